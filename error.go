@@ -1,0 +1,92 @@
+package runnel
+
+import (
+	"errors"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Code says what kind of error happened. Codes are part of the wire protocol.
+type Code string
+
+// The codes.
+const (
+	InvalidRequest          Code = "INVALID_REQUEST"
+	UnsupportedCLIType      Code = "UNSUPPORTED_CLI_TYPE"
+	ProjectIDRequired       Code = "PROJECT_ID_REQUIRED"
+	SessionCreateFailed     Code = "SESSION_CREATE_FAILED"
+	AttachmentFailure       Code = "ATTACHMENT_FAILURE"
+	UnsupportedCapability   Code = "UNSUPPORTED_CAPABILITY"
+	Unauthorized            Code = "UNAUTHORIZED"
+	ForbiddenOrigin         Code = "FORBIDDEN_ORIGIN"
+	SessionNotFound         Code = "SESSION_NOT_FOUND"
+	PersonaNotFound         Code = "PERSONA_NOT_FOUND"
+	WorkingRootInaccessible Code = "WORKING_ROOT_INACCESSIBLE"
+	WorkingRootConflict     Code = "WORKING_ROOT_CONFLICT"
+	TurnInProgress          Code = "TURN_IN_PROGRESS"
+	ApprovalGone            Code = "APPROVAL_GONE"
+	SessionDead             Code = "SESSION_DEAD"
+	PayloadTooLarge         Code = "PAYLOAD_TOO_LARGE"
+	ProtocolError           Code = "PROTOCOL_ERROR"
+	InvalidStreamEvent      Code = "INVALID_STREAM_EVENT"
+	ProcessCrash            Code = "PROCESS_CRASH"
+	InterruptFailed         Code = "INTERRUPT_FAILED"
+	AgentError              Code = "AGENT_ERROR"
+	InvalidAPIKey           Code = "INVALID_API_KEY"
+	RateLimited             Code = "RATE_LIMITED"
+	MissingAPIKey           Code = "MISSING_API_KEY"
+	AgentNotInstalled       Code = "AGENT_NOT_INSTALLED"
+	AgentNotLoggedIn        Code = "AGENT_NOT_LOGGED_IN"
+	AgentStalled            Code = "AGENT_STALLED"
+	Timeout                 Code = "TIMEOUT"
+	StoreUnavailable        Code = "STORE_UNAVAILABLE"
+	Internal                Code = "INTERNAL"
+)
+
+// Error is the only error type that leaves this module. Message is safe to
+// show and says what to do next. Err is for operators and stays in the process.
+type Error struct {
+	Code    Code
+	Message string
+	Details any // optional, safe to show, encodes as JSON
+	Err     error
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Unwrap returns the error that e hides.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Fail returns an *Error with a message that is safe to show and, optionally,
+// the cause that is not.
+func Fail(code Code, message string, cause ...error) *Error {
+	return &Error{Code: code, Message: message, Err: errors.Join(cause...)}
+}
+
+// CodeOf returns the code of err; Internal if it has none, "" if err is nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return Internal
+}
+
+// Safe returns err as an *Error. What has no code becomes Internal, with a
+// message that tells nothing: its text may hold anything.
+func Safe(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Code: Internal, Message: "internal error; the server's log has the details", Err: err}
+}
+
+// Fault returns the form in which e is written into events.
+func (e *Error) Fault() event.Fault {
+	return event.Fault{Code: string(e.Code), Message: e.Message}
+}

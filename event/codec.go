@@ -1,0 +1,205 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// envelope is the JSON form of an Event.
+type envelope struct {
+	ID      string          `json:"eventId"`
+	Seq     int64           `json:"seq"`
+	At      time.Time       `json:"timestamp"`
+	Session string          `json:"sessionId"`
+	Turn    string          `json:"turnId,omitzero"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (e Event) MarshalJSON() ([]byte, error) {
+	payload, err := MarshalBody(e.Body)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(envelope{e.ID(), e.Seq, e.At.UTC(), e.Session, e.Turn, Type(e.Body), payload})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. It rejects what is not a valid
+// event with an error that names the field.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	var w envelope
+	if err := json.Unmarshal(data, &w); err != nil {
+		return fmt.Errorf("event: %w", err)
+	}
+	b, err := UnmarshalBody(w.Payload)
+	if err != nil {
+		return err
+	}
+	if Type(b) != w.Type {
+		return fmt.Errorf("event: payload.type %q is not type %q", Type(b), w.Type)
+	}
+	*e = Event{w.Session, w.Seq, w.At, w.Turn, b}
+	return e.Validate()
+}
+
+// MarshalBody returns b's JSON object, "type" first.
+func MarshalBody(b Body) ([]byte, error) {
+	if b == nil {
+		return nil, fmt.Errorf("event: no body")
+	}
+	return tagged(b.body(), b)
+}
+
+// UnmarshalBody is the inverse of [MarshalBody].
+func UnmarshalBody(data []byte) (Body, error) {
+	typ, err := tag(data)
+	if err != nil {
+		return nil, fmt.Errorf("event: payload: %w", err)
+	}
+	decode, ok := decoders[typ]
+	if !ok {
+		return nil, fmt.Errorf("event: type: unknown %q", bounded(typ))
+	}
+	b, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("event: %s: %w", typ, err)
+	}
+	return b, nil
+}
+
+// bodies is the one list of body types.
+var bodies = []func([]byte) (Body, error){
+	as[ResponseStart], as[ItemStart], as[ItemDelta], as[ItemDone], as[ItemError], as[ItemCancelled],
+	as[ResponseDone], as[ResponseError], as[ApprovalRequested], as[ApprovalResolved],
+	as[SessionUpdated], as[UsageUpdated], as[Notice],
+}
+
+var decoders = table()
+
+// Types returns the wire names of all event types.
+func Types() []string {
+	names := make([]string, 0, len(bodies))
+	for _, decode := range bodies {
+		b, _ := decode(nil)
+		names = append(names, b.body())
+	}
+	return names
+}
+
+func as[T Body](data []byte) (Body, error) {
+	var b T
+	if len(data) == 0 {
+		return b, nil
+	}
+	err := json.Unmarshal(data, &b)
+	return b, err
+}
+
+func table() map[string]func([]byte) (Body, error) {
+	m := make(map[string]func([]byte) (Body, error), len(bodies))
+	for i, name := range Types() {
+		m[name] = bodies[i]
+	}
+	return m
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (d ItemDone) MarshalJSON() ([]byte, error) {
+	final, err := MarshalFinal(d.FinalItem)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(itemDone{d.ItemID, final})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (d *ItemDone) UnmarshalJSON(data []byte) error {
+	var w itemDone
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	final, err := UnmarshalFinal(w.FinalItem)
+	if err != nil {
+		return err
+	}
+	*d = ItemDone{w.ItemID, final}
+	return nil
+}
+
+type itemDone struct {
+	ItemID    string          `json:"itemId"`
+	FinalItem json.RawMessage `json:"finalItem"`
+}
+
+// MarshalFinal returns f's JSON object, "type" first.
+func MarshalFinal(f FinalItem) ([]byte, error) {
+	if f == nil {
+		return nil, fmt.Errorf("finalItem: missing")
+	}
+	return tagged(string(f.ItemType()), f)
+}
+
+// UnmarshalFinal is the inverse of [MarshalFinal].
+func UnmarshalFinal(data []byte) (FinalItem, error) {
+	typ, err := tag(data)
+	if err != nil {
+		return nil, fmt.Errorf("finalItem: %w", err)
+	}
+	switch ItemType(typ) {
+	case TypeMessage:
+		return final[Message](data)
+	case TypeReasoning:
+		return final[Reasoning](data)
+	case TypeFunctionCall:
+		return final[FunctionCall](data)
+	case TypeFunctionCallOutput:
+		return final[FunctionCallOutput](data)
+	case TypePlan:
+		return final[Plan](data)
+	}
+	return nil, fmt.Errorf("finalItem.type: unknown %q", bounded(typ))
+}
+
+func final[T FinalItem](data []byte) (FinalItem, error) {
+	var f T
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("finalItem: %w", err)
+	}
+	return f, nil
+}
+
+// tagged encodes v, an object, with a first member "type".
+func tagged(typ string, v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	head := `{"type":"` + typ + `"`
+	out := make([]byte, 0, len(head)+len(data)+1)
+	out = append(out, head...)
+	if len(data) > 2 {
+		out = append(out, ',')
+	}
+	return append(out, data[1:]...), nil
+}
+
+func tag(data []byte) (string, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return "", fmt.Errorf("missing")
+	}
+	var t struct {
+		Type string `json:"type"`
+	}
+	err := json.Unmarshal(data, &t)
+	return t.Type, err
+}
+
+func bounded(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

@@ -1,0 +1,190 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// An Item is one thing in a turn as it stands now: a message, some reasoning,
+// a tool call, its output, a plan.
+type Item struct {
+	ID           string
+	Type         ItemType
+	Turn         string
+	Status       ItemStatus
+	CallID       string
+	Name         string // of the tool
+	ParentCallID string
+	Content      string    // text so far; for an open function_call the JSON text of its arguments so far
+	Final        FinalItem // set once Status is ItemComplete
+	Fault        *Fault    // set once Status is ItemFailed
+	Reason       CancelReason
+	Native       map[string]string
+	StartedAt    time.Time
+	UpdatedAt    time.Time // newest event folded in
+	Seq          int64     // of that event
+}
+
+// ItemStatus says how far an item is.
+type ItemStatus string
+
+// The item states.
+const (
+	ItemOpen     ItemStatus = "open"
+	ItemComplete ItemStatus = "complete"
+	ItemFailed   ItemStatus = "error"
+	ItemStopped  ItemStatus = "cancelled"
+)
+
+// A Transcript folds events into items. The zero value is ready to use.
+//
+// Live delivery and history replay both use it, so they cannot disagree.
+type Transcript struct {
+	order []string
+	items map[string]*entry
+}
+
+// entry grows text in place: building a string per delta is quadratic.
+type entry struct {
+	item Item
+	text []byte
+}
+
+// Apply adds e. It returns the id of the item it changed, or "".
+// An item that has ended does not change any more.
+func (t *Transcript) Apply(e Event) string {
+	switch b := e.Body.(type) {
+	case ItemStart:
+		return t.start(e, b)
+	case ItemDelta:
+		if en := t.open(b.ItemID); en != nil {
+			en.text = append(en.text, b.DeltaContent...)
+			return en.touch(e)
+		}
+	case ItemDone:
+		return t.done(e, b)
+	case ItemError:
+		if en := t.open(b.ItemID); en != nil {
+			en.item.Status, en.item.Fault = ItemFailed, &b.Error
+			return en.touch(e)
+		}
+	case ItemCancelled:
+		if en := t.open(b.ItemID); en != nil {
+			en.item.Status, en.item.Reason = ItemStopped, b.Reason
+			return en.touch(e)
+		}
+	}
+	return ""
+}
+
+// Item returns the item with this id as it is now.
+func (t *Transcript) Item(id string) (Item, bool) {
+	en := t.items[id]
+	if en == nil {
+		return Item{}, false
+	}
+	it := en.item
+	it.Content = string(en.text)
+	return it, true
+}
+
+// Items returns the items in the order they started.
+func (t *Transcript) Items() []Item {
+	out := make([]Item, 0, len(t.order))
+	for _, id := range t.order {
+		it, _ := t.Item(id)
+		out = append(out, it)
+	}
+	return out
+}
+
+// OpenItems returns the ids of items that have not ended, in order.
+func (t *Transcript) OpenItems() []string {
+	var ids []string
+	for _, id := range t.order {
+		if t.open(id) != nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Forget drops the items of a turn, so that a long-lived reader's memory does
+// not grow with the session.
+func (t *Transcript) Forget(turn string) {
+	kept := t.order[:0]
+	for _, id := range t.order {
+		if t.items[id].item.Turn == turn {
+			delete(t.items, id)
+			continue
+		}
+		kept = append(kept, id)
+	}
+	t.order = kept
+}
+
+func (t *Transcript) open(id string) *entry {
+	if en := t.items[id]; en != nil && en.item.Status == ItemOpen {
+		return en
+	}
+	return nil
+}
+
+func (t *Transcript) start(e Event, b ItemStart) string {
+	if t.items[b.ItemID] != nil {
+		return ""
+	}
+	en := t.add(Item{
+		ID: b.ItemID, Type: b.ItemType, Turn: e.Turn, Status: ItemOpen, CallID: b.CallID, Name: b.Name,
+		ParentCallID: b.ParentCallID, Native: b.Native, StartedAt: e.At,
+	})
+	en.text = append(en.text, b.InitialContent...)
+	return en.touch(e)
+}
+
+func (t *Transcript) done(e Event, b ItemDone) string {
+	en := t.open(b.ItemID)
+	if en == nil {
+		if t.items[b.ItemID] != nil || b.FinalItem == nil {
+			return ""
+		}
+		// Its start is not in what was folded: the whole is here all the same.
+		en = t.add(Item{ID: b.ItemID, Turn: e.Turn, StartedAt: e.At})
+	}
+	it := &en.item
+	it.Status, it.Final, it.Type = ItemComplete, b.FinalItem, b.FinalItem.ItemType()
+	switch f := b.FinalItem.(type) {
+	case Message:
+		en.text = []byte(f.Content)
+	case Reasoning:
+		en.text = []byte(f.Content)
+	case FunctionCall:
+		it.Name, it.CallID, en.text = f.Name, f.CallID, f.Arguments
+	case FunctionCallOutput:
+		it.CallID, en.text = f.CallID, []byte(f.Output)
+	}
+	return en.touch(e)
+}
+
+func (t *Transcript) add(it Item) *entry {
+	if t.items == nil {
+		t.items = make(map[string]*entry)
+	}
+	en := &entry{item: it}
+	t.items[it.ID] = en
+	t.order = append(t.order, it.ID)
+	return en
+}
+
+func (en *entry) touch(e Event) string {
+	en.item.UpdatedAt, en.item.Seq = e.At, e.Seq
+	return en.item.ID
+}
+
+// Arguments returns the arguments of a function_call once they are final.
+func (it Item) Arguments() json.RawMessage {
+	if f, ok := it.Final.(FunctionCall); ok {
+		return f.Arguments
+	}
+	return nil
+}

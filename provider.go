@@ -1,0 +1,219 @@
+package runnel
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Provider knows how to run one kind of agent.
+//
+// It may implement more than this: [Historian], [Discoverer], [Forker],
+// [Prober] and [ConnPrototype] are found by type assertion, and
+// [Capabilities] is computed from them.
+type Provider interface {
+	// Name is the provider's stable name, such as "claude-code".
+	Name() string
+
+	// Open starts an agent, or resumes a conversation if opt.Resume is set. It
+	// returns when the agent is ready for a prompt, or with an *Error that says
+	// why it is not; then nothing is left running.
+	Open(ctx context.Context, opt Options) (Conn, error)
+}
+
+// A Conn is one conversation with one running agent.
+//
+// The session calls Next from one goroutine and the other methods from another.
+// Prompt, Interrupt and Decide only hand over: they return as soon as the
+// message is queued for the agent and never wait for it. What the agent makes
+// of it arrives through Next.
+type Conn interface {
+	// Next blocks until the agent does something. The events of a turn carry
+	// its id, facts between turns carry none. After the agent has gone it
+	// returns io.EOF, or an *Error that says why. Close unblocks it.
+	Next(ctx context.Context) (event.Event, error)
+
+	// Prompt begins a turn. The events of that turn carry its id.
+	Prompt(ctx context.Context, turn string, in Input) error
+
+	// Interrupt asks the agent to end the turn early.
+	Interrupt(ctx context.Context) error
+
+	// Decide answers an event.ApprovalRequested.
+	Decide(ctx context.Context, approval string, d Decision) error
+
+	// Close ends the agent: politely, then not. It returns when the process
+	// and everything it started are gone. It may be called more than once and
+	// while Next runs.
+	Close() error
+}
+
+// What a Conn may also do.
+type (
+	// A ModelSetter can change the model of a live conversation.
+	ModelSetter interface {
+		SetModel(ctx context.Context, model string) error
+	}
+	// A ModeSetter can change the permission mode of a live conversation.
+	ModeSetter interface {
+		SetPermissionMode(ctx context.Context, mode PermissionMode) error
+	}
+	// An Exiter knows how its process ended. ok is false while it runs.
+	Exiter interface {
+		ExitStatus() (st ExitStatus, ok bool)
+	}
+)
+
+// What a Provider may also do.
+type (
+	// A Historian can read conversations that the agent kept itself, through
+	// the same translation as Conn.Next.
+	Historian interface {
+		History(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
+	}
+	// A Discoverer can list the conversations that the agent kept, newest
+	// first: those of one directory, or all if dir is empty.
+	Discoverer interface {
+		Discover(ctx context.Context, dir string) iter.Seq2[Conversation, error]
+	}
+	// A Forker can continue from a copy of a conversation.
+	Forker interface {
+		Fork(ctx context.Context, opt Options) (Conn, error)
+	}
+	// A Prober can say whether its agent is there, without starting a turn.
+	Prober interface {
+		Probe(ctx context.Context) Installation
+	}
+	// A ConnPrototype shows the type of its connections, so that one can ask
+	// what they implement without starting an agent. The value is never used.
+	ConnPrototype interface {
+		Prototype() Conn
+	}
+)
+
+// A Conversation is one that an agent keeps on disk.
+type Conversation struct {
+	AgentSessionID string    `json:"agentSessionId"`
+	Dir            string    `json:"projectDir,omitzero"`
+	Title          string    `json:"title,omitzero"`
+	File           string    `json:"-"` // where it is kept; "" to look it up
+	Size           int64     `json:"size,omitzero"`
+	CreatedAt      time.Time `json:"createdAt,omitzero"`
+	UpdatedAt      time.Time `json:"updatedAt,omitzero"`
+}
+
+// An Installation says what is known of an agent on this machine.
+type Installation struct {
+	Installed bool     `json:"installed"`
+	Path      string   `json:"path,omitzero"`
+	Version   string   `json:"version,omitzero"`
+	LoggedIn  *bool    `json:"loggedIn,omitzero"` // nil: the agent cannot tell
+	Install   string   `json:"install,omitzero"`  // command that installs it
+	Login     string   `json:"login,omitzero"`    // command that logs in
+	Problem   string   `json:"problem,omitzero"`  // why it cannot be used, safe to show
+	Models    []Model  `json:"models,omitzero"`
+	Modes     []string `json:"modes,omitzero"` // permission modes
+}
+
+// A Model is one that an agent offers.
+type Model struct {
+	ID          string `json:"id"`
+	Name        string `json:"name,omitzero"`
+	Description string `json:"description,omitzero"`
+}
+
+// PermissionMode says what an agent may do without asking.
+type PermissionMode string
+
+// The permission modes.
+const (
+	ModeDefault     PermissionMode = "default" // ask
+	ModeAcceptEdits PermissionMode = "acceptEdits"
+	ModePlan        PermissionMode = "plan"
+	ModeDontAsk     PermissionMode = "dontAsk" // deny what would ask
+	ModeBypass      PermissionMode = "bypass"  // needs Options.AllowBypass too
+)
+
+// Options say how to run an agent. The zero value is usable, and runs the
+// agent in the current directory with its own defaults.
+//
+// It is part of the HTTP API: fields that come from a client have JSON names.
+type Options struct {
+	Model              string          `json:"model,omitzero"`              // Default: the agent's
+	Tools              []string        `json:"tools,omitzero"`              // Default: the agent's
+	MaxTurns           int             `json:"maxTurns,omitzero"`           // model calls a prompt may take. Default: no limit
+	PermissionMode     PermissionMode  `json:"permissionMode,omitzero"`     // Default: ModeDefault
+	ReasoningEffort    string          `json:"reasoningEffort,omitzero"`    // Default: the agent's
+	MaxThinkingTokens  int             `json:"maxThinkingTokens,omitzero"`  // Default: the agent's
+	AddDirs            []string        `json:"addDirs,omitzero"`            // further absolute directories the agent may use
+	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
+	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
+
+	Dir         string                        `json:"-"` // Default: the current directory
+	Resume      string                        `json:"-"` // the agent's own id of a conversation. Default: a new one
+	Path        string                        `json:"-"` // the agent's program. Default: looked up in PATH
+	Env         []string                      `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
+	Trusted     bool                          `json:"-"` // the folder's own settings may run code. Default: they are not read
+	AllowBypass bool                          `json:"-"` // makes ModeBypass possible
+	Timeout     time.Duration                 `json:"-"` // of a Run, from spawn to exit. Default: none
+	Approve     Approver                      `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
+	Tap         func(dir Dir, line []byte)    `json:"-"` // sees every raw line; for recordings. The slice is reused
+	Warn        func(code, message string)    `json:"-"` // told of dangerous settings. Default: dropped
+	Debug       func(msg string, args ...any) `json:"-"` // structured diagnostics without content. Default: dropped
+}
+
+// Dir is the direction of a raw line, seen from us.
+type Dir string
+
+// The directions.
+const (
+	DirIn   Dir = "in"   // to the agent
+	DirOut  Dir = "out"  // from the agent
+	DirErr  Dir = "err"  // from the agent's standard error
+	DirMeta Dir = "meta" // about the recording
+)
+
+// An Approver answers an approval. It is called on a goroutine of its own.
+type Approver func(ctx context.Context, a event.Approval) Decision
+
+// Input is what the user sends.
+type Input struct {
+	Text        string       `json:"text"`
+	Attachments []Attachment `json:"attachments,omitzero"`
+
+	// Turn is the id that the turn gets, a UUID. Default: a new one.
+	Turn string `json:"-"`
+}
+
+// An Attachment is content that was checked already. Text is that of a text
+// document; Data that of an image or a PDF.
+type Attachment struct {
+	Name      string `json:"name"`
+	MediaType string `json:"mediaType"`
+	Text      string `json:"text,omitzero"`
+	Data      []byte `json:"data,omitzero"`
+}
+
+// Text returns an Input of plain text.
+func Text(s string) Input { return Input{Text: s} }
+
+// A Decision answers an approval.
+type Decision struct {
+	Choice           string          `json:"choice"`                    // id of one of the approval's choices
+	UpdatedArguments json.RawMessage `json:"updatedArguments,omitzero"` // where the approval allows it
+	Reason           string          `json:"reason,omitzero"`           // told to the agent with a denial
+	ArgumentsDigest  string          `json:"argumentsDigest,omitzero"`  // if set, must be the approval's
+
+	// By says who decided. Default: event.ByUser.
+	By event.Resolver `json:"-"`
+}
+
+// ExitStatus is how an agent's process ended. Non-zero is data, not an error.
+type ExitStatus struct {
+	Code       int    `json:"exitCode"`            // -1 if a signal ended it
+	Signal     string `json:"signal,omitzero"`     // such as "killed"
+	StdoutHeld bool   `json:"stdoutHeld,omitzero"` // something it started kept its output open
+}
