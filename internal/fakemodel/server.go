@@ -1,0 +1,205 @@
+package fakemodel
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxBody bounds a request. Agents resend the whole conversation, images included.
+const maxBody = 64 << 20
+
+// Config says what a server knows. The zero value is usable.
+type Config struct {
+	Addr      string              // host:port, loopback only. Default 127.0.0.1 and a free port
+	Scenarios map[string]Scenario // by name, beside the built-in ones
+}
+
+// A Server is a scripted model API. Its methods may be called from anywhere.
+type Server struct {
+	url      string
+	http     *http.Server
+	named    map[string]Scenario
+	served   chan struct{}  // closed when the accept loop has ended
+	handlers sync.WaitGroup // grows under mu, and not once closed
+
+	mu       sync.Mutex // guards the following fields
+	closed   bool
+	requests []Request
+	grown    chan struct{} // closed and replaced when requests grow
+	counts   map[string]int
+	gates    map[string]*Gate
+}
+
+// A Request is something an agent asked.
+type Request struct {
+	N      int // 1, 2, 3 …
+	At     time.Time
+	Method string
+	Path   string // with the query
+	Header http.Header
+	Body   []byte
+}
+
+// Start begins to serve. The caller must Close the server.
+func Start(cfg Config) (*Server, error) {
+	for name, sc := range cfg.Scenarios {
+		if err := sc.validate(); err != nil {
+			return nil, fmt.Errorf("fakemodel: scenario %q: %w", name, err)
+		}
+	}
+	addr := cmp.Or(cfg.Addr, "127.0.0.1:0")
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("fakemodel: address: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("fakemodel: %q is not a loopback address", host)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("fakemodel: %w", err)
+	}
+	if !ln.Addr().(*net.TCPAddr).IP.IsLoopback() { // a hosts file may say anything
+		ln.Close()
+		return nil, fmt.Errorf("fakemodel: %q does not resolve to loopback", host)
+	}
+	s := &Server{
+		url: "http://" + ln.Addr().String(), named: builtin(), served: make(chan struct{}),
+		grown: make(chan struct{}), counts: make(map[string]int), gates: make(map[string]*Gate),
+	}
+	maps.Copy(s.named, cfg.Scenarios)
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		defer close(s.served)
+		s.http.Serve(ln) // always ends with an error: Close's
+	}()
+	return s, nil
+}
+
+// URL is the base URL for an agent, without a trailing slash.
+func (s *Server) URL() string { return s.url }
+
+// Close breaks all connections and returns when nothing of the server runs.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	err := s.http.Close()
+	<-s.served
+	s.handlers.Wait()
+	return err
+}
+
+// Gate returns the gate with this name. All steps that name it share it.
+func (s *Server) Gate(name string) *Gate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gates[name] == nil {
+		s.gates[name] = newGate()
+	}
+	return s.gates[name]
+}
+
+// Requests returns what was asked so far, in order of arrival.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Await returns the first request, past or future, for which match holds.
+func (s *Server) Await(ctx context.Context, match func(Request) bool) (Request, error) {
+	for {
+		s.mu.Lock()
+		seen, grown := s.requests, s.grown // append-only: the prefix never changes
+		s.mu.Unlock()
+		if i := slices.IndexFunc(seen, match); i >= 0 {
+			return seen[i], nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return Request{}, ctx.Err()
+		}
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		return
+	}
+	defer s.handlers.Done()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "request body: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	n := s.log(r, body)
+	w.Header().Set("Request-Id", fmt.Sprintf("req_fake%06d", n))
+	switch r.URL.Path {
+	case "/":
+		w.WriteHeader(http.StatusOK)
+	case "/v1/messages":
+		s.messages(w, r, body)
+	case "/v1/messages/count_tokens":
+		countTokens(w, body)
+	default:
+		anthropicError(w, Failure{Status: http.StatusNotFound, Message: "no such route"})
+	}
+}
+
+// enter reports whether the server still answers; if so, handlers counts the caller.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.handlers.Add(1)
+	}
+	return !s.closed
+}
+
+func (s *Server) log(r *http.Request, body []byte) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = len(s.requests) + 1
+	s.requests = append(s.requests, Request{
+		N: n, At: time.Now(), Method: r.Method, Path: r.URL.RequestURI(),
+		Header: r.Header.Clone(), Body: bytes.Clone(body),
+	})
+	close(s.grown)
+	s.grown = make(chan struct{})
+	return n
+}
+
+// count returns the how-manieth use of key this is, from 1.
+func (s *Server) count(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[key]++
+	return s.counts[key]
+}
+
+// pause waits for d or for the client to go.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
