@@ -1,0 +1,73 @@
+package realagents_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+func TestClaudeIsWhatItSays(t *testing.T) {
+	for _, b := range realagents.Claude(t) {
+		cmd := exec.CommandContext(t.Context(), b.Path, "--version")
+		cmd.Env = append(realagents.NewHome(t, "http://127.0.0.1:1").Environ(), "PATH="+os.Getenv("PATH"))
+		out, err := cmd.Output()
+		if err != nil || !strings.HasPrefix(string(out), b.Version+" ") {
+			t.Errorf("%s --version: %q, %v", b.Version, out, err)
+		}
+	}
+}
+
+func TestClaudeSpeaksToTheFakeModel(t *testing.T) {
+	for _, b := range realagents.Claude(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			model, err := fakemodel.Start(fakemodel.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer model.Close()
+			home := realagents.NewHome(t, model.URL())
+			cmd := exec.CommandContext(t.Context(), b.Path, "-p")
+			cmd.Dir = home.Project
+			cmd.Env = append(home.Environ(), "PATH="+os.Getenv("PATH"))
+			cmd.Stdin = strings.NewReader("<<play bash>>")
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.TrimSpace(string(out)) != "Done." {
+				t.Errorf("answer %q, %v; want Done.", out, err)
+			}
+		})
+	}
+}
+
+func TestAbsentAgentFailsUnlessSkipIsAskedFor(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("go.mod", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for skip, want := range map[string]string{"": "fatal", "1": "skip"} {
+		t.Setenv("RUNNEL_SKIP_REAL_AGENTS", skip)
+		rec := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() { recover() }() // recorder stops the test as testing.T would
+			realagents.Claude(rec)
+		}()
+		<-done
+		if rec.got != want {
+			t.Errorf("skip=%q: %s, want %s", skip, rec.got, want)
+		}
+	}
+}
+
+// recorder notes how a helper ends a test instead of ending it.
+type recorder struct {
+	testing.TB
+	got string
+}
+
+func (r *recorder) Fatalf(string, ...any) { r.got = "fatal"; panic(r) }
+func (r *recorder) Skipf(string, ...any)  { r.got = "skip"; panic(r) }
