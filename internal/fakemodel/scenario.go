@@ -170,7 +170,7 @@ func choose(msgs []message, named map[string]Scenario) (cue, error) {
 }
 
 func (sc Scenario) at(source string, n int) cue {
-	c := cue{key: fmt.Sprintf("%s.%d", digest(source), n), step: Step{Text: "ok (no more steps)"}}
+	c := cue{key: fmt.Sprintf("%s_%d", digest(source), n), step: Step{Text: "ok (no more steps)"}}
 	if n < len(sc.Steps) {
 		c.step = sc.Steps[n]
 	}
