@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+	"weak"
 )
 
 // DefaultMax is the longest line, in bytes without its line ending, that a Reader delivers by default.
@@ -40,11 +41,14 @@ type Reader struct {
 	torn bool
 	err  error // sticky; what the source ended with
 
-	// The line being read, as far as it does not fit one read.
-	long   []byte // nil once the line is over the bound
-	length int64  // bytes seen of the raw line, line ending included
-	tail   [2]byte
+	// The line being read, if it spans several reads.
+	long   *buffer              // nil once the line is over the bound
+	length int64                // bytes seen of the raw line, line ending included
+	tail   [2]byte              // its last two
+	spare  weak.Pointer[buffer] // the last large buffer, for as long as the collector has not taken it
 }
+
+type buffer struct{ b []byte }
 
 // NewReader returns a Reader of src that skips lines of more than max bytes. A max of 0 means DefaultMax.
 func NewReader(src io.Reader, max int) *Reader {
@@ -102,7 +106,7 @@ func (r *Reader) read() (line []byte, length int64, err error) {
 			return line, int64(len(line)), err
 		}
 		r.add(part)
-		return chomp(r.long), r.length - int64(ending(r.tail[:])), err
+		return chomp(r.held()), r.length - int64(ending(r.tail[:])), err
 	}
 }
 
@@ -118,25 +122,50 @@ func (r *Reader) add(part []byte) {
 		r.tail = [2]byte(part[n-2:])
 	}
 	if r.length > int64(r.max)+2 { // 2: the line ending is not counted
-		r.long = nil
+		r.retire()
 		return
 	}
-	if need := int(r.length); cap(r.long) < need {
-		size := max(growth*readSize, growth*cap(r.long), need)
-		grown := make([]byte, len(r.long), max(need, min(size, r.max+2)))
-		copy(grown, r.long)
-		r.long = grown
+	if held := r.held(); cap(held) < int(r.length) {
+		r.grow(int(r.length))
+		r.long.b = append(r.long.b, held...)
 	}
-	r.long = append(r.long, part...)
+	r.long.b = append(r.long.b, part...)
+}
+
+func (r *Reader) held() []byte {
+	if r.long == nil {
+		return nil
+	}
+	return r.long.b
+}
+
+// grow makes r.long an empty buffer for at least need bytes.
+func (r *Reader) grow(need int) {
+	if spare := r.spare.Value(); spare != nil && spare != r.long && cap(spare.b) >= need {
+		r.long = &buffer{spare.b[:0]}
+		r.spare = weak.Make(r.long)
+		return
+	}
+	size := max(growth*readSize, growth*cap(r.held()), need)
+	r.long = &buffer{make([]byte, 0, max(need, min(size, r.max+2)))}
 }
 
 // release forgets the line read before, and with it the memory that an unusual one took.
 func (r *Reader) release() {
 	r.length, r.tail = 0, [2]byte{}
-	if cap(r.long) > growth*readSize {
-		r.long = nil
+	if cap(r.held()) > growth*readSize {
+		r.retire()
+	} else if r.long != nil {
+		r.long.b = r.long.b[:0]
 	}
-	r.long = r.long[:0]
+}
+
+// retire leaves the buffer to the collector, or to the next long line if that comes first:
+// without that, long lines in a row would fill the heap faster than it is collected.
+func (r *Reader) retire() {
+	if r.long != nil {
+		r.spare, r.long = weak.Make(r.long), nil
+	}
 }
 
 func chomp(line []byte) []byte { return line[:len(line)-ending(line)] }
