@@ -33,8 +33,8 @@ func (e *TooLongError) Error() string {
 
 // Reader delivers the lines of a stream one at a time. It belongs to one goroutine.
 //
-// Its memory is bounded: 64 KiB at rest, and while a longer line is being read or used up to 4/3 of
-// the bound, which is given back with the next call of Next.
+// Its memory is bounded: 320 KiB at rest, and while a longer line is being read or used up to 4/3 of
+// the bound, which is left to the collector with the next call of Next.
 type Reader struct {
 	src  *bufio.Reader
 	max  int
