@@ -1,0 +1,100 @@
+# Two commands matter to a newcomer: `make run` and `make test`.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+ARGS ?=
+FUZZTIME ?= 30s
+GOTEST := go test -timeout 10m
+UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
+UI_READY := ui/node_modules/.ready
+AGENTS_READY := test/agents/node_modules/.ready
+LINT := go tool -modfile=tools/go.mod golangci-lint
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build everything, start the server and print the link to the page
+	@exec bin/runnel serve $(ARGS)
+
+.PHONY: build
+build: ui ## build the page and bin/runnel
+	@echo "building bin/runnel"
+	@go build -o bin/runnel ./cmd/runnel
+
+.PHONY: ui
+ui: ui/dist/index.html ## build the page, if it changed
+
+ui/dist/index.html: $(UI_READY) $(UI_SOURCES)
+	@echo "building the page"
+	@npm run --silent --prefix ui build
+	@touch $@
+
+$(UI_READY): ui/package.json ui/package-lock.json
+	@echo "installing what the page is built with"
+	@npm ci --prefix ui --no-fund --no-audit
+	@touch $@
+
+$(AGENTS_READY): test/agents/package.json test/agents/package-lock.json
+	@echo "installing the agents that the tests drive"
+	@npm ci --prefix test/agents --no-fund --no-audit
+	@touch $@
+
+.PHONY: test
+test: vet test-go test-ui ## run every test; installs what they need
+
+.PHONY: vet
+vet: ui
+	gofmt -l $$(git ls-files '*.go') | awk '{print "not formatted: " $$0; bad=1} END {exit bad}'
+	go vet ./...
+	GOOS=darwin go build ./...
+	GOOS=windows go build ./...
+
+.PHONY: test-go
+test-go: ui $(AGENTS_READY) ## run the Go tests, with the race detector
+	@.ci/need cc
+	$(GOTEST) -race -p 2 ./...
+
+.PHONY: test-ui
+test-ui: build ## run the tests of the page, in a real browser too
+	@.ci/need chromium
+	npm test --prefix ui
+	npm run --prefix ui test:browser
+
+.PHONY: test-long
+test-long: ui $(AGENTS_READY) ## run the tests that take minutes: stress, simulation, many seeds
+	@.ci/need cc
+	RUNNEL_LONG_TESTS=1 go test -race -timeout 60m -p 1 -count 3 ./...
+
+.PHONY: fuzz
+fuzz: ## fuzz every parser for FUZZTIME each (default 30s)
+	@go list -f '{{.Dir}}' ./... | while read -r dir; do \
+		grep -hos '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | sed 's/^func //' | while read -r name; do \
+			echo "$$name in $${dir#$$PWD/}"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; \
+		done; \
+	done
+
+.PHONY: lint
+lint: ## run the linters of .golangci.yml (the first time builds them: two minutes)
+	$(LINT) run ./...
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: generate
+generate: ## write the generated files again
+	go generate ./...
+
+.PHONY: verify
+verify: generate lint ## fail if anything generated is out of date or the linters complain
+	git diff --exit-code
+
+.PHONY: clean
+clean: ## remove what was built and installed
+	rm -rf bin ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules
