@@ -1,0 +1,210 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// maxLines bounds ARCHITECTURE.md: it is one read, not a reference.
+const maxLines = 120
+
+func TestPackagesAreAsDescribed(t *testing.T) {
+	pkgs := list(t)
+	report(t, checkPackages(table(read(t, "ARCHITECTURE.md")), pkgs))
+}
+
+func TestForeignModulesAreJustified(t *testing.T) {
+	report(t, checkModules(table(read(t, "CONTRIBUTING.md")), list(t)))
+}
+
+func TestArchitectureIsShort(t *testing.T) {
+	if n := strings.Count(read(t, "ARCHITECTURE.md"), "\n"); n > maxLines {
+		t.Errorf("ARCHITECTURE.md has %d lines; %d are allowed", n, maxLines)
+	}
+}
+
+// pkg is what `go list` says of one of our packages. Paths of ours are
+// relative to the module, "." is its root; paths of others are as imported.
+type pkg struct {
+	Dir         string
+	Documented  bool
+	Imports     []string // of ours
+	Foreign     []string // of other modules, without the standard library
+	TestForeign []string // the same, of its tests
+}
+
+// checkPackages compares what is there with the rows of ARCHITECTURE.md.
+func checkPackages(rows map[string][]string, pkgs []pkg) (problems []string) {
+	seen := map[string]bool{}
+	for _, p := range pkgs {
+		seen[p.Dir] = true
+		may, ok := rows[p.Dir]
+		if !ok {
+			problems = append(problems, p.Dir+" is not in ARCHITECTURE.md: say what it is for")
+			continue
+		}
+		for _, imp := range p.Imports {
+			if !matches(may, imp) {
+				problems = append(problems, fmt.Sprintf("ARCHITECTURE.md does not let %s import %s", p.Dir, imp))
+			}
+		}
+		if !p.Documented {
+			problems = append(problems, p.Dir+" has no package comment")
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(rows)) {
+		if !seen[dir] {
+			problems = append(problems, "ARCHITECTURE.md speaks of "+dir+", which is gone")
+		}
+	}
+	return problems
+}
+
+// checkModules compares what packages import from other modules with the rows
+// of CONTRIBUTING.md. Tests may use any module that is listed.
+func checkModules(rows map[string][]string, pkgs []pkg) (problems []string) {
+	used := map[string]bool{}
+	module := func(imp string) string {
+		best := ""
+		for m := range rows {
+			if (imp == m || strings.HasPrefix(imp, m+"/")) && len(m) > len(best) {
+				best = m
+			}
+		}
+		return best
+	}
+	for _, p := range pkgs {
+		for _, imp := range p.Foreign {
+			m := module(imp)
+			used[m] = true
+			if m == "" {
+				problems = append(problems, fmt.Sprintf("%s imports %s: give the module its sentence in CONTRIBUTING.md", p.Dir, imp))
+			} else if !matches(rows[m], p.Dir) {
+				problems = append(problems, fmt.Sprintf("CONTRIBUTING.md does not let %s use %s", p.Dir, m))
+			}
+		}
+		for _, imp := range p.TestForeign {
+			m := module(imp)
+			used[m] = true
+			if m == "" {
+				problems = append(problems, fmt.Sprintf("the tests of %s import %s: give the module its sentence in CONTRIBUTING.md", p.Dir, imp))
+			}
+		}
+	}
+	for _, m := range slices.Sorted(maps.Keys(rows)) {
+		if !used[m] {
+			problems = append(problems, "CONTRIBUTING.md speaks of "+m+", which nothing imports")
+		}
+	}
+	return problems
+}
+
+var (
+	row  = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\|([^|]*)\\|$")
+	code = regexp.MustCompile("`([^`]+)`")
+)
+
+// table returns the rows of a Markdown table whose first cell is one piece of
+// code: that cell, and the pieces of code in the last one.
+func table(doc string) map[string][]string {
+	rows := map[string][]string{}
+	for _, m := range row.FindAllStringSubmatch(doc, -1) {
+		rows[m[1]] = []string{}
+		for _, c := range code.FindAllStringSubmatch(m[2], -1) {
+			rows[m[1]] = append(rows[m[1]], c[1])
+		}
+	}
+	return rows
+}
+
+func matches(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, s)
+		return ok && err == nil
+	})
+}
+
+// list asks the go command about every package of the module.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list",
+		"-json=ImportPath,Imports,TestImports,XTestImports,Doc,Module", "./...")
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Doc                    string
+			Imports, TestImports, XTestImports []string
+			Module                             struct{ Path string }
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		q := pkg{Dir: rel(p.Module.Path, p.ImportPath), Documented: p.Doc != ""}
+		q.Imports, q.Foreign = split(p.Module.Path, p.Imports)
+		_, q.TestForeign = split(p.Module.Path, slices.Concat(p.TestImports, p.XTestImports))
+		pkgs = append(pkgs, q)
+	}
+	if len(pkgs) < 5 {
+		t.Fatalf("go list knows only %d packages", len(pkgs))
+	}
+	return pkgs
+}
+
+func split(module string, imports []string) (ours, foreign []string) {
+	for _, imp := range imports {
+		first, _, _ := strings.Cut(imp, "/")
+		switch {
+		case imp == module || strings.HasPrefix(imp, module+"/"):
+			ours = append(ours, rel(module, imp))
+		case strings.Contains(first, "."):
+			foreign = append(foreign, imp)
+		}
+	}
+	return ours, foreign
+}
+
+func rel(module, p string) string {
+	if p == module {
+		return "."
+	}
+	return strings.TrimPrefix(p, module+"/")
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func report(t *testing.T, problems []string) {
+	t.Helper()
+	for _, p := range problems {
+		t.Error(p)
+	}
+}

@@ -1,0 +1,176 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxFile bounds the lines of a source file that is not a test or generated.
+const maxFile = 600
+
+// agents are the names that belong to provider/. Everything else learns of an
+// agent through the contract.
+var agents = regexp.MustCompile(`(?i)claude|codex|gemini|opencode|qwen|copilot`)
+
+// named says where else an agent may be named in code, and why. The packages
+// are for tests, and TestTestPackagesStayOutOfTheBinary holds them to it.
+var named = map[string]string{
+	"internal/realagents": "finds the pinned agents that tests drive",
+	"internal/fakemodel":  "recognises the agents that call it",
+}
+
+func TestOnlyProvidersNameAgents(t *testing.T) {
+	sources(t, func(file string, src []byte) {
+		if !strings.HasSuffix(file, ".go") || strings.HasPrefix(file, "provider/") || named[path.Dir(file)] != "" {
+			return
+		}
+		report(t, checkNames(file, src))
+	})
+}
+
+func TestTestPackagesStayOutOfTheBinary(t *testing.T) {
+	importers := map[string][]string{}
+	for _, p := range list(t) {
+		for _, imp := range p.Imports {
+			importers[imp] = append(importers[imp], p.Dir)
+		}
+	}
+	for dir := range named {
+		for _, by := range importers[dir] {
+			if named[by] == "" {
+				t.Errorf("%s is for tests, but %s imports it", dir, by)
+			}
+		}
+	}
+}
+
+func TestFilesAreShort(t *testing.T) {
+	sources(t, func(file string, src []byte) {
+		if n := strings.Count(string(src), "\n"); n > maxFile {
+			t.Errorf("%s has %d lines; %d are allowed", file, n, maxFile)
+		}
+	})
+}
+
+func TestHostsAreParsedNotMatched(t *testing.T) {
+	sources(t, func(file string, src []byte) {
+		if path.Dir(file) == "httpapi" && strings.HasSuffix(file, ".go") {
+			report(t, checkHosts(file, src))
+		}
+	})
+}
+
+// checkNames finds agents in the identifiers and literals of a file. Comments
+// may mention them: an example in a contract is not a dependency.
+func checkNames(file string, src []byte) (problems []string) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		text := ""
+		switch n := n.(type) {
+		case *ast.Ident:
+			text = n.Name
+		case *ast.BasicLit:
+			text = n.Value
+		}
+		if m := agents.FindString(text); m != "" {
+			problems = append(problems, fmt.Sprintf("%s names an agent (%s): that belongs in provider/", fset.Position(n.Pos()), m))
+		}
+		return true
+	})
+	return problems
+}
+
+var hostWord = regexp.MustCompile(`(?i)host|origin|addr|authority|referer`)
+
+// checkHosts finds hosts and origins that are compared by a part of their
+// text: "127.evil.example" begins like a loopback address.
+func checkHosts(file string, src []byte) (problems []string) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		fn, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !slices.Contains([]string{"HasPrefix", "HasSuffix", "Contains", "Index", "MatchString"}, fn.Sel.Name) {
+			return true
+		}
+		start, end := fset.Position(call.Lparen).Offset, fset.Position(call.Rparen).Offset
+		if args := string(src[start:end]); hostWord.MatchString(args) {
+			problems = append(problems, fmt.Sprintf("%s: %s%s) judges a host by its text; parse it", fset.Position(call.Pos()), fn.Sel.Name, args))
+		}
+		return true
+	})
+	return problems
+}
+
+// sources calls f with every source file that is written by hand and is not a test.
+func sources(t *testing.T, f func(file string, src []byte)) {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		file = filepath.ToSlash(file)
+		if d.IsDir() {
+			if file != "." && skipDir(file) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !handWritten(file) {
+			return nil
+		}
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		n++
+		f(file, src)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 10 {
+		t.Fatalf("only %d source files found", n)
+	}
+}
+
+func skipDir(dir string) bool {
+	base := path.Base(dir)
+	return base[0] == '.' || base == "node_modules" || base == "testdata" || dir == "ui/dist" || dir == "bin"
+}
+
+func handWritten(file string) bool {
+	switch path.Ext(file) {
+	case ".go":
+		return !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(file, "_gen.go")
+	case ".ts", ".tsx", ".css":
+		return !strings.Contains(file, ".test.") && !strings.Contains(file, ".spec.") && !strings.Contains(file, ".gen.")
+	}
+	return false
+}
