@@ -1,0 +1,442 @@
+package runnel
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// liveTurn is a turn that has not ended.
+type liveTurn struct {
+	rules    *rules
+	handle   *Turn
+	prompt   *Input               // to be handed to the agent once it is there
+	heard    time.Time            // when the agent last said something
+	asked    map[string]time.Time // when each pending approval was asked
+	overdue  time.Time            // when an asked-for end is enforced; zero: none was asked for
+	enforced bool                 // the agent is being ended because the turn was overdue
+}
+
+// facts is what is known of the conversation beside its turns.
+type facts struct {
+	agentSessionID, modelID, permissionMode string
+}
+
+// loop owns the session's state and its log.
+func (s *Session) loop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var death time.Time
+	if s.cfg.Lifetime > 0 {
+		death = time.Now().Add(s.cfg.Lifetime)
+	}
+	for {
+		if len(s.closing) > 0 && s.link == nil && s.opening == nil {
+			s.exit()
+			return
+		}
+		due := s.due(death)
+		if due.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(due))
+		}
+		var in <-chan arrival
+		if s.link != nil {
+			in = s.link.in
+		}
+		select {
+		case m := <-s.box:
+			s.handle(m)
+		case a := <-in:
+			s.drain(a)
+		case o := <-s.opened:
+			s.attach(o)
+		case now := <-timer.C:
+			if !death.IsZero() && !now.Before(death) {
+				death = time.Time{}
+				s.expire(now)
+			}
+			s.tick(now)
+		}
+	}
+}
+
+// exit answers those who wait for the end, last.
+func (s *Session) exit() {
+	s.stop()
+	s.helpers.Wait()
+	s.final = s.status()
+	s.final.State = event.StateDead
+	close(s.ended)
+	for _, reply := range s.closing {
+		reply <- nil
+	}
+}
+
+func (s *Session) handle(m message) {
+	switch m := m.(type) {
+	case sendMsg:
+		t, err := s.begin(m.in)
+		m.reply <- answer[*Turn]{t, err}
+	case cancelMsg:
+		s.cancel(time.Now())
+		m.reply <- answer[struct{}]{}
+	case decideMsg:
+		m.reply <- answer[struct{}]{err: s.decide(m.id, m.d)}
+	case setMsg:
+		m.reply <- answer[struct{}]{err: s.set(m.set)}
+	case statusMsg:
+		m.reply <- answer[Status]{value: s.status()}
+	case releaseMsg:
+		m.reply <- answer[struct{}]{err: s.release()}
+	case closeMsg:
+		s.closing = append(s.closing, m.reply)
+		s.shut(time.Now())
+	}
+}
+
+// drain takes what has arrived, up to a bound, and appends it in one batch.
+func (s *Session) drain(a arrival) {
+	const batch = 256
+	in := s.link.in
+	for n := 1; ; n++ {
+		if a.err != nil {
+			s.agentGone(a.err)
+			s.flush()
+			return
+		}
+		s.arrive(a.ev)
+		if n == batch {
+			break
+		}
+		select {
+		case a = <-in:
+			continue
+		default:
+		}
+		break
+	}
+	s.flush()
+}
+
+// arrive judges one event of the agent.
+func (s *Session) arrive(ev event.Event) {
+	if ev.At.IsZero() {
+		ev.At = time.Now()
+	}
+	if ev.Turn == "" {
+		s.between(ev)
+		return
+	}
+	lt := s.find(ev.Turn)
+	if lt == nil {
+		if _, ok := ev.Body.(event.ResponseStart); !ok || s.recover != nil {
+			return // late output of a turn that is over
+		}
+		lt = s.add(newRules(ev.Turn, s.provider.Name()), newTurn(ev.Turn, s.id, s.log, s.head+int64(len(s.batch))))
+	}
+	lt.heard = time.Now()
+	s.take(lt, lt.rules.admit(ev))
+}
+
+// between records a fact that belongs to no turn. While a turn runs it is told
+// as part of that turn, so that the order of the log is the order of arrival.
+func (s *Session) between(ev event.Event) {
+	if !isFact(ev.Body) || ev.Validate() != nil {
+		return
+	}
+	if len(s.live) > 0 {
+		lt := s.live[0]
+		lt.heard = time.Now()
+		s.take(lt, lt.rules.admit(ev))
+		return
+	}
+	s.stage(ev)
+}
+
+// take stages what the rules let through and follows up on it.
+func (s *Session) take(lt *liveTurn, evs []event.Event) {
+	for _, ev := range evs {
+		s.stage(ev)
+		switch b := ev.Body.(type) {
+		case event.ApprovalRequested:
+			lt.asked[b.Approval.ID] = time.Now()
+			s.answer(b.Approval)
+		case event.ApprovalResolved:
+			delete(lt.asked, b.ApprovalID)
+		}
+	}
+}
+
+// answer decides an approval on our own account, if that is how it is to be.
+func (s *Session) answer(a event.Approval) {
+	switch {
+	case s.opt.Approve != nil:
+		s.helpers.Go(func() {
+			d := s.opt.Approve(s.ctx, a)
+			if d.By == "" {
+				d.By = event.ByPolicy
+			}
+			_ = s.Decide(s.ctx, a.ID, d)
+		})
+	case s.cfg.ApprovalTimeout < 0:
+		s.helpers.Go(func() {
+			_ = s.Decide(s.ctx, a.ID, Decision{Choice: denial(a), By: event.ByPolicy, Reason: "nobody is there to answer, so it was denied"})
+		})
+	}
+}
+
+func denial(a event.Approval) string {
+	for _, kind := range []event.ChoiceKind{event.ChoiceDeny, event.ChoiceDenyStop} {
+		if i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.Kind == kind }); i >= 0 {
+			return a.Choices[i].ID
+		}
+	}
+	return event.ChoiceWithdrawn
+}
+
+func (s *Session) begin(in Input) (*Turn, error) {
+	if len(s.closing) > 0 {
+		return nil, Fail(SessionDead, "the session is being ended")
+	}
+	if s.recover != nil {
+		if err := s.reconcile(s.ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.live) > 0 {
+		return nil, &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true",
+			Details: map[string]string{"turnId": s.live[0].rules.turn}}
+	}
+	if in.Turn == "" {
+		in.Turn = uuid.NewString()
+	}
+	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
+	s.take(lt, lt.rules.user(time.Now(), in))
+	if err := s.flush(); err != nil {
+		return nil, err
+	}
+	lt.prompt = &in
+	s.prompt(lt)
+	return lt.handle, nil
+}
+
+// prompt hands a turn's prompt to the agent, or begins to start the agent.
+func (s *Session) prompt(lt *liveTurn) {
+	if s.link == nil || s.link.leaving {
+		s.open()
+		return
+	}
+	in := *lt.prompt
+	lt.prompt, lt.heard = nil, time.Now()
+	if err := s.link.conn.Prompt(s.ctx, lt.rules.turn, in); err != nil {
+		s.fail(lt, Safe(err))
+	}
+}
+
+// cancel asks for the end of every live turn.
+func (s *Session) cancel(now time.Time) {
+	for _, lt := range slices.Clone(s.live) {
+		if lt.rules.cancelling {
+			continue
+		}
+		lt.rules.cancelling = true
+		lt.overdue = now.Add(s.cfg.InterruptGrace)
+		s.take(lt, lt.rules.withdraw(now, "the turn was cancelled"))
+		if lt.prompt != nil { // the agent never had it
+			s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
+			continue
+		}
+		if s.link == nil {
+			continue
+		}
+		if err := s.link.conn.Interrupt(s.ctx); err != nil {
+			lt.overdue = now // it cannot be asked: end it
+		}
+	}
+	_ = s.flush()
+}
+
+func (s *Session) decide(id string, d Decision) error {
+	lt, a := s.approval(id)
+	if lt == nil {
+		return Fail(ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
+	}
+	if d.ArgumentsDigest != "" && d.ArgumentsDigest != a.ArgumentsDigest {
+		return Fail(ApprovalGone, "the arguments have changed since this answer was made; look at the approval again")
+	}
+	i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.ID == d.Choice })
+	if i < 0 && d.Choice != event.ChoiceWithdrawn {
+		return Fail(InvalidRequest, "choice: not one of the approval's choices")
+	}
+	if len(d.UpdatedArguments) > 0 {
+		if !a.ArgumentsEditable {
+			return Fail(InvalidRequest, "updatedArguments: this approval does not allow changed arguments")
+		}
+		if !json.Valid(d.UpdatedArguments) {
+			return Fail(InvalidRequest, "updatedArguments: not JSON")
+		}
+	}
+	if d.By == "" {
+		d.By = event.ByUser
+	}
+	now := time.Now()
+	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason}}))
+	if err := s.flush(); err != nil {
+		return err
+	}
+	lt.heard = now
+	stop := i < 0 || a.Choices[i].Kind == event.ChoiceDenyStop
+	if stop {
+		lt.rules.cancelling, lt.overdue = true, now.Add(s.cfg.InterruptGrace)
+	}
+	if s.link == nil {
+		return nil // its end is on the way
+	}
+	var err error
+	if i < 0 {
+		err = s.link.conn.Interrupt(s.ctx)
+	} else {
+		err = s.link.conn.Decide(s.ctx, id, d)
+	}
+	if err != nil {
+		return Safe(err)
+	}
+	return nil
+}
+
+func (s *Session) approval(id string) (*liveTurn, event.Approval) {
+	for _, lt := range s.live {
+		if i := lt.rules.pending(id); i >= 0 {
+			return lt, lt.rules.asked[i]
+		}
+	}
+	return nil, event.Approval{}
+}
+
+func (s *Session) set(set Settings) error {
+	opt := s.opt
+	if set.Model != "" {
+		opt.Model = set.Model
+	}
+	if set.PermissionMode != "" {
+		opt.PermissionMode = set.PermissionMode
+	}
+	if err := checkOptions(opt); err != nil {
+		return err
+	}
+	if s.link != nil {
+		if err := s.setLive(set); err != nil {
+			return err
+		}
+	}
+	s.opt = opt
+	s.between(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
+	return s.flush()
+}
+
+func (s *Session) setLive(set Settings) error {
+	if set.Model != "" {
+		m, ok := s.link.conn.(ModelSetter)
+		if !ok {
+			return Fail(UnsupportedCapability, "this agent cannot change the model of a live session")
+		}
+		if err := m.SetModel(s.ctx, set.Model); err != nil {
+			return Safe(err)
+		}
+	}
+	if set.PermissionMode != "" {
+		m, ok := s.link.conn.(ModeSetter)
+		if !ok {
+			return Fail(UnsupportedCapability, "this agent cannot change the permission mode of a live session")
+		}
+		if err := m.SetPermissionMode(s.ctx, set.PermissionMode); err != nil {
+			return Safe(err)
+		}
+	}
+	return nil
+}
+
+func (s *Session) release() error {
+	if len(s.live) > 0 {
+		return Fail(TurnInProgress, "a turn is running")
+	}
+	s.unlink()
+	return nil
+}
+
+func (s *Session) status() Status {
+	st := Status{
+		ID: s.id, Provider: s.provider.Name(), Activity: event.ActivityIdle, State: event.StateOpen, Head: s.head,
+		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode,
+		AgentAlive: s.link != nil && !s.link.leaving, Exit: s.lastExit,
+	}
+	for _, lt := range s.live {
+		st.Activity, st.Turn = event.ActivityWorking, lt.rules.turn
+		st.Pending = append(st.Pending, lt.rules.asked...)
+	}
+	if len(st.Pending) > 0 {
+		st.Activity = event.ActivityWaiting
+	}
+	return st
+}
+
+// agentGone ends what the agent left unfinished.
+func (s *Session) agentGone(cause error) {
+	if x, ok := s.link.conn.(Exiter); ok {
+		if st, ok := x.ExitStatus(); ok {
+			s.lastExit = &st
+		}
+	}
+	err := Safe(cause)
+	if errors.Is(cause, io.EOF) {
+		err = Fail(ProcessCrash, "the agent ended in the middle of the turn; send again to resume the conversation", cause)
+	}
+	for _, lt := range slices.Clone(s.live) {
+		if lt.prompt == nil {
+			s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: err.Fault()}))
+		}
+	}
+	_ = s.flush()
+	s.unlink()
+	for _, lt := range s.live { // a prompt that was waiting for this agent to go
+		s.prompt(lt)
+	}
+}
+
+// fail ends a turn with an error on our own account.
+func (s *Session) fail(lt *liveTurn, err *Error) {
+	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: err.Fault()}))
+	_ = s.flush()
+}
+
+// shut begins the end of the session.
+func (s *Session) shut(now time.Time) {
+	s.cancel(now)
+	for _, lt := range s.live {
+		lt.enforced, lt.overdue = true, now.Add(s.cfg.InterruptGrace+closeGrace)
+	}
+	if s.opening != nil {
+		s.opening()
+	}
+	if s.link != nil {
+		s.link.leave(s)
+	}
+}
+
+// expire ends the session because its lifetime is over.
+func (s *Session) expire(now time.Time) {
+	for _, lt := range slices.Clone(s.live) {
+		s.take(lt, lt.rules.end(now, event.ResponseError{Error: event.Fault{Code: string(Timeout), Message: "the run took longer than its timeout allows"}}))
+	}
+	_ = s.flush()
+	s.closing = append(s.closing, make(chan error, 1))
+	s.shut(now)
+}

@@ -1,0 +1,60 @@
+package runnel
+
+import "slices"
+
+// A Capability is something a provider can do, under its name on the wire.
+type Capability string
+
+// The capabilities.
+const (
+	CapRun               Capability = "agent_api.run"
+	CapEvents            Capability = "agent_api.events"
+	CapEventsLive        Capability = "agent_api.events.live"
+	CapCancel            Capability = "agent_api.control.cancel.v1"
+	CapToolsStructured   Capability = "agent_api.tools.structured.v1"
+	CapToolsResults      Capability = "agent_api.tools.results.v1"
+	CapSessionHandle     Capability = "agent_api.session.handle.v1"
+	CapSessionResume     Capability = "agent_api.session.resume.v1"
+	CapSessionFork       Capability = "agent_api.session.fork.v1"
+	CapConfigModel       Capability = "agent_api.config.model.v1"
+	CapAddDirs           Capability = "agent_api.exec.add_dirs.v1"
+	CapNonInteractive    Capability = "agent_api.exec.non_interactive"
+	CapExternalSandbox   Capability = "agent_api.exec.external_sandbox.v1"
+	CapArtifactFinalText Capability = "agent_api.artifacts.final_text.v1"
+)
+
+// A Capable is a Provider that can do more than its methods show, such as
+// honouring some of the Options.
+type Capable interface{ Extra() []Capability }
+
+// Capabilities returns what p can do, computed from what it implements. Every
+// provider gives the first group by its contract: the engine does the rest.
+func Capabilities(p Provider) []Capability {
+	caps := []Capability{CapRun, CapEvents, CapEventsLive, CapCancel, CapSessionHandle, CapNonInteractive, CapArtifactFinalText}
+	if _, ok := p.(Forker); ok {
+		caps = append(caps, CapSessionFork)
+	}
+	if proto, ok := p.(ConnPrototype); ok {
+		if _, ok := proto.Prototype().(ModelSetter); ok {
+			caps = append(caps, CapConfigModel)
+		}
+	}
+	if x, ok := p.(Capable); ok {
+		caps = append(caps, x.Extra()...)
+	}
+	slices.Sort(caps)
+	return slices.Compact(caps)
+}
+
+// Require fails with UNSUPPORTED_CAPABILITY unless p can do all of caps. It
+// starts nothing.
+func Require(p Provider, caps ...Capability) error {
+	have := Capabilities(p)
+	for _, c := range caps {
+		if !slices.Contains(have, c) {
+			return &Error{Code: UnsupportedCapability, Message: p.Name() + " cannot do this: " + string(c),
+				Details: map[string]any{"capability": c, "capabilities": have}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package runnel
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Turn is one prompt and everything the agent did about it.
+type Turn struct {
+	ID string
+
+	log     Log
+	session string
+	after   int64           // log position just before the turn
+	done    chan struct{}   // closed once the terminal event is in the log, or never will be
+	lost    context.Context // ends if the terminal event never will be
+	lose    context.CancelCauseFunc
+	result  Result // valid once done is closed
+	err     error  // valid once done is closed
+
+	mu      sync.Mutex
+	reading int           // iterations that have begun and not ended
+	idle    chan struct{} // if non-nil, closed when reading falls to zero
+}
+
+// Result is how a turn ended.
+type Result struct {
+	Status    event.TurnStatus
+	Reason    string // the agent's reason for stopping, if it gave one
+	FinalText string // the agent's last message
+	Usage     *event.Usage
+	CostUSD   *float64
+	Exit      *ExitStatus // of a Run's agent; nil for a session's, which lives on
+}
+
+func newTurn(id, session string, log Log, after int64) *Turn {
+	t := &Turn{ID: id, log: log, session: session, after: after, done: make(chan struct{})}
+	t.lost, t.lose = context.WithCancelCause(context.Background())
+	return t
+}
+
+// Events yields the turn's events from the user's message to the terminal
+// event. It may be called any number of times, during the turn or long after.
+func (t *Turn) Events(ctx context.Context) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		t.begin()
+		defer t.leave()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })()
+		for ev, err := range Follow(ctx, t.log, t.session, t.after) {
+			if err != nil {
+				if cause := context.Cause(ctx); cause != nil {
+					err = cause
+				}
+				yield(event.Event{}, err)
+				return
+			}
+			if ev.Turn != t.ID {
+				continue
+			}
+			if !yield(ev, nil) || event.Ends(ev.Body) {
+				return
+			}
+		}
+	}
+}
+
+// Wait returns how the turn ended: after its terminal event is in the log, and
+// after every iteration over [Turn.Events] that has begun was read to its end
+// or abandoned. It therefore must not be called from inside such a loop. The
+// error is an *Error if the turn failed; a cancelled turn did not. Every call
+// gives the same answer, but for ctx.
+func (t *Turn) Wait(ctx context.Context) (Result, error) {
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+	for {
+		idle := t.readers()
+		if idle == nil {
+			return t.result, t.err
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return Result{}, ctx.Err()
+		}
+	}
+}
+
+// Done is closed once the turn's terminal event is in the log, or the log has
+// failed so that it never will be.
+func (t *Turn) Done() <-chan struct{} { return t.done }
+
+// resolve is called once, by the session, after the terminal event is in the log.
+func (t *Turn) resolve(res Result, err error) {
+	t.result, t.err = res, err
+	close(t.done)
+}
+
+// abandon is called instead of resolve if the log failed.
+func (t *Turn) abandon(err error) {
+	t.lose(err)
+	t.resolve(Result{Status: event.StatusError}, err)
+}
+
+func (t *Turn) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reading++
+}
+
+func (t *Turn) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reading--; t.reading == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// readers returns nil if no iteration is under way, else a channel that is
+// closed when none is any more.
+func (t *Turn) readers() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reading == 0 {
+		return nil
+	}
+	if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	return t.idle
+}

@@ -1,0 +1,125 @@
+package runnel
+
+import (
+	"context"
+	"slices"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A link is the session's tie to one running agent. Its goroutine read owns
+// the calls of Conn.Next and ends when the agent does, or when quit is closed.
+type link struct {
+	conn    Conn
+	in      chan arrival
+	quit    chan struct{} // closed by unlink: nobody takes from in any more
+	leaving bool          // Close was called; belongs to loop
+	closed  chan struct{} // closed once Conn.Close has returned
+}
+
+type arrival struct {
+	ev  event.Event
+	err error
+}
+
+// newLink starts to read from conn.
+func newLink(s *Session, conn Conn) *link {
+	l := &link{conn: conn, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{})}
+	s.helpers.Go(func() { l.read(s.ctx) })
+	return l
+}
+
+func (l *link) read(ctx context.Context) {
+	for {
+		ev, err := l.conn.Next(ctx)
+		select {
+		case l.in <- arrival{ev, err}:
+		case <-l.quit:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// leave begins to close the connection. What the agent still says is heard.
+func (l *link) leave(s *Session) {
+	if l.leaving {
+		return
+	}
+	l.leaving = true
+	s.helpers.Go(func() {
+		_ = l.conn.Close()
+		close(l.closed)
+	})
+}
+
+type openedMsg struct {
+	conn Conn
+	err  error
+}
+
+// open starts an agent for the prompt that waits. It comes back through
+// opened; only one is under way at a time, and only after the agent before it
+// has gone: a conversation has one writer.
+func (s *Session) open() {
+	if s.opening != nil {
+		return
+	}
+	before := s.gone
+	if s.link != nil {
+		before = s.link.closed
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.opening = cancel
+	opt := s.opt
+	opt.Resume = s.facts.agentSessionID
+	s.helpers.Go(func() {
+		defer cancel()
+		<-before
+		conn, err := openConn(ctx, s.provider, opt)
+		s.opened <- openedMsg{conn, err}
+	})
+}
+
+// attach takes the agent that open started.
+func (s *Session) attach(o openedMsg) {
+	s.opening = nil
+	s.unlink() // what the agent before it still had to say has been overtaken
+	if o.err == nil {
+		s.link = newLink(s, o.conn)
+		if len(s.closing) > 0 {
+			s.link.leave(s)
+			return
+		}
+	}
+	for _, lt := range slices.Clone(s.live) {
+		switch {
+		case lt.prompt == nil:
+		case o.err != nil:
+			s.fail(lt, Safe(o.err))
+		default:
+			s.prompt(lt)
+		}
+	}
+}
+
+// unlink forgets the agent; its end goes on in the background.
+func (s *Session) unlink() {
+	if s.link == nil {
+		return
+	}
+	s.link.leave(s)
+	close(s.link.quit)
+	s.gone, s.link = s.link.closed, nil
+}
+
+// openConn is Provider.Open with errors that are safe.
+func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
+	conn, err := p.Open(ctx, opt)
+	if err != nil {
+		return nil, Safe(err)
+	}
+	return conn, nil
+}

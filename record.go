@@ -1,0 +1,196 @@
+package runnel
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// stage adds ev to what flush will append.
+func (s *Session) stage(ev event.Event) { s.batch = append(s.batch, ev) }
+
+// flush appends what was staged and, only then, tells those who wait for it.
+func (s *Session) flush() error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	evs := s.batch
+	s.batch = nil
+	for i := range evs {
+		evs[i].Session, evs[i].Seq = s.id, s.head+int64(i)+1
+	}
+	if err := s.log.Append(s.ctx, s.id, s.head, evs...); err != nil {
+		return s.lost(err)
+	}
+	s.head += int64(len(evs))
+	if s.cfg.Recorded != nil {
+		s.cfg.Recorded(evs)
+	}
+	for _, ev := range evs {
+		if b, ok := ev.Body.(event.SessionUpdated); ok {
+			s.facts.update(b)
+		}
+		if event.Ends(ev.Body) {
+			s.settle(ev)
+		}
+	}
+	return nil
+}
+
+// settle resolves the handle of a turn whose terminal event is in the log.
+func (s *Session) settle(ev event.Event) {
+	i := slices.IndexFunc(s.live, func(lt *liveTurn) bool { return lt.rules.turn == ev.Turn })
+	if i < 0 {
+		return // closed by reconcile: nobody waits for it
+	}
+	lt := s.live[i]
+	s.live = slices.Delete(s.live, i, i+1)
+	res := Result{FinalText: lt.rules.finalText, Usage: lt.rules.usage.Usage, CostUSD: lt.rules.usage.CostUSD}
+	var err error
+	switch b := ev.Body.(type) {
+	case event.ResponseDone:
+		res.Status, res.Reason = b.Status, b.FinishReason
+		if b.Usage != nil {
+			res.Usage = b.Usage
+		}
+	case event.ResponseError:
+		res.Status, res.Reason = event.StatusError, b.Error.Message
+		err = &Error{Code: Code(b.Error.Code), Message: b.Error.Message}
+	}
+	lt.handle.resolve(res, err)
+}
+
+// lost ends everything that can no longer be recorded. Nothing more is shown;
+// the next Send begins with reconcile.
+func (s *Session) lost(cause error) error {
+	err := Safe(cause)
+	if err.Code != StoreUnavailable {
+		err = Fail(StoreUnavailable, "the session's log cannot be written; see the server's log, free space or stop the other writer, and send again", cause)
+	}
+	s.recover = err
+	for _, lt := range s.live {
+		lt.handle.abandon(err)
+	}
+	s.live = nil
+	s.unlink()
+	return err
+}
+
+// reconcile takes up the log as it is: it learns its end and closes the turns
+// that a writer before us left without one.
+func (s *Session) reconcile(ctx context.Context) error {
+	st, err := s.log.State(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	s.head, s.recover = st.Head, nil
+	for _, open := range st.Open {
+		r := newRules(open.Turn, s.provider.Name())
+		for ev, err := range s.log.Read(ctx, s.id, open.After) {
+			if err != nil {
+				return err
+			}
+			if ev.Turn == open.Turn {
+				r.admit(ev)
+			}
+		}
+		for _, ev := range r.end(time.Now(), event.ResponseError{Error: event.Fault{
+			Code: string(ProcessCrash), Message: "runnel ended in the middle of this turn; send again to resume the conversation",
+		}}) {
+			s.stage(ev)
+		}
+	}
+	return s.flush()
+}
+
+func (f *facts) update(b event.SessionUpdated) {
+	if b.AgentSessionID != "" {
+		f.agentSessionID = b.AgentSessionID
+	}
+	if b.ModelID != "" {
+		f.modelID = b.ModelID
+	}
+	if b.PermissionMode != "" {
+		f.permissionMode = b.PermissionMode
+	}
+}
+
+func (s *Session) find(turn string) *liveTurn {
+	for _, lt := range s.live {
+		if lt.rules.turn == turn {
+			return lt
+		}
+	}
+	return nil
+}
+
+func (s *Session) add(r *rules, t *Turn) *liveTurn {
+	lt := &liveTurn{rules: r, handle: t, heard: time.Now(), asked: map[string]time.Time{}}
+	s.live = append(s.live, lt)
+	return lt
+}
+
+// due returns when tick has to be called next; zero if it has not.
+func (s *Session) due(death time.Time) time.Time {
+	due := death
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
+		}
+	}
+	for _, lt := range s.live {
+		sooner(lt.overdue)
+		sooner(s.stalls(lt))
+		if s.cfg.ApprovalTimeout > 0 {
+			for _, asked := range lt.asked {
+				sooner(asked.Add(s.cfg.ApprovalTimeout))
+			}
+		}
+	}
+	return due
+}
+
+// stalls returns when lt will count as stalled; zero if it cannot now.
+func (s *Session) stalls(lt *liveTurn) time.Time {
+	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || len(lt.rules.asked) > 0 || lt.rules.running > 0 || lt.rules.cancelling {
+		return time.Time{}
+	}
+	return lt.heard.Add(s.cfg.StallTimeout)
+}
+
+// tick does what has become due.
+func (s *Session) tick(now time.Time) {
+	for _, lt := range slices.Clone(s.live) {
+		s.denyOverdue(lt, now)
+		if at := s.stalls(lt); !at.IsZero() && !now.Before(at) {
+			s.fail(lt, Fail(AgentStalled, "the agent said nothing for "+s.cfg.StallTimeout.String()+" and was ended; send again to resume the conversation"))
+			s.unlink()
+			continue
+		}
+		if lt.overdue.IsZero() || now.Before(lt.overdue) {
+			continue
+		}
+		if !lt.enforced && s.link != nil {
+			lt.enforced, lt.overdue = true, now.Add(closeGrace)
+			s.link.leave(s)
+			continue
+		}
+		s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
+		_ = s.flush()
+		s.unlink()
+	}
+}
+
+func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
+	if s.cfg.ApprovalTimeout <= 0 {
+		return
+	}
+	for _, a := range slices.Clone(lt.rules.asked) {
+		if now.Before(lt.asked[a.ID].Add(s.cfg.ApprovalTimeout)) {
+			continue
+		}
+		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "nobody answered in time"})
+	}
+}

@@ -1,0 +1,108 @@
+package runnel
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Replay upholds the rules of a turn over events that a provider made from a
+// history or a recording, and stamps them with the session and their position.
+// The outcome is what a session would have logged, but that an end as cancelled
+// is believed. A turn without an end, or cut off by an error, is closed.
+func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		p := replay{session: session, provider: provider, over: map[string]bool{}, yield: yield}
+		for ev, err := range evs {
+			if err != nil {
+				if p.close() {
+					yield(event.Event{}, Safe(err))
+				}
+				return
+			}
+			if !p.push(ev) {
+				return
+			}
+		}
+		p.close()
+	}
+}
+
+type replay struct {
+	session, provider string
+	seq               int64
+	open              []*rules
+	over              map[string]bool
+	last              time.Time
+	yield             func(event.Event, error) bool
+}
+
+// push reports whether the reader wants more.
+func (p *replay) push(ev event.Event) bool {
+	p.last = ev.At
+	if ev.Turn == "" {
+		switch {
+		case len(p.open) > 0:
+			return p.emit(p.open[0].admit(ev))
+		case isFact(ev.Body) && ev.Validate() == nil:
+			return p.emit([]event.Event{ev})
+		}
+		return true
+	}
+	if p.over[ev.Turn] {
+		return true
+	}
+	i := slices.IndexFunc(p.open, func(r *rules) bool { return r.turn == ev.Turn })
+	if i < 0 {
+		// Only a prompt that the agent has not taken up yet can be overtaken.
+		if !p.endAll(func(r *rules) bool { return r.started }) {
+			return false
+		}
+		r := newRules(ev.Turn, p.provider)
+		r.believe = true
+		p.open = append(p.open, r)
+		i = len(p.open) - 1
+	}
+	r := p.open[i]
+	ok := p.emit(r.admit(ev))
+	if r.ended {
+		p.forget(r)
+	}
+	return ok
+}
+
+// close ends the turns that the source left open.
+func (p *replay) close() bool { return p.endAll(func(*rules) bool { return true }) }
+
+func (p *replay) endAll(which func(*rules) bool) bool {
+	for _, r := range slices.Clone(p.open) {
+		if !which(r) {
+			continue
+		}
+		p.forget(r)
+		if !p.emit(r.end(p.last, event.ResponseError{Error: event.Fault{
+			Code: string(ProcessCrash), Message: "what is known of this turn stops before its end",
+		}})) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *replay) forget(r *rules) {
+	p.open = slices.DeleteFunc(p.open, func(o *rules) bool { return o == r })
+	p.over[r.turn] = true
+}
+
+func (p *replay) emit(evs []event.Event) bool {
+	for _, ev := range evs {
+		p.seq++
+		ev.Session, ev.Seq = p.session, p.seq
+		if !p.yield(ev, nil) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,111 @@
+package runnel
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Run is a session that lasts for one prompt.
+type Run struct {
+	turn    *Turn
+	session *Session
+
+	mu       sync.Mutex
+	detached bool
+	unwatch  func() bool   // stops watching the start context
+	over     chan struct{} // closed once the agent is gone
+}
+
+// Start runs one prompt and then ends the agent.
+//
+// Approvals are answered by opt.Approve, and denied without it. Cancelling ctx
+// after Start has returned changes nothing, unless opt.EndWithContext is set.
+func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error) {
+	if err := Require(p, CapRun); err != nil {
+		return nil, err
+	}
+	r := &Run{over: make(chan struct{})}
+	cfg := Config{Lifetime: opt.Timeout, Dormant: true}
+	if opt.Approve == nil {
+		cfg.ApprovalTimeout = -1
+	}
+	var err error
+	if r.session, err = Open(ctx, p, opt, cfg); err != nil {
+		return nil, err
+	}
+	if r.turn, err = r.session.Send(ctx, in); err != nil {
+		_ = r.session.Close()
+		return nil, err
+	}
+	if opt.EndWithContext {
+		r.unwatch = context.AfterFunc(ctx, func() { _ = r.Close() })
+	}
+	go r.finish()
+	return r, nil
+}
+
+// finish ends the agent once its turn is over. It is the Run's one goroutine.
+func (r *Run) finish() {
+	defer close(r.over)
+	select {
+	case <-r.turn.Done():
+	case <-r.session.Done():
+	}
+	_ = r.session.Close()
+}
+
+// ID returns the id of the run's turn.
+func (r *Run) ID() string { return r.turn.ID }
+
+// Events yields the run's events, live. It may be called again, also after the
+// end. See [Turn.Events].
+func (r *Run) Events(ctx context.Context) iter.Seq2[event.Event, error] { return r.turn.Events(ctx) }
+
+// Wait returns how the run ended, after its terminal event is in the log, every
+// iteration that has begun is over, and the agent is gone. See [Turn.Wait].
+func (r *Run) Wait(ctx context.Context) (Result, error) {
+	res, err := r.turn.Wait(ctx)
+	select {
+	case <-r.over:
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+	res.Exit = r.session.Status().Exit
+	return res, err
+}
+
+// Cancel ends the run as cancelled. It may be called at any time and again.
+func (r *Run) Cancel(ctx context.Context) error {
+	if err := r.session.Cancel(ctx); err != nil && CodeOf(err) != SessionDead {
+		return err
+	}
+	return nil
+}
+
+// Detach lets the run go on by itself: Close and the start context no longer
+// end it. It still ends its agent when its turn is over.
+func (r *Run) Detach() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.detached = true
+	if r.unwatch != nil {
+		r.unwatch()
+	}
+}
+
+// Close ends the run as cancelled, if it has not ended, and its agent. It
+// returns when the agent and everything it started are gone.
+func (r *Run) Close() error {
+	r.mu.Lock()
+	detached := r.detached
+	r.mu.Unlock()
+	if detached {
+		return nil
+	}
+	err := r.session.Close()
+	<-r.over
+	return err
+}

@@ -1,0 +1,262 @@
+package runnel
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Session is one conversation with one agent, and the only writer of its log.
+//
+// One goroutine, loop, owns all its state; every method sends loop a message
+// and waits for its answer, so methods may be called from anywhere and no field
+// needs a lock. Beside it run, while there is an agent, read, which calls
+// Conn.Next, and for moments the goroutines that open and close a Conn or ask
+// an Approver.
+//
+// The agent may come and go: if it ends, the next Send starts it again and
+// resumes the conversation.
+type Session struct {
+	id       string
+	provider Provider
+	log      Log
+	cfg      Config
+	ctx      context.Context // of the session's own work; ends with it
+	stop     context.CancelFunc
+	box      chan message
+	opened   chan openedMsg
+	ended    chan struct{}  // closed by loop: no one listens to box any more
+	helpers  sync.WaitGroup // goroutines that loop started
+
+	// final is the status after loop has ended; it is written before ended is closed.
+	final Status
+
+	// The rest belongs to loop.
+	opt      Options
+	head     int64
+	live     []*liveTurn     // in the order they began; at most one is a prompt's
+	link     *link           // nil: no agent
+	gone     <-chan struct{} // closed once the agent before it has gone
+	opening  context.CancelFunc
+	closing  []chan error // who waits for the end of the session
+	facts    facts
+	batch    []event.Event
+	recover  error // the log failed; the next Send has to recover first
+	lastExit *ExitStatus
+}
+
+// Config is what a Session needs besides its agent. The zero value works.
+type Config struct {
+	ID  string // Default: a new UUID
+	Log Log    // Default: a new Memory
+
+	// Dormant says not to start the agent before the first prompt.
+	Dormant bool
+
+	// InterruptGrace is how long an agent has to end a turn after Cancel before
+	// it is ended itself. Default: 2 s.
+	InterruptGrace time.Duration
+
+	// ApprovalTimeout is how long an approval waits for its answer before it is
+	// denied. Default: for ever. Negative: it is denied at once.
+	ApprovalTimeout time.Duration
+
+	// StallTimeout ends a turn as AGENT_STALLED after a silence of that length
+	// with no approval pending and no tool running. Default: never.
+	StallTimeout time.Duration
+
+	// Lifetime ends the session, and a running turn as TIMEOUT. Default: never.
+	Lifetime time.Duration
+
+	// Recorded is told of what was appended to the log. It is called by the
+	// session and must not block or call it.
+	Recorded func([]event.Event)
+}
+
+// Status is a snapshot of a session.
+type Status struct {
+	ID             string
+	Provider       string
+	Activity       event.Activity
+	State          event.SessionState
+	Turn           string // the running turn
+	Head           int64  // position of the newest event
+	Pending        []event.Approval
+	AgentSessionID string
+	ModelID        string
+	PermissionMode string
+	AgentAlive     bool
+	Exit           *ExitStatus // of the last agent that ended
+}
+
+// Settings can be changed in a live session. Empty fields stay as they are.
+type Settings struct {
+	Model          string         `json:"model,omitzero"`
+	PermissionMode PermissionMode `json:"permissionMode,omitzero"`
+}
+
+const (
+	interruptGrace = 2 * time.Second
+	// closeGrace is how long a turn waits for an agent that is being ended.
+	closeGrace = 2800 * time.Millisecond
+)
+
+// Open starts an agent and returns a session with it. A log that has events
+// already is continued: turns without an end are closed as PROCESS_CRASH.
+// Cancelling ctx does not end the session; Close does.
+func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
+	if err := checkOptions(opt); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = new(Memory)
+	}
+	if cfg.ID == "" {
+		cfg.ID = uuid.Must(uuid.NewV7()).String()
+	}
+	if cfg.InterruptGrace == 0 {
+		cfg.InterruptGrace = interruptGrace
+	}
+	s := &Session{
+		id: cfg.ID, provider: p, log: cfg.Log, cfg: cfg, opt: opt,
+		gone: closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
+		facts: facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
+	}
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.reconcile(ctx); err != nil {
+		s.stop()
+		return nil, Safe(err)
+	}
+	if !cfg.Dormant {
+		conn, err := openConn(ctx, p, opt)
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		s.link = newLink(s, conn)
+	}
+	go s.loop()
+	return s, nil
+}
+
+// ID returns the session's id.
+func (s *Session) ID() string { return s.id }
+
+// Send begins a turn. It returns once the prompt is in the log, and does not
+// wait for the agent. It fails with TURN_IN_PROGRESS if a turn is running.
+func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
+	if err := checkInput(&in); err != nil {
+		return nil, err
+	}
+	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, reply} })
+}
+
+// Cancel asks the agent to end the running turn; none is not an error. The
+// turn ends as cancelled, also if the agent does not obey or fails meanwhile.
+func (s *Session) Cancel(ctx context.Context) error {
+	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return cancelMsg{reply} })
+	return err
+}
+
+// Decide answers an approval. The first decision wins; others get APPROVAL_GONE.
+func (s *Session) Decide(ctx context.Context, approval string, d Decision) error {
+	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return decideMsg{approval, d, reply} })
+	return err
+}
+
+// Set changes the model or the permission mode, at once where the agent can.
+func (s *Session) Set(ctx context.Context, set Settings) error {
+	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return setMsg{set, reply} })
+	return err
+}
+
+// Status returns a snapshot. It works after the session has ended too.
+func (s *Session) Status() Status {
+	st, err := ask(context.Background(), s, func(reply chan answer[Status]) message { return statusMsg{reply} })
+	if err != nil {
+		<-s.ended
+		return s.final
+	}
+	return st
+}
+
+// Release ends the agent's process but not the session: the next Send starts
+// it again. It fails with TURN_IN_PROGRESS if a turn is running.
+func (s *Session) Release(ctx context.Context) error {
+	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return releaseMsg{reply} })
+	return err
+}
+
+// Close ends the agent and the session. A running turn ends as cancelled. It
+// returns when the agent and everything it started are gone, and may be called
+// more than once.
+func (s *Session) Close() error {
+	reply := make(chan error, 1)
+	select {
+	case s.box <- closeMsg{reply}:
+		err := <-reply
+		<-s.ended
+		return err
+	case <-s.ended:
+		return nil
+	}
+}
+
+// Done is closed once the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.ended }
+
+// message is what loop takes from its mailbox.
+type message interface{ message() }
+
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+type (
+	sendMsg struct {
+		in    Input
+		reply chan answer[*Turn]
+	}
+	cancelMsg struct{ reply chan answer[struct{}] }
+	decideMsg struct {
+		id    string
+		d     Decision
+		reply chan answer[struct{}]
+	}
+	setMsg struct {
+		set   Settings
+		reply chan answer[struct{}]
+	}
+	statusMsg  struct{ reply chan answer[Status] }
+	releaseMsg struct{ reply chan answer[struct{}] }
+	closeMsg   struct{ reply chan error }
+)
+
+func (sendMsg) message()    {}
+func (cancelMsg) message()  {}
+func (decideMsg) message()  {}
+func (setMsg) message()     {}
+func (statusMsg) message()  {}
+func (releaseMsg) message() {}
+func (closeMsg) message()   {}
+
+// ask posts a message and waits for its answer. Once loop has taken the
+// message it always answers, so that ctx only bounds the wait for that.
+func ask[T any](ctx context.Context, s *Session, m func(chan answer[T]) message) (T, error) {
+	var zero T
+	reply := make(chan answer[T], 1)
+	select {
+	case s.box <- m(reply):
+	case <-s.ended:
+		return zero, Fail(SessionDead, "the session has ended; start a new one or load it again")
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+	a := <-reply
+	return a.value, a.err
+}
