@@ -1,0 +1,99 @@
+// Package auth keeps credentials: who may call the gateway, and what for.
+//
+// A credential is a random secret of which only the SHA-256 is kept. Its scopes
+// belong to the record on the server: no request can widen them.
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Scope is something a credential allows.
+type Scope string
+
+// The scopes. They do not include one another.
+const (
+	Read    Scope = "read"    // see sessions and their events
+	Send    Scope = "send"    // create, prompt, cancel and end sessions
+	Approve Scope = "approve" // answer what an agent asks
+	Admin   Scope = "admin"   // manage credentials
+)
+
+// All returns every scope.
+func All() []Scope { return []Scope{Read, Send, Approve, Admin} }
+
+// Why a credential is refused. All of them look the same from outside.
+var (
+	ErrInvalid   = errors.New("auth: no such credential")
+	ErrThrottled = errors.New("auth: too many failed attempts")
+	ErrEnded     = errors.New("auth: the credential was revoked or has expired")
+)
+
+// How long things live.
+const (
+	CodeLife    = time.Minute    // a one-time login code
+	BrowserLife = 12 * time.Hour // a browser's credential, from its last use
+	recheck     = time.Minute    // how long a verdict is believed, and how often open streams are judged again
+	renewEvery  = time.Hour      // how often use is recorded
+)
+
+// Tokens is the part of a [store.Catalogue] that keeps credentials.
+type Tokens interface {
+	PutToken(ctx context.Context, t store.Token) error
+	TokenByHash(ctx context.Context, hash [32]byte) (store.Token, error)
+	Tokens(ctx context.Context, kind store.TokenKind) ([]store.Token, error)
+	DeleteToken(ctx context.Context, id string) error
+}
+
+// An Identity is a caller whose credential was found good. It carries no secret.
+type Identity struct {
+	ID     string // of the credential
+	Kind   store.TokenKind
+	Name   string
+	Scopes []Scope
+
+	hash [32]byte
+}
+
+// Has reports whether the caller may do what s covers.
+func (id Identity) Has(s Scope) bool { return slices.Contains(id.Scopes, s) }
+
+// ParseScopes checks names that a person typed.
+func ParseScopes(names []string) ([]Scope, error) {
+	var out []Scope
+	for _, n := range names {
+		s := Scope(n)
+		if !slices.Contains(All(), s) {
+			return nil, fmt.Errorf("unknown scope %q: use read, send, approve or admin", n)
+		}
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no scope: use read, send, approve or admin")
+	}
+	return out, nil
+}
+
+func identify(t store.Token) Identity {
+	id := Identity{ID: t.ID, Kind: t.Kind, Name: t.Name, hash: t.Hash}
+	for _, s := range t.Scopes {
+		id.Scopes = append(id.Scopes, Scope(s))
+	}
+	return id
+}
+
+func names(scopes []Scope) []string {
+	out := make([]string, len(scopes))
+	for i, s := range scopes {
+		out[i] = string(s)
+	}
+	return out
+}

@@ -1,0 +1,344 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var here = netip.MustParseAddr("127.0.0.1")
+
+func newKeyring() (*Keyring, *memory.Catalogue) {
+	cat := memory.New(nil)
+	return NewKeyring(cat), cat
+}
+
+func create(t *testing.T, k *Keyring, scopes ...Scope) (string, store.Token) {
+	t.Helper()
+	secret, tok, err := k.Create(t.Context(), "test", scopes, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret, tok
+}
+
+func TestCheck(t *testing.T) {
+	k, _ := newKeyring()
+	secret, tok := create(t, k, Read)
+	id, err := k.Check(t.Context(), store.TokenAPI, secret, here)
+	if err != nil || id.ID != tok.ID || !id.Has(Read) || id.Has(Approve) {
+		t.Fatalf("got %+v, %v", id, err)
+	}
+	if _, err := k.Check(t.Context(), store.TokenBrowser, secret, here); !errors.Is(err, ErrInvalid) {
+		t.Errorf("as another kind: got %v, want ErrInvalid", err)
+	}
+}
+
+func TestA02_WrongTokenShapes(t *testing.T) {
+	k, _ := newKeyring()
+	secret, _ := create(t, k, All()...)
+	shapes := map[string]string{
+		"empty": "", "prefix of it": secret[:len(secret)-1], "suffix of it": secret[1:],
+		"longer": secret + "A", "other case": strings.ToUpper(secret), "NUL": secret[:10] + "\x00" + secret[11:],
+		"padded": secret[:len(secret)-1] + "=", "big": strings.Repeat("A", 1<<20), "scheme": "Bearer " + secret,
+	}
+	for name, s := range shapes {
+		// One address each, so that the throttle does not answer in the keyring's place.
+		from := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(s))})
+		if _, err := k.Check(t.Context(), store.TokenAPI, s, from); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { digest(shapes["big"]) }); n > 1 {
+		t.Errorf("a 1 MiB secret costs %v allocations", n)
+	}
+}
+
+func TestA05_OnlyTheHashIsKept(t *testing.T) {
+	k, cat := newKeyring()
+	secret, _ := create(t, k, Read)
+	code, err := k.LoginCode(t.Context(), All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []store.TokenKind{store.TokenAPI, store.TokenLogin} {
+		ts, err := cat.Tokens(t.Context(), kind)
+		if err != nil || len(ts) != 1 {
+			t.Fatalf("%s: got %v, %v", kind, ts, err)
+		}
+		if kept := fmt.Sprintf("%+v", ts[0]); strings.Contains(kept, secret[4:20]) || strings.Contains(kept, code[4:20]) {
+			t.Errorf("%s: the record holds the secret", kind)
+		}
+	}
+}
+
+func TestA07_OneTimeCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := newKeyring()
+		code, _ := k.LoginCode(t.Context(), All())
+		secret, id, err := k.Redeem(t.Context(), code, here)
+		if err != nil || id.Kind != store.TokenBrowser {
+			t.Fatalf("got %+v, %v", id, err)
+		}
+		if _, err := k.Check(t.Context(), store.TokenBrowser, secret, here); err != nil {
+			t.Errorf("the browser's credential: %v", err)
+		}
+		if _, _, err := k.Redeem(t.Context(), code, here); !errors.Is(err, ErrInvalid) {
+			t.Errorf("second use: got %v, want ErrInvalid", err)
+		}
+		late, _ := k.LoginCode(t.Context(), All())
+		pass(CodeLife + time.Second)
+		if _, _, err := k.Redeem(t.Context(), late, here); !errors.Is(err, ErrInvalid) {
+			t.Errorf("after its life: got %v, want ErrInvalid", err)
+		}
+	})
+}
+
+func TestA07_OneWinnerInARace(t *testing.T) {
+	k, _ := newKeyring()
+	for range 1000 {
+		code, err := k.LoginCode(t.Context(), All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			from := netip.AddrFrom4([4]byte{10, 1, 0, byte(i)})
+			wg.Go(func() { _, _, errs[i] = k.Redeem(t.Context(), code, from) })
+		}
+		wg.Wait()
+		won := 0
+		for i, err := range errs {
+			if err == nil {
+				won++
+			}
+			// The losers' attempts are not what this test is about.
+			k.throttle.restore(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}))
+		}
+		if won != 1 {
+			t.Fatalf("%d winners: %v", won, errs)
+		}
+	}
+}
+
+func TestA10_Throttle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := newKeyring()
+		good, _ := create(t, k, Read)
+		if _, err := k.Check(t.Context(), store.TokenAPI, good, here); err != nil {
+			t.Fatal(err)
+		}
+		guess := func(from string) error {
+			_, err := k.Check(t.Context(), store.TokenAPI, newSecret(), netip.MustParseAddr(from))
+			return err
+		}
+		evaluated := 0
+		for i := range 10_000 {
+			from := []string{"127.0.0.1", "::ffff:127.0.0.1"}[i%2]
+			if err := guess(from); !errors.Is(err, ErrThrottled) {
+				evaluated++
+			}
+		}
+		if evaluated != failuresAllowed {
+			t.Errorf("%d guesses were evaluated, want %d", evaluated, failuresAllowed)
+		}
+		evaluated = 0
+		for i := range 1000 {
+			if err := guess(fmt.Sprintf("2001:db8::%x", i)); !errors.Is(err, ErrThrottled) {
+				evaluated++
+			}
+		}
+		if evaluated != failuresAllowed {
+			t.Errorf("%d guesses of one subnet were evaluated, want %d", evaluated, failuresAllowed)
+		}
+		if _, err := k.Check(t.Context(), store.TokenAPI, good, here); err != nil {
+			t.Errorf("a credential in use is locked out by guesses from its address: %v", err)
+		}
+		pass(failureWindow)
+		if err := guess("127.0.0.1"); !errors.Is(err, ErrInvalid) {
+			t.Errorf("after the window: got %v, want ErrInvalid", err)
+		}
+	})
+}
+
+func TestThrottleIsBounded(t *testing.T) {
+	var th throttle
+	for i := range 3 * addressesKept {
+		th.take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), time.Unix(0, 0))
+	}
+	if len(th.seen) > addressesKept {
+		t.Errorf("%d addresses are kept", len(th.seen))
+	}
+}
+
+func TestSlidingLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := newKeyring()
+		code, _ := k.LoginCode(t.Context(), All())
+		secret, _, err := k.Redeem(t.Context(), code, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for hour := range 30 {
+			id, err := k.Check(t.Context(), store.TokenBrowser, secret, here)
+			if err != nil {
+				t.Fatalf("after %d hours of use: %v", hour, err)
+			}
+			again, err := k.Renew(t.Context(), id)
+			if err != nil || again != (hour > 0) {
+				t.Fatalf("renew after %d hours: got %v, %v", hour, again, err)
+			}
+			if again, _ := k.Renew(t.Context(), id); again {
+				t.Fatal("renewed twice at once")
+			}
+			pass(time.Hour)
+		}
+		pass(BrowserLife)
+		if _, err := k.Check(t.Context(), store.TokenBrowser, secret, here); !errors.Is(err, ErrInvalid) {
+			t.Errorf("after 12 idle hours: got %v, want ErrInvalid", err)
+		}
+	})
+}
+
+func TestA09_RevocationEndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, cat := newKeyring()
+		secret, tok := create(t, k, Read)
+		id, err := k.Check(t.Context(), store.TokenAPI, secret, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := k.Bind(t.Context(), id)
+		defer stop()
+		pass(10 * recheck)
+		if ctx.Err() != nil {
+			t.Fatal("a good credential's stream has ended")
+		}
+		if err := k.Revoke(t.Context(), tok.ID); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(context.Cause(ctx), ErrEnded) {
+			t.Error("revoking did not end the stream")
+		}
+		if _, err := k.Check(t.Context(), store.TokenAPI, secret, here); !errors.Is(err, ErrInvalid) {
+			t.Errorf("after revoking: got %v, want ErrInvalid", err)
+		}
+		if _, err := k.Renew(t.Context(), id); !errors.Is(err, ErrInvalid) {
+			t.Errorf("renew after revoking: got %v, want ErrInvalid", err)
+		}
+
+		// Another process removes the record.
+		secret, tok = create(t, k, Read)
+		id, _ = k.Check(t.Context(), store.TokenAPI, secret, here)
+		ctx, stop2 := k.Bind(t.Context(), id)
+		defer stop2()
+		if err := cat.DeleteToken(t.Context(), tok.ID); err != nil {
+			t.Fatal(err)
+		}
+		pass(recheck)
+		synctest.Wait()
+		if !errors.Is(context.Cause(ctx), ErrEnded) {
+			t.Error("the stream was not judged again")
+		}
+	})
+}
+
+func TestA06_NonLoopbackRefused(t *testing.T) {
+	tests := []struct {
+		address string
+		e       Exposure
+		ok      bool
+	}{
+		{"127.0.0.1:7777", Exposure{}, true},
+		{"localhost:0", Exposure{}, true},
+		{"[::1]:7777", Exposure{}, true},
+		{"[::ffff:127.0.0.1]:1", Exposure{}, true},
+		{"127.9.9.9:7777", Exposure{}, true},
+		{"0.0.0.0:7777", Exposure{}, false},
+		{":7777", Exposure{}, false},
+		{"[::]:7777", Exposure{}, false},
+		{"192.168.1.5:7777", Exposure{}, false},
+		{"localhost.evil.example:7777", Exposure{TLS: true, Tokens: 1}, false},
+		{"0.0.0.0:7777", Exposure{TLS: true}, false},
+		{"0.0.0.0:7777", Exposure{Tokens: 3}, false},
+		{"0.0.0.0:7777", Exposure{TLS: true, Tokens: 1}, true},
+		{"0.0.0.0:7777", Exposure{Proxied: true, Tokens: 1}, true},
+		{"7777", Exposure{TLS: true, Tokens: 1}, false},
+	}
+	for _, tt := range tests {
+		if err := CheckListen(tt.address, tt.e); (err == nil) != tt.ok {
+			t.Errorf("%s %+v: got %v, want ok %v", tt.address, tt.e, err, tt.ok)
+		}
+	}
+}
+
+func TestA04_PrivateFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no mode bits")
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := PrivateDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "tokens")
+	for range 2 { // made, then found
+		if err := PrivateFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v", info.Mode(), err)
+	}
+
+	bad := map[string]func(path string) error{
+		"has mode 0644":                      func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o644), os.Chmod(p, 0o644)) },
+		"not a regular file, or is a symbol": func(p string) error { return os.Symlink(file, p) },
+		"others can replace what is in it": func(p string) error {
+			return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(filepath.Dir(p), 0o777))
+		},
+	}
+	if os.Geteuid() == 0 {
+		bad["belongs to another user"] = func(p string) error {
+			return errors.Join(os.WriteFile(p, nil, 0o600), os.Chown(p, 12345, 12345))
+		}
+	}
+	for want, make := range bad {
+		sub := filepath.Join(t.TempDir(), "d")
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p := filepath.Join(sub, "tokens")
+		if err := make(p); err != nil {
+			t.Fatal(err)
+		}
+		if err := PrivateFile(p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := PrivateDir(dir); err == nil {
+		t.Error("a directory that others can read was accepted")
+	}
+}
+
+// pass lets d go by on the clock of a synctest bubble.
+func pass(d time.Duration) { <-time.After(d) }

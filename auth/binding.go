@@ -1,0 +1,54 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A binding ties a stream to the credential it was opened with.
+type binding struct {
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+// Bind returns a context that ends with [ErrEnded] once id's credential is
+// revoked or has expired: at once if that happens through k, within a minute if
+// another process did it. The caller calls stop when the stream is over.
+func (k *Keyring) Bind(ctx context.Context, id Identity) (bound context.Context, stop func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	b := &binding{cancel: cancel}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.bound[id.ID] == nil {
+		k.bound[id.ID] = make(map[*binding]struct{})
+	}
+	k.bound[id.ID][b] = struct{}{}
+	b.timer = time.AfterFunc(recheck, func() { k.judge(bound, id, b) })
+	return bound, func() { k.unbind(id, b) }
+}
+
+// judge looks whether the credential of an open stream is still good.
+func (k *Keyring) judge(ctx context.Context, id Identity, b *binding) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.bound[id.ID][b]; !ok {
+		return
+	}
+	if _, err := k.valid(ctx, id.hash, id.Kind, time.Now()); errors.Is(err, ErrInvalid) {
+		b.cancel(ErrEnded)
+		return
+	}
+	b.timer.Reset(recheck)
+}
+
+func (k *Keyring) unbind(id Identity, b *binding) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b.timer.Stop()
+	delete(k.bound[id.ID], b)
+	if len(k.bound[id.ID]) == 0 {
+		delete(k.bound, id.ID)
+	}
+	b.cancel(context.Canceled)
+}

@@ -1,0 +1,228 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Keyring judges credentials. Its methods may be called from anywhere.
+type Keyring struct {
+	tokens   Tokens
+	throttle throttle
+
+	// mu keeps a renewal from bringing back what was revoked meanwhile, and
+	// guards the fields below.
+	mu       sync.Mutex
+	verified map[[32]byte]verdict
+	bound    map[string]map[*binding]struct{} // by credential
+}
+
+type verdict struct {
+	id    Identity
+	until time.Time // believed until then
+	used  time.Time // as recorded
+}
+
+// NewKeyring returns a Keyring over the credentials in tokens.
+func NewKeyring(tokens Tokens) *Keyring {
+	return &Keyring{
+		tokens:   tokens,
+		verified: make(map[[32]byte]verdict),
+		bound:    make(map[string]map[*binding]struct{}),
+	}
+}
+
+// Create makes a credential for a program. The secret is returned once and kept
+// nowhere. A life of zero is without end.
+func (k *Keyring) Create(ctx context.Context, name string, scopes []Scope, life time.Duration) (secret string, t store.Token, err error) {
+	return k.mint(ctx, store.TokenAPI, name, scopes, life)
+}
+
+// LoginCode makes a code that becomes a browser's credential, once and soon.
+func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error) {
+	code, _, err := k.mint(ctx, store.TokenLogin, "login", scopes, CodeLife)
+	return code, err
+}
+
+// Redeem turns a login code into a browser's credential. Of several callers
+// with the same code exactly one succeeds.
+func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (secret string, id Identity, err error) {
+	now := time.Now()
+	if !k.throttle.take(from, now) {
+		return "", Identity{}, ErrThrottled
+	}
+	t, err := k.find(ctx, store.TokenLogin, code, now)
+	if err == nil {
+		err = k.tokens.DeleteToken(ctx, t.ID) // the deletion decides who wins
+		if errors.Is(err, store.ErrNotFound) {
+			err = ErrInvalid
+		}
+	}
+	if err != nil {
+		return "", Identity{}, err
+	}
+	k.throttle.restore(from)
+	secret, t, err = k.mint(ctx, store.TokenBrowser, "browser", identify(t).Scopes, BrowserLife)
+	return secret, identify(t), err
+}
+
+// Check judges the secret a caller presented. A secret found good a moment ago
+// is not a guess, so it passes even while guesses from its address are refused.
+func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string, from netip.Addr) (Identity, error) {
+	now := time.Now()
+	if id, ok := k.recent(kind, secret, now); ok {
+		return id, nil
+	}
+	if !k.throttle.take(from, now) {
+		return Identity{}, ErrThrottled
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, err := k.find(ctx, kind, secret, now)
+	if err == nil {
+		k.remember(t, now)
+	}
+	if err == nil || !errors.Is(err, ErrInvalid) { // the store's fault is not the caller's
+		k.throttle.restore(from)
+	}
+	return identify(t), err
+}
+
+// Renew records that a credential is in use and, for a browser, makes it live
+// longer. It reports whether the cookie should be sent again. It writes rarely,
+// and is cheap otherwise.
+func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if v, ok := k.verified[id.hash]; ok && now.Sub(v.used) < renewEvery {
+		return false, nil
+	}
+	t, err := k.valid(ctx, id.hash, id.Kind, now)
+	if err != nil || now.Sub(t.LastUsedAt) < renewEvery {
+		return false, err
+	}
+	t.LastUsedAt = now
+	if t.Kind == store.TokenBrowser {
+		t.ExpiresAt = now.Add(BrowserLife)
+	}
+	if err := k.tokens.PutToken(ctx, t); err != nil {
+		return false, fmt.Errorf("renew credential: %w", err)
+	}
+	k.remember(t, now)
+	return t.Kind == store.TokenBrowser, nil
+}
+
+// Revoke ends a credential and every stream that relies on it.
+func (k *Keyring) Revoke(ctx context.Context, id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.tokens.DeleteToken(ctx, id)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	for hash, v := range k.verified {
+		if v.id.ID == id {
+			delete(k.verified, hash)
+		}
+	}
+	for b := range k.bound[id] {
+		b.cancel(ErrEnded)
+	}
+	return err
+}
+
+// List returns the credentials of programs and browsers, without secrets.
+func (k *Keyring) List(ctx context.Context) ([]store.Token, error) {
+	var out []store.Token
+	for _, kind := range []store.TokenKind{store.TokenAPI, store.TokenBrowser} {
+		ts, err := k.tokens.Tokens(ctx, kind)
+		if err != nil {
+			return nil, fmt.Errorf("list credentials: %w", err)
+		}
+		out = append(out, ts...)
+	}
+	return out, nil
+}
+
+func (k *Keyring) mint(ctx context.Context, kind store.TokenKind, name string, scopes []Scope, life time.Duration) (string, store.Token, error) {
+	if len(scopes) == 0 {
+		return "", store.Token{}, errors.New("auth: a credential needs a scope")
+	}
+	secret := newSecret()
+	hash, _ := digest(secret)
+	now := time.Now()
+	t := store.Token{
+		ID: uuid.NewString(), Kind: kind, Name: name, Hash: hash, Scopes: names(scopes),
+		CreatedAt: now, LastUsedAt: now,
+	}
+	if life > 0 {
+		t.ExpiresAt = now.Add(life)
+	}
+	if err := k.tokens.PutToken(ctx, t); err != nil {
+		return "", store.Token{}, fmt.Errorf("keep credential: %w", err)
+	}
+	return secret, t, nil
+}
+
+func (k *Keyring) find(ctx context.Context, kind store.TokenKind, secret string, now time.Time) (store.Token, error) {
+	hash, ok := digest(secret)
+	if !ok {
+		return store.Token{}, ErrInvalid
+	}
+	return k.valid(ctx, hash, kind, now)
+}
+
+func (k *Keyring) valid(ctx context.Context, hash [32]byte, kind store.TokenKind, now time.Time) (store.Token, error) {
+	t, err := k.tokens.TokenByHash(ctx, hash)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Token{}, ErrInvalid
+	case err != nil:
+		return store.Token{}, fmt.Errorf("look up credential: %w", err)
+	case subtle.ConstantTimeCompare(t.Hash[:], hash[:]) != 1, t.Kind != kind, expired(t, now):
+		return store.Token{}, ErrInvalid
+	}
+	return t, nil
+}
+
+func expired(t store.Token, now time.Time) bool {
+	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
+}
+
+func (k *Keyring) recent(kind store.TokenKind, secret string, now time.Time) (Identity, bool) {
+	hash, ok := digest(secret)
+	if !ok {
+		return Identity{}, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v, ok := k.verified[hash]
+	if !ok || v.id.Kind != kind || !now.Before(v.until) {
+		return Identity{}, false
+	}
+	return v.id, true
+}
+
+// verdictsKept bounds the memory of good credentials.
+const verdictsKept = 1024
+
+func (k *Keyring) remember(t store.Token, now time.Time) { // k.mu is held
+	if len(k.verified) >= verdictsKept {
+		clear(k.verified)
+	}
+	until := now.Add(recheck)
+	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Before(until) {
+		until = t.ExpiresAt
+	}
+	k.verified[t.Hash] = verdict{identify(t), until, t.LastUsedAt}
+}

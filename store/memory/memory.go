@@ -1,0 +1,192 @@
+// Package memory is a catalogue that forgets when it is dropped: for tests and
+// for servers that keep nothing.
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Catalogue keeps records in memory. Copies of what it is given and gives
+// share byte slices with it, which nobody changes.
+type Catalogue struct {
+	log runnel.Log // asked for unfinished turns; may be nil
+
+	mu       sync.Mutex
+	sessions map[string]store.Session
+	queue    []store.Queued
+	tokens   map[string]store.Token
+}
+
+var _ store.Catalogue = (*Catalogue)(nil)
+
+// New returns an empty catalogue of sessions whose events are in log.
+func New(log runnel.Log) *Catalogue {
+	return &Catalogue{log: log, sessions: make(map[string]store.Session), tokens: make(map[string]store.Token)}
+}
+
+// PutSession implements [store.Catalogue].
+func (c *Catalogue) PutSession(_ context.Context, s store.Session) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions[s.ID] = s
+	return nil
+}
+
+// Session implements [store.Catalogue].
+func (c *Catalogue) Session(_ context.Context, id string) (store.Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.sessions[id]
+	if !ok {
+		return store.Session{}, store.ErrNotFound
+	}
+	return s, nil
+}
+
+// SessionByAgent implements [store.Catalogue].
+func (c *Catalogue) SessionByAgent(_ context.Context, cliType, agentSessionID string) (store.Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found store.Session
+	for _, s := range c.sessions {
+		if s.CLIType == cliType && s.AgentSessionID == agentSessionID && (found.ID == "" || s.CreatedAt.After(found.CreatedAt)) {
+			found = s
+		}
+	}
+	if found.ID == "" {
+		return store.Session{}, store.ErrNotFound
+	}
+	return found, nil
+}
+
+// Sessions implements [store.Catalogue].
+func (c *Catalogue) Sessions(_ context.Context, f store.SessionFilter) ([]store.Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []store.Session
+	for _, s := range c.sessions {
+		if f.ProjectID != "" && s.ProjectID != f.ProjectID || f.ProjectDir != "" && s.ProjectDir != f.ProjectDir ||
+			!f.Dead && s.State == "dead" {
+			continue
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b store.Session) int {
+		return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.ID, b.ID))
+	})
+	if f.Limit > 0 && len(out) > f.Limit {
+		out = out[:f.Limit]
+	}
+	return out, nil
+}
+
+// DeleteSession implements [store.Catalogue], but for the events.
+func (c *Catalogue) DeleteSession(_ context.Context, id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sessions, id)
+	c.queue = slices.DeleteFunc(c.queue, func(q store.Queued) bool { return q.Session == id })
+	return nil
+}
+
+// Unfinished implements [store.Catalogue].
+func (c *Catalogue) Unfinished(ctx context.Context) ([]string, error) {
+	if c.log == nil {
+		return nil, nil
+	}
+	all, err := c.Sessions(ctx, store.SessionFilter{Dead: true})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, s := range all {
+		st, err := c.log.State(ctx, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		if len(st.Open) > 0 {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids, nil
+}
+
+// Enqueue implements [store.Catalogue].
+func (c *Catalogue) Enqueue(_ context.Context, q store.Queued) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, q)
+	return nil
+}
+
+// Queue implements [store.Catalogue].
+func (c *Catalogue) Queue(_ context.Context, session string) ([]store.Queued, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []store.Queued
+	for _, q := range c.queue {
+		if session == "" || q.Session == session {
+			out = append(out, q)
+		}
+	}
+	return out, nil
+}
+
+// Dequeue implements [store.Catalogue].
+func (c *Catalogue) Dequeue(_ context.Context, session, turn string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = slices.DeleteFunc(c.queue, func(q store.Queued) bool { return q.Session == session && q.Turn == turn })
+	return nil
+}
+
+// PutToken implements [store.Catalogue].
+func (c *Catalogue) PutToken(_ context.Context, t store.Token) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens[t.ID] = t
+	return nil
+}
+
+// TokenByHash implements [store.Catalogue].
+func (c *Catalogue) TokenByHash(_ context.Context, hash [32]byte) (store.Token, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tokens {
+		if t.Hash == hash {
+			return t, nil
+		}
+	}
+	return store.Token{}, store.ErrNotFound
+}
+
+// Tokens implements [store.Catalogue].
+func (c *Catalogue) Tokens(_ context.Context, kind store.TokenKind) ([]store.Token, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []store.Token
+	for _, t := range c.tokens {
+		if t.Kind == kind {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b store.Token) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return out, nil
+}
+
+// DeleteToken implements [store.Catalogue].
+func (c *Catalogue) DeleteToken(_ context.Context, id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.tokens[id]; !ok {
+		return store.ErrNotFound
+	}
+	delete(c.tokens, id)
+	return nil
+}
