@@ -41,7 +41,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if Type(b) != w.Type {
 		return fmt.Errorf("event: payload.type %q is not type %q", Type(b), w.Type)
 	}
-	*e = Event{w.Session, w.Seq, w.At, w.Turn, b}
+	*e = Event{w.Session, w.Seq, w.At.UTC(), w.Turn, b}
 	return e.Validate()
 }
 
@@ -55,9 +55,9 @@ func MarshalBody(b Body) ([]byte, error) {
 
 // UnmarshalBody is the inverse of [MarshalBody].
 func UnmarshalBody(data []byte) (Body, error) {
-	typ, err := tag(data)
+	typ, err := tag(data, "payload")
 	if err != nil {
-		return nil, fmt.Errorf("event: payload: %w", err)
+		return nil, fmt.Errorf("event: %w", err)
 	}
 	decode, ok := decoders[typ]
 	if !ok {
@@ -144,9 +144,9 @@ func MarshalFinal(f FinalItem) ([]byte, error) {
 
 // UnmarshalFinal is the inverse of [MarshalFinal].
 func UnmarshalFinal(data []byte) (FinalItem, error) {
-	typ, err := tag(data)
+	typ, err := tag(data, "finalItem")
 	if err != nil {
-		return nil, fmt.Errorf("finalItem: %w", err)
+		return nil, err
 	}
 	switch ItemType(typ) {
 	case TypeMessage:
@@ -186,15 +186,22 @@ func tagged(typ string, v any) ([]byte, error) {
 	return append(out, data[1:]...), nil
 }
 
-func tag(data []byte) (string, error) {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return "", fmt.Errorf("missing")
+// tag returns the type of data, an object that is called field.
+func tag(data []byte, field string) (string, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || string(data) == "null" {
+		return "", fmt.Errorf("%s: missing", field)
 	}
 	var t struct {
 		Type string `json:"type"`
 	}
-	err := json.Unmarshal(data, &t)
-	return t.Type, err
+	if err := json.Unmarshal(data, &t); err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	if t.Type == "" {
+		return "", fmt.Errorf("%s.type: missing", field)
+	}
+	return t.Type, nil
 }
 
 func bounded(s string) string {

@@ -12,6 +12,9 @@ func (e Event) Validate() error {
 	if e.Body == nil {
 		return fmt.Errorf("event: no body")
 	}
+	if y := e.At.UTC().Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("%s: timestamp: out of range", Type(e.Body))
+	}
 	if field, why := check(e.Body); field != "" {
 		return fmt.Errorf("%s: %s: %s", Type(e.Body), field, why)
 	}
@@ -35,7 +38,10 @@ func check(b Body) (field, why string) {
 		}
 		return required("error.code", b.Error.Code)
 	case ItemCancelled:
-		return required("itemId", b.ItemID)
+		if b.ItemID == "" {
+			return "itemId", "missing"
+		}
+		return oneOf("reason", b.Reason, "", ReasonUserCancel, ReasonTimeout, ReasonProcessDeath)
 	case ResponseStart:
 		return required("providerId", b.ProviderID)
 	case ResponseDone:
