@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -44,10 +45,11 @@ type Transcript struct {
 	items map[string]*entry
 }
 
-// entry grows text in place: building a string per delta is quadratic.
+// entry grows text in place, and a Builder's strings share its memory: neither
+// a delta nor a look at the item costs a copy of what came before.
 type entry struct {
 	item Item
-	text []byte
+	text strings.Builder // what was appended; empty once a final item took its place
 }
 
 // Apply adds e. It returns the id of the item it changed, or "".
@@ -58,7 +60,7 @@ func (t *Transcript) Apply(e Event) string {
 		return t.start(e, b)
 	case ItemDelta:
 		if en := t.open(b.ItemID); en != nil {
-			en.text = append(en.text, b.DeltaContent...)
+			en.text.WriteString(b.DeltaContent)
 			return en.touch(e)
 		}
 	case ItemDone:
@@ -84,7 +86,9 @@ func (t *Transcript) Item(id string) (Item, bool) {
 		return Item{}, false
 	}
 	it := en.item
-	it.Content = string(en.text)
+	if en.text.Len() > 0 {
+		it.Content = en.text.String()
+	}
 	return it, true
 }
 
@@ -120,6 +124,7 @@ func (t *Transcript) Forget(turn string) {
 		}
 		kept = append(kept, id)
 	}
+	clear(t.order[len(kept):])
 	t.order = kept
 }
 
@@ -138,7 +143,7 @@ func (t *Transcript) start(e Event, b ItemStart) string {
 		ID: b.ItemID, Type: b.ItemType, Turn: e.Turn, Status: ItemOpen, CallID: b.CallID, Name: b.Name,
 		ParentCallID: b.ParentCallID, Native: b.Native, StartedAt: e.At,
 	})
-	en.text = append(en.text, b.InitialContent...)
+	en.text.WriteString(b.InitialContent)
 	return en.touch(e)
 }
 
@@ -153,15 +158,16 @@ func (t *Transcript) done(e Event, b ItemDone) string {
 	}
 	it := &en.item
 	it.Status, it.Final, it.Type = ItemComplete, b.FinalItem, b.FinalItem.ItemType()
+	en.text.Reset()
 	switch f := b.FinalItem.(type) {
 	case Message:
-		en.text = []byte(f.Content)
+		it.Content = f.Content
 	case Reasoning:
-		en.text = []byte(f.Content)
+		it.Content = f.Content
 	case FunctionCall:
-		it.Name, it.CallID, en.text = f.Name, f.CallID, f.Arguments
+		it.Name, it.CallID, it.Content = f.Name, f.CallID, string(f.Arguments)
 	case FunctionCallOutput:
-		it.CallID, en.text = f.CallID, []byte(f.Output)
+		it.CallID, it.Content = f.CallID, f.Output
 	}
 	return en.touch(e)
 }
