@@ -18,6 +18,7 @@ const (
 	AttachmentFailure       Code = "ATTACHMENT_FAILURE"
 	UnsupportedCapability   Code = "UNSUPPORTED_CAPABILITY"
 	Unauthorized            Code = "UNAUTHORIZED"
+	Forbidden               Code = "FORBIDDEN"
 	ForbiddenOrigin         Code = "FORBIDDEN_ORIGIN"
 	SessionNotFound         Code = "SESSION_NOT_FOUND"
 	PersonaNotFound         Code = "PERSONA_NOT_FOUND"
