@@ -1,0 +1,301 @@
+package claude
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// approval is a question of the agent that waits for an answer.
+type approval struct {
+	id          string // ours
+	request     string // the agent's id of the question
+	toolUse     string
+	turn        *turn // nil between turns
+	kind        event.ApprovalKind
+	input       json.RawMessage
+	suggestions []json.RawMessage // rules the agent offers to add, for this session only
+	options     []string          // labels of the answers to a single question
+	question    string
+}
+
+// Ids of choices.
+const (
+	allowOnce    = "allow_once"
+	allowSession = "allow_session"
+	deny         = "deny"
+	denyStop     = "deny_stop"
+	option       = "option_" // and the number of the answer, from 1
+)
+
+// ask takes a control request of the agent. What we do not offer is refused at
+// once: the agent waits for an answer without end.
+func (t *translator) ask(f frame) {
+	r := f.Request
+	if r == nil || f.RequestID == "" {
+		return
+	}
+	if r.Subtype != "can_use_tool" {
+		t.replies = append(t.replies, response{Type: "control_response", Response: controlResponse{
+			Subtype: "error", RequestID: f.RequestID, Error: "not supported by this client",
+		}})
+		return
+	}
+	a := &approval{
+		id: derive("approval " + f.RequestID), request: f.RequestID, toolUse: r.ToolUseID,
+		kind: approvalKind(r.ToolName), input: r.Input, suggestions: forSession(r.Suggestions),
+	}
+	if t.approvals[a.id] != nil {
+		return
+	}
+	if len(a.input) == 0 {
+		a.input = json.RawMessage("{}")
+	}
+	t.approvals[a.id] = a
+	ev := event.Approval{
+		ID: a.id, CallID: r.ToolUseID, Kind: a.kind, Title: toolTitle(r.ToolName, a.input), ToolName: r.ToolName,
+		Arguments: a.input, ArgumentsEditable: true, ArgumentsDigest: digest(a.input),
+		Why: oneLine(r.DecisionReason, 500),
+	}
+	if toolKind(r.ToolName) == event.KindEdit {
+		ev.Changes = intended(a.input)
+	}
+	if t.turn == nil { // work in the background asks between turns
+		ev.Choices = a.choices()
+		t.emit(event.ApprovalRequested{Approval: ev})
+		return
+	}
+	if tn := t.running(""); tn != nil {
+		a.turn = tn
+		if c := tn.calls[r.ToolUseID]; c != nil {
+			ev.ItemID = c.item
+		}
+	}
+	ev.Choices = a.choices()
+	t.emit(event.ApprovalRequested{Approval: ev})
+}
+
+func approvalKind(tool string) event.ApprovalKind {
+	switch tool {
+	case "AskUserQuestion":
+		return event.ApprovalQuestion
+	case "ExitPlanMode":
+		return event.ApprovalPlan
+	}
+	return event.ApprovalTool
+}
+
+// digest is the hex SHA-256 of arguments.
+func digest(arguments []byte) string {
+	sum := sha256.Sum256(arguments)
+	return hex.EncodeToString(sum[:])
+}
+
+// forSession keeps the rules that the agent offers to add, but only until it
+// ends: applied as they come, they would be written into the project's files.
+func forSession(suggestions []json.RawMessage) []json.RawMessage {
+	var out []json.RawMessage
+	for _, s := range suggestions {
+		var rule map[string]json.RawMessage
+		if json.Unmarshal(s, &rule) != nil || rule == nil {
+			continue
+		}
+		rule["destination"] = json.RawMessage(`"session"`)
+		if b, err := json.Marshal(rule); err == nil {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// choices returns the answers that a may have.
+func (a *approval) choices() []event.Choice {
+	no := []event.Choice{
+		{ID: deny, Kind: event.ChoiceDeny, Label: "Deny"},
+		{ID: denyStop, Kind: event.ChoiceDenyStop, Label: "Deny and stop"},
+	}
+	switch a.kind {
+	case event.ApprovalPlan:
+		no[0].Label, no[1].Label = "Keep planning", "Stop"
+		return append([]event.Choice{
+			{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Start, and ask before each edit"},
+			{ID: allowSession, Kind: event.ChoiceAllowSession, Label: "Start, and accept edits"},
+		}, no...)
+	case event.ApprovalQuestion:
+		no[0].Label, no[1].Label = "Do not answer", "Stop"
+		return append(a.answers(), no...)
+	}
+	yes := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Allow once"}}
+	if len(a.suggestions) > 0 {
+		yes = append(yes, event.Choice{ID: allowSession, Kind: event.ChoiceAllowSession, Label: "Allow for this session"})
+	}
+	return append(yes, no...)
+}
+
+// answers are the options of a question, if there is one question with one
+// answer. Otherwise the answers must come with the arguments.
+func (a *approval) answers() []event.Choice {
+	in := decodeLoose[struct {
+		Questions []struct {
+			Question    string
+			MultiSelect bool
+			Options     []struct{ Label string }
+		}
+	}](a.input)
+	out := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer"}}
+	if len(in.Questions) != 1 || in.Questions[0].MultiSelect {
+		return out
+	}
+	q := in.Questions[0]
+	a.question = q.Question
+	for i, o := range q.Options {
+		if i == 20 {
+			break
+		}
+		a.options = append(a.options, o.Label)
+		out = append(out, event.Choice{ID: option + itoa(i+1), Kind: event.ChoiceAllowOnce, Label: oneLine(o.Label, 200)})
+	}
+	return out
+}
+
+// response is a control response of ours.
+type response struct {
+	Type     string          `json:"type"`
+	Response controlResponse `json:"response"`
+}
+
+// answer returns the control response for a decision. It fails with
+// ApprovalGone for an approval that is not open, and with InvalidRequest for a
+// choice that it does not have.
+func (t *translator) answer(id string, d runnel.Decision) (response, error) {
+	a := t.approvals[id]
+	if a == nil {
+		return response{}, runnel.Fail(runnel.ApprovalGone, "this approval is already settled")
+	}
+	dec, err := a.decide(d)
+	if err != nil {
+		return response{}, err
+	}
+	b, err := json.Marshal(dec)
+	if err != nil {
+		return response{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object", err)
+	}
+	return response{"control_response", controlResponse{Subtype: "success", RequestID: a.request, Response: b}}, nil
+}
+
+func (a *approval) decide(d runnel.Decision) (decision, error) {
+	input := a.input
+	if len(d.UpdatedArguments) > 0 {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(d.UpdatedArguments, &object) != nil || object == nil {
+			return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object")
+		}
+		input = d.UpdatedArguments
+	}
+	// updatedInput is always sent: without it 2.1.197 denies the call.
+	allow := decision{Behavior: "allow", UpdatedInput: input, ToolUseID: a.toolUse}
+	for i, label := range a.options {
+		if d.Choice == option+itoa(i+1) {
+			return a.answered(allow, label)
+		}
+	}
+	switch d.Choice {
+	case allowOnce:
+		if a.kind == event.ApprovalPlan {
+			allow.UpdatedPermissions = []json.RawMessage{setMode("default")}
+		}
+		return allow, nil
+	case allowSession:
+		if a.kind == event.ApprovalPlan {
+			allow.UpdatedPermissions = []json.RawMessage{setMode("acceptEdits")}
+			return allow, nil
+		}
+		if len(a.suggestions) > 0 {
+			allow.UpdatedPermissions = a.suggestions
+			return allow, nil
+		}
+	case deny, denyStop:
+		reason := d.Reason
+		if reason == "" {
+			reason = "The user does not want this to be done."
+		}
+		return decision{Behavior: "deny", Message: reason, Interrupt: d.Choice == denyStop, ToolUseID: a.toolUse}, nil
+	}
+	return decision{}, runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
+}
+
+// answered adds the answer to a question to its arguments.
+func (a *approval) answered(allow decision, label string) (decision, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(allow.UpdatedInput, &object); err != nil {
+		return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object", err)
+	}
+	answers, err := json.Marshal(map[string]string{a.question: label})
+	if err != nil {
+		return decision{}, err
+	}
+	object["answers"] = answers
+	allow.UpdatedInput, err = json.Marshal(object)
+	return allow, err
+}
+
+func setMode(mode string) json.RawMessage {
+	return json.RawMessage(`{"type":"setMode","mode":"` + mode + `","destination":"session"}`)
+}
+
+// decided takes a control response of ours as it passes.
+func (t *translator) decided(f frame) {
+	if f.Response == nil {
+		return
+	}
+	for id, a := range t.approvals {
+		if a.request != f.Response.RequestID {
+			continue
+		}
+		d := decodeLoose[decision](f.Response.Response)
+		delete(t.approvals, id)
+		if d.Interrupt && t.turn != nil {
+			t.turn.interrupted = true
+		}
+		t.emit(event.ApprovalResolved{ApprovalID: id, Choice: a.choiceOf(d), By: event.ByUser})
+		return
+	}
+}
+
+// choiceOf names the choice that led to a decision.
+func (a *approval) choiceOf(d decision) string {
+	answers := decodeLoose[struct{ Answers map[string]string }](d.UpdatedInput).Answers
+	for i, label := range a.options {
+		if d.Behavior == "allow" && answers[a.question] == label && label != "" {
+			return option + itoa(i+1)
+		}
+	}
+	switch {
+	case d.Behavior != "allow" && d.Interrupt:
+		return denyStop
+	case d.Behavior != "allow":
+		return deny
+	case a.kind == event.ApprovalPlan:
+		if len(d.UpdatedPermissions) == 1 && string(d.UpdatedPermissions[0]) == string(setMode("acceptEdits")) {
+			return allowSession
+		}
+		return allowOnce
+	case len(d.UpdatedPermissions) > 0:
+		return allowSession
+	}
+	return allowOnce
+}
+
+// withdraw takes back a question of the agent.
+func (t *translator) withdraw(request string) {
+	for id, a := range t.approvals {
+		if a.request == request {
+			delete(t.approvals, id)
+			t.emit(event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
+			return
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package claude
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// patchRecord is what Write and Edit record of a change.
+type patchRecord struct {
+	Type            string       `json:"type"` // of Write: create or update
+	FilePath        string       `json:"filePath"`
+	Content         *string      `json:"content"`      // Write: the new file
+	OldString       *string      `json:"oldString"`    // Edit
+	NewString       string       `json:"newString"`    // Edit
+	ReplaceAll      bool         `json:"replaceAll"`   // Edit
+	OriginalFile    *string      `json:"originalFile"` // nil: there was none
+	StructuredPatch []event.Hunk `json:"structuredPatch"`
+}
+
+// changeInput is the part of the arguments of file tools that says what will change.
+type changeInput struct {
+	FilePath   string  `json:"file_path"`
+	Content    *string `json:"content"`    // Write
+	OldString  *string `json:"old_string"` // Edit
+	NewString  string  `json:"new_string"` // Edit
+	ReplaceAll bool    `json:"replace_all"`
+}
+
+// maxFileText bounds the whole texts in a change, in bytes each. Beyond it the
+// hunks must do.
+const maxFileText = 128 << 10
+
+// changes says what a finished call did to files: from the agent's record of
+// it, or, for a subagent's calls, which have none, from their arguments.
+func changes(c call, record json.RawMessage, failed bool) []event.Change {
+	if failed || toolKind(c.name) != event.KindEdit {
+		return nil
+	}
+	r := decodeLoose[patchRecord](record)
+	if r.FilePath == "" {
+		return intended(c.input)
+	}
+	ch := event.Change{Path: r.FilePath, Kind: event.ChangeUpdate, Hunks: r.StructuredPatch, OldText: r.OriginalFile}
+	switch {
+	case r.Content != nil:
+		ch.NewText = r.Content
+	case r.OldString != nil:
+		ch.NewText = edited(r)
+	}
+	if r.Type == "create" || r.OriginalFile == nil {
+		ch.Kind = event.ChangeCreate
+	}
+	return []event.Change{bounded(ch)}
+}
+
+// edited derives the file after an Edit: the record holds only the one before.
+func edited(r patchRecord) *string {
+	before := ""
+	if r.OriginalFile != nil {
+		before = *r.OriginalFile
+	}
+	var after string
+	switch {
+	case *r.OldString == "":
+		after = r.NewString
+	case !strings.Contains(before, *r.OldString):
+		return nil // the agent matched it loosely, such as other quotation marks
+	case r.ReplaceAll:
+		after = strings.ReplaceAll(before, *r.OldString, r.NewString)
+	default:
+		after = strings.Replace(before, *r.OldString, r.NewString, 1)
+	}
+	return &after
+}
+
+// intended says what a call would change, as far as its arguments tell: an
+// edit's place in the file is not known, so its hunk starts at line 0.
+func intended(input json.RawMessage) []event.Change {
+	in := decodeLoose[changeInput](input)
+	if in.FilePath == "" {
+		return nil
+	}
+	ch := event.Change{Path: in.FilePath, Kind: event.ChangeUpdate, NewText: in.Content, Hunks: []event.Hunk{}}
+	if in.OldString != nil {
+		removed, added := lines(*in.OldString, "-"), lines(in.NewString, "+")
+		ch.Hunks = append(ch.Hunks, event.Hunk{
+			OldLines: len(removed), NewLines: len(added), Lines: append(removed, added...),
+		})
+	} else if in.Content == nil {
+		return nil
+	}
+	return []event.Change{bounded(ch)}
+}
+
+func lines(text, mark string) []string {
+	if text == "" {
+		return nil
+	}
+	var out []string
+	for line := range strings.Lines(text) {
+		out = append(out, mark+strings.TrimSuffix(line, "\n"))
+	}
+	return out
+}
+
+func bounded(ch event.Change) event.Change {
+	if ch.Hunks == nil {
+		ch.Hunks = []event.Hunk{}
+	}
+	if ch.OldText != nil && len(*ch.OldText) > maxFileText {
+		ch.OldText = nil
+	}
+	if ch.NewText != nil && len(*ch.NewText) > maxFileText {
+		ch.NewText = nil
+	}
+	size := 0
+	for _, h := range ch.Hunks {
+		for _, l := range h.Lines {
+			size += len(l)
+		}
+	}
+	if size > 2*maxFileText {
+		ch.Hunks = []event.Hunk{}
+	}
+	return ch
+}

@@ -1,0 +1,261 @@
+package claude
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// frame is one line of the stream-json protocol, in either direction, and also
+// one entry of a stored conversation, which uses the same words for the same
+// things. Only what is translated is decoded; a type has some of the fields.
+type frame struct {
+	Type            string          `json:"type"`
+	Subtype         string          `json:"subtype"`
+	UUID            string          `json:"uuid"`
+	SessionID       string          `json:"session_id"`
+	ParentToolUseID string          `json:"parent_tool_use_id"` // "" on the main thread
+	Timestamp       string          `json:"timestamp"`
+	Message         *message        `json:"message"`
+	Event           *streamEvent    `json:"event"`
+	ToolUseResult   json.RawMessage `json:"tool_use_result"`
+	IsSynthetic     bool            `json:"isSynthetic"` // text of the harness, not of the user
+	IsReplay        bool            `json:"isReplay"`    // echo of what we sent
+	Abandoned       *abandoned      `json:"abandoned_blocks"`
+
+	// control_request, control_response, control_cancel_request
+	RequestID string           `json:"request_id"`
+	Request   *controlRequest  `json:"request"`
+	Response  *controlResponse `json:"response"`
+
+	// system
+	Model          string          `json:"model"`
+	PermissionMode string          `json:"permissionMode"`
+	Tools          []string        `json:"tools"`
+	Attempt        int             `json:"attempt"`
+	MaxRetries     int             `json:"max_retries"`
+	RetryDelayMS   float64         `json:"retry_delay_ms"`
+	ErrorStatus    *int            `json:"error_status"`
+	Error          string          `json:"error"` // a word such as rate_limit; also on assistant frames
+	OriginalModel  string          `json:"original_model"`
+	FallbackModel  string          `json:"fallback_model"`
+	Status         string          `json:"status"`
+	Compact        *compact        `json:"compact_metadata"`
+	RateLimit      *rateLimit      `json:"rate_limit_info"`
+	Title          string          `json:"title"`
+	APIKeySource   string          `json:"apiKeySource"`
+
+	// result
+	IsError        bool                  `json:"is_error"`
+	APIErrorStatus *int                  `json:"api_error_status"`
+	StopReason     string                `json:"stop_reason"`
+	TerminalReason string                `json:"terminal_reason"`
+	Errors         []string              `json:"errors"`
+	Usage          *usage                `json:"usage"`
+	TotalCostUSD   *float64              `json:"total_cost_usd"` // of the process so far
+	ModelUsage     map[string]modelUsage `json:"modelUsage"`
+	SinceLast      map[string]modelUsage `json:"model_usage_since_last_result"` // since 2.1.329
+	Origin         *origin               `json:"origin"`
+	UserMessages   []string              `json:"user_message_uuids"` // the prompts it answers; since 2.1.329
+
+	// stored assistant entries
+	BlockIndex *int `json:"apiBlockIndex"` // of the first block; since 2.1.329
+}
+
+type origin struct {
+	Kind string `json:"kind"`
+}
+
+type compact struct {
+	Trigger    string `json:"trigger"`
+	PreTokens  int64  `json:"pre_tokens"`
+	PostTokens int64  `json:"post_tokens"`
+}
+
+type rateLimit struct {
+	Status        string  `json:"status"`
+	ResetsAt      int64   `json:"resetsAt"`
+	RateLimitType string  `json:"rateLimitType"`
+	Utilization   float64 `json:"utilization"`
+}
+
+// abandoned says which blocks of a broken stream never became final.
+type abandoned struct {
+	APIMessageID   string `json:"api_message_id"`
+	FromBlockIndex int    `json:"from_block_index"`
+}
+
+type modelUsage struct {
+	CostUSD       float64 `json:"costUSD"`
+	ContextWindow int64   `json:"contextWindow"`
+}
+
+type usage struct {
+	InputTokens              int64 `json:"input_tokens"`
+	OutputTokens             int64 `json:"output_tokens"`
+	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
+	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
+}
+
+type message struct {
+	ID         string  `json:"id"`
+	Role       string  `json:"role"`
+	Model      string  `json:"model"`
+	Content    content `json:"content"`
+	StopReason string  `json:"stop_reason"`
+	Usage      *usage  `json:"usage"`
+}
+
+// block is one part of a message, or what starts one in a stream.
+type block struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text,omitempty"`
+	Thinking string          `json:"thinking,omitempty"`
+	ID       string          `json:"id,omitempty"`
+	Name     string          `json:"name,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+
+	// tool_result
+	ToolUseID string  `json:"tool_use_id,omitempty"`
+	Content   content `json:"content,omitempty"`
+	IsError   bool    `json:"is_error,omitempty"`
+
+	// image, document
+	Source *source `json:"source,omitempty"`
+	Title  string  `json:"title,omitempty"`
+}
+
+// source is the content of an image or a document.
+type source struct {
+	Type      string `json:"type"` // base64 or text
+	MediaType string `json:"media_type"`
+	Data      string `json:"data"`
+}
+
+// content is a list of blocks; on the wire a string stands for one text block.
+type content []block
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (c *content) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		*c = content{{Type: "text", Text: text}}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]block)(c))
+}
+
+// text joins the text blocks. A prompt may come in pieces that belong together
+// (see literal), so nothing is put between them.
+func (c content) text() string {
+	if len(c) == 1 && c[0].Type == "text" {
+		return c[0].Text
+	}
+	var b strings.Builder
+	for _, bl := range c {
+		if bl.Type == "text" {
+			b.WriteString(bl.Text)
+		}
+	}
+	return b.String()
+}
+
+// streamEvent is an event of the Messages API, passed through.
+type streamEvent struct {
+	Type         string     `json:"type"`
+	Index        int        `json:"index"`
+	Message      *message   `json:"message"`
+	ContentBlock *block     `json:"content_block"`
+	Delta        delta      `json:"delta"`
+	Usage        *usage     `json:"usage"`
+	Abandoned    *abandoned `json:"abandoned_blocks"`
+}
+
+type delta struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	Thinking    string `json:"thinking"`
+	PartialJSON string `json:"partial_json"`
+	StopReason  string `json:"stop_reason"`
+}
+
+// controlRequest is a request of either side.
+type controlRequest struct {
+	Subtype string `json:"subtype"`
+
+	// can_use_tool
+	ToolName       string            `json:"tool_name,omitempty"`
+	Input          json.RawMessage   `json:"input,omitempty"`
+	Description    string            `json:"description,omitempty"`
+	Suggestions    []json.RawMessage `json:"permission_suggestions,omitempty"`
+	DecisionReason string            `json:"decision_reason,omitempty"`
+	ToolUseID      string            `json:"tool_use_id,omitempty"`
+
+	// ours
+	Mode               string          `json:"mode,omitempty"`
+	Model              string          `json:"model,omitempty"`
+	AppendSystemPrompt string          `json:"appendSystemPrompt,omitempty"`
+	ForwardSubagent    bool            `json:"forwardSubagentText,omitempty"`
+	Settings           json.RawMessage `json:"settings,omitempty"`
+	Servers            json.RawMessage `json:"servers,omitempty"`
+}
+
+type controlResponse struct {
+	Subtype   string          `json:"subtype"` // success or error
+	RequestID string          `json:"request_id"`
+	Response  json.RawMessage `json:"response,omitempty"`
+	Error     string          `json:"error,omitempty"`
+}
+
+// decision is our answer to can_use_tool.
+type decision struct {
+	Behavior           string            `json:"behavior"` // allow or deny
+	UpdatedInput       json.RawMessage   `json:"updatedInput,omitempty"`
+	UpdatedPermissions []json.RawMessage `json:"updatedPermissions,omitempty"`
+	Message            string            `json:"message,omitempty"`
+	Interrupt          bool              `json:"interrupt,omitempty"`
+	ToolUseID          string            `json:"toolUseID,omitempty"`
+}
+
+// initialized is the answer to our initialize request.
+type initialized struct {
+	Commands []struct {
+		Name         string `json:"name"`
+		Description  string `json:"description"`
+		ArgumentHint string `json:"argumentHint"`
+	} `json:"commands"`
+	Models []struct {
+		Value       string `json:"value"`
+		DisplayName string `json:"displayName"`
+		Description string `json:"description"`
+	} `json:"models"`
+}
+
+// userFrame is a prompt.
+type userFrame struct {
+	Type            string      `json:"type"` // user
+	Message         userMessage `json:"message"`
+	ParentToolUseID *string     `json:"parent_tool_use_id"` // null
+	SessionID       string      `json:"session_id"`
+	UUID            string      `json:"uuid"`
+	Priority        string      `json:"priority"`
+}
+
+type userMessage struct {
+	Role    string `json:"role"`
+	Content any    `json:"content"` // a string or blocks
+}
+
+// decode reads one line. A field of an unexpected type is left out and is not
+// an error: the agent is a moving target, and the rest of the line is good.
+func decode(line []byte) (frame, error) {
+	var f frame
+	err := json.Unmarshal(line, &f)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && f.Type != "" {
+		err = nil
+	}
+	return f, err
+}
