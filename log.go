@@ -3,6 +3,7 @@ package runnel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -15,11 +16,11 @@ var ErrConflict = errors.New("runnel: log has another writer")
 
 // A Log keeps the events of sessions. Implementations pass storetest.
 type Log interface {
-	// Append adds evs after position head; their Seq is head+1, head+2 … It
-	// returns ErrConflict if head is no longer the end of the log: a session has
-	// one writer. When it returns, readers can see evs, and they survive the
-	// death of this process; if any of them [event.Decides], loss of power too.
-	// It adds all of evs or none.
+	// Append adds evs after position head; their Seq is head+1, head+2 … (see
+	// [CheckAppend]). It returns ErrConflict if head is no longer the end of the
+	// log: a session has one writer. When it returns, readers can see evs, and
+	// they survive the death of this process; if any of them [event.Decides],
+	// loss of power too. It adds all of evs or none; if ctx ends it, none.
 	Append(ctx context.Context, session string, head int64, evs ...event.Event) error
 
 	// Read yields the events after position after, in order, and stops at the end.
@@ -43,6 +44,25 @@ type LogState struct {
 type OpenTurn struct {
 	Turn  string
 	After int64 // position just before its first event
+}
+
+// CheckAppend reports, as INVALID_STREAM_EVENT, why evs cannot stand after
+// position head of the session's log. Every Log refuses what it refuses.
+func CheckAppend(session string, head int64, evs []event.Event) error {
+	for i, ev := range evs {
+		err := ev.Validate()
+		switch {
+		case err != nil:
+		case session == "" || ev.Session != session:
+			err = errors.New("event: sessionId: not that of the log")
+		case head < 0 || ev.Seq != head+int64(i)+1:
+			err = fmt.Errorf("event: seq: %d cannot follow %d", ev.Seq, head+int64(i))
+		}
+		if err != nil {
+			return Fail(InvalidStreamEvent, err.Error())
+		}
+	}
+	return nil
 }
 
 // Follow yields the events after position after and then waits for more.
@@ -92,12 +112,21 @@ func (m *Memory) log(session string) *memoryLog { // m.mu is held
 }
 
 // Append implements [Log].
-func (m *Memory) Append(_ context.Context, session string, head int64, evs ...event.Event) error {
+func (m *Memory) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	if err := CheckAppend(session, head, evs); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	l := m.log(session)
 	if int64(len(l.events)) != head {
 		return ErrConflict
+	}
+	if len(evs) == 0 {
+		return nil
 	}
 	for _, ev := range evs {
 		l.open = trackOpen(l.open, ev)

@@ -80,6 +80,10 @@ func (r *rules) admit(ev event.Event) []event.Event {
 		return nil
 	}
 	ev.Turn = r.turn
+	if b, ok := ev.Body.(event.ResponseStart); ok {
+		b.ProviderID = r.provider
+		ev.Body = b
+	}
 	if err := ev.Validate(); err != nil {
 		return r.refuse(ev.At, err.Error())
 	}
@@ -99,7 +103,9 @@ func (r *rules) admit(ev event.Event) []event.Event {
 func (r *rules) start(ev event.Event) []event.Event {
 	r.started = true
 	begin, ok := ev.Body.(event.ResponseStart)
-	begin.ProviderID = r.provider
+	if !ok {
+		begin.ProviderID = r.provider
+	}
 	out := append([]event.Event{{At: ev.At, Turn: r.turn, Body: begin}}, r.held...)
 	r.held = nil
 	if !ok {

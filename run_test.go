@@ -1,0 +1,196 @@
+package runnel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+func start(t *testing.T, opt runnel.Options, steps ...script.Step) *runnel.Run {
+	t.Helper()
+	run, err := runnel.Start(t.Context(), &script.Provider{Script: script.Script{Steps: steps}}, opt, runnel.Text("hi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	return run
+}
+
+func TestRunGivesTheSameAnswerForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := start(t, runnel.Options{}, say)
+		for range 3 {
+			res, err := run.Wait(t.Context())
+			if err != nil || res.FinalText != "hello you" {
+				t.Fatal(res, err)
+			}
+		}
+	})
+}
+
+func TestRunDeniesWithoutAnApprover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := start(t, runnel.Options{}, ask)
+		var got []string
+		for ev, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, ok := ev.Body.(event.ApprovalResolved); ok {
+				got = append(got, b.Choice+" "+string(b.By))
+			}
+		}
+		if strings.Join(got, ",") != "deny policy" {
+			t.Fatal(got)
+		}
+	})
+}
+
+func TestRunAsksItsApprover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := start(t, runnel.Options{Approve: func(_ context.Context, a event.Approval) runnel.Decision {
+			return runnel.Decision{Choice: a.Choices[0].ID, By: event.ByUser}
+		}}, ask)
+		for ev := range run.Events(t.Context()) {
+			if b, ok := ev.Body.(event.ApprovalResolved); ok && (b.Choice != "allow" || b.By != event.ByUser) {
+				t.Fatalf("%+v", b)
+			}
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRunTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		run := start(t, runnel.Options{Timeout: time.Minute}, say, hang)
+		if _, err := run.Wait(t.Context()); runnel.CodeOf(err) != runnel.Timeout {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != time.Minute {
+			t.Fatal(took)
+		}
+	})
+}
+
+func TestRunCancelWinsOverAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		run, err := runnel.Start(t.Context(), agent, runnel.Options{}, runnel.Text("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := run.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		agent.events <- event.Event{Turn: run.ID(), Body: event.ResponseError{Error: event.Fault{Code: "AGENT_ERROR", Message: "x"}}}
+		if res, err := run.Wait(t.Context()); err != nil || res.Status != event.StatusCancelled {
+			t.Fatal(res, err)
+		}
+		if err := run.Cancel(t.Context()); err != nil {
+			t.Fatal("a second Cancel:", err)
+		}
+	})
+}
+
+func TestRunEndsWithItsContextOnlyIfAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, with := range []bool{true, false} {
+			ctx, cancel := context.WithCancel(t.Context())
+			p := &script.Provider{Script: script.Script{Steps: []script.Step{hang}}}
+			run, err := runnel.Start(ctx, p, runnel.Options{EndWithContext: with}, runnel.Text("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			select {
+			case <-func() chan struct{} {
+				c := make(chan struct{})
+				go func() { defer close(c); _, _ = run.Wait(context.Background()) }()
+				synctest.Wait()
+				return c
+			}():
+				if !with {
+					t.Fatal("the run ended with its context")
+				}
+			default:
+				if with {
+					t.Fatal("the run did not end with its context")
+				}
+			}
+			_ = run.Close()
+		}
+	})
+}
+
+func TestRunDetach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := start(t, runnel.Options{}, script.Step{Text: "slowly done", Rate: 1})
+		run.Detach()
+		_ = run.Close() // changes nothing any more
+		if res, err := run.Wait(t.Context()); err != nil || res.Status != event.StatusCompleted {
+			t.Fatal(res, err)
+		}
+	})
+}
+
+func TestCapabilityIsCheckedFirst(t *testing.T) {
+	if err := runnel.Require(script.New(), runnel.CapRun, runnel.CapConfigModel); err != nil {
+		t.Fatal(err)
+	}
+	if err := runnel.Require(script.New(), runnel.CapSessionFork); runnel.CodeOf(err) != runnel.UnsupportedCapability {
+		t.Fatal(err)
+	}
+}
+
+func TestBypassIsLoud(t *testing.T) {
+	p := script.New()
+	opt := runnel.Options{PermissionMode: runnel.ModeBypass}
+	if _, err := runnel.Start(t.Context(), p, opt, runnel.Text("text")); runnel.CodeOf(err) != runnel.InvalidRequest {
+		t.Fatal(err)
+	}
+	var warned []string
+	opt.AllowBypass, opt.Warn = true, func(code, _ string) { warned = append(warned, code) }
+	run, err := runnel.Start(t.Context(), p, opt, runnel.Text("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if len(warned) != 1 {
+		t.Fatal(warned)
+	}
+}
+
+func TestUniversalIsBounded(t *testing.T) {
+	long := strings.Repeat("é", 70_000)
+	for _, b := range []event.Body{
+		event.ItemDone{ItemID: "x", FinalItem: event.Message{Content: "a" + long, Origin: event.OriginAgent}},
+		event.ResponseError{Error: event.Fault{Code: "X", Message: long}},
+		event.ItemDone{ItemID: "x", FinalItem: event.FunctionCall{Name: strings.Repeat("n", 200), CallID: "c", Arguments: []byte(`"` + long + `"`)}},
+	} {
+		text := ""
+		for _, u := range runnel.Universal("script", b) {
+			if len(u.Channel) > 128 || len(u.Text) > 65_536 || len(u.Message) > 4_096 || len(u.Data) > 65_536 {
+				t.Errorf("%T: %d %d %d %d", b, len(u.Channel), len(u.Text), len(u.Message), len(u.Data))
+			}
+			if !strings.HasPrefix(string(u.Kind), "T") && u.Kind != runnel.ErrorInfo {
+				t.Error(u.Kind)
+			}
+			text += u.Text
+		}
+		if _, ok := b.(event.ItemDone); ok && text != "" && text != "a"+long {
+			t.Error("the text was not kept whole")
+		}
+	}
+}
