@@ -59,6 +59,9 @@ func TestSeededSourceMistakes(t *testing.T) {
 		"host":      {`strings.HasPrefix(r.Host, "127.")`, "judges a host by its text"},
 		"origin":    {`strings.Contains(h.Get("Origin"), "localhost")`, "judges a host by its text"},
 		"remote":    {`strings.HasSuffix(r.RemoteAddr, "x")`, "judges a host by its text"},
+		"pattern":   {`re.MatchString(host)`, "judges a host by its text"},
+		"exact":     {`slices.Contains(allowed, host)`, ""},
+		"delimiter": {`strings.Contains(host, ":")`, ""},
 		"other use": {`f(r.Host)`, ""},
 	} {
 		want(t, name, checkHosts("x.go", []byte("package x\n\nvar _ = "+c.src+"\n")), c.want)
