@@ -11,8 +11,8 @@ import (
 
 // A Provider knows how to run one kind of agent.
 //
-// It may implement more than this: [Historian], [Discoverer], [Forker],
-// [Prober] and [ConnPrototype] are found by type assertion, and
+// It may implement more than this: [Historian], [Discoverer], [Translator],
+// [Forker], [Prober] and [ConnPrototype] are found by type assertion, and
 // [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
@@ -78,6 +78,12 @@ type (
 	// first: those of one directory, or all if dir is empty.
 	Discoverer interface {
 		Discover(ctx context.Context, dir string) iter.Seq2[Conversation, error]
+	}
+	// A Translator can make events of a recording, without the agent: those that
+	// Conn.Next gave when the lines passed. It yields an error only where it
+	// can read no further. [Replay] upholds the rules of a turn over them.
+	Translator interface {
+		Translate(lines iter.Seq2[Line, error]) iter.Seq2[event.Event, error]
 	}
 	// A Forker can continue from a copy of a conversation.
 	Forker interface {
@@ -176,6 +182,14 @@ const (
 	DirErr  Dir = "err"  // from the agent's standard error
 	DirMeta Dir = "meta" // about the recording
 )
+
+// A Line is a raw line that passed between us and an agent, as
+// [Options.Tap] saw it.
+type Line struct {
+	At   time.Time
+	Dir  Dir
+	Text []byte // without its newline
+}
 
 // An Approver answers an approval. It is called on a goroutine of its own.
 type Approver func(ctx context.Context, a event.Approval) Decision
