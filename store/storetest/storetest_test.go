@@ -1,0 +1,13 @@
+package storetest_test
+
+import (
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store/storetest"
+)
+
+func memory(*testing.T) runnel.Log { return new(runnel.Memory) }
+
+func TestMemory(t *testing.T)                   { storetest.RunLog(t, memory) }
+func TestG05_SubscribeRace_Memory(t *testing.T) { storetest.RunSubscribeRace(t, memory) }
