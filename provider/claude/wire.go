@@ -29,21 +29,21 @@ type frame struct {
 	Response  *controlResponse `json:"response"`
 
 	// system
-	Model          string          `json:"model"`
-	PermissionMode string          `json:"permissionMode"`
-	Tools          []string        `json:"tools"`
-	Attempt        int             `json:"attempt"`
-	MaxRetries     int             `json:"max_retries"`
-	RetryDelayMS   float64         `json:"retry_delay_ms"`
-	ErrorStatus    *int            `json:"error_status"`
-	Error          string          `json:"error"` // a word such as rate_limit; also on assistant frames
-	OriginalModel  string          `json:"original_model"`
-	FallbackModel  string          `json:"fallback_model"`
-	Status         string          `json:"status"`
-	Compact        *compact        `json:"compact_metadata"`
-	RateLimit      *rateLimit      `json:"rate_limit_info"`
-	Title          string          `json:"title"`
-	APIKeySource   string          `json:"apiKeySource"`
+	Model          string     `json:"model"`
+	PermissionMode string     `json:"permissionMode"`
+	Tools          []string   `json:"tools"`
+	Attempt        int        `json:"attempt"`
+	MaxRetries     int        `json:"max_retries"`
+	RetryDelayMS   float64    `json:"retry_delay_ms"`
+	ErrorStatus    *int       `json:"error_status"`
+	Error          string     `json:"error"` // a word such as rate_limit; also on assistant frames
+	OriginalModel  string     `json:"original_model"`
+	FallbackModel  string     `json:"fallback_model"`
+	Status         string     `json:"status"`
+	Compact        *compact   `json:"compact_metadata"`
+	RateLimit      *rateLimit `json:"rate_limit_info"`
+	Title          string     `json:"title"`
+	APIKeySource   string     `json:"apiKeySource"`
 
 	// result
 	IsError        bool                  `json:"is_error"`

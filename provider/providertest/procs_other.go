@@ -1,0 +1,10 @@
+//go:build !linux
+
+package providertest
+
+import "testing"
+
+func descendants() []int { return nil }
+
+func killDescendants(t *testing.T)   { t.Skip("processes are looked up in /proc") }
+func freezeDescendants(t *testing.T) { t.Skip("processes are looked up in /proc") }

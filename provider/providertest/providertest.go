@@ -1,0 +1,191 @@
+// Package providertest is what every provider must do: one suite, run with the
+// real agent against a scripted model.
+//
+// A provider's own test describes its agent in a [Subject] and calls [Run].
+// What an agent cannot do is left out of Subject.Prompts, with the reason in
+// Subject.Cannot; the suite knows no agent by name.
+package providertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Scenario is something the suite wants the agent to do.
+type Scenario string
+
+// The scenarios, and what a prompt for each has to bring about.
+const (
+	Text      Scenario = "text"      // one message that ends with Subject.Said
+	Reasoning Scenario = "reasoning" // reasoning, then a message
+	Tool      Scenario = "tool"      // a tool call with output that needs no approval, then a message
+	Parallel  Scenario = "parallel"  // two or more tool calls open at the same time, then a message
+	Edit      Scenario = "edit"      // a file edit with its changes, allowed beforehand or by approval
+	Approval  Scenario = "approval"  // a tool call that needs an approval, then a message
+	LongText  Scenario = "long-text" // a message that goes on until it is interrupted
+	LongTool  Scenario = "long-tool" // a tool that runs until it is interrupted
+	Failure   Scenario = "failure"   // the model fails so that the turn fails
+	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
+)
+
+// A Subject is a provider with its agent.
+type Subject struct {
+	// New returns a provider and the options for a fresh, empty environment of
+	// its own: directory, home, scripted model.
+	New func(t *testing.T) (runnel.Provider, runnel.Options)
+
+	// Prompts holds the prompt that brings each scenario about.
+	Prompts map[Scenario]string
+
+	// Cannot says, for each scenario that has no prompt, why the agent cannot
+	// do it, with the version that was looked at.
+	Cannot map[Scenario]string
+
+	// Said is how the message of Text and Recover ends.
+	Said string
+
+	// Processes says that the provider runs its agent as a process.
+	Processes bool
+
+	// Differences names what may differ between live and replayed items of a
+	// scenario, and why. The value reports whether an item may be left out of
+	// the comparison.
+	Differences map[string]func(event.Item) bool
+}
+
+// patience bounds every wait of the suite for a real agent.
+const patience = 90 * time.Second
+
+// Run runs the suite.
+func Run(t *testing.T, s Subject) {
+	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, LongText, LongTool, Failure, Recover} {
+		if s.Prompts[sc] == "" && s.Cannot[sc] == "" {
+			t.Errorf("%s: neither a prompt nor a reason why the agent cannot do it", sc)
+		}
+	}
+	t.Run("Contract", s.contract)
+	t.Run("Text", s.text)
+	t.Run("Reasoning", s.reasoning)
+	t.Run("Tool", s.tool)
+	t.Run("Parallel", s.parallel)
+	t.Run("Edit", s.edit)
+	t.Run("ApprovalAllowed", s.approvalAllowed)
+	t.Run("ApprovalDenied", s.approvalDenied)
+	t.Run("ApprovalDeniedAndStopped", s.approvalStopped)
+	t.Run("InterruptInText", func(t *testing.T) { s.interrupt(t, LongText) })
+	t.Run("InterruptInTool", func(t *testing.T) { s.interrupt(t, LongTool) })
+	t.Run("InterruptInApproval", func(t *testing.T) { s.interrupt(t, Approval) })
+	t.Run("Failure", s.failure)
+	t.Run("ResumeAfterKill", s.resumeAfterKill)
+	t.Run("ResumeAfterClose", s.resumeAfterClose)
+	t.Run("StuffedPipes", s.stuffedPipes)
+	t.Run("NothingIsLeft", s.nothingIsLeft)
+	t.Run("TestReplayEqualsLive", s.replayEqualsLive)
+}
+
+// live is a session of the subject with what the suite looks at.
+type live struct {
+	*runnel.Session
+	t        *testing.T
+	log      *runnel.Memory
+	provider runnel.Provider
+	opt      runnel.Options
+}
+
+// open starts the agent.
+func (s Subject) open(t *testing.T) *live {
+	t.Helper()
+	p, opt := s.New(t)
+	return s.openWith(t, p, opt, new(runnel.Memory))
+}
+
+func (s Subject) openWith(t *testing.T, p runnel.Provider, opt runnel.Options, log *runnel.Memory) *live {
+	t.Helper()
+	sess, err := runnel.Open(t.Context(), p, opt, runnel.Config{ID: "s", Log: log})
+	if err != nil {
+		t.Fatalf("open %s: %v", p.Name(), detail(err))
+	}
+	t.Cleanup(func() { _ = sess.Close() })
+	return &live{sess, t, log, p, opt}
+}
+
+// prompt returns the prompt of a scenario, or skips the test with the reason.
+func (s Subject) prompt(t *testing.T, sc Scenario) string {
+	t.Helper()
+	p := s.Prompts[sc]
+	if p == "" {
+		t.Skipf("cannot %s: %s", sc, s.Cannot[sc])
+	}
+	return p
+}
+
+func (l *live) send(prompt string) *runnel.Turn {
+	l.t.Helper()
+	turn, err := l.Send(l.t.Context(), runnel.Text(prompt))
+	if err != nil {
+		l.t.Fatalf("send: %v", detail(err))
+	}
+	return turn
+}
+
+// watch calls see for each event of a turn until it returns true or the turn
+// is over.
+func (l *live) watch(turn *runnel.Turn, see func(event.Event) bool) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	for ev, err := range turn.Events(ctx) {
+		if err != nil {
+			l.t.Fatalf("events: %v\n%s", err, l.dump())
+		}
+		if see(ev) {
+			return
+		}
+	}
+}
+
+func (l *live) wait(turn *runnel.Turn) (runnel.Result, error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	res, err := turn.Wait(ctx)
+	if ctx.Err() != nil {
+		l.t.Fatalf("the turn does not end\n%s", l.dump())
+	}
+	return res, err
+}
+
+// completes waits for a turn that has to end well.
+func (l *live) completes(turn *runnel.Turn) runnel.Result {
+	l.t.Helper()
+	res, err := l.wait(turn)
+	if err != nil || res.Status != event.StatusCompleted {
+		l.t.Fatalf("the turn ended as %s: %v\n%s", res.Status, detail(err), l.dump())
+	}
+	CheckLog(l.t, l.log, l.ID())
+	return res
+}
+
+// items folds a turn's events.
+func (l *live) items(turn string) []event.Item {
+	l.t.Helper()
+	return Items(l.t, l.log, l.ID(), turn)
+}
+
+// find returns the first item that matches.
+func find(items []event.Item, match func(event.Item) bool) (event.Item, bool) {
+	for _, it := range items {
+		if match(it) {
+			return it, true
+		}
+	}
+	return event.Item{}, false
+}
+
+func ofType(typ event.ItemType) func(event.Item) bool {
+	return func(it event.Item) bool { return it.Type == typ }
+}
