@@ -16,6 +16,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/providertest"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -417,9 +418,10 @@ func TestLateAndDoubleEventsAreDropped(t *testing.T) {
 		emit := func(b event.Body) { agent.events <- event.Event{At: time.Unix(0, 0), Turn: turn.ID, Body: b} }
 		emit(event.ItemStart{ItemID: runnel.UserItemID(turn.ID), ItemType: event.TypeMessage}) // an echo
 		emit(event.ItemDelta{ItemID: "nowhere", DeltaContent: "x"})
-		emit(event.ItemStart{ItemID: "c", ItemType: event.TypeFunctionCall})                                // no name
-		emit(event.ItemDone{ItemID: "m", FinalItem: event.Message{Content: "", Origin: event.OriginAgent}}) // no start
-		emit(event.ItemDone{ItemID: "m", FinalItem: event.Message{Content: "2", Origin: event.OriginAgent}})
+		emit(event.ItemStart{ItemID: turn.ID + ":2:0", ItemType: event.TypeFunctionCall})                                // no name
+		emit(event.ItemDone{ItemID: turn.ID + ":1:0", FinalItem: event.Message{Content: "", Origin: event.OriginAgent}}) // no start
+		emit(event.ItemDone{ItemID: turn.ID + ":1:0", FinalItem: event.Message{Content: "2", Origin: event.OriginAgent}})
+		emit(event.ItemStart{ItemID: "elsewhere:1:0", ItemType: event.TypeMessage})
 		emit(event.ResponseStart{})
 		emit(event.ResponseDone{Status: event.StatusError, FinishReason: "boom"})
 		emit(event.ResponseDone{Status: event.StatusCompleted})
@@ -433,9 +435,10 @@ func TestLateAndDoubleEventsAreDropped(t *testing.T) {
 3 {"type":"response_start","providerId":"stubborn"}
 4 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_delta: itemId: no such item has started"}
 5 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_start: name: missing"}
-6 {"type":"item_start","itemId":"m","itemType":"message"}
-7 {"type":"item_done","itemId":"m","finalItem":{"type":"message","content":"","origin":"agent"}}
-8 {"type":"response_error","error":{"code":"AGENT_ERROR","message":"boom"}}
+6 {"type":"item_start","itemId":"T1:1:0","itemType":"message"}
+7 {"type":"item_done","itemId":"T1:1:0","finalItem":{"type":"message","content":"","origin":"agent"}}
+8 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_start: itemId: does not begin with the id of its turn"}
+9 {"type":"response_error","error":{"code":"AGENT_ERROR","message":"boom"}}
 `
 		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
 			t.Fatal(diff)
@@ -555,7 +558,7 @@ func TestABrokenLogIsNeverAGap(t *testing.T) {
 		}()
 		synctest.Wait()
 		log.set(errors.New("disk on fire"))
-		agent.events <- event.Event{Turn: turn.ID, Body: event.ItemStart{ItemID: "m", ItemType: event.TypeMessage}}
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ItemStart{ItemID: turn.ID + ":1:0", ItemType: event.TypeMessage}}
 		if _, err := turn.Wait(t.Context()); runnel.CodeOf(err) != runnel.StoreUnavailable {
 			t.Fatal(err)
 		}
@@ -620,65 +623,8 @@ func TestD06_CancelRaces(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			checkLog(t, log, "s")
+			providertest.CheckLog(t, log, "s")
 		})
-	}
-}
-
-// checkLog holds a log to the rules of a turn.
-func checkLog(t *testing.T, log runnel.Log, session string) {
-	t.Helper()
-	open, asked, ended, started := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	seq := int64(0)
-	for ev, err := range log.Read(t.Context(), session, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seq++; ev.Seq != seq {
-			t.Fatalf("seq %d at %d", ev.Seq, seq)
-		}
-		if ev.Turn == "" {
-			continue
-		}
-		if ended[ev.Turn] {
-			t.Fatalf("%d %s after the end of its turn", ev.Seq, event.Type(ev.Body))
-		}
-		user := runnel.UserItemID(ev.Turn)
-		switch b := ev.Body.(type) {
-		case event.ResponseStart:
-			started[ev.Turn] = true
-		case event.ItemStart:
-			if open[b.ItemID] || !started[ev.Turn] && b.ItemID != user {
-				t.Fatalf("%d: start of %s", ev.Seq, b.ItemID)
-			}
-			open[b.ItemID] = true
-		case event.ItemDelta:
-			if !open[b.ItemID] {
-				t.Fatalf("%d: delta of %s", ev.Seq, b.ItemID)
-			}
-		case event.ItemDone:
-			delete(open, b.ItemID)
-		case event.ItemError:
-			delete(open, b.ItemID)
-		case event.ItemCancelled:
-			delete(open, b.ItemID)
-		case event.ApprovalRequested:
-			asked[b.Approval.ID] = true
-		case event.ApprovalResolved:
-			if !asked[b.ApprovalID] {
-				t.Fatalf("%d: %s resolved twice", ev.Seq, b.ApprovalID)
-			}
-			delete(asked, b.ApprovalID)
-		}
-		if event.Ends(ev.Body) {
-			ended[ev.Turn] = true
-			if len(open)+len(asked) > 0 || !started[ev.Turn] {
-				t.Fatalf("%d: the turn ends with open %v %v", ev.Seq, open, asked)
-			}
-		}
-	}
-	if len(ended) == 0 || len(ended) != len(started) {
-		t.Fatalf("%d turns ended of %d", len(ended), len(started))
 	}
 }
 
@@ -732,7 +678,7 @@ func TestCloseEndsARunningTurnAsCancelled(t *testing.T) {
 		if st := s.Status(); st.State != event.StateDead {
 			t.Fatalf("%+v", st)
 		}
-		checkLog(t, log, "s")
+		providertest.CheckLog(t, log, "s")
 	})
 }
 

@@ -2,6 +2,7 @@ package runnel
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -173,6 +174,9 @@ func (r *rules) itemStart(ev event.Event, b event.ItemStart) []event.Event {
 	if r.items[b.ItemID] != nil {
 		return r.drop() // an echo of the user's message, or the agent repeats itself
 	}
+	if !strings.HasPrefix(b.ItemID, r.turn+":") {
+		return r.refuse(ev.At, "item_start: itemId: does not begin with the id of its turn")
+	}
 	r.items[b.ItemID] = &itemState{typ: b.ItemType, callID: b.CallID, parent: b.ParentCallID}
 	r.open = append(r.open, b.ItemID)
 	switch b.ItemType {
@@ -205,6 +209,9 @@ func (r *rules) itemDone(ev event.Event, b event.ItemDone) []event.Event {
 			start.CallID = f.CallID
 		}
 		out := r.itemStart(event.Event{At: ev.At, Turn: ev.Turn, Body: start}, start)
+		if r.items[b.ItemID] == nil {
+			return out
+		}
 		return append(out, r.itemDone(ev, b)...)
 	}
 	if it.ended {
