@@ -1,0 +1,65 @@
+package proc
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// ours is the prefix of variables that are for this program. They may hold its token, and are never passed on.
+const ours = "RUNNEL_"
+
+// Base returns the names that a program needs to find itself at home on a system; see Environ.
+// None of them is known to hold a secret.
+func Base() []string {
+	return []string{
+		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
+		"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+		// Windows
+		"SystemRoot", "SystemDrive", "windir", "ComSpec", "PATHEXT", "TEMP", "TMP", "USERNAME", "USERPROFILE",
+		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "ProgramData", "ProgramFiles", "ProgramFiles(x86)",
+	}
+}
+
+// Environ builds a child's whole environment: the entries of parent whose names are allowed, and extra, which
+// wins. A name in allow that ends in "*" is a prefix. Variables of this program (RUNNEL_…) are never taken from
+// parent, whatever is allowed. The result is sorted and has each name once; the last in parent counts.
+func Environ(parent, allow []string, extra map[string]string) []string {
+	env := make(map[string]string) // folded name → entry
+	for _, entry := range parent {
+		name, _, ok := strings.Cut(entry, "=")
+		if ok && name != "" && allowed(name, allow) {
+			env[fold(name)] = entry
+		}
+	}
+	for name, value := range extra {
+		env[fold(name)] = name + "=" + value
+	}
+	list := make([]string, 0, len(env))
+	for _, entry := range env {
+		list = append(list, entry)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func allowed(name string, allow []string) bool {
+	name = fold(name)
+	if strings.HasPrefix(strings.ToUpper(name), ours) {
+		return false
+	}
+	return slices.ContainsFunc(allow, func(a string) bool {
+		a = fold(a)
+		prefix, isPrefix := strings.CutSuffix(a, "*")
+		return name == a || isPrefix && strings.HasPrefix(name, prefix)
+	})
+}
+
+// fold makes names comparable as the system compares them.
+func fold(name string) string {
+	if runtime.GOOS == "windows" {
+		return strings.ToUpper(name)
+	}
+	return name
+}

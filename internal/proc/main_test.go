@@ -1,0 +1,199 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// roleVar makes this test binary play a child, as which it does what roles says.
+const roleVar = "PROC_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVar); role != "" {
+		play(role, os.Args[1:])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play runs a role that every system can. The rest are in playHere.
+func play(role string, args []string) {
+	switch role {
+	case "exit":
+		code, _ := strconv.Atoi(args[0])
+		os.Exit(code)
+	case "echo":
+		io.Copy(os.Stdout, os.Stdin)
+	case "lines": // count
+		out := bufio.NewWriter(os.Stdout)
+		count, _ := strconv.Atoi(args[0])
+		for i := range count {
+			fmt.Fprintf(out, "line %d\n", i)
+		}
+		out.Flush()
+	case "stderr": // MiB of it
+		mib, _ := strconv.Atoi(args[0])
+		for range mib {
+			os.Stderr.Write(bytes.Repeat([]byte("0123456789abcde\n"), 1<<16))
+		}
+		fmt.Fprint(os.Stderr, "the end")
+	case "say": // on stderr
+		fmt.Fprint(os.Stderr, args[0])
+	case "environ":
+		for _, e := range os.Environ() {
+			fmt.Println(e)
+		}
+	case "where":
+		dir, _ := os.Getwd()
+		fmt.Println(dir)
+	case "deaf": // to every signal that it may be
+		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		ready()
+		forever()
+	case "listener": // tells what it hears
+		heard := make(chan os.Signal, 8)
+		signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
+		ready()
+		for s := range heard {
+			fmt.Println(s)
+		}
+	case "polite": // goes when asked
+		heard := make(chan os.Signal, 8)
+		signal.Notify(heard, os.Interrupt)
+		ready()
+		<-heard
+		fmt.Println("goodbye")
+	case "block": // with nothing to wait for
+		ready()
+		forever()
+	default:
+		playHere(role, args)
+	}
+}
+
+func ready() { fmt.Println("ready", os.Getpid()) }
+
+func forever() {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	r.Read(make([]byte, 1))
+	w.Close()
+}
+
+// respawn starts this binary again from within a role, in another one.
+func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
+	cmd := exec.Command(self(), args...)
+	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	cmd.SysProcAttr = attr
+	cmd.Stdout = os.Stdout
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
+func command(role string, args ...string) Command {
+	return Command{Path: self(), Args: args, Env: []string{roleVar + "=" + role}}
+}
+
+func start(t testing.TB, c Command) *Process {
+	t.Helper()
+	p, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(context.Background(), Now); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// wait returns how p ended, which it must do soon.
+func wait(t testing.TB, p *Process) ExitStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	status, err := p.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func stop(t testing.TB, p *Process, l Ladder) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := p.Stop(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitReady reads the lines that count processes of the tree print when they are ready, and returns their ids.
+func awaitReady(t testing.TB, p *Process, count int) []int {
+	t.Helper()
+	var pids []int
+	var line []byte
+	for b := make([]byte, 1); len(pids) < count; {
+		if _, err := p.Stdout().Read(b); err != nil {
+			t.Fatalf("%d of %d ready, then %v; stderr: %s", len(pids), count, err, p.StderrTail())
+		}
+		if line = append(line, b[0]); b[0] != '\n' {
+			continue
+		}
+		rest, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "ready ")
+		pid, err := strconv.Atoi(rest)
+		if !ok || err != nil {
+			t.Fatalf("unexpected line %q", line)
+		}
+		pids, line = append(pids, pid), nil
+	}
+	return pids
+}
+
+// until polls cond, which must become true soon.
+func until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+func startError(t *testing.T, err error) *StartError {
+	t.Helper()
+	start, ok := errors.AsType[*StartError](err)
+	if !ok {
+		t.Fatalf("error is %v, not a StartError", err)
+	}
+	return start
+}

@@ -1,0 +1,74 @@
+package proc
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaitExit returns when the child is dead and not yet reaped, as on Linux.
+func awaitExit(cmd *exec.Cmd) {
+	const pPID = 1
+	var info [16]uint64 // larger than the system's siginfo_t
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(cmd.Process.Pid),
+			uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOWAIT, 0, 0)
+		if !errors.Is(errno, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+func reap(cmd *exec.Cmd) error { return cmd.Wait() }
+
+// endGroup ends whoever is left in the child's process group, which is its own until reap.
+func endGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
+
+func processes() []entry {
+	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
+	if err != nil {
+		return nil
+	}
+	table := make([]entry, len(list))
+	for i := range list {
+		table[i] = fromKernel(&list[i])
+	}
+	return table
+}
+
+func process(pid int) (entry, bool) {
+	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
+	if err != nil || len(list) != 1 {
+		return entry{}, false
+	}
+	return fromKernel(&list[0]), true
+}
+
+func fromKernel(k *unix.KinfoProc) entry {
+	const zombie = 5 // SZOMB
+	pid := int(k.Proc.P_pid)
+	sid, err := unix.Getsid(pid)
+	if err != nil {
+		sid = 0
+	}
+	return entry{
+		identity: identity{pid: pid, start: uint64(k.Proc.P_starttime.Nano())},
+		ppid:     int(k.Eproc.Ppid),
+		pgid:     int(k.Eproc.Pgid),
+		sid:      sid,
+		dead:     k.Proc.P_stat == zombie,
+	}
+}
+
+func marked(int, string) bool { return false }
+
+// kill sends SIGKILL to e. The system offers nothing to hold a process by: between the look and the signal
+// its number would have to be given to another.
+func kill(e entry) {
+	if now, ok := process(e.pid); ok && now.identity == e.identity {
+		unix.Kill(e.pid, unix.SIGKILL)
+	}
+}

@@ -1,0 +1,75 @@
+//go:build unix
+
+package proc
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const ownSessions = true // attributes gives each child a session, without a terminal
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+func ask(p *os.Process, r rung) {
+	switch r {
+	case interrupted:
+		p.Signal(unix.SIGINT)
+	case terminated:
+		p.Signal(unix.SIGTERM)
+	}
+}
+
+func freeze(p *os.Process) { p.Signal(unix.SIGSTOP) }
+
+// force ends the child's group while it is the child's, and the child however late it is.
+func force(p *os.Process) {
+	if p.Signal(syscall.Signal(0)) == nil {
+		unix.Kill(-p.Pid, unix.SIGKILL)
+	}
+	p.Kill() // by a handle where there is one, not by number
+}
+
+func usableDir(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir() && unix.Access(dir, unix.X_OK) == nil
+}
+
+func signalName(s *os.ProcessState) string {
+	if status, ok := s.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return unix.SignalName(status.Signal())
+	}
+	return ""
+}
+
+// readNow reads what the pipe holds, without waiting: errNothingThere if it is empty and open.
+func readNow(f *os.File, p []byte) (n int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var errno error
+	err = conn.Read(func(fd uintptr) bool {
+		for {
+			n, errno = unix.Read(int(fd), p)
+			if !errors.Is(errno, unix.EINTR) {
+				return true
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(errno, unix.EAGAIN):
+		return 0, errNothingThere
+	case errno != nil:
+		return 0, errno
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,170 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrOutboxFull is returned by Send when the child takes its input too slowly. Nothing was queued.
+	ErrOutboxFull = errors.New("the agent does not take its input")
+
+	// ErrStdinClosed is returned by Send and Flush when the child can no longer be written to.
+	ErrStdinClosed = errors.New("the agent's input is closed")
+)
+
+const writeSize = 64 << 10 // of one write, so that progress on a large line is seen
+
+// outbox stands between senders, who never block, and a pipe, which may for ever.
+type outbox struct {
+	f    *os.File // written by run only
+	max  int
+	gone chan struct{} // closed by run at its end
+
+	mu       sync.Mutex
+	queue    [][]byte
+	size     int           // bytes queued and not yet in the pipe
+	progress time.Time     // the last one, while size > 0
+	empty    chan struct{} // closed when size gets 0; a new one for each time it leaves 0
+	closing  bool          // nothing more is taken; what is queued is written
+	err      error         // nothing more is written
+	wake     chan struct{} // of run; holds one
+}
+
+func newOutbox(f *os.File, max int) *outbox {
+	return &outbox{f: f, max: max, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+}
+
+func (o *outbox) send(line []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.err != nil || o.closing:
+		return ErrStdinClosed
+	case len(line) > o.max-o.size:
+		return ErrOutboxFull
+	case len(line) == 0:
+		return nil
+	}
+	if o.size == 0 {
+		o.progress = time.Now()
+		o.empty = make(chan struct{})
+	}
+	o.size += len(line)
+	o.queue = append(o.queue, append([]byte(nil), line...))
+	o.rouse()
+	return nil
+}
+
+func (o *outbox) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closing = true
+	o.rouse()
+}
+
+// abandon gives up what is queued. A write that hangs is woken.
+func (o *outbox) abandon(err error) {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = err
+	}
+	o.queue = nil
+	o.rouse()
+	o.mu.Unlock()
+	o.f.Close()
+}
+
+func (o *outbox) rouse() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outbox) state() (queued int, stalled time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.size == 0 {
+		return 0, time.Time{}
+	}
+	return o.size, o.progress
+}
+
+func (o *outbox) flush(ctx context.Context) error {
+	o.mu.Lock()
+	size, empty := o.size, o.empty
+	o.mu.Unlock()
+	if size == 0 {
+		return nil
+	}
+	select {
+	case <-empty:
+		return nil
+	case <-o.gone:
+		if closed(empty) {
+			return nil
+		}
+		return ErrStdinClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (o *outbox) run() {
+	defer close(o.gone)
+	for {
+		line, ok := o.next()
+		if !ok {
+			o.abandon(ErrStdinClosed)
+			return
+		}
+		for len(line) > 0 {
+			n, err := o.f.Write(line[:min(len(line), writeSize)])
+			o.wrote(n)
+			if err != nil { // EPIPE as a rule: the child is going, and wait sees to it
+				o.abandon(ErrStdinClosed)
+				return
+			}
+			line = line[n:]
+		}
+	}
+}
+
+// next waits for something to write. It reports false when there will be nothing.
+func (o *outbox) next() ([]byte, bool) {
+	for {
+		o.mu.Lock()
+		switch {
+		case o.err != nil:
+			o.mu.Unlock()
+			return nil, false
+		case len(o.queue) > 0:
+			line := o.queue[0]
+			o.queue[0] = nil
+			o.queue = o.queue[1:]
+			o.mu.Unlock()
+			return line, true
+		case o.closing:
+			o.mu.Unlock()
+			return nil, false
+		}
+		o.mu.Unlock()
+		<-o.wake
+	}
+}
+
+func (o *outbox) wrote(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	o.progress = time.Now()
+	if o.size -= n; o.size == 0 {
+		close(o.empty)
+	}
+}

@@ -1,0 +1,439 @@
+package proc
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func playHere(role string, args []string) {
+	switch {
+	case playUnix(role, args):
+	case role == "descriptors":
+		listDescriptors()
+	case role == "zoo":
+		zoo()
+		ready()
+		forever()
+	case role == "zoo then exit":
+		zoo()
+		ready()
+		os.Stdin.Read(make([]byte, 1))
+	case role == "tools":
+		tools()
+		play("deaf", nil)
+	case role == "misnamed":
+		os.WriteFile("/proc/self/comm", []byte("x) Z 1 1 ("), 0)
+		play("deaf", nil)
+	case role == "headless": // its first thread has ended
+		ready()
+		loseMainThread()
+	case role == "forker": // all the time
+		ready()
+		for tick := time.Tick(5 * time.Millisecond); ; <-tick {
+			exec.Command("/bin/sleep", "1000").Start()
+		}
+	case role == "hopper": // is always a new process
+		if len(args) == 0 {
+			ready()
+		}
+		respawn(nil, "hopper", "again")
+	case role == "subreaper":
+		beSubreaper()
+	default:
+		panic("no such role: " + role)
+	}
+}
+
+const deathSignal = "SIGSEGV"
+
+// die ends this process by a real SIGSEGV: the Go runtime would make an exit code of it.
+func die() {
+	var byDefault [4]uint64 // struct sigaction
+	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGSEGV), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+	unix.Kill(os.Getpid(), unix.SIGSEGV)
+	forever()
+}
+
+func loseMainThread() {
+	for {
+		go func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+			}
+			forever()
+		}()
+		if e, _ := process(os.Getpid()); isZombieRow(os.Getpid()) && !e.dead {
+			forever()
+		}
+	}
+}
+
+func isZombieRow(pid int) bool {
+	stat := readProc(pid, "stat", make([]byte, 1024))
+	return bytes.Contains(stat, []byte(") Z "))
+}
+
+// zooSize is how many processes say that they are ready, the keeper included.
+const zooSize = 8
+
+func tools() {
+	respawn(nil, "deaf")
+	respawn(newSession, "deaf")
+	respawn(newSession, "forker")
+}
+
+// zoo starts one of each kind.
+func zoo() {
+	respawn(nil, "deaf")
+	respawn(newSession, "deaf")
+	respawn(nil, "fork away", "deaf")
+	respawn(newSession, "fork away", "fork away", "misnamed")
+	respawn(nil, "fork away", "headless")
+	respawn(newSession, "forker")
+	respawn(nil, "fork away", "hopper")
+}
+
+func alive(pid int) bool {
+	e, ok := process(pid)
+	return ok && !e.dead
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names) - 1 // without that of the listing
+}
+
+// tagged is c with a variable by which everything that it starts can be counted, however it hides from us.
+func tagged(c Command) (Command, func() []int) {
+	tag := "PROC_TEST_TAG=" + rand.Text()
+	c.Env = append(c.Env, tag)
+	return c, func() (pids []int) {
+		for _, e := range processes() {
+			if !e.dead && marked(e.pid, tag) {
+				pids = append(pids, e.pid)
+			}
+		}
+		return pids
+	}
+}
+
+// killAll ends what a test left on purpose.
+func killAll(t *testing.T, pids func() []int) {
+	until(t, "all gone", func() bool {
+		left := pids()
+		for _, pid := range left {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		return len(left) == 0
+	})
+}
+
+func TestD04_TreeZoo(t *testing.T) {
+	for name, ladder := range map[string]Ladder{
+		"asked":  {Interrupt: 50 * time.Millisecond, Terminate: 50 * time.Millisecond},
+		"killed": Now,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, left := tagged(command("zoo"))
+			c.Mark = "PROC_TEST_MARK"
+			p := start(t, c)
+			t.Cleanup(func() { killAll(t, left) })
+			awaitReady(t, p, zooSize)
+			until(t, "the forker has forked", func() bool { return len(left()) > zooSize+10 })
+			begin := time.Now()
+			stop(t, p, ladder)
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if pids := left(); len(pids) > 0 {
+				t.Errorf("%d processes left: %s", len(pids), names(pids))
+			}
+			if status := wait(t, p); status.Leftover != 0 {
+				t.Errorf("%d left by our own count", status.Leftover)
+			}
+		})
+	}
+}
+
+// What a child leaves behind when it ends by itself, or crashes, goes too.
+func TestD04_LeftoversAreSweptAfterTheExit(t *testing.T) {
+	for name, end := range map[string]func(*Process){
+		"exit":  func(p *Process) { p.CloseStdin() },
+		"crash": func(p *Process) { unix.Kill(p.Pid(), unix.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, left := tagged(command("zoo then exit"))
+			c.Mark = "PROC_TEST_MARK"
+			c.Linger = 10 * time.Millisecond
+			p := start(t, c)
+			t.Cleanup(func() { killAll(t, left) })
+			awaitReady(t, p, zooSize)
+			end(p)
+			wait(t, p)
+			if pids := left(); len(pids) > 0 {
+				t.Errorf("%d processes left: %s", len(pids), names(pids))
+			}
+		})
+	}
+}
+
+// Without a mark, everything is found that is still linked to the child when it is stopped.
+func TestD04_UnmarkedTools(t *testing.T) {
+	c, left := tagged(command("tools"))
+	p := start(t, c)
+	t.Cleanup(func() { killAll(t, left) })
+	awaitReady(t, p, 4)
+	stop(t, p, Ladder{Interrupt: 10 * time.Millisecond, Terminate: -1})
+	if pids := left(); len(pids) > 0 {
+		t.Errorf("%d processes left: %s", len(pids), names(pids))
+	}
+}
+
+func names(pids []int) string {
+	var all []string
+	for _, pid := range pids {
+		all = append(all, fmt.Sprintf("%q", readProc(pid, "stat", make([]byte, 60))))
+	}
+	return strings.Join(all, " ")
+}
+
+// A holder of stdout that nothing links to the child is out of reach, and yet does not keep us.
+func TestD07_HeldByAStranger(t *testing.T) {
+	t.Parallel()
+	c, left := tagged(command("fork away", "fork away", "deaf"))
+	c.Linger = 200 * time.Millisecond
+	p := start(t, c)
+	t.Cleanup(func() { killAll(t, left) })
+	awaitReady(t, p, 1)
+	if rest, err := io.ReadAll(p.Stdout()); len(rest) > 0 || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if diff := cmp.Diff(ExitStatus{StdoutHeld: true}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	if len(left()) != 1 {
+		t.Errorf("it was found: the test no longer shows what it should")
+	}
+}
+
+func TestD18_PidReuse(t *testing.T) {
+	bystander := start(t, command("echo"))
+	e, ok := process(bystander.Pid())
+	if !ok {
+		t.Fatal("no such process")
+	}
+	other := e
+	other.start-- // who had the number before
+	kill(other)
+
+	// The same with everything in between: it is remembered, then its number is another's.
+	p := start(t, command("block"))
+	awaitReady(t, p, 1)
+	p.tree.mu.Lock()
+	p.tree.known[other.identity] = true
+	p.tree.mu.Unlock()
+	stop(t, p, Now)
+
+	if closed(bystander.exited) {
+		t.Fatal("a process was signalled that only has the number of another")
+	}
+	if err := bystander.Send([]byte("still there\n")); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 32)
+	if n, err := bystander.Stdout().Read(line); string(line[:n]) != "still there\n" || err != nil {
+		t.Errorf("%q, %v", line[:n], err)
+	}
+	kill(e)
+	if got := wait(t, bystander).Signal; got != "SIGKILL" {
+		t.Errorf("the right identity: ended by %q", got)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const rest = "1 2 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 77 1000 10"
+	row := func(name, state string, threads int) string {
+		return "9 (" + name + ") " + state + " " + fmt.Sprintf(rest, threads)
+	}
+	want := entry{identity: identity{pid: 9, start: 77}, ppid: 1, pgid: 2, sid: 3}
+	ended := want
+	ended.dead = true
+	for stat, want := range map[string]entry{
+		row("node", "S", 11):           want,
+		row("a) Z 5 5 (b c", "R", 1):   want,
+		row("headless", "Z", 2):        want,
+		row("zombie", "Z", 1):          ended,
+		row("gone", "X", 0):            ended,
+		"9 (short) S 1 2 3":            {},
+		"":                             {},
+		"nothing in parentheses S 1 2": {},
+	} {
+		if got, _ := parseStat(9, []byte(stat)); got != want {
+			t.Errorf("%s: %+v", stat, got)
+		}
+	}
+}
+
+// Neither descriptors nor goroutines nor processes stay behind. The runtime's own come with the first runs.
+func TestD15_NothingLeaks(t *testing.T) {
+	one := func() {
+		p, err := Start(t.Context(), command("echo"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Send([]byte("x"))
+		p.CloseStdin()
+		wait(t, p)
+		p, err = Start(t.Context(), command("leave"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitReady(t, p, 1)
+		stop(t, p, Now)
+	}
+	one()
+	fds, goroutines := descriptors(t), runtime.NumGoroutine()
+	for range 30 {
+		one()
+	}
+	if now := descriptors(t); now > fds {
+		t.Errorf("%d descriptors, then %d", fds, now)
+	}
+	until(t, "goroutines ended", func() bool { return runtime.NumGoroutine() <= goroutines })
+	for _, e := range processes() {
+		if e.ppid == os.Getpid() {
+			t.Errorf("child %d stayed", e.pid)
+		}
+	}
+}
+
+func listDescriptors() {
+	for _, fd := range openDescriptors() {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		target, err2 := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		if err == nil && err2 == nil {
+			fmt.Println(fd, flags&unix.O_NONBLOCK != 0, strings.Split(target, ":")[0])
+		}
+	}
+}
+
+func openDescriptors() (fds []int) {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, link := range links {
+		if fd, err := strconv.Atoi(filepath.Base(link)); err == nil {
+			fds = append(fds, fd)
+		}
+	}
+	return fds
+}
+
+// A child has its three pipes, in the mode that programs expect, and nothing else that we opened.
+func TestChildHasThreeDescriptors(t *testing.T) {
+	others := start(t, command("block")) // whose pipes are open meanwhile
+	awaitReady(t, others, 1)
+	inherited := make(map[int]bool) // by ourselves, from whoever runs the tests
+	for _, fd := range openDescriptors() {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 && fd > 2 {
+			inherited[fd] = true
+		}
+	}
+	p := start(t, command("descriptors"))
+	out, _ := io.ReadAll(p.Stdout())
+	var got []string
+	for line := range strings.Lines(string(out)) {
+		number, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		fd, _ := strconv.Atoi(number)
+		its := strings.Contains(rest, "anon_inode") || strings.Contains(rest, "/sys/") || strings.Contains(rest, "/proc/")
+		if !inherited[fd] && !its { // the Go runtime has some of its own
+			got = append(got, number+" "+rest)
+		}
+	}
+	if diff := cmp.Diff([]string{"0 false pipe", "1 false pipe", "2 false pipe"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestChildHasNoTerminal(t *testing.T) {
+	p := start(t, command("block"))
+	awaitReady(t, p, 1)
+	e, _ := process(p.Pid())
+	if e.sid != e.pid || e.pgid != e.pid {
+		t.Errorf("session %d, group %d of process %d", e.sid, e.pgid, e.pid)
+	}
+}
+
+// beSubreaper lets orphans fall to this process, and has children of its own meanwhile.
+func beSubreaper() {
+	stop, err := BecomeSubreaper()
+	if err != nil {
+		fmt.Println("unsupported:", err)
+		return
+	}
+	for i := range 20 {
+		respawn(newSession, "fork away", "exit", "0").Wait() // makes an orphan that ends
+		code := i % 7
+		cmd := exec.Command(self(), strconv.Itoa(code))
+		cmd.Env = []string{roleVar + "=exit"}
+		cmd.SysProcAttr = newSession
+		if err := cmd.Start(); err != nil {
+			fmt.Println(err)
+		}
+		for !zombie(cmd.Process.Pid) { // and is looked at by the reaper
+		}
+		reapOrphans()
+		var exit *exec.ExitError
+		if err := cmd.Wait(); code != 0 && (!errors.As(err, &exit) || exit.ExitCode() != code) || code == 0 && err != nil {
+			fmt.Printf("a child that was ours ended with %v, not %d\n", err, code)
+		}
+	}
+	for orphans() > 0 {
+	}
+	stop()
+	fmt.Println("no orphans")
+}
+
+func zombie(pid int) bool {
+	e, _ := process(pid)
+	return e.dead
+}
+
+func orphans() (n int) {
+	for _, e := range processes() {
+		if e.ppid == os.Getpid() {
+			n++
+		}
+	}
+	return n
+}
+
+func TestBecomeSubreaper(t *testing.T) {
+	p := start(t, command("subreaper"))
+	got, _ := io.ReadAll(p.Stdout())
+	if strings.HasPrefix(string(got), "unsupported") {
+		t.Skip("no pidfds here")
+	}
+	if string(got) != "no orphans\n" {
+		t.Errorf("%s; stderr: %s", got, p.StderrTail())
+	}
+}

@@ -1,0 +1,263 @@
+//go:build unix
+
+package proc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var newSession = &syscall.SysProcAttr{Setsid: true}
+
+// playUnix plays the roles that every Unix can. It reports whether role was one.
+func playUnix(role string, args []string) bool {
+	switch role {
+	case "leave": // a descendant behind that holds the output
+		respawn(nil, "deaf")
+	case "leave in session":
+		respawn(newSession, "deaf")
+	case "fork away": // the role that follows: it has its own session and no parent
+		respawn(newSession, args[0], args[1:]...)
+	case "signal self":
+		die()
+	default:
+		return false
+	}
+	return true
+}
+
+func TestD05_LadderEndsTheDeaf(t *testing.T) {
+	p := start(t, command("deaf"))
+	awaitReady(t, p, 1)
+	stop(t, p, Ladder{Interrupt: 20 * time.Millisecond, Terminate: 20 * time.Millisecond})
+	if diff := cmp.Diff(ExitStatus{Code: -1, Signal: "SIGKILL"}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestD05_LadderByDefault(t *testing.T) {
+	t.Parallel()
+	p := start(t, command("listener"))
+	awaitReady(t, p, 1)
+	begin := time.Now()
+	stop(t, p, Ladder{})
+	if took := time.Since(begin); took < 3*time.Second || took > 4500*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+	if got, _ := io.ReadAll(p.Stdout()); string(got) != "interrupt\nterminated\n" {
+		t.Errorf("it heard %q", got)
+	}
+}
+
+func TestD05_LadderStopsWhenTheChildDoes(t *testing.T) {
+	p := start(t, command("polite"))
+	awaitReady(t, p, 1)
+	begin := time.Now()
+	stop(t, p, Ladder{Interrupt: 20 * time.Second})
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if got, _ := io.ReadAll(p.Stdout()); string(got) != "goodbye\n" {
+		t.Errorf("it said %q", got)
+	}
+	if diff := cmp.Diff(ExitStatus{}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Many may stop the same process: each signal comes once, and the most impatient counts.
+func TestD05_ConcurrentStops(t *testing.T) {
+	p := start(t, command("listener"))
+	awaitReady(t, p, 1)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() { stop(t, p, Ladder{Interrupt: 100 * time.Millisecond, Terminate: time.Hour}) })
+	}
+	var heard []byte
+	for b := make([]byte, 64); !strings.Contains(string(heard), "terminated\n"); {
+		n, err := p.Stdout().Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard = append(heard, b[:n]...)
+	}
+	stop(t, p, Now)
+	all.Wait()
+	rest, _ := io.ReadAll(p.Stdout())
+	if got := string(heard) + string(rest); got != "interrupt\nterminated\n" {
+		t.Errorf("it heard %q", got)
+	}
+}
+
+// The one who asked for the end may go: the climb does not.
+func TestD05_StopOutlivesItsCaller(t *testing.T) {
+	p := start(t, command("deaf"))
+	awaitReady(t, p, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Stop(ctx, Ladder{Interrupt: 10 * time.Millisecond, Terminate: 10 * time.Millisecond}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Stop: %v", err)
+	}
+	if got := wait(t, p).Signal; got != "SIGKILL" {
+		t.Errorf("ended by %q", got)
+	}
+}
+
+func TestD07_StdoutHeld(t *testing.T) {
+	for _, role := range []string{"leave", "leave in session"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			c := command(role)
+			c.Mark = "PROC_TEST_MARK"
+			p := start(t, c)
+			begin := time.Now()
+			pid := awaitReady(t, p, 1)[0]
+			rest, err := io.ReadAll(p.Stdout()) // hangs at first: the descendant has nothing to say
+			if len(rest) > 0 || err != nil {
+				t.Errorf("stdout ended with %q, %v", rest, err)
+			}
+			status := wait(t, p)
+			if took := time.Since(begin); took < 1500*time.Millisecond || took > 2500*time.Millisecond+raceSlack {
+				t.Errorf("took %v", took)
+			}
+			if diff := cmp.Diff(ExitStatus{StdoutHeld: true, StderrHeld: false}, status); diff != "" {
+				t.Error(diff)
+			}
+			if runtime.GOOS == "linux" && alive(pid) {
+				t.Error("the descendant was left behind")
+			}
+		})
+	}
+}
+
+// When we want the end, output that is held is nothing to wait for.
+func TestD07_StopCutsTheWait(t *testing.T) {
+	c := command("leave")
+	c.Linger = time.Hour
+	p := start(t, c)
+	awaitReady(t, p, 1)
+	stop(t, p, Ladder{Interrupt: time.Hour})
+	if status := wait(t, p); status.StdoutHeld {
+		t.Error("the holder was ended, but is said to hold")
+	}
+}
+
+func TestD09_Signals(t *testing.T) {
+	p := start(t, command("block"))
+	awaitReady(t, p, 1)
+	syscall.Kill(p.Pid(), syscall.SIGKILL)
+	if diff := cmp.Diff(ExitStatus{Code: -1, Signal: "SIGKILL"}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	p = start(t, command("signal self"))
+	if diff := cmp.Diff(ExitStatus{Code: -1, Signal: deathSignal}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestD09_StartErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, tt := range map[string]struct {
+		c    Command
+		want Reason
+		err  error
+	}{
+		"ENOENT":         {Command{Path: filepath.Join(dir, "none")}, NotFound, syscall.ENOENT},
+		"ENOTDIR":        {Command{Path: filepath.Join(file("plain", "", 0o600), "x")}, NotFound, syscall.ENOTDIR},
+		"EACCES":         {Command{Path: file("text", "hello", 0o600)}, NotExecutable, syscall.EACCES},
+		"a directory":    {Command{Path: dir}, NotExecutable, syscall.EACCES},
+		"ENOEXEC":        {Command{Path: file("noise", "\x01\x02\x03", 0o700)}, BadFormat, syscall.ENOEXEC},
+		"no interpreter": {Command{Path: file("script", "#!/no/such/thing\n", 0o700)}, BadFormat, syscall.ENOENT},
+		"no dir":         {Command{Path: self(), Dir: filepath.Join(dir, "none")}, BadDir, syscall.ENOENT},
+		"dir is a file":  {Command{Path: self(), Dir: file("file", "", 0o600)}, BadDir, syscall.ENOTDIR},
+		"too long":       {Command{Path: self(), Args: []string{strings.Repeat("secret", 1<<20)}}, Failed, syscall.E2BIG},
+	} {
+		before := descriptors(t)
+		_, err := Start(t.Context(), tt.c)
+		e := startError(t, err)
+		if e.Reason != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %v (%q, %v)", name, e, e.Reason, e.Err)
+		}
+		if strings.Contains(e.Error(), dir) || strings.Contains(e.Error(), "secret") {
+			t.Errorf("%s: message has too much in it: %v", name, e)
+		}
+		if after := descriptors(t); after != before {
+			t.Errorf("%s: %d descriptors before, %d after", name, before, after)
+		}
+	}
+}
+
+func TestD16_NoDescriptorsLeft(t *testing.T) {
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	start(t, command("exit", "0")) // so that what the runtime opens once is open
+	for room := range uint64(9) {
+		low := old
+		low.Cur = uint64(descriptors(t)) + room
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Start(t.Context(), Command{Path: self(), Env: []string{roleVar + "=exit"}, Args: []string{"0"}, Mark: ""})
+		if err2 := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err2 != nil {
+			t.Fatal(err2)
+		}
+		if err == nil {
+			if room < 6 {
+				t.Errorf("started with room for %d", room)
+			}
+			break
+		}
+		if e := startError(t, err); e.Reason != NoResources {
+			t.Errorf("room for %d: %v", room, e)
+		}
+	}
+	if diff := cmp.Diff(ExitStatus{}, wait(t, start(t, command("exit", "0")))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestD19_LockedThreadChaos(t *testing.T) {
+	p := start(t, command("echo"))
+	quit := make(chan struct{})
+	var chaos sync.WaitGroup
+	chaos.Go(func() {
+		for !closed(quit) {
+			var threads sync.WaitGroup
+			for range 10 {
+				threads.Go(runtime.LockOSThread) // its thread ends with it
+			}
+			threads.Wait()
+		}
+	})
+	for range 20 {
+		if diff := cmp.Diff(ExitStatus{}, wait(t, start(t, command("lines", "10")))); diff != "" {
+			t.Error(diff)
+		}
+	}
+	close(quit)
+	chaos.Wait()
+	p.CloseStdin()
+	if diff := cmp.Diff(ExitStatus{}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}

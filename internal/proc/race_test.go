@@ -1,0 +1,7 @@
+//go:build race
+
+package proc
+
+import "time"
+
+const raceSlack = time.Second // everything takes longer

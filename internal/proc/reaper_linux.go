@@ -1,0 +1,115 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// BecomeSubreaper makes this process the one to which orphaned descendants fall, instead of the system's init, and
+// reaps them when they end. Only a whole program may decide this, so only its main should call it. The returned stop
+// ends the reaping and returns when it has ended; it undoes the rest too.
+//
+// Children that this process started itself are never reaped here, whoever started them: as long as one has not been
+// waited for, the os package holds it by a pidfd, which tells them apart. Without pidfds (Linux before 5.4) it
+// fails with errors.ErrUnsupported.
+func BecomeSubreaper() (stop func(), err error) {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err == nil {
+		defer unix.Close(fd)
+		err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+	}
+	if !errors.Is(err, unix.ECHILD) { // the right answer: it is not our child
+		return nil, errors.ErrUnsupported
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, os.NewSyscallError("prctl", err)
+	}
+	ended := make(chan os.Signal, 1) // one is enough: each leads to a look at all
+	signal.Notify(ended, unix.SIGCHLD)
+	quit := make(chan struct{})
+	var reaper sync.WaitGroup
+	reaper.Go(func() {
+		for {
+			reapOrphans()
+			select {
+			case <-ended:
+			case <-quit:
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		signal.Stop(ended)
+		close(quit)
+		reaper.Wait()
+		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	}), nil
+}
+
+func reapOrphans() {
+	self := os.Getpid()
+	var zombies []entry
+	for _, e := range processes() {
+		if e.ppid == self && e.dead {
+			zombies = append(zombies, e)
+		}
+	}
+	if len(zombies) == 0 {
+		return
+	}
+	held, err := heldByPidfd() // after the table: who was started since is not in it
+	if err != nil {
+		return // better late than one too many
+	}
+	for _, z := range zombies {
+		if !held[z.pid] {
+			reapOrphan(z)
+		}
+	}
+}
+
+func reapOrphan(z entry) {
+	fd, err := unix.PidfdOpen(z.pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if now, ok := process(z.pid); ok && now.identity == z.identity {
+		unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+	}
+}
+
+// heldByPidfd returns the processes to which this one has a pidfd.
+func heldByPidfd() (map[int]bool, error) {
+	const self = "/proc/self/fdinfo/"
+	dir, err := os.Open(self)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	held := make(map[int]bool)
+	for _, name := range names {
+		info, err := os.ReadFile(self + name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for line := range bytes.Lines(info) {
+			if rest, ok := bytes.CutPrefix(line, []byte("Pid:")); ok {
+				if pid, err := strconv.Atoi(string(bytes.TrimSpace(rest))); err == nil {
+					held[pid] = true
+				}
+			}
+		}
+	}
+	return held, nil
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package proc
+
+import "errors"
+
+// BecomeSubreaper fails with errors.ErrUnsupported: on this system orphans always fall to its init.
+func BecomeSubreaper() (stop func(), err error) { return nil, errors.ErrUnsupported }

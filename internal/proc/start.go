@@ -1,0 +1,169 @@
+package proc
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Reason says why a program did not start.
+type Reason string
+
+const (
+	NotFound      Reason = "program not found"
+	NotExecutable Reason = "program is not executable"
+	BadFormat     Reason = "program is not one for this system, or its interpreter is missing"
+	BadDir        Reason = "working directory is missing or not accessible"
+	Refused       Reason = "command refused" // by us, before anything was tried
+	NoResources   Reason = "no processes, memory or file descriptors left"
+	Failed        Reason = "program could not be started"
+)
+
+// StartError is why a program did not start. Its message names the program by its base name and has neither
+// arguments, environment nor directories.
+type StartError struct {
+	Program string
+	Reason  Reason
+	Err     error // the system's error number, or what was wrong with the command; may be nil
+}
+
+func (e *StartError) Error() string {
+	s := "start " + e.Program + ": " + string(e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *StartError) Unwrap() error { return e.Err }
+
+// child is a program just started: the process and our ends of its pipes.
+type child struct {
+	cmd                   *exec.Cmd
+	stdin, stdout, stderr *os.File
+	mark                  string // the whole NAME=value, or empty
+}
+
+func spawn(c Command) (*child, error) {
+	fail := func(r Reason, err error) (*child, error) {
+		return nil, &StartError{Program: program(c.Path), Reason: r, Err: err}
+	}
+	if err := check(c, runtime.GOOS); err != nil {
+		return fail(Refused, err)
+	}
+	env := append([]string{}, c.Env...) // never nil, which would mean ours
+	mark := ""
+	if c.Mark != "" {
+		mark = c.Mark + "=" + rand.Text()
+		env = append(env, mark)
+	}
+	cmd := &exec.Cmd{
+		Path:        c.Path,
+		Args:        append([]string{c.Path}, c.Args...),
+		Dir:         c.Dir,
+		Env:         env,
+		SysProcAttr: attributes(),
+	}
+	var pipes [3]struct{ read, write *os.File }
+	closeAll := func() {
+		for _, p := range pipes {
+			p.read.Close() // of a nil file: no more than an error
+			p.write.Close()
+		}
+	}
+	for i := range pipes {
+		var err error
+		if pipes[i].read, pipes[i].write, err = os.Pipe(); err != nil {
+			closeAll()
+			return fail(reasonOf(c, bare(err)))
+		}
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0].read, pipes[1].write, pipes[2].write
+	if err := cmd.Start(); err != nil {
+		closeAll()
+		return fail(reasonOf(c, bare(err)))
+	}
+	// Closed at once: as long as we hold the child's ends, neither side sees the other one end.
+	pipes[0].read.Close()
+	pipes[1].write.Close()
+	pipes[2].write.Close()
+	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, mark: mark}, nil
+}
+
+// check refuses what must not be tried. goos is an argument so that every system's rules are tested on each.
+func check(c Command, goos string) error {
+	switch {
+	case c.Path == "":
+		return errors.New("no path")
+	case goos == runtime.GOOS && !filepath.IsAbs(c.Path):
+		return errors.New("path is not absolute")
+	case c.Dir != "" && goos == runtime.GOOS && !filepath.IsAbs(c.Dir):
+		return errors.New("directory is not absolute")
+	case strings.ContainsRune(c.Path+c.Dir, 0) || strings.ContainsRune(strings.Join(c.Args, ""), 0):
+		return errors.New("NUL in an argument or path")
+	case strings.ContainsAny(c.Mark, "=\x00"):
+		return errors.New("mark is not a variable's name")
+	}
+	for _, e := range c.Env {
+		if i := strings.IndexByte(e, '='); i < 0 || i == 0 && goos != "windows" || strings.ContainsRune(e, 0) {
+			return errors.New("environment entry is not NAME=value")
+		}
+	}
+	if goos == "windows" {
+		return checkWindows(c.Path)
+	}
+	return nil
+}
+
+// checkWindows lets only real executables through. Batch files are run by cmd.exe, whose quoting rules let
+// an argument run commands; Windows also ignores dots and spaces at the end of a name, and a name without an
+// extension finds a batch file beside it.
+func checkWindows(path string) error {
+	name := strings.ToLower(strings.TrimRight(path, ". "))
+	if strings.HasSuffix(name, ".exe") || strings.HasSuffix(name, ".com") {
+		return nil
+	}
+	return errors.New("not an .exe file")
+}
+
+// reasonOf sorts what the system said. The file system is asked again because one error number has several causes.
+func reasonOf(c Command, err error) (Reason, error) {
+	if c.Dir != "" && !usableDir(c.Dir) {
+		return BadDir, err
+	}
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return NoResources, err
+	case errors.Is(err, syscall.ENOEXEC):
+		return BadFormat, err
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err2 := os.Stat(c.Path); err2 == nil {
+			return BadFormat, err // it is its interpreter that does not exist
+		}
+		return NotFound, err
+	case errors.Is(err, syscall.ENOTDIR):
+		return NotFound, err
+	case errors.Is(err, fs.ErrPermission):
+		return NotExecutable, err
+	}
+	return Failed, err
+}
+
+// program returns the base name of path, fit for a message.
+func program(path string) string {
+	name := filepath.Base(path)
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	if strings.IndexFunc(name, func(r rune) bool { return !strconv.IsGraphic(r) || r == '"' || r == ' ' }) >= 0 {
+		return strconv.QuoteToASCII(name)
+	}
+	return name
+}

@@ -1,0 +1,148 @@
+package proc
+
+import (
+	"maps"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	sweepFor   = 5 * time.Second // what does not end in that time is stuck in the kernel
+	firstPause = time.Millisecond
+	longPause  = 20 * time.Millisecond
+)
+
+// identity is one process for ever: a number alone is used again.
+type identity struct {
+	pid   int
+	start uint64 // when it started, in the system's own unit
+}
+
+// entry is one row of the process table.
+type entry struct {
+	identity
+	ppid, pgid, sid int // 0 where the system has none
+	dead            bool
+}
+
+// tree is the set of a child's descendants, as far as it can be known: the system itself forgets whose
+// child an orphan was. So whoever was once seen stays known, until it is gone.
+type tree struct {
+	root entry
+	mark string // NAME=value, or empty
+	self entry  // this process: its own session is never touched
+
+	mu       sync.Mutex
+	known    map[identity]bool // whether linked; see member
+	sessions map[int]bool      // of those seen by the last look: a number is safe from reuse for that long
+}
+
+func newTree(pid int, mark string) *tree {
+	t := &tree{
+		root:  entry{identity: identity{pid: pid}},
+		mark:  mark,
+		known: make(map[identity]bool),
+	}
+	if e, ok := process(pid); ok {
+		t.root = e
+	}
+	if e, ok := process(os.Getpid()); ok {
+		t.self = e
+	}
+	t.sessions = t.rootSession()
+	return t
+}
+
+// rootSession is the child's session: its number cannot be used again before the child is reaped.
+func (t *tree) rootSession() map[int]bool {
+	if ownSessions {
+		return map[int]bool{t.root.pid: true}
+	}
+	return map[int]bool{}
+}
+
+// look remembers the present descendants and returns those that live.
+func (t *tree) look() []entry {
+	table := processes()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.members(table, func(e entry) bool { return t.mark != "" && marked(e.pid, t.mark) })
+	clear(t.known)
+	t.sessions = t.rootSession()
+	var living []entry
+	for _, m := range found {
+		t.known[m.identity] = m.linked
+		if m.linked && m.sid != 0 {
+			t.sessions[m.sid] = true
+		}
+		if !m.dead {
+			living = append(living, m.entry)
+		}
+	}
+	return living
+}
+
+// member is a descendant.
+type member struct {
+	entry
+	linked bool // the system says so, or once did; false if only the mark does, and an environment can be copied
+}
+
+// members returns the descendants in table: those known, those in a session of the tree, those that carry the mark,
+// and the children of all of these and of the child. A session has one founder and is left only for a new one, so
+// that where one linked descendant is, all others are descendants too.
+func (t *tree) members(table []entry, marked func(entry) bool) []member {
+	ours := map[int]member{t.root.pid: {t.root, true}}
+	sessions := maps.Clone(t.sessions)
+	var found []member
+	for more, asked := true, false; more; asked = true {
+		more = false
+		for _, e := range table {
+			if _, done := ours[e.pid]; done || !t.possible(e) {
+				continue
+			}
+			m := member{entry: e, linked: sessions[e.sid] || t.known[e.identity]}
+			parent, isChild := ours[e.ppid]
+			isChild = isChild && e.start >= parent.start
+			m.linked = m.linked || isChild && parent.linked
+			_, isKnown := t.known[e.identity]
+			if !m.linked && !isChild && !isKnown && (asked || !marked(e)) { // asked once for each: it costs a file
+				continue
+			}
+			if m.linked && e.sid != 0 {
+				sessions[e.sid] = true
+			}
+			ours[e.pid] = m
+			found = append(found, m)
+			more = true
+		}
+	}
+	return found
+}
+
+// possible excludes those that cannot be descendants whatever the numbers say.
+func (t *tree) possible(e entry) bool {
+	return e.pid > 1 && e.pid != t.self.pid && e.start >= t.root.start && (e.sid == 0 || e.sid != t.self.sid)
+}
+
+// sweep kills the descendants, again and again until none is left, and returns how many are left even so.
+// It must see none twice: one look may miss a process that is just being made.
+func (t *tree) sweep() (left int) {
+	deadline := time.Now().Add(sweepFor)
+	for clean, pause := 0, firstPause; ; pause = min(2*pause, longPause) {
+		living := t.look()
+		if len(living) > 0 {
+			clean = 0
+		} else if clean++; clean == 2 {
+			return 0
+		}
+		for _, e := range living {
+			kill(e)
+		}
+		if time.Now().After(deadline) {
+			return len(living)
+		}
+		time.Sleep(pause)
+	}
+}
