@@ -14,7 +14,7 @@ type approval struct {
 	id          string // ours
 	request     string // the agent's id of the question
 	toolUse     string
-	turn        *turn // nil between turns
+	turn        *turn
 	kind        event.ApprovalKind
 	input       json.RawMessage
 	suggestions []json.RawMessage // rules the agent offers to add, for this session only
@@ -63,16 +63,13 @@ func (t *translator) ask(f frame) {
 	if toolKind(r.ToolName) == event.KindEdit {
 		ev.Changes = intended(a.input)
 	}
-	if t.turn == nil { // work in the background asks between turns
-		ev.Choices = a.choices()
-		t.emit(event.ApprovalRequested{Approval: ev})
-		return
+	if t.turn == nil && len(t.waiting) == 0 { // work in the background asks
+		t.running("question " + f.RequestID)
+		t.turn.questions = true
 	}
-	if tn := t.running(""); tn != nil {
-		a.turn = tn
-		if c := tn.calls[r.ToolUseID]; c != nil {
-			ev.ItemID = c.item
-		}
+	a.turn = t.turn
+	if tn := t.running(""); tn != nil && tn.calls[r.ToolUseID] != nil {
+		ev.ItemID = tn.calls[r.ToolUseID].item
 	}
 	ev.Choices = a.choices()
 	t.emit(event.ApprovalRequested{Approval: ev})

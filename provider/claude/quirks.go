@@ -164,10 +164,11 @@ func oneLine(s string, max int) string {
 		}
 		return r
 	}, s)
-	if short, was := cut(s, max-len("…")); was {
-		return short + "…"
+	if len(s) <= max {
+		return s
 	}
-	return s
+	s, _ = cut(s, max-len("…"))
+	return s + "…"
 }
 
 // cut returns at most max bytes of s, whole runes only, and whether that is less.

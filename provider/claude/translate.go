@@ -29,6 +29,7 @@ type translator struct {
 	replies []any // what must be answered at once, without asking anyone
 
 	waiting   []string             // prompts written whose turn has not begun: ids of their turns
+	early     bool                 // we asked for the end of the turn that begins next
 	turn      *turn                // from its init until its result
 	requests  map[string]string    // subtypes of our control requests that were not answered yet
 	approvals map[string]*approval // open ones by our id
@@ -52,6 +53,7 @@ type turn struct {
 	used        map[string]usage // by native message
 	context     int64            // tokens of the last message of the main thread
 	failure     string           // the agent's word for what went wrong
+	questions   bool             // it is there only to hold questions asked between turns
 }
 
 func newTranslator() *translator {
@@ -125,6 +127,9 @@ func (t *translator) frame(f frame) {
 	default:
 		t.skipped++
 	}
+	if t.turn != nil && t.turn.questions && len(t.approvals) == 0 {
+		t.leave()
+	}
 }
 
 // emit adds an event: to the turn in flight if there is one.
@@ -170,6 +175,7 @@ func (t *translator) running(nativeMessage string) *turn {
 		}
 		if len(t.waiting) > 0 {
 			t.turn.id, t.turn.asked = t.waiting[0], true
+			t.turn.interrupted, t.early = t.early, false
 			t.waiting = t.waiting[1:]
 		}
 	}
@@ -234,6 +240,8 @@ func (t *translator) begin(f frame) {
 	}
 	if t.turn != nil && !t.turn.asked && len(t.waiting) > 0 {
 		t.leave() // every turn has one init: this is the prompt's
+	} else if t.turn != nil {
+		t.turn.questions = false
 	}
 	t.running("")
 	if changed.ModelID != "" || changed.PermissionMode != "" {
@@ -271,8 +279,13 @@ func (t *translator) requested(f frame) {
 		return
 	}
 	t.requests[f.RequestID] = f.Request.Subtype
-	if f.Request.Subtype == "interrupt" && t.turn != nil {
+	if f.Request.Subtype != "interrupt" {
+		return
+	}
+	if t.turn != nil && !t.turn.ended {
 		t.turn.interrupted = true
+	} else {
+		t.early = len(t.waiting) > 0
 	}
 }
 

@@ -1,0 +1,187 @@
+package claude
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// token is what a client may put on the command line, always as the value in
+// one argument --flag=value. Claude Code scans all arguments for some flags
+// before it parses them, so that even the value of another flag, in an argument
+// of its own, can be taken for one and run a command. Text of users and all
+// that is not a token goes through standard input.
+var token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+
+// modelName is a token with an optional context size, as in "opus[1m]".
+var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*(\[[A-Za-z0-9]+\])?$`)
+
+// maxToken bounds a token, in bytes.
+const maxToken = 200
+
+// argv builds the command line: every option that is one, and nothing else.
+func argv(opt runnel.Options, fork bool) ([]string, error) {
+	args := []string{
+		"--output-format=stream-json", "--verbose", "--input-format=stream-json",
+		"--include-partial-messages", "--permission-prompt-tool=stdio", "--setting-sources=user",
+	}
+	if opt.Trusted { // otherwise the folder's settings could run commands and send the key elsewhere
+		args[len(args)-1] = "--setting-sources=user,project,local"
+	}
+	b := builder{args: args}
+	switch {
+	case opt.Resume == "":
+		b.add("--session-id", uuid.NewString())
+	case uuid.Validate(opt.Resume) != nil:
+		return nil, runnel.Fail(runnel.InvalidRequest, "resume: not the id of a conversation with Claude Code")
+	default:
+		b.add("--resume", opt.Resume)
+	}
+	if fork {
+		b.args = append(b.args, "--fork-session")
+		b.add("--session-id", uuid.NewString())
+	}
+	b.match("--model", "model", opt.Model, modelName)
+	b.match("--effort", "reasoningEffort", opt.ReasoningEffort, token)
+	for _, t := range opt.Tools {
+		b.check("tools", t, token)
+	}
+	if len(opt.Tools) > 0 {
+		b.add("--tools", strings.Join(opt.Tools, ","))
+	}
+	b.number("--max-turns", opt.MaxTurns)
+	b.number("--max-thinking-tokens", opt.MaxThinkingTokens)
+	b.mode(opt)
+	return b.args, b.err
+}
+
+// builder collects arguments and the first thing that is wrong with them.
+type builder struct {
+	args []string
+	err  error
+}
+
+func (b *builder) add(flag, value string) { b.args = append(b.args, flag+"="+value) }
+
+func (b *builder) check(field, value string, allowed *regexp.Regexp) bool {
+	if len(value) <= maxToken && allowed.MatchString(value) {
+		return true
+	}
+	if b.err == nil {
+		b.err = runnel.Fail(runnel.InvalidRequest, field+": may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+	}
+	return false
+}
+
+func (b *builder) match(flag, field, value string, allowed *regexp.Regexp) {
+	if value != "" && b.check(field, value, allowed) {
+		b.add(flag, value)
+	}
+}
+
+func (b *builder) number(flag string, n int) {
+	if n > 0 {
+		b.add(flag, strconv.Itoa(n))
+	}
+}
+
+func (b *builder) mode(opt runnel.Options) {
+	native, err := nativeMode(opt.PermissionMode, opt.AllowBypass)
+	switch {
+	case err != nil && b.err == nil:
+		b.err = err
+	case err == nil && native != "":
+		b.add("--permission-mode", native)
+	}
+	if opt.AllowBypass {
+		b.args = append(b.args, "--allow-dangerously-skip-permissions")
+	}
+}
+
+// nativeMode is Claude Code's name for a permission mode.
+func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
+	switch m {
+	case "", runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk:
+		return string(m), nil
+	case runnel.ModeBypass:
+		if allowBypass {
+			return "bypassPermissions", nil
+		}
+		return "", runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+	}
+	return "", runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
+}
+
+// setup is what is told to the agent before the first prompt, in order. The
+// first is initialize.
+func setup(opt runnel.Options) ([]controlRequest, error) {
+	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true}}
+	if len(opt.AddDirs) > 0 {
+		settings, err := json.Marshal(map[string]any{"permissions": map[string]any{"additionalDirectories": opt.AddDirs}})
+		if err != nil {
+			return nil, err
+		}
+		reqs = append(reqs, controlRequest{Subtype: "apply_flag_settings", Settings: settings})
+	}
+	if len(opt.MCPServers) > 0 {
+		var servers map[string]json.RawMessage
+		if json.Unmarshal(opt.MCPServers, &servers) != nil || servers == nil {
+			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name")
+		}
+		reqs = append(reqs, controlRequest{Subtype: "mcp_set_servers", Servers: opt.MCPServers})
+	}
+	return reqs, nil
+}
+
+// inherited are the variables that the agent may have of ours, beside
+// proc.Base: its own configuration, proxies, and what its vendor's other
+// endpoints need.
+func inherited() []string {
+	return append(proc.Base(),
+		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+		"ANTHROPIC_DEFAULT_*", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_BETAS", "ANTHROPIC_BEDROCK_*", "ANTHROPIC_VERTEX_*",
+		"ANTHROPIC_FOUNDRY_*", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_*", "IS_SANDBOX",
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+		"DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS",
+	)
+}
+
+// environ builds the agent's environment: ours by allow-list, then what this
+// provider needs, then what the caller adds.
+func environ(parent []string, opt runnel.Options) []string {
+	allow := inherited()
+	lookup := func(name string) bool {
+		for _, e := range parent {
+			if v, ok := strings.CutPrefix(e, name+"="); ok && v != "" && v != "0" {
+				return true
+			}
+		}
+		return false
+	}
+	if lookup("CLAUDE_CODE_USE_BEDROCK") {
+		allow = append(allow, "AWS_*")
+	}
+	if lookup("CLAUDE_CODE_USE_VERTEX") {
+		allow = append(allow, "GOOGLE_APPLICATION_CREDENTIALS", "CLOUD_ML_REGION", "VERTEX_REGION_*")
+	}
+	extra := map[string]string{
+		"CLAUDE_CODE_EAGER_FLUSH": "1", // its file is complete when a result is printed
+		"DISABLE_AUTOUPDATER":     "1", // not under a running conversation
+	}
+	for _, e := range opt.Env {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			extra[name] = value
+		}
+	}
+	return proc.Environ(parent, allow, extra)
+}
+
+// parentEnviron is our own environment.
+func parentEnviron() []string { return os.Environ() }

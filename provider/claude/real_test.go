@@ -1,0 +1,500 @@
+package claude
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// Tests with the real agents and a scripted model.
+
+// summary names what happened, one word or two per item and end.
+func summary(evs []event.Event) []string {
+	var out []string
+	for _, it := range items(evs) {
+		line := string(it.Type)
+		switch f := it.Final.(type) {
+		case event.Message:
+			line += " " + f.Content
+		case event.Reasoning:
+			line += " " + f.Content
+		case event.FunctionCall:
+			line += " " + f.Name
+		case event.FunctionCallOutput:
+			line += " " + f.Output
+			if f.IsError {
+				line += " (error)"
+			}
+		}
+		if it.Status != event.ItemComplete {
+			line += " " + string(it.Status) + " " + string(it.Reason)
+		}
+		out = append(out, strings.TrimSpace(line))
+	}
+	switch b := last(evs).(type) {
+	case event.ResponseDone:
+		out = append(out, string(b.Status)+" "+b.FinishReason)
+	case event.ResponseError:
+		out = append(out, b.Error.Code)
+	}
+	return out
+}
+
+func bodies[T event.Body](evs []event.Event) (out []T) {
+	for _, ev := range evs {
+		if b, ok := ev.Body.(T); ok {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func TestTextAndThinking(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.play(fakemodel.Step{Blocks: []fakemodel.Block{
+			{Type: "thinking", Text: "Let me think about it."},
+			{Type: "text", Text: "Grüße, 世界 🙂, and good day."},
+		}, Usage: map[string]int64{"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 90}})
+		evs := r.finish("")
+		sound(t, evs)
+		want := []string{"reasoning Let me think about it.", "message Grüße, 世界 🙂, and good day.", "completed end_turn"}
+		if d := cmp.Diff(want, summary(evs)); d != "" {
+			t.Error(d)
+		}
+		deltas := ""
+		for _, b := range bodies[event.ItemDelta](evs) {
+			deltas += b.DeltaContent
+		}
+		if deltas != "Let me think about it.Grüße, 世界 🙂, and good day." {
+			t.Errorf("deltas: %q", deltas)
+		}
+		for _, it := range items(evs) {
+			if !strings.HasPrefix(it.ID, r.turn+":1:") {
+				t.Errorf("item id %s", it.ID)
+			}
+		}
+		use := bodies[event.UsageUpdated](evs)
+		end := use[len(use)-1]
+		if d := cmp.Diff(&event.Usage{InputTokens: 7, OutputTokens: 3, CacheReadInputTokens: 90}, end.Usage); d != "" {
+			t.Error(d)
+		}
+		if end.ContextTokens != 100 || end.ContextWindow == 0 || end.CostUSD == nil || *end.CostUSD <= 0 {
+			t.Errorf("usage %+v", end)
+		}
+		first := bodies[event.ResponseStart](evs)
+		if len(first) != 1 || first[0].ModelID == "" || first[0].ProviderID != "claude-code" {
+			t.Errorf("response_start %+v", first)
+		}
+	})
+}
+
+func TestCostIsOfTheTurn(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		cost := func() float64 {
+			r.play(fakemodel.Step{Text: "ok", Usage: map[string]int64{"input_tokens": 1000, "output_tokens": 10}})
+			use := bodies[event.UsageUpdated](r.finish(""))
+			return *use[len(use)-1].CostUSD
+		}
+		first, second := cost(), cost()
+		if first <= 0 || first-second > 1e-9 || second-first > 1e-9 {
+			t.Errorf("two equal turns cost %v and %v", first, second)
+		}
+		session := r.agentSession()
+		r.conn.Close()
+		r.opt.Resume, r.conn = session, nil
+		if third := cost(); first-third > 1e-9 || third-first > 1e-9 {
+			t.Errorf("after a resume, the same turn costs %v instead of %v", third, first)
+		}
+	})
+}
+
+// agentSession returns the agent's id of the conversation.
+func (r *rig) agentSession() string {
+	c := r.conn.(*conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tr.session
+}
+
+func TestFiveToolsTwoInParallel(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.write("a.txt", "alpha\nbeta\n")
+		r.write("b.txt", "other\n")
+		r.play(
+			fakemodel.Step{Blocks: []fakemodel.Block{
+				use("Read", args{"file_path": r.file("b.txt")}), use("Read", args{"file_path": r.file("a.txt")}),
+			}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch second; exit 3", "description": "Fail"})}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Edit", args{"file_path": r.file("a.txt"), "old_string": "beta", "new_string": "gamma"})}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Nonesuch", args{"x": 1})}},
+			fakemodel.Step{Text: "All done."},
+		)
+		evs := r.finish(allowOnce)
+		sound(t, evs)
+		got := summary(evs)
+		for _, want := range []string{
+			"function_call Bash", "function_call Read", "function_call Edit", "function_call Nonesuch",
+			"function_call_output Exit code 3 (error)", "message All done.", "completed end_turn",
+		} {
+			if !slices.Contains(got, want) {
+				t.Errorf("no %q in %q", want, got)
+			}
+		}
+		calls, outs := map[string]string{}, map[string]event.FunctionCallOutput{}
+		for _, it := range items(evs) {
+			switch f := it.Final.(type) {
+			case event.FunctionCall:
+				calls[f.CallID] = it.ID
+			case event.FunctionCallOutput:
+				if it.ID != calls[f.CallID]+":output" {
+					t.Errorf("output %s of call %s", it.ID, calls[f.CallID])
+				}
+				outs[it.ID] = f
+			}
+		}
+		if len(calls) != 5 || len(outs) != 5 {
+			t.Errorf("%d calls, %d outputs, want 5", len(calls), len(outs))
+		}
+		if out := outs[r.turn+":2:0:output"]; out.ExitCode == nil || *out.ExitCode != 3 || !out.IsError {
+			t.Errorf("exit code: %+v", out)
+		}
+		if out := outs[r.turn+":4:0:output"]; strings.Contains(out.Output, "<tool_use_error>") || !out.IsError {
+			t.Errorf("output of a tool that is not: %+v", out)
+		}
+	})
+}
+
+func TestChangesComeFromTheAgentsRecord(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		old := "a\nb\nc b\n"
+		r.write("f.txt", old)
+		path, created := r.file("f.txt"), r.file("new.txt")
+		r.play(
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Read", args{"file_path": path})}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Edit", args{"file_path": path, "old_string": "b", "new_string": "B", "replace_all": true})}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Write", args{"file_path": path, "content": ""})}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Write", args{"file_path": created, "content": "x\n"})}},
+			fakemodel.Step{Text: "ok"},
+		)
+		evs := r.finish(allowOnce)
+		sound(t, evs)
+		var got [][]event.Change
+		for _, b := range bodies[event.ItemDone](evs) {
+			if out, ok := b.FinalItem.(event.FunctionCallOutput); ok {
+				got = append(got, out.Changes)
+			}
+		}
+		p := func(s string) *string { return &s }
+		want := [][]event.Change{
+			nil,
+			{{Path: path, Kind: event.ChangeUpdate, OldText: p(old), NewText: p("a\nB\nc B\n"), Hunks: []event.Hunk{
+				{OldStart: 1, OldLines: 3, NewStart: 1, NewLines: 3, Lines: []string{" a", "-b", "-c b", "+B", "+c B"}}}}},
+			{{Path: path, Kind: event.ChangeUpdate, OldText: p("a\nB\nc B\n"), NewText: p(""), Hunks: []event.Hunk{
+				{OldStart: 1, OldLines: 3, NewStart: 1, NewLines: 0, Lines: []string{"-a", "-B", "-c B"}}}}},
+			{{Path: created, Kind: event.ChangeCreate, NewText: p("x\n"), Hunks: []event.Hunk{}}},
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+		if r.read("f.txt") != "" || r.read("new.txt") != "x\n" {
+			t.Error("the files are not what the changes say")
+		}
+		asked := bodies[event.ApprovalRequested](evs)
+		if len(asked) != 3 || len(asked[0].Approval.Changes) != 1 {
+			t.Fatalf("approvals: %+v", asked)
+		}
+		if h := asked[0].Approval.Changes[0].Hunks; len(h) != 1 || !slices.Equal(h[0].Lines, []string{"-b", "+B"}) {
+			t.Errorf("what the approval shows: %+v", h)
+		}
+	})
+}
+
+// ask plays a Bash call that needs approval and returns the question.
+func (r *rig) ask(command string, after ...fakemodel.Step) ([]event.Event, event.Approval) {
+	r.t.Helper()
+	r.play(append([]fakemodel.Step{
+		{Blocks: []fakemodel.Block{use("Bash", args{"command": command, "description": "Try"})}},
+	}, after...)...)
+	evs := r.until(func(ev event.Event) bool {
+		_, ok := ev.Body.(event.ApprovalRequested)
+		return ok || event.Ends(ev.Body)
+	})
+	a, ok := last(evs).(event.ApprovalRequested)
+	if !ok {
+		r.t.Fatalf("nothing was asked:\n%s", dump(evs))
+	}
+	return evs, a.Approval
+}
+
+func (r *rig) decide(a event.Approval, d runnel.Decision) {
+	r.t.Helper()
+	if err := r.conn.Decide(r.t.Context(), a.ID, d); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func choiceIDs(a event.Approval) (ids []string) {
+	for _, c := range a.Choices {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func TestApproval(t *testing.T) {
+	done := fakemodel.Step{Text: "Done."}
+	tests := []struct {
+		name     string
+		decision runnel.Decision
+		want     []string // after the question
+		ran      string   // which file the command made
+	}{
+		{"allowed", runnel.Decision{Choice: allowOnce}, []string{"message Done.", "completed end_turn"}, "asked"},
+		{"denied", runnel.Decision{Choice: deny, Reason: "not today"}, []string{"function_call_output not today (error)", "message Done.", "completed end_turn"}, ""},
+		{"denied and stopped", runnel.Decision{Choice: denyStop}, []string{"cancelled aborted_tools"}, ""},
+		{"with other arguments", runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)},
+			[]string{"message Done.", "completed end_turn"}, "edited"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachAgent(t, func(t *testing.T, r *rig) {
+				evs, a := r.ask("touch asked", done)
+				if a.Kind != event.ApprovalTool || a.ToolName != "Bash" || a.ItemID != r.turn+":1:0" || !slices.Contains(choiceIDs(a), deny) {
+					t.Errorf("approval %+v", a)
+				}
+				if d := cmp.Diff(`{"command":"touch asked","description":"Try"}`, string(a.Arguments)); d != "" {
+					t.Error(d)
+				}
+				r.decide(a, tt.decision)
+				if err := r.conn.Decide(t.Context(), a.ID, tt.decision); runnel.CodeOf(err) != runnel.ApprovalGone {
+					t.Errorf("a second decision: %v", err)
+				}
+				evs = append(evs, r.finish("")...)
+				sound(t, evs)
+				got := summary(evs)
+				for _, want := range tt.want {
+					if !slices.Contains(got, want) {
+						t.Errorf("no %q in %q", want, got)
+					}
+				}
+				for _, name := range []string{"asked", "edited"} {
+					if ran := exists(r.file(name)); ran != (name == tt.ran) {
+						t.Errorf("%s exists: %v", name, ran)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAllowForTheSessionAsksOnce(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		done := fakemodel.Step{Text: "Done."}
+		_, a := r.ask("touch same", done)
+		if !slices.Contains(choiceIDs(a), allowSession) {
+			t.Fatalf("choices %v", choiceIDs(a))
+		}
+		r.decide(a, runnel.Decision{Choice: allowSession})
+		r.finish("")
+		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch same", "description": "Again"})}}, done)
+		if again := bodies[event.ApprovalRequested](r.finish(allowOnce)); len(again) != 0 {
+			t.Error("it asked again")
+		}
+		if exists(r.file(".claude")) {
+			t.Error("the rule was written into the project")
+		}
+	})
+}
+
+func TestQuestionsAreAnswered(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		question := args{"question": "Which one?", "header": "Pick", "multiSelect": false, "options": []args{
+			{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"},
+		}}
+		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("AskUserQuestion", args{"questions": []args{question}})}}, fakemodel.Step{Text: "ok"})
+		evs := r.until(func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok || event.Ends(ev.Body) })
+		a := last(evs).(event.ApprovalRequested).Approval
+		if a.Kind != event.ApprovalQuestion || !slices.Contains(choiceIDs(a), option+"2") {
+			t.Fatalf("approval %+v", a)
+		}
+		r.decide(a, runnel.Decision{Choice: option + "2"})
+		got := strings.Join(summary(r.finish("")), "\n")
+		if !strings.Contains(got, "Blue") || strings.Contains(got, "did not answer") {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+func TestInterrupt(t *testing.T) {
+	stall := []fakemodel.Fault{{Kind: fakemodel.Stall, After: 2, Gate: "never"}}
+	tests := []struct {
+		name string
+		step fakemodel.Step
+		when func(event.Event) bool
+		want []string
+	}{
+		{"in text", fakemodel.Step{Text: "one two three four five", Faults: stall},
+			func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok },
+			[]string{"message one two three fo", "cancelled aborted_streaming"}},
+		{"in arguments", fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "echo a long command line", "description": "d"})},
+			Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3, Gate: "never"}}}, // the first delta is empty
+			func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok },
+			[]string{"function_call cancelled user_cancel", "cancelled aborted_streaming"}},
+		{"before the first byte", fakemodel.Step{Text: "never", Hold: "never"},
+			func(ev event.Event) bool { _, ok := ev.Body.(event.ResponseStart); return ok },
+			[]string{"cancelled aborted_streaming"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachAgent(t, func(t *testing.T, r *rig) {
+				r.play(tt.step)
+				if tt.step.Hold != "" {
+					<-r.model.Gate(tt.step.Hold).Reached()
+				} else {
+					<-r.model.Gate("never").Reached()
+				}
+				evs := r.until(tt.when)
+				if tt.step.Hold == "" { // both deltas
+					evs = append(evs, r.until(tt.when)...)
+				}
+				r.interrupt()
+				evs = append(evs, r.finish("")...)
+				sound(t, evs)
+				if d := cmp.Diff(tt.want, summary(evs)); d != "" {
+					t.Error(d)
+				}
+				r.stillWorks()
+			})
+		})
+	}
+}
+
+func (r *rig) interrupt() {
+	r.t.Helper()
+	if err := r.conn.Interrupt(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// stillWorks runs another turn.
+func (r *rig) stillWorks() {
+	r.t.Helper()
+	r.send("<<play hello>>")
+	if got := summary(r.finish("")); !slices.Equal(got, []string{"message Hello from the fake model.", "completed end_turn"}) {
+		r.t.Errorf("the next turn: %q", got)
+	}
+}
+
+func TestInterruptInATool(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		evs, a := r.ask("touch started; sleep 600")
+		r.decide(a, runnel.Decision{Choice: allowOnce})
+		await(t, r.file("started"))
+		r.interrupt()
+		evs = append(evs, r.finish("")...)
+		sound(t, evs)
+		got := summary(evs)
+		if got[len(got)-1] != "cancelled aborted_tools" {
+			t.Errorf("got %q", got)
+		}
+		r.stillWorks()
+	})
+}
+
+func TestInterruptInAnApproval(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		evs, a := r.ask("touch asked")
+		r.interrupt()
+		evs = append(evs, r.finish("")...)
+		sound(t, evs)
+		resolved := bodies[event.ApprovalResolved](evs)
+		if len(resolved) != 1 || resolved[0] != (event.ApprovalResolved{ApprovalID: a.ID, Choice: event.ChoiceWithdrawn, By: event.ByAgent}) {
+			t.Errorf("resolved %+v", resolved)
+		}
+		if err := r.conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+			t.Errorf("a late decision: %v", err)
+		}
+		got := summary(evs)
+		if got[len(got)-1] != "cancelled aborted_tools" || exists(r.file("asked")) {
+			t.Errorf("got %q", got)
+		}
+		r.stillWorks()
+	})
+}
+
+func TestInterruptRightAfterThePrompt(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.play(fakemodel.Step{Text: "never", Hold: "never"})
+		r.interrupt()
+		if got := summary(r.finish("")); !slices.Equal(got, []string{"cancelled aborted_streaming"}) {
+			t.Errorf("got %q", got)
+		}
+		r.stillWorks()
+	})
+}
+
+func TestFailuresOfTheAPI(t *testing.T) {
+	tests := []struct {
+		status int
+		want   runnel.Code
+		retry  bool
+	}{
+		{400, runnel.AgentError, false}, {401, runnel.InvalidAPIKey, false}, {403, runnel.InvalidAPIKey, false},
+		{404, runnel.AgentError, false}, {413, runnel.AgentError, false}, {429, runnel.RateLimited, true},
+		{500, runnel.AgentError, true}, {529, runnel.AgentError, true},
+	}
+	for _, tt := range tests {
+		t.Run(itoa(tt.status), func(t *testing.T) {
+			eachAgent(t, func(t *testing.T, r *rig) {
+				r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=1")
+				if tt.status == 401 {
+					r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
+				}
+				r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: tt.status, Message: "secret-detail-of-the-api"}})
+				evs := r.finish("")
+				sound(t, evs)
+				if got := summary(evs); !slices.Equal(got, []string{string(tt.want)}) {
+					t.Errorf("got %q", got)
+				}
+				if retried := len(bodies[event.Notice](evs)) > 0; retried != tt.retry {
+					t.Errorf("notices of retries: %v", retried)
+				}
+				if strings.Contains(dump(evs), "secret-detail") {
+					t.Error("the API's own words are shown")
+				}
+				r.stillWorks()
+			})
+		})
+	}
+}
+
+func TestBrokenStreams(t *testing.T) {
+	for _, kind := range []string{fakemodel.Malformed, fakemodel.Truncate, fakemodel.ErrorEvent} {
+		t.Run(kind, func(t *testing.T) {
+			eachAgent(t, func(t *testing.T, r *rig) {
+				// Broken once before a block is complete: the agent tries again by itself.
+				r.play(fakemodel.Step{Text: "abcdefghijklmnopqrst", Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: 1}}})
+				evs := r.finish("")
+				sound(t, evs)
+				got := summary(evs)
+				if !slices.Contains(got, "message abcdefghijklmnopqrst") || got[len(got)-1] != "completed end_turn" {
+					t.Errorf("broken once: %q", got)
+				}
+				// Broken after a block: what there is stays, and the turn still has one end.
+				r.play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
+					Faults: []fakemodel.Fault{{Kind: kind, After: 3}}})
+				evs = r.finish("")
+				sound(t, evs)
+				if got := summary(evs); !slices.Contains(got, "message complete") && !slices.Contains(got, string(runnel.AgentError)) {
+					t.Errorf("broken for good: %q", got)
+				}
+				r.stillWorks()
+			})
+		})
+	}
+}
