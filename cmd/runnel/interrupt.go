@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// onInterrupt calls first at the first Ctrl-C and then at the second, or at a
+// request to terminate. The caller stops it.
+func (a *app) onInterrupt(first, then func()) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		asked := false
+		for {
+			select {
+			case sig := <-signals:
+				if !asked && sig == os.Interrupt {
+					asked = true
+					first()
+					continue
+				}
+				then()
+				return
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		<-gone
+	}
+}

@@ -1,0 +1,20 @@
+// Command runnel is one gateway in front of every coding agent: a server with a
+// page, and a command line.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/runnel-dev/runnel/provider/all"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// run is main without the end of the process.
+func run(args []string) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, providers: all.Providers()}
+	return a.run(context.Background(), args)
+}

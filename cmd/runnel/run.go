@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// maxPrompt bounds what is read from standard input, in bytes.
+const maxPrompt = 32 << 20
+
+// runFlags are what `run` and `record` take.
+type runFlags struct {
+	agent, path       string
+	dir, model, mode  string
+	effort, resume    string
+	addDirs           []string
+	maxTurns          int
+	timeout           time.Duration
+	bypass            bool
+	output            string // run only
+	ask, quiet, chats bool   // run only
+}
+
+func (f *runFlags) register(cmd *cobra.Command, a *app) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "which agent: "+strings.Join(a.names(), ", ")+"; default the first that is installed (RUNNEL_AGENT)")
+	fl.StringVar(&f.path, "agent-path", "", "the agent's program; default looked up in PATH")
+	fl.StringVarP(&f.dir, "dir", "C", "", "directory the agent works in; default the current one")
+	fl.StringVar(&f.model, "model", "", "model; default the agent's")
+	fl.StringVar(&f.mode, "permission-mode", "", "default, acceptEdits, plan or dontAsk; what would be asked is denied unless --ask is given")
+	fl.StringVar(&f.effort, "effort", "", "how hard the model thinks, in the agent's own words")
+	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further directory the agent may use; repeatable")
+	fl.IntVar(&f.maxTurns, "max-turns", 0, "how many model calls the prompt may take; default no limit")
+	fl.StringVar(&f.resume, "resume", "", "the agent's own id of a conversation to go on with")
+	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this long, such as 10m; default never")
+	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
+}
+
+// options returns what the flags say.
+func (f *runFlags) options(a *app) (runnel.Options, error) {
+	opt := runnel.Options{
+		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns,
+		Resume: f.resume, Path: f.path, Timeout: f.timeout,
+		Warn: func(_, message string) { a.say("runnel: warning: %s", termtext.Clean(message)) },
+	}
+	if f.bypass {
+		if f.mode != "" && f.mode != string(runnel.ModeBypass) {
+			return opt, usage("--dangerously-bypass-permissions and --permission-mode %s contradict each other", termtext.Clean(f.mode))
+		}
+		opt.PermissionMode, opt.AllowBypass = runnel.ModeBypass, true
+	} else if f.mode == string(runnel.ModeBypass) {
+		return opt, usage("bypassing permissions has a flag of its own: --dangerously-bypass-permissions")
+	}
+	var err error
+	if opt.Dir, err = directory(f.dir); err != nil {
+		return opt, err
+	}
+	for _, d := range f.addDirs {
+		abs, err := directory(d)
+		if err != nil {
+			return opt, err
+		}
+		opt.AddDirs = append(opt.AddDirs, abs)
+	}
+	if f.timeout < 0 {
+		return opt, usage("--timeout must not be negative")
+	}
+	return opt, nil
+}
+
+// directory returns the absolute path of a directory that exists.
+func directory(dir string) (string, error) {
+	abs, err := filepath.Abs(dir) // "" is the current one
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", usage("there is no directory %s", termtext.Clean(abs))
+	case err != nil:
+		return "", usage("%s", termtext.Clean(err.Error()))
+	case !info.IsDir():
+		return "", usage("%s is not a directory", termtext.Clean(abs))
+	}
+	return abs, nil
+}
+
+// prompt returns the argument, or all of standard input.
+func (a *app) prompt(args []string) (string, error) {
+	if len(args) > 1 {
+		return "", usage("the prompt is one argument: put it in quotes")
+	}
+	if len(args) == 1 && args[0] != "-" {
+		if args[0] == "" {
+			return "", usage("the prompt is empty")
+		}
+		return args[0], nil
+	}
+	if len(args) == 0 && a.terminal(a.in) {
+		return "", usage("a prompt is missing: give it as an argument or through standard input")
+	}
+	data, err := io.ReadAll(io.LimitReader(a.in, maxPrompt+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the prompt: %w", err)
+	case len(data) > maxPrompt:
+		return "", usage("the prompt is longer than %d MiB; put the text in a file and name the file", maxPrompt>>20)
+	case len(strings.TrimSpace(string(data))) == 0:
+		return "", usage("the prompt on standard input is empty")
+	}
+	return string(data), nil
+}
+
+// terminal reports whether s is one.
+func (a *app) terminal(s any) bool {
+	f, ok := s.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [flags] [PROMPT]",
+		Short: "Run one prompt and print what the agent does",
+		Long: `Run one prompt in a directory and print what the agent says. The answer goes to
+standard output and everything else to standard error, so that a pipe gets the
+answer alone. Without PROMPT, or with "-", the prompt is read from standard input.
+
+What the agent wants to ask is denied, unless --ask lets you answer here.
+Ctrl-C asks the agent to stop; the second time it is ended.
+
+Output formats:
+  text       the answer as it is written
+  events     the canonical events, one JSON object a line
+  upserts    whole items as they change, one JSON object a line
+  universal  finished pieces in a flat envelope, one JSON object a line
+` + exitHelpText,
+		Example: `  runnel run "why does the build fail?"
+  runnel run < prompt.md
+  runnel run --agent ` + a.example() + ` --permission-mode acceptEdits --timeout 10m "fix the failing test"
+  runnel run --output events "list the TODOs" | jq -r .type
+  runnel run -- "--help is the text of this prompt"`,
+		Args: func(*cobra.Command, []string) error { return nil },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runPrompt(cmd.Context(), f, args) },
+	}
+	f.register(cmd, a)
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, events, upserts or universal")
+	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask here what the agent wants to know; needs the prompt as an argument")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "with --output text: print nothing but the answer")
+	cmd.Flags().BoolVarP(&f.chats, "verbose", "v", false, "with --output text: print thoughts and the output of tools too")
+	return cmd
+}
+
+func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
+	opt, err := f.options(a)
+	if err != nil {
+		return err
+	}
+	if f.ask {
+		if len(args) != 1 || args[0] == "-" {
+			return usage("--ask reads your answers from standard input, so the prompt has to be an argument")
+		}
+		opt.Approve = newAsker(a.in, a.err).approve
+	}
+	p, err := a.provider(ctx, f.agent)
+	if err != nil {
+		return err
+	}
+	out, err := a.sink(f, p)
+	if err != nil {
+		return err
+	}
+	text, err := a.prompt(args)
+	if err != nil {
+		return err
+	}
+	return a.drive(ctx, p, opt, text, out)
+}
+
+// drive runs a prompt, shows its events, and says how it ended as an exit code.
+func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, text string, out sink) error {
+	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
+	if err != nil {
+		return failure(err)
+	}
+	stop := a.onInterrupt(
+		func() {
+			a.say("runnel: stopping; press Ctrl-C again to end the agent at once")
+			_ = r.Cancel(ctx)
+		},
+		func() { _ = r.Close() })
+	defer stop()
+
+	var denied denials
+	var broken error
+	for ev, err := range r.Events(ctx) {
+		if err != nil {
+			break // Wait says why
+		}
+		denied.note(ev.Body)
+		if broken = out.event(ev); broken != nil {
+			_ = r.Close()
+			break
+		}
+	}
+	res, err := r.Wait(ctx)
+	if broken == nil {
+		broken = out.close()
+	}
+	switch {
+	case broken != nil:
+		return fmt.Errorf("write the output: %w", broken)
+	case res.Status == event.StatusCancelled:
+		return &exitError{exitNotDone, errors.New("cancelled")}
+	case err != nil:
+		return failure(err)
+	case denied.n > 0:
+		return &exitError{exitNotDone, fmt.Errorf("done, but %s; --ask lets you answer, --permission-mode decides what is asked", denied.count())}
+	}
+	return nil
+}
+
+// failure gives err its exit code: a request that was refused is wrong usage.
+func failure(err error) error {
+	if runnel.CodeOf(err) == runnel.InvalidRequest {
+		return &exitError{exitUsage, err}
+	}
+	return err
+}
+
+// denials counts what the agent was not allowed.
+type denials struct {
+	kinds map[string]event.ChoiceKind // by approval and choice
+	n     int
+}
+
+func (d *denials) note(b event.Body) {
+	switch b := b.(type) {
+	case event.ApprovalRequested:
+		if d.kinds == nil {
+			d.kinds = make(map[string]event.ChoiceKind)
+		}
+		for _, c := range b.Approval.Choices {
+			d.kinds[b.Approval.ID+"\x00"+c.ID] = c.Kind
+		}
+	case event.ApprovalResolved:
+		switch d.kinds[b.ApprovalID+"\x00"+b.Choice] {
+		case event.ChoiceDeny, event.ChoiceDenyStop:
+			d.n++
+		}
+	}
+}
+
+func (d *denials) count() string {
+	if d.n == 1 {
+		return "one thing was denied"
+	}
+	return fmt.Sprintf("%d things were denied", d.n)
+}

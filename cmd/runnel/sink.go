@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// A sink shows the events of a run in one of the output formats.
+type sink interface {
+	event(ev event.Event) error
+	close() error // after the last event
+}
+
+func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
+	switch f.output {
+	case "text":
+		return newTextView(a, f.quiet, f.chats), nil
+	case "events":
+		return eventLines{json.NewEncoder(a.out)}, nil
+	case "upserts":
+		return newUpsertLines(a.out), nil
+	case "universal":
+		return universalLines{json.NewEncoder(a.out), strings.ReplaceAll(p.Name(), "-", "_")}, nil
+	}
+	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
+}
+
+// eventLines writes events as they are.
+type eventLines struct{ enc *json.Encoder }
+
+func (l eventLines) event(ev event.Event) error { return l.enc.Encode(ev) }
+func (l eventLines) close() error               { return nil }
+
+// universalLines writes the flat envelope.
+type universalLines struct {
+	enc  *json.Encoder
+	kind string
+}
+
+func (l universalLines) event(ev event.Event) error {
+	for _, u := range runnel.Universal(l.kind, ev.Body) {
+		if err := l.enc.Encode(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l universalLines) close() error { return nil }
+
+// upsertFrame is a line of the format "upserts", the same as a frame of the
+// WebSocket.
+type upsertFrame struct {
+	Type    string     `json:"type"`
+	Payload upsert.Out `json:"payload"`
+}
+
+// upsertLines writes whole items, paced. What waits is written by a timer if no
+// event comes first.
+type upsertLines struct {
+	mu    sync.Mutex // guards the rest
+	enc   *json.Encoder
+	pacer upsert.Pacer
+	timer *time.Timer
+	err   error
+	over  bool
+}
+
+func newUpsertLines(w io.Writer) *upsertLines {
+	l := &upsertLines{enc: json.NewEncoder(w)}
+	l.timer = time.AfterFunc(time.Hour, l.due)
+	l.timer.Stop()
+	return l
+}
+
+func (l *upsertLines) event(ev event.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.write(l.pacer.Push(ev, time.Now()))
+	return l.err
+}
+
+func (l *upsertLines) due() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.write(l.pacer.Flush(time.Now()))
+	}
+}
+
+// write writes outs and sets the timer for what still waits; l.mu is held.
+func (l *upsertLines) write(outs []upsert.Out) {
+	for _, o := range outs {
+		if l.err == nil {
+			l.err = l.enc.Encode(upsertFrame{o.Frame(), o})
+		}
+	}
+	if at, ok := l.pacer.Due(); ok {
+		l.timer.Reset(time.Until(at))
+	} else {
+		l.timer.Stop()
+	}
+}
+
+func (l *upsertLines) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.write(l.pacer.Close(time.Now()))
+	l.over = true
+	l.timer.Stop()
+	return l.err
+}

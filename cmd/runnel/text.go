@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// textView shows a run to a person: the agent's answer on out as it is written,
+// everything else as notes on err. Text of the agent passes termtext.
+type textView struct {
+	err            io.Writer
+	verbose, quiet bool
+	together       bool   // out and err are the same screen
+	faint, plain   string // around a note, if the terminal has colours
+
+	transcript event.Transcript
+	printed    map[string]int // bytes of an open item that are on out
+	current    string         // item whose line is unfinished on out
+	answer     *termtext.Writer
+	column     lastByte // what is below answer
+	said       bool     // a message is on out already
+}
+
+// lastByte passes on and remembers how its text ended.
+type lastByte struct {
+	w    io.Writer
+	last byte
+}
+
+func (l *lastByte) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		l.last = p[len(p)-1]
+	}
+	return l.w.Write(p)
+}
+
+func newTextView(a *app, quiet, verbose bool) *textView {
+	v := &textView{
+		err: a.err, quiet: quiet, verbose: verbose, together: a.terminal(a.out) && a.terminal(a.err), printed: make(map[string]int),
+	}
+	if a.terminal(a.err) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+		v.faint, v.plain = "\x1b[2m", "\x1b[0m"
+	}
+	v.column.w = a.out
+	v.answer = termtext.NewWriter(&v.column)
+	return v
+}
+
+func (v *textView) event(ev event.Event) error {
+	id := v.transcript.Apply(ev)
+	if id != "" {
+		return v.item(ev, id)
+	}
+	switch b := ev.Body.(type) {
+	case event.Notice:
+		v.note("%s: %s", b.Level, oneLine(b.Message, 400))
+	case event.ApprovalRequested:
+		v.note("? %s", oneLine(b.Approval.Title, 200))
+	case event.ApprovalResolved:
+		v.note("  %s, by %s", oneLine(b.Choice, 80), b.By)
+	}
+	if event.Ends(ev.Body) {
+		v.transcript.Forget(ev.Turn)
+	}
+	return nil
+}
+
+// item shows what changed in an item. Subagents are shown by what they call.
+func (v *textView) item(ev event.Event, id string) error {
+	if id == runnel.UserItemID(ev.Turn) {
+		return nil // the person knows what they said
+	}
+	it, _ := v.transcript.Item(id)
+	switch it.Type {
+	case event.TypeMessage:
+		if it.ParentCallID == "" {
+			return v.message(it)
+		}
+	case event.TypeReasoning:
+		if v.verbose && it.Status == event.ItemComplete {
+			v.block(it.Content)
+		}
+	case event.TypeFunctionCall:
+		if f, ok := it.Final.(event.FunctionCall); ok {
+			v.note("%s%s", indent(it), call(f))
+		}
+	case event.TypeFunctionCallOutput:
+		if f, ok := it.Final.(event.FunctionCallOutput); ok {
+			v.output(it, f)
+		}
+	case event.TypePlan:
+		if f, ok := it.Final.(event.Plan); ok {
+			v.plan(f)
+		}
+	}
+	return nil
+}
+
+// message writes what is new of a message. Usually its text only grows; where
+// its final form differs from what was printed it is printed again, whole.
+func (v *textView) message(it event.Item) error {
+	if m, ok := it.Final.(event.Message); ok && m.Origin != event.OriginAgent {
+		return nil
+	}
+	done := v.printed[it.ID]
+	if done > len(it.Content) {
+		done = 0
+	}
+	if text := it.Content[done:]; text != "" {
+		if v.current != it.ID {
+			if err := v.finishLine(); err != nil {
+				return err
+			}
+			if v.said {
+				if _, err := io.WriteString(&v.column, "\n"); err != nil {
+					return err
+				}
+			}
+			v.current, v.said = it.ID, true
+		}
+		if _, err := io.WriteString(v.answer, text); err != nil {
+			return err
+		}
+		v.printed[it.ID] = len(it.Content)
+	}
+	if it.Status != event.ItemOpen {
+		delete(v.printed, it.ID)
+		if v.current == it.ID {
+			return v.finishLine()
+		}
+	}
+	return nil
+}
+
+// finishLine ends the text that is being written.
+func (v *textView) finishLine() error {
+	if v.current == "" {
+		return nil
+	}
+	v.current = ""
+	if err := v.answer.Close(); err != nil {
+		return err
+	}
+	if v.column.last == '\n' {
+		return nil
+	}
+	_, err := io.WriteString(&v.column, "\n")
+	return err
+}
+
+func (v *textView) close() error { return v.finishLine() }
+
+func call(f event.FunctionCall) string {
+	title := oneLine(f.Title, 160)
+	if title == "" {
+		title = oneLine(f.Name, 80) + " " + oneLine(string(f.Arguments), 120)
+	}
+	return "• " + title
+}
+
+func (v *textView) output(it event.Item, f event.FunctionCallOutput) {
+	switch {
+	case v.verbose:
+		v.block(f.Output)
+	case f.IsError:
+		v.note("%s  failed: %s", indent(it), oneLine(f.Output, 160))
+	}
+}
+
+func (v *textView) plan(p event.Plan) {
+	for _, e := range p.Entries {
+		mark := " "
+		switch e.Status {
+		case "completed":
+			mark = "x"
+		case "in_progress":
+			mark = ">"
+		}
+		v.note("[%s] %s", mark, oneLine(e.Content, 160))
+	}
+}
+
+// indent sets what a subagent does off.
+func indent(it event.Item) string {
+	if it.ParentCallID != "" {
+		return "  "
+	}
+	return ""
+}
+
+// note writes one line beside the answer.
+func (v *textView) note(format string, args ...any) {
+	if v.quiet {
+		return
+	}
+	if v.together {
+		_ = v.finishLine()
+	}
+	fmt.Fprintf(v.err, "%s%s%s\n", v.faint, fmt.Sprintf(format, args...), v.plain)
+}
+
+// block writes text of several lines beside the answer.
+func (v *textView) block(text string) {
+	for line := range strings.Lines(termtext.Clean(text)) {
+		v.note("  %s", strings.TrimSuffix(line, "\n"))
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// translated is the session id of events that never were in a log.
+const translated = "translated"
+
+func (a *app) translateCommand() *cobra.Command {
+	var agent string
+	var history bool
+	cmd := &cobra.Command{
+		Use:   "translate [--agent NAME] [--history] FILE",
+		Short: "Turn a recording, or an agent's own transcript, into events",
+		Long: `Turn a recording made by 'runnel record' into the events it gave when it was
+made, one JSON object a line. With --history the file is a transcript that the
+agent keeps itself, with the folder beside it if there is one. FILE may be "-".
+
+It succeeds also if the recorded turn did not.`,
+		Example: `  runnel translate turn.jsonl | jq -r .type
+  runnel translate --agent ` + a.example() + ` --history ~/path/to/transcript.jsonl`,
+		Args: exactly(1, "one file is needed"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			evs, err := a.translation(cmd.Context(), agent, history, args[0])
+			if err != nil {
+				return err
+			}
+			enc := json.NewEncoder(a.out)
+			for ev, err := range evs {
+				if err != nil {
+					return err
+				}
+				if err := enc.Encode(ev); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "whose it is; default what the recording says")
+	cmd.Flags().BoolVar(&history, "history", false, "the file is an agent's own transcript")
+	return cmd
+}
+
+// translation returns the events of a file.
+func (a *app) translation(ctx context.Context, agent string, history bool, file string) (iter.Seq2[event.Event, error], error) {
+	if history {
+		return a.historyOf(ctx, agent, file)
+	}
+	rd := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		rd = &closeAtEnd{f}
+	}
+	head, lines, err := readRecording(rd)
+	if err != nil {
+		return nil, err
+	}
+	if agent == "" {
+		agent = head.Agent
+	}
+	if agent == "" {
+		return nil, usage("the recording does not say whose it is; --agent does")
+	}
+	p, err := a.provider(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := p.(runnel.Translator)
+	if !ok {
+		return nil, usage("%s has no recordings", p.Name())
+	}
+	return runnel.Replay(translated, p.Name(), t.Translate(lines)), nil
+}
+
+func (a *app) historyOf(ctx context.Context, agent, file string) (iter.Seq2[event.Event, error], error) {
+	if agent == "" {
+		return nil, usage("--history needs --agent: a transcript does not say whose it is")
+	}
+	p, err := a.provider(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	h, ok := p.(runnel.Historian)
+	if !ok {
+		return nil, usage("%s keeps no transcripts that runnel can read", p.Name())
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(abs)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New(termtext.Clean(file) + " is not a file")
+	}
+	ref := runnel.Conversation{File: abs, Size: info.Size(), UpdatedAt: info.ModTime()}
+	return runnel.Replay(translated, p.Name(), h.History(ctx, ref)), nil
+}
+
+// closeAtEnd closes a file once it has been read.
+type closeAtEnd struct{ f *os.File }
+
+func (c *closeAtEnd) Read(p []byte) (int, error) {
+	n, err := c.f.Read(p)
+	if err == io.EOF {
+		_ = c.f.Close()
+	}
+	return n, err
+}
