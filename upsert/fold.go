@@ -1,0 +1,391 @@
+package upsert
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A book folds events into entries, which are what readers see: an item, or a
+// tool call together with its output. It decides what an entry says, never
+// when it is sent.
+type book struct {
+	items   event.Transcript
+	turns   []*turn // that have not ended, in order of appearance
+	entries map[string]*entry
+	asked   map[string]question // approvals that wait for an answer
+	ended   string              // newest turn that ended; what comes later for it is ignored
+	changed []*entry            // result of fold, reused
+}
+
+type question struct {
+	turn     string
+	approval event.Approval
+}
+
+type turn struct {
+	id       string
+	provider string
+	entries  []*entry
+	calls    map[string][]*entry // by call id, in order; those that nothing can answer are dropped, but for one
+}
+
+// An entry is in the book under the id of its item and, if it is a tool call,
+// also under that of the item with its output.
+type entry struct {
+	turn     *turn
+	session  string
+	id       string
+	kind     Kind
+	callID   string
+	outputID string // item with the output of this call, "" if there is none yet
+	lost     bool   // that item was cancelled: another may take its place
+	state    state
+	fault    event.Fault // if state is failed
+	last     *sources    // what it is made of, once the state is over
+
+	seq      int64 // of the newest event that changed what a reader sees
+	at       time.Time
+	atEnd    bool // that event was the end of the turn
+	versions int  // how many such events there were
+	urgent   bool // the newest of them is to be shown at once
+	tokens   counter
+
+	pacing
+}
+
+// sources are the items that an entry is made of.
+type sources struct{ item, output event.Item }
+
+type state int
+
+const (
+	running  state = iota // may grow
+	called                // a tool call whose arguments are final and which has no answer
+	complete              // the whole is here
+	failed
+	silent // was cancelled: nothing more is shown of it
+)
+
+func (s state) over() bool { return s >= complete }
+
+// fold adds ev. It returns the entries that changed, valid until the next
+// call, and what else a reader is to be told, if anything.
+func (b *book) fold(ev event.Event) ([]*entry, Out) {
+	b.changed = b.changed[:0]
+	if ev.Turn != "" && ev.Turn == b.ended && ofTurn(ev.Body) {
+		return nil, nil
+	}
+	var out Out
+	switch body := ev.Body.(type) {
+	case event.ItemStart:
+		if b.items.Apply(ev) != "" {
+			b.start(ev, body)
+		}
+	case event.ItemDelta:
+		if b.items.Apply(ev) != "" {
+			b.grow(ev, body.ItemID, body.DeltaContent)
+		}
+	case event.ItemDone:
+		if b.items.Apply(ev) != "" {
+			b.done(ev, body)
+		}
+	case event.ItemError:
+		if b.items.Apply(ev) != "" {
+			b.fail(ev, body.ItemID, body.Error)
+		}
+	case event.ItemCancelled:
+		if b.items.Apply(ev) != "" {
+			b.cancel(ev, body)
+		}
+	case event.ResponseStart:
+		b.turn(ev.Turn).provider = body.ProviderID
+		out = turnEvent(ev)
+	case event.ResponseDone, event.ResponseError:
+		te := turnEvent(ev)
+		b.end(ev, te)
+		out = te
+	case event.ApprovalRequested:
+		out = b.ask(ev, body)
+	case event.ApprovalResolved:
+		out = b.answer(ev, body)
+	case event.Notice:
+		out = Notice{ev.Turn, ev.Seq, ev.At.UTC(), body}
+	case event.UsageUpdated:
+		out = Usage{ev.Turn, ev.Seq, ev.At.UTC(), body}
+	}
+	return b.changed, out
+}
+
+// ofTurn reports whether b may not come after the end of its turn.
+func ofTurn(b event.Body) bool {
+	switch b.(type) {
+	case event.ApprovalResolved, event.Notice, event.UsageUpdated, event.SessionUpdated:
+		return false
+	}
+	return true
+}
+
+func (b *book) start(ev event.Event, s event.ItemStart) {
+	switch s.ItemType {
+	case event.TypeFunctionCall:
+		e := b.add(ev, s.ItemID, KindToolCall)
+		e.turn.offer(s.CallID, e)
+		e.tokens.add(s.InitialContent)
+		b.touch(e, ev, true)
+	case event.TypeFunctionCallOutput:
+		if e := b.turn(ev.Turn).call(s.CallID); e != nil {
+			b.attach(e, ev, s.ItemID)
+		} else {
+			b.add(ev, s.ItemID, KindToolCall).outputID = s.ItemID
+		}
+		b.grow(ev, s.ItemID, s.InitialContent)
+	case event.TypeReasoning:
+		b.add(ev, s.ItemID, KindThinking)
+		b.grow(ev, s.ItemID, s.InitialContent)
+	case event.TypePlan:
+		b.add(ev, s.ItemID, KindPlan)
+	default:
+		b.add(ev, s.ItemID, KindMessage)
+		b.grow(ev, s.ItemID, s.InitialContent)
+	}
+}
+
+func (b *book) grow(ev event.Event, item, text string) {
+	e := b.entries[item]
+	if e == nil || text == "" || e.state.over() || e.kind == KindPlan {
+		return
+	}
+	if e.outputID == e.id {
+		return // output of an unknown call: shown once it is whole
+	}
+	if item != e.id && item != e.outputID {
+		return
+	}
+	e.tokens.add(text)
+	b.touch(e, ev, false)
+}
+
+func (b *book) done(ev event.Event, d event.ItemDone) {
+	switch final := d.FinalItem.(type) {
+	case event.FunctionCallOutput:
+		b.answered(ev, d.ItemID, final)
+	case event.FunctionCall:
+		e := b.own(ev, d.ItemID)
+		e.kind = KindToolCall
+		e.turn.offer(final.CallID, e)
+		if e.state == running {
+			e.state = called
+		}
+		b.touch(e, ev, true) // also if its answer came first: now the arguments are known
+	default:
+		e := b.own(ev, d.ItemID)
+		e.kind, e.state = kindOf(final), complete
+		b.touch(e, ev, true)
+	}
+}
+
+// own returns the entry of item, which is not the output of a call.
+func (b *book) own(ev event.Event, item string) *entry {
+	e := b.entries[item]
+	if e != nil && e.id == item {
+		return e
+	}
+	if e != nil && e.outputID == item { // it was announced as one
+		e.outputID = ""
+		b.touch(e, ev, false)
+	}
+	return b.add(ev, item, KindMessage)
+}
+
+// answered records the output of a call. One whose call is unknown becomes an
+// entry of its own.
+func (b *book) answered(ev event.Event, item string, out event.FunctionCallOutput) {
+	e := b.entries[item]
+	if e == nil {
+		if e = b.turn(ev.Turn).call(out.CallID); e != nil {
+			b.attach(e, ev, item)
+		} else {
+			e = b.add(ev, item, KindToolCall)
+		}
+	}
+	if e.state.over() || item != e.id && item != e.outputID {
+		return
+	}
+	if e.id == item { // what it was announced as does not matter
+		e.kind, e.outputID = KindToolCall, item
+	}
+	e.state = complete
+	b.touch(e, ev, true)
+}
+
+func (b *book) fail(ev event.Event, item string, f event.Fault) {
+	e := b.entries[item]
+	if e == nil || e.state.over() || item != e.id && item != e.outputID {
+		return
+	}
+	e.state, e.fault = failed, f
+	b.touch(e, ev, true)
+}
+
+func (b *book) cancel(ev event.Event, c event.ItemCancelled) {
+	switch c.Reason {
+	case event.ReasonProcessDeath:
+		b.fail(ev, c.ItemID, event.Fault{Code: "PROCESS_CRASH", Message: "the agent ended before this was finished"})
+		return
+	case event.ReasonTimeout:
+		b.fail(ev, c.ItemID, event.Fault{Code: "TIMEOUT", Message: "time was up before this was finished"})
+		return
+	}
+	e := b.entries[c.ItemID]
+	switch {
+	case e == nil || e.state.over():
+	case e.id == c.ItemID:
+		b.silence(e)
+	case e.outputID == c.ItemID:
+		e.lost = true
+	}
+}
+
+// end closes what the turn leaves open: in a cancelled turn without a word,
+// else as an error.
+func (b *book) end(ev event.Event, how TurnEvent) {
+	for _, e := range b.turn(ev.Turn).entries {
+		if e.state.over() {
+			continue
+		}
+		if how.Status == event.StatusCancelled {
+			b.silence(e)
+			continue
+		}
+		e.state = failed
+		e.fault = event.Fault{Code: how.ErrorCode, Message: how.ErrorMessage}
+		if how.Type == TurnComplete {
+			e.fault = unfinished("the turn ended before this was finished")
+		}
+		b.touch(e, ev, true)
+		e.atEnd = true
+	}
+}
+
+func unfinished(why string) event.Fault { return event.Fault{Code: "PROTOCOL_ERROR", Message: why} }
+
+// forget drops what is known of a turn that ended.
+func (b *book) forget(id string) {
+	b.ended = id
+	i := slices.IndexFunc(b.turns, func(t *turn) bool { return t.id == id })
+	if i < 0 {
+		return
+	}
+	gone := func(_ string, e *entry) bool { return e.turn == b.turns[i] }
+	if len(b.turns) == 1 {
+		b.entries = nil
+	} else {
+		maps.DeleteFunc(b.entries, gone)
+	}
+	maps.DeleteFunc(b.asked, func(_ string, q question) bool { return q.turn == id })
+	b.turns = slices.Delete(b.turns, i, i+1)
+	b.items.Forget(id)
+	b.changed = nil
+}
+
+// turn returns the turn with this id; most are looked for at the end.
+func (b *book) turn(id string) *turn {
+	for _, t := range slices.Backward(b.turns) {
+		if t.id == id {
+			return t
+		}
+	}
+	t := &turn{id: id, calls: make(map[string][]*entry)}
+	b.turns = append(b.turns, t)
+	return t
+}
+
+func (b *book) add(ev event.Event, item string, k Kind) *entry {
+	if b.entries == nil {
+		b.entries = make(map[string]*entry)
+	}
+	e := &entry{turn: b.turn(ev.Turn), session: ev.Session, id: item, kind: k, seq: ev.Seq, at: ev.At}
+	e.turn.entries = append(e.turn.entries, e)
+	b.entries[item] = e
+	return e
+}
+
+// attach makes item the output of e, unless e has one already.
+func (b *book) attach(e *entry, ev event.Event, item string) {
+	b.entries[item] = e
+	if !e.answerable() {
+		return
+	}
+	if e.lost { // what there was of the other is gone
+		b.touch(e, ev, false)
+	}
+	e.outputID, e.lost = item, false
+	e.tokens.run, e.tokens.carry = 0, ""
+}
+
+// touch records that ev changed what a reader sees of e.
+func (b *book) touch(e *entry, ev event.Event, urgent bool) {
+	e.seq, e.at, e.urgent = ev.Seq, ev.At, urgent
+	e.versions++
+	e.last = nil
+	if e.state.over() {
+		e.last = b.sources(e)
+	}
+	if n := len(b.changed); n == 0 || b.changed[n-1] != e {
+		b.changed = append(b.changed, e)
+	}
+}
+
+// silence makes e one of which nothing more is shown.
+func (b *book) silence(e *entry) {
+	e.last, e.state, e.dirty = b.sources(e), silent, false
+	e.gen++
+}
+
+// sources looks up what e is made of. Once e is over that stands, even if a
+// late event still reaches one of its items.
+func (b *book) sources(e *entry) *sources {
+	if e.last != nil {
+		return e.last
+	}
+	item, _ := b.items.Item(e.id)
+	output, _ := b.items.Item(e.outputID)
+	return &sources{item, output}
+}
+
+// offer adds e to the calls that an output with this call id may answer.
+func (t *turn) offer(call string, e *entry) {
+	if e.callID != call {
+		e.callID = call
+		t.calls[call] = append(t.calls[call], e)
+	}
+}
+
+// call returns the call that an output with this call id answers, nil if there
+// is none. Where all have an answer it returns one of those.
+func (t *turn) call(id string) *entry {
+	q := t.calls[id]
+	if len(q) == 0 {
+		return nil
+	}
+	for len(q) > 1 && !q[0].answerable() {
+		q = q[1:]
+	}
+	t.calls[id] = q
+	return q[0]
+}
+
+func (e *entry) answerable() bool { return !e.state.over() && (e.outputID == "" || e.lost) }
+
+func kindOf(f event.FinalItem) Kind {
+	switch f.(type) {
+	case event.Reasoning:
+		return KindThinking
+	case event.Plan:
+		return KindPlan
+	}
+	return KindMessage
+}

@@ -1,0 +1,172 @@
+// Package upsert turns a session's events into whole items, paced for a reader
+// that redraws an item each time it gets one.
+//
+// A [Pacer] has no clock and no goroutine: events and the time go in, what is
+// worth sending comes out. Every reader has its own, so a slow one gets fewer,
+// larger upserts and slows nobody.
+package upsert
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// An Out is something for a reader. It is one of Upsert, TurnEvent, Approval,
+// Notice and Usage.
+type Out interface {
+	// Frame is the type of the frame that carries it, such as "session:upsert".
+	Frame() string
+
+	out()
+}
+
+// Frame implements [Out].
+func (Upsert) Frame() string { return "session:upsert" }
+
+// Frame implements [Out].
+func (TurnEvent) Frame() string { return "session:turn" }
+
+// Frame implements [Out].
+func (Approval) Frame() string { return "session:approval" }
+
+// Frame implements [Out].
+func (Notice) Frame() string { return "session:notice" }
+
+// Frame implements [Out].
+func (Usage) Frame() string { return "session:usage" }
+
+func (Upsert) out()    {}
+func (TurnEvent) out() {}
+func (Approval) out()  {}
+func (Notice) out()    {}
+func (Usage) out()     {}
+
+// Kind says what an upsert shows.
+type Kind string
+
+// The kinds of upserts.
+const (
+	KindMessage  Kind = "message"
+	KindThinking Kind = "thinking"
+	KindToolCall Kind = "tool_call"
+	KindPlan     Kind = "plan"
+)
+
+// Status says how far the item of an upsert is. Create and update mean that
+// more may come; complete and error that nothing will.
+type Status string
+
+// The states of upserts.
+const (
+	StatusCreate   Status = "create"
+	StatusUpdate   Status = "update"
+	StatusComplete Status = "complete"
+	StatusError    Status = "error"
+)
+
+// An Upsert replaces everything that a reader knew about an item. Exactly one
+// of Message, Thinking, ToolCall and Plan is set; Type names it.
+type Upsert struct {
+	Type            Kind      `json:"type"`
+	TurnID          string    `json:"turnId"`
+	SessionID       string    `json:"sessionId"`
+	ItemID          string    `json:"itemId"`
+	SourceTimestamp time.Time `json:"sourceTimestamp"` // of the newest event folded in
+	EmittedAt       time.Time `json:"emittedAt"`
+	Status          Status    `json:"status"`
+	ErrorCode       string    `json:"errorCode,omitzero"`
+	ErrorMessage    string    `json:"errorMessage,omitzero"`
+	Seq             int64     `json:"seq"` // of the newest event folded in: a reader may resume after it
+	ParentCallID    string    `json:"parentCallId,omitzero"`
+
+	Message  *event.Message   `json:"message,omitzero"`
+	Thinking *event.Reasoning `json:"thinking,omitzero"`
+	ToolCall *ToolCall        `json:"tool_call,omitzero"`
+	Plan     *event.Plan      `json:"plan,omitzero"`
+}
+
+// A ToolCall is a tool call together with its output. ToolArguments is set
+// once it is final; until then ToolArgumentsText is as much of its JSON text
+// as there is. ToolOutput is nil until there is some, ToolOutputIsError until
+// it is final.
+type ToolCall struct {
+	ToolName          string           `json:"toolName"`
+	ToolArguments     json.RawMessage  `json:"toolArguments,omitzero"`
+	ToolArgumentsText string           `json:"toolArgumentsText,omitzero"`
+	CallID            string           `json:"callId"`
+	ToolOutput        *string          `json:"toolOutput,omitzero"`
+	ToolOutputIsError *bool            `json:"toolOutputIsError,omitzero"`
+	Kind              event.ToolKind   `json:"kind,omitzero"`
+	Title             string           `json:"title,omitzero"`
+	Locations         []event.Location `json:"locations,omitzero"`
+	Changes           []event.Change   `json:"changes,omitzero"`
+	ExitCode          *int             `json:"exitCode,omitzero"`
+	Truncated         bool             `json:"truncated,omitzero"`
+	TotalBytes        int64            `json:"totalBytes,omitzero"`
+	ParentCallID      string           `json:"parentCallId,omitzero"`
+}
+
+// TurnEventType says what happened to a turn.
+type TurnEventType string
+
+// The turn events. A turn that failed is a turn_error, never a turn_complete.
+const (
+	TurnStarted  TurnEventType = "turn_started"
+	TurnComplete TurnEventType = "turn_complete"
+	TurnError    TurnEventType = "turn_error"
+)
+
+// A TurnEvent is the beginning or the end of a turn.
+type TurnEvent struct {
+	Type      TurnEventType `json:"type"`
+	TurnID    string        `json:"turnId"`
+	SessionID string        `json:"sessionId"`
+	Seq       int64         `json:"seq"`
+	Timestamp time.Time     `json:"timestamp"`
+
+	ModelID      string           `json:"modelId,omitzero"`      // turn_started
+	ProviderID   string           `json:"providerId,omitzero"`   // turn_started
+	Status       event.TurnStatus `json:"status,omitzero"`       // turn_complete: completed or cancelled
+	Usage        *event.Usage     `json:"usage,omitzero"`        // turn_complete
+	ErrorCode    string           `json:"errorCode,omitzero"`    // turn_error
+	ErrorMessage string           `json:"errorMessage,omitzero"` // turn_error
+}
+
+// ApprovalStatus says whether an approval still waits.
+type ApprovalStatus string
+
+// The states of approvals.
+const (
+	ApprovalPending  ApprovalStatus = "pending"
+	ApprovalResolved ApprovalStatus = "resolved"
+)
+
+// An Approval is a question of the agent, or its answer.
+type Approval struct {
+	TurnID    string         `json:"turnId"`
+	Seq       int64          `json:"seq"`
+	Timestamp time.Time      `json:"timestamp"`
+	Status    ApprovalStatus `json:"status"`
+	Approval  event.Approval `json:"approval"` // once resolved, only its ID is certain
+	Choice    string         `json:"choice,omitzero"`
+	By        event.Resolver `json:"by,omitzero"`
+	Reason    string         `json:"reason,omitzero"`
+}
+
+// A Notice is an [event.Notice] with its place in the log.
+type Notice struct {
+	TurnID    string    `json:"turnId,omitzero"`
+	Seq       int64     `json:"seq"`
+	Timestamp time.Time `json:"timestamp"`
+	event.Notice
+}
+
+// Usage is an [event.UsageUpdated] with its place in the log.
+type Usage struct {
+	TurnID    string    `json:"turnId,omitzero"`
+	Seq       int64     `json:"seq"`
+	Timestamp time.Time `json:"timestamp"`
+	event.UsageUpdated
+}
