@@ -37,7 +37,7 @@ func samples() []event.Body {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	text := "plain \"quoted\" <b>&amp;</b> \u2028\u2029 \x00\x1b[31m 日本語 👩\u200d👩\u200d👧 \\u0041 \r\n\t"
 	return []event.Body{
-		event.ResponseStart{ModelID: "opus", ProviderID: "claude-code"},
+		event.ResponseStart{ModelID: "opus", ProviderID: "some-agent"},
 		event.ResponseStart{ProviderID: "script"},
 		event.ItemStart{ItemID: "t1:0:0", ItemType: event.TypeMessage, InitialContent: text},
 		event.ItemStart{ItemID: "t1:0:1", ItemType: event.TypeFunctionCall, CallID: "c1", Name: "Bash", ParentCallID: "c0",

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"runnel": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: setup,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"types": cmdTypes,
+			"fill":  cmdFill,
+		},
+	})
+}
+
+// setup gives a script a home of its own.
+func setup(env *testscript.Env) error {
+	home := env.WorkDir + "/home"
+	env.Setenv("HOME", home)
+	env.Setenv("XDG_RUNTIME_DIR", "")
+	return os.Mkdir(home, 0o700)
+}
+
+// cmdTypes checks that a file holds canonical events, one a line, whose types,
+// with repetitions left out, are the other arguments:
+//
+//	types FILE TYPE…
+func cmdTypes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: types FILE TYPE…")
+	}
+	var got []string
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var ev event.Event
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			ts.Fatalf("%s: %v", args[0], err)
+		}
+		if typ := event.Type(ev.Body); len(got) == 0 || got[len(got)-1] != typ {
+			got = append(got, typ)
+		}
+	}
+	if want := args[1:]; strings.Join(got, " ") != strings.Join(want, " ") {
+		ts.Fatalf("%s holds\n\t%v, want\n\t%v", args[0], got, want)
+	}
+}
+
+// cmdFill writes a file of n bytes of text:
+//
+//	fill FILE N
+func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
+	var n int
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fill FILE N")
+	}
+	if _, err := fmt.Sscan(args[1], &n); err != nil {
+		ts.Fatalf("fill: %v", err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("text "), n/5+1)[:n], 0o600))
+}
