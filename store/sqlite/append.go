@@ -1,0 +1,205 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A row is an event as it is kept.
+type row struct {
+	event.Event // as a reader will get it
+	payload     []byte
+	sum         uint32
+}
+
+// maxPayload bounds the JSON of one event, in bytes.
+const maxPayload = 64 << 20
+
+// Append implements [runnel.Log].
+func (s *Store) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	if err := runnel.CheckAppend(session, head, evs); err != nil {
+		return err
+	}
+	rows := make([]row, len(evs))
+	j := &job{}
+	for i, ev := range evs {
+		r, err := encode(ev)
+		if err != nil {
+			return err
+		}
+		rows[i] = r
+		j.strong = j.strong || event.Decides(r.Body)
+		j.bytes += len(r.payload)
+	}
+	j.do = func(w *writer) error { return w.append(session, head, rows) }
+	j.committed = func() { s.tails.add(session, rows) }
+	return s.submit(ctx, j)
+}
+
+// encode returns ev as it is kept. Its body is what the payload decodes to, so
+// that a reader gets the same from memory as later from the disk.
+func encode(ev event.Event) (row, error) {
+	payload, err := event.MarshalBody(ev.Body)
+	if err != nil {
+		return row{}, runnel.Fail(runnel.InvalidStreamEvent, event.Type(ev.Body)+": cannot be encoded; report this", err)
+	}
+	if len(payload) > maxPayload {
+		return row{}, runnel.Fail(runnel.PayloadTooLarge, event.Type(ev.Body)+": too large to be stored; send less at once")
+	}
+	if ev.Body, err = event.UnmarshalBody(payload); err != nil {
+		return row{}, runnel.Fail(runnel.InvalidStreamEvent, event.Type(ev.Body)+": cannot be decoded again; report this", err)
+	}
+	ev.At = decodeTime(encodeTime(ev.At))
+	return row{ev, payload, checksum(ev, payload)}, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum covers everything of an event; lengths keep the parts apart.
+func checksum(ev event.Event, payload []byte) uint32 {
+	var fixed [36]byte
+	binary.BigEndian.PutUint64(fixed[0:], uint64(ev.Seq))
+	binary.BigEndian.PutUint64(fixed[8:], uint64(ev.At.Unix()))
+	binary.BigEndian.PutUint32(fixed[16:], uint32(ev.At.Nanosecond()))
+	binary.BigEndian.PutUint64(fixed[20:], uint64(len(ev.Session)))
+	binary.BigEndian.PutUint64(fixed[28:], uint64(len(ev.Turn)))
+	sum := crc32.Update(0, castagnoli, fixed[:])
+	sum = crc32.Update(sum, castagnoli, []byte(ev.Session))
+	sum = crc32.Update(sum, castagnoli, []byte(ev.Turn))
+	return crc32.Update(sum, castagnoli, payload)
+}
+
+// encodeTime returns t as nanoseconds since 1970. The zero time is NULL, and
+// what lies outside of the centuries that nanoseconds reach is text.
+func encodeTime(t time.Time) any {
+	switch t = t.UTC(); {
+	case t.IsZero():
+		return nil
+	case t.Year() > 1678 && t.Year() < 2262:
+		return t.UnixNano()
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
+func decodeTime(v any) time.Time {
+	switch v := v.(type) {
+	case int64:
+		return time.Unix(0, v).UTC()
+	case string:
+		t, _ := time.Parse(time.RFC3339Nano, v) // the checksum says if it was not what we wrote
+		return t
+	}
+	return time.Time{}
+}
+
+// A position is the end of a session's log.
+type position struct {
+	key  int64 // in logs; 0 if the session has no row yet
+	head int64
+	open map[string]int64 // turns.key of the turns without end, by id
+}
+
+// append adds rows after head, or refuses with ErrConflict.
+func (w *writer) append(session string, head int64, rows []row) error {
+	p, err := w.position(session)
+	if err != nil {
+		return err
+	}
+	if p.head != head {
+		return runnel.ErrConflict
+	}
+	if len(rows) > 0 && p.key == 0 {
+		res, err := w.addLog.Exec(session)
+		if err != nil {
+			return err
+		}
+		if p.key, err = res.LastInsertId(); err != nil {
+			return err
+		}
+	}
+	for _, r := range rows {
+		turn, err := w.turn(p, r)
+		if err != nil {
+			return err
+		}
+		if _, err := w.addEvent.Exec(p.key, r.Seq, turn, event.Type(r.Body), encodeTime(r.At), r.payload, int64(r.sum)); err != nil {
+			return err
+		}
+		p.head = r.Seq
+	}
+	return nil
+}
+
+// position returns where the session's log ends. The caller changes it with
+// what it writes; if that is undone, everything known is forgotten.
+func (w *writer) position(session string) (*position, error) {
+	if p := w.known[session]; p != nil {
+		return p, nil
+	}
+	p := &position{open: make(map[string]int64)}
+	switch err := w.findLog.QueryRow(session).Scan(&p.key, &p.head); {
+	case err == nil:
+		if err := w.readOpen(p); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, err
+	}
+	if len(w.known) >= maxKnown {
+		clear(w.known)
+	}
+	w.known[session] = p
+	return p, nil
+}
+
+func (w *writer) readOpen(p *position) error {
+	open, err := w.findOpen.Query(p.key)
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+	for open.Next() {
+		var turn string
+		var key int64
+		if err := open.Scan(&turn, &key); err != nil {
+			return err
+		}
+		p.open[turn] = key
+	}
+	return open.Err()
+}
+
+// turn returns the key of the turn that r belongs to, or nil, and keeps book of
+// which turns are open: one whose end is in the log never opens again.
+func (w *writer) turn(p *position, r row) (any, error) {
+	if r.Turn == "" {
+		return nil, nil
+	}
+	key, open := p.open[r.Turn]
+	switch ends := event.Ends(r.Body); {
+	case open && ends:
+		delete(p.open, r.Turn)
+		_, err := w.overTurn.Exec(r.Seq, key)
+		return key, err
+	case open:
+		return key, nil
+	case ends: // it never began
+		err := w.addOver.QueryRow(p.key, r.Turn, r.Seq-1, r.Seq).Scan(&key)
+		return key, err
+	}
+	var end sql.NullInt64
+	if err := w.addTurn.QueryRow(p.key, r.Turn, r.Seq-1).Scan(&key, &end); err != nil {
+		return nil, err
+	}
+	if !end.Valid {
+		p.open[r.Turn] = key
+	}
+	return key, nil
+}

@@ -1,0 +1,160 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+const sessionColumns = `id, cli_type, project_id, project_dir, title, agent_session_id, model_id, permission_mode,
+	options, state, last_line, created_at, last_active_at`
+
+// PutSession implements [store.Catalogue].
+func (s *Store) PutSession(ctx context.Context, r store.Session) error {
+	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		r.ID, r.CLIType, r.ProjectID, r.ProjectDir, r.Title, r.AgentSessionID, r.ModelID, r.PermissionMode,
+		bytesOrNull(r.Options), string(r.State), r.LastLine, encodeTime(r.CreatedAt), encodeTime(r.LastActiveAt))
+}
+
+func scanSession(row scanner) (r store.Session, err error) {
+	var created, active any
+	err = row.Scan(&r.ID, &r.CLIType, &r.ProjectID, &r.ProjectDir, &r.Title, &r.AgentSessionID, &r.ModelID, &r.PermissionMode,
+		(*[]byte)(&r.Options), &r.State, &r.LastLine, &created, &active)
+	r.CreatedAt, r.LastActiveAt = decodeTime(created), decodeTime(active)
+	return r, err
+}
+
+// Session implements [store.Catalogue].
+func (s *Store) Session(ctx context.Context, id string) (store.Session, error) {
+	return one(ctx, s, scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE id = ?", id)
+}
+
+// SessionByAgent implements [store.Catalogue].
+func (s *Store) SessionByAgent(ctx context.Context, cliType, agentSessionID string) (store.Session, error) {
+	return one(ctx, s, scanSession, "SELECT "+sessionColumns+` FROM sessions
+		WHERE cli_type = ? AND agent_session_id = ? AND agent_session_id <> ''
+		ORDER BY created_at DESC, last_active_at DESC LIMIT 1`, cliType, agentSessionID)
+}
+
+// Sessions implements [store.Catalogue].
+func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Session, error) {
+	where, args := []string{"TRUE"}, []any{}
+	for _, c := range []struct {
+		wanted bool
+		text   string
+		arg    string
+	}{
+		{f.ProjectID != "", "project_id = ?", f.ProjectID},
+		{f.ProjectDir != "", "project_dir = ?", f.ProjectDir},
+		{!f.Dead, "state <> ?", string(event.StateDead)},
+	} {
+		if c.wanted {
+			where, args = append(where, c.text), append(args, c.arg)
+		}
+	}
+	limit := -1 // all
+	if f.Limit > 0 {
+		limit = f.Limit
+	}
+	return all(ctx, s, scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE "+strings.Join(where, " AND ")+
+		" ORDER BY last_active_at DESC, id LIMIT ?", append(args, limit)...)
+}
+
+// DeleteSession implements [store.Catalogue].
+func (s *Store) DeleteSession(ctx context.Context, id string) error {
+	do := func(w *writer) error {
+		delete(w.known, id)
+		for _, text := range []string{
+			"DELETE FROM logs WHERE session = ?", // and with it turns and events
+			"DELETE FROM queue WHERE session = ?",
+			"DELETE FROM sessions WHERE id = ?",
+		} {
+			if _, err := w.conn.ExecContext(context.Background(), text, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return s.submit(ctx, &job{strong: true, do: do, committed: func() { s.tails.forget(id) }})
+}
+
+// Unfinished implements [store.Catalogue].
+func (s *Store) Unfinished(ctx context.Context) ([]string, error) {
+	return all(ctx, s, func(row scanner) (id string, err error) { err = row.Scan(&id); return id, err },
+		"SELECT session FROM logs WHERE key IN (SELECT session FROM turns WHERE end_seq IS NULL) ORDER BY key")
+}
+
+// Enqueue implements [store.Catalogue]. A turn that waits already keeps its place.
+func (s *Store) Enqueue(ctx context.Context, q store.Queued) error {
+	return s.exec(ctx, `INSERT INTO queue (session, turn, input, at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (session, turn) DO UPDATE SET input = excluded.input, at = excluded.at`,
+		q.Session, q.Turn, bytesOrNull(q.Input), encodeTime(q.At))
+}
+
+// Queue implements [store.Catalogue].
+func (s *Store) Queue(ctx context.Context, session string) ([]store.Queued, error) {
+	return all(ctx, s, scanQueued, "SELECT session, turn, input, at FROM queue WHERE ? IN (session, '') ORDER BY id", session)
+}
+
+func scanQueued(row scanner) (q store.Queued, err error) {
+	var at any
+	err = row.Scan(&q.Session, &q.Turn, (*[]byte)(&q.Input), &at)
+	q.At = decodeTime(at)
+	return q, err
+}
+
+// Dequeue implements [store.Catalogue].
+func (s *Store) Dequeue(ctx context.Context, session, turn string) error {
+	return s.exec(ctx, "DELETE FROM queue WHERE session = ? AND turn = ?", session, turn)
+}
+
+// exec runs one statement that changes something.
+func (s *Store) exec(ctx context.Context, text string, args ...any) error {
+	do := func(w *writer) error {
+		_, err := w.conn.ExecContext(context.Background(), text, args...)
+		return err
+	}
+	return s.submit(ctx, &job{strong: true, do: do})
+}
+
+// A scanner is a row to scan.
+type scanner interface{ Scan(dest ...any) error }
+
+// one returns the row that the query finds, or store.ErrNotFound.
+func one[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), text string, args ...any) (T, error) {
+	v, err := scan(s.reader.db.QueryRowContext(ctx, text, args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, store.ErrNotFound
+	}
+	return v, s.readError(ctx, err)
+}
+
+// all returns the rows that the query finds, in its order.
+func all[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	rows, err := s.reader.db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, s.readError(ctx, err)
+	}
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, s.readError(ctx, err)
+		}
+		list = append(list, v)
+	}
+	return list, s.readError(ctx, rows.Err())
+}
+
+// bytesOrNull keeps what is absent apart from what is empty.
+func bytesOrNull(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,53 @@
+package sqlite
+
+import (
+	"database/sql"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"modernc.org/sqlite"
+)
+
+// The settings of our connections. journal_mode is set by openWriter, and
+// synchronous changes from transaction to transaction.
+var (
+	commonPragmas = []string{
+		"busy_timeout(5000)", // another program may look into the file
+		"temp_store(MEMORY)",
+		"mmap_size(0)", // an error while reading is then an error and not a signal
+		"trusted_schema(OFF)",
+	}
+	writerPragmas = append([]string{
+		"synchronous(FULL)",
+		"foreign_keys(ON)",
+		"cache_size(-2048)",            // KiB
+		"wal_autocheckpoint(0)",        // we do it, to know if it failed
+		"journal_size_limit(16777216)", // what a burst leaves of the write-ahead log
+	}, commonPragmas...)
+	readerPragmas = append([]string{
+		"query_only(ON)",
+		"cache_size(-512)",
+	}, commonPragmas...)
+)
+
+// openDB returns connections to the file at path, each with these settings.
+// This driver ignores the settings that other drivers take in a name.
+func openDB(path string, pragmas []string) (*sql.DB, error) {
+	query := url.Values{"_pragma": pragmas, "_defensive": {"1"}, "_dqs": {"0"}, "_error_rc": {"1"}, "mode": {"rw"}}
+	name := url.URL{Scheme: "file", OmitHost: true, Path: slashed(path), RawQuery: query.Encode()}
+	connector, err := sqlite.NewConnector(name.String())
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// slashed returns an absolute path in the form that URLs have.
+func slashed(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") { // C:/…
+		path = "/" + path
+	}
+	return path
+}

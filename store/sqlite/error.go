@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/runnel-dev/runnel"
+)
+
+var (
+	errMoved   = errors.New("sqlite: the database file is not where it was")
+	errCorrupt = errors.New("sqlite: an event does not match its checksum")
+)
+
+func errClosed() error {
+	return runnel.Fail(runnel.StoreUnavailable, "the store is closed; start the server again")
+}
+
+// code returns SQLite's primary result code, or 0 if err has none.
+func code(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// fatal returns err if after it nobody knows what the disk holds, else nil.
+// Once a flush has failed the next one may succeed without having written what
+// the first did not: trying again would be lying.
+func fatal(err error) error {
+	switch code(err) {
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return err
+	}
+	if errors.Is(err, errMoved) {
+		return err
+	}
+	return nil
+}
+
+// unavailable says what err means to a caller and what to do about it.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*runnel.Error](err); ok {
+		return err
+	}
+	message := "the store failed; see the server's log"
+	switch code(err) {
+	case sqlite3.SQLITE_FULL:
+		message = "the disk is full; free some space and try again"
+	case sqlite3.SQLITE_TOOBIG:
+		return runnel.Fail(runnel.PayloadTooLarge, "too large to be stored; send less at once", err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		message = "another program holds the database; close it and try again"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
+		message = "the database is not writable; make the data directory writable and restart the server"
+	case sqlite3.SQLITE_IOERR:
+		message = "the disk reported an error; check it, then restart the server"
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		message = "the database is damaged; stop the server and restore a backup"
+	}
+	switch {
+	case errors.Is(err, errMoved):
+		message = "the data directory was removed or replaced; put it back and restart the server"
+	case errors.Is(err, errCorrupt):
+		message = "the database is damaged: an event does not match its checksum; stop the server and restore a backup"
+	}
+	return runnel.Fail(runnel.StoreUnavailable, message, err)
+}
+
+// readError is what a reader with ctx is told about err.
+func (s *Store) readError(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.closed(), errors.Is(err, sql.ErrConnDone):
+		return errClosed()
+	}
+	return unavailable(err)
+}
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// openError is what the one who starts a server is told about err.
+func openError(ctx context.Context, dir string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if e, ok := errors.AsType[*runnel.Error](err); ok {
+		return e
+	}
+	e := runnel.Safe(unavailable(err))
+	return runnel.Fail(e.Code, fmt.Sprintf("the data directory %s cannot be opened: %s", dir, e.Message), err)
+}

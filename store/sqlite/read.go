@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"iter"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A reader answers from its own few connections.
+type reader struct {
+	db    *sql.DB
+	page  *sql.Stmt
+	head  *sql.Stmt
+	state *sql.Stmt
+}
+
+// readers is how many connections read at the same time; each keeps a cache.
+const readers = 3
+
+func openReader(ctx context.Context, path string) (*reader, error) {
+	db, err := openDB(path, readerPragmas)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(readers)
+	db.SetMaxIdleConns(readers)
+	r := &reader{db: db}
+	for _, p := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
+		{&r.page, `SELECT e.seq, e.at, coalesce(t.turn, ''), e.payload, e.crc
+			FROM logs l JOIN events e ON e.session = l.key LEFT JOIN turns t ON t.key = e.turn
+			WHERE l.session = ? AND e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?`},
+		{&r.head, "SELECT coalesce(max(seq), 0) FROM events WHERE session = (SELECT key FROM logs WHERE session = ?)"},
+		{&r.state, `SELECT coalesce((SELECT max(seq) FROM events WHERE session = l.key), 0), t.turn, t.after_seq
+			FROM logs l LEFT JOIN turns t ON t.session = l.key AND t.end_seq IS NULL
+			WHERE l.session = ? ORDER BY t.after_seq`},
+	} {
+		if *p.stmt, err = db.PrepareContext(ctx, p.text); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+	}
+	return r, nil
+}
+
+// Read implements [runnel.Log]. It holds nothing while the caller looks at an
+// event: a slow caller keeps neither a connection nor the past alive.
+func (s *Store) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		after := max(after, 0)
+		end, err := s.head(ctx, session)
+		for err == nil && after < end {
+			var page []event.Event
+			if page, err = s.page(ctx, session, after, end); len(page) == 0 {
+				break
+			}
+			for _, ev := range page {
+				if err = ctx.Err(); err != nil {
+					break
+				}
+				if !yield(ev, nil) {
+					return
+				}
+				after = ev.Seq
+			}
+		}
+		if err != nil {
+			yield(event.Event{}, s.readError(ctx, err))
+		}
+	}
+}
+
+// head returns where the log ends.
+func (s *Store) head(ctx context.Context, session string) (int64, error) {
+	if s.closed() {
+		return 0, errClosed()
+	}
+	if head, ok := s.tails.head(session); ok {
+		return head, nil
+	}
+	var head int64
+	err := s.reader.head.QueryRowContext(ctx, session).Scan(&head)
+	return head, err
+}
+
+// page returns some of the events after position after and up to end, from
+// memory if they are there. What is in memory was committed, so that the two
+// sources agree.
+func (s *Store) page(ctx context.Context, session string, after, end int64) (page []event.Event, err error) {
+	if page := s.tails.page(session, after, end); page != nil {
+		return page, nil
+	}
+	rows, err := s.reader.page.QueryContext(ctx, session, after, end, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	bytes := 0
+	for bytes < pageBytes && rows.Next() {
+		ev := event.Event{Session: session}
+		var at any
+		var payload sql.RawBytes
+		var sum int64
+		if err := rows.Scan(&ev.Seq, &at, &ev.Turn, &payload, &sum); err != nil {
+			return nil, err
+		}
+		ev.At = decodeTime(at)
+		if int64(checksum(ev, payload)) != sum {
+			return page, errCorrupt
+		}
+		if ev.Body, err = event.UnmarshalBody(payload); err != nil {
+			return page, err
+		}
+		bytes += len(payload)
+		page = append(page, ev)
+	}
+	return page, rows.Err()
+}
+
+// Grown implements [runnel.Log].
+func (s *Store) Grown(session string, after int64) <-chan struct{} {
+	for {
+		grown, lookUp := s.tails.grown(session, after)
+		if lookUp == nil {
+			return grown
+		}
+		head, err := s.head(context.Background(), session)
+		if err != nil {
+			s.tails.learn(lookUp, unknown)
+			return closed // reading will say why
+		}
+		if s.tails.learn(lookUp, head) && head <= after {
+			return grown
+		}
+	}
+}
+
+// State implements [runnel.Log].
+func (s *Store) State(ctx context.Context, session string) (runnel.LogState, error) {
+	st, err := s.state(ctx, session)
+	return st, s.readError(ctx, err)
+}
+
+func (s *Store) state(ctx context.Context, session string) (runnel.LogState, error) {
+	var st runnel.LogState
+	if s.closed() {
+		return st, errClosed()
+	}
+	rows, err := s.reader.state.QueryContext(ctx, session)
+	if err != nil {
+		return st, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var turn sql.NullString
+		var after sql.NullInt64
+		if err := rows.Scan(&st.Head, &turn, &after); err != nil {
+			return st, err
+		}
+		if turn.Valid {
+			st.Open = append(st.Open, runnel.OpenTurn{Turn: turn.String, After: after.Int64})
+		}
+	}
+	return st, rows.Err()
+}

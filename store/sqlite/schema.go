@@ -1,0 +1,119 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// migrations holds one script a version; the n-th leads from version n-1 to n.
+// A script that has been released is never changed.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// applicationID marks our files ("rnnl"), in the header field SQLite has for it.
+const applicationID = 0x726e6e6c
+
+func scripts() ([]string, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted
+	if err != nil {
+		return nil, err
+	}
+	list := make([]string, len(names))
+	for i, name := range names {
+		text, err := fs.ReadFile(migrations, name)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = string(text)
+	}
+	return list, nil
+}
+
+// checkHeader refuses a file that is not ours or is newer than we are, without
+// having SQLite touch it. The schema version in the header may be older than
+// the one in the write-ahead log; migrate looks again.
+func checkHeader(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, 72)
+	switch n, err := io.ReadFull(f, head); {
+	case err == io.EOF && n == 0: // made by us a moment ago, or before a crash
+		return nil
+	case err != nil || string(head[:16]) != "SQLite format 3\x00":
+		return foreignFile(path)
+	}
+	// Offsets 60 and 68: user version and application id, see the file format.
+	return checkVersion(path, int(binary.BigEndian.Uint32(head[60:])), binary.BigEndian.Uint32(head[68:]))
+}
+
+func checkVersion(path string, version int, id uint32) error {
+	list, err := scripts()
+	switch {
+	case err != nil:
+		return err
+	case id != applicationID && (id != 0 || version != 0):
+		return foreignFile(path)
+	case version > len(list):
+		return runnel.Fail(runnel.StoreUnavailable, fmt.Sprintf(
+			"the database %s has schema version %d and this runnel knows versions up to %d; use the newer runnel that wrote it",
+			path, version, len(list)))
+	}
+	return nil
+}
+
+func foreignFile(path string) error {
+	return runnel.Fail(runnel.StoreUnavailable, path+" is not a runnel database; move it away or choose another data directory")
+}
+
+// migrate brings the database to our version, in one transaction.
+func migrate(ctx context.Context, conn *sql.Conn, path string) error {
+	var version int
+	var id uint32
+	if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
+		return err
+	}
+	if err := checkVersion(path, version, id); err != nil {
+		return err
+	}
+	list, err := scripts()
+	if err != nil || version == len(list) {
+		return err
+	}
+	var tables int
+	if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return err
+	}
+	if version == 0 && tables > 0 {
+		return foreignFile(path)
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, script := range list[version:] {
+		if _, err := tx.ExecContext(ctx, script); err != nil {
+			return err
+		}
+	}
+	mark := fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(list), applicationID)
+	if _, err := tx.ExecContext(ctx, mark); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,108 @@
+// Package sqlite keeps logs and the catalogue in one SQLite file.
+//
+// One goroutine writes: it makes one transaction of everything that waits. What
+// is merely shown is then in the hands of the operating system and survives our
+// death; a transaction with anything that was decided is flushed to the disk
+// before anyone hears of it. Readers have connections of their own, and at the
+// end of a log none at all: its newest events are kept in memory.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// Config says where a store is.
+type Config struct {
+	// Dir is the data directory: ours alone, for one server at a time. It is
+	// made if it is missing. Required.
+	Dir string
+}
+
+// A Store is a log of events and a catalogue in one data directory.
+type Store struct {
+	lock   lock
+	reader *reader
+	writer *writer // the committer's, while it runs
+	tails  *tails
+
+	jobs  chan *job
+	quit  chan struct{} // closed by Close
+	done  chan struct{} // closed by the committer when it ends
+	close func() error
+}
+
+var (
+	_ runnel.Log      = (*Store)(nil)
+	_ store.Catalogue = (*Store)(nil)
+)
+
+// Open opens the store in cfg.Dir, makes it if there is none, and brings an
+// older one to this version. Its errors are *runnel.Error and say what to do.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	return open(ctx, cfg, tailLimits{events: 1024, bytes: 1 << 20, allBytes: 8 << 20})
+}
+
+func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err error) {
+	dir, err := prepareDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		lock: l, tails: newTails(limits),
+		jobs: make(chan *job), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+			err = openError(ctx, dir, err)
+		}
+	}()
+	path := filepath.Join(dir, "runnel.db")
+	if err := createFile(path); err != nil {
+		return nil, err
+	}
+	if err := checkHeader(path); err != nil {
+		return nil, err
+	}
+	if s.writer, err = openWriter(ctx, path); err != nil {
+		return nil, err
+	}
+	if s.reader, err = openReader(ctx, path); err != nil {
+		return nil, err
+	}
+	s.close = sync.OnceValue(s.shut)
+	go s.commitLoop()
+	return s, nil
+}
+
+// Close waits for the transaction under way, refuses what comes later, and lets
+// the next server in. It may be called more than once.
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) shut() error {
+	close(s.quit)
+	<-s.done
+	s.tails.close()
+	return unavailable(s.release())
+}
+
+func (s *Store) release() error {
+	var errs []error
+	if s.reader != nil {
+		errs = append(errs, s.reader.db.Close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.close())
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}

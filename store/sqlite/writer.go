@@ -1,0 +1,195 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// A writer is the one connection that writes. It belongs to the committer.
+type writer struct {
+	db   *sql.DB
+	conn *sql.Conn
+	path string
+	file os.FileInfo // of the database, when it was opened
+
+	begin, commit, rollback              *sql.Stmt
+	findLog, findOpen, addLog            *sql.Stmt
+	addEvent, addTurn, addOver, overTurn *sql.Stmt
+
+	strong bool // synchronous is FULL
+	known  map[string]*position
+	pages  int   // about how many the write-ahead log has gained since the last checkpoint
+	failed error // once set nothing is written any more: the disk may hold less than was said
+}
+
+const (
+	// maxKnown bounds for how many sessions the writer remembers the position.
+	maxKnown = 4096
+	// The write-ahead log is checkpointed at idlePages when there is nothing to
+	// do, and at maxPages in any case. A page is 4 KiB.
+	idlePages = 1000
+	maxPages  = 4000
+)
+
+func openWriter(ctx context.Context, path string) (_ *writer, err error) {
+	db, err := openDB(path, writerPragmas)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{db: db, path: path, strong: true, known: make(map[string]*position)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if w.file, err = os.Lstat(path); err != nil {
+		return nil, err
+	}
+	if w.conn, err = db.Conn(ctx); err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, w.conn, path); err != nil {
+		return nil, err
+	}
+	// Only now: a database that migrate refuses is left as it is.
+	if _, err := w.conn.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
+		return nil, err
+	}
+	return w, w.prepare(ctx)
+}
+
+func (w *writer) prepare(ctx context.Context) error {
+	for _, p := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
+		{&w.findLog, "SELECT key, coalesce((SELECT max(seq) FROM events WHERE session = key), 0) FROM logs WHERE session = ?"},
+		{&w.findOpen, "SELECT turn, key FROM turns WHERE session = ? AND end_seq IS NULL"},
+		{&w.addLog, "INSERT INTO logs (session) VALUES (?)"},
+		{&w.addEvent, "INSERT INTO events (session, seq, turn, type, at, payload, crc) VALUES (?, ?, ?, ?, ?, ?, ?)"},
+		{&w.addTurn, `INSERT INTO turns (session, turn, after_seq) VALUES (?, ?, ?)
+			ON CONFLICT (session, turn) DO UPDATE SET turn = turn RETURNING key, end_seq`},
+		{&w.addOver, `INSERT INTO turns (session, turn, after_seq, end_seq) VALUES (?, ?, ?, ?)
+			ON CONFLICT (session, turn) DO UPDATE SET turn = turn RETURNING key`},
+		{&w.overTurn, "UPDATE turns SET end_seq = ? WHERE key = ?"},
+	} {
+		var err error
+		if *p.stmt, err = w.conn.PrepareContext(ctx, p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close moves everything into the database file and closes it.
+func (w *writer) close() error {
+	var err error
+	if w.conn != nil {
+		if w.begin != nil && w.failed == nil {
+			_, err = w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
+		}
+		err = errors.Join(err, w.conn.Close())
+	}
+	return errors.Join(err, w.db.Close())
+}
+
+// transact does the jobs in one transaction. A job that refuses has its err
+// set and the others go on; any other error undoes them all.
+func (w *writer) transact(batch []*job) error {
+	if w.failed != nil {
+		return w.failed
+	}
+	err := w.attempt(batch)
+	if err != nil {
+		clear(w.known) // what it says may have been undone
+		w.failed = fatal(err)
+	}
+	return err
+}
+
+func (w *writer) attempt(batch []*job) error {
+	// Not that of a caller: a transaction that has begun is seen through.
+	ctx := context.Background()
+	strong, pages := false, 2
+	for _, j := range batch {
+		strong = strong || j.strong
+		pages += 2 + j.bytes>>12
+	}
+	if err := w.setStrength(ctx, strong); err != nil {
+		return err
+	}
+	if err := w.inPlace(); err != nil {
+		return err
+	}
+	if _, err := w.begin.ExecContext(ctx); err != nil {
+		return err
+	}
+	w.pages += pages
+	for _, j := range batch {
+		if j.err = j.do(w); j.err != nil && !refusal(j.err) {
+			return w.undo(ctx, j.err)
+		}
+	}
+	if _, err := w.commit.ExecContext(ctx); err != nil {
+		return w.undo(ctx, err)
+	}
+	return nil
+}
+
+// undo ends the transaction that failed with err. SQLite has undone some
+// failures itself, so that the rollback has nothing to do and says so.
+func (w *writer) undo(ctx context.Context, err error) error {
+	_, _ = w.rollback.ExecContext(ctx)
+	return err
+}
+
+// setStrength chooses what a commit waits for: FULL flushes the write-ahead
+// log, NORMAL leaves it with the operating system until the next flush.
+func (w *writer) setStrength(ctx context.Context, strong bool) error {
+	if strong == w.strong {
+		return nil
+	}
+	level := "NORMAL"
+	if strong {
+		level = "FULL"
+	}
+	// Not a prepared statement: SQLite acts on this one when it compiles it.
+	if _, err := w.conn.ExecContext(ctx, "PRAGMA synchronous = "+level); err != nil {
+		return err
+	}
+	w.strong = strong
+	return nil
+}
+
+// inPlace fails if the database is no longer where it was opened: we would
+// write into a file that nobody will find again.
+func (w *writer) inPlace() error {
+	now, err := os.Lstat(w.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), err == nil && !os.SameFile(now, w.file):
+		return errMoved
+	case err != nil:
+		return fmt.Errorf("%w: %w", errMoved, err)
+	}
+	return nil
+}
+
+func (w *writer) mustCheckpoint() bool { return w.pages >= maxPages }
+
+// checkpoint moves what the write-ahead log holds into the database, if that is
+// worth it. SQLite would do so within a commit, and would not tell if it failed.
+func (w *writer) checkpoint() {
+	if w.pages < idlePages || w.failed != nil {
+		return
+	}
+	w.pages = 0
+	if _, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		w.failed = fatal(err)
+	}
+}
