@@ -476,3 +476,36 @@ func TestG09_Coalesce(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestEndsAreNeverCoalesced(t *testing.T) {
+	var r reader
+	r.got = r.p.PushAll([]event.Event{r.event(call("c", "1")), r.event(answer("o", "1", "x")), r.event(called("c", "1"))}, epoch)
+	want := `2 c complete tool_call Bash(1) -> "x" failed=false
+3 c complete tool_call Bash(1) {"n":1} -> "x" failed=false
+`
+	if diff := cmp.Diff(want, r.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Text that was held back when the reader left, behind the position that it
+// resumes from, still reaches it.
+func TestResumedReaderGetsHeldText(t *testing.T) {
+	var left, back reader
+	var evs []event.Event
+	for _, b := range []event.Body{message("i"), delta("i", "a"), delta("i", "b"), event.Notice{Code: "N"}} {
+		evs = append(evs, left.event(b))
+		left.got = append(left.got, left.p.Push(evs[len(evs)-1], epoch)...)
+	}
+	if got, want := left.String(), "2 i create message agent \"a\"\n4 notice N\n"; got != want {
+		t.Fatalf("the reader saw %s", got)
+	}
+	outs, err := back.p.History(seq(evs), 4, epoch)
+	if err != nil || len(outs) != 0 {
+		t.Fatalf("history after 4: %v, %v", outs, err)
+	}
+	back.pass(time.Second)
+	if got, want := back.String(), "3 i update message agent \"ab\"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
