@@ -93,7 +93,14 @@ type Home struct {
 // NewHome makes a Home whose agents talk to the model API at modelURL.
 func NewHome(t testing.TB, modelURL string) Home {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir()) // agents name their files by real paths
+	return NewHomeIn(t, t.TempDir(), modelURL)
+}
+
+// NewHomeIn makes a Home in a directory of the caller's, for recordings whose
+// paths are to be the same each time.
+func NewHomeIn(t testing.TB, root, modelURL string) Home {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(root) // agents name their files by real paths
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -241,6 +241,9 @@ func (t *translator) assistant(f frame) {
 	for _, b := range m.Content {
 		t.whole(tn, th, m.ID, b)
 	}
+	if th.parent == "" {
+		tn.stop = m.StopReason
+	}
 	if m.Usage != nil && m.StopReason != "" { // the frames of a stream repeat its beginning
 		t.use(tn, th, m.ID, *m.Usage)
 	}

@@ -21,6 +21,9 @@ func New() *Provider { return &Provider{} }
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
 
+// DisplayName is the product's name.
+func (*Provider) DisplayName() string { return "Claude Code" }
+
 // Prototype implements [runnel.ConnPrototype].
 func (*Provider) Prototype() runnel.Conn { return (*conn)(nil) }
 

@@ -115,6 +115,9 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 	return fault(runnel.AgentError, "The model API's answer broke off. Send the prompt again.")
 }
 
+// taskEnded announces a turn that nobody asked for (background).
+const taskEnded = "A task in the background has ended."
+
 // modeOf is our word for a permission mode; "" for one we do not have.
 func modeOf(native string) string {
 	switch native {

@@ -317,7 +317,10 @@ func TestQuestionsAreAnswered(t *testing.T) {
 			{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"},
 		}}
 		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("AskUserQuestion", args{"questions": []args{question}})}}, fakemodel.Step{Text: "ok"})
-		evs := r.until(func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok || event.Ends(ev.Body) })
+		evs := r.until(func(ev event.Event) bool {
+			_, ok := ev.Body.(event.ApprovalRequested)
+			return ok || event.Ends(ev.Body)
+		})
 		a := last(evs).(event.ApprovalRequested).Approval
 		if a.Kind != event.ApprovalQuestion || !slices.Contains(choiceIDs(a), option+"2") {
 			t.Fatalf("approval %+v", a)

@@ -52,7 +52,9 @@ type turn struct {
 	calls       map[string]*call
 	used        map[string]usage // by native message
 	context     int64            // tokens of the last message of the main thread
+	stop        string           // why the last message ended, as far as its blocks say
 	failure     string           // the agent's word for what went wrong
+	status      int              // the API's answer to it, as stored
 	questions   bool             // it is there only to hold questions asked between turns
 }
 
@@ -216,6 +218,10 @@ func (t *translator) system(f frame) {
 		t.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent goes on with another one.")
 	case "model_refusal_fallback", "model_refusal_no_fallback":
 		t.notice(event.LevelWarning, "REFUSED", "The model declined to answer.")
+	case "task_notification":
+		if t.turn == nil { // within a turn it says nothing that the call's output does not
+			t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
+		}
 	case "session_title_changed":
 		if title := oneLine(f.Title, 200); title != "" {
 			t.emit(event.SessionUpdated{Title: title})

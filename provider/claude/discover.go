@@ -1,0 +1,136 @@
+package claude
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// peek is how much of either end of a file is read to name a conversation.
+const peek = 64 << 10
+
+// Discover implements [runnel.Discoverer]. Of each file it reads both ends only.
+func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+	return func(yield func(runnel.Conversation, error) bool) {
+		root, err := os.OpenRoot(filepath.Join(configDir(parentEnviron()), "projects"))
+		if err != nil {
+			return // the agent was never used
+		}
+		defer root.Close()
+		for _, c := range list(root, dir) {
+			if ctx.Err() != nil {
+				yield(runnel.Conversation{}, ctx.Err())
+				return
+			}
+			if describe(root, &c) && !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+// list returns the conversations below projects, newest first, as far as the
+// directory tells.
+func list(root *os.Root, dir string) []runnel.Conversation {
+	pattern := "*/*.jsonl"
+	if dir != "" {
+		pattern = slug(dir) + "/*.jsonl"
+	}
+	names, err := fs.Glob(root.FS(), pattern)
+	if err != nil {
+		return nil // the pattern is ours
+	}
+	var out []runnel.Conversation
+	for _, name := range names {
+		id := strings.TrimSuffix(path.Base(name), ".jsonl")
+		st, err := root.Lstat(name)
+		if err != nil || !st.Mode().IsRegular() || uuid.Validate(id) != nil {
+			continue
+		}
+		out = append(out, runnel.Conversation{
+			AgentSessionID: id, File: filepath.Join(root.Name(), filepath.FromSlash(name)), Size: st.Size(), UpdatedAt: st.ModTime(),
+		})
+	}
+	slices.SortStableFunc(out, func(a, b runnel.Conversation) int {
+		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.File, b.File))
+	})
+	return out
+}
+
+// describe fills in what the file says of itself. It reports whether there is
+// a conversation in it.
+func describe(root *os.Root, c *runnel.Conversation) bool {
+	rel, err := filepath.Rel(root.Name(), c.File)
+	if err != nil {
+		return false
+	}
+	f, err := root.Open(rel)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var k kept
+	head := make([]byte, peek)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.ErrUnexpectedEOF {
+		return false
+	}
+	k.addAll(head[:n])
+	if c.Size > peek {
+		tail := make([]byte, min(peek, c.Size-peek))
+		n, err := f.ReadAt(tail, c.Size-int64(len(tail)))
+		if err != nil && err != io.EOF {
+			return false
+		}
+		_, rest, _ := bytes.Cut(tail[:n], []byte("\n"))
+		k.addAll(rest)
+	}
+	c.Dir, c.CreatedAt, c.Title = k.cwd, k.created, oneLine(cmp.Or(k.title, k.lastPrompt), 200)
+	return k.spoken || c.Title != ""
+}
+
+// addAll takes whole lines. A line longer than what was read is not one.
+func (k *kept) addAll(data []byte) {
+	for line := range bytes.Lines(data) {
+		if bytes.HasSuffix(line, []byte("\n")) {
+			k.add(line)
+		}
+	}
+}
+
+// slug is the name of a project's folder below projects.
+func slug(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	units := utf16.Encode([]rune(dir))
+	out := make([]byte, 0, len(units))
+	var hash int32
+	for _, u := range units {
+		hash = hash<<5 - hash + int32(u)
+		if u < 128 && (u >= 'a' && u <= 'z' || u >= 'A' && u <= 'Z' || u >= '0' && u <= '9') {
+			out = append(out, byte(u))
+		} else {
+			out = append(out, '-')
+		}
+	}
+	if len(out) <= 200 {
+		return string(out)
+	}
+	h := int64(hash)
+	return string(out[:200]) + "-" + strconv.FormatInt(max(h, -h), 36)
+}

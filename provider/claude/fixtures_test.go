@@ -1,0 +1,213 @@
+package claude
+
+import (
+	"syscall"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// fixture is a conversation to record.
+type fixture struct {
+	name  string
+	prose string
+	play  func(r *rig)
+	live  []string // what is only seen live, by item id within the turn
+	ends  string   // why turns end differently in the agent's files; "" if they do not
+}
+
+func fixtures() []fixture {
+	text := func(s string) fakemodel.Step { return fakemodel.Step{Text: s, Chunk: 24} }
+	call := func(name string, in args) fakemodel.Step {
+		return fakemodel.Step{Chunk: 64, Blocks: []fakemodel.Block{use(name, in)}}
+	}
+	usage := func(st fakemodel.Step) fakemodel.Step {
+		st.Usage = map[string]int64{"input_tokens": 1000, "output_tokens": 20}
+		return st
+	}
+	stalled := func(st fakemodel.Step, after int) fakemodel.Step {
+		st.Faults = []fakemodel.Fault{{Kind: fakemodel.Stall, After: after, Gate: "never"}}
+		return usage(st)
+	}
+	play := func(r *rig, steps ...fakemodel.Step) {
+		for i := range steps {
+			if steps[i].Usage == nil {
+				steps[i] = usage(steps[i])
+			}
+		}
+		r.play(steps...)
+	}
+	return []fixture{
+		{name: "text", prose: "Thinking and text, in two turns.", play: func(r *rig) {
+			play(r, fakemodel.Step{Chunk: 24, Blocks: []fakemodel.Block{
+				{Type: "thinking", Text: "Let me think about this for a moment."}, {Type: "redacted_thinking", Data: "eA=="},
+				{Type: "text", Text: "Grüße, 世界 🙂, and a good day to you."},
+			}})
+			r.finish("")
+			play(r, text("Second turn."))
+			r.finish("")
+		}},
+		{name: "tools", prose: "Two reads in parallel, a command that fails, a tool that there is not.", play: func(r *rig) {
+			r.write("a.txt", "alpha\n")
+			r.write("b.txt", "beta\n")
+			play(r, fakemodel.Step{Chunk: 64, Text: "Reading both.", Blocks: []fakemodel.Block{
+				use("Read", args{"file_path": r.file("a.txt")}), use("Read", args{"file_path": r.file("b.txt")}),
+			}}, call("Bash", args{"command": "echo out; exit 3", "description": "Fail"}), call("Nonesuch", args{"x": 1}), text("Done."))
+			r.finish(allowOnce)
+		}},
+		{name: "edit", prose: "A file is created, edited and emptied; each needs an approval.", play: func(r *rig) {
+			path := r.file("f.txt")
+			play(r, call("Write", args{"file_path": path, "content": "a\nb\nc b\n"}),
+				call("Edit", args{"file_path": path, "old_string": "b", "new_string": "B", "replace_all": true}),
+				call("Write", args{"file_path": path, "content": ""}), text("Done."))
+			r.finish(allowOnce)
+		}},
+		{name: "denied", prose: "An approval is denied with a reason, and the agent goes on.", play: func(r *rig) {
+			_, a := r.ask("touch asked", usage(text("Then not.")))
+			r.decide(a, runnel.Decision{Choice: deny, Reason: "not today"})
+			r.finish("")
+		}},
+		{name: "denied-stop", prose: "An approval is denied and the turn ended with it.", play: func(r *rig) {
+			_, a := r.ask("touch asked", usage(text("Never said.")))
+			r.decide(a, runnel.Decision{Choice: denyStop})
+			r.finish("")
+		}},
+		{name: "edited-arguments", prose: "An approval changes the arguments; the call keeps what the model wrote.", play: func(r *rig) {
+			_, a := r.ask("touch asked", usage(text("Done.")))
+			r.decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)})
+			r.finish("")
+		}},
+		{name: "allow-session", prose: "An approval holds for the session: the second call is not asked for.", play: func(r *rig) {
+			_, a := r.ask("touch same", usage(text("Once.")))
+			r.decide(a, runnel.Decision{Choice: allowSession})
+			r.finish("")
+			play(r, call("Bash", args{"command": "touch same", "description": "Again"}), text("Twice."))
+			r.finish("")
+		}},
+		{name: "question", prose: "The agent asks the user a question.", play: func(r *rig) {
+			play(r, call("AskUserQuestion", args{"questions": []args{{
+				"question": "Which one?", "header": "Pick", "multiSelect": false,
+				"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
+			}}}), text("Blue it is."))
+			r.finish(option + "2")
+		}},
+		{name: "interrupt-text", prose: "Interrupted while text streams: what there was of it stays.", play: func(r *rig) {
+			r.play(stalled(fakemodel.Step{Text: "one two three four five", Chunk: 8}, 2))
+			r.stalled(2)
+		}},
+		{name: "interrupt-arguments", prose: "Interrupted while arguments stream: the call is nowhere any more.", play: func(r *rig) {
+			r.play(stalled(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{
+				{Type: "text", Text: "Now."}, use("Bash", args{"command": "echo a long command line", "description": "d"}),
+			}}, 4))
+			r.stalled(3)
+		}, live: []string{"1:1"}},
+		{name: "interrupt-tool", prose: "Interrupted while a command runs.", play: func(r *rig) {
+			_, a := r.ask("touch started; sleep 600")
+			r.decide(a, runnel.Decision{Choice: allowOnce})
+			await(r.t, r.file("started"))
+			r.interrupt()
+			r.finish("")
+		}},
+		{name: "interrupt-approval", prose: "Interrupted while an approval is open: the agent withdraws it.", play: func(r *rig) {
+			r.ask("touch asked")
+			r.interrupt()
+			r.finish("")
+		}},
+		{name: "api-401", prose: "The key is refused. The agent would try ten times; we end the turn and stop it.", play: func(r *rig) {
+			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
+			r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
+			r.finish("")
+			play(r, text("The key is good now."))
+			r.finish("")
+		}, ends: "we ended the turn as failed, then interrupted the agent; it knows of the interrupt only"},
+		{name: "api-429-once", prose: "One request is turned away and tried again.", play: func(r *rig) {
+			r.play(usage(fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 429, Times: 1}}))
+			r.finish("")
+		}},
+		{name: "api-500", prose: "The API fails for good. The result says success all the same.", play: func(r *rig) {
+			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
+			r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 500}})
+			r.finish("")
+		}},
+		{name: "broken-stream", prose: "A stream breaks before a block is complete; the agent asks again under a new message id.", play: func(r *rig) {
+			r.play(usage(fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: fakemodel.ErrorEvent, After: 2, Times: 1}}}))
+			r.finish("")
+		}, live: []string{"1:0"}},
+		{name: "broken-block", prose: "A stream breaks after a complete block.", play: func(r *rig) {
+			r.play(usage(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
+				Faults: []fakemodel.Fault{{Kind: fakemodel.Malformed, After: 3}}}))
+			r.finish("")
+		}, live: []string{"1:1"}},
+		{name: "bad-arguments", prose: "The model's arguments are not JSON.", play: func(r *rig) {
+			play(r, fakemodel.Step{Chunk: 64, Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", RawInput: `{"command": "echo`}}}, text("Sorry."))
+			r.finish(allowOnce)
+		}},
+		{name: "subagent", prose: "A subagent runs a command in the foreground or the background, as the agent likes.", play: func(r *rig) {
+			inner := fakemodel.Scenario{Steps: []fakemodel.Step{
+				usage(call("Bash", args{"command": "echo from-the-subagent", "description": "Inside"})), usage(text("Inner done.")),
+			}}
+			play(r, call("Agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false}), text("Outer done."))
+			r.finish(allowOnce)
+		}},
+		{name: "background", prose: "A command goes on in the background, and its end starts a turn that nobody asked for.", play: func(r *rig) {
+			play(r, call("Bash", args{"command": "until [ -e go ]; do sleep 0.05; done; echo finished", "description": "Wait", "run_in_background": true}), text("It runs."))
+			r.finish(allowOnce)
+			asked := r.turn
+			r.write("go", "")
+			r.until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
+		}},
+		{name: "resume-after-kill", prose: "The agent is killed in a command; another one resumes the conversation.", play: func(r *rig) {
+			_, a := r.ask("touch started; sleep 600")
+			r.decide(a, runnel.Decision{Choice: allowOnce})
+			await(r.t, r.file("started"))
+			r.kill()
+			play(r, text("Back again."))
+			r.finish("")
+		}},
+		{name: "compact", prose: "The user has the conversation summarised, and goes on.", play: func(r *rig) {
+			for _, s := range []string{"One.", "Two.", "Three."} {
+				play(r, text(s))
+				r.finish("")
+			}
+			r.send("/compact")
+			r.finish("")
+			play(r, text("Four."))
+			r.finish("")
+		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
+	}
+}
+
+// stalled reads to the n-th delta, where the model waits, and interrupts.
+func (r *rig) stalled(n int) {
+	r.t.Helper()
+	<-r.model.Gate("never").Reached()
+	r.until(func(ev event.Event) bool {
+		if _, ok := ev.Body.(event.ItemDelta); ok {
+			n--
+		}
+		return n == 0
+	})
+	r.interrupt()
+	r.finish("")
+}
+
+// kill ends the agent as a crash would, and opens the conversation again.
+func (r *rig) kill() {
+	r.t.Helper()
+	session := r.agentSession()
+	process := r.conn.(*conn).process
+	if err := syscall.Kill(process.Pid(), syscall.SIGKILL); err != nil {
+		r.t.Fatal(err)
+	}
+	<-process.Done()
+	for {
+		if _, err := r.conn.Next(r.t.Context()); err != nil {
+			break
+		}
+	}
+	r.opt.Resume, r.conn = session, nil
+	if r.cut != nil {
+		r.cut()
+	}
+}

@@ -1,0 +1,387 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// maxStored bounds what is read of one conversation, in bytes.
+const maxStored = 512 << 20
+
+// History implements [runnel.Historian]: it feeds the translator from the
+// agent's files instead of from its output.
+func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		main, sides, err := load(ctx, ref)
+		if err != nil {
+			yield(event.Event{}, err)
+			return
+		}
+		h := newHistorian(ref.AgentSessionID, sides)
+		for _, e := range main {
+			for _, ev := range h.entry(e) {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+			if ctx.Err() != nil {
+				yield(event.Event{}, ctx.Err())
+				return
+			}
+		}
+		for _, ev := range h.finish() {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+// load reads a conversation: its main thread, and those of subagents by the
+// call that started each.
+func load(ctx context.Context, ref runnel.Conversation) ([]*entry, map[string][]*entry, error) {
+	root, err := os.OpenRoot(filepath.Join(configDir(parentEnviron()), "projects"))
+	if err != nil {
+		return nil, nil, notKept(err)
+	}
+	defer root.Close()
+	name, err := lookup(root, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := readFile(root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	sides := make(map[string][]*entry)
+	dir := path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents")
+	metas, err := fs.Glob(root.FS(), path.Join(dir, "agent-*.meta.json"))
+	if err != nil {
+		return nil, nil, notKept(err)
+	}
+	for _, meta := range metas {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		data, err := readSmall(root, meta)
+		if err != nil {
+			continue
+		}
+		call := decodeLoose[struct{ ToolUseID string }](data).ToolUseID
+		side, err := readFile(root, strings.TrimSuffix(meta, ".meta.json")+".jsonl")
+		if err == nil && call != "" {
+			sides[call] = append(sides[call], side...)
+		}
+	}
+	return chain(entries), sides, nil
+}
+
+func notKept(cause error) error {
+	return runnel.Fail(runnel.SessionNotFound, "Claude Code keeps no such conversation", cause)
+}
+
+// lookup finds the file of a conversation below projects.
+func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
+	if ref.File != "" {
+		rel, err := filepath.Rel(root.Name(), ref.File)
+		if err != nil || !filepath.IsLocal(rel) {
+			return "", notKept(errors.New("claude: the file is not among the agent's own"))
+		}
+		return filepath.ToSlash(rel), nil
+	}
+	if uuid.Validate(ref.AgentSessionID) != nil {
+		return "", notKept(errors.New("claude: not the id of a conversation"))
+	}
+	if ref.Dir != "" {
+		name := path.Join(slug(ref.Dir), ref.AgentSessionID+".jsonl")
+		if _, err := root.Stat(name); err == nil {
+			return name, nil
+		}
+	}
+	found, err := fs.Glob(root.FS(), "*/"+ref.AgentSessionID+".jsonl")
+	if err != nil || len(found) == 0 {
+		return "", notKept(err)
+	}
+	return found[0], nil
+}
+
+func readFile(root *os.Root, name string) ([]*entry, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, notKept(err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, notKept(err)
+	} else if st.Size() > maxStored {
+		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
+	}
+	entries, err := readEntries(f)
+	if err != nil {
+		return nil, notKept(err)
+	}
+	return entries, nil
+}
+
+// readSmall reads a file that is a few lines at most.
+func readSmall(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 64<<10))
+}
+
+// historian replays stored entries. Where a live conversation has an init and a
+// result around a turn, the next prompt ends the turn here.
+type historian struct {
+	t     *translator
+	sides map[string][]*entry // what is left of each subagent's thread
+	last  time.Time
+}
+
+func newHistorian(session string, sides map[string][]*entry) *historian {
+	t := newTranslator()
+	t.session = session
+	return &historian{t: t, sides: sides}
+}
+
+// Text that the harness writes in the user's place.
+const (
+	interruptedByUser = "[Request interrupted by user"
+	taskNotification  = "<task-notification>"
+)
+
+// entry replays one entry of the main thread, and what subagents did before it.
+func (h *historian) entry(e *entry) []event.Event {
+	at := e.time()
+	if at.IsZero() {
+		at = h.last
+	}
+	h.last = at
+	evs := h.beside(e.Timestamp)
+	h.t.at = at
+	switch e.Type {
+	case "user":
+		h.user(e)
+	case "assistant":
+		if m := e.Message; m != nil && m.Model != "" && m.Model != syntheticModel {
+			h.t.model = m.Model
+		}
+		if e.StoredStatus != nil && h.t.turn != nil {
+			h.t.turn.status = *e.StoredStatus
+		}
+		h.t.assistant(e.frame)
+	case "system":
+		if e.Subtype == "compact_boundary" {
+			h.t.system(e.frame)
+		}
+	case "attachment":
+		h.queued(e)
+	}
+	return append(evs, h.t.take()...)
+}
+
+// user replays a user entry: results of tools, a prompt, or neither.
+func (h *historian) user(e *entry) {
+	if e.Message == nil || e.IsMeta || e.IsCompactSummary {
+		return
+	}
+	if e.isResult() {
+		f := e.frame
+		f.ToolUseResult = e.StoredResult
+		h.t.user(f)
+		return
+	}
+	text := e.Message.Content.text()
+	switch {
+	case strings.HasPrefix(text, interruptedByUser):
+		if tn := h.t.running(""); tn != nil {
+			tn.interrupted = true
+		}
+	case strings.HasPrefix(text, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
+		h.close()
+		h.t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
+	case strings.HasPrefix(text, "<command-name>"), strings.HasPrefix(text, "<local-command-"):
+		// what a slash command left
+	default:
+		h.close()
+		h.t.waiting = append(h.t.waiting, e.UUID)
+		h.t.userMessage(e.UUID, e.UUID+":0:0", *e.Message)
+	}
+}
+
+// queued replays a prompt that the agent took up in the middle of a turn. That
+// happens in a terminal; we never send one.
+func (h *historian) queued(e *entry) {
+	a := e.Attachment
+	if a == nil || a.Type != "queued_command" {
+		return
+	}
+	if a.CommandMode == "task-notification" {
+		h.t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
+		return
+	}
+	if tn := h.t.running(""); tn != nil {
+		h.t.userMessage(tn.id, tn.thread("").item("queued "+e.UUID, 0), message{Content: a.Prompt})
+	}
+}
+
+// beside replays what subagents had done by a time, given as in the entries.
+func (h *historian) beside(until string) []event.Event {
+	var evs []event.Event
+	for {
+		call := ""
+		for _, c := range slices.Sorted(keys(h.sides)) {
+			if len(h.sides[c]) == 0 || !h.t.called(c) || (until != "" && h.sides[c][0].Timestamp > until) {
+				continue
+			}
+			if call == "" || h.sides[c][0].Timestamp < h.sides[call][0].Timestamp {
+				call = c
+			}
+		}
+		if call == "" {
+			return evs
+		}
+		e := h.sides[call][0]
+		h.sides[call] = h.sides[call][1:]
+		if at := e.time(); !at.IsZero() {
+			h.t.at = at
+		}
+		f := e.frame
+		f.ParentToolUseID = call
+		switch {
+		case e.Type == "assistant":
+			h.t.assistant(f)
+		case e.Type == "user" && e.isResult():
+			f.ToolUseResult = e.StoredResult
+			h.t.user(f)
+		}
+		evs = append(evs, h.t.take()...)
+	}
+}
+
+func keys[V any](m map[string]V) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// called reports whether the turn in flight has made a call.
+func (t *translator) called(id string) bool { return t.turn != nil && t.turn.calls[id] != nil }
+
+// finish replays what is left and ends the last turn.
+func (h *historian) finish() []event.Event {
+	evs := h.beside("")
+	h.close()
+	return append(evs, h.t.take()...)
+}
+
+// close ends the turn in flight as its entries say that it ended.
+func (h *historian) close() {
+	t := h.t
+	if t.turn == nil && len(t.waiting) == 0 {
+		return
+	}
+	tn := t.running("")
+	if tn == nil {
+		t.turn = nil
+		return
+	}
+	f := frame{StopReason: tn.stop, Subtype: "success", IsError: tn.failure != ""}
+	if tn.status != 0 {
+		f.APIErrorStatus = &tn.status
+	}
+	switch {
+	case tn.interrupted:
+		f.TerminalReason = "aborted"
+	case f.IsError:
+	case tn.stop == "" || tn.stop == "tool_use":
+		t.end(event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before it had finished this turn.").Fault()})
+		t.turn = nil
+		return
+	}
+	t.end(outcome(f, tn, t.keyed, tn.sum()))
+	t.turn = nil
+}
+
+// Translate implements [runnel.Translator]. Beside what Next gave, it yields
+// what the session records on its own account: the prompts and the decisions.
+func (p *Provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		t := newTranslator()
+		for line, err := range lines {
+			if err != nil {
+				yield(event.Event{}, err)
+				return
+			}
+			var evs []event.Event
+			switch line.Dir {
+			case runnel.DirIn:
+				evs = t.sent(line.Text, line.At)
+			case runnel.DirOut:
+				evs, _ = t.printed(line.Text, line.At) // what was answered is in the recording
+			}
+			for _, ev := range evs {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// kept are the fields of an entry that name a conversation.
+type kept struct {
+	title, lastPrompt, cwd string
+	created                time.Time
+	spoken                 bool
+}
+
+func (k *kept) add(line []byte) {
+	var e entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return
+		}
+	}
+	if k.cwd == "" {
+		k.cwd = e.CWD
+	}
+	if at := e.time(); k.created.IsZero() && !at.IsZero() {
+		k.created = at
+	}
+	switch {
+	case e.CustomTitle != "":
+		k.title = e.CustomTitle
+	case e.AITitle != "" && k.title == "":
+		k.title = e.AITitle
+	case e.LastPrompt != "":
+		k.lastPrompt = e.LastPrompt
+	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
+		k.spoken = true
+		if text := e.Message.Content.text(); k.lastPrompt == "" && !strings.HasPrefix(text, "<") {
+			k.lastPrompt = text
+		}
+	}
+}

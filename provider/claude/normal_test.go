@@ -1,0 +1,123 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// normaliser takes out of a recording what differs each time: ids, times,
+// durations. What refers to the same thing before does so after. It also
+// shortens the lists that the agent repeats each turn.
+type normaliser struct {
+	uuids map[string]string
+	times map[string]string
+	tasks map[string]string
+}
+
+var (
+	uuidRE     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	timeRE     = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	durationRE = regexp.MustCompile(`"([A-Za-z_]+(?:_ms|Ms|MS)|estimated_tokens|estimated_tokens_delta|elapsed_time_seconds|start_time|end_time|startTime|mtimeMs|pid)":\s*[0-9.]+`)
+	portRE     = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	taskRE     = regexp.MustCompile(`"(?:task_id|taskId|backgroundTaskId|agentId|agent_id)":\s*"([a-z0-9]{6,})"`)
+	slugRE     = regexp.MustCompile(`"slug":\s*"[a-z-]+"`)
+)
+
+// fixtureStart is when every recording begins.
+var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newNormaliser learns the ids and times of all texts of a recording, in order.
+func newNormaliser(texts []string) *normaliser {
+	n := &normaliser{uuids: map[string]string{}, times: map[string]string{}, tasks: map[string]string{}}
+	var times []string
+	for _, text := range texts {
+		for _, id := range uuidRE.FindAllString(text, -1) {
+			if n.uuids[id] == "" {
+				n.uuids[id] = fmt.Sprintf("00000000-0000-4000-8000-%012d", len(n.uuids)+1)
+			}
+		}
+		for _, m := range taskRE.FindAllStringSubmatch(text, -1) {
+			if n.tasks[m[1]] == "" {
+				n.tasks[m[1]] = fmt.Sprintf("task%04d", len(n.tasks)+1)
+			}
+		}
+		times = append(times, timeRE.FindAllString(text, -1)...)
+	}
+	slices.Sort(times)
+	for i, at := range slices.Compact(times) {
+		n.times[at] = fixtureStart.Add(time.Duration(i) * time.Second).Format("2006-01-02T15:04:05.000Z")
+	}
+	return n
+}
+
+func (n *normaliser) line(line string) string {
+	line = shorten(line)
+	line = uuidRE.ReplaceAllStringFunc(line, func(id string) string { return n.uuids[id] })
+	line = timeRE.ReplaceAllStringFunc(line, func(at string) string { return n.times[at] })
+	line = durationRE.ReplaceAllString(line, `"$1":1`)
+	line = slugRE.ReplaceAllString(line, `"slug":"a-slug"`)
+	for id, task := range n.tasks {
+		line = strings.ReplaceAll(line, id, task)
+	}
+	return portRE.ReplaceAllString(line, "127.0.0.1:1")
+}
+
+// shorten cuts the long lists of frames that are about the session, and what
+// attachments hold.
+func shorten(line string) string {
+	var o map[string]any
+	if json.Unmarshal([]byte(line), &o) != nil {
+		return line
+	}
+	switch {
+	case o["type"] == "system" && o["subtype"] == "init":
+		clip(o)
+	case o["type"] == "attachment":
+		if a, ok := o["attachment"].(map[string]any); ok && a["type"] != "queued_command" {
+			o["attachment"] = map[string]any{"type": a["type"]}
+			delete(o, "rendered")
+		}
+	case o["type"] == "control_response":
+		if r, ok := o["response"].(map[string]any); ok && r["response"] != nil {
+			in, ok := r["response"].(map[string]any)
+			if !ok || in["commands"] == nil {
+				return line
+			}
+			r["response"] = map[string]any{"commands": in["commands"], "models": in["models"]}
+			clip(r["response"].(map[string]any))
+		}
+	default:
+		return line
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return line
+	}
+	return string(b)
+}
+
+func clip(o map[string]any) {
+	for k, v := range o {
+		if list, ok := v.([]any); ok {
+			o[k] = list[:min(len(list), 2)]
+		}
+	}
+	delete(o, "memory_paths")
+	delete(o, "messaging_socket_path")
+}
+
+// keepStored reports whether a stored line is part of the conversation. The
+// rest is the agent's bookkeeping, most of the bytes of a file.
+func keepStored(line string) bool {
+	var o struct{ Type string }
+	if json.Unmarshal([]byte(line), &o) != nil {
+		return true
+	}
+	return !strings.HasPrefix(o.Type, "api-") && !slices.Contains([]string{
+		"queue-operation", "file-history-snapshot", "file-history-delta", "atis-latch", "tools-used", "cost-state", "mode",
+	}, o.Type)
+}

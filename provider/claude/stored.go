@@ -1,0 +1,202 @@
+package claude
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/jsonl"
+)
+
+// entry is one line of a conversation that the agent keeps. It says the same
+// things as a frame, some of them under other names.
+type entry struct {
+	frame
+	ParentUUID       string          `json:"parentUuid"`
+	LogicalParent    string          `json:"logicalParentUuid"` // across a compaction
+	IsSidechain      bool            `json:"isSidechain"`
+	IsMeta           bool            `json:"isMeta"`
+	IsCompactSummary bool            `json:"isCompactSummary"`
+	TeamName         string          `json:"teamName"`
+	StoredSession    string          `json:"sessionId"`
+	StoredResult     json.RawMessage `json:"toolUseResult"`
+	StoredStatus     *int            `json:"apiErrorStatus"`
+	Content          string          `json:"content"` // system entries
+	CWD              string          `json:"cwd"`
+	Attachment       *struct {
+		Type        string  `json:"type"`
+		Prompt      content `json:"prompt"`
+		CommandMode string  `json:"commandMode"`
+	} `json:"attachment"`
+
+	// entries about the conversation
+	CustomTitle string `json:"customTitle"`
+	AITitle     string `json:"aiTitle"`
+	LastPrompt  string `json:"lastPrompt"`
+
+	line int // in the file, from 0
+}
+
+// time of an entry; zero if it has none.
+func (e *entry) time() time.Time {
+	at, err := time.Parse(time.RFC3339Nano, e.Timestamp)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// readEntries decodes the conversation entries of a file. Lines that do not
+// decode are skipped: the last one may be half written.
+func readEntries(r io.Reader) ([]*entry, error) {
+	lines := jsonl.NewReader(r, 0)
+	var out []*entry
+	for n := 0; ; n++ {
+		line, err := lines.Next()
+		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e := &entry{line: n}
+		if err := json.Unmarshal(line, e); err != nil {
+			if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+				continue
+			}
+		}
+		switch e.Type {
+		case "user", "assistant", "progress", "system", "attachment":
+			if e.UUID != "" {
+				out = append(out, e)
+			}
+		}
+	}
+}
+
+// chain returns the entries of the conversation as it stands now, oldest first.
+//
+// The file is a tree: a rewind, a second writer and every parallel tool call
+// make branches. The newest leaf of the main thread decides which branch
+// counts; results and calls that ran beside it are put back. Unlike the agent,
+// which forgets what it has summarised, this goes on across a compaction.
+func chain(entries []*entry) []*entry {
+	byID := make(map[string]*entry, len(entries))
+	for _, e := range entries {
+		byID[e.UUID] = e // the last one counts
+	}
+	leaf := newestLeaf(entries, byID)
+	if leaf == nil {
+		return nil
+	}
+	var path []*entry
+	on := make(map[string]bool)
+	for e := leaf; e != nil && !on[e.UUID]; e = parent(e, byID) {
+		on[e.UUID] = true
+		path = append(path, e)
+	}
+	slices.Reverse(path)
+	return reattach(path, on, entries, byID)
+}
+
+func parent(e *entry, byID map[string]*entry) *entry {
+	if e.ParentUUID == "" && e.Subtype == "compact_boundary" {
+		return byID[e.LogicalParent]
+	}
+	return byID[e.ParentUUID]
+}
+
+// newestLeaf returns the leaf to start from: of those that lead to an entry of
+// the main thread that people see, the one whose entry comes last in the file.
+func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
+	hasChild := make(map[string]bool)
+	for _, e := range byID {
+		if p := parent(e, byID); p != nil {
+			hasChild[p.UUID] = true
+		}
+	}
+	var best, bestSpoken, fallback *entry
+	for _, e := range entries {
+		if hasChild[e.UUID] || byID[e.UUID] != e {
+			continue
+		}
+		spoken := nearestSpoken(e, byID)
+		if spoken == nil {
+			continue
+		}
+		fallback = e
+		if spoken.IsSidechain || spoken.TeamName != "" || spoken.IsMeta {
+			continue
+		}
+		if bestSpoken == nil || spoken.line >= bestSpoken.line {
+			best, bestSpoken = e, spoken
+		}
+	}
+	if best == nil {
+		return fallback
+	}
+	return best
+}
+
+func nearestSpoken(e *entry, byID map[string]*entry) *entry {
+	seen := make(map[string]bool)
+	for ; e != nil && !seen[e.UUID]; e = parent(e, byID) {
+		if e.Type == "user" || e.Type == "assistant" {
+			return e
+		}
+		seen[e.UUID] = true
+	}
+	return nil
+}
+
+// reattach puts back what ran in parallel: calls and results fork the chain, so
+// that a walk from the leaf meets only one of each.
+func reattach(path []*entry, on map[string]bool, entries []*entry, byID map[string]*entry) []*entry {
+	lastOf := make(map[string]int) // native message → its last place on the path
+	for i, e := range path {
+		if id := e.messageID(); id != "" {
+			lastOf[id] = i
+		}
+	}
+	siblings, results := make(map[string][]*entry), make(map[string][]*entry)
+	for _, e := range entries {
+		if on[e.UUID] || e.IsSidechain || byID[e.UUID] != e {
+			continue
+		}
+		if id := e.messageID(); id != "" {
+			siblings[id] = append(siblings[id], e)
+		} else if p := byID[e.ParentUUID]; p != nil && e.isResult() && p.messageID() != "" {
+			results[p.messageID()] = append(results[p.messageID()], e)
+		}
+	}
+	byTime := func(a, b *entry) int { return strings.Compare(a.Timestamp, b.Timestamp) }
+	out := make([]*entry, 0, len(path))
+	for i, e := range path {
+		out = append(out, e)
+		if id := e.messageID(); id != "" && lastOf[id] == i {
+			slices.SortStableFunc(siblings[id], byTime)
+			slices.SortStableFunc(results[id], byTime)
+			out = append(append(out, siblings[id]...), results[id]...)
+		}
+	}
+	return out
+}
+
+// messageID is the native message an assistant entry is part of.
+func (e *entry) messageID() string {
+	if e.Type != "assistant" || e.Message == nil {
+		return ""
+	}
+	return e.Message.ID
+}
+
+func (e *entry) isResult() bool {
+	return e.Type == "user" && e.Message != nil &&
+		slices.ContainsFunc(e.Message.Content, func(b block) bool { return b.Type == "tool_result" })
+}
