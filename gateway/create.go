@@ -1,0 +1,250 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// Create starts an agent in a directory. If it fails, nothing is left.
+func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options) (Status, error) {
+	p, err := g.provider(cliType)
+	if err != nil {
+		return Status{}, err
+	}
+	if dir, err = g.projectDir(dir); err != nil {
+		return Status{}, err
+	}
+	if opt, err = g.completed(opt, dir); err != nil {
+		return Status{}, err
+	}
+	rec, err := newRecord(p, dir, opt)
+	if err != nil {
+		return Status{}, err
+	}
+	return g.begin(ctx, p, opt, rec, nil)
+}
+
+// Fork makes a session that continues from a copy of the one with this id.
+func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
+	e, err := g.lock(ctx, ref) // no turn begins while the log is copied
+	if err != nil {
+		return Status{}, err
+	}
+	defer g.unlock(e)
+	from, _, _ := e.snapshot()
+	p, err := g.provider(from.CLIType)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := runnel.Require(p, runnel.CapSessionFork); err != nil {
+		return Status{}, err
+	}
+	if turn := e.session.Status().Turn; turn != "" {
+		return Status{}, inProgress(turn)
+	}
+	opt, err := g.options(ctx, from)
+	if err != nil {
+		return Status{}, err
+	}
+	rec, err := newRecord(p, from.ProjectDir, opt)
+	if err != nil {
+		return Status{}, err
+	}
+	rec.Title, rec.Options, rec.ModelID = from.Title, from.Options, from.ModelID
+	return g.begin(ctx, &forker{Provider: p}, opt, rec, func(ctx context.Context) error { return g.copyLog(ctx, from.ID, rec.ID) })
+}
+
+// forker is a provider whose first conversation begins as a copy. After that
+// it resumes its own, as any other.
+type forker struct {
+	runnel.Provider
+	forked atomic.Bool
+}
+
+func (f *forker) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	if f.forked.Load() {
+		return f.Provider.Open(ctx, opt)
+	}
+	conn, err := f.Provider.(runnel.Forker).Fork(ctx, opt)
+	f.forked.Store(err == nil)
+	return conn, err
+}
+
+// begin makes a session known before its agent starts, so that a crash leaves
+// no agent without a record, and unknown again if it does not start.
+func (g *Gateway) begin(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, fill func(context.Context) error) (Status, error) {
+	rec.State = event.StateLoading
+	if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
+		return Status{}, storeError(err)
+	}
+	g.mu.Lock()
+	if g.closing {
+		g.mu.Unlock()
+		return Status{}, errClosing()
+	}
+	f := g.fly(rec.ID, func() (*entry, error) {
+		e, err := g.startNew(g.ctx, p, opt, rec, fill)
+		if err != nil {
+			g.erase(rec.ID)
+			return nil, err
+		}
+		return e, nil
+	})
+	g.mu.Unlock()
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return Status{}, ctx.Err() // the session stays, and is in the list
+	}
+	if f.err != nil {
+		return Status{}, createError(f.err)
+	}
+	return g.Status(ctx, rec.ID)
+}
+
+func (g *Gateway) startNew(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, fill func(context.Context) error) (*entry, error) {
+	if fill != nil {
+		if err := fill(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rec.State = event.StateOpen
+	e, err := g.start(ctx, p, opt, rec, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.put(ctx, e); err != nil {
+		_ = e.session.Close()
+		return nil, err
+	}
+	g.feed.touch(rec.ID)
+	return e, nil
+}
+
+// erase removes a session that came to nothing.
+func (g *Gateway) erase(id string) {
+	ctx := context.WithoutCancel(g.ctx)
+	if err := g.cfg.Catalogue.DeleteSession(ctx, id); err != nil {
+		g.log.LogAttrs(ctx, slog.LevelError, "unfinished session not removed", slog.String("session", id), slog.String("error", err.Error()))
+	}
+}
+
+// createError keeps errors that say what to do, and gives those that do not the
+// code of what was tried.
+func createError(err error) error {
+	switch runnel.CodeOf(err) {
+	case runnel.Internal, runnel.ProcessCrash, runnel.ProtocolError:
+		return runnel.Fail(runnel.SessionCreateFailed, "the agent did not start; see the server's log", err)
+	}
+	return err
+}
+
+func newRecord(p runnel.Provider, dir string, opt runnel.Options) (store.Session, error) {
+	kept, err := json.Marshal(opt)
+	if err != nil {
+		return store.Session{}, runnel.Fail(runnel.InvalidRequest, "options: mcpServers must be a JSON object", err)
+	}
+	now := time.Now().UTC()
+	return store.Session{
+		ID: uuid.Must(uuid.NewV7()).String(), CLIType: p.Name(), ProjectID: ProjectID(dir), ProjectDir: dir,
+		ModelID: opt.Model, PermissionMode: string(opt.PermissionMode), Options: kept,
+		State: event.StateOpen, CreatedAt: now, LastActiveAt: now,
+	}, nil
+}
+
+// completed adds to the options of a client what is the server's to say.
+func (g *Gateway) completed(opt runnel.Options, dir string) (runnel.Options, error) {
+	for _, d := range opt.AddDirs {
+		if !filepath.IsAbs(d) {
+			return opt, runnel.Fail(runnel.InvalidRequest, "addDirs: must be absolute paths")
+		}
+		if err := g.outside(canonical(d)); err != nil {
+			return opt, err
+		}
+	}
+	opt.Dir, opt.AllowBypass = dir, g.cfg.AllowBypass
+	opt.Warn = func(code, message string) {
+		g.log.Warn(message, slog.String("code", code), slog.String("dir", dir))
+	}
+	return opt, nil
+}
+
+// options returns how to go on with a session: as it was begun, with the
+// agent's own conversation.
+func (g *Gateway) options(ctx context.Context, rec store.Session) (runnel.Options, error) {
+	var opt runnel.Options
+	if len(rec.Options) > 0 {
+		if err := json.Unmarshal(rec.Options, &opt); err != nil {
+			return opt, runnel.Fail(runnel.Internal, "the session's options cannot be read", err)
+		}
+	}
+	opt.Resume = rec.AgentSessionID
+	if opt.Resume == "" { // a crash may have come before the record was written
+		for ev, err := range g.cfg.Log.Read(ctx, rec.ID, 0) {
+			if err != nil {
+				return opt, storeError(err)
+			}
+			if b, ok := ev.Body.(event.SessionUpdated); ok {
+				set(&opt.Resume, b.AgentSessionID)
+			}
+		}
+	}
+	return g.completed(opt, rec.ProjectDir)
+}
+
+// copyLog gives a new session the events of another.
+func (g *Gateway) copyLog(ctx context.Context, from, to string) error {
+	return g.fillLog(ctx, to, func(yield func(event.Event, error) bool) {
+		for ev, err := range g.cfg.Log.Read(ctx, from, 0) {
+			if b, ok := ev.Body.(event.SessionUpdated); ok {
+				b.AgentSessionID = "" // the copy will have its own
+				ev.Body = b
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	})
+}
+
+// fillLog appends events to the log of a session that has none, in batches, and
+// stamps them.
+func (g *Gateway) fillLog(ctx context.Context, id string, events func(yield func(event.Event, error) bool)) error {
+	const most = 256
+	var head int64
+	batch := make([]event.Event, 0, most)
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := g.cfg.Log.Append(ctx, id, head, batch...)
+		head += int64(len(batch))
+		batch = make([]event.Event, 0, most)
+		return err
+	}
+	for ev, err := range events {
+		if err != nil {
+			return err
+		}
+		ev.Session, ev.Seq = id, head+int64(len(batch))+1
+		if batch = append(batch, ev); len(batch) == most {
+			if err := flush(); err != nil {
+				return storeError(err)
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return storeError(err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// ProjectID returns the stable id of a directory.
+func ProjectID(dir string) string {
+	sum := sha256.Sum256([]byte(canonical(dir)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// canonical names a directory in the one way in which we keep it: without
+// symbolic links, as far as it exists.
+func canonical(dir string) string {
+	dir = filepath.Clean(dir)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
+}
+
+// projectDir judges the directory a client named, and returns how we keep it.
+// Nothing is started before this.
+func (g *Gateway) projectDir(dir string) (string, error) {
+	if dir == "" {
+		return "", runnel.Fail(runnel.InvalidRequest, "projectDir: say in which directory the agent is to work")
+	}
+	if strings.ContainsRune(dir, 0) || !filepath.IsAbs(dir) {
+		return "", inaccessible("the project directory must be an absolute path")
+	}
+	real, err := filepath.EvalSymlinks(filepath.Clean(dir))
+	if err != nil {
+		return "", inaccessible("the project directory does not exist or cannot be reached")
+	}
+	info, err := os.Stat(real)
+	if err != nil || !info.IsDir() {
+		return "", inaccessible("the project directory is not a directory")
+	}
+	if err := g.outside(real); err != nil {
+		return "", err
+	}
+	if !usable(real) {
+		return "", inaccessible("the project directory must be readable and writable")
+	}
+	return real, nil
+}
+
+// outside refuses a directory that holds our own data or lies in it: an agent
+// would work on the log of its own session.
+func (g *Gateway) outside(dir string) error {
+	if g.cfg.DataDir == "" || !within(dir, g.cfg.DataDir) && !within(g.cfg.DataDir, dir) {
+		return nil
+	}
+	return runnel.Fail(runnel.WorkingRootConflict, "this directory holds runnel's own data or lies in it; choose another one")
+}
+
+// within reports whether dir is root or lies in it. Both are canonical.
+func within(dir, root string) bool {
+	rel, err := filepath.Rel(root, dir)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func inaccessible(why string) error { return runnel.Fail(runnel.WorkingRootInaccessible, why) }

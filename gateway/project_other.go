@@ -1,0 +1,17 @@
+//go:build !unix
+
+package gateway
+
+import "os"
+
+// usable reports whether we may list dir. Whether it can be changed shows only
+// in trying.
+func usable(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return err == nil || err.Error() == "EOF"
+}

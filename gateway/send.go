@@ -1,0 +1,367 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Prompt is what a client sends to a session.
+type Prompt struct {
+	Text        string
+	Attachments []json.RawMessage // as the client named them
+	Settings    runnel.Settings   // to change before the turn. Default: nothing
+	Queue       bool              // wait for the running turn instead of failing
+}
+
+// Sent says what became of a prompt.
+type Sent struct {
+	SessionID string
+	TurnID    string
+	Queued    bool
+	After     int64 // position in the log at or before the turn's first event
+}
+
+// queued is a prompt in the catalogue.
+type queued struct {
+	Input    runnel.Input    `json:"input"`
+	Settings runnel.Settings `json:"settings,omitzero"`
+}
+
+// Send begins a turn, or lets the prompt wait for its turn. It returns once
+// that is durable, and never waits for the agent. Everything about the prompt
+// is judged under the session's turn lock, in the order of the contract.
+func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) {
+	e, err := g.lock(ctx, ref)
+	if err != nil {
+		return Sent{}, err
+	}
+	defer g.unlock(e)
+	st := e.session.Status()
+	rec, _, waiting := e.snapshot()
+	busy := st.Turn != "" || waiting > 0
+	if busy && !p.Queue {
+		return Sent{}, inProgress(st.Turn)
+	}
+	in, err := g.input(p)
+	if err != nil {
+		return Sent{}, err
+	}
+	if !st.AgentAlive { // it is about to be started, there
+		if _, err := g.projectDir(rec.ProjectDir); err != nil {
+			return Sent{}, err
+		}
+	}
+	if busy {
+		return g.enqueue(ctx, e, in, p.Settings)
+	}
+	t, err := g.prompt(ctx, e, in, p.Settings)
+	if p.Queue && runnel.CodeOf(err) == runnel.TurnInProgress { // one that the agent began
+		return g.enqueue(ctx, e, in, p.Settings)
+	}
+	if err != nil {
+		return Sent{}, err
+	}
+	return Sent{SessionID: rec.ID, TurnID: t.ID, After: st.Head}, nil
+}
+
+// lock opens the session that a client named and takes its turn lock.
+func (g *Gateway) lock(ctx context.Context, ref string) (*entry, error) {
+	for {
+		e, err := g.find(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		e.sending.Lock()
+		if g.peek(e.session.ID()) == e {
+			return e, nil
+		}
+		g.unlock(e) // it was ended or opened anew while we waited
+	}
+}
+
+func (g *Gateway) unlock(e *entry) {
+	e.sending.Unlock()
+	g.release(e)
+}
+
+func inProgress(turn string) error {
+	err := &runnel.Error{Code: runnel.TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true"}
+	if turn != "" {
+		err.Details = map[string]string{"turnId": turn}
+	}
+	return err
+}
+
+// input judges a prompt and its attachments.
+func (g *Gateway) input(p Prompt) (runnel.Input, error) {
+	in := runnel.Input{Text: p.Text, Turn: uuid.NewString()}
+	if len(p.Attachments) > 0 {
+		return in, runnel.Fail(runnel.AttachmentFailure, "this server takes no attachments")
+	}
+	if in.Text == "" {
+		return in, runnel.Fail(runnel.InvalidRequest, "content: the prompt is empty")
+	}
+	return in, nil
+}
+
+// prompt begins a turn; e.sending is held.
+func (g *Gateway) prompt(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) (*runnel.Turn, error) {
+	if set != (runnel.Settings{}) {
+		if err := g.set(ctx, e, set); err != nil {
+			return nil, err
+		}
+	}
+	return e.session.Send(ctx, in)
+}
+
+func (g *Gateway) enqueue(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) (Sent, error) {
+	data, err := json.Marshal(queued{in, set})
+	if err != nil {
+		return Sent{}, runnel.Fail(runnel.InvalidRequest, "the prompt cannot be kept", err)
+	}
+	q := store.Queued{Session: e.session.ID(), Turn: in.Turn, Input: data, At: time.Now().UTC()}
+	if err := g.cfg.Catalogue.Enqueue(ctx, q); err != nil {
+		return Sent{}, storeError(err)
+	}
+	e.change(func() { e.waiting++ })
+	g.startDrain(e) // the turn it waits for may be over by now
+	return Sent{SessionID: q.Session, TurnID: in.Turn, Queued: true, After: e.session.Status().Head}, nil
+}
+
+// startDrain takes up the queue of e on a goroutine of its own, unless one is
+// at it already.
+func (g *Gateway) startDrain(e *entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing || e.draining {
+		e.again = e.draining
+		return
+	}
+	e.draining = true
+	e.users++
+	g.work.Go(func() {
+		for more := true; more; {
+			g.drain(g.ctx, e)
+			g.mu.Lock()
+			more, e.again = e.again && !g.closing, false
+			if !more {
+				e.draining = false
+				e.users--
+			}
+			g.mu.Unlock()
+		}
+	})
+}
+
+// drain begins the turn of the prompt that waits longest, if none runs. The end
+// of that turn brings the next one here.
+func (g *Gateway) drain(ctx context.Context, e *entry) {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	waiting, err := g.cfg.Catalogue.Queue(ctx, e.session.ID())
+	for _, q := range waiting {
+		if e.session.Status().Turn != "" {
+			return
+		}
+		var p queued
+		if err = json.Unmarshal(q.Input, &p); err == nil {
+			p.Input.Turn = q.Turn
+			_, err = g.prompt(ctx, e, p.Input, p.Settings)
+		}
+		if !final(err) {
+			break
+		}
+		if err != nil {
+			g.log.LogAttrs(ctx, slog.LevelError, "waiting prompt refused", slog.String("session", q.Session), slog.String("turn", q.Turn), slog.String("error", err.Error()))
+		}
+		if err = g.cfg.Catalogue.Dequeue(ctx, q.Session, q.Turn); err != nil {
+			break
+		}
+		e.change(func() { e.waiting-- })
+	}
+	if err != nil && runnel.CodeOf(err) != runnel.TurnInProgress {
+		g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	}
+}
+
+// final reports whether a waiting prompt is done with: it began, or it never can.
+func final(err error) bool {
+	switch runnel.CodeOf(err) {
+	case "", runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.AttachmentFailure:
+		return true
+	}
+	return false
+}
+
+// recoverQueues goes on with the prompts that waited when the process before us
+// ended. One whose turn is in the log began already.
+func (g *Gateway) recoverQueues(ctx context.Context) error {
+	all, err := g.cfg.Catalogue.Queue(ctx, "")
+	if err != nil {
+		return storeError(err)
+	}
+	seen := make(map[string]map[string]bool)
+	for _, q := range all {
+		if seen[q.Session] == nil {
+			seen[q.Session] = make(map[string]bool)
+			for ev, err := range g.cfg.Log.Read(ctx, q.Session, 0) {
+				if err != nil {
+					return storeError(err)
+				}
+				seen[q.Session][ev.Turn] = true
+			}
+		}
+		if seen[q.Session][q.Turn] {
+			if err := g.cfg.Catalogue.Dequeue(ctx, q.Session, q.Turn); err != nil {
+				return storeError(err)
+			}
+		}
+	}
+	for id := range seen {
+		e, err := g.acquire(ctx, id)
+		if err != nil {
+			g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts not taken up", slog.String("session", id), slog.String("error", err.Error()))
+			continue
+		}
+		if _, _, waiting := e.snapshot(); waiting > 0 {
+			g.startDrain(e)
+		}
+		g.release(e)
+	}
+	return nil
+}
+
+// Cancel ends the running turn; none is not an error.
+func (g *Gateway) Cancel(ctx context.Context, ref string) error {
+	e, err := g.opened(ctx, ref)
+	if e == nil || err != nil {
+		return err
+	}
+	defer g.release(e)
+	return e.session.Cancel(ctx)
+}
+
+// Decide answers an approval.
+func (g *Gateway) Decide(ctx context.Context, ref, approval string, d runnel.Decision) error {
+	if d.Choice == event.ChoiceWithdrawn {
+		return runnel.Fail(runnel.InvalidRequest, "choice: not one of the approval's choices")
+	}
+	e, err := g.opened(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		return runnel.Fail(runnel.ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
+	}
+	defer g.release(e)
+	return e.session.Decide(ctx, approval, d)
+}
+
+// Set changes the model or the permission mode, now and for later.
+func (g *Gateway) Set(ctx context.Context, ref string, s runnel.Settings) (Status, error) {
+	e, err := g.lock(ctx, ref)
+	if err != nil {
+		return Status{}, err
+	}
+	defer g.unlock(e)
+	if err := g.set(ctx, e, s); err != nil {
+		return Status{}, err
+	}
+	return g.status(e), nil
+}
+
+// set changes settings; e.sending is held.
+func (g *Gateway) set(ctx context.Context, e *entry, s runnel.Settings) error {
+	if err := e.session.Set(ctx, s); err != nil {
+		return err
+	}
+	var err error
+	e.change(func() {
+		var opt runnel.Options
+		if err = json.Unmarshal(e.rec.Options, &opt); err != nil {
+			return
+		}
+		set(&opt.Model, s.Model)
+		if s.PermissionMode != "" {
+			opt.PermissionMode = s.PermissionMode
+		}
+		e.rec.Options, err = json.Marshal(opt)
+	})
+	return err
+}
+
+// Kill ends a session and everything it started. Its transcript stays.
+func (g *Gateway) Kill(ctx context.Context, ref string) error {
+	id, err := g.resolve(ctx, ref, "", false)
+	if err != nil {
+		return err
+	}
+	rec, err := g.record(ctx, id)
+	if err != nil || rec.State == event.StateDead {
+		return err
+	}
+	e, err := g.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer g.release(e)
+	if err := g.clearQueue(ctx, e); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.rec.State = event.StateDead
+	e.mu.Unlock()
+	// Recorded first: until then nobody may find it open again.
+	err = g.put(context.WithoutCancel(ctx), e)
+	err = errors.Join(err, e.session.Close())
+	g.mu.Lock()
+	delete(g.live, id)
+	g.mu.Unlock()
+	err = errors.Join(err, g.put(context.WithoutCancel(ctx), e))
+	g.keeper.forget(e)
+	g.feed.touch(id)
+	return err
+}
+
+func (g *Gateway) clearQueue(ctx context.Context, e *entry) error {
+	waiting, err := g.cfg.Catalogue.Queue(ctx, e.session.ID())
+	if err != nil {
+		return storeError(err)
+	}
+	for _, q := range waiting {
+		if err := g.cfg.Catalogue.Dequeue(ctx, q.Session, q.Turn); err != nil {
+			return storeError(err)
+		}
+	}
+	e.change(func() { e.waiting = 0 })
+	return nil
+}
+
+// opened returns the session if it is open, and nil if it exists but is not:
+// then nothing runs in it that could be cancelled or answered.
+func (g *Gateway) opened(ctx context.Context, ref string) (*entry, error) {
+	id, err := g.resolve(ctx, ref, "", false)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	e := g.live[id]
+	if e != nil {
+		e.users++
+	}
+	g.mu.Unlock()
+	if e != nil {
+		return e, nil
+	}
+	_, err = g.record(ctx, id)
+	return nil, err
+}

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// Status is what lists and watchers show of a session.
+type Status struct {
+	SessionID        string             `json:"sessionId"`
+	CLIType          string             `json:"cliType"`
+	ProjectID        string             `json:"projectId"`
+	ProjectDir       string             `json:"projectDir"`
+	Title            string             `json:"title"`
+	State            event.SessionState `json:"state" enum:"open,loading,dead"`
+	Status           event.SessionState `json:"status" enum:"open,loading,dead" doc:"same as state"`
+	IsAlive          bool               `json:"isAlive" doc:"the agent's process runs"`
+	Activity         event.Activity     `json:"activity" enum:"idle,working,waiting"`
+	TurnID           string             `json:"turnId,omitempty" doc:"of the running turn"`
+	LastSeq          int64              `json:"lastSeq"`
+	ModelID          string             `json:"modelId,omitempty"`
+	PermissionMode   string             `json:"permissionMode,omitempty"`
+	AgentSessionID   string             `json:"agentSessionId,omitempty"`
+	LastLine         string             `json:"lastLine,omitempty"`
+	LastTurn         event.TurnStatus   `json:"lastTurn,omitempty" enum:"completed,cancelled,error"`
+	PendingApprovals []event.Approval   `json:"pendingApprovals"`
+	Queued           int                `json:"queued"`
+	CreatedAt        time.Time          `json:"createdAt"`
+	LastActiveAt     time.Time          `json:"lastActiveAt"`
+}
+
+// Status returns what is known of a session. It opens nothing.
+func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
+	id, err := g.resolve(ctx, ref, "", false)
+	if err != nil {
+		return Status{}, err
+	}
+	if e := g.peek(id); e != nil {
+		return g.status(e), nil
+	}
+	rec, err := g.record(ctx, id)
+	if err != nil {
+		return Status{}, err
+	}
+	return g.dormant(ctx, rec)
+}
+
+// A Filter selects sessions. The zero value selects all that are not dead.
+type Filter struct {
+	ProjectID, ProjectDir string // "" for all
+	Dead                  bool   // ended ones too
+}
+
+// List returns the sessions that f selects, newest activity first.
+func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
+	if f.ProjectDir != "" {
+		f.ProjectDir = canonical(f.ProjectDir)
+	}
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead})
+	if err != nil {
+		return nil, storeError(err)
+	}
+	out := make([]Status, 0, len(recs))
+	for _, rec := range recs {
+		if e := g.peek(rec.ID); e != nil {
+			out = append(out, g.status(e))
+			continue
+		}
+		st, err := g.dormant(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}
+
+// A Project is a directory with sessions in it.
+type Project struct {
+	ProjectID    string    `json:"projectId"`
+	ProjectDir   string    `json:"projectDir"`
+	Sessions     int       `json:"sessions"`
+	LastActiveAt time.Time `json:"lastActiveAt"`
+}
+
+// Projects returns the directories with sessions, newest activity first.
+func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true})
+	if err != nil {
+		return nil, storeError(err)
+	}
+	at := make(map[string]int)
+	out := []Project{}
+	for _, rec := range recs { // newest activity first
+		i, ok := at[rec.ProjectID]
+		if !ok {
+			i = len(out)
+			at[rec.ProjectID] = i
+			out = append(out, Project{ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, LastActiveAt: rec.LastActiveAt})
+		}
+		out[i].Sessions++
+	}
+	return out, nil
+}
+
+// Counts says how many sessions are open, how many have an agent and how many
+// run a turn.
+func (g *Gateway) Counts() (open, alive, working int) {
+	g.mu.Lock()
+	entries := make([]*entry, 0, len(g.live))
+	for _, e := range g.live {
+		entries = append(entries, e)
+	}
+	g.mu.Unlock()
+	for _, e := range entries {
+		st := e.session.Status()
+		if st.AgentAlive {
+			alive++
+		}
+		if st.Turn != "" {
+			working++
+		}
+	}
+	return len(entries), alive, working
+}
+
+func (g *Gateway) status(e *entry) Status {
+	live := e.session.Status()
+	rec, lastTurn, waiting := e.snapshot()
+	st := describe(rec)
+	if live.State == event.StateDead {
+		st.State, st.Status = event.StateDead, event.StateDead
+	}
+	st.IsAlive, st.Activity, st.TurnID, st.LastSeq = live.AgentAlive, live.Activity, live.Turn, live.Head
+	if len(live.Pending) > 0 {
+		st.PendingApprovals = live.Pending
+	}
+	st.LastTurn, st.Queued = lastTurn, waiting
+	return st
+}
+
+func (g *Gateway) dormant(ctx context.Context, rec store.Session) (Status, error) {
+	st := describe(rec)
+	log, err := g.cfg.Log.State(ctx, rec.ID)
+	if err != nil {
+		return st, storeError(err)
+	}
+	st.LastSeq = log.Head
+	return st, nil
+}
+
+func describe(rec store.Session) Status {
+	return Status{
+		SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
+		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
+		AgentSessionID: rec.AgentSessionID, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
+		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt,
+	}
+}

@@ -1,0 +1,448 @@
+package httpapi
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", file, d)
+	}
+}
+
+// examples returns a request target for every route, and some for none.
+func examples(rg *rig) (targets []string) {
+	for _, rt := range rg.list {
+		if rt.method == "" {
+			continue
+		}
+		p := strings.NewReplacer("{$}", "", "{id}", "0b5d3c1e-0000-7000-8000-000000000000", "{approvalId}", "a1", "{path...}", "app-1.js").Replace(rt.path)
+		targets = append(targets, rt.method+" "+p)
+	}
+	return append(targets, "GET /nothing", "POST /nothing", "GET /api/", "DELETE /api/session/list", "GET /..%2f..%2fetc/passwd",
+		"GET //api/health/..", "OPTIONS /api/session/list", "PUT /", "TRACE /api/health", "HEAD /metrics")
+}
+
+func TestA01_NoTokenEveryRoute(t *testing.T) {
+	rg := newRig(t)
+	var b strings.Builder
+	for _, target := range examples(rg) {
+		method, p, _ := strings.Cut(target, " ")
+		w := rg.do(method, p, "", anonymous)
+		fmt.Fprintf(&b, "%d %s\n", w.Code, target)
+		for _, h := range []string{"Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy",
+			"Cross-Origin-Resource-Policy", "Cross-Origin-Opener-Policy", "Cache-Control"} {
+			if w.Header().Get(h) == "" {
+				t.Errorf("%s: no %s", target, h)
+			}
+		}
+	}
+	golden(t, "anonymous.txt", b.String())
+}
+
+func TestA02_WrongTokenShapes(t *testing.T) {
+	rg := newRig(t)
+	shapes := map[string]func(*http.Request){
+		"empty":       header("Authorization", "Bearer "),
+		"no scheme":   header("Authorization", rg.token),
+		"basic":       header("Authorization", "Basic "+rg.token),
+		"prefix":      header("Authorization", "Bearer "+rg.token[:len(rg.token)-1]),
+		"suffix":      header("Authorization", "Bearer "+rg.token[1:]),
+		"other case":  header("Authorization", "Bearer "+strings.ToUpper(rg.token)),
+		"big":         header("Authorization", "Bearer "+strings.Repeat("a", 1<<20)),
+		"NUL":         header("Authorization", "Bearer "+rg.token[:20]+"\x00"+rg.token[21:]),
+		"two headers": addHeader("Authorization", "Bearer "+rg.token),
+		"two spaces":  header("Authorization", "Bearer  "+rg.token),
+		"in the URL": func(r *http.Request) {
+			anonymous(r)
+			r.URL.RawQuery = "token=" + rg.token + "&access_token=" + rg.token
+		},
+	}
+	i := 0
+	for name, shape := range shapes {
+		i++
+		w := rg.do("GET", "/api/me", "", shape, func(r *http.Request) { r.RemoteAddr = fmt.Sprintf("10.0.0.%d:1", i) })
+		if w.Code != http.StatusUnauthorized || code(w) != "UNAUTHORIZED" {
+			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+		}
+		if bytes.Contains(w.Body.Bytes(), []byte(rg.token[10:20])) {
+			t.Errorf("%s: the answer holds the token", name)
+		}
+	}
+	if w := rg.do("GET", "/api/me", ""); w.Code != http.StatusOK {
+		t.Errorf("the real one: got %d", w.Code)
+	}
+}
+
+func TestA08_ScopesAreTheServers(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	rg.token = rg.mint(auth.Read)
+	for _, target := range []string{
+		"POST /api/session/create", "POST /api/session/" + id + "/send", "POST /api/session/" + id + "/cancel", "POST /api/session/" + id + "/kill",
+		"POST /api/session/" + id + "/approvals/a1", "POST /api/session/" + id + "/options", "POST /api/session/" + id + "/load",
+		"POST /api/session/" + id + "/fork", "POST /api/harness/turn", "POST /api/harness/interrupt", "DELETE /api/harness/session/" + id,
+		"POST /api/tokens", "GET /api/tokens", "POST /api/login/code",
+	} {
+		method, p, _ := strings.Cut(target, " ")
+		body := ""
+		if method == "POST" {
+			body = `{"scopes":["read","send","approve","admin"],"scope":"admin"}`
+		}
+		w := rg.do(method, p+"?scopes=admin", body)
+		if w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
+			t.Errorf("%s: got %d %s", target, w.Code, w.Body)
+		}
+	}
+	if me := call[meAnswer](rg, "GET", "/api/me", "", 200); !slices.Equal(me.Scopes, []auth.Scope{auth.Read}) {
+		t.Errorf("scopes are now %v", me.Scopes)
+	}
+	rg.token = rg.mint(auth.Admin)
+	if w := rg.do("POST", "/api/tokens", `{"name":"x","scopes":["approve"]}`); w.Code != http.StatusForbidden {
+		t.Errorf("a token made one with a scope it lacks: %d", w.Code)
+	}
+}
+
+func TestA10_ThrottleBeforeEvaluation(t *testing.T) {
+	rg := newRig(t)
+	rg.do("GET", "/api/me", "")
+	got := map[int]int{}
+	for i := range 200 {
+		from := []string{"127.0.0.1:1", "[::ffff:127.0.0.1]:2"}[i%2]
+		w := rg.do("GET", "/api/me", "", header("Authorization", "Bearer rnl_"+strings.Repeat("A", 43)),
+			header("X-Forwarded-For", fmt.Sprintf("10.0.0.%d", i)), func(r *http.Request) { r.RemoteAddr = from })
+		got[w.Code]++
+	}
+	if got[401] != 10 || got[429] != 190 {
+		t.Errorf("got %v, want 10 refused and the rest unheard", got)
+	}
+	if w := rg.do("GET", "/api/me", "", func(r *http.Request) { r.RemoteAddr = "127.0.0.1:3" }); w.Code != 200 {
+		t.Errorf("the owner is locked out: %d", w.Code)
+	}
+}
+
+func TestB01_RebindHTTP(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS", "DELETE"} {
+		for _, p := range []string{"/", "/assets/app-1.js", "/api/health", "/api/session/" + id + "/kill", "/api/ws", "/metrics", "/nothing"} {
+			for _, origin := range []string{"", "http://evil.example:7777"} {
+				edit := []func(*http.Request){host("evil.example:7777"), header("Sec-Fetch-Site", "same-origin")}
+				if origin != "" {
+					edit = append(edit, header("Origin", origin))
+				}
+				body := ""
+				if method == "POST" {
+					body = "{}"
+				}
+				w := rg.do(method, p, body, edit...)
+				if w.Code != http.StatusForbidden || code(w) != "FORBIDDEN_ORIGIN" {
+					t.Errorf("%s %s Origin %q: got %d %s", method, p, origin, w.Code, w.Body)
+				}
+			}
+		}
+	}
+	if st := call[gateway.Status](rg, "GET", "/api/session/"+id+"/status", "", 200); st.State != "open" {
+		t.Errorf("a rebound page has ended the session: %v", st.State)
+	}
+}
+
+func TestB03_HostTable(t *testing.T) {
+	hosts := []string{
+		"localhost", "localhost:7777", "LOCALHOST", "LOCALHOST.", "localhost.", "localhost..", "127.0.0.1", "127.0.0.1:7777", "127.0.0.1.", "127.8.9.1",
+		"[::1]", "[::1]:7777", "::1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]:1", "[::1%lo]", "[127.0.0.1]", "[::1", "[::1]x", "[::1]:",
+		"127.evil.com", "localhost.evil.com", "127.0.0.1.nip.io", "evil-localhost", "notlocalhost", "0.0.0.0", "0.0.0.0:7777", "[::]", "0x7f.1",
+		"2130706433", "127.1", "0177.0.0.1", "192.168.1.5", "10.0.0.7:80", "[fe80::1]", "work.example", "WORK.example:1", "sub.work.example", "work.example.evil.com",
+		"", " ", ":7777", "localhost:", "localhost:77777777", "localhost:x", "localhost:1:2", "user@localhost", "localhost@evil.com", "localhost/evil", "localhost\\evil",
+		"localhost\x00", "localhost,evil.com", "loc\u0430lhost", "xn--lclhost-6fg", "localhost%00", "http://localhost", "локалхост",
+		strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 200) + "example",
+	}
+	names := map[hostVerdict]string{hostRefused: "refused ", hostInvalid: "invalid ", hostAccepted: "accepted"}
+	bound := map[string]interface{ judge(string) hostVerdict }{
+		"loopback": newHosts(nil, []string{"work.example"}),
+		"address":  newHosts([]netip.Addr{netip.MustParseAddr("192.168.1.5")}, []string{"Work.Example."}),
+		"wildcard": newHosts([]netip.Addr{netip.IPv4Unspecified()}, []string{"work.example"}),
+	}
+	var b strings.Builder
+	for _, which := range []string{"loopback", "address", "wildcard"} {
+		for _, h := range hosts {
+			fmt.Fprintf(&b, "%s %s %q\n", which, names[bound[which].judge(h)], h)
+		}
+	}
+	golden(t, "hosts.txt", b.String())
+	for _, file := range []string{"host.go", "origin.go"} {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(src), "\n") {
+			if strings.Contains(line, "HasPrefix") && !strings.Contains(line, `"["`) {
+				t.Errorf("%s compares a prefix: %s", file, line)
+			}
+		}
+	}
+}
+
+func TestB03_TargetForms(t *testing.T) {
+	rg := newRig(t)
+	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "localhost:7777" }
+	tests := []struct {
+		name string
+		edit []func(*http.Request)
+		want int
+	}{
+		{"absolute form", []func(*http.Request){absolute}, 400},
+		{"absolute form, other Host", []func(*http.Request){absolute, host("evil.example")}, 400},
+		{"no Host", []func(*http.Request){host("")}, 400},
+		{"credentials in Host", []func(*http.Request){host("user@localhost")}, 400},
+		{"long target", []func(*http.Request){func(r *http.Request) { r.RequestURI = "/" + strings.Repeat("a", maxTarget) }}, 414},
+		{"as it should be", nil, 200},
+	}
+	for _, tt := range tests {
+		if w := rg.do("GET", "/api/health", "", tt.edit...); w.Code != tt.want {
+			t.Errorf("%s: got %d, want %d", tt.name, w.Code, tt.want)
+		}
+	}
+}
+
+func TestB04_OriginTable(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) {
+		c.Origins = []string{"https://runnel.example"}
+		c.CORSOrigins = []string{"https://board.example"}
+	})
+	code, err := rg.keyed.LoginCode(t.Context(), auth.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie, _, err := rg.keyed.Redeem(t.Context(), code, netip.Addr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(&http.Cookie{Name: cookieName, Value: cookie}) }
+	origins := []string{
+		"", "http://localhost:7777", "http://evil.example", "null", "http://localhost:3000", "http://localhost", "https://localhost:7777",
+		"http://localhost:7777.evil.example", "HTTP://LOCALHOST:7777", "http://localhost:7777/", "http://localhost:7777, http://evil.example",
+		"http://127.0.0.1:7777", "file://", "chrome-extension://abcdef", "https://runnel.example", "https://runnel.example.evil.example",
+		"https://board.example", "http://board.example", " http://localhost:7777",
+	}
+	type fetch struct{ site, mode, dest string }
+	fetches := []fetch{{}, {"same-origin", "cors", "empty"}, {"none", "navigate", "document"}, {"none", "cors", "empty"}, {"same-site", "cors", "empty"},
+		{"cross-site", "cors", "empty"}, {"cross-site", "navigate", "document"}, {"cross-site", "no-cors", "image"}, {"cross-site", "navigate", "iframe"}}
+	var b strings.Builder
+	for _, method := range []string{"GET", "POST"} {
+		for _, credential := range []string{"bearer", "cookie"} {
+			for _, origin := range origins {
+				for _, f := range fetches {
+					edit := []func(*http.Request){}
+					if credential == "cookie" {
+						edit = append(edit, withCookie)
+					}
+					if origin != "" {
+						edit = append(edit, header("Origin", origin))
+					}
+					if f.site != "" {
+						edit = append(edit, header("Sec-Fetch-Site", f.site), header("Sec-Fetch-Mode", f.mode), header("Sec-Fetch-Dest", f.dest))
+					}
+					target, body := "/api/me", ""
+					if method == "POST" {
+						target, body = "/api/session/x/cancel", "{}"
+					}
+					w := rg.do(method, target, body, edit...)
+					verdict := "passed "
+					if w.Code == http.StatusForbidden {
+						verdict = "refused"
+					}
+					fmt.Fprintf(&b, "%s %-4s %s %q %s\n", verdict, method, credential, origin, strings.Join([]string{f.site, f.mode, f.dest}, " "))
+				}
+			}
+		}
+	}
+	golden(t, "origins.txt", b.String())
+	if w := rg.do("GET", "/api/me", "", header("Origin", "http://localhost:7777"), addHeader("Origin", "http://evil.example")); w.Code != 403 {
+		t.Errorf("two origins: got %d", w.Code)
+	}
+}
+
+func TestB05_SimpleRequestCSRF(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	for _, target := range examples(rg) {
+		method, p, _ := strings.Cut(target, " ")
+		if method != "POST" || strings.Contains(p, "nothing") {
+			continue
+		}
+		p = strings.Replace(p, "0b5d3c1e-0000-7000-8000-000000000000", id, 1)
+		for _, ct := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "text/plain; a=application/json",
+			"application/json; charset=utf-16", "application/jsonp", "*/*"} {
+			if w := rg.do("POST", p, `{"cliType":"script"}`, header("Content-Type", ct)); w.Code != http.StatusUnsupportedMediaType {
+				t.Errorf("%s with %q: got %d %s", p, ct, w.Code, w.Body)
+			}
+		}
+	}
+	if st := call[gateway.Status](rg, "GET", "/api/session/"+id+"/status", "", 200); st.State != "open" {
+		t.Errorf("the session is %v", st.State)
+	}
+}
+
+func TestB06_NoCORS(t *testing.T) {
+	preflight := func(rg *rig, origin string) http.Header {
+		w := rg.do("OPTIONS", "/api/session/create", "", anonymous, header("Origin", origin), header("Access-Control-Request-Method", "POST"))
+		return w.Header()
+	}
+	rg := newRig(t)
+	for _, origin := range []string{"https://evil.example", "http://localhost:7777", "null"} {
+		if h := preflight(rg, origin); h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s is allowed by default", origin)
+		}
+	}
+	rg = newRig(t, func(c *Config, _ *gateway.Config) { c.CORSOrigins = []string{"https://board.example"} })
+	for _, origin := range []string{"https://evil.example", "https://board.example.evil.example", "http://board.example"} {
+		if h := preflight(rg, origin); h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s is allowed", origin)
+		}
+	}
+	h := preflight(rg, "https://board.example")
+	if h.Get("Access-Control-Allow-Origin") != "https://board.example" || h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("the listed origin: got %v", h)
+	}
+	if w := rg.do("GET", "/api/me", "", header("Origin", "https://board.example")); w.Code != 200 || w.Header().Get("Access-Control-Allow-Origin") != "https://board.example" {
+		t.Errorf("a request of the listed origin: got %d %v", w.Code, w.Header())
+	}
+}
+
+func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
+	rg := newRig(t)
+	login := func(edit ...func(*http.Request)) *http.Response {
+		code, err := rg.keyed.LoginCode(t.Context(), auth.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rg.do("POST", "/api/login", `{"code":"`+code+`"}`, append([]func(*http.Request){anonymous}, edit...)...).Result()
+	}
+	ours := header("Origin", "http://localhost:7777")
+
+	// Another site's page tries to log the browser in.
+	for name, edit := range map[string][]func(*http.Request){
+		"cross-site":    {header("Origin", "https://evil.example"), header("Sec-Fetch-Site", "cross-site")},
+		"same-site":     {header("Origin", "http://localhost:3000"), header("Sec-Fetch-Site", "same-site")},
+		"null origin":   {header("Origin", "null")},
+		"no origin":     {header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "no-cors")},
+		"form":          {ours, header("Content-Type", "application/x-www-form-urlencoded")},
+		"rebound":       {host("evil.example"), header("Origin", "http://evil.example")},
+		"navigated to":  {header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Sec-Fetch-Dest", "document")},
+		"upper-case":    {header("Origin", "HTTP://LOCALHOST:7777")},
+		"two origins":   {ours, addHeader("Origin", "http://localhost:7777")},
+		"other address": {header("Origin", "http://127.0.0.1:7777")},
+	} {
+		res := login(edit...)
+		if res.StatusCode == http.StatusNoContent || len(res.Cookies()) > 0 {
+			t.Errorf("%s: logged in: %d %v", name, res.StatusCode, res.Cookies())
+		}
+	}
+
+	res := login(ours, header("Sec-Fetch-Site", "same-origin"))
+	if res.StatusCode != http.StatusNoContent || len(res.Cookies()) != 1 {
+		t.Fatalf("got %d %v", res.StatusCode, res.Cookies())
+	}
+	c := res.Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || c.MaxAge != 12*60*60 {
+		t.Errorf("cookie %+v", c)
+	}
+	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(c) }
+	for name, tt := range map[string]struct {
+		edit []func(*http.Request)
+		want int
+	}{
+		"same-origin":      {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin")}, 200},
+		"no metadata":      {nil, 403},
+		"cross-site GET":   {[]func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Sec-Fetch-Dest", "document")}, 403},
+		"same-site":        {[]func(*http.Request){header("Sec-Fetch-Site", "same-site")}, 403},
+		"old browser":      {[]func(*http.Request){ours}, 200},
+		"the cookie twice": {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.AddCookie(c) }}, 401},
+		"as bearer":        {[]func(*http.Request){func(r *http.Request) { r.Header.Del("Cookie") }, header("Authorization", "Bearer "+c.Value)}, 401},
+	} {
+		if w := rg.do("GET", "/api/me", "", append([]func(*http.Request){withCookie}, tt.edit...)...); w.Code != tt.want {
+			t.Errorf("%s: got %d %s, want %d", name, w.Code, w.Body, tt.want)
+		}
+	}
+
+	w := rg.do("POST", "/api/logout", "", withCookie, ours, header("Sec-Fetch-Site", "same-origin"))
+	if gone := w.Result().Cookies(); w.Code != 204 || len(gone) != 1 || gone[0].MaxAge >= 0 {
+		t.Errorf("logout: %d %v", w.Code, gone)
+	}
+	if w := rg.do("GET", "/api/me", "", withCookie, header("Sec-Fetch-Site", "same-origin")); w.Code != 401 {
+		t.Errorf("after logout: got %d", w.Code)
+	}
+}
+
+func TestA13_SecureBehindTLS(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Proxied = true; c.Origins = []string{"https://localhost:7777"} })
+	code, _ := rg.keyed.LoginCode(t.Context(), auth.All())
+	w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "https://localhost:7777"))
+	if cs := w.Result().Cookies(); len(cs) != 1 || !cs[0].Secure {
+		t.Errorf("got %d %v", w.Code, cs)
+	}
+}
+
+func TestH04_PanicPath(t *testing.T) {
+	rg := newRig(t)
+	rg.add(&route{method: "GET", path: "/api/boom", scope: auth.Read, serve: func(http.ResponseWriter, *http.Request) error { panic("sk-ant-canary") }})
+	w := rg.do("GET", "/api/boom", "")
+	if w.Code != 500 || code(w) != "INTERNAL" || strings.Contains(w.Body.String(), "canary") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if log := rg.logged.String(); strings.Contains(log, "canary") || !strings.Contains(log, "handler panicked") {
+		t.Errorf("logged %s", log)
+	}
+	if w := rg.do("GET", "/api/health", ""); w.Code != 200 {
+		t.Errorf("afterwards: %d", w.Code)
+	}
+}
+
+func TestErrorTableIsWhole(t *testing.T) {
+	src, err := os.ReadFile("../error.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for c := range statuses {
+		known = append(known, string(c))
+	}
+	for _, line := range strings.Split(string(src), "\n") {
+		_, value, ok := strings.Cut(line, `Code = "`)
+		if !ok {
+			continue
+		}
+		c := strings.TrimSuffix(value, `"`)
+		if !slices.Contains(known, c) {
+			t.Errorf("%s has no status", c)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// export writes a session down: its events as they are, or its items as text
+// for people. It is served as a download, never as a page of ours.
+func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
+	st, err := s.gw.Status(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	format := r.URL.Query().Get("format")
+	var write func(context.Context, *bufio.Writer, gateway.Status) error
+	switch format {
+	case "jsonl":
+		write = s.exportEvents
+	case "md":
+		write = s.exportMarkdown
+	case "html":
+		write = s.exportHTML
+	default:
+		return invalid("format: jsonl, md or html")
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", st.SessionID+"."+format))
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	out := bufio.NewWriterSize(&deadlineWriter{w, http.NewResponseController(w), s.cfg.WriteStall}, 32<<10)
+	w.WriteHeader(http.StatusOK)
+	if err := write(r.Context(), out, st); err != nil {
+		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
+	}
+	if err := out.Flush(); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// deadlineWriter gives each write its own time.
+type deadlineWriter struct {
+	io.Writer
+	rc    *http.ResponseController
+	stall time.Duration
+}
+
+func (d *deadlineWriter) Write(p []byte) (int, error) {
+	_ = d.rc.SetWriteDeadline(time.Now().Add(d.stall))
+	return d.Writer.Write(p)
+}
+
+func (s *Server) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+	for after := int64(0); ; {
+		evs, err := batch(ctx, s.gw.Log(), st.SessionID, after)
+		if err != nil || len(evs) == 0 {
+			return err
+		}
+		for _, ev := range evs {
+			data, err := json.Marshal(ev)
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(append(data, '\n')); err != nil {
+				return err
+			}
+			after = ev.Seq
+		}
+	}
+}
+
+// outs yields a session's history, chunk by chunk.
+func (s *Server) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
+	return func(yield func(upsert.Out, error) bool) {
+		for from := int64(0); ; {
+			c, err := readChunk(ctx, s.gw.Log(), session, from, 0)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, o := range c.entries {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			if !c.more {
+				return
+			}
+			from = c.last
+		}
+	}
+}
+
+func (s *Server) exportMarkdown(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+	fmt.Fprintf(w, "# %s\n\n%s in `%s`, %s\n", oneLine(st.Title), st.CLIType, st.ProjectDir, st.CreatedAt.Format(time.RFC3339))
+	for o, err := range s.outs(ctx, st.SessionID) {
+		if err != nil {
+			return err
+		}
+		head, text, code := tell(o)
+		switch {
+		case head == "" && text == "":
+		case head == "" && !code:
+			fmt.Fprintf(w, "\n%s\n", text)
+		case code:
+			fence := strings.Repeat("`", max(3, longestRun(text, '`')+1))
+			fmt.Fprintf(w, "\n**%s**\n\n%s\n%s\n%s\n", oneLine(head), fence, strings.TrimRight(text, "\n"), fence)
+		default:
+			fmt.Fprintf(w, "\n## %s\n\n%s\n", oneLine(head), text)
+		}
+	}
+	return nil
+}
+
+// exportHTML writes a page that holds text only: all of it escaped, no script,
+// no style, no link.
+func (s *Server) exportHTML(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+	title := html.EscapeString(oneLine(st.Title))
+	fmt.Fprintf(w, "<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\"><title>%s</title></head>\n<body>\n<h1>%s</h1>\n<p>%s in <code>%s</code></p>\n",
+		title, title, html.EscapeString(st.CLIType), html.EscapeString(st.ProjectDir))
+	for o, err := range s.outs(ctx, st.SessionID) {
+		if err != nil {
+			return err
+		}
+		head, text, code := tell(o)
+		level := "h2"
+		if code {
+			level = "h3"
+		}
+		if head != "" {
+			fmt.Fprintf(w, "<%s>%s</%s>\n", level, html.EscapeString(oneLine(head)), level)
+		}
+		if text != "" {
+			fmt.Fprintf(w, "<pre>%s</pre>\n", html.EscapeString(text))
+		}
+	}
+	_, err := io.WriteString(w, "</body></html>\n")
+	return err
+}
+
+// tell returns what people want to read of an entry.
+func tell(o upsert.Out) (head, text string, code bool) {
+	switch o := o.(type) {
+	case upsert.Upsert:
+		return tellItem(o)
+	case upsert.TurnEvent:
+		if o.Type == upsert.TurnError {
+			return "Failed", o.ErrorMessage, false
+		}
+		if o.Status == event.StatusCancelled {
+			return "Cancelled", "", false
+		}
+	case upsert.Approval:
+		if o.Status == upsert.ApprovalResolved {
+			return "", "Answered: " + o.Choice, false
+		}
+		return "", "Asked: " + o.Approval.Title, false
+	case upsert.Notice:
+		return "", o.Message, false
+	}
+	return "", "", false
+}
+
+func tellItem(u upsert.Upsert) (head, text string, code bool) {
+	switch {
+	case u.Message != nil && u.Message.Origin == event.OriginUser:
+		return "Prompt", u.Message.Content, false
+	case u.Message != nil:
+		return "", u.Message.Content, false
+	case u.Thinking != nil:
+		return "Reasoning", u.Thinking.Content, true
+	case u.ToolCall != nil:
+		text = string(u.ToolCall.ToolArguments)
+		if u.ToolCall.ToolOutput != nil {
+			text += "\n\n" + *u.ToolCall.ToolOutput
+		}
+		return u.ToolCall.ToolName, text, true
+	case u.Plan != nil:
+		var b strings.Builder
+		for _, e := range u.Plan.Entries {
+			fmt.Fprintf(&b, "- %s: %s\n", e.Status, oneLine(e.Content))
+		}
+		return "Plan", b.String(), false
+	}
+	return "", "", false
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func longestRun(s string, c rune) int {
+	longest, run := 0, 0
+	for _, r := range s {
+		if r != c {
+			run = 0
+			continue
+		}
+		run++
+		longest = max(longest, run)
+	}
+	return longest
+}

@@ -1,0 +1,281 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A turnFrame is one frame of a turn's stream.
+type turnFrame struct {
+	name string
+	data any
+}
+
+// about is what every frame of a turn says. The types below add to it.
+type about struct {
+	Seq    int64  `json:"seq"`
+	TurnID string `json:"turnId"`
+	ItemID string `json:"itemId,omitempty"`
+}
+
+type (
+	initFrame struct {
+		about
+		SessionID string `json:"sessionId"`
+		ModelID   string `json:"modelId,omitempty"`
+	}
+	textFrame struct {
+		about
+		Text         string `json:"text"`
+		ParentCallID string `json:"parentCallId,omitempty"`
+	}
+	toolStartFrame struct {
+		about
+		CallID       string          `json:"callId"`
+		Name         string          `json:"name"`
+		Arguments    json.RawMessage `json:"arguments"`
+		Kind         event.ToolKind  `json:"kind,omitempty"`
+		Title        string          `json:"title,omitempty"`
+		ParentCallID string          `json:"parentCallId,omitempty"`
+	}
+	toolProgressFrame struct {
+		about
+		CallID string `json:"callId"`
+		Text   string `json:"text"`
+	}
+	toolResultFrame struct {
+		about
+		CallID    string         `json:"callId"`
+		Name      string         `json:"name"`
+		OK        bool           `json:"ok"`
+		Output    string         `json:"output,omitempty"`
+		ExitCode  *int           `json:"exitCode,omitempty"`
+		Changes   []event.Change `json:"changes,omitempty"`
+		Truncated bool           `json:"truncated,omitempty"`
+	}
+	planFrame struct {
+		about
+		Entries []event.PlanEntry `json:"entries"`
+	}
+	permissionFrame struct {
+		about
+		Approval event.Approval `json:"approval"`
+	}
+	resolvedFrame struct {
+		about
+		ApprovalID string         `json:"approvalId"`
+		Choice     string         `json:"choice"`
+		By         event.Resolver `json:"by"`
+		Reason     string         `json:"reason,omitempty"`
+	}
+	noticeFrame struct {
+		about
+		event.Notice
+	}
+	errorFrame struct {
+		about
+		Phase     string `json:"phase"`
+		ErrorType string `json:"errorType"`
+		Message   string `json:"message"`
+		Status    int    `json:"status"`
+		Severity  string `json:"severity"`
+		Fatal     bool   `json:"fatal"`
+	}
+	completeFrame struct {
+		about
+		Status  event.TurnStatus `json:"status"`
+		Usage   *event.Usage     `json:"usage"`
+		CostUSD *float64         `json:"costUsd,omitempty"`
+	}
+	exitFrame struct {
+		about
+		ExitCode    int  `json:"exitCode"`
+		Interrupted bool `json:"interrupted,omitempty"`
+	}
+)
+
+// turnFrames makes the frames of one turn from its events. It is pure.
+type turnFrames struct {
+	session, turn string
+	items         map[string]*turnItem
+	calls         map[string]string // call id → tool name
+	cost          *float64
+	usage         *event.Usage
+}
+
+type turnItem struct {
+	typ    event.ItemType
+	call   string
+	parent string
+	said   strings.Builder
+}
+
+func newTurnFrames(session, turn string) *turnFrames {
+	return &turnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string)}
+}
+
+// push returns the frames for ev, in order. The prompt's own item is not among
+// them: the reader sent it.
+func (t *turnFrames) push(ev event.Event) []turnFrame {
+	a := about{Seq: ev.Seq, TurnID: t.turn, ItemID: itemOf(ev.Body)}
+	if a.ItemID == runnel.UserItemID(t.turn) {
+		return nil
+	}
+	return t.body(ev, a)
+}
+
+func (t *turnFrames) body(ev event.Event, a about) []turnFrame {
+	switch b := ev.Body.(type) {
+	case event.ResponseStart:
+		return []turnFrame{{"session:init", initFrame{a, t.session, b.ModelID}}}
+	case event.ItemStart:
+		t.items[b.ItemID] = &turnItem{typ: b.ItemType, call: b.CallID, parent: b.ParentCallID}
+		if b.ItemType == event.TypeFunctionCall {
+			t.calls[b.CallID] = b.Name
+		}
+		return t.text(a, b.InitialContent)
+	case event.ItemDelta:
+		return t.text(a, b.DeltaContent)
+	case event.ItemDone:
+		return t.done(a, b.FinalItem)
+	case event.ItemError:
+		return t.broken(a, b.Error.Message)
+	case event.ItemCancelled:
+		return t.broken(a, string(b.Reason))
+	case event.ApprovalRequested:
+		a.ItemID = b.Approval.ItemID
+		return []turnFrame{{"permission:request", permissionFrame{a, b.Approval}}}
+	case event.ApprovalResolved:
+		return []turnFrame{{"permission:resolved", resolvedFrame{a, b.ApprovalID, b.Choice, b.By, b.Reason}}}
+	case event.Notice:
+		return []turnFrame{{"notice", noticeFrame{a, b}}}
+	case event.UsageUpdated:
+		if b.CostUSD != nil {
+			t.cost = b.CostUSD
+		}
+		if b.Usage != nil {
+			t.usage = b.Usage
+		}
+	case event.ResponseDone:
+		return t.complete(a, b)
+	case event.ResponseError:
+		return t.failed(a, b.Error)
+	}
+	return nil
+}
+
+// text is growth of an item. What grows is a suffix, always.
+func (t *turnFrames) text(a about, s string) []turnFrame {
+	it := t.items[a.ItemID]
+	if it == nil || s == "" {
+		return nil
+	}
+	switch it.typ {
+	case event.TypeMessage:
+		it.said.WriteString(s)
+		return []turnFrame{{"chat:delta", textFrame{a, s, it.parent}}}
+	case event.TypeReasoning:
+		it.said.WriteString(s)
+		return []turnFrame{{"reasoning:delta", textFrame{a, s, it.parent}}}
+	case event.TypeFunctionCallOutput:
+		return []turnFrame{{"tool:progress", toolProgressFrame{a, it.call, s}}}
+	}
+	return nil
+}
+
+func (t *turnFrames) done(a about, f event.FinalItem) []turnFrame {
+	it := t.items[a.ItemID]
+	if it == nil {
+		it = new(turnItem)
+	}
+	switch f := f.(type) {
+	case event.Message:
+		return t.whole(a, it, event.TypeMessage, f.Content)
+	case event.Reasoning:
+		return t.whole(a, it, event.TypeReasoning, f.Content)
+	case event.FunctionCall:
+		return []turnFrame{{"tool:start", toolStartFrame{a, f.CallID, f.Name, f.Arguments, f.Kind, f.Title, it.parent}}}
+	case event.FunctionCallOutput:
+		return []turnFrame{{"tool:result", toolResultFrame{a, f.CallID, t.calls[f.CallID], !f.IsError, f.Output, f.ExitCode, f.Changes, f.Truncated}}}
+	case event.Plan:
+		return []turnFrame{{"plan:update", planFrame{a, f.Entries}}}
+	}
+	return nil
+}
+
+// whole ends a text. What was not streamed of it comes as a last delta, so that
+// the deltas add up. Text that an agent took back cannot be: then the deltas
+// are what was said, and the final text is what counts.
+func (t *turnFrames) whole(a about, it *turnItem, typ event.ItemType, text string) []turnFrame {
+	var out []turnFrame
+	it.typ = typ
+	t.items[a.ItemID] = it
+	if rest, ok := strings.CutPrefix(text, it.said.String()); ok && rest != "" {
+		out = t.text(a, rest)
+	}
+	name := "chat:complete"
+	if typ == event.TypeReasoning {
+		name = "reasoning:complete"
+	}
+	return append(out, turnFrame{name, textFrame{a, text, it.parent}})
+}
+
+// broken ends an item that will not be finished.
+func (t *turnFrames) broken(a about, why string) []turnFrame {
+	it := t.items[a.ItemID]
+	if it == nil {
+		return nil
+	}
+	switch it.typ {
+	case event.TypeMessage:
+		return []turnFrame{{"chat:complete", textFrame{a, it.said.String(), it.parent}}}
+	case event.TypeReasoning:
+		return []turnFrame{{"reasoning:complete", textFrame{a, it.said.String(), it.parent}}}
+	case event.TypeFunctionCall:
+		return []turnFrame{{"tool:result", toolResultFrame{about: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
+	}
+	return nil
+}
+
+func (t *turnFrames) complete(a about, b event.ResponseDone) []turnFrame {
+	if b.Status == event.StatusError {
+		fault := event.Fault{Code: "AGENT_ERROR", Message: b.FinishReason}
+		if b.Error != nil {
+			fault = *b.Error
+		}
+		return t.failed(a, fault)
+	}
+	if b.Usage != nil {
+		t.usage = b.Usage
+	}
+	return []turnFrame{
+		{"session:complete", completeFrame{a, b.Status, t.usage, t.cost}},
+		{"process:exit", exitFrame{a, 0, b.Status == event.StatusCancelled}},
+	}
+}
+
+func (t *turnFrames) failed(a about, f event.Fault) []turnFrame {
+	return []turnFrame{
+		{"turn:error", errorFrame{a, "mid-stream", f.Code, f.Message, status(runnel.Fail(runnel.Code(f.Code), f.Message)), "error", true}},
+		{"process:exit", exitFrame{a, 1, false}},
+	}
+}
+
+func itemOf(b event.Body) string {
+	switch b := b.(type) {
+	case event.ItemStart:
+		return b.ItemID
+	case event.ItemDelta:
+		return b.ItemID
+	case event.ItemDone:
+		return b.ItemID
+	case event.ItemError:
+		return b.ItemID
+	case event.ItemCancelled:
+		return b.ItemID
+	}
+	return ""
+}

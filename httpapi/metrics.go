@@ -1,0 +1,87 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics counts without names of sessions, directories or callers.
+type metrics struct {
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	latency   *prometheus.HistogramVec
+	refusals  *prometheus.CounterVec
+	connected *prometheus.CounterVec
+	streams   *prometheus.GaugeVec
+	messages  *prometheus.CounterVec
+	stalled   prometheus.Counter
+	handler   http.Handler
+}
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_http_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "runnel_http_request_seconds", Help: "Time to answer, without streams.",
+			Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5}}, []string{"route"}),
+		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_auth_refusals_total", Help: "Requests without a usable credential."}, []string{"reason"}),
+		connected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_connections_total", Help: "Streams that were opened, by family."}, []string{"family"}),
+		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "runnel_streams", Help: "Streams that are open, by family."}, []string{"family"}),
+		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_messages_total", Help: "Messages written to streams, by family."}, []string{"family"}),
+		stalled:   prometheus.NewCounter(prometheus.CounterOpts{Name: "runnel_streams_stalled_total", Help: "Streams closed because their reader took nothing."}),
+	}
+	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{s})
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return m
+}
+
+func (m *metrics) request(rt *route, status int, took time.Duration) {
+	name := rt.path
+	if rt.path == "/" {
+		name = "other"
+	}
+	m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
+	if rt.stream == "" {
+		m.latency.WithLabelValues(name).Observe(took.Seconds())
+	}
+}
+
+func (m *metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
+
+// open counts a stream in; the caller calls the returned function at its end.
+func (m *metrics) open(family string) func() {
+	m.connected.WithLabelValues(family).Inc()
+	g := m.streams.WithLabelValues(family)
+	g.Inc()
+	return g.Dec
+}
+
+func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
+	m.handler.ServeHTTP(w, r)
+	return nil
+}
+
+// sessionCollector asks the gateway at each scrape.
+type sessionCollector struct{ s *Server }
+
+func sessionsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("runnel_sessions", "Open sessions: all, those with an agent, those in a turn.", []string{"which"}, nil)
+}
+
+// Describe implements [prometheus.Collector].
+func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) { out <- sessionsDesc() }
+
+// Collect implements [prometheus.Collector].
+func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
+	open, alive, working := c.s.gw.Counts()
+	d := sessionsDesc()
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(open), "open")
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(alive), "alive")
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(working), "working")
+}

@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+)
+
+// describe makes the OpenAPI document from the list of routes.
+func (s *Server) describe() error {
+	reg := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{Title: "Runnel", Version: s.cfg.Version,
+			Description: "One gateway in front of every coding agent. Every error is " +
+				"{\"error\":{\"type\",\"message\",\"details?\"}}; its HTTP status follows from its type."},
+		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"token":  {Type: "http", Scheme: "bearer", Description: "made with `runnel token create`"},
+			"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "of the page, after its login"},
+		}},
+	}
+	problem := reg.Schema(reflect.TypeFor[errorBody](), true, "Error")
+	for _, rt := range s.list {
+		if rt.name != "" {
+			doc.AddOperation(operation(reg, rt, problem))
+		}
+	}
+	reg.Map()["Problem"].Properties["type"].Enum = codes()
+	var err error
+	s.document, err = json.MarshalIndent(doc, "", " ")
+	return err
+}
+
+func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operation {
+	op := &huma.Operation{
+		OperationID: rt.name, Method: rt.method, Path: rt.path, Summary: rt.summary,
+		Responses: map[string]*huma.Response{
+			"default": {Description: "What went wrong", Content: map[string]*huma.MediaType{"application/json": {Schema: problem}}},
+		},
+	}
+	for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(rt.path, -1) {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}})
+	}
+	for _, p := range rt.params {
+		in, typ := "query", "string"
+		if p.name[0] >= 'A' && p.name[0] <= 'Z' {
+			in = "header"
+		}
+		if p.number {
+			typ = "integer"
+		}
+		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: in, Description: p.doc, Schema: &huma.Schema{Type: typ}})
+	}
+	if rt.scope == "" {
+		op.Security = []map[string][]string{{}}
+	} else {
+		op.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
+		op.Description = "Needs the scope " + string(rt.scope) + "."
+	}
+	if rt.in != nil {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: body(reg, rt.in, rt.name+"Request")}
+	}
+	if rt.upload {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}
+	}
+	ok := &huma.Response{Description: http.StatusText(rt.status)}
+	switch {
+	case rt.stream != "":
+		ok.Content = map[string]*huma.MediaType{rt.stream: {Schema: &huma.Schema{Type: "string"}}}
+	case rt.out != nil:
+		ok.Content = body(reg, rt.out, rt.name+"Answer")
+	}
+	op.Responses[strconv.Itoa(rt.status)] = ok
+	return op
+}
+
+func body(reg huma.Registry, v any, hint string) map[string]*huma.MediaType {
+	schema := &huma.Schema{Type: "object"}
+	if t := reflect.TypeOf(v); t != raw {
+		schema = reg.Schema(t, true, hint)
+	}
+	return map[string]*huma.MediaType{"application/json": {Schema: schema}}
+}
+
+func schemaName(t reflect.Type, hint string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	name := huma.DefaultSchemaNamer(t, hint)
+	if pkg := t.PkgPath(); strings.HasSuffix(pkg, "/upsert") && name == "Approval" {
+		return "ApprovalFrame" // event.Approval has the plain name
+	}
+	return name
+}
+
+func codes() []any {
+	var out []any
+	for c := range statuses {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b any) int { return strings.Compare(string(a.(runnel.Code)), string(b.(runnel.Code))) })
+	return out
+}
+
+func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, err := w.Write(s.document)
+	return err
+}
+
+// docs is static: it needs no script and nothing from elsewhere.
+func docs() *template.Template {
+	return template.Must(template.New("docs").Parse(`<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Runnel API</title><meta name="viewport" content="width=device-width"></head>
+<body>
+<h1>Runnel API</h1>
+<p>The whole of it, with the shapes of all bodies, is <a href="/openapi.json">/openapi.json</a>.</p>
+<table>
+<thead><tr><th>Route</th><th>What it does</th><th>Scope</th></tr></thead>
+<tbody>
+{{range .}}<tr><td><code>{{.Route}}</code></td><td>{{.Summary}}</td><td>{{.Scope}}</td></tr>
+{{end}}</tbody>
+</table>
+</body>
+</html>
+`))
+}
+
+func (s *Server) serveDocs(w http.ResponseWriter, _ *http.Request) error {
+	type row struct {
+		Route, Summary string
+		Scope          auth.Scope
+	}
+	var rows []row
+	for _, rt := range s.list {
+		if rt.name != "" {
+			rows = append(rows, row{rt.pattern(), rt.summary, rt.scope})
+		}
+	}
+	var page bytes.Buffer
+	if err := docs().Execute(&page, rows); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, err := w.Write(page.Bytes())
+	return err
+}

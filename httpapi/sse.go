@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// sse writes frames of a stream of server-sent events. Each write has a
+// deadline of its own; nothing waits in memory for a reader that takes nothing.
+type sse struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	stall time.Duration
+	count func()
+	buf   []byte
+}
+
+// stream begins an SSE answer. The context it returns ends with the request,
+// with the caller's credential and with the server; the caller calls stop.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (*sse, context.Context, func(), error) {
+	id := caller(r.Context())
+	if !s.streams.open(id.ID, s.cfg.Streams, s.cfg.StreamsPerID) {
+		return nil, nil, nil, runnel.Fail(runnel.RateLimited, "too many open streams; close some")
+	}
+	bound, unbind := s.keys.Bind(r.Context(), id)
+	ctx, cancel := context.WithCancelCause(bound)
+	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
+	closed := s.metrics.open(family)
+	stop := func() {
+		unhook()
+		cancel(nil)
+		unbind()
+		closed()
+		s.streams.close(id.ID)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	messages := s.metrics.messages.WithLabelValues(family)
+	return &sse{w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, count: messages.Inc}, ctx, stop, nil
+}
+
+// frame adds a frame to what the next flush writes. A seq of zero gives it no
+// id. JSON has no line breaks, so the data is one line.
+func (e *sse) frame(seq int64, name string, data any) error {
+	body, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode frame: %w", err)
+	}
+	if seq > 0 {
+		e.buf = append(e.buf, "id: "...)
+		e.buf = strconv.AppendInt(e.buf, seq, 10)
+		e.buf = append(e.buf, '\n')
+	}
+	e.buf = append(e.buf, "event: "...)
+	e.buf = append(e.buf, name...)
+	e.buf = append(e.buf, "\ndata: "...)
+	e.buf = append(e.buf, body...)
+	e.buf = append(e.buf, "\n\n"...)
+	e.count()
+	if len(e.buf) >= sseBuffer {
+		return e.flush()
+	}
+	return nil
+}
+
+const sseBuffer = 64 << 10 // bytes gathered before a write
+
+// beat keeps proxies from closing a silent stream.
+func (e *sse) beat() error {
+	e.buf = append(e.buf, ": \n\n"...)
+	return e.flush()
+}
+
+func (e *sse) flush() error {
+	if len(e.buf) == 0 {
+		return nil
+	}
+	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
+	_, err := e.w.Write(e.buf)
+	if e.buf = e.buf[:0]; cap(e.buf) > 4*sseBuffer {
+		e.buf = nil
+	}
+	if err == nil {
+		err = e.rc.Flush()
+	}
+	return err
+}
+
+// A resume says whether a reader that comes back gets everything it lacks.
+type resume struct {
+	Status string `json:"status"`           // ok, gap or reset
+	From   int64  `json:"from,omitempty"`   // gap: the positions that are gone
+	To     int64  `json:"to,omitempty"`     // gap
+	Reason string `json:"reason,omitempty"` // reset: why it begins anew
+}
+
+// judgeCursor says how a reader that has seen everything up to after goes on,
+// and from where.
+func (s *Server) judgeCursor(ctx context.Context, session string, after int64) (resume, int64, error) {
+	st, err := s.gw.Log().State(ctx, session)
+	if err != nil {
+		return resume{}, 0, runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
+	}
+	if after > st.Head {
+		return resume{Status: "reset", Reason: "the position is beyond the end of this session's log"}, 0, nil
+	}
+	return resume{Status: "ok"}, after, nil
+}
+
+// opened is the first frame of a stream of events.
+type openedFrame struct {
+	SessionID string `json:"sessionId"`
+	Seq       int64  `json:"seq"`
+	Resume    resume `json:"resume"`
+}
+
+func (s *Server) streamRoutes() []route {
+	cursor := []param{
+		{name: "after", doc: "position after which to begin", number: true},
+		{name: "Last-Event-ID", doc: "as after, and wins over it"},
+	}
+	return append([]route{
+		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",
+			params: cursor, status: http.StatusOK, stream: "text/event-stream", serve: s.followEvents},
+		give(s, route{path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
+			summary: "Read the session's history as whole items",
+			params: []param{
+				{name: "after", doc: "position after which to begin", number: true},
+				{name: "limit", doc: "how many at most; 200 if absent", number: true},
+			}}, s.items),
+		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Write the session down",
+			params: []param{{name: "format", doc: "jsonl, md or html"}},
+			status: http.StatusOK, stream: "application/octet-stream", serve: s.export},
+		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, name: "connectWebSocket", summary: "Open the WebSocket",
+			status: http.StatusSwitchingProtocols, stream: "application/octet-stream", serve: s.webSocket},
+	}, s.harnessRoutes()...)
+}
+
+// cursor reads where r wants to begin.
+func cursor(r *http.Request) (int64, error) {
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		return parseNumber("Last-Event-ID", last)
+	}
+	return number(r, "after", 0)
+}
+
+// followEvents streams a session's events as they are.
+func (s *Server) followEvents(w http.ResponseWriter, r *http.Request) error {
+	id, err := s.session(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	after, err := cursor(r)
+	if err != nil {
+		return err
+	}
+	verdict, after, err := s.judgeCursor(r.Context(), id, after)
+	if err != nil {
+		return err
+	}
+	out, ctx, stop, err := s.stream(w, r, "sse-events")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	_ = out.frame(0, "stream:open", openedFrame{id, after, verdict})
+	_ = s.follow(ctx, id, after, out, func(ev event.Event) (bool, error) { // its end can no longer be told
+		return false, out.frame(ev.Seq, event.Type(ev.Body), ev)
+	})
+	return nil
+}
+
+// follow hands each event after position after to f, until f says that it was
+// the last one. Between events it keeps the stream alive.
+func (s *Server) follow(ctx context.Context, session string, after int64, out *sse, f func(event.Event) (last bool, err error)) error {
+	beat := time.NewTimer(s.cfg.Heartbeat)
+	defer beat.Stop()
+	log := s.gw.Log()
+	for {
+		grown := log.Grown(session, after) // before Read, so that no wake-up is lost
+		evs, err := batch(ctx, log, session, after)
+		if err != nil {
+			return err
+		}
+		for _, ev := range evs {
+			last, err := f(ev)
+			if err != nil || last {
+				return err
+			}
+			after = ev.Seq
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		if len(evs) > 0 {
+			beat.Reset(s.cfg.Heartbeat)
+			continue
+		}
+		select {
+		case <-grown:
+		case <-beat.C:
+			if err := out.beat(); err != nil {
+				return err
+			}
+			beat.Reset(s.cfg.Heartbeat)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Bounds of what is read at once, so that a reader that takes nothing holds
+// little memory and no read of the store is open while it is waited for.
+const (
+	batchEvents = 512
+	batchBytes  = 512 << 10
+)
+
+func batch(ctx context.Context, log runnel.Log, session string, after int64) ([]event.Event, error) {
+	var evs []event.Event
+	size := 0
+	for ev, err := range log.Read(ctx, session, after) {
+		if err != nil {
+			return nil, err
+		}
+		evs = append(evs, ev)
+		if size += weight(ev.Body); len(evs) >= batchEvents || size >= batchBytes {
+			break
+		}
+	}
+	return evs, nil
+}
+
+// weight estimates the bytes of an event.
+func weight(b event.Body) int {
+	const frame = 200
+	switch b := b.(type) {
+	case event.ItemDelta:
+		return frame + len(b.DeltaContent)
+	case event.ItemStart:
+		return frame + len(b.InitialContent)
+	case event.ApprovalRequested:
+		return frame + len(b.Approval.Arguments)
+	case event.ItemDone:
+		switch f := b.FinalItem.(type) {
+		case event.Message:
+			return frame + len(f.Content)
+		case event.Reasoning:
+			return frame + len(f.Content)
+		case event.FunctionCall:
+			return frame + len(f.Arguments)
+		case event.FunctionCallOutput:
+			n := frame + len(f.Output) + len(f.Detail)
+			for _, c := range f.Changes {
+				for _, h := range c.Hunks {
+					for _, l := range h.Lines {
+						n += len(l)
+					}
+				}
+				for _, t := range []*string{c.OldText, c.NewText} {
+					if t != nil {
+						n += len(*t)
+					}
+				}
+			}
+			return n
+		}
+	}
+	return frame
+}
+
+// session returns our id for what a reader called a session, if there is one.
+func (s *Server) session(ctx context.Context, ref string) (string, error) {
+	st, err := s.gw.Status(ctx, ref)
+	return st.SessionID, err
+}

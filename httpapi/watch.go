@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// A watcher tells one connection how sessions are: each once at the beginning,
+// then whenever one has changed. It asks when it can write, so a slow client
+// gets the newest state and not those in between.
+type watcher struct {
+	k    *socket
+	kick chan struct{} // one token: fresh is not empty
+
+	mu    sync.Mutex
+	every bool            // all sessions
+	some  map[string]bool // these
+	fresh map[string]bool // of which the client has not been told yet
+}
+
+// watch returns the connection's watcher, which it starts when first asked for.
+func (k *socket) watch() *watcher {
+	if k.watcher == nil {
+		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool)}
+		_, version := k.s.gw.Changes(-1)
+		k.work.Go(func() {
+			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
+				k.end(err)
+			}
+		})
+	}
+	return k.watcher
+}
+
+func (w *watcher) one(session string) {
+	w.mu.Lock()
+	w.some[session], w.fresh[session] = true, true
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *watcher) none(session string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.some, session)
+}
+
+func (w *watcher) all() {
+	w.mu.Lock()
+	w.every = true
+	w.fresh[""] = true
+	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *watcher) wake() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// take returns those of the changed sessions that are watched, and those that
+// are new; first is set if the whole list is wanted.
+func (w *watcher) take(changed []string) (ids []string, first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first = w.fresh[""]
+	delete(w.fresh, "")
+	ids = slices.Collect(maps.Keys(w.fresh))
+	clear(w.fresh)
+	for _, id := range changed {
+		if (w.every || w.some[id]) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, first
+}
+
+func (w *watcher) run(version int64) error {
+	gw, ctx := w.k.s.gw, w.k.ctx
+	for {
+		changed := gw.Changed(version)
+		ids, now := gw.Changes(version)
+		version = now
+		ids, first := w.take(ids)
+		if first {
+			list, err := gw.List(ctx, gateway.Filter{})
+			if err != nil {
+				return err
+			}
+			for _, st := range list {
+				if err := w.tell(st); err != nil {
+					return err
+				}
+			}
+		}
+		if err := w.tellAll(ctx, ids); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-w.kick:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (w *watcher) tellAll(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		st, err := w.k.s.gw.Status(ctx, id)
+		if runnel.CodeOf(err) == runnel.SessionNotFound { // deleted
+			st, err = gateway.Status{SessionID: id, State: event.StateDead, Status: event.StateDead,
+				Activity: event.ActivityIdle, PendingApprovals: []event.Approval{}}, nil
+		}
+		if err == nil {
+			err = w.tell(st)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *watcher) tell(st gateway.Status) error {
+	return w.k.write(liveMessage{"session:status", st.SessionID, st})
+}

@@ -1,0 +1,396 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+)
+
+// The families of messages. A connection speaks one of them for its life.
+const (
+	familyUpsert = "upsert-v1"
+	familyEvents = "events-v1"
+)
+
+func families() []string { return []string{familyUpsert, familyEvents} }
+
+// The codes with which we close a WebSocket. All but the first let the client
+// connect again and resume by seq.
+const (
+	closeBadRequest websocket.StatusCode = 4400 // the client is wrong: a frame or a family we do not know
+	closeCredential websocket.StatusCode = 4401 // log in first
+	closeStalled    websocket.StatusCode = 4408 // it did not take what we wrote
+	closeTooLarge   websocket.StatusCode = 4413
+	closeShutdown                        = websocket.StatusGoingAway
+)
+
+const (
+	subprotocol       = "runnel.v1"
+	maxMessage        = 1 << 20          // bytes of a client's message
+	pingEvery         = 30 * time.Second // so that a peer that vanished is noticed
+	subscriptionsEach = 256              // per connection
+)
+
+// A socket is one WebSocket connection. Its reader is the handler's goroutine;
+// each subscription has a pump, and watching sessions another, which it waits
+// for. Pumps read from the log when they can write: nothing waits in memory for
+// a slow client but the message being written.
+type socket struct {
+	s    *Server
+	conn *websocket.Conn
+	id   auth.Identity
+	req  *http.Request // of the upgrade
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	work sync.WaitGroup
+
+	// The rest belongs to the reader.
+	family  string // "" until the first message
+	closed  func() // counts the connection out of its family
+	pumps   map[string]*pump
+	watcher *watcher
+}
+
+// webSocket upgrades a request that the chain has let through, and serves it.
+func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
+	id := caller(r.Context())
+	if !s.streams.open(id.ID, s.cfg.Streams, s.cfg.StreamsPerID) {
+		return runnel.Fail(runnel.RateLimited, "too many open streams; close some")
+	}
+	defer s.streams.close(id.ID)
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{subprotocol},
+		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
+		CompressionMode:    websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	conn.SetReadLimit(maxMessage)
+	bound, unbind := s.keys.Bind(context.WithoutCancel(r.Context()), id)
+	defer unbind()
+	k := &socket{s: s, conn: conn, id: id, req: r, pumps: make(map[string]*pump)}
+	k.ctx, k.end = context.WithCancelCause(bound)
+	unhook := context.AfterFunc(s.ctx, func() { k.end(errShutdown) })
+	closing := make(chan struct{})
+	stop := context.AfterFunc(k.ctx, func() {
+		defer close(closing)
+		code, why := closeCode(context.Cause(k.ctx))
+		_ = conn.Close(code, why)
+	})
+	k.work.Go(k.ping)
+	k.end(k.read())
+	unhook()
+	k.work.Wait()
+	if !stop() {
+		<-closing
+	}
+	if k.closed != nil {
+		k.closed()
+	}
+	return nil
+}
+
+// errBadFamily, errStalled and errTooLarge end a connection.
+var (
+	errBadFamily = errors.New("httpapi: unknown family")
+	errBadFrame  = errors.New("httpapi: not a message")
+	errStalled   = errors.New("httpapi: the client does not read")
+	errTooLarge  = errors.New("httpapi: message too large")
+)
+
+func closeCode(cause error) (websocket.StatusCode, string) {
+	switch {
+	case errors.Is(cause, auth.ErrEnded):
+		return closeCredential, "the credential has ended"
+	case errors.Is(cause, errShutdown):
+		return closeShutdown, "the server is going down; resume by seq"
+	case errors.Is(cause, errStalled):
+		return closeStalled, "nothing was read for too long; resume by seq"
+	case errors.Is(cause, errBadFamily):
+		return closeBadRequest, "unknown family"
+	case errors.Is(cause, errBadFrame):
+		return closeBadRequest, "messages are JSON text"
+	case errors.Is(cause, errTooLarge):
+		return closeTooLarge, "the message is too large"
+	}
+	return websocket.StatusNormalClosure, ""
+}
+
+// read takes the client's messages, one after the other, until there are no
+// more. It returns why.
+func (k *socket) read() error {
+	for {
+		typ, data, err := k.conn.Read(context.Background()) // unblocked by Close
+		switch {
+		case websocket.CloseStatus(err) == websocket.StatusMessageTooBig || errors.Is(err, websocket.ErrMessageTooBig):
+			return errTooLarge
+		case err != nil:
+			return err
+		case typ != websocket.MessageText:
+			return errBadFrame
+		}
+		if err := k.handle(data); err != nil {
+			return err
+		}
+	}
+}
+
+// A message is the part of a client's message that all have.
+type message struct {
+	Type      string `json:"type"`
+	RequestID string `json:"requestId,omitempty"`
+}
+
+// The messages of a client.
+type (
+	helloMessage struct {
+		message
+		StreamProtocol string `json:"streamProtocol"`
+	}
+	subscribeMessage struct {
+		message
+		SessionID string `json:"sessionId"`
+		After     *int64 `json:"after,omitempty"`
+	}
+	sessionMessage struct {
+		message
+		SessionID string `json:"sessionId"`
+	}
+	sendMessage struct {
+		message
+		SessionID string `json:"sessionId"`
+		sendRequest
+	}
+	decideMessage struct {
+		message
+		SessionID  string `json:"sessionId"`
+		ApprovalID string `json:"approvalId"`
+		decideRequest
+	}
+)
+
+// The messages of the server that are not about a session.
+type (
+	helloAnswer struct {
+		Type           string   `json:"type"`
+		SelectedFamily string   `json:"selectedFamily"`
+		Protocols      []string `json:"protocols"`
+	}
+	response struct {
+		Type      string `json:"type"`
+		RequestID string `json:"requestId,omitempty"`
+		Result    any    `json:"result"`
+	}
+	errorMessage struct {
+		Type      string  `json:"type"`
+		RequestID string  `json:"requestId,omitempty"`
+		Error     problem `json:"error"`
+	}
+)
+
+// handle does what one message asks for. It returns an error if the connection
+// is to end; what is wrong with the message itself is told in an answer.
+func (k *socket) handle(data []byte) error {
+	var m message
+	if err := peekMessage(data, &m); err != nil {
+		return errors.Join(k.refuse(m, err), errBadFrame)
+	}
+	if m.Type == "session:hello" {
+		return k.hello(m, data)
+	}
+	if k.family == "" {
+		k.choose(k.s.cfg.DefaultFamily)
+	}
+	result, err := k.obey(m, data)
+	if err != nil {
+		return k.refuse(m, err)
+	}
+	if result == nil || m.RequestID == "" {
+		return nil
+	}
+	return k.write(response{"response", m.RequestID, result})
+}
+
+// peekMessage reads what a message is about. It is read whole by whom it is for.
+func peekMessage(data []byte, m *message) error {
+	if err := checkJSON(data); err != nil {
+		return invalid(err.Error())
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return invalid("a message is a JSON object")
+	}
+	return fit("message", map[string]json.RawMessage{"type": members["type"], "requestId": members["requestId"]}, m)
+}
+
+func (k *socket) hello(m message, data []byte) error {
+	var in helloMessage
+	if err := decodeStrict(data, &in); err != nil {
+		return k.refuse(m, err)
+	}
+	if k.family != "" {
+		return k.refuse(m, invalid("session:hello: the family of this connection is chosen already; it can only be the first message"))
+	}
+	switch in.StreamProtocol {
+	case "":
+		k.choose(k.s.cfg.DefaultFamily)
+	case familyUpsert, familyEvents:
+		k.choose(in.StreamProtocol)
+	default:
+		err := k.refuse(m, &runnel.Error{Code: runnel.InvalidRequest, Message: "streamProtocol: not one of this server's families",
+			Details: map[string]any{"protocols": families()}})
+		return errors.Join(err, errBadFamily)
+	}
+	return k.write(helloAnswer{"session:hello:ack", k.family, families()})
+}
+
+func (k *socket) choose(family string) {
+	k.family = family
+	k.closed = k.s.metrics.open(family)
+}
+
+// verbs says which scope each message needs.
+func verbs() map[string]auth.Scope {
+	return map[string]auth.Scope{
+		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read,
+		"session:send": auth.Send, "session:cancel": auth.Send, "session:kill": auth.Send, "session:options": auth.Send,
+		"session:decide": auth.Approve,
+	}
+}
+
+// obey does what m asks for and returns the body of the answer; nil for none.
+func (k *socket) obey(m message, data []byte) (any, error) {
+	scope, ok := verbs()[m.Type]
+	if !ok {
+		return nil, invalid("type: unknown message " + quoted(m.Type))
+	}
+	if !k.id.Has(scope) {
+		return nil, runnel.Fail(runnel.Forbidden, "this credential lacks the scope \""+string(scope)+"\"")
+	}
+	switch m.Type {
+	case "session:subscribe":
+		return nil, k.subscribe(data)
+	case "session:unsubscribe":
+		return with(data, func(in sessionMessage) (any, error) {
+			id, err := k.s.gw.Resolve(k.ctx, in.SessionID)
+			if err == nil {
+				k.unsubscribe(id)
+			}
+			return empty{}, err
+		})
+	case "sessions:subscribe":
+		k.watch().all()
+		return empty{}, nil
+	case "session:send":
+		return with(data, func(in sendMessage) (any, error) {
+			sent, warnings, err := k.s.prompt(k.req, in.SessionID, in.sendRequest)
+			return sendAnswer{sent.TurnID, sent.Queued, warnings}, err
+		})
+	case "session:cancel":
+		return with(data, func(in sessionMessage) (any, error) { return empty{}, k.s.gw.Cancel(k.ctx, in.SessionID) })
+	case "session:kill":
+		return with(data, func(in sessionMessage) (any, error) { return empty{}, k.s.gw.Kill(k.ctx, in.SessionID) })
+	case "session:decide":
+		return with(data, func(in decideMessage) (any, error) {
+			return empty{}, k.s.answerApproval(k.req, in.SessionID, in.ApprovalID, in.decideRequest)
+		})
+	case "session:options":
+		return k.options(data)
+	}
+	return nil, invalid("type: unknown message " + quoted(m.Type))
+}
+
+// with decodes a message for f.
+func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
+	var in I
+	if err := decodeStrict(data, &in); err != nil {
+		return nil, err
+	}
+	return f(in)
+}
+
+// options has the options beside the message's own fields.
+func (k *socket) options(data []byte) (any, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, invalid("a message is a JSON object")
+	}
+	own := make(map[string]json.RawMessage)
+	for name := range jsonFields(reflect.TypeFor[sessionMessage]()) {
+		own[name] = members[name]
+		delete(members, name)
+	}
+	var in sessionMessage
+	if err := fit("message", own, &in); err != nil {
+		return nil, err
+	}
+	rest, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	return k.s.changeOptions(k.req, in.SessionID, rest)
+}
+
+func (k *socket) refuse(m message, err error) error {
+	return k.write(errorMessage{"error", m.RequestID, k.s.explain(k.ctx, err)})
+}
+
+// write sends one message. A client that does not take it in time is gone.
+func (k *socket) write(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return k.send(data)
+}
+
+func (k *socket) send(data []byte) error {
+	if k.ctx.Err() != nil {
+		return context.Cause(k.ctx)
+	}
+	watchdog := time.AfterFunc(k.s.cfg.WriteStall, k.stall)
+	defer watchdog.Stop()
+	// Not k.ctx: its end would cut the connection before the close code is sent.
+	if err := k.conn.Write(context.Background(), websocket.MessageText, data); err != nil {
+		return err
+	}
+	if k.family != "" {
+		k.s.metrics.messages.WithLabelValues(k.family).Inc()
+	}
+	return nil
+}
+
+// stall ends a connection that takes nothing.
+func (k *socket) stall() {
+	k.s.metrics.stalled.Inc()
+	k.end(errStalled)
+}
+
+// ping notices a peer that vanished.
+func (k *socket) ping() {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		watchdog := time.AfterFunc(k.s.cfg.WriteStall, k.stall)
+		err := k.conn.Ping(k.ctx)
+		watchdog.Stop()
+		if err != nil {
+			return
+		}
+	}
+}
