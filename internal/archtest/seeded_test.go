@@ -50,6 +50,8 @@ func TestSeededSourceMistakes(t *testing.T) {
 		"comment":    {"// Such as \"claude-code\".\nvar x = 1", ""},
 		"string":     {`var x = "claude-code"`, "names an agent (claude)"},
 		"identifier": {"func newCodexThing() {}", "names an agent (Codex)"},
+		"tag doc":    {"type x struct{ A int `json:\"a\" doc:\"such as codex\"` }", ""},
+		"tag":        {"type x struct{ A int `json:\"codex\" doc:\"x\"` }", "names an agent (codex)"},
 		"import":     {`import _ "example.org/provider/gemini"`, "names an agent (gemini)"},
 	} {
 		want(t, name, checkNames("x.go", []byte("package x\n\n"+c.src+"\n")), c.want)

@@ -69,8 +69,12 @@ func TestHostsAreParsedNotMatched(t *testing.T) {
 	})
 }
 
+// documentation is the part of a struct tag that only the API's document shows.
+var documentation = regexp.MustCompile(`\b(doc|example):"[^"]*"`)
+
 // checkNames finds agents in the identifiers and literals of a file. Comments
-// may mention them: an example in a contract is not a dependency.
+// and the documentation in struct tags may mention them: an example in a
+// contract is not a dependency.
 func checkNames(file string, src []byte) (problems []string) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
@@ -83,7 +87,7 @@ func checkNames(file string, src []byte) (problems []string) {
 		case *ast.Ident:
 			text = n.Name
 		case *ast.BasicLit:
-			text = n.Value
+			text = documentation.ReplaceAllString(n.Value, "")
 		}
 		if m := agents.FindString(text); m != "" {
 			problems = append(problems, fmt.Sprintf("%s names an agent (%s): that belongs in provider/", fset.Position(n.Pos()), m))
