@@ -96,12 +96,15 @@ func forever() {
 	w.Close()
 }
 
-// respawn starts this binary again from within a role, in another one.
+// respawn starts this binary again from within a role, in another one, with the same stdout.
 func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self(), args...)
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
 	cmd.SysProcAttr = attr
 	cmd.Stdout = os.Stdout
+	if strings.HasSuffix(role, "with all") {
+		cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+	}
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}

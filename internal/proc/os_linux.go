@@ -98,11 +98,25 @@ func readProc(pid int, name string, buf []byte) []byte {
 	return buf[:n]
 }
 
-// marked reports whether the process began with this entry in its environment.
-func marked(pid int, entry string) bool {
-	env := readProc(pid, "environ", make([]byte, 256<<10))
+// findMark looks for an entry in the environment that the process began with.
+func findMark(pid int, entry string, buf []byte) finding {
+	env := readProc(pid, "environ", buf)
+	if len(env) == 0 { // just beginning, or its first thread has ended and others have not
+		tasks, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+		for _, task := range tasks {
+			if env = readProc(pid, "task/"+task.Name()+"/environ", buf); len(env) > 0 {
+				break
+			}
+		}
+	}
 	want := []byte(entry + "\x00")
-	return bytes.HasPrefix(env, want) || bytes.Contains(env, append([]byte{0}, want...))
+	switch {
+	case len(env) == 0:
+		return unknown
+	case bytes.HasPrefix(env, want), bytes.Contains(env, append([]byte{0}, want...)):
+		return present
+	}
+	return absent
 }
 
 // kill sends SIGKILL to the process that e is, and to no other that has its number by now.

@@ -110,7 +110,7 @@ func ended(h windows.Handle) bool {
 	return windows.GetExitCodeProcess(h, &code) == nil && code != stillActive
 }
 
-func marked(int, string) bool { return false }
+func findMark(int, string, []byte) finding { return absent }
 
 // kill ends the process that e is; the handle holds it while it is compared.
 func kill(e entry) {

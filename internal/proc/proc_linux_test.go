@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -110,9 +111,18 @@ func zoo() {
 	respawn(nil, "fork away", "hopper")
 }
 
+// alive reports whether a thread of the process is. It does not ask the code under test.
 func alive(pid int) bool {
-	e, ok := process(pid)
-	return ok && !e.dead
+	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
+	return slices.ContainsFunc(stats, func(path string) bool {
+		stat, _ := os.ReadFile(path)
+		_, rest, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))
+		return len(rest) > 0 && rest[0] != 'Z' && rest[0] != 'X'
+	})
+}
+
+func living(pids []int) []int {
+	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return !alive(pid) })
 }
 
 func descriptors(t testing.TB) int {
@@ -129,12 +139,15 @@ func tagged(c Command) (Command, func() []int) {
 	tag := "PROC_TEST_TAG=" + rand.Text()
 	c.Env = append(c.Env, tag)
 	return c, func() (pids []int) {
-		for _, e := range processes() {
-			if !e.dead && marked(e.pid, tag) {
-				pids = append(pids, e.pid)
+		files, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range files {
+			env, _ := os.ReadFile(path)
+			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+			if err == nil && bytes.Contains(env, []byte(tag)) {
+				pids = append(pids, pid)
 			}
 		}
-		return pids
+		return living(pids)
 	}
 }
 
@@ -159,14 +172,15 @@ func TestD04_TreeZoo(t *testing.T) {
 			c.Mark = "PROC_TEST_MARK"
 			p := start(t, c)
 			t.Cleanup(func() { killAll(t, left) })
-			awaitReady(t, p, zooSize)
+			ready := awaitReady(t, p, zooSize)
+			t.Cleanup(func() { killAll(t, func() []int { return living(ready) }) })
 			until(t, "the forker has forked", func() bool { return len(left()) > zooSize+10 })
 			begin := time.Now()
 			stop(t, p, ladder)
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if pids := left(); len(pids) > 0 {
+			if pids := append(left(), living(ready)...); len(pids) > 0 {
 				t.Errorf("%d processes left: %s", len(pids), names(pids))
 			}
 			if status := wait(t, p); status.Leftover != 0 {
@@ -188,10 +202,11 @@ func TestD04_LeftoversAreSweptAfterTheExit(t *testing.T) {
 			c.Linger = 10 * time.Millisecond
 			p := start(t, c)
 			t.Cleanup(func() { killAll(t, left) })
-			awaitReady(t, p, zooSize)
+			ready := awaitReady(t, p, zooSize)
+			t.Cleanup(func() { killAll(t, func() []int { return living(ready) }) })
 			end(p)
 			wait(t, p)
-			if pids := left(); len(pids) > 0 {
+			if pids := append(left(), living(ready)...); len(pids) > 0 {
 				t.Errorf("%d processes left: %s", len(pids), names(pids))
 			}
 		})
@@ -218,18 +233,21 @@ func names(pids []int) string {
 	return strings.Join(all, " ")
 }
 
-// A holder of stdout that nothing links to the child is out of reach, and yet does not keep us.
+// A holder of all our pipes that nothing links to the child is out of reach, and yet does not keep us.
 func TestD07_HeldByAStranger(t *testing.T) {
 	t.Parallel()
-	c, left := tagged(command("fork away", "fork away", "deaf"))
+	c, left := tagged(command("fork away with all", "twice"))
 	c.Linger = 200 * time.Millisecond
 	p := start(t, c)
 	t.Cleanup(func() { killAll(t, left) })
+	if err := p.Send(make([]byte, 8<<20)); err != nil {
+		t.Fatal(err)
+	}
 	awaitReady(t, p, 1)
 	if rest, err := io.ReadAll(p.Stdout()); len(rest) > 0 || err != nil {
 		t.Errorf("%q, %v", rest, err)
 	}
-	if diff := cmp.Diff(ExitStatus{StdoutHeld: true}, wait(t, p)); diff != "" {
+	if diff := cmp.Diff(ExitStatus{StdoutHeld: true, StderrHeld: true}, wait(t, p)); diff != "" {
 		t.Error(diff)
 	}
 	if len(left()) != 1 {
@@ -399,18 +417,21 @@ func beSubreaper() {
 		if err := cmd.Start(); err != nil {
 			fmt.Println(err)
 		}
-		for !zombie(cmd.Process.Pid) { // and is looked at by the reaper
-		}
+		await(func() bool { return zombie(cmd.Process.Pid) }) // and is looked at by the reaper
 		reapOrphans()
 		var exit *exec.ExitError
 		if err := cmd.Wait(); code != 0 && (!errors.As(err, &exit) || exit.ExitCode() != code) || code == 0 && err != nil {
 			fmt.Printf("a child that was ours ended with %v, not %d\n", err, code)
 		}
 	}
-	for orphans() > 0 {
-	}
+	await(func() bool { return orphans() == 0 })
 	stop()
 	fmt.Println("no orphans")
+}
+
+func await(cond func() bool) {
+	for tick := time.Tick(time.Millisecond); !cond(); <-tick {
+	}
 }
 
 func zombie(pid int) bool {

@@ -338,7 +338,9 @@ func TestStdoutBeforeExitIsNeverLost(t *testing.T) {
 // Done does not wait for a reader, and what was not read by then still can be.
 func TestStdoutReadAfterTheEnd(t *testing.T) {
 	for range 20 {
-		p := start(t, command("lines", "1000"))
+		c := command("lines", "1000")
+		c.Linger = time.Hour // not needed
+		p := start(t, c)
 		if diff := cmp.Diff(ExitStatus{}, wait(t, p)); diff != "" {
 			t.Error(diff)
 		}

@@ -5,10 +5,12 @@ package proc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +29,22 @@ func playUnix(role string, args []string) bool {
 		respawn(nil, "deaf")
 	case "leave in session":
 		respawn(newSession, "deaf")
+	case "fork away with all":
+		if len(args) > 0 {
+			os.Stdin.Read(make([]byte, 1)) // not before the test has written
+			respawn(newSession, "fork away with all")
+			return true
+		}
+		ready()
+		forever()
+	case "leave a late talker":
+		respawn(nil, "late talker", strconv.Itoa(os.Getpid()))
+	case "late talker":
+		for strconv.Itoa(os.Getppid()) == args[0] {
+			runtime.Gosched()
+		}
+		fmt.Println("late")
+		forever()
 	case "fork away": // the role that follows: it has its own session and no parent
 		respawn(newSession, args[0], args[1:]...)
 	case "signal self":
@@ -52,7 +70,7 @@ func TestD05_LadderByDefault(t *testing.T) {
 	awaitReady(t, p, 1)
 	begin := time.Now()
 	stop(t, p, Ladder{})
-	if took := time.Since(begin); took < 3*time.Second || took > 4500*time.Millisecond {
+	if took := time.Since(begin); took < 3*time.Second || took > 5*time.Second {
 		t.Errorf("took %v", took)
 	}
 	if got, _ := io.ReadAll(p.Stdout()); string(got) != "interrupt\nterminated\n" {
@@ -120,15 +138,17 @@ func TestD07_StdoutHeld(t *testing.T) {
 			t.Parallel()
 			c := command(role)
 			c.Mark = "PROC_TEST_MARK"
+			c.Linger = defaultLinger / 4 // leaves room for a busy machine
 			p := start(t, c)
-			begin := time.Now()
 			pid := awaitReady(t, p, 1)[0]
+			<-p.exited
+			begin := time.Now()
 			rest, err := io.ReadAll(p.Stdout()) // hangs at first: the descendant has nothing to say
 			if len(rest) > 0 || err != nil {
 				t.Errorf("stdout ended with %q, %v", rest, err)
 			}
 			status := wait(t, p)
-			if took := time.Since(begin); took < 1500*time.Millisecond || took > 2500*time.Millisecond+raceSlack {
+			if took := time.Since(begin); took < defaultLinger/5 || took > 2500*time.Millisecond {
 				t.Errorf("took %v", took)
 			}
 			if diff := cmp.Diff(ExitStatus{StdoutHeld: true, StderrHeld: false}, status); diff != "" {
@@ -138,6 +158,20 @@ func TestD07_StdoutHeld(t *testing.T) {
 				t.Error("the descendant was left behind")
 			}
 		})
+	}
+}
+
+// What comes after the exit, but in time, is not lost, also when nobody reads.
+func TestD07_LateOutput(t *testing.T) {
+	t.Parallel()
+	c := command("leave a late talker")
+	c.Linger = time.Second
+	p := start(t, c)
+	if diff := cmp.Diff(ExitStatus{StdoutHeld: true}, wait(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := io.ReadAll(p.Stdout()); string(got) != "late\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

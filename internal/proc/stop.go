@@ -21,7 +21,7 @@ var Now = Ladder{Interrupt: -1, Terminate: -1}
 
 const (
 	defaultGrace = 1500 * time.Millisecond
-	lookEvery    = 100 * time.Millisecond // during a grace: what is started then must be known too
+	lookEvery    = 200 * time.Millisecond // during a grace: what is started then must be known too
 )
 
 // rung is one step of a Ladder.

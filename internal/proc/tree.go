@@ -33,16 +33,18 @@ type tree struct {
 	mark string // NAME=value, or empty
 	self entry  // this process: its own session is never touched
 
-	mu       sync.Mutex
-	known    map[identity]bool // whether linked; see member
-	sessions map[int]bool      // of those seen by the last look: a number is safe from reuse for that long
+	mu        sync.Mutex
+	known     map[identity]bool // whether linked; see member
+	strangers map[identity]bool // seen without the mark, which they cannot get any more
+	sessions  map[int]bool      // of those seen by the last look: a number is safe from reuse for that long
 }
 
 func newTree(pid int, mark string) *tree {
 	t := &tree{
-		root:  entry{identity: identity{pid: pid}},
-		mark:  mark,
-		known: make(map[identity]bool),
+		root:      entry{identity: identity{pid: pid}},
+		mark:      mark,
+		known:     make(map[identity]bool),
+		strangers: make(map[identity]bool),
 	}
 	if e, ok := process(pid); ok {
 		t.root = e
@@ -67,7 +69,7 @@ func (t *tree) look() []entry {
 	table := processes()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := t.members(table, func(e entry) bool { return t.mark != "" && marked(e.pid, t.mark) })
+	found := t.members(table, t.marker(table))
 	clear(t.known)
 	t.sessions = t.rootSession()
 	var living []entry
@@ -81,6 +83,38 @@ func (t *tree) look() []entry {
 		}
 	}
 	return living
+}
+
+// finding is what a look at a process's environment gave.
+type finding int
+
+const (
+	unknown finding = iota // it could not be read, or not yet
+	absent
+	present
+)
+
+// marker returns a function that tells who carries the mark.
+func (t *tree) marker(table []entry) func(entry) bool {
+	if t.mark == "" {
+		return func(entry) bool { return false }
+	}
+	still := make(map[identity]bool)
+	for _, e := range table {
+		if t.strangers[e.identity] {
+			still[e.identity] = true
+		}
+	}
+	t.strangers = still // without those that have ended
+	buf := make([]byte, 256<<10)
+	return func(e entry) bool {
+		if e.dead || t.strangers[e.identity] {
+			return false
+		}
+		found := findMark(e.pid, t.mark, buf)
+		t.strangers[e.identity] = found == absent
+		return found == present
+	}
 }
 
 // member is a descendant.

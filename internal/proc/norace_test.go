@@ -1,7 +1,0 @@
-//go:build !race
-
-package proc
-
-import "time"
-
-const raceSlack time.Duration = 0
