@@ -55,7 +55,7 @@ func (c *Catalogue) SessionByAgent(_ context.Context, cliType, agentSessionID st
 	defer c.mu.Unlock()
 	var found store.Session
 	for _, s := range c.sessions {
-		if s.CLIType == cliType && s.AgentSessionID == agentSessionID && (found.ID == "" || s.CreatedAt.After(found.CreatedAt)) {
+		if agentSessionID != "" && s.CLIType == cliType && s.AgentSessionID == agentSessionID && (found.ID == "" || s.CreatedAt.After(found.CreatedAt)) {
 			found = s
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/storetest"
 )
 
@@ -40,3 +41,14 @@ func TestLog(t *testing.T)                     { storetest.RunLog(t, openNew) }
 func TestLog_SmallTails(t *testing.T)          { storetest.RunLog(t, openSmall) }
 func TestG05_SubscribeRace(t *testing.T)       { storetest.RunSubscribeRace(t, openNew) }
 func TestG05_SubscribeRace_Small(t *testing.T) { storetest.RunSubscribeRace(t, openSmall) }
+
+func TestCatalogue(t *testing.T) {
+	storetest.RunCatalogue(t, func(t *testing.T) (runnel.Log, store.Catalogue) {
+		s := openTest(t, t.TempDir(), small)
+		return s, s
+	})
+}
+
+func TestDurable(t *testing.T) {
+	storetest.RunDurable(t, func(t *testing.T, dir string) storetest.Durable { return openTest(t, dir, small) })
+}

@@ -58,7 +58,7 @@ func testWakeOrders(t *testing.T, log runnel.Log) {
 }
 
 func testWakeRandom(t *testing.T, log runnel.Log) {
-	sessions := 2000
+	sessions := 1000
 	if testing.Short() {
 		sessions = 200
 	}
@@ -101,7 +101,7 @@ func testWakeRandom(t *testing.T, log runnel.Log) {
 // testManyReaders has readers that come and go while one writer writes: all of
 // them see the same.
 func testManyReaders(t *testing.T, log runnel.Log) {
-	const n, readers = 2000, 32
+	const n, readers = 1500, 16
 	want := make([]event.Event, 0, n)
 	for i := range n {
 		body := event.Body(event.ItemDelta{ItemID: "i", DeltaContent: fmt.Sprint(i)})

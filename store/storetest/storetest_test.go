@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+	memorystore "github.com/runnel-dev/runnel/store/memory"
 	"github.com/runnel-dev/runnel/store/storetest"
 )
 
@@ -11,3 +13,10 @@ func memory(*testing.T) runnel.Log { return new(runnel.Memory) }
 
 func TestMemory(t *testing.T)                   { storetest.RunLog(t, memory) }
 func TestG05_SubscribeRace_Memory(t *testing.T) { storetest.RunSubscribeRace(t, memory) }
+
+func TestMemoryCatalogue(t *testing.T) {
+	storetest.RunCatalogue(t, func(*testing.T) (runnel.Log, store.Catalogue) {
+		log := new(runnel.Memory)
+		return log, memorystore.New(log)
+	})
+}

@@ -1,0 +1,296 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// RunCatalogue checks a catalogue. Each call of open returns an empty one and
+// the log whose sessions it describes.
+func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catalogue)) {
+	tests := []struct {
+		name string
+		run  func(*testing.T, runnel.Log, store.Catalogue)
+	}{
+		{"Session", testSession},
+		{"SessionByAgent", testSessionByAgent},
+		{"Sessions", testSessions},
+		{"DeleteSession", testDeleteSession},
+		{"Unfinished", testUnfinished},
+		{"Queue", testQueue},
+		{"Tokens", testTokens},
+		{"Hostile", testHostile},
+		{"Concurrent", testConcurrentRecords},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			log, c := open(t)
+			tt.run(t, log, c)
+		})
+	}
+}
+
+// full returns a record with something in every field.
+func full(id string) store.Session {
+	return store.Session{
+		ID: id, CLIType: "claude-code", ProjectID: "p", ProjectDir: "/p", Title: "A \"title\" 日本", AgentSessionID: "agent-" + id,
+		ModelID: "opus", PermissionMode: "plan", Options: json.RawMessage(`{"model": "opus",  "n": 1e400}`), State: event.StateOpen,
+		LastLine: "said\nthis", CreatedAt: at, LastActiveAt: at.Add(time.Nanosecond),
+	}
+}
+
+func ids(list []store.Session) string {
+	var out []string
+	for _, s := range list {
+		out = append(out, s.ID)
+	}
+	return strings.Join(out, " ")
+}
+
+func put(t *testing.T, c store.Catalogue, list ...store.Session) {
+	t.Helper()
+	for _, s := range list {
+		if err := c.PutSession(t.Context(), s); err != nil {
+			t.Fatalf("PutSession(%s): %v", s.ID, err)
+		}
+	}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func testSession(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	if _, err := c.Session(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Session of nobody: %v, want ErrNotFound", err)
+	}
+	// The record is kept as it is, options byte for byte.
+	empty, whole := store.Session{ID: "empty"}, full("a")
+	put(t, c, empty, whole)
+	equal(t, "whole", must[store.Session](t)(c.Session(t.Context(), "a")), whole)
+	equal(t, "options", string(must[store.Session](t)(c.Session(t.Context(), "a")).Options), string(whole.Options))
+	equal(t, "empty", must[store.Session](t)(c.Session(t.Context(), "empty")), empty)
+	whole.Title, whole.Options, whole.LastActiveAt = "", nil, at.Add(time.Hour)
+	put(t, c, whole)
+	equal(t, "replaced", must[store.Session](t)(c.Session(t.Context(), "a")), whole)
+	equal(t, "all", ids(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{Dead: true}))), "a empty")
+}
+
+func testSessionByAgent(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	old, young, other := full("old"), full("young"), full("other")
+	old.AgentSessionID, young.AgentSessionID, other.AgentSessionID = "x", "x", "x"
+	young.CreatedAt, other.CLIType = at.Add(time.Second), "codex"
+	old.LastActiveAt, old.State = at.Add(time.Hour), event.StateDead
+	put(t, c, young, old, other, store.Session{ID: "none", CLIType: "claude-code"})
+	for _, tt := range []struct{ cli, agent, want string }{
+		{"claude-code", "x", "young"}, {"codex", "x", "other"}, {"claude-code", "X", ""}, {"gemini", "x", ""},
+	} {
+		s, err := c.SessionByAgent(t.Context(), tt.cli, tt.agent)
+		if s.ID != tt.want || (err != nil) != (tt.want == "") || err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("SessionByAgent(%s, %s) = %q, %v, want %q", tt.cli, tt.agent, s.ID, err, tt.want)
+		}
+	}
+	if s, err := c.SessionByAgent(t.Context(), "claude-code", ""); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("SessionByAgent without an agent's id = %q, %v, want ErrNotFound", s.ID, err)
+	}
+}
+
+func testSessions(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	equal(t, "none", len(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{}))), 0)
+	for i, s := range []struct {
+		id, project, dir string
+		state            event.SessionState
+		active           time.Duration
+	}{
+		{"a", "p1", "/1", event.StateOpen, 3}, {"b", "p1", "/1", event.StateDead, 5}, {"c", "p2", "/2", event.StateLoading, 1},
+		{"d", "p1", "/1", event.StateOpen, 4}, {"e", "p2", "/2", event.StateDead, 2}, {"f", "p2", "/2", "", 1},
+	} {
+		r := full(s.id)
+		r.ProjectID, r.ProjectDir, r.State, r.LastActiveAt = s.project, s.dir, s.state, at.Add(s.active)
+		r.CreatedAt = at.Add(time.Duration(-i))
+		put(t, c, r)
+	}
+	for _, tt := range []struct {
+		f    store.SessionFilter
+		want string
+	}{
+		{store.SessionFilter{}, "d a c f"},
+		{store.SessionFilter{Dead: true}, "b d a e c f"},
+		{store.SessionFilter{ProjectID: "p1"}, "d a"},
+		{store.SessionFilter{ProjectID: "p1", Dead: true}, "b d a"},
+		{store.SessionFilter{ProjectDir: "/2"}, "c f"},
+		{store.SessionFilter{ProjectID: "p1", ProjectDir: "/2"}, ""},
+		{store.SessionFilter{Limit: 1}, "d"},
+		{store.SessionFilter{ProjectDir: "/2", Dead: true, Limit: 2}, "e c"},
+		{store.SessionFilter{Limit: 100}, "d a c f"},
+	} {
+		equal(t, fmt.Sprintf("%+v", tt.f), ids(must[[]store.Session](t)(c.Sessions(t.Context(), tt.f))), tt.want)
+	}
+}
+
+func testDeleteSession(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	put(t, c, full("a"), full("b"))
+	for _, s := range []string{"a", "b"} {
+		enqueue(t, c, s, "t1")
+	}
+	if err := c.DeleteSession(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "left", ids(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{Dead: true}))), "b")
+	equal(t, "queue", queued(t, c, ""), "b/t1")
+	if err := c.DeleteSession(t.Context(), "a"); err != nil {
+		t.Errorf("deleting again: %v", err)
+	}
+}
+
+func testUnfinished(t *testing.T, log runnel.Log, c store.Catalogue) {
+	for i, turns := range [][]string{{}, {"begun"}, {"begun", "over"}, {"begun", "over", "begun"}} {
+		session := fmt.Sprint("s", i)
+		put(t, c, full(session))
+		for j, what := range turns {
+			b := event.Body(event.ResponseStart{ProviderID: "p"})
+			if what == "over" {
+				b = event.ResponseDone{Status: event.StatusCompleted}
+			}
+			appendAll(t, log, session, int64(j), numbered(session, fmt.Sprint("t", j/2), int64(j), b)...)
+		}
+	}
+	got := must[[]string](t)(c.Unfinished(t.Context()))
+	slices.Sort(got)
+	equal(t, "unfinished", got, []string{"s1", "s3"})
+}
+
+func enqueue(t *testing.T, c store.Catalogue, session, turn string) {
+	t.Helper()
+	if err := c.Enqueue(t.Context(), store.Queued{Session: session, Turn: turn, Input: json.RawMessage(`{"text": "x"}`), At: at}); err != nil {
+		t.Fatalf("Enqueue(%s, %s): %v", session, turn, err)
+	}
+}
+
+func queued(t *testing.T, c store.Catalogue, session string) string {
+	t.Helper()
+	var out []string
+	for _, q := range must[[]store.Queued](t)(c.Queue(t.Context(), session)) {
+		if string(q.Input) != `{"text": "x"}` || !q.At.Equal(at) {
+			t.Errorf("%s/%s came back as %s at %v", q.Session, q.Turn, q.Input, q.At)
+		}
+		out = append(out, q.Session+"/"+q.Turn)
+	}
+	return strings.Join(out, " ")
+}
+
+func testQueue(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	for _, q := range []string{"a/3", "b/1", "a/1", "b/2", "a/2"} {
+		session, turn, _ := strings.Cut(q, "/")
+		enqueue(t, c, session, turn)
+	}
+	equal(t, "all", queued(t, c, ""), "a/3 b/1 a/1 b/2 a/2")
+	equal(t, "one session", queued(t, c, "a"), "a/3 a/1 a/2")
+	equal(t, "no session", queued(t, c, "c"), "")
+	for _, turn := range []string{"1", "none", "1"} {
+		if err := c.Dequeue(t.Context(), "a", turn); err != nil {
+			t.Errorf("Dequeue(a, %s): %v", turn, err)
+		}
+	}
+	equal(t, "the rest", queued(t, c, ""), "a/3 b/1 b/2 a/2")
+	enqueue(t, c, "a", "4") // behind those that wait, also after some have left
+	equal(t, "one more", queued(t, c, "a"), "a/3 a/2 a/4")
+}
+
+func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	tokens := []store.Token{
+		{ID: "1", Kind: store.TokenAPI, Name: "ci", Hash: [32]byte{1, 31: 255}, Scopes: []string{"read", "send"}, CreatedAt: at.Add(2), LastUsedAt: at, ExpiresAt: at},
+		{ID: "2", Kind: store.TokenAPI, Hash: [32]byte{2}, CreatedAt: at.Add(1)},
+		{ID: "3", Kind: store.TokenLogin, Hash: [32]byte{}, Scopes: []string{}, CreatedAt: at},
+	}
+	for _, tok := range tokens {
+		if err := c.PutToken(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tok := range tokens {
+		equal(t, "token "+tok.ID, must[store.Token](t)(c.TokenByHash(t.Context(), tok.Hash)), tok)
+	}
+	equal(t, "oldest first", must[[]store.Token](t)(c.Tokens(t.Context(), store.TokenAPI)), []store.Token{tokens[1], tokens[0]})
+	equal(t, "of no kind", len(must[[]store.Token](t)(c.Tokens(t.Context(), store.TokenBrowser))), 0)
+
+	changed := tokens[0]
+	changed.Hash, changed.LastUsedAt = [32]byte{9}, at.Add(time.Hour)
+	if err := c.PutToken(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.TokenByHash(t.Context(), tokens[0].Hash); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the old hash still opens: %v", err)
+	}
+	equal(t, "changed", must[store.Token](t)(c.TokenByHash(t.Context(), changed.Hash)), changed)
+	if err := c.DeleteToken(t.Context(), "1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.TokenByHash(t.Context(), changed.Hash); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a deleted token still opens: %v", err)
+	}
+	if err := c.DeleteToken(t.Context(), "1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("deleting again: %v, want ErrNotFound", err)
+	}
+}
+
+// testHostile has ids and texts that mean something to a query or to a parser.
+func testHostile(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	for _, text := range []string{"'; DROP TABLE sessions; --", "%", "_", "\x00", "a\x00b", "?1", `"`, strings.Repeat("x", 1<<16), "é", "e\u0301"} {
+		s := full(text)
+		s.Title, s.AgentSessionID, s.ProjectDir = text, text, text
+		put(t, c, s)
+		equal(t, text, must[store.Session](t)(c.Session(t.Context(), text)), s)
+		equal(t, text, must[store.Session](t)(c.SessionByAgent(t.Context(), s.CLIType, text)), s)
+		equal(t, text, ids(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{ProjectDir: text}))), text)
+		enqueue(t, c, text, text)
+		equal(t, text, queued(t, c, text), text+"/"+text)
+	}
+}
+
+// testConcurrentRecords checks that records may be changed from anywhere and
+// that who has changed one sees it changed.
+func testConcurrentRecords(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			s := full(fmt.Sprint("s", w))
+			for i := range 20 {
+				s.LastActiveAt = at.Add(time.Duration(i))
+				if err := c.PutSession(ctx, s); err != nil {
+					t.Errorf("PutSession: %v", err)
+					return
+				}
+				got, err := c.Session(ctx, s.ID)
+				if err != nil || !got.LastActiveAt.Equal(s.LastActiveAt) {
+					t.Errorf("Session(%s) = %v, %v, want %v", s.ID, got.LastActiveAt, err, s.LastActiveAt)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	if err := c.PutSession(ctx, full("late")); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("PutSession with a context that has ended: %v", err)
+	}
+}
