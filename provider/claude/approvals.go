@@ -31,6 +31,9 @@ const (
 	option       = "option_" // and the number of the answer, from 1
 )
 
+// maxOpen bounds the questions that wait for an answer.
+const maxOpen = 100
+
 // ask takes a control request of the agent. What we do not offer is refused at
 // once: the agent waits for an answer without end.
 func (t *translator) ask(f frame) {
@@ -38,7 +41,7 @@ func (t *translator) ask(f frame) {
 	if r == nil || f.RequestID == "" {
 		return
 	}
-	if r.Subtype != "can_use_tool" {
+	if r.Subtype != "can_use_tool" || len(t.approvals) >= maxOpen {
 		t.replies = append(t.replies, response{Type: "control_response", Response: controlResponse{
 			Subtype: "error", RequestID: f.RequestID, Error: "not supported by this client",
 		}})

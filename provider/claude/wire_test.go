@@ -1,0 +1,494 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// What the agent must not be able to do to us, and what a newer one may do.
+
+const testTurn = "11111111-2222-4333-8444-555555555555"
+
+// Lines of an agent.
+const (
+	readyLine  = `{"type":"control_response","response":{"subtype":"success","request_id":"runnel-1","response":{"commands":[],"models":[]}}}`
+	initLine   = `{"type":"system","subtype":"init","session_id":"s","model":"m","permissionMode":"default","apiKeySource":"none","tools":["Bash"]}`
+	startLine  = `{"type":"stream_event","session_id":"s","event":{"type":"message_start","message":{"id":"msg_1","role":"assistant","usage":{"input_tokens":1,"output_tokens":1}}}}`
+	blockLine  = `{"type":"stream_event","session_id":"s","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`
+	deltaLine  = `{"type":"stream_event","session_id":"s","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}}`
+	wholeLine  = `{"type":"assistant","session_id":"s","message":{"id":"msg_1","role":"assistant","content":[{"type":"text","text":"hi"}]}}`
+	resultLine = `{"type":"result","subtype":"success","is_error":false,"stop_reason":"end_turn","session_id":"s","usage":{"input_tokens":1,"output_tokens":2}}`
+)
+
+func promptLine(text string) string {
+	b, err := json.Marshal(prompt(testTurn, runnel.Text(text), func(string) bool { return false }))
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// run feeds a translator a prompt and what the agent printed.
+func run(lines ...string) []event.Event {
+	t := newTranslator()
+	at := fixtureStart
+	evs := t.sent([]byte(promptLine("go")), at)
+	for _, l := range lines {
+		out, _ := t.printed([]byte(l), at)
+		evs = append(evs, out...)
+	}
+	return evs
+}
+
+func TestH05_UnknownEvent(t *testing.T) {
+	plain := run(initLine, startLine, blockLine, deltaLine, wholeLine, resultLine)
+	odd := run(
+		`{"type":"session_weather","forecast":{"deep":[[[{}]]]}}`, initLine, `{"type":"system","subtype":"never_seen","x":1}`,
+		`{"type":"stream_event","event":{"type":"content_block_wobble","index":0}}`, startLine,
+		strings.Replace(blockLine, `"index":0`, `"index":0,"new_field":{"a":[1,2]}`, 1),
+		`{"type":"stream_event","event":{"type":"content_block_start","index":7,"content_block":{"type":"server_tool_use","id":"x","name":"y"}}}`,
+		`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{}}}}`,
+		deltaLine, `{"type":"stream_event","event":{"type":"content_block_stop","index":7}}`, `{"type":"stream_event"}`, `{"type":"user"}`,
+		`{"type":"assistant"}`, `{"type":"control_request"}`, `{"type":"control_response"}`, `{"type":"rate_limit_event"}`, `{"type":"result_preview"}`, `{}`, `[]`[:0]+`{"type":5}`,
+		strings.Replace(wholeLine, `"session_id":"s"`, `"session_id":"s","error":{"an":"object"},"timestamp":17,"tool_use_meta":[1]`, 1), resultLine,
+	)
+	var notices int
+	kept := odd[:0:0]
+	for _, ev := range odd {
+		if _, ok := ev.Body.(event.Notice); ok {
+			notices++
+			continue
+		}
+		kept = append(kept, ev)
+	}
+	if d := cmp.Diff(dump(plain), dump(kept)); d != "" {
+		t.Error(d)
+	}
+	if notices != 1 { // {"type":5} is not of the protocol
+		t.Errorf("%d notices", notices)
+	}
+}
+
+func TestH02_Junk(t *testing.T) {
+	secret := "sk-ant-canary"
+	for _, junk := range []string{
+		"not json " + secret, `{"type":"assistant","message":` + secret, "\x1b[31m" + secret, `"` + secret + `"`, "[1,2]", "null", "17",
+		"\xff\xfe{\x00}\x00" + secret, `{"type":"assistant"}{"type":"x"}` + secret, strings.Repeat("[", 100000),
+	} {
+		evs := run(initLine, startLine, blockLine, junk, deltaLine, wholeLine, resultLine)
+		sound(t, evs)
+		if strings.Contains(dump(evs), secret) {
+			t.Errorf("%q: the line is shown", junk)
+		}
+		got := summary(evs)
+		if got[len(got)-1] != "completed end_turn" || !strings.Contains(strings.Join(got, "\n"), "message hi") {
+			t.Errorf("%.40q: %q", junk, got)
+		}
+		if junk == "null" {
+			continue // an object of nothing
+		}
+		if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "UNDECODABLE_LINE" {
+			t.Errorf("%.40q: notices %+v", junk, n)
+		}
+	}
+}
+
+func TestH06_LiarIDs(t *testing.T) {
+	result := func(id string) string {
+		return `{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"x"}]}}`
+	}
+	callLine := strings.Replace(wholeLine, `{"type":"text","text":"hi"}`, `{"type":"tool_use","id":"c1","name":"Bash","input":{"command":"ls"}}`, 1)
+	evs := run(initLine, startLine, blockLine, blockLine, deltaLine, wholeLine, wholeLine, callLine, callLine, result("c1"), result("c1"),
+		result("nobody"), result(strings.Repeat("z", 100000)), resultLine, resultLine, wholeLine, deltaLine)
+	for ev, err := range runnel.Replay("s", providerID, yieldAll(evs)) {
+		if err != nil || len(dump([]event.Event{ev})) > 300000 {
+			t.Errorf("%v, %d bytes", err, len(dump([]event.Event{ev})))
+		}
+	}
+	calls := 0
+	for _, b := range bodies[event.ItemDone](evs) {
+		if f, ok := b.FinalItem.(event.FunctionCall); ok && f.CallID == "c1" {
+			calls++
+		}
+	}
+	if calls != 1 {
+		t.Errorf("the call is there %d times", calls)
+	}
+}
+
+func yieldAll(evs []event.Event) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for _, ev := range evs {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+// closed applies the rules of a turn as the engine does, and checks them.
+func closed(t testing.TB, evs []event.Event) {
+	t.Helper()
+	open, ended := map[string]bool{}, map[string]int{}
+	turns := map[string]bool{}
+	for ev, err := range runnel.Replay("s", providerID, yieldAll(evs)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Turn != "" {
+			turns[ev.Turn] = true
+		}
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			open[b.ItemID] = true
+		case event.ItemDone:
+			open[b.ItemID] = false
+		case event.ItemCancelled:
+			open[b.ItemID] = false
+		case event.ItemError:
+			open[b.ItemID] = false
+		case event.ResponseDone, event.ResponseError:
+			ended[ev.Turn]++
+		}
+	}
+	for id, is := range open {
+		if is {
+			t.Errorf("item %s does not end", id)
+		}
+	}
+	for turn := range turns {
+		if ended[turn] != 1 {
+			t.Errorf("turn %s ends %d times", turn, ended[turn])
+		}
+	}
+}
+
+// TestD10_CrashAtByte cuts recordings after every byte. Cuts within a line are
+// the same for the turn: what cannot be decoded changes nothing.
+func TestD10_CrashAtByte(t *testing.T) {
+	for _, name := range []string{"text@2.1.197", "tools@2.1.329", "interrupt-approval@2.1.329"} {
+		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := newTranslator()
+		var evs []event.Event
+		for l, err := range recorded(t, section(a, "in")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Dir == runnel.DirIn {
+				evs = append(evs, tr.sent(l.Text, l.At)...)
+				continue
+			}
+			for k := 1; k < len(l.Text); k++ {
+				got, replies := tr.printed(l.Text[:k], l.At)
+				if len(got) != 1 || event.Type(got[0].Body) != "notice" || len(replies) != 0 {
+					t.Fatalf("%d bytes of a line give %s", k, dump(got))
+				}
+			}
+			got, _ := tr.printed(l.Text, l.At)
+			evs = append(evs, got...)
+			closed(t, evs)
+		}
+	}
+}
+
+func FuzzJ02_ClaudeEvent(f *testing.F) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range paths {
+		a, err := txtar.ParseFile(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		var seed strings.Builder
+		for l := range recorded(f, section(a, "in")) {
+			fmt.Fprintf(&seed, "%s%s\n", map[runnel.Dir]string{runnel.DirIn: "<", runnel.DirOut: ">"}[l.Dir], l.Text)
+		}
+		f.Add([]byte(seed.String()))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<20 {
+			t.Skip()
+		}
+		tr := newTranslator()
+		var evs []event.Event
+		for line := range strings.Lines(string(data)) {
+			if text, sent := strings.CutPrefix(line, "<"); sent {
+				evs = append(evs, tr.sent([]byte(text), fixtureStart)...)
+				continue
+			}
+			out, _ := tr.printed([]byte(strings.TrimPrefix(line, ">")), fixtureStart)
+			evs = append(evs, out...)
+		}
+		for _, ev := range evs {
+			if err := ev.Validate(); err != nil {
+				t.Fatalf("%v: %s", err, dump([]event.Event{ev}))
+			}
+		}
+		closed(t, evs)
+	})
+}
+
+func FuzzStored(f *testing.F) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range paths {
+		a, err := txtar.ParseFile(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, s := range a.Files {
+			if strings.HasSuffix(s.Name, ".jsonl") {
+				f.Add(s.Data)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := readEntries(strings.NewReader(string(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHistorian("s", nil)
+		var evs []event.Event
+		for _, e := range chain(entries) {
+			evs = append(evs, h.entry(e)...)
+		}
+		evs = append(evs, h.finish()...)
+		for _, ev := range evs {
+			if err := ev.Validate(); err != nil {
+				t.Fatalf("%v: %s", err, dump([]event.Event{ev}))
+			}
+		}
+		closed(t, evs)
+	})
+}
+
+// fakeAgent makes a program that is ready at once and then does what script
+// says, with the file "out" beside it.
+func fakeAgent(t *testing.T, script, out string) runnel.Options {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell script")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "claude")
+	text := "#!/bin/sh\ncd " + dir + "\nread -r line\necho '" + readyLine + "'\n" + script + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "out"), []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return runnel.Options{Path: path}
+}
+
+// drainAll runs a fake agent, sends a prompt and collects events to the end.
+func drainAll(t *testing.T, opt runnel.Options) ([]event.Event, error) {
+	t.Helper()
+	c, err := New().Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.Prompt(t.Context(), testTurn, runnel.Text("go")) // it may be gone
+	timer := time.AfterFunc(patience, func() { c.Close() })
+	defer timer.Stop()
+	var evs []event.Event
+	for {
+		ev, err := c.Next(t.Context())
+		if err != nil {
+			return evs, err
+		}
+		evs = append(evs, ev)
+	}
+}
+
+func turnOf(lines ...string) string {
+	all := append([]string{initLine, startLine, blockLine, deltaLine}, lines...)
+	return strings.Join(append(all, wholeLine, resultLine), "\n") + "\n"
+}
+
+func TestH01_LongLine(t *testing.T) {
+	long := `{"type":"x","y":"` + strings.Repeat("z", 17<<20) + `"}`
+	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out", turnOf(long)))
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	sound(t, evs)
+	got := summary(evs)
+	if got[len(got)-1] != "completed end_turn" {
+		t.Errorf("got %q", got)
+	}
+	if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "LINE_TOO_LONG" {
+		t.Errorf("notices %+v", n)
+	}
+}
+
+func TestH02_TornAndForeignLines(t *testing.T) {
+	out := "\r\n\n" + strings.ReplaceAll(turnOf("\xff\xfe broken", "Warning: something\x00"), "\n", "\r\n") + `{"type":"assistant","mess`
+	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out; echo noise >&2", out))
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if n := bodies[event.Notice](evs); len(n) != 2 || strings.Contains(dump(evs), "Warning") {
+		t.Errorf("notices %+v", n)
+	}
+	if !strings.Contains(strings.Join(summary(evs), "\n"), "message hi") {
+		t.Errorf("got %q", summary(evs))
+	}
+}
+
+func TestD07_StdoutHeld(t *testing.T) {
+	start := time.Now()
+	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out; sleep 60 & exit 3", turnOf()))
+	if !errors.Is(err, io.EOF) || time.Since(start) > 20*time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+	if got := summary(evs); got[len(got)-1] != "completed end_turn" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestD09_ExitNoResult(t *testing.T) {
+	opt := fakeAgent(t, "read -r p; cat out; exit 7", strings.Join([]string{initLine, startLine, blockLine, deltaLine}, "\n")+"\n")
+	c, err := New().Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Prompt(t.Context(), testTurn, runnel.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = c.Next(t.Context())
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	c.Close()
+	if st, ok := c.(runnel.Exiter).ExitStatus(); !ok || st.Code != 7 {
+		t.Errorf("exit status %+v, %v", st, ok)
+	}
+}
+
+func TestD14_StdinNeverRead(t *testing.T) {
+	c, err := New().Open(t.Context(), fakeAgent(t, "sleep 600", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	text := strings.Repeat("x", 8<<20)
+	for n := 0; ; n++ {
+		err := c.Prompt(t.Context(), testTurn, runnel.Text(text))
+		if runnel.CodeOf(err) == runnel.AgentStalled {
+			break
+		}
+		if err != nil || n > 100 {
+			t.Fatalf("prompt %d: %v", n, err)
+		}
+	}
+	start := time.Now()
+	if err := c.Close(); err != nil || time.Since(start) > 20*time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+}
+
+func TestUnsupportedQuestionsAreRefusedAtOnce(t *testing.T) {
+	tr := newTranslator()
+	_, replies := tr.printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"elicitation"}}`), fixtureStart)
+	b, err := json.Marshal(replies)
+	if err != nil || string(b) != `[{"type":"control_response","response":{"subtype":"error","request_id":"q","error":"not supported by this client"}}]` {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+func TestQuestionsBetweenTurnsHaveATurn(t *testing.T) {
+	tr := newTranslator()
+	ask := `{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}`
+	evs, _ := tr.printed([]byte(ask), fixtureStart)
+	a := bodies[event.ApprovalRequested](evs)
+	if len(a) != 1 || evs[0].Turn == "" || event.Type(evs[0].Body) != "response_start" {
+		t.Fatalf("events\n%s", dump(evs))
+	}
+	r, err := tr.answer(a[0].Approval.ID, runnel.Decision{Choice: allowOnce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evs = append(evs, tr.sent(line, fixtureStart)...)
+	more, _ := tr.printed([]byte(`{"type":"system","subtype":"status"}`), fixtureStart)
+	evs = append(evs, more...)
+	sound(t, evs)
+	if got := summary(evs); got[len(got)-1] != "completed " {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAForeignResultDoesNotEndThePromptsTurn(t *testing.T) {
+	foreign := strings.Replace(resultLine, `"type":"result"`, `"type":"result","origin":{"kind":"task-notification"}`, 1)
+	newer := strings.Replace(resultLine, `"type":"result"`, `"type":"result","user_message_uuids":["someone-else"]`, 1)
+	for _, l := range []string{foreign, newer} {
+		evs := run(initLine, startLine, blockLine, deltaLine, l, wholeLine, resultLine)
+		sound(t, evs)
+		if n := len(bodies[event.ResponseDone](evs)); n != 1 || event.Type(last(evs)) != "response_done" {
+			t.Errorf("%d ends\n%s", n, dump(evs))
+		}
+	}
+}
+
+func TestDecideRefusesWhatTheApprovalDoesNotOffer(t *testing.T) {
+	tr := newTranslator()
+	tr.sent([]byte(promptLine("go")), fixtureStart)
+	tr.printed([]byte(initLine), fixtureStart)
+	evs, _ := tr.printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}`), fixtureStart)
+	id := bodies[event.ApprovalRequested](evs)[0].Approval.ID
+	for _, d := range []runnel.Decision{
+		{Choice: "allow_always"}, {Choice: allowSession}, {Choice: option + "1"}, {}, {Choice: allowOnce, UpdatedArguments: []byte(`[1]`)},
+		{Choice: allowOnce, UpdatedArguments: []byte(`null`)}, {Choice: allowOnce, UpdatedArguments: []byte(`{`)},
+	} {
+		if _, err := tr.answer(id, d); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	if _, err := tr.answer("another", runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+		t.Errorf("unknown approval: %v", err)
+	}
+}
+
+func TestOpenIsGivenUp(t *testing.T) {
+	opt := fakeAgent(t, "", "")
+	script := "#!/bin/sh\nsleep 600\n"
+	if err := os.WriteFile(opt.Path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := New().Open(ctx, opt); runnel.CodeOf(err) != runnel.Timeout {
+		t.Errorf("got %v", err)
+	}
+}
