@@ -1,0 +1,149 @@
+import { X } from "lucide-react";
+import { useEffect, useState } from "react";
+import { go, useRoute } from "../model/routes";
+import { complain, useStore } from "../model/store";
+import { groups } from "../sessions/groups";
+import { List } from "../sessions/List";
+import { New } from "../sessions/New";
+import { plain } from "../text/visible";
+import { typing, useNow, useWide } from "./hooks";
+import { Keys } from "./Keys";
+import { Login } from "./Login";
+import { Session } from "./Session";
+
+export function App() {
+  const phase = useStore((s) => s.phase);
+  const why = useStore((s) => s.why);
+  if (phase === "starting") return null;
+  if (phase === "out") return <Login why={why} />;
+  return <Inside />;
+}
+
+function Inside() {
+  const route = useRoute();
+  const wide = useWide();
+  const nothing = useStore((s) => s.listed && s.sessions.size === 0);
+  const [keys, setKeys] = useState(false);
+  useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
+  const showList = wide || (route.at === "list" && !nothing);
+  return (
+    <div className="flex h-dvh flex-col">
+      <LinkBar />
+      <div className="flex min-h-0 flex-1">
+        {showList && (
+          <div className="min-h-0 w-full shrink-0 wide:w-72 wide:border-r">
+            <List current={route.at === "session" ? route.id : undefined} onKeys={() => setKeys(true)} />
+          </div>
+        )}
+        {(wide || !showList) && (
+          <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
+            {route.at === "session" ? (
+              <Session key={route.id} id={route.id} />
+            ) : route.at === "new" || nothing ? (
+              <New first={nothing} />
+            ) : (
+              <Nothing />
+            )}
+          </div>
+        )}
+      </div>
+      <Problem />
+      {keys && <Keys onClose={() => setKeys(false)} />}
+    </div>
+  );
+}
+
+function Nothing() {
+  return (
+    <main className="flex flex-1 items-center justify-center text-muted">
+      <p>
+        Choose a session, or press <kbd>n</kbd> for a new one.
+      </p>
+    </main>
+  );
+}
+
+const brief = 600; // ms of absence that nobody needs to hear of
+
+/** Says that what is shown may be old, and keeps it. */
+function LinkBar() {
+  const link = useStore((s) => s.link);
+  const ever = useStore((s) => s.everOpen);
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    if (link === "open") return setLate(false);
+    const later = setTimeout(() => setLate(true), brief);
+    return () => clearTimeout(later);
+  }, [link]);
+  const now = useNow(2000, late);
+  if (!late) return null;
+  const offline = now > 0 && !navigator.onLine;
+  return (
+    <div
+      role="status"
+      className="progress shrink-0 border-b bg-mark-bg px-4 py-1 text-center text-sm text-mark"
+    >
+      {offline ? "This device is offline. " : ""}
+      {ever
+        ? "Reconnecting. What you see is kept, and what happens meanwhile will follow."
+        : "Connecting to the server."}
+    </div>
+  );
+}
+
+function Problem() {
+  const problem = useStore((s) => s.problem);
+  if (!problem) return null;
+  return (
+    <div
+      role="alert"
+      className="fixed inset-x-3 bottom-[max(12px,env(safe-area-inset-bottom))] z-10 mx-auto flex max-w-lg items-start gap-2 rounded-md border border-del bg-raised py-2 pr-1 pl-3 shadow-lg"
+    >
+      <p className="isolate-text min-w-0 flex-1 py-0.5">{plain(problem.text, 1000)}</p>
+      <button type="button" className="quiet" onClick={() => complain(undefined)} aria-label="Dismiss">
+        <X size={16} aria-hidden />
+      </button>
+    </div>
+  );
+}
+
+function useKeys(current: string | undefined, onKeys: () => void) {
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      if (typing(e) || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+      switch (e.key) {
+        case "?":
+          onKeys();
+          break;
+        case "n":
+          go({ at: "new" });
+          break;
+        case "/":
+          document.getElementById("filter")?.focus();
+          break;
+        case "i":
+          document.getElementById("composer")?.focus();
+          break;
+        case "d":
+          document.querySelector<HTMLElement>("button[aria-label='Details']")?.click();
+          break;
+        case "j":
+        case "k":
+          step(current, e.key === "j" ? 1 : -1);
+          break;
+        default:
+          return;
+      }
+      e.preventDefault();
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [current, onKeys]);
+}
+
+function step(current: string | undefined, by: number) {
+  const order = groups(useStore.getState().sessions.values(), "").flatMap((g) => g.sessions);
+  const at = order.findIndex((s) => s.sessionId === current);
+  const next = order[Math.max(0, Math.min(order.length - 1, at + by))];
+  if (next) go({ at: "session", id: next.sessionId });
+}

@@ -1,0 +1,39 @@
+import { Check, Copy as Icon } from "lucide-react";
+import { useState } from "react";
+
+/** A command to copy, shown as it is. */
+export function Command({ text }: { text: string }) {
+  return (
+    <span className="inline-flex max-w-full items-center gap-1 rounded-md border bg-panel pl-2">
+      <code className="mono-block min-w-0 py-1">{text}</code>
+      <CopyButton text={text} label={`Copy ${text}`} />
+    </span>
+  );
+}
+
+export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+  const [state, setState] = useState<"" | "done" | "failed">("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setState("done");
+    } catch {
+      setState("failed"); // no clipboard without TLS away from this machine
+    }
+    setTimeout(() => setState(""), 1500);
+  };
+  return (
+    <button
+      type="button"
+      className="quiet shrink-0"
+      onClick={copy}
+      aria-label={label}
+      title={state === "failed" ? "The browser refused" : label}
+    >
+      {state === "done" ? <Check size={14} aria-hidden /> : <Icon size={14} aria-hidden />}
+      <span className="sr-only" role="status">
+        {state === "done" ? "Copied" : state === "failed" ? "The browser refused to copy" : ""}
+      </span>
+    </button>
+  );
+}

@@ -1,0 +1,151 @@
+import { X } from "lucide-react";
+import { type ReactNode, useMemo, useState } from "react";
+import { byFile, countChanges } from "../model/diff";
+import type { Transcript } from "../model/transcript";
+import { Counts, Diff } from "../stream/Diff";
+import { changesOf } from "../stream/TurnEnd";
+import { absolute, cost, count, plural, shortPath } from "../text/format";
+import { Visible } from "../text/Shown";
+import { plain } from "../text/visible";
+import { modeLabel } from "../text/words";
+import type { SessionStatus } from "../wire/types";
+import { CopyButton } from "./Copy";
+import { Dialog } from "./Dialog";
+
+/** On demand: facts, usage and everything this session changed. */
+export function Details({
+  s,
+  transcript,
+  onClose,
+}: {
+  s: SessionStatus;
+  transcript: Transcript;
+  onClose: () => void;
+}) {
+  const [shown, setShown] = useState<string>();
+  const changes = useMemo(() => transcript.turns.flatMap(changesOf), [transcript]);
+  const files = useMemo(() => byFile(changes), [changes]);
+  const spent = transcript.turns.reduce((n, t) => n + (t.costUsd ?? 0), 0);
+  const { context, rateLimit } = transcript;
+  return (
+    <aside
+      aria-label="Details"
+      className="flex w-72 shrink-0 flex-col gap-5 overflow-y-auto border-l bg-panel p-4 max-wide:absolute max-wide:inset-y-0 max-wide:right-0 max-wide:w-[85vw] max-wide:shadow-xl"
+    >
+      <div className="flex items-center">
+        <h2 className="font-semibold">Details</h2>
+        <button type="button" className="quiet ml-auto" onClick={onClose} aria-label="Close details">
+          <X size={16} aria-hidden />
+        </button>
+      </div>
+      <Facts>
+        <Fact name="Folder">
+          <span className="isolate-text font-mono text-xs">
+            <Visible text={s.projectDir} />
+          </span>
+        </Fact>
+        <Fact name="Agent">{plain(s.cliType)}</Fact>
+        {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
+        <Fact name="Permissions">{modeLabel(s.permissionMode ?? "default")}</Fact>
+        <Fact name="Created">{absolute(s.createdAt)}</Fact>
+        <Fact name="Session">
+          <span className="flex items-center">
+            <span className="truncate font-mono text-xs">{s.sessionId}</span>
+            <CopyButton text={s.sessionId} label="Copy session id" />
+          </span>
+        </Fact>
+      </Facts>
+      {(context || spent > 0 || rateLimit?.utilization !== undefined) && (
+        <section>
+          <h3 className="mb-2 text-sm font-semibold">Usage</h3>
+          {context && (
+            <Meter
+              name="Context"
+              value={context.tokens}
+              max={context.window}
+              text={`${count(context.tokens)}${context.window ? ` of ${count(context.window)}` : ""} tokens`}
+            />
+          )}
+          {rateLimit?.utilization !== undefined && (
+            <Meter
+              name={`Limit${rateLimit.kind ? ` (${plain(rateLimit.kind.replaceAll("_", " "))})` : ""}`}
+              value={rateLimit.utilization}
+              max={1}
+              text={`${Math.round(rateLimit.utilization * 100)} %`}
+            />
+          )}
+          {spent > 0 && <p className="text-sm">Cost {cost(spent)}</p>}
+        </section>
+      )}
+      <section>
+        <h3 className="mb-1 flex items-baseline gap-2 text-sm font-semibold">
+          Changed files <Counts n={countChanges(changes)} />
+        </h3>
+        {files.length === 0 && <p className="text-sm text-muted">None so far.</p>}
+        <ul>
+          {files.map((f) => (
+            <li key={f.path}>
+              <button
+                type="button"
+                className="quiet flex w-full justify-start font-mono text-xs"
+                onClick={() => setShown(f.path)}
+              >
+                <span className="truncate">{plain(shortPath(f.path, s.projectDir))}</span>
+                <span className="ml-auto">
+                  <Counts n={countChanges(f.steps)} />
+                </span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      </section>
+      {shown !== undefined && (
+        <Dialog
+          title={`Changes in ${plural(transcript.turns.length, "turn")}`}
+          onClose={() => setShown(undefined)}
+          wide
+        >
+          <Diff changes={changes.filter((c) => c.path === shown)} dir={s.projectDir} />
+        </Dialog>
+      )}
+    </aside>
+  );
+}
+
+function Facts({ children }: { children: ReactNode }) {
+  return <dl className="flex flex-col gap-2 text-sm">{children}</dl>;
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt className="text-xs text-muted">{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Meter({ name, value, max, text }: { name: string; value: number; max?: number; text: string }) {
+  return (
+    <div className="mb-2 text-sm">
+      <p className="flex">
+        {name}
+        <span className="ml-auto text-muted">{text}</span>
+      </p>
+      {max !== undefined && max > 0 && (
+        // biome-ignore lint/a11y/useSemanticElements: <meter> is drawn in colours of the browser
+        <div
+          className="mt-1 h-1 overflow-hidden rounded-full bg-line"
+          role="meter"
+          aria-label={name}
+          aria-valuenow={value}
+          aria-valuemin={0}
+          aria-valuemax={max}
+          aria-valuetext={text}
+        >
+          <div className="h-full bg-accent" style={{ width: `${Math.min(100, (value / max) * 100)}%` }} />
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,34 @@
+import { Dialog } from "./Dialog";
+
+const keys: [string[], string][] = [
+  [["n"], "New session"],
+  [["/"], "Filter the sessions"],
+  [["j", "k"], "Next and previous session"],
+  [["i"], "Write a prompt"],
+  [["Enter"], "Send, or queue while a turn runs"],
+  [["Shift", "Enter"], "Begin a new line"],
+  [["Esc", "Esc"], "Stop the turn"],
+  [["1", "2", "3", "4"], "Answer the approval"],
+  [["d"], "Details of the session"],
+  [["Ctrl", "End"], "To the end of the conversation"],
+  [["?"], "These keys"],
+];
+
+export function Keys({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-2">
+        {keys.map(([ks, what]) => (
+          <div key={what} className="contents">
+            <dt className="flex gap-1">
+              {ks.map((k) => (
+                <kbd key={k}>{k}</kbd>
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

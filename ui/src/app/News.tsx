@@ -1,0 +1,47 @@
+import { useEffect, useRef, useState } from "react";
+import type { Transcript } from "../model/transcript";
+import { plain } from "../text/visible";
+import { faultLabel } from "../text/words";
+import type { ApprovalEvent, SessionStatus } from "../wire/types";
+
+const batch = 1000; // ms; what happens meanwhile is said once
+
+/** Tells those who do not see the page what changed, politely and not too often. */
+export function News({
+  s,
+  transcript,
+  waiting,
+}: {
+  s?: SessionStatus;
+  transcript: Transcript;
+  waiting: ApprovalEvent[];
+}) {
+  const [said, setSaid] = useState("");
+  const ended = transcript.turns.at(-1)?.ended;
+  const asks = waiting[0]?.approval;
+  const news = asks
+    ? `Approval needed: ${plain(asks.toolName ?? asks.title, 80)}`
+    : s?.activity === "working"
+      ? "The agent is working"
+      : ended
+        ? ended.type === "turn_error"
+          ? faultLabel(ended.errorCode)
+          : ended.status === "cancelled"
+            ? "The turn was stopped"
+            : "The turn is finished"
+        : "";
+  const first = useRef(true);
+  useEffect(() => {
+    if (first.current) {
+      first.current = false; // what was so before is no news
+      return;
+    }
+    const later = setTimeout(() => setSaid(news), batch);
+    return () => clearTimeout(later);
+  }, [news]);
+  return (
+    <div className="sr-only" aria-live="polite">
+      {said}
+    </div>
+  );
+}

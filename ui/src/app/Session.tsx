@@ -1,0 +1,178 @@
+import { ArrowLeft, PanelRight, Power } from "lucide-react";
+import { useEffect, useMemo, useState } from "react";
+import { ApprovalBar } from "../composer/ApprovalBar";
+import { Composer } from "../composer/Composer";
+import { go } from "../model/routes";
+import { attempt, refresh, show, useStore } from "../model/store";
+import { empty, pending } from "../model/transcript";
+import { markLabel, markOf, StateMark } from "../sessions/StateMark";
+import { Stream } from "../stream/Stream";
+import { folderName } from "../text/format";
+import { plain } from "../text/visible";
+import { api } from "../wire/http";
+import type { SessionStatus } from "../wire/types";
+import { Details } from "./Details";
+import { Dialog } from "./Dialog";
+import { News } from "./News";
+
+export function Session({ id }: { id: string }) {
+  const s = useStore((st) => st.sessions.get(id));
+  const transcript = useStore((st) => st.transcripts.get(id)) ?? empty;
+  const missing = useStore(
+    (st) => st.missing.has(id) || (st.listed && !st.sessions.has(id) && !st.transcripts.has(id)),
+  );
+  const [details, setDetails] = useState(false);
+  const waiting = useMemo(() => pending(transcript), [transcript]);
+
+  useEffect(() => {
+    show(id);
+    return () => show(undefined);
+  }, [id]);
+
+  useEffect(() => {
+    document.title = s
+      ? `${waiting.length ? "(!) " : ""}${plain(s.title, 60) || "Session"} · Runnel`
+      : "Runnel";
+    return () => {
+      document.title = "Runnel";
+    };
+  }, [s, waiting.length]);
+
+  if (missing && !s)
+    return (
+      <main className="flex flex-1 items-center justify-center p-6 text-center">
+        <div>
+          <h1 className="text-lg font-semibold">There is no such session</h1>
+          <p className="mt-1 text-muted">It may have been removed, or the address is not complete.</p>
+          <button type="button" className="button mt-4" onClick={() => go({ at: "list" })}>
+            All sessions
+          </button>
+        </div>
+      </main>
+    );
+  const dir = s?.projectDir ?? "";
+  return (
+    <div className="flex min-h-0 flex-1">
+      <main className="flex min-h-0 min-w-0 flex-1 flex-col" aria-label="Session">
+        <Header s={s} details={details} onDetails={() => setDetails((d) => !d)} />
+        {transcript.loaded ? (
+          transcript.turns.length > 0 ? (
+            <Stream key={id} transcript={transcript} dir={dir} session={id} />
+          ) : (
+            <Begin s={s} />
+          )
+        ) : (
+          <StreamShape />
+        )}
+        <ApprovalBar session={id} waiting={waiting} dir={dir} />
+        {s && <Composer key={id} s={s} onReload={() => void refresh()} />}
+      </main>
+      {details && s && <Details s={s} transcript={transcript} onClose={() => setDetails(false)} />}
+      <News s={s} transcript={transcript} waiting={waiting} />
+    </div>
+  );
+}
+
+function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean; onDetails: () => void }) {
+  const [asking, setAsking] = useState(false);
+  const mark = s && markOf(s);
+  return (
+    <header className="flex min-h-12 shrink-0 items-center gap-2 border-b px-2 pt-[env(safe-area-inset-top)] wide:px-4">
+      <button
+        type="button"
+        className="quiet wide:hidden"
+        onClick={() => go({ at: "list" })}
+        aria-label="All sessions"
+      >
+        <ArrowLeft size={18} aria-hidden />
+      </button>
+      {mark && <StateMark mark={mark} />}
+      <div className="min-w-0 flex-1">
+        <h1 className="truncate font-semibold">{s ? plain(s.title) || "Untitled" : " "}</h1>
+        {s && (
+          <p className="truncate text-xs text-muted" title={s.projectDir}>
+            {plain(
+              [folderName(s.projectDir), s.cliType, s.modelId, mark && markLabel[mark]]
+                .filter(Boolean)
+                .join(" · "),
+            )}
+          </p>
+        )}
+      </div>
+      {s && s.state !== "dead" && (
+        <button
+          type="button"
+          className="quiet"
+          onClick={() => setAsking(true)}
+          aria-label="End session"
+          title="End session"
+        >
+          <Power size={16} aria-hidden />
+        </button>
+      )}
+      <button
+        type="button"
+        className="quiet"
+        aria-pressed={details}
+        onClick={onDetails}
+        aria-label="Details"
+        title="Details (d)"
+      >
+        <PanelRight size={16} aria-hidden />
+      </button>
+      {asking && s && (
+        <Dialog title="End this session?" onClose={() => setAsking(false)}>
+          <p>
+            The agent and everything it started are ended
+            {s.activity !== "idle" ? ", in the middle of its turn" : ""}. The record is kept, and the session
+            can be continued.
+          </p>
+          <div className="mt-4 flex justify-end gap-2">
+            <button type="button" className="button" onClick={() => setAsking(false)}>
+              Keep it
+            </button>
+            <button
+              type="button"
+              className="button danger"
+              onClick={async () => {
+                setAsking(false);
+                await attempt(() => api.kill(s.sessionId));
+                void refresh();
+              }}
+            >
+              End session
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </header>
+  );
+}
+
+function Begin({ s }: { s?: SessionStatus }) {
+  return (
+    <div className="flex min-h-0 flex-1 items-end justify-center px-4 pb-6">
+      <div className="w-full max-w-[52rem] text-muted">
+        {s && (
+          <p className="isolate-text">
+            Ready in <code className="font-mono text-sm text-text">{plain(s.projectDir)}</code>
+          </p>
+        )}
+        <p>What the agent does will be shown here as it happens.</p>
+      </div>
+    </div>
+  );
+}
+
+function StreamShape() {
+  return (
+    <div className="min-h-0 flex-1 overflow-hidden" role="status" aria-label="Loading the session">
+      <div className="mx-auto flex max-w-[52rem] flex-col gap-4 px-4 py-8">
+        <div className="shape h-5 w-2/3" />
+        <div className="shape h-3 w-1/2" />
+        <div className="shape h-3 w-5/6" />
+        <div className="shape h-3 w-3/4" />
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,33 @@
+import { useEffect, useState } from "react";
+
+/** The time, anew every `every` ms while `on`. */
+export function useNow(every: number, on = true): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    if (!on) return;
+    setNow(Date.now());
+    const id = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(id);
+  }, [every, on]);
+  return now;
+}
+
+export function useMedia(query: string): boolean {
+  const [is, setIs] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const m = matchMedia(query);
+    const f = () => setIs(m.matches);
+    f();
+    m.addEventListener("change", f);
+    return () => m.removeEventListener("change", f);
+  }, [query]);
+  return is;
+}
+
+export const useWide = () => useMedia("(width >= 48rem)");
+
+/** Whether keys typed now belong to a field. */
+export function typing(e: KeyboardEvent): boolean {
+  const t = e.target as HTMLElement | null;
+  return !!t && (t.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName));
+}

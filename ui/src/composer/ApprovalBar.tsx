@@ -1,0 +1,224 @@
+import { type ReactNode, useEffect, useState } from "react";
+import { typing } from "../app/hooks";
+import { attempt } from "../model/store";
+import { jsonText } from "../text/json";
+import { Visible } from "../text/Shown";
+import { plain } from "../text/visible";
+import { api } from "../wire/http";
+import type { Approval, ApprovalEvent, Choice } from "../wire/types";
+import { Asked } from "./Asked";
+
+const calm = 400; // ms in which nothing is an answer: the key or click was meant for what was there before
+
+/** The questions that wait, oldest first; one at a time. */
+export function ApprovalBar({
+  session,
+  waiting,
+  dir,
+}: {
+  session: string;
+  waiting: ApprovalEvent[];
+  dir: string;
+}) {
+  const first = waiting[0];
+  if (!first) return null;
+  return (
+    <One key={first.approval.id} session={session} approval={first.approval} of={waiting.length} dir={dir} />
+  );
+}
+
+type Extra = "" | "reason" | "edit" | "why";
+
+function One({
+  session,
+  approval: a,
+  of,
+  dir,
+}: {
+  session: string;
+  approval: Approval;
+  of: number;
+  dir: string;
+}) {
+  const [busy, setBusy] = useState(false);
+  const [extra, setExtra] = useState<Extra>("");
+  const [reason, setReason] = useState("");
+  const [edited, setEdited] = useState<string>();
+  const [ready, setReady] = useState(false);
+  useEffect(() => {
+    const id = setTimeout(() => setReady(true), calm);
+    return () => clearTimeout(id);
+  }, []);
+  const changed = edited !== undefined && edited !== jsonText(a.arguments);
+  const bad = changed && !isJSON(edited);
+  const choices = ordered(a.choices);
+
+  const answer = async (c: Choice) => {
+    const denies = c.kind === "deny" || c.kind === "deny_stop";
+    if (busy || !ready || (bad && !denies)) return;
+    setBusy(true);
+    await attempt(() =>
+      api.decide(session, a.id, {
+        choice: c.id,
+        argumentsDigest: a.argumentsDigest,
+        reason: denies && reason.trim() ? reason.trim() : undefined,
+        updatedArguments: !denies && changed ? edited : undefined,
+      }),
+    );
+    setBusy(false);
+  };
+
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      if (
+        e.ctrlKey ||
+        e.metaKey ||
+        e.altKey ||
+        e.repeat ||
+        typing(e) ||
+        document.querySelector("dialog[open]")
+      )
+        return;
+      const c = choices[Number(e.key) - 1];
+      if (!c) return;
+      e.preventDefault();
+      void answer(c);
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  });
+
+  return (
+    <section
+      aria-label="Approval"
+      data-approval-bar={a.id}
+      className="flex max-h-[60dvh] min-h-0 shrink-0 flex-col border-t-2 border-t-accent bg-raised wide:max-h-[50dvh]"
+    >
+      <div className="mx-auto w-full max-w-[52rem] px-4 pt-3">
+        <h2 className="flex items-baseline gap-2 font-semibold">
+          <span className="min-w-0 truncate">{heading(a)}</span>
+          {of > 1 && <span className="ml-auto shrink-0 text-sm font-normal text-muted">1 of {of}</span>}
+        </h2>
+      </div>
+      <section className="min-h-0 flex-1 overflow-y-auto" tabIndex={0} aria-label="What is asked">
+        <div className="mx-auto w-full max-w-[52rem] px-4 py-2">
+          {extra === "edit" ? (
+            <EditArguments value={edited ?? jsonText(a.arguments)} onChange={setEdited} bad={bad} />
+          ) : (
+            <Asked approval={a} dir={dir} />
+          )}
+          {extra === "why" && (
+            <p className="isolate-text mt-2 text-sm text-muted">
+              The agent says: <Visible text={a.why ?? ""} />
+            </p>
+          )}
+        </div>
+      </section>
+      <div className="mx-auto w-full max-w-[52rem] px-4 pt-1 pb-3">
+        {changed && extra !== "edit" && <p className="mb-2 text-sm text-accent">The arguments are edited.</p>}
+        {extra === "reason" && (
+          <input
+            className="field mb-2"
+            placeholder="Why not? The agent is told."
+            aria-label="Reason for a denial"
+            value={reason}
+            // biome-ignore lint/a11y/noAutofocus: it appears where it was asked for
+            autoFocus
+            onChange={(e) => setReason(e.target.value)}
+          />
+        )}
+        <div className="flex flex-wrap gap-2 max-wide:flex-col">
+          {choices.map((c, i) => (
+            <button
+              key={c.id}
+              type="button"
+              className={`button ${i === 0 && c.kind === "allow_once" ? "primary" : ""}`}
+              data-choice={c.kind}
+              disabled={busy || !ready || (bad && !c.kind.startsWith("deny"))}
+              title={plain(c.label)}
+              onClick={() => void answer(c)}
+            >
+              {i < 9 && <kbd className="max-wide:hidden">{i + 1}</kbd>}
+              {plain(c.label, 60)}
+            </button>
+          ))}
+          <span className="ml-auto flex flex-wrap max-wide:ml-0">
+            {a.argumentsEditable && (
+              <Toggle on={extra === "edit"} set={(on) => setExtra(on ? "edit" : "")}>
+                Edit
+              </Toggle>
+            )}
+            <Toggle on={extra === "reason"} set={(on) => setExtra(on ? "reason" : "")}>
+              Say why not
+            </Toggle>
+            {a.why && (
+              <Toggle on={extra === "why"} set={(on) => setExtra(on ? "why" : "")}>
+                Why am I asked?
+              </Toggle>
+            )}
+          </span>
+        </div>
+      </div>
+    </section>
+  );
+}
+
+function heading(a: Approval) {
+  if (a.kind === "plan") return "The agent asks you to accept its plan";
+  if (a.kind === "question") return "The agent asks you";
+  return (
+    <>
+      Allow <code className="font-mono">{plain(a.toolName ?? "this tool", 80)}</code>?
+    </>
+  );
+}
+
+// What allows least comes first, what denies last: the first button is never the widest.
+const rank = { allow_once: 0, allow_session: 1, allow_always: 2, deny: 3, deny_stop: 4 };
+const ordered = (cs: Choice[]) => [...cs].sort((x, y) => rank[x.kind] - rank[y.kind]);
+
+function Toggle({ on, set, children }: { on: boolean; set: (on: boolean) => void; children: ReactNode }) {
+  return (
+    <button
+      type="button"
+      className={`quiet ${on ? "text-accent" : ""}`}
+      aria-pressed={on}
+      onClick={() => set(!on)}
+    >
+      {children}
+    </button>
+  );
+}
+
+function EditArguments({
+  value,
+  onChange,
+  bad,
+}: {
+  value: string;
+  onChange: (v: string) => void;
+  bad: boolean;
+}) {
+  return (
+    <>
+      <textarea
+        className="field mono-block min-h-40"
+        aria-label="Arguments as JSON"
+        aria-invalid={bad}
+        spellCheck={false}
+        value={value}
+        onChange={(e) => onChange(e.target.value)}
+      />
+      {bad && <p className="text-sm text-del">This is not JSON yet.</p>}
+    </>
+  );
+}
+
+function isJSON(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

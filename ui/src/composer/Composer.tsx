@@ -1,0 +1,196 @@
+import { ArrowUp, ListPlus, Square } from "lucide-react";
+import { type KeyboardEvent as ReactKey, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { load, save } from "../model/keep";
+import { attempt, useStore } from "../model/store";
+import { modeLabel } from "../text/words";
+import { api } from "../wire/http";
+import type { SessionStatus } from "../wire/types";
+
+const twice = 1500; // ms between two Escapes that stop a turn
+
+/** Where one writes. The draft stays until the server has taken it. */
+export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => void }) {
+  const id = s.sessionId;
+  const [text, setText] = useState(() => load(`draft.${id}`, ""));
+  const [busy, setBusy] = useState(false);
+  const [armed, setArmed] = useState(false); // one Escape was pressed
+  const field = useRef<HTMLTextAreaElement>(null);
+  const runs = s.activity !== "idle";
+
+  useLayoutEffect(() => {
+    const el = field.current;
+    if (!el) return;
+    el.style.height = "auto";
+    el.style.height = `${el.scrollHeight + 2}px`;
+  }, [text]);
+
+  useEffect(() => {
+    const later = setTimeout(() => save(`draft.${id}`, text), 200);
+    return () => clearTimeout(later);
+  }, [id, text]);
+
+  const send = async (queue: boolean) => {
+    const content = text.trim();
+    if (!content || busy) return;
+    setBusy(true);
+    const ok = await attempt(() => api.send(id, content, queue));
+    setBusy(false);
+    if (!ok) return field.current?.focus();
+    save(`draft.${id}`, undefined);
+    setText((now) => (now.trim() === content ? "" : now));
+  };
+  const stop = () => attempt(() => api.cancel(id));
+
+  useEffect(() => {
+    if (!runs) return setArmed(false);
+    const key = (e: KeyboardEvent) => {
+      if (e.key !== "Escape" || e.repeat || document.querySelector("dialog[open]")) return;
+      setArmed((was) => {
+        if (was) void api.cancel(id).catch(() => undefined);
+        return !was;
+      });
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [runs, id]);
+
+  useEffect(() => {
+    if (!armed) return;
+    const later = setTimeout(() => setArmed(false), twice);
+    return () => clearTimeout(later);
+  }, [armed]);
+
+  const onKeyDown = (e: ReactKey<HTMLTextAreaElement>) => {
+    if (e.key !== "Enter" || e.shiftKey || e.nativeEvent.isComposing) return;
+    // A phone's Enter makes a new line: its keyboard has no Shift+Enter.
+    if (matchMedia("(pointer: coarse)").matches) return;
+    e.preventDefault();
+    void send(runs);
+  };
+
+  if (s.state === "dead") return <Ended s={s} onReload={onReload} />;
+  return (
+    <form
+      className="shrink-0 border-t bg-bg pb-[max(8px,env(safe-area-inset-bottom))]"
+      aria-label="Prompt"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void send(runs);
+      }}
+    >
+      <div className="mx-auto w-full max-w-[52rem] px-4 pt-3">
+        <div className="rounded-lg border border-muted/50 bg-raised focus-within:border-accent">
+          <textarea
+            ref={field}
+            id="composer"
+            rows={1}
+            aria-label="Prompt"
+            className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none"
+            placeholder={runs ? "Say what comes next" : "Tell the agent what to do"}
+            value={text}
+            readOnly={busy}
+            onChange={(e) => setText(e.target.value)}
+            onKeyDown={onKeyDown}
+          />
+          <div className="flex items-center gap-1 px-1.5 pb-1.5">
+            <Pills s={s} />
+            <span className="ml-auto flex items-center gap-2" aria-live="polite">
+              {s.queued > 0 && <span className="text-sm text-muted">{s.queued} queued</span>}
+              {armed && <span className="text-sm text-muted">Esc again stops</span>}
+            </span>
+            {runs && (
+              <button type="button" className="button" onClick={stop} title="Stop (Esc twice)">
+                <Square size={12} aria-hidden className="fill-current" /> Stop
+              </button>
+            )}
+            <button type="submit" className="button primary" disabled={busy || text.trim() === ""}>
+              {runs ? <ListPlus size={15} aria-hidden /> : <ArrowUp size={15} aria-hidden />}
+              {runs ? "Queue" : "Send"}
+            </button>
+          </div>
+        </div>
+      </div>
+    </form>
+  );
+}
+
+function Pills({ s }: { s: SessionStatus }) {
+  const agent = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType));
+  if (!agent) return null;
+  const models =
+    agent.models.some((m) => m.id === s.modelId) || !s.modelId
+      ? agent.models
+      : [{ id: s.modelId, name: undefined }, ...agent.models];
+  return (
+    <>
+      {models.length > 1 && (
+        <Pill
+          label="Model"
+          value={s.modelId ?? ""}
+          onChange={(model) => attempt(() => api.options(s.sessionId, { model }))}
+          options={models.map((m) => [m.id, m.name ?? m.id])}
+        />
+      )}
+      {agent.modes.length > 1 && (
+        <Pill
+          label="Permissions"
+          value={s.permissionMode ?? "default"}
+          onChange={(permissionMode) => attempt(() => api.options(s.sessionId, { permissionMode }))}
+          options={agent.modes.map((m) => [m, modeLabel(m)])}
+        />
+      )}
+    </>
+  );
+}
+
+function Pill({
+  label,
+  value,
+  options,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  options: [string, string][];
+  onChange: (v: string) => void;
+}) {
+  return (
+    <select
+      aria-label={label}
+      title={label}
+      className="quiet max-w-36 appearance-none truncate"
+      value={value}
+      onChange={(e) => onChange(e.target.value)}
+    >
+      {!options.some(([v]) => v === value) && <option value={value}>{value || label}</option>}
+      {options.map(([v, text]) => (
+        <option key={v} value={v}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function Ended({ s, onReload }: { s: SessionStatus; onReload: () => void }) {
+  const [busy, setBusy] = useState(false);
+  return (
+    <div className="shrink-0 border-t pb-[max(12px,env(safe-area-inset-bottom))]">
+      <div className="mx-auto flex w-full max-w-[52rem] items-center gap-4 px-4 pt-3">
+        <p className="text-muted">This session has ended. Its record is kept.</p>
+        <button
+          type="button"
+          className="button primary ml-auto"
+          disabled={busy}
+          onClick={async () => {
+            setBusy(true);
+            if (await attempt(() => api.load(s.sessionId))) onReload();
+            setBusy(false);
+          }}
+        >
+          Continue
+        </button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,18 @@
+import { createRoot } from "react-dom/client";
+import { App } from "./app/App";
+import { applyTheme } from "./app/theme";
+import { takeCode } from "./model/routes";
+import { begin, followTheMachine } from "./model/store";
+import "./styles.css";
+
+applyTheme();
+const code = takeCode();
+const root = document.getElementById("root");
+if (root) createRoot(root).render(<App />);
+followTheMachine();
+void begin(code);
+// A link opened where the page is already shown changes only the fragment.
+window.addEventListener("hashchange", () => {
+  const again = takeCode();
+  if (again) void begin(again);
+});

@@ -1,0 +1,54 @@
+// The address bar: "/" is the list, "?new" the form, "?session=ID" a session.
+// All of them are the same document, so that a reload works on any server.
+
+import { useSyncExternalStore } from "react";
+
+export type Route = { at: "list" } | { at: "new" } | { at: "session"; id: string };
+
+export function parseRoute(search: string): Route {
+  const q = new URLSearchParams(search);
+  const id = q.get("session");
+  if (id) return { at: "session", id };
+  return q.has("new") ? { at: "new" } : { at: "list" };
+}
+
+export function pathOf(r: Route): string {
+  if (r.at === "session") return `/?session=${encodeURIComponent(r.id)}`;
+  return r.at === "new" ? "/?new" : "/";
+}
+
+const listeners = new Set<() => void>();
+const told = () => {
+  for (const f of listeners) f();
+};
+
+export function go(r: Route) {
+  if (pathOf(r) !== location.pathname + location.search) history.pushState(null, "", pathOf(r));
+  told();
+}
+
+export function useRoute(): Route {
+  const search = useSyncExternalStore(subscribe, () => location.search);
+  return parseRoute(search);
+}
+
+function subscribe(f: () => void) {
+  listeners.add(f);
+  window.addEventListener("popstate", f);
+  return () => {
+    listeners.delete(f);
+    window.removeEventListener("popstate", f);
+  };
+}
+
+/** Takes the one-time code out of the address, so that it is not kept in the history. */
+export function takeCode(): string | undefined {
+  const m = /^#c=([^&]+)/.exec(location.hash);
+  if (!m) return undefined;
+  history.replaceState(null, "", location.pathname + location.search);
+  try {
+    return decodeURIComponent(m[1] as string);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,293 @@
+// A transcript as the rows of the stream. Rows of a turn that did not change are
+// the same objects as before, so that nothing of them is drawn again.
+
+import type { ApprovalEvent, Notice, ToolCall } from "../wire/types";
+import { type Break, type Item, isOpen, type Transcript, type Turn } from "./transcript";
+
+export type ToolItem = Extract<Item, { type: "tool_call" }>;
+type MessageItem = Extract<Item, { type: "message" }>;
+
+export type Row = { key: string; depth: number; turn: string } & (
+  | { kind: "prompt"; item: MessageItem }
+  | { kind: "prose"; item: MessageItem; live: boolean }
+  | { kind: "reasoning"; item: Extract<Item, { type: "thinking" }>; live: boolean }
+  | { kind: "tool"; item: ToolItem; state: ToolState; inside?: Inside }
+  | { kind: "fold"; items: ToolItem[]; state: ToolState }
+  | { kind: "plan"; item: Extract<Item, { type: "plan" }> }
+  | { kind: "approval"; approval: ApprovalEvent; over: boolean }
+  | { kind: "notice"; notice: Notice }
+  | { kind: "working"; since?: string }
+  | { kind: "end"; of: Turn }
+  | { kind: "break"; text: string }
+);
+
+export type ToolState = "running" | "done" | "failed" | "stopped";
+
+/** What a subagent did, where a call started one. */
+export interface Inside {
+  steps: number;
+  last?: ToolItem;
+}
+
+export function stateOf(item: ToolItem, turn: Turn): ToolState {
+  if (isOpen(item)) return turn.ended ? "stopped" : "running";
+  const t = item.tool_call;
+  return item.status === "error" || t.toolOutputIsError || (t.exitCode ?? 0) !== 0 ? "failed" : "done";
+}
+
+interface Cached {
+  opened: ReadonlySet<string>;
+  rows: Row[];
+}
+
+/** Makes rows and remembers those of turns that stay the same. One per session shown. */
+export class Rows {
+  private cache = new WeakMap<Turn, Cached>();
+  private breaks = new Map<Break, Row>();
+
+  of(t: Transcript, opened: ReadonlySet<string>): Row[] {
+    const out: Row[] = [];
+    t.turns.forEach((turn, i) => {
+      for (const b of t.breaks) if (b.afterTurn === i) out.push(this.breakRow(b));
+      out.push(...this.turn(turn, opened));
+    });
+    for (const b of t.breaks) if (b.afterTurn >= t.turns.length) out.push(this.breakRow(b));
+    return out;
+  }
+
+  private turn(turn: Turn, opened: ReadonlySet<string>): Row[] {
+    const hit = this.cache.get(turn);
+    if (hit && hit.opened === opened) return hit.rows;
+    const rows = rowsOf(turn, opened);
+    this.cache.set(turn, { opened, rows });
+    return rows;
+  }
+
+  private breakRow(b: Break): Row {
+    let row = this.breaks.get(b);
+    if (!row) {
+      row = { kind: "break", key: `break:${this.breaks.size}`, depth: 0, turn: "", text: b.text };
+      this.breaks.set(b, row);
+    }
+    return row;
+  }
+}
+
+/** The rows of one turn. `opened` holds the subagents (by item id) that are unfolded. */
+export function rowsOf(turn: Turn, opened: ReadonlySet<string>): Row[] {
+  const threads = new Map<string, Item[]>();
+  const calls = new Set(turn.items.map((it) => (it.type === "tool_call" ? it.tool_call.callId : "")));
+  for (const it of turn.items) {
+    const parent = it.parentCallId && calls.has(it.parentCallId) ? it.parentCallId : "";
+    const thread = threads.get(parent);
+    if (thread) thread.push(it);
+    else threads.set(parent, [it]);
+  }
+  const out: Row[] = [];
+  const b: Builder = { turn, opened, threads, out, shown: new Set(), loose: loose(turn) };
+  thread(b, "", 0);
+  for (const x of b.loose) out.push(x.row);
+  for (const a of turn.approvals) if (!b.shown.has(a.approval.id)) out.push(approvalRow(turn, a, 0));
+  if (turn.ended) out.push({ kind: "end", key: `${turn.id}:end`, depth: 0, turn: turn.id, of: turn });
+  else if (turn.started || turn.items.length > 0)
+    out.push({
+      kind: "working",
+      key: `${turn.id}:working`,
+      depth: 0,
+      turn: turn.id,
+      since: turn.started?.timestamp,
+    });
+  return fold(out);
+}
+
+interface Builder {
+  turn: Turn;
+  opened: ReadonlySet<string>;
+  threads: Map<string, Item[]>;
+  out: Row[];
+  shown: Set<string>; // approvals that have their place
+  loose: { seq: number; row: Row }[]; // what is placed by its position in the log only
+}
+
+function loose(turn: Turn): { seq: number; row: Row }[] {
+  return turn.notices.map((notice) => ({
+    seq: notice.seq,
+    row: { kind: "notice", key: `${turn.id}:n${notice.seq}`, depth: 0, turn: turn.id, notice },
+  }));
+}
+
+function thread(b: Builder, parent: string, depth: number) {
+  for (const item of b.threads.get(parent) ?? []) {
+    if (depth === 0)
+      while (b.loose[0] && b.loose[0].seq < item.seq) b.out.push((b.loose.shift() as { row: Row }).row);
+    one(b, item, depth);
+  }
+}
+
+function one(b: Builder, item: Item, depth: number) {
+  const base = { key: item.itemId, depth, turn: item.turnId };
+  const live = isOpen(item) && !b.turn.ended;
+  switch (item.type) {
+    case "message":
+      if (item.message.origin === "user" && depth === 0) b.out.push({ ...base, kind: "prompt", item });
+      else if (item.message.content !== "") b.out.push({ ...base, kind: "prose", item, live });
+      return;
+    case "thinking":
+      if (item.thinking.content !== "") b.out.push({ ...base, kind: "reasoning", item, live });
+      return;
+    case "plan":
+      b.out.push({ ...base, kind: "plan", item });
+      return;
+    case "tool_call":
+      tool(b, item, depth);
+  }
+}
+
+function tool(b: Builder, item: ToolItem, depth: number) {
+  const { callId } = item.tool_call;
+  const inner = callId ? b.threads.get(callId) : undefined;
+  const steps = inner?.filter((it): it is ToolItem => it.type === "tool_call");
+  b.out.push({
+    key: item.itemId,
+    depth,
+    turn: item.turnId,
+    kind: "tool",
+    item,
+    state: stateOf(item, b.turn),
+    inside: inner && { steps: steps?.length ?? 0, last: steps?.at(-1) },
+  });
+  for (const a of b.turn.approvals)
+    if (a.approval.itemId === item.itemId || (callId && a.approval.callId === callId)) {
+      if (b.shown.has(a.approval.id)) continue;
+      b.shown.add(a.approval.id);
+      b.out.push(approvalRow(b.turn, a, depth));
+    }
+  // An open subagent is a thread of its own; a closed one keeps only its questions.
+  if (inner && b.opened.has(item.itemId)) thread(b, callId, depth + 1);
+}
+
+function approvalRow(turn: Turn, approval: ApprovalEvent, depth: number): Row {
+  const over = approval.status === "pending" && turn.ended !== undefined;
+  return {
+    kind: "approval",
+    key: `${turn.id}:a:${approval.approval.id}`,
+    depth,
+    turn: turn.id,
+    approval,
+    over,
+  };
+}
+
+const foldable = (r: Row): r is Extract<Row, { kind: "tool" }> =>
+  r.kind === "tool" &&
+  !r.inside &&
+  r.state !== "failed" &&
+  (r.item.tool_call.kind === "read" || r.item.tool_call.kind === "search");
+
+// fold joins neighbouring reads and searches. The row is named after its first
+// call, so that it stays the same row while it grows.
+function fold(rows: Row[]): Row[] {
+  const out: Row[] = [];
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i] as Row;
+    let end = i;
+    while (foldable(row) && end + 1 < rows.length) {
+      const next = rows[end + 1] as Row;
+      if (!foldable(next) || next.depth !== row.depth) break;
+      end++;
+    }
+    if (end === i) {
+      out.push(row);
+      continue;
+    }
+    const group = rows.slice(i, end + 1).filter(foldable);
+    const state = group.some((r) => r.state === "running")
+      ? "running"
+      : group.some((r) => r.state === "stopped")
+        ? "stopped"
+        : "done";
+    out.push({
+      kind: "fold",
+      key: `${row.key}:fold`,
+      depth: row.depth,
+      turn: row.turn,
+      items: group.map((r) => r.item),
+      state,
+    });
+    i = end;
+  }
+  return out;
+}
+
+/** The one-line description of a call: what it does, to what. */
+export function describe(t: ToolCall, dir: string): { verb: string; object: string; code: boolean } {
+  const args = isRecord(t.toolArguments) ? t.toolArguments : {};
+  const pick = (...names: string[]) =>
+    names.map((n) => args[n]).find((v): v is string => typeof v === "string" && v !== "");
+  const path = pick("file_path", "path", "notebook_path", "filePath", "filename") ?? t.locations?.[0]?.path;
+  const rel = path && (path.startsWith(`${dir}/`) ? path.slice(dir.length + 1) : path);
+  switch (t.kind) {
+    case "execute":
+      return { verb: "Run", object: pick("command", "cmd", "script") ?? t.title ?? t.toolName, code: true };
+    case "read":
+      return { verb: "Read", object: rel ?? t.title ?? t.toolName, code: !!rel };
+    case "edit": {
+      const verb = t.changes?.[0]?.kind === "create" ? "Create" : "Edit";
+      const files = new Set(t.changes?.map((c) => c.path));
+      if (files.size > 1) return { verb, object: `${files.size} files`, code: false };
+      const p = rel ?? t.changes?.[0]?.path;
+      return { verb, object: p ?? t.title ?? t.toolName, code: !!p };
+    }
+    case "delete":
+      return { verb: "Delete", object: rel ?? t.title ?? t.toolName, code: !!rel };
+    case "move":
+      return { verb: "Move", object: rel ?? t.title ?? t.toolName, code: !!rel };
+    case "search": {
+      const what = pick("pattern", "query", "q", "glob");
+      return { verb: "Search", object: what ?? t.title ?? t.toolName, code: !!what };
+    }
+    case "fetch": {
+      const url = pick("url", "uri", "query");
+      return { verb: "Fetch", object: url ?? t.title ?? t.toolName, code: !!url };
+    }
+    case "delegate":
+      return {
+        verb: "Delegate",
+        object: pick("description") ?? t.title ?? pick("prompt") ?? t.toolName,
+        code: false,
+      };
+    case "think":
+      return { verb: "Think", object: t.title ?? pick("thought") ?? t.toolName, code: false };
+    case "switch_mode":
+      return { verb: "Switch mode", object: t.title ?? pick("mode", "plan") ?? "", code: false };
+  }
+  const command = pick("command");
+  return {
+    verb: t.toolName,
+    object: t.title ?? command ?? rel ?? pick("query", "url", "name", "description") ?? "",
+    code: !!(command ?? rel),
+  };
+}
+
+const isRecord = (v: unknown): v is Record<string, unknown> =>
+  typeof v === "object" && v !== null && !Array.isArray(v);
+
+/** "Read 5 files, searched twice" */
+export function describeFold(items: readonly ToolItem[]): string {
+  const files = new Set<string>();
+  let reads = 0;
+  let searches = 0;
+  for (const { tool_call: t } of items) {
+    if (t.kind === "read") {
+      reads++;
+      files.add(describe(t, "").object);
+    } else searches++;
+  }
+  const parts: string[] = [];
+  if (reads) parts.push(`Read ${files.size} ${files.size === 1 ? "file" : "files"}`);
+  if (searches)
+    parts.push(
+      `${parts.length ? "searched" : "Searched"} ${searches === 1 ? "once" : searches === 2 ? "twice" : `${searches} times`}`,
+    );
+  return parts.join(", ");
+}

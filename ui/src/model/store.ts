@@ -1,0 +1,218 @@
+// What the page knows, and what can be done. Components read it with selectors.
+
+import { create } from "zustand";
+import { ApiError, api } from "../wire/http";
+import { Link, type LinkStatus } from "../wire/socket";
+import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
+import { load, save } from "./keep";
+import { empty, reduce, resumeFrom, type Transcript } from "./transcript";
+
+export type Phase = "starting" | "in" | "out";
+
+export interface State {
+  phase: Phase;
+  why?: string; // why we are out
+  link: LinkStatus;
+  everOpen: boolean;
+  sessions: ReadonlyMap<string, SessionStatus>;
+  listed: boolean; // the list has been read once
+  missing: ReadonlySet<string>; // sessions that the server does not know
+  transcripts: ReadonlyMap<string, Transcript>;
+  seen: Readonly<Record<string, number>>; // session to the position it was last looked at
+  opened: ReadonlySet<string>; // what was unfolded, by key
+  agents?: Agent[];
+  projects?: Project[];
+  problem?: { text: string; at: number }; // of the last thing that was tried
+}
+
+export const useStore = create<State>(() => ({
+  phase: "starting",
+  link: "connecting",
+  everOpen: false,
+  sessions: new Map(),
+  listed: false,
+  missing: new Set(),
+  transcripts: new Map(),
+  seen: load<Record<string, number>>("seen", {}),
+  opened: new Set(),
+}));
+
+const set = useStore.setState;
+const get = useStore.getState;
+
+const kept = 4; // transcripts of sessions that were looked at last
+
+let shown: string | undefined; // the session on the screen
+
+const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/ws`, {
+  frames: take,
+  status: (status) => {
+    if (status === "refused") out("Your login has ended.");
+    else set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
+  },
+  after: (id) => {
+    const t = get().transcripts.get(id);
+    return t && resumeFrom(t);
+  },
+  admitted,
+});
+
+async function admitted(): Promise<boolean> {
+  try {
+    await api.me();
+    return true;
+  } catch (e) {
+    return !(e instanceof ApiError && (e.status === 401 || e.status === 403));
+  }
+}
+
+/** Begins: with the link's code if there is one, else with the cookie. */
+export async function begin(code: string | undefined) {
+  try {
+    if (code) await api.login(code);
+    await api.me();
+  } catch (e) {
+    const err = e as ApiError;
+    if (err.status === 0)
+      set({ phase: "in" }); // not reachable yet: the bar says so
+    else {
+      // A used link is no harm where the cookie is still good.
+      if (!code || !(await admitted())) return out(code ? err.message : undefined);
+    }
+  }
+  set({ phase: "in", why: undefined });
+  link.start();
+  void refresh();
+}
+
+function out(why?: string) {
+  link.stop();
+  set({ phase: "out", why });
+}
+
+/** Reads the session list, agents and folders again. */
+export async function refresh() {
+  const results = await Promise.allSettled([
+    api.sessions().then((list) => set((s) => ({ listed: true, sessions: merge(s.sessions, list) }))),
+    api.agents().then((agents) => set({ agents })),
+    api.projects().then((projects) => set({ projects })),
+  ]);
+  for (const r of results)
+    if (r.status === "rejected" && r.reason instanceof ApiError && r.reason.status === 401)
+      out("Your login has ended.");
+}
+
+function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
+  const sessions = new Map(old);
+  for (const s of list) if ((old.get(s.sessionId)?.lastSeq ?? -1) <= s.lastSeq) sessions.set(s.sessionId, s);
+  return sessions;
+}
+
+function take(frames: Frame[]) {
+  const bySession = new Map<string, Frame[]>();
+  const status = new Map<string, SessionStatus>();
+  const gone: string[] = [];
+  for (const f of frames) {
+    if (f.type === "session:status") status.set(f.sessionId, f.payload);
+    else if (f.type === "error") {
+      if (f.error.type === "SESSION_NOT_FOUND" && f.requestId) gone.push(f.requestId);
+    } else if ("sessionId" in f) {
+      const fs = bySession.get(f.sessionId);
+      if (fs) fs.push(f);
+      else bySession.set(f.sessionId, [f]);
+    }
+  }
+  set((s) => {
+    const next: Partial<State> = {};
+    if (status.size) next.sessions = new Map([...s.sessions, ...status]);
+    if (gone.length) next.missing = new Set([...s.missing, ...gone]);
+    if (bySession.size) {
+      const transcripts = new Map(s.transcripts);
+      for (const [id, fs] of bySession) transcripts.set(id, reduce(transcripts.get(id) ?? empty, fs));
+      next.transcripts = transcripts;
+    }
+    return next;
+  });
+  if (shown) look(shown);
+}
+
+/** Watches the session on the screen, and no other. */
+export function show(id: string | undefined) {
+  if (shown === id) return;
+  if (shown) link.unwatch(shown);
+  shown = id;
+  if (!id) return;
+  set((s) => {
+    const transcripts = new Map(s.transcripts);
+    const mine = transcripts.get(id);
+    transcripts.delete(id);
+    if (mine) transcripts.set(id, mine); // now the newest
+    for (const old of transcripts.keys()) if (transcripts.size > kept && old !== id) transcripts.delete(old);
+    return { transcripts };
+  });
+  link.watch(id);
+  look(id);
+}
+
+function look(id: string) {
+  if (document.visibilityState !== "visible") return;
+  const { seen, sessions, transcripts } = get();
+  const at = Math.max(sessions.get(id)?.lastSeq ?? 0, transcripts.get(id)?.seq ?? 0);
+  if ((seen[id] ?? 0) >= at) return;
+  const next = { ...seen, [id]: at };
+  set({ seen: next });
+  save("seen", next);
+}
+
+let hiddenAt = 0;
+const sleepy = 20_000; // ms hidden after which a socket is not trusted any more
+
+/** Keeps the link and the list in step with the machine's sleep and network. */
+export function followTheMachine(): () => void {
+  const wake = () => {
+    if (get().phase !== "in") return;
+    link.wake(hiddenAt > 0 && Date.now() - hiddenAt > sleepy);
+    hiddenAt = 0;
+    if (shown) look(shown);
+  };
+  const visibility = () => {
+    if (document.visibilityState === "visible") wake();
+    else hiddenAt = Date.now();
+  };
+  const online = () => link.wake(true);
+  const pageshow = (e: PageTransitionEvent) => e.persisted && link.wake(true);
+  document.addEventListener("visibilitychange", visibility);
+  window.addEventListener("online", online);
+  window.addEventListener("pageshow", pageshow);
+  return () => {
+    document.removeEventListener("visibilitychange", visibility);
+    window.removeEventListener("online", online);
+    window.removeEventListener("pageshow", pageshow);
+  };
+}
+
+export function toggle(key: string, to?: boolean) {
+  set((s) => {
+    const opened = new Set(s.opened);
+    if (to ?? !opened.has(key)) opened.add(key);
+    else opened.delete(key);
+    return { opened };
+  });
+}
+
+export function complain(text: string | undefined) {
+  set({ problem: text ? { text, at: Date.now() } : undefined });
+}
+
+/** Runs what a button does; what goes wrong is said at the foot of the page. */
+export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await f();
+    complain(undefined);
+    return true;
+  } catch (e) {
+    if (e instanceof ApiError && e.status === 401) out("Your login has ended.");
+    else complain(e instanceof Error ? e.message : String(e));
+    return false;
+  }
+}

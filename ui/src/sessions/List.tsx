@@ -1,0 +1,172 @@
+import { Moon, Plus, Sun, SunMoon } from "lucide-react";
+import { memo, useMemo, useState } from "react";
+import { useNow } from "../app/hooks";
+import { applyTheme, type Theme, theme } from "../app/theme";
+import { go } from "../model/routes";
+import { useStore } from "../model/store";
+import { absolute, ago, folderName } from "../text/format";
+import { plain } from "../text/visible";
+import type { SessionStatus } from "../wire/types";
+import { groups } from "./groups";
+import { markOf, StateMark } from "./StateMark";
+
+export function List({ current, onKeys }: { current?: string; onKeys: () => void }) {
+  const sessions = useStore((s) => s.sessions);
+  const listed = useStore((s) => s.listed);
+  const [filter, setFilter] = useState("");
+  const now = useNow(30_000);
+  const shown = useMemo(() => groups(sessions.values(), filter), [sessions, filter]);
+
+  return (
+    <nav
+      aria-label="Sessions"
+      className="flex h-full min-h-0 flex-col bg-panel pt-[env(safe-area-inset-top)]"
+    >
+      <div className="flex items-center gap-1 px-3 pt-3 pb-2">
+        <span className="mr-auto flex items-center gap-2 text-lg font-semibold tracking-tight">
+          <img src="/icon.svg" alt="" width={18} height={18} /> Runnel
+        </span>
+        <ThemeSwitch />
+        <button type="button" className="quiet" onClick={onKeys} aria-label="Keys" title="Keys (?)">
+          <kbd>?</kbd>
+        </button>
+        <button type="button" className="button" onClick={() => go({ at: "new" })} title="New session (n)">
+          <Plus size={14} aria-hidden /> New
+        </button>
+      </div>
+      {sessions.size > 0 && (
+        <div className="px-3 pb-2">
+          <input
+            id="filter"
+            type="search"
+            className="field min-h-8 py-1 text-sm"
+            placeholder="Filter  /"
+            aria-label="Filter sessions"
+            value={filter}
+            onChange={(e) => setFilter(e.target.value)}
+            onKeyDown={(e) => {
+              if (e.key === "Escape") {
+                setFilter("");
+                e.currentTarget.blur();
+              }
+            }}
+          />
+        </div>
+      )}
+      <div className="min-h-0 flex-1 overflow-y-auto pb-[max(12px,env(safe-area-inset-bottom))]">
+        {!listed && sessions.size === 0 && <ListShape />}
+        {listed && sessions.size === 0 && <p className="px-4 py-2 text-muted">No sessions yet.</p>}
+        {sessions.size > 0 && shown.length === 0 && (
+          <p className="px-4 py-2 text-muted">Nothing matches “{filter}”.</p>
+        )}
+        {shown.map((g) => (
+          <section key={g.key} className="pb-2">
+            <h2
+              className={`flex items-baseline gap-2 px-4 py-1 text-xs font-medium ${g.dir ? "text-muted" : "text-accent"}`}
+              title={g.dir}
+            >
+              {g.dir ? <span className="isolate-text">{plain(folderName(g.dir))}</span> : "Needs you"}
+            </h2>
+            <ul>
+              {g.sessions.map((s) => (
+                <SessionRow
+                  key={s.sessionId}
+                  s={s}
+                  current={s.sessionId === current}
+                  folder={!g.dir}
+                  time={ago(s.lastActiveAt, now)}
+                />
+              ))}
+            </ul>
+          </section>
+        ))}
+      </div>
+    </nav>
+  );
+}
+
+const SessionRow = memo(function SessionRow({
+  s,
+  current,
+  folder,
+  time,
+}: {
+  s: SessionStatus;
+  current: boolean;
+  folder: boolean;
+  time: string;
+}) {
+  const unseen = useStore((st) => (st.seen[s.sessionId] ?? 0) < s.lastSeq) && !current;
+  const mark = markOf(s);
+  const asks = s.pendingApprovals[0];
+  const about = [folder ? folderName(s.projectDir) : "", s.cliType, s.modelId ?? ""]
+    .filter(Boolean)
+    .join(" · ");
+  const line = mark === "waiting" && asks ? `asks: ${asks.toolName ?? ""} ${asks.title}` : s.lastLine;
+  return (
+    <li>
+      <a
+        href={`/?session=${encodeURIComponent(s.sessionId)}`}
+        aria-current={current ? "page" : undefined}
+        data-session={s.sessionId}
+        onClick={(e) => {
+          if (e.metaKey || e.ctrlKey || e.shiftKey) return;
+          e.preventDefault();
+          go({ at: "session", id: s.sessionId });
+        }}
+        className={`grid grid-cols-[12px_minmax(0,1fr)_auto] items-center gap-x-2 border-l-2 py-2 pr-3 pl-3 hover:bg-raised ${
+          current ? "border-accent bg-raised" : "border-transparent"
+        }`}
+      >
+        <StateMark mark={mark} />
+        <span className={`truncate ${unseen ? "font-semibold" : ""} ${mark === "ended" ? "text-muted" : ""}`}>
+          {plain(s.title) || "Untitled"}
+        </span>
+        <time className="text-xs text-muted" dateTime={s.lastActiveAt} title={absolute(s.lastActiveAt)}>
+          {time}
+        </time>
+        {line && <span className="col-start-2 col-end-4 truncate text-sm text-muted">{plain(line)}</span>}
+        <span className="col-start-2 col-end-4 truncate text-xs text-muted">
+          {plain(about)}
+          {unseen && <span className="sr-only">, has news</span>}
+        </span>
+      </a>
+    </li>
+  );
+});
+
+function ListShape() {
+  return (
+    <div role="status" aria-label="Loading sessions" className="flex flex-col gap-4 px-4 py-2">
+      {[70, 52, 64, 40].map((w) => (
+        <div key={w} className="flex flex-col gap-2">
+          <div className="shape h-3 bg-line" style={{ width: `${w}%` }} />
+          <div className="shape h-2 bg-line" style={{ width: `${w / 2}%` }} />
+        </div>
+      ))}
+    </div>
+  );
+}
+
+const order: Theme[] = ["system", "light", "dark"];
+const icons = { system: SunMoon, light: Sun, dark: Moon };
+
+function ThemeSwitch() {
+  const [now, setNow] = useState(theme);
+  const next = order[(order.indexOf(now) + 1) % order.length] as Theme;
+  const Icon = icons[now];
+  return (
+    <button
+      type="button"
+      className="quiet"
+      aria-label={`Colours: ${now}. Change to ${next}`}
+      title={`Colours: ${now}`}
+      onClick={() => {
+        applyTheme(next);
+        setNow(next);
+      }}
+    >
+      <Icon size={15} aria-hidden />
+    </button>
+  );
+}

@@ -1,0 +1,32 @@
+// The order of the session list.
+
+import type { SessionStatus } from "../wire/types";
+import { markOf } from "./StateMark";
+
+export interface Group {
+  key: string;
+  dir?: string; // none: those that wait for an answer
+  sessions: SessionStatus[];
+}
+
+/** Those that wait first, the rest by folder; newest activity first in both. */
+export function groups(all: Iterable<SessionStatus>, filter: string): Group[] {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const sorted = [...all]
+    .filter((s) => {
+      const text =
+        `${s.title} ${s.projectDir} ${s.cliType} ${s.modelId ?? ""} ${s.lastLine ?? ""}`.toLowerCase();
+      return words.every((w) => text.includes(w));
+    })
+    .sort((a, b) => b.lastActiveAt.localeCompare(a.lastActiveAt) || a.sessionId.localeCompare(b.sessionId));
+  const waiting = sorted.filter((s) => markOf(s) === "waiting");
+  const out: Group[] = waiting.length ? [{ key: "needs-you", sessions: waiting }] : [];
+  const folders = new Map<string, Group>();
+  for (const s of sorted) {
+    if (markOf(s) === "waiting") continue;
+    const g = folders.get(s.projectDir);
+    if (g) g.sessions.push(s);
+    else folders.set(s.projectDir, { key: s.projectDir, dir: s.projectDir, sessions: [s] });
+  }
+  return [...out, ...folders.values()];
+}

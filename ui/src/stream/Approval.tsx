@@ -1,0 +1,63 @@
+import { memo } from "react";
+import { Asked } from "../composer/Asked";
+import { toggle, useStore } from "../model/store";
+import { absolute } from "../text/format";
+import { plain } from "../text/visible";
+import { resolverLabel } from "../text/words";
+import type { ApprovalEvent } from "../wire/types";
+
+/** An approval where it was asked. While it is open, the bar below asks for the answer. */
+export const ApprovalCard = memo(function ApprovalCard({
+  id,
+  event,
+  over,
+  dir,
+}: {
+  id: string;
+  event: ApprovalEvent;
+  over: boolean;
+  dir: string;
+}) {
+  const open = useStore((s) => s.opened.has(id));
+  const a = event.approval;
+  const waiting = event.status === "pending" && !over;
+  return (
+    <div className={`my-1 border-l-2 pl-3 ${waiting ? "border-accent" : ""}`} data-approval={a.id}>
+      <button
+        type="button"
+        aria-expanded={open}
+        onClick={() => toggle(id)}
+        className="quiet -ml-1.5 text-left"
+      >
+        <span className={waiting ? "font-medium text-accent" : ""}>{outcome(event, over)}</span>
+        <time dateTime={event.timestamp} title={absolute(event.timestamp)} className="sr-only">
+          {absolute(event.timestamp)}
+        </time>
+      </button>
+      {event.reason && <p className="text-sm text-muted">Reason: {plain(event.reason, 2000)}</p>}
+      {open && (
+        <div className="pt-1 pb-2">
+          <Asked approval={a} dir={dir} />
+        </div>
+      )}
+    </div>
+  );
+});
+
+function outcome(e: ApprovalEvent, over: boolean): string {
+  const tool = plain(e.approval.toolName ?? e.approval.title, 80);
+  if (e.status === "pending")
+    return over ? `${tool}: the turn ended before an answer` : `${tool}: waiting for your answer`;
+  if (e.choice === "withdrawn" || !e.choice) return `${tool}: the question was withdrawn`;
+  const c = e.approval.choices.find((x) => x.id === e.choice);
+  if (!c && !e.choice.startsWith("deny")) return `${tool}: answered ${resolverLabel(e.by)}`;
+  const word =
+    !c || c.kind === "deny" || c.kind === "deny_stop"
+      ? "denied"
+      : c?.kind === "allow_always"
+        ? "allowed always"
+        : c?.kind === "allow_session"
+          ? "allowed for this session"
+          : "allowed";
+  return `${tool}: ${word} ${resolverLabel(e.by)}`;
+}

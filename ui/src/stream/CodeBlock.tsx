@@ -1,0 +1,19 @@
+import { memo } from "react";
+import { CopyButton } from "../app/Copy";
+import { Visible } from "../text/Shown";
+
+/** Code in prose. */
+export const CodeBlock = memo(function CodeBlock({ code, language }: { code: string; language: string }) {
+  return (
+    <div className="group relative rounded-md border bg-panel">
+      <pre className="overflow-x-auto px-3 py-2 font-mono text-sm" tabIndex={0} data-language={language}>
+        <code>
+          <Visible text={code} />
+        </code>
+      </pre>
+      <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within:opacity-100 group-hover:opacity-100">
+        <CopyButton text={code} label="Copy code" />
+      </span>
+    </div>
+  );
+});

@@ -1,0 +1,120 @@
+import { memo, useState } from "react";
+import { byFile, type Count, countChange, countChanges, hunksOf } from "../model/diff";
+import { plural, shortPath } from "../text/format";
+import { Visible } from "../text/Shown";
+import type { Change, Hunk } from "../wire/types";
+
+/** "+12 −3", nothing for nothing. */
+export function Counts({ n }: { n: Count }) {
+  if (n.added + n.removed === 0) return null;
+  return (
+    <span className="shrink-0 font-mono text-xs">
+      {n.added > 0 && <span className="text-add">+{n.added}</span>}
+      {n.added > 0 && n.removed > 0 && " "}
+      {n.removed > 0 && <span className="text-del">−{n.removed}</span>}
+      <span className="sr-only">
+        {" "}
+        lines: {n.added} added, {n.removed} removed
+      </span>
+    </span>
+  );
+}
+
+/** File changes, by file. */
+export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Change[]; dir: string }) {
+  return (
+    <div className="flex flex-col gap-3">
+      {byFile(changes).map((f) => (
+        <section
+          key={f.path}
+          className="overflow-hidden rounded-md border"
+          aria-label={`Changes to ${f.path}`}
+        >
+          <div className="flex items-baseline gap-2 border-b bg-panel px-3 py-1 text-sm">
+            <code className="isolate-text min-w-0 font-mono">
+              <Visible text={shortPath(f.path, dir)} />
+              {f.movedTo && (
+                <>
+                  {" → "}
+                  <Visible text={shortPath(f.movedTo, dir)} />
+                </>
+              )}
+            </code>
+            {f.kind !== "update" && <span className="text-muted">{kinds[f.kind]}</span>}
+            <span className="ml-auto">
+              <Counts n={countChanges(f.steps)} />
+            </span>
+          </div>
+          {f.steps.map((c, i) => (
+            <Hunks key={i} change={c} />
+          ))}
+        </section>
+      ))}
+    </div>
+  );
+});
+
+const kinds = { create: "new file", update: "", delete: "deleted", move: "moved" };
+
+const firstLines = 200;
+
+function Hunks({ change }: { change: Change }) {
+  const [all, setAll] = useState(false);
+  const hunks = hunksOf(change);
+  if (hunks.length === 0) return <p className="px-3 py-2 text-sm text-muted">{nothing(change)}</p>;
+  const total = hunks.reduce((n, h) => n + h.lines.length, 0);
+  let left = all ? total : firstLines;
+  const out = hunks.map((h, i) => {
+    if (left <= 0) return null;
+    const lines = h.lines.slice(0, left);
+    left -= lines.length;
+    return <HunkLines key={i} hunk={h} lines={lines} gap={i > 0} />;
+  });
+  return (
+    <>
+      {out}
+      {!all && total > firstLines && (
+        <button type="button" className="quiet m-1" onClick={() => setAll(true)}>
+          Show {plural(total - firstLines, "more line")}
+        </button>
+      )}
+    </>
+  );
+}
+
+function nothing(c: Change): string {
+  if (c.kind === "create")
+    return c.newText === "" ? "An empty file." : "A new file; the agent did not say what is in it.";
+  if (c.kind === "delete") return "The file is deleted.";
+  if (c.kind === "move") return "The file is moved, not changed.";
+  const n = countChange(c);
+  return n.added + n.removed === 0 ? "The agent did not say what changed." : "";
+}
+
+function HunkLines({ hunk, lines, gap }: { hunk: Hunk; lines: string[]; gap: boolean }) {
+  let oldNo = hunk.oldStart;
+  let newNo = hunk.newStart;
+  return (
+    <div className={gap ? "border-t" : undefined}>
+      {lines.map((line, i) => {
+        const sign = line[0] === "+" || line[0] === "-" ? line[0] : " ";
+        const o = sign === "+" ? "" : oldNo++;
+        const n = sign === "-" ? "" : newNo++;
+        return (
+          <div key={i} className={`diff-line ${sign === "+" ? "add" : sign === "-" ? "del" : ""}`}>
+            <span className="no old" aria-hidden>
+              {o}
+            </span>
+            <span className="no" aria-hidden>
+              {n === "" ? <span className="wide:hidden">{o}</span> : n}
+            </span>
+            <span className="sign">{sign === "-" ? "−" : sign}</span>
+            <span className="body">
+              <Visible text={line.slice(1)} />
+            </span>
+          </div>
+        );
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,197 @@
+import { ChevronRight, Circle, CircleCheck, CircleDot, Info, TriangleAlert } from "lucide-react";
+import { memo, useState } from "react";
+import { useNow } from "../app/hooks";
+import type { Row as RowData } from "../model/rows";
+import { toggle, useStore } from "../model/store";
+import { absolute, ago, bytes, duration } from "../text/format";
+import { Visible } from "../text/Shown";
+import { plain } from "../text/visible";
+import { ApprovalCard } from "./Approval";
+import { Prose } from "./Prose";
+import { Fold, Tool } from "./Tool";
+import { TurnEnd } from "./TurnEnd";
+
+/** One row of the stream. Rows that did not change are the same object and are not drawn again. */
+export const Row = memo(function Row({ row, dir, session }: { row: RowData; dir: string; session: string }) {
+  return (
+    <div
+      data-row={row.kind}
+      data-key={row.key}
+      className={`mx-auto w-full max-w-[52rem] px-4 ${row.kind === "prose" ? "py-2" : "py-0.5"}`}
+    >
+      <div
+        style={row.depth > 0 ? { marginLeft: row.depth * 16, paddingLeft: 12 } : undefined}
+        className={row.depth > 0 ? "border-l" : undefined}
+      >
+        {content(row, dir, session)}
+      </div>
+    </div>
+  );
+});
+
+function content(row: RowData, dir: string, session: string) {
+  switch (row.kind) {
+    case "prompt":
+      return <Prompt row={row} />;
+    case "prose":
+      if (row.item.message.origin === "system")
+        return (
+          <p className="isolate-text text-sm whitespace-pre-wrap text-muted">
+            <Visible text={row.item.message.content} />
+          </p>
+        );
+      return <Prose text={row.item.message.content} live={row.live} />;
+    case "reasoning":
+      return <Reasoning row={row} />;
+    case "tool":
+      return <Tool item={row.item} state={row.state} inside={row.inside} dir={dir} />;
+    case "fold":
+      return <Fold items={row.items} state={row.state} id={row.key} dir={dir} />;
+    case "plan":
+      return <Plan row={row} />;
+    case "approval":
+      return <ApprovalCard id={row.key} event={row.approval} over={row.over} dir={dir} />;
+    case "notice":
+      return <NoticeLine level={row.notice.level} text={row.notice.message || row.notice.code} />;
+    case "break":
+      return <NoticeLine level="warning" text={row.text} />;
+    case "working":
+      return <Working since={row.since} />;
+    case "end":
+      return <TurnEnd turn={row.of} dir={dir} session={session} />;
+  }
+}
+
+type Of<K extends RowData["kind"]> = Extract<RowData, { kind: K }>;
+
+const longPrompt = 1200; // characters after which a prompt is folded
+
+function Prompt({ row }: { row: Of<"prompt"> }) {
+  const [all, setAll] = useState(false);
+  const m = row.item.message;
+  const text = m.content;
+  const fold = !all && (text.length > longPrompt || text.split("\n").length > 16);
+  const now = useNow(60_000);
+  return (
+    <div className="mt-6 border-t pt-4 pb-1">
+      <div className="flex items-baseline gap-4">
+        <h2
+          className={`isolate-text min-w-0 flex-1 text-lg font-semibold whitespace-pre-wrap ${fold ? "line-clamp-6" : ""}`}
+        >
+          <Visible text={text} />
+        </h2>
+        <time
+          className="shrink-0 text-xs text-muted"
+          dateTime={row.item.sourceTimestamp}
+          title={absolute(row.item.sourceTimestamp)}
+        >
+          {ago(row.item.sourceTimestamp, now)}
+        </time>
+      </div>
+      {fold && (
+        <button type="button" className="quiet -ml-1.5" onClick={() => setAll(true)}>
+          Show all of it
+        </button>
+      )}
+      {m.attachments && m.attachments.length > 0 && (
+        <ul className="mt-1 flex flex-wrap gap-2 text-sm text-muted">
+          {m.attachments.map((a, i) => (
+            <li key={`${a.name}${i}`} className="rounded-md border px-2">
+              {plain(a.name ?? a.mediaType)} {a.size !== undefined && bytes(a.size)}
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function Reasoning({ row }: { row: Of<"reasoning"> }) {
+  const open = useStore((s) => s.opened.has(row.key));
+  const text = row.item.thinking.content;
+  const last = row.live ? (text.trimEnd().split("\n").at(-1) ?? "") : text;
+  return (
+    <div>
+      <button
+        type="button"
+        aria-expanded={open}
+        onClick={() => toggle(row.key)}
+        className="group flex min-h-7 w-full items-center gap-2 rounded-md px-1 text-left text-muted hover:bg-panel"
+      >
+        <ChevronRight size={15} aria-hidden className={`shrink-0 ${open ? "rotate-90" : ""}`} />
+        <span className="shrink-0">{row.live ? "Thinking" : "Thought"}</span>
+        {!open && (
+          <span className={`min-w-0 truncate text-sm italic ${row.live ? "growing-line" : ""}`}>
+            {plain(last, 200)}
+          </span>
+        )}
+      </button>
+      {open && (
+        <div className="ml-3 border-l pl-4 text-muted">
+          <Prose text={text} live={row.live} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+const marks = { completed: CircleCheck, in_progress: CircleDot };
+
+function Plan({ row }: { row: Of<"plan"> }) {
+  const { entries } = row.item.plan;
+  const done = entries.filter((e) => e.status === "completed").length;
+  return (
+    <section aria-label="Plan" className="my-1 rounded-md border px-3 py-2">
+      <h3 className="mb-1 flex text-sm text-muted">
+        Plan
+        <span className="ml-auto">
+          {done} of {entries.length}
+        </span>
+      </h3>
+      <ul className="flex flex-col gap-1">
+        {entries.map((e, i) => {
+          const Icon = marks[e.status as keyof typeof marks] ?? Circle;
+          return (
+            <li
+              key={i}
+              className={`flex gap-2 ${e.status === "completed" ? "text-muted" : e.status === "in_progress" ? "font-medium" : ""}`}
+            >
+              <Icon
+                size={14}
+                aria-label={e.status.replace("_", " ")}
+                className={`mt-1 shrink-0 ${e.status === "in_progress" ? "text-accent" : "text-muted"}`}
+              />
+              <span className="isolate-text">
+                <Visible text={e.content} />
+              </span>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
+  );
+}
+
+function NoticeLine({ level, text }: { level: "info" | "warning" | "error"; text: string }) {
+  const Icon = level === "info" ? Info : TriangleAlert;
+  return (
+    <p
+      className={`flex gap-2 px-1 py-0.5 text-sm ${level === "error" ? "text-del" : level === "warning" ? "text-mark" : "text-muted"}`}
+    >
+      <Icon size={14} aria-label={level} className="mt-0.5 shrink-0" />
+      <span className="isolate-text">
+        <Visible text={text} />
+      </span>
+    </p>
+  );
+}
+
+function Working({ since }: { since?: string }) {
+  const now = useNow(1000);
+  const d = since ? Math.max(0, now - Date.parse(since)) : 0;
+  return (
+    <p className="growing-line px-1 py-2 text-sm text-muted">
+      Working{d >= 2000 && ` · ${duration(Math.floor(d / 1000) * 1000)}`}{" "}
+    </p>
+  );
+}

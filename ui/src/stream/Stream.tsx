@@ -1,0 +1,178 @@
+import { ArrowDown } from "lucide-react";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { Virtualizer, type VirtualizerHandle } from "virtua";
+import { type Row as RowData, Rows } from "../model/rows";
+import { useStore } from "../model/store";
+import type { Transcript } from "../model/transcript";
+import { plain } from "../text/visible";
+import { Row } from "./Row";
+
+const near = 40; // px from the end that count as at the end
+const tailKept = 40; // rows outside the virtual list after it was extended
+const tailLong = 120; // rows of tail after which it is
+const tailTooLong = 600; // and after which it is even while someone reads above
+
+/** The turns of a session. Old rows are in a virtual list, the live end is not. */
+export function Stream({
+  transcript,
+  dir,
+  session,
+}: {
+  transcript: Transcript;
+  dir: string;
+  session: string;
+}) {
+  const rows = useRows(transcript);
+  const scroller = useRef<HTMLElement>(null);
+  const column = useRef<HTMLDivElement>(null);
+  const tail = useRef<HTMLDivElement>(null);
+  const list = useRef<VirtualizerHandle>(null);
+  const atEnd = useRef(true);
+  const [leftAt, setLeftAt] = useState<number>(); // how many rows there were when the reader left the end
+  const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
+  const settled = useSettled(rows.length, atEnd.current);
+  const latest = useRef({ rows, settled });
+  latest.current = { rows, settled };
+
+  const toEnd = useCallback(() => {
+    const el = scroller.current;
+    if (el) el.scrollTop = el.scrollHeight;
+  }, []);
+
+  // What is asked above what is read: the prompt of the topmost row, once it has scrolled away.
+  const onScroll = useCallback(() => {
+    const el = scroller.current;
+    if (!el) return;
+    const was = atEnd.current;
+    atEnd.current = el.scrollHeight - el.scrollTop - el.clientHeight < near;
+    if (atEnd.current !== was) setLeftAt(atEnd.current ? undefined : latest.current.rows.length);
+    setHeading(headingAt(el.scrollTop, latest.current, list.current, tail.current));
+  }, []);
+
+  useLayoutEffect(() => {
+    toEnd();
+    const c = column.current;
+    if (!c || !scroller.current) return;
+    const seen = new ResizeObserver(() => {
+      if (atEnd.current) toEnd();
+    });
+    seen.observe(c);
+    seen.observe(scroller.current); // the composer grew, a keyboard came up
+    return () => seen.disconnect();
+  }, [toEnd]);
+
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      if (e.key === "End" && (e.ctrlKey || e.metaKey)) toEnd();
+    };
+    window.addEventListener("keydown", key);
+    return () => window.removeEventListener("keydown", key);
+  }, [toEnd]);
+
+  const scrollTo = (row: RowData) => {
+    const i = rows.indexOf(row);
+    if (i < 0) return;
+    if (i < settled) list.current?.scrollToIndex(i, { align: "start" });
+    else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView();
+  };
+
+  const fresh = leftAt === undefined ? 0 : Math.max(0, rows.length - leftAt);
+  return (
+    <div className="relative min-h-0 flex-1">
+      <section
+        ref={scroller}
+        onScroll={onScroll}
+        tabIndex={0}
+        className="h-full overflow-y-auto overscroll-contain pb-4"
+        aria-label="Conversation"
+      >
+        <div ref={column}>
+          <Virtualizer ref={list} scrollRef={scroller} data={rows.slice(0, settled)} bufferSize={600}>
+            {(row) => <Row key={row.key} row={row} dir={dir} session={session} />}
+          </Virtualizer>
+          <div ref={tail}>
+            {rows.slice(settled).map((row) => (
+              <Row key={row.key} row={row} dir={dir} session={session} />
+            ))}
+          </div>
+        </div>
+      </section>
+      {heading && (
+        <button
+          type="button"
+          onClick={() => scrollTo(heading)}
+          title="Back to this prompt"
+          className="absolute inset-x-0 top-0 border-b bg-bg text-left"
+        >
+          <span className="mx-auto block w-full max-w-[52rem] truncate px-4 py-1.5 text-sm font-semibold">
+            {plain(heading.item.message.content, 300)}
+          </span>
+        </button>
+      )}
+      {leftAt !== undefined && (
+        <button
+          type="button"
+          className="button absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md"
+          onClick={toEnd}
+        >
+          <ArrowDown size={14} aria-hidden /> {fresh > 0 ? `${fresh} new` : "To the end"}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function useRows(t: Transcript): RowData[] {
+  const maker = useRef<Rows>(undefined);
+  maker.current ??= new Rows();
+  // Only what unfolds a subagent changes which rows there are.
+  const threads = useStore((s) => [...s.opened].filter((k) => !k.endsWith(":fold")).join("\n"));
+  const opened = useMemo(() => new Set(threads.split("\n")), [threads]);
+  return useMemo(() => (maker.current as Rows).of(t, opened), [t, opened]);
+}
+
+// useSettled says how many rows are in the virtual list. It grows in steps, and
+// rather when nobody reads above, so that nothing moves under the reader's eyes.
+function useSettled(n: number, atEnd: boolean): number {
+  const settled = useRef(Math.max(0, n - tailKept));
+  const tail = n - settled.current;
+  if (tail < 0 || (tail > tailLong && atEnd) || tail > tailTooLong)
+    settled.current = Math.max(0, n - tailKept);
+  return settled.current;
+}
+
+function headingAt(
+  top: number,
+  { rows, settled }: { rows: RowData[]; settled: number },
+  list: VirtualizerHandle | null,
+  tail: HTMLDivElement | null,
+): Extract<RowData, { kind: "prompt" }> | undefined {
+  let at = 0;
+  if (tail && top >= tail.offsetTop) {
+    const kids = tail.children;
+    at = settled;
+    while (
+      at + 1 < rows.length &&
+      ((kids[at + 1 - settled] as HTMLElement | undefined)?.offsetTop ?? Number.MAX_VALUE) <= top
+    )
+      at++;
+  } else if (list && settled > 0) at = list.findItemIndex(top);
+  const row = rows[at];
+  if (!row) return undefined;
+  // The prompt itself is still to be seen: no heading needed.
+  if (row.kind === "prompt") {
+    const el = at >= settled ? (tail?.children[at - settled] as HTMLElement | undefined) : undefined;
+    const bottom = el
+      ? el.offsetTop + el.offsetHeight
+      : list
+        ? list.getItemOffset(at) + list.getItemSize(at)
+        : 0;
+    return bottom - top < 24 ? row : undefined;
+  }
+  for (let i = at; i >= 0; i--) {
+    const r = rows[i] as RowData;
+    if (r.turn !== row.turn) return undefined;
+    if (r.kind === "prompt") return r;
+  }
+  return undefined;
+}

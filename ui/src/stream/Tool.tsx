@@ -1,0 +1,230 @@
+import {
+  ArrowRightLeft,
+  Bot,
+  Brain,
+  Check,
+  ChevronRight,
+  CircleSlash,
+  FilePen,
+  FileText,
+  FolderInput,
+  Globe,
+  type LucideIcon,
+  Search,
+  SquareTerminal,
+  Trash2,
+  Wrench,
+  X,
+} from "lucide-react";
+import { memo, type ReactNode } from "react";
+import { useNow } from "../app/hooks";
+import { countChanges } from "../model/diff";
+import { describe, describeFold, type Inside, type ToolItem, type ToolState } from "../model/rows";
+import { toggle, useStore } from "../model/store";
+import { between, duration, plural } from "../text/format";
+import { plain } from "../text/visible";
+import { Arguments } from "./Arguments";
+import { Counts, Diff } from "./Diff";
+import { Terminal } from "./Terminal";
+
+const icons: Record<string, LucideIcon> = {
+  read: FileText,
+  edit: FilePen,
+  delete: Trash2,
+  move: FolderInput,
+  search: Search,
+  execute: SquareTerminal,
+  think: Brain,
+  fetch: Globe,
+  switch_mode: ArrowRightLeft,
+  delegate: Bot,
+};
+
+/** A tool call: one line that opens in place. */
+export const Tool = memo(function Tool({
+  item,
+  state,
+  inside,
+  dir,
+}: {
+  item: ToolItem;
+  state: ToolState;
+  inside?: Inside;
+  dir: string;
+}) {
+  const open = useStore((s) => s.opened.has(item.itemId));
+  const t = item.tool_call;
+  const what = describe(t, dir);
+  const Icon = icons[t.kind ?? ""] ?? Wrench;
+  const text = t.toolArguments === undefined && t.toolArgumentsText ? "" : plain(what.object);
+  return (
+    <div className={state === "running" ? "progress" : undefined}>
+      <Line open={open} onToggle={() => toggle(item.itemId)} icon={Icon} state={state}>
+        <span className="shrink-0 font-medium">{plain(what.verb)}</span>
+        <span className={`min-w-0 truncate text-muted ${what.code ? "font-mono text-sm" : ""}`}>{text}</span>
+        {t.changes && <Counts n={countChanges(t.changes)} />}
+        {inside && <InsideSummary inside={inside} dir={dir} running={state === "running"} />}
+        <Result item={item} state={state} />
+      </Line>
+      {open && <Opened item={item} state={state} dir={dir} />}
+    </div>
+  );
+});
+
+function Line({
+  open,
+  onToggle,
+  icon: Icon,
+  state,
+  children,
+}: {
+  open: boolean;
+  onToggle: () => void;
+  icon: LucideIcon;
+  state: ToolState;
+  children: ReactNode;
+}) {
+  return (
+    <button
+      type="button"
+      aria-expanded={open}
+      onClick={onToggle}
+      className={`group flex min-h-7 w-full items-center gap-2 rounded-md px-1 py-0.5 text-left hover:bg-panel [@media(pointer:coarse)]:min-h-11 ${state === "stopped" ? "text-muted" : ""}`}
+    >
+      <Icon size={15} aria-hidden className={`shrink-0 ${state === "failed" ? "text-del" : "text-muted"}`} />
+      {children}
+      <ChevronRight
+        size={14}
+        aria-hidden
+        className={`shrink-0 text-muted ${open ? "rotate-90" : "opacity-0 group-hover:opacity-100 group-focus-visible:opacity-100 [@media(pointer:coarse)]:opacity-100"}`}
+      />
+    </button>
+  );
+}
+
+function InsideSummary({ inside, dir, running }: { inside: Inside; dir: string; running: boolean }) {
+  const last = inside.last && describe(inside.last.tool_call, dir);
+  return (
+    <span className="min-w-0 truncate text-sm text-muted">
+      {plural(inside.steps, "step")}
+      {running && last && ` · ${plain(`${last.verb} ${last.object}`, 80)}`}
+    </span>
+  );
+}
+
+function Result({ item, state }: { item: ToolItem; state: ToolState }) {
+  const t = item.tool_call;
+  const took = between(item.startedAt, item.sourceTimestamp);
+  return (
+    <span className="ml-auto flex shrink-0 items-center gap-1.5 pl-2 text-xs text-muted">
+      {state === "running" && <Running since={item.startedAt} />}
+      {state !== "running" && took !== undefined && took >= 500 && <span>{duration(took)}</span>}
+      {state === "failed" && (
+        <span className="flex items-center gap-1 text-del">
+          {t.exitCode ? `exit ${t.exitCode}` : "failed"}
+          <X size={13} aria-hidden />
+        </span>
+      )}
+      {state === "stopped" && (
+        <span className="flex items-center gap-1">
+          stopped
+          <CircleSlash size={12} aria-hidden />
+        </span>
+      )}
+      {state === "done" && t.kind === "execute" && (
+        <span className="text-add">
+          <Check size={13} aria-label="succeeded" />
+        </span>
+      )}
+    </span>
+  );
+}
+
+function Running({ since }: { since?: string }) {
+  const now = useNow(1000);
+  const d = since ? now - Date.parse(since) : Number.NaN;
+  return <span>{d >= 1000 ? duration(Math.floor(d / 1000) * 1000) : "running"}</span>;
+}
+
+function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: string }) {
+  const t = item.tool_call;
+  const edits = t.changes && t.changes.length > 0;
+  // The output of an edit or a read says nothing that its diff or its file does not.
+  const quiet = edits && state === "done";
+  return (
+    <div className="mt-1 mb-2 ml-3 flex flex-col gap-3 border-l pl-4">
+      {edits && <Diff changes={t.changes ?? []} dir={dir} />}
+      {!edits && t.toolArguments !== undefined && (
+        <Part title="Arguments">
+          <Arguments value={t.toolArguments} />
+        </Part>
+      )}
+      {t.toolArguments === undefined && t.toolArgumentsText && (
+        <Part title="Arguments so far">
+          <Arguments value={t.toolArgumentsText} />
+        </Part>
+      )}
+      {t.toolOutput !== undefined && !quiet && (
+        <Part title="Output">
+          <Terminal output={t.toolOutput} truncated={t.truncated} totalBytes={t.totalBytes} />
+        </Part>
+      )}
+      {item.errorMessage && <p className="text-sm text-del">{plain(item.errorMessage, 1000)}</p>}
+    </div>
+  );
+}
+
+function Part({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <section aria-label={title}>
+      <h3 className="mb-1 text-xs text-muted">{title}</h3>
+      {children}
+    </section>
+  );
+}
+
+/** Neighbouring reads and searches as one line. */
+export const Fold = memo(function Fold({
+  items,
+  state,
+  id,
+  dir,
+}: {
+  items: ToolItem[];
+  state: ToolState;
+  id: string;
+  dir: string;
+}) {
+  const open = useStore((s) => s.opened.has(id));
+  const last = items.at(-1);
+  return (
+    <div className={state === "running" ? "progress" : undefined}>
+      <Line
+        open={open}
+        onToggle={() => toggle(id)}
+        icon={items.every((i) => i.tool_call.kind === "search") ? Search : FileText}
+        state={state}
+      >
+        <span className="shrink-0 font-medium">{describeFold(items)}</span>
+        {state === "running" && last && (
+          <span className="min-w-0 truncate font-mono text-sm text-muted">
+            {plain(describe(last.tool_call, dir).object)}
+          </span>
+        )}
+        <span className="ml-auto" />
+      </Line>
+      {open && (
+        <div className="ml-3 border-l pl-3">
+          {items.map((it) => (
+            <Tool
+              key={it.itemId}
+              item={it}
+              state={state === "done" ? "done" : it.status === "complete" ? "done" : state}
+              dir={dir}
+            />
+          ))}
+        </div>
+      )}
+    </div>
+  );
+});

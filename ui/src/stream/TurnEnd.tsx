@@ -1,0 +1,105 @@
+import { memo, useState } from "react";
+import { Dialog } from "../app/Dialog";
+import { byFile, countChanges } from "../model/diff";
+import { attempt } from "../model/store";
+import type { Turn } from "../model/transcript";
+import { absolute, between, cost, count, duration, plural } from "../text/format";
+import { plain } from "../text/visible";
+import { faultLabel } from "../text/words";
+import { api } from "../wire/http";
+import type { Change } from "../wire/types";
+import { Counts, Diff } from "./Diff";
+
+export function changesOf(turn: Turn): Change[] {
+  return turn.items.flatMap((it) =>
+    it.type === "tool_call" && it.status === "complete" && !it.tool_call.toolOutputIsError
+      ? (it.tool_call.changes ?? [])
+      : [],
+  );
+}
+
+/** The foot of a turn: how it ended, what it took, what it changed. */
+export const TurnEnd = memo(function TurnEnd({
+  turn,
+  dir,
+  session,
+}: {
+  turn: Turn;
+  dir: string;
+  session: string;
+}) {
+  const [shown, setShown] = useState(false);
+  const e = turn.ended;
+  if (!e) return null;
+  const changes = changesOf(turn);
+  const files = byFile(changes).length;
+  const took = between(turn.started?.timestamp, e.timestamp);
+  const tokens =
+    turn.usage &&
+    turn.usage.inputTokens +
+      turn.usage.outputTokens +
+      (turn.usage.cacheReadInputTokens ?? 0) +
+      (turn.usage.cacheCreationInputTokens ?? 0);
+  const failed = e.type === "turn_error";
+  return (
+    <footer className="pt-2 pb-2">
+      {failed && <Failure turn={turn} session={session} />}
+      <div className="flex flex-wrap items-center gap-x-3 text-xs text-muted">
+        {e.type === "turn_complete" && e.status === "cancelled" && (
+          <span className="font-medium text-text">Stopped by you</span>
+        )}
+        {took !== undefined && <span title={absolute(e.timestamp)}>{duration(took)}</span>}
+        {turn.usage && tokens !== undefined && tokens > 0 && (
+          <span title={usageTitle(turn.usage)}>{count(tokens)} tokens</span>
+        )}
+        {turn.costUsd !== undefined && turn.costUsd > 0 && <span>{cost(turn.costUsd)}</span>}
+        {files > 0 && (
+          <button type="button" className="quiet -my-1 text-xs text-accent" onClick={() => setShown(true)}>
+            {plural(files, "file")} changed <Counts n={countChanges(changes)} />
+          </button>
+        )}
+      </div>
+      {shown && (
+        <Dialog title={`${plural(files, "file")} changed in this turn`} onClose={() => setShown(false)} wide>
+          <Diff changes={changes} dir={dir} />
+        </Dialog>
+      )}
+    </footer>
+  );
+});
+
+function Failure({ turn, session }: { turn: Turn; session: string }) {
+  const [busy, setBusy] = useState(false);
+  const prompt = turn.items.find((it) => it.type === "message" && it.message.origin === "user");
+  const text = prompt?.type === "message" ? prompt.message.content : "";
+  const again = async () => {
+    setBusy(true);
+    await attempt(() => api.send(session, text, false));
+    setBusy(false);
+  };
+  return (
+    <div className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-2 rounded-md bg-del-bg px-3 py-2">
+      <div className="min-w-0 flex-1">
+        <p className="font-medium text-del">{faultLabel(turn.ended?.errorCode)}</p>
+        {turn.ended?.errorMessage && <p className="isolate-text">{plain(turn.ended.errorMessage, 2000)}</p>}
+      </div>
+      {text && (
+        <button type="button" className="button" disabled={busy} onClick={again}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+function usageTitle(u: NonNullable<Turn["usage"]>): string {
+  const parts = [
+    `input ${u.inputTokens.toLocaleString("en")}`,
+    `output ${u.outputTokens.toLocaleString("en")}`,
+  ];
+  if (u.cacheReadInputTokens) parts.push(`read from cache ${u.cacheReadInputTokens.toLocaleString("en")}`);
+  if (u.cacheCreationInputTokens)
+    parts.push(`written to cache ${u.cacheCreationInputTokens.toLocaleString("en")}`);
+  if (u.reasoningTokens) parts.push(`reasoning ${u.reasoningTokens.toLocaleString("en")}`);
+  return parts.join(", ");
+}

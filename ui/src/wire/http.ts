@@ -1,0 +1,88 @@
+// The Session API as functions. An answer that is not 2xx is an ApiError whose
+// message is the server's own, made to be shown.
+
+import { parseAgents, parseJSON, parseProjects, parseSessions } from "./parse";
+import type { Agent, Project, SessionStatus } from "./types";
+
+export class ApiError extends Error {
+  constructor(
+    readonly type: string,
+    message: string,
+    readonly status: number,
+    readonly details: Record<string, unknown> = {},
+  ) {
+    super(message);
+  }
+}
+
+const patience = 30_000; // ms; an answer never waits for a model
+
+async function call(method: "GET" | "POST", path: string, body?: string): Promise<unknown> {
+  let res: Response;
+  try {
+    res = await fetch(path, {
+      method,
+      body,
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      signal: AbortSignal.timeout(patience),
+    });
+  } catch {
+    throw new ApiError("UNREACHABLE", "The server does not answer. Is it running?", 0);
+  }
+  const text = await res.text();
+  let v: unknown;
+  try {
+    v = text === "" ? {} : parseJSON(text);
+  } catch {
+    v = undefined;
+  }
+  if (res.ok && v !== undefined) return v;
+  const e = (v as { error?: { type?: unknown; message?: unknown; details?: unknown } } | undefined)?.error;
+  throw new ApiError(
+    typeof e?.type === "string" ? e.type : "INTERNAL",
+    typeof e?.message === "string" ? e.message : `The server answered with ${res.status} and no reason.`,
+    res.status,
+    typeof e?.details === "object" && e.details !== null ? (e.details as Record<string, unknown>) : {},
+  );
+}
+
+const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
+const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
+
+export interface Decision {
+  choice: string;
+  reason?: string;
+  argumentsDigest?: string;
+  updatedArguments?: string; // JSON text, sent as it is: numbers keep their digits
+}
+
+export const api = {
+  login: (code: string) => post("/api/login", { code }),
+  me: () => call("GET", "/api/me"),
+  agents: async (): Promise<Agent[]> => parseAgents(await call("GET", "/api/agents")),
+  projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),
+  sessions: async (): Promise<SessionStatus[]> => parseSessions(await call("GET", "/api/session/list?all=1")),
+
+  async create(cliType: string, projectDir: string, options: Record<string, string>): Promise<string> {
+    const v = (await post("/api/session/create", { cliType, projectDir, options })) as {
+      sessionId?: unknown;
+    };
+    if (typeof v.sessionId !== "string")
+      throw new ApiError("INTERNAL", "The server made a session without an id.", 0);
+    return v.sessionId;
+  },
+  load: (id: string) => post(`${session(id)}/load`, {}),
+  send: (id: string, content: string, queue: boolean) =>
+    post(`${session(id)}/send`, queue ? { content, queue } : { content }),
+  cancel: (id: string) => post(`${session(id)}/cancel`, {}),
+  kill: (id: string) => post(`${session(id)}/kill`, {}),
+  options: (id: string, options: { model?: string; permissionMode?: string }) =>
+    post(`${session(id)}/options`, options),
+
+  decide(id: string, approval: string, d: Decision): Promise<unknown> {
+    const { updatedArguments, ...rest } = d;
+    let body = JSON.stringify(rest);
+    if (updatedArguments !== undefined) body = `${body.slice(0, -1)},"updatedArguments":${updatedArguments}}`;
+    return call("POST", `${session(id)}/approvals/${encodeURIComponent(approval)}`, body);
+  },
+};

@@ -1,0 +1,369 @@
+// Frames from the server to typed values. What is not understood is left out,
+// never guessed: an unknown type is ignored, a malformed entry is dropped alone.
+
+import type {
+  Agent,
+  Approval,
+  Change,
+  Choice,
+  Entry,
+  Frame,
+  Hunk,
+  Project,
+  SessionStatus,
+  Upsert,
+  Usage,
+} from "./types";
+
+type Obj = Record<string, unknown>;
+
+const isObj = (v: unknown): v is Obj => typeof v === "object" && v !== null && !Array.isArray(v);
+const str = (v: unknown): string => (typeof v === "string" ? v : "");
+const optStr = (v: unknown): string | undefined => (typeof v === "string" && v !== "" ? v : undefined);
+const num = (v: unknown): number => (typeof v === "number" && Number.isFinite(v) ? v : 0);
+const optNum = (v: unknown): number | undefined =>
+  typeof v === "number" && Number.isFinite(v) ? v : undefined;
+const list = <T>(v: unknown, of: (x: unknown) => T | undefined): T[] =>
+  Array.isArray(v) ? v.map(of).filter((x) => x !== undefined) : [];
+const oneOf = <const T extends string>(v: unknown, known: readonly T[], otherwise: NoInfer<T>): T =>
+  known.includes(v as T) ? (v as T) : otherwise;
+
+/**
+ * A number that JavaScript would round. It is kept as it was written, so that
+ * an approval shows exactly what would run.
+ */
+export class ExactNumber {
+  constructor(readonly source: string) {}
+}
+
+type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
+
+const keepExact: Reviver = (_key, value, context) =>
+  typeof value === "number" && context?.source !== undefined && String(value) !== context.source
+    ? new ExactNumber(context.source)
+    : value;
+
+// A number may be written with more digits than JavaScript keeps.
+const maybeLong = /\d{16}|\d[eE][+-]?\d|\.\d*0[,\s}\]]/;
+
+/** Parses JSON; only where an approval is in it are odd numbers kept exactly. */
+export function parseJSON(text: string): unknown {
+  const exact = text.includes('"approval') && maybeLong.test(text);
+  return JSON.parse(text, exact ? (keepExact as Parameters<typeof JSON.parse>[1]) : undefined);
+}
+
+/** Returns undefined for what is not JSON or has an unknown type. */
+export function parseFrame(text: string): Frame | undefined {
+  let v: unknown;
+  try {
+    v = parseJSON(text);
+  } catch {
+    return undefined;
+  }
+  if (!isObj(v)) return undefined;
+  switch (v.type) {
+    case "session:history":
+      return {
+        type: "session:history",
+        sessionId: str(v.sessionId),
+        entries: list(v.entries, parseEntry),
+        seq: num(v.seq),
+        resume: parseResume(v.resume),
+        done: v.done === true,
+      };
+    case "session:status": {
+      const payload = parseStatus(v.payload);
+      return payload && { type: "session:status", sessionId: payload.sessionId, payload };
+    }
+    case "session:hello:ack":
+      return { type: "session:hello:ack", selectedFamily: str(v.selectedFamily) };
+    case "error":
+      return isObj(v.error)
+        ? {
+            type: "error",
+            requestId: optStr(v.requestId),
+            error: { type: str(v.error.type), message: str(v.error.message) },
+          }
+        : undefined;
+  }
+  const entry = parseEntry(v);
+  return entry && { ...entry, sessionId: str(v.sessionId) };
+}
+
+function parseResume(v: unknown): Extract<Frame, { type: "session:history" }>["resume"] {
+  if (!isObj(v)) return undefined;
+  if (v.status === "gap") return { status: "gap", from: num(v.from), to: num(v.to) };
+  if (v.status === "reset") return { status: "reset", reason: str(v.reason) };
+  return { status: "ok" };
+}
+
+export function parseEntry(v: unknown): Entry | undefined {
+  if (!isObj(v) || !isObj(v.payload)) return undefined;
+  const p = v.payload;
+  const at = { seq: num(p.seq), timestamp: str(p.timestamp) };
+  switch (v.type) {
+    case "session:upsert": {
+      const payload = parseUpsert(p);
+      return payload && { type: v.type, payload };
+    }
+    case "session:turn":
+      if (p.type !== "turn_started" && p.type !== "turn_complete" && p.type !== "turn_error")
+        return undefined;
+      if (!str(p.turnId)) return undefined;
+      return {
+        type: v.type,
+        payload: {
+          ...at,
+          type: p.type,
+          turnId: str(p.turnId),
+          sessionId: str(p.sessionId),
+          modelId: optStr(p.modelId),
+          providerId: optStr(p.providerId),
+          status: p.status === "cancelled" ? "cancelled" : "completed",
+          usage: parseUsage(p.usage),
+          errorCode: optStr(p.errorCode),
+          errorMessage: optStr(p.errorMessage),
+        },
+      };
+    case "session:approval": {
+      const approval = parseApproval(p.approval);
+      if (!approval) return undefined;
+      const status = p.status === "resolved" ? "resolved" : "pending";
+      return {
+        type: v.type,
+        payload: {
+          ...at,
+          turnId: str(p.turnId),
+          status,
+          approval,
+          choice: optStr(p.choice),
+          by: oneOf(p.by, ["user", "policy", "timeout", "agent"], "agent"),
+          reason: optStr(p.reason),
+        },
+      };
+    }
+    case "session:notice":
+      return {
+        type: v.type,
+        payload: {
+          ...at,
+          turnId: optStr(p.turnId),
+          level: oneOf(p.level, ["info", "warning", "error"], "info"),
+          code: str(p.code),
+          message: str(p.message),
+        },
+      };
+    case "session:usage":
+      return {
+        type: v.type,
+        payload: {
+          ...at,
+          turnId: optStr(p.turnId),
+          usage: parseUsage(p.usage),
+          contextTokens: optNum(p.contextTokens),
+          contextWindow: optNum(p.contextWindow),
+          costUsd: optNum(p.costUsd),
+          rateLimit: isObj(p.rateLimit)
+            ? {
+                status: str(p.rateLimit.status),
+                kind: optStr(p.rateLimit.kind),
+                utilization: optNum(p.rateLimit.utilization),
+                resetsAt: optNum(p.rateLimit.resetsAt),
+              }
+            : undefined,
+        },
+      };
+  }
+  return undefined;
+}
+
+function parseUsage(v: unknown): Usage | undefined {
+  if (!isObj(v)) return undefined;
+  return {
+    inputTokens: num(v.inputTokens),
+    outputTokens: num(v.outputTokens),
+    cacheReadInputTokens: optNum(v.cacheReadInputTokens),
+    cacheCreationInputTokens: optNum(v.cacheCreationInputTokens),
+    reasoningTokens: optNum(v.reasoningTokens),
+  };
+}
+
+function parseUpsert(p: Obj): Upsert | undefined {
+  if (!str(p.itemId) || !str(p.turnId)) return undefined;
+  const base = {
+    turnId: str(p.turnId),
+    sessionId: str(p.sessionId),
+    itemId: str(p.itemId),
+    sourceTimestamp: str(p.sourceTimestamp),
+    startedAt: optStr(p.startedAt),
+    status: oneOf(p.status, ["create", "update", "complete", "error"], "update"),
+    errorCode: optStr(p.errorCode),
+    errorMessage: optStr(p.errorMessage),
+    seq: num(p.seq),
+    parentCallId: optStr(p.parentCallId),
+  };
+  if (p.type === "message" && isObj(p.message)) {
+    const origin = oneOf(p.message.origin, ["user", "agent", "system"], "agent");
+    const attachments = list(p.message.attachments, (a) =>
+      isObj(a) ? { name: optStr(a.name), mediaType: str(a.mediaType), size: optNum(a.size) } : undefined,
+    );
+    return { ...base, type: "message", message: { content: str(p.message.content), origin, attachments } };
+  }
+  if (p.type === "thinking" && isObj(p.thinking))
+    return { ...base, type: "thinking", thinking: { content: str(p.thinking.content) } };
+  if (p.type === "plan" && isObj(p.plan)) {
+    const entries = list(p.plan.entries, (e) =>
+      isObj(e) ? { content: str(e.content), status: str(e.status), priority: optStr(e.priority) } : undefined,
+    );
+    return { ...base, type: "plan", plan: { entries } };
+  }
+  if (p.type === "tool_call" && isObj(p.tool_call)) {
+    const t = p.tool_call;
+    return {
+      ...base,
+      parentCallId: base.parentCallId ?? optStr(t.parentCallId),
+      type: "tool_call",
+      tool_call: {
+        toolName: str(t.toolName),
+        toolArguments: t.toolArguments,
+        toolArgumentsText: optStr(t.toolArgumentsText),
+        callId: str(t.callId),
+        toolOutput: typeof t.toolOutput === "string" ? t.toolOutput : undefined,
+        toolOutputIsError: t.toolOutputIsError === true,
+        kind: optStr(t.kind) as never,
+        title: optStr(t.title),
+        locations: list(t.locations, (l) =>
+          isObj(l) && str(l.path) ? { path: str(l.path), line: optNum(l.line) } : undefined,
+        ),
+        changes: list(t.changes, parseChange),
+        exitCode: optNum(t.exitCode),
+        truncated: t.truncated === true,
+        totalBytes: optNum(t.totalBytes),
+      },
+    };
+  }
+  return undefined;
+}
+
+function parseChange(v: unknown): Change | undefined {
+  if (!isObj(v) || !str(v.path)) return undefined;
+  return {
+    path: str(v.path),
+    kind: oneOf(v.kind, ["create", "update", "delete", "move"], "update"),
+    movedTo: optStr(v.movedTo),
+    oldText: typeof v.oldText === "string" ? v.oldText : undefined,
+    newText: typeof v.newText === "string" ? v.newText : undefined,
+    hunks: list(v.hunks, parseHunk),
+  };
+}
+
+function parseHunk(v: unknown): Hunk | undefined {
+  if (!isObj(v)) return undefined;
+  return {
+    oldStart: num(v.oldStart),
+    oldLines: num(v.oldLines),
+    newStart: num(v.newStart),
+    newLines: num(v.newLines),
+    lines: list(v.lines, (l) => (typeof l === "string" ? l : undefined)),
+  };
+}
+
+const choiceKinds = ["allow_once", "allow_session", "allow_always", "deny", "deny_stop"] as const;
+
+function parseChoice(v: unknown): Choice | undefined {
+  if (!isObj(v) || !str(v.id)) return undefined;
+  // A kind we do not know is taken for the most far-reaching one, so that it is never the first button.
+  return {
+    id: str(v.id),
+    kind: oneOf(v.kind, choiceKinds, "allow_always"),
+    label: str(v.label) || str(v.id),
+  };
+}
+
+function parseApproval(v: unknown): Approval | undefined {
+  if (!isObj(v) || !str(v.id)) return undefined;
+  return {
+    id: str(v.id),
+    itemId: optStr(v.itemId),
+    callId: optStr(v.callId),
+    kind: oneOf(v.kind, ["tool", "plan", "question"], "tool"),
+    title: str(v.title),
+    toolName: optStr(v.toolName),
+    arguments: v.arguments,
+    argumentsEditable: v.argumentsEditable === true,
+    argumentsDigest: optStr(v.argumentsDigest),
+    why: optStr(v.why),
+    changes: list(v.changes, parseChange),
+    choices: list(v.choices, parseChoice),
+  };
+}
+
+/** A row of the session list, or the payload of session:status. */
+export function parseStatus(v: unknown): SessionStatus | undefined {
+  if (!isObj(v) || !str(v.sessionId)) return undefined;
+  return {
+    sessionId: str(v.sessionId),
+    cliType: str(v.cliType),
+    projectId: str(v.projectId),
+    projectDir: str(v.projectDir),
+    title: str(v.title),
+    state: oneOf(v.state, ["open", "loading", "dead"], "open"),
+    activity: oneOf(v.activity, ["idle", "working", "waiting"], "idle"),
+    turnId: optStr(v.turnId),
+    lastSeq: num(v.lastSeq),
+    modelId: optStr(v.modelId),
+    permissionMode: optStr(v.permissionMode),
+    lastLine: optStr(v.lastLine),
+    lastTurn:
+      v.lastTurn === undefined
+        ? undefined
+        : oneOf(v.lastTurn, ["completed", "cancelled", "error"], "completed"),
+    pendingApprovals: list(v.pendingApprovals, parseApproval),
+    queued: num(v.queued),
+    createdAt: str(v.createdAt),
+    lastActiveAt: str(v.lastActiveAt),
+  };
+}
+
+export function parseSessions(v: unknown): SessionStatus[] {
+  return isObj(v) ? list(v.sessions, parseStatus) : [];
+}
+
+export function parseAgents(v: unknown): Agent[] {
+  return isObj(v) ? list(v.agents, parseAgent) : [];
+}
+
+function parseAgent(v: unknown): Agent | undefined {
+  if (!isObj(v) || !str(v.cliType)) return undefined;
+  return {
+    cliType: str(v.cliType),
+    displayName: str(v.displayName) || str(v.cliType),
+    installed: v.installed === true,
+    path: optStr(v.path),
+    version: optStr(v.version),
+    loggedIn: typeof v.loggedIn === "boolean" ? v.loggedIn : undefined,
+    install: optStr(v.install),
+    login: optStr(v.login),
+    problem: optStr(v.problem),
+    models: list(v.models, (m) =>
+      isObj(m) && str(m.id)
+        ? { id: str(m.id), name: optStr(m.name), description: optStr(m.description) }
+        : undefined,
+    ),
+    modes: list(v.modes, (m) => (typeof m === "string" ? m : undefined)),
+  };
+}
+
+export function parseProjects(v: unknown): Project[] {
+  if (!isObj(v)) return [];
+  return list(v.projects, (p) =>
+    isObj(p) && str(p.projectDir)
+      ? {
+          projectId: str(p.projectId),
+          projectDir: str(p.projectDir),
+          sessions: num(p.sessions),
+          lastActiveAt: str(p.lastActiveAt),
+        }
+      : undefined,
+  );
+}

@@ -1,0 +1,180 @@
+// The one WebSocket of a tab: it comes back by itself, and every session it
+// watches goes on from where it was.
+
+import { parseFrame } from "./parse";
+import type { Frame } from "./types";
+
+export type LinkStatus = "connecting" | "open" | "waiting" | "refused";
+
+export interface LinkEvents {
+  /** Called with what arrived since the last time, in order. */
+  frames(frames: Frame[]): void;
+  status(status: LinkStatus): void;
+  /** The position from which a session is resumed, if any of it is here. */
+  after(sessionId: string): number | undefined;
+  /** Resolves to false if the server no longer knows this browser. */
+  admitted(): Promise<boolean>;
+}
+
+/** What the link needs of the world, so that tests can stand in for it. */
+export interface World {
+  open(url: string, protocol: string): WebSocket;
+  later(f: () => void, ms: number): number;
+  forget(id: number): void;
+  random(): number;
+  /** Calls f before the next drawing, or soon where nothing is drawn. */
+  soon(f: () => void): void;
+}
+
+export const browser: World = {
+  open: (url, protocol) => new WebSocket(url, protocol),
+  later: (f, ms) => window.setTimeout(f, ms),
+  forget: (id) => window.clearTimeout(id),
+  random: Math.random,
+  soon: (f) => {
+    // A hidden tab draws nothing: a timer sees to it that frames do not pile up.
+    let done = false;
+    const once = () => {
+      if (!done) f();
+      done = true;
+    };
+    requestAnimationFrame(once);
+    window.setTimeout(once, 100);
+  },
+};
+
+const firstWait = 250; // ms
+const longestWait = 10_000;
+
+export class Link {
+  private socket: WebSocket | undefined;
+  private watched = new Set<string>();
+  private queue: Frame[] = [];
+  private drawing = false;
+  private attempts = 0;
+  private timer: number | undefined;
+  private closed = false;
+
+  constructor(
+    private readonly url: string,
+    private readonly on: LinkEvents,
+    private readonly world: World = browser,
+  ) {}
+
+  start() {
+    this.closed = false;
+    this.connect();
+  }
+
+  stop() {
+    this.closed = true;
+    this.drop();
+  }
+
+  watch(sessionId: string) {
+    if (this.watched.has(sessionId)) return;
+    this.watched.add(sessionId);
+    if (this.ready()) this.subscribe(sessionId);
+  }
+
+  unwatch(sessionId: string) {
+    if (this.watched.delete(sessionId) && this.ready()) this.say({ type: "session:unsubscribe", sessionId });
+  }
+
+  /** Connects now: the machine woke up, or the network came back. */
+  wake(fresh: boolean) {
+    if (this.closed) return;
+    if (fresh || !this.socket) {
+      this.attempts = 0;
+      this.drop();
+      this.connect();
+    }
+  }
+
+  private ready() {
+    return this.socket?.readyState === 1; // OPEN
+  }
+
+  private connect() {
+    if (this.closed || this.socket) return;
+    this.on.status("connecting");
+    let opened = false;
+    const socket = this.world.open(this.url, "runnel.v1");
+    this.socket = socket;
+    const mine = () => this.socket === socket;
+    socket.onopen = () => {
+      if (!mine()) return;
+      opened = true;
+      this.say({ type: "session:hello", streamProtocol: "upsert-v1" });
+      this.say({ type: "sessions:subscribe" });
+      for (const id of this.watched) this.subscribe(id);
+    };
+    socket.onmessage = (m) => {
+      if (!mine() || typeof m.data !== "string") return;
+      const frame = parseFrame(m.data);
+      if (!frame) return;
+      if (frame.type === "session:hello:ack") {
+        this.attempts = 0;
+        this.on.status("open");
+      } else this.push(frame);
+    };
+    socket.onclose = (e) => {
+      if (!mine()) return;
+      this.socket = undefined;
+      this.flush(); // so that we resume after everything that was received
+      void this.again(opened, e.code);
+    };
+  }
+
+  private async again(opened: boolean, code: number) {
+    this.on.status("waiting");
+    // A browser does not say why an upgrade was refused; asking by HTTP does.
+    if ((!opened || code === 4401) && !(await this.on.admitted())) {
+      this.closed = true;
+      this.on.status("refused");
+      return;
+    }
+    if (this.closed || this.socket || this.timer !== undefined) return;
+    const wait = Math.min(longestWait, firstWait * 2 ** this.attempts++);
+    this.timer = this.world.later(
+      () => {
+        this.timer = undefined;
+        this.connect();
+      },
+      wait * (0.5 + this.world.random() / 2),
+    );
+  }
+
+  private drop() {
+    if (this.timer !== undefined) this.world.forget(this.timer);
+    this.timer = undefined;
+    const socket = this.socket;
+    this.socket = undefined;
+    this.flush();
+    socket?.close();
+  }
+
+  private subscribe(sessionId: string) {
+    // The request is named after its session, so that an error can be told whose it is.
+    this.say({ type: "session:subscribe", requestId: sessionId, sessionId, after: this.on.after(sessionId) });
+  }
+
+  private say(message: object) {
+    this.socket?.send(JSON.stringify(message));
+  }
+
+  private push(frame: Frame) {
+    this.queue.push(frame);
+    if (this.drawing) return;
+    this.drawing = true;
+    this.world.soon(() => this.flush());
+  }
+
+  private flush() {
+    this.drawing = false;
+    if (this.queue.length === 0) return;
+    const frames = this.queue;
+    this.queue = [];
+    this.on.frames(frames);
+  }
+}
