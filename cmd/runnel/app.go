@@ -128,7 +128,8 @@ Begin with one of these:
 		return usage("%s%s", err, dashHint(err))
 	})
 	root.AddCommand(
-		a.runCommand(), a.agentsCommand(), a.recordCommand(), a.translateCommand(), a.versionCommand(),
+		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.sessionsCommand(), a.tokenCommand(),
+		a.recordCommand(), a.translateCommand(), a.versionCommand(),
 	)
 	return root
 }

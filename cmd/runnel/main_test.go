@@ -24,6 +24,18 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"types": cmdTypes,
 			"fill":  cmdFill,
+
+			"server":  cmdServer,
+			"http":    cmdHTTP,
+			"let":     cmdLet,
+			"future":  cmdFuture,
+			"nowhere": cmdNowhere,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
 }
@@ -33,6 +45,9 @@ func setup(env *testscript.Env) error {
 	home := env.WorkDir + "/home"
 	env.Setenv("HOME", home)
 	env.Setenv("XDG_RUNTIME_DIR", "")
+	srv := new(server)
+	env.Values[serverKey{}] = srv
+	env.Defer(srv.end)
 	return os.Mkdir(home, 0o700)
 }
 

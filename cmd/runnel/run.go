@@ -258,8 +258,8 @@ func (d *denials) note(b event.Body) {
 			d.kinds[b.Approval.ID+"\x00"+c.ID] = c.Kind
 		}
 	case event.ApprovalResolved:
-		switch d.kinds[b.ApprovalID+"\x00"+b.Choice] {
-		case event.ChoiceDeny, event.ChoiceDenyStop:
+		kind := d.kinds[b.ApprovalID+"\x00"+b.Choice]
+		if kind == event.ChoiceDeny || kind == event.ChoiceDenyStop {
 			d.n++
 		}
 	}

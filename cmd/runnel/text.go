@@ -175,15 +175,18 @@ func (v *textView) output(it event.Item, f event.FunctionCallOutput) {
 
 func (v *textView) plan(p event.Plan) {
 	for _, e := range p.Entries {
-		mark := " "
-		switch e.Status {
-		case "completed":
-			mark = "x"
-		case "in_progress":
-			mark = ">"
-		}
-		v.note("[%s] %s", mark, oneLine(e.Content, 160))
+		v.note("[%s] %s", mark(e), oneLine(e.Content, 160))
 	}
+}
+
+func mark(e event.PlanEntry) string {
+	switch e.Status {
+	case "completed":
+		return "x"
+	case "in_progress":
+		return ">"
+	}
+	return " "
 }
 
 // indent sets what a subagent does off.

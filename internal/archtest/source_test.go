@@ -25,6 +25,7 @@ var agents = regexp.MustCompile(`(?i)claude|codex|gemini|opencode|qwen|copilot`)
 // are for tests, and TestTestPackagesStayOutOfTheBinary holds them to it.
 var named = map[string]string{
 	"internal/realagents": "finds the pinned agents that tests drive",
+	"store/storetest":     "its sample records look like real ones",
 	"internal/fakemodel":  "recognises the agents that call it",
 }
 

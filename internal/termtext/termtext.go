@@ -113,6 +113,7 @@ func (f *filter) end(dst []byte) []byte {
 // rune moves the state on by r and appends r if it is text.
 func (f *filter) rune(dst []byte, r rune) []byte {
 	switch f.state {
+	case plain:
 	case escape, escapeIn:
 		if f.escaped(r) {
 			return dst

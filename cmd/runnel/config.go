@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// config is what the server is told. A setting has one name: --allow-bypass,
+// RUNNEL_ALLOW_BYPASS and allow-bypass in the file are the same.
+type config struct {
+	Listen string `koanf:"listen"`
+	Data   string `koanf:"data"`
+	Socket string `koanf:"socket"`
+
+	TLSCert     string   `koanf:"tls-cert"`
+	TLSKey      string   `koanf:"tls-key"`
+	Proxied     bool     `koanf:"proxied"`
+	Hosts       []string `koanf:"hosts"`
+	Origins     []string `koanf:"origins"`
+	CORSOrigins []string `koanf:"cors-origins"`
+
+	AllowBypass     bool          `koanf:"allow-bypass"`
+	ApprovalTimeout time.Duration `koanf:"approval-timeout"`
+	StallTimeout    time.Duration `koanf:"stall-timeout"`
+	IdleTimeout     time.Duration `koanf:"idle-timeout"`
+	StreamFamily    string        `koanf:"stream-family"`
+
+	LogLevel  string `koanf:"log-level"`
+	LogFormat string `koanf:"log-format"`
+}
+
+const envPrefix = "RUNNEL_"
+
+// placeFlags are the settings that say where a server is.
+func placeFlags(fl *pflag.FlagSet) {
+	fl.String("config", "", "file with settings, in YAML; default "+shown(defaultConfig()))
+	fl.String("data", defaultData(), "directory with everything that is kept")
+	fl.String("socket", "", "unix socket for programs of the same user, \"off\" for none; default api.sock in the data directory")
+}
+
+// serveFlags are all settings. Their defaults are those of the configuration.
+func serveFlags(fl *pflag.FlagSet) {
+	placeFlags(fl)
+	fl.String("listen", "127.0.0.1:7317", "address of the page and the API; port 0 takes a free one")
+	fl.String("tls-cert", "", "certificate file, for an address beyond this machine")
+	fl.String("tls-key", "", "key file of the certificate")
+	fl.Bool("proxied", false, "a proxy in front of this server speaks TLS")
+	fl.StringSlice("hosts", nil, "further host names to answer to")
+	fl.StringSlice("origins", nil, "where the page is served from if a proxy changes its origin, such as https://runnel.example.org")
+	fl.StringSlice("cors-origins", nil, "other pages that may call the API with a bearer token")
+	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")
+	fl.Duration("approval-timeout", 0, "deny what nobody has answered for this long; 0 waits for ever")
+	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
+	fl.Duration("idle-timeout", 15*time.Minute, "end an agent that nobody used for this long; its session goes on later; negative never")
+	fl.String("stream-family", "", "what a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
+	fl.String("log-level", "warn", "debug, info, warn or error")
+	fl.String("log-format", "text", "text or json")
+}
+
+// loadConfig gathers the settings: flags over environment over file over defaults.
+func loadConfig(fl *pflag.FlagSet) (config, error) {
+	var c config
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	serveFlags(all)
+	k := koanf.New("\x00") // no name holds it: settings are flat
+	if err := k.Load(confmap.Provider(values(all, all.VisitAll), ""), nil); err != nil {
+		return c, err
+	}
+	if err := loadFile(k, fl, all); err != nil {
+		return c, err
+	}
+	known := func(name, v string) (string, any) {
+		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
+		f := all.Lookup(name)
+		if f == nil {
+			return "", nil // someone else's variable
+		}
+		if f.Value.Type() == "stringSlice" {
+			return name, strings.Split(v, ",")
+		}
+		return name, v
+	}
+	if err := k.Load(env.Provider("\x00", env.Opt{Prefix: envPrefix, TransformFunc: known}), nil); err != nil {
+		return c, err
+	}
+	if err := k.Load(confmap.Provider(values(fl, fl.Visit), ""), nil); err != nil {
+		return c, err
+	}
+	if err := k.Unmarshal("", &c); err != nil {
+		return c, usage("the settings make no sense: %s", oneLine(err.Error(), 300))
+	}
+	return c, c.check()
+}
+
+// values returns flags as settings.
+func values(fl *pflag.FlagSet, visit func(func(*pflag.Flag))) map[string]any {
+	m := make(map[string]any)
+	visit(func(f *pflag.Flag) {
+		if s, ok := f.Value.(pflag.SliceValue); ok {
+			m[f.Name] = s.GetSlice()
+			return
+		}
+		m[f.Name] = f.Value.String()
+	})
+	return m
+}
+
+// loadFile reads the file that a flag or the environment names, or the default
+// one if it is there. A name it does not know is an error: it is a typo.
+func loadFile(k *koanf.Koanf, fl, all *pflag.FlagSet) error {
+	path, err := fl.GetString("config")
+	if err != nil {
+		return err
+	}
+	if path == "" {
+		path = os.Getenv(envPrefix + "CONFIG")
+	}
+	if path == "" {
+		path = defaultConfig()
+		if _, err := os.Stat(path); path == "" || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	f := koanf.New("\x00")
+	if err := f.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
+	}
+	for _, name := range f.Keys() {
+		if all.Lookup(name) == nil || name == "config" {
+			return usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
+		}
+	}
+	return k.Merge(f)
+}
+
+func (c *config) check() error {
+	switch {
+	case c.Data == "":
+		return usage("there is no home directory; name a data directory with --data")
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return usage("--tls-cert and --tls-key belong together")
+	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
+		return usage("log-level: not one of debug, info, warn, error")
+	case !slices.Contains([]string{"text", "json"}, c.LogFormat):
+		return usage("log-format: not one of text, json")
+	}
+	var err error
+	if c.Data, err = filepath.Abs(c.Data); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	switch c.Socket {
+	case "off":
+		c.Socket = ""
+	case "":
+		c.Socket = filepath.Join(c.Data, "api.sock")
+	default:
+		if c.Socket, err = filepath.Abs(c.Socket); err != nil {
+			return fmt.Errorf("unix socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// defaultData returns where data of programs goes on this system.
+func defaultData() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "runnel")
+	}
+	switch runtime.GOOS {
+	case "darwin", "windows":
+		if dir, err := os.UserConfigDir(); err == nil {
+			return filepath.Join(dir, "runnel", "data")
+		}
+	default:
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, ".local", "share", "runnel")
+		}
+	}
+	return ""
+}
+
+func defaultConfig() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "runnel", "config.yaml")
+}
+
+func shown(path string) string {
+	if path == "" {
+		return "none"
+	}
+	return path
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// pageLink returns the address that logs a browser in. The code is in the
+// fragment, which no server and no log ever sees.
+func pageLink(url, code string) string { return url + "/#c=" + code }
+
+func (a *app) loginCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Print a new link to the page of the running server",
+		Long: `Print a link that logs one browser in to the page of the running server. It
+works once, for a minute. The server knows this user by its unix socket; an agent
+that it started gets no link.`,
+		Example: "  runnel login\n  xdg-open \"$(runnel login)\"",
+		Args:    nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			ad, err := connect(cmd.Context(), c)
+			if errors.Is(err, errNoServer) {
+				return fmt.Errorf("no server uses %s; start one with 'runnel serve'", termtext.Clean(c.Data))
+			} else if err != nil {
+				return err
+			}
+			p, err := readPlace(c.Data)
+			if err != nil {
+				return fmt.Errorf("find out where the server listens: %w", err)
+			}
+			var answer struct {
+				Code string `json:"code"`
+			}
+			if err := ad.post(cmd.Context(), "/api/login/code", struct{}{}, &answer); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.out, pageLink(p.URL, answer.Code))
+			return err
+		},
+	}
+	placeFlags(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi"
+	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/sqlite"
+	"github.com/runnel-dev/runnel/ui"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the page and the API on this machine",
+		Long: `Serve the page and the API. At start it prints a link that logs one browser in;
+'runnel login' prints another. Everything is kept in one data directory, and a
+directory has one server.
+
+A setting is a flag, or a variable such as RUNNEL_LISTEN, or a line such as
+"listen: 127.0.0.1:7317" in the configuration file; the first of these wins.
+
+It listens on loopback only. An address beyond this machine needs a certificate
+(or --proxied) and a token, made with 'runnel token create' before the start.`,
+		Example: `  runnel serve
+  runnel serve --listen 127.0.0.1:0 --data /tmp/try
+  RUNNEL_LOG_LEVEL=info runnel serve
+  runnel serve --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --hosts runnel.example.org`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), c)
+		},
+	}
+	serveFlags(cmd.Flags())
+	return cmd
+}
+
+// shutdownTime bounds an orderly end: of streams and requests, then of agents.
+const shutdownTime = 20 * time.Second
+
+// serve runs the server until it is told to end.
+func (a *app) serve(ctx context.Context, c config) (err error) {
+	log := a.logger(c)
+	for _, harden := range []func() (func(), error){hideMemory, adoptOrphans} {
+		undo, err := harden()
+		if err != nil {
+			log.Warn("this system lacks a protection", "error", err)
+			continue
+		}
+		defer undo()
+	}
+	st, err := sqlite.Open(ctx, sqlite.Config{Dir: c.Data})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	keys := auth.NewKeyring(st)
+	ln, err := listen(ctx, c, st)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+
+	gw, err := gateway.Open(ctx, gateway.Config{
+		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, AllowBypass: c.AllowBypass,
+		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		err = errors.Join(err, gw.Close(ctx))
+	}()
+	page, built := ui.Dist()
+	if !built {
+		a.say("runnel: warning: the page was not built; run 'make build' for it. The API works without.")
+	}
+	srv, err := httpapi.New(httpapi.Config{
+		Gateway: gw, Keyring: keys, UI: page, Version: version(),
+		Bound: bound(ln), Hosts: c.Hosts, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
+		DefaultFamily: c.StreamFamily, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	listeners := []net.Listener{ln}
+	if c.Socket != "" {
+		sock, err := listenSocket(ctx, c)
+		if err != nil {
+			return err
+		}
+		listeners = append(listeners, sock)
+	}
+	if err := a.announce(ctx, c, ln, keys); err != nil {
+		return err
+	}
+	defer os.Remove(placeFile(c.Data))
+	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
+	defer log.Info("ended")
+	return a.serveUntilTold(ctx, c, srv, listeners)
+}
+
+// serveUntilTold serves on all listeners. It ends in order at the first
+// interrupt or request to terminate; the second ends the process as usual.
+func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener) error {
+	ctx, forget := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer forget()
+	hs := srv.HTTPServer()
+	work, failed := errgroup.WithContext(ctx)
+	for _, ln := range listeners {
+		work.Go(func() error {
+			err := error(nil)
+			if c.TLSCert != "" && ln.Addr().Network() == "tcp" {
+				err = hs.ServeTLS(ln, c.TLSCert, c.TLSKey)
+			} else {
+				err = hs.Serve(ln)
+			}
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			return err
+		})
+	}
+	<-failed.Done()
+	forget()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	err := errors.Join(srv.EndStreams(end), hs.Shutdown(end))
+	return errors.Join(err, work.Wait())
+}
+
+// listen binds the address, if it may be bound.
+func listen(ctx context.Context, c config, st *sqlite.Store) (net.Listener, error) {
+	tokens, err := st.Tokens(ctx, store.TokenAPI)
+	if err != nil {
+		return nil, err
+	}
+	if err := auth.CheckListen(c.Listen, auth.Exposure{TLS: c.TLSCert != "", Proxied: c.Proxied, Tokens: len(tokens)}); err != nil {
+		return nil, err
+	}
+	if c.TLSCert != "" {
+		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
+			return nil, usage("the certificate or its key cannot be used: %s", termtext.Clean(err.Error()))
+		}
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("the address %s is taken by another program; stop it, or choose another with --listen, such as 127.0.0.1:0 for a free one", termtext.Clean(c.Listen))
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	return ln, nil
+}
+
+// bound returns the address that ln listens on, if others can reach it.
+func bound(ln net.Listener) []netip.Addr {
+	ap, err := netip.ParseAddrPort(ln.Addr().String())
+	if err != nil || ap.Addr().IsLoopback() {
+		return nil
+	}
+	return []netip.Addr{ap.Addr()}
+}
+
+// maxSocketPath is what fits into the kernel's structure on every system.
+const maxSocketPath = 100
+
+// listenSocket makes the unix socket. One that is there was left by a server
+// that is gone: the data directory is locked by us, and was found safe.
+func listenSocket(ctx context.Context, c config) (net.Listener, error) {
+	path := c.Socket
+	if len(path) > maxSocketPath {
+		return nil, usage("the path of the unix socket is too long for the system: %s; choose another with --socket, or \"off\"", termtext.Clean(path))
+	}
+	if dir := filepath.Dir(path); dir != c.Data {
+		if err := auth.PrivateDir(dir); err != nil {
+			return nil, fmt.Errorf("unix socket: %w", err)
+		}
+	}
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode().Type() != os.ModeSocket {
+			return nil, usage("%s is not a socket; choose another path with --socket", termtext.Clean(path))
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("unix socket: %w", err)
+		}
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("unix socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = ln.Close()
+		return nil, fmt.Errorf("unix socket: %w", err)
+	}
+	return ln, nil
+}
+
+// announce says where the page is, with a link that logs one browser in.
+func (a *app) announce(ctx context.Context, c config, ln net.Listener, keys *auth.Keyring) error {
+	url := pageURL(c, ln)
+	if err := writePlace(c.Data, place{url, os.Getpid()}); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	code, err := keys.LoginCode(ctx, auth.All())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "runnel is ready. Open this link; it works once, for a minute:\n\n  %s\n\nAnother link: runnel login. End with Ctrl-C.\n", pageLink(url, code))
+	return err
+}
+
+// pageURL returns where a browser finds the page: the proxy's origin, or the
+// address; beyond this machine under the first host name.
+func pageURL(c config, ln net.Listener) string {
+	if len(c.Origins) > 0 {
+		return strings.TrimSuffix(c.Origins[0], "/")
+	}
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		return scheme + "://" + ln.Addr().String()
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && ip.IsLoopback():
+	case len(c.Hosts) > 0:
+		host = c.Hosts[0]
+	case err == nil && ip.IsUnspecified():
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+func (a *app) logger(c config) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked with the configuration
+	opt := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, opt))
+	}
+	return slog.New(slog.NewTextHandler(a.err, opt))
+}

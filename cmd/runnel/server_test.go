@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite"
+)
+
+// A server is a `runnel serve` of a script, on a free port, with its data in
+// $WORK/data. LINK, URL and CODE are set once it runs.
+type server struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	cookie *http.Cookie
+	out    *bufio.Reader
+}
+
+type serverKey struct{}
+
+var link = regexp.MustCompile(`(https?://\S+)/#c=(\S+)`)
+
+// cmdServer starts and ends the script's server:
+//
+//	server start [FLAG…]
+//	server stop     asks it to end; it has to succeed
+//	server kill     ends it without a word
+func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: server start|stop|kill")
+	}
+	s := ts.Value(serverKey{}).(*server)
+	switch args[0] {
+	case "start":
+		s.start(ts, args[1:])
+	case "stop":
+		ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
+		_, _ = io.Copy(io.Discard, s.out)
+		if err := s.cmd.Wait(); err != nil {
+			ts.Fatalf("server stop: %v\n%s", err, s.stderr.Bytes())
+		}
+		fmt.Fprint(ts.Stderr(), s.stderr.String())
+		s.cmd = nil
+	case "kill":
+		s.end()
+	default:
+		ts.Fatalf("server: no such order %q", args[0])
+	}
+}
+
+func (s *server) start(ts *testscript.TestScript, flags []string) {
+	if s.cmd != nil {
+		ts.Fatalf("the server runs already")
+	}
+	data := ts.MkAbs("data")
+	s.stderr.Reset()
+	s.cmd = exec.Command("runnel", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, flags...)...)
+	s.cmd.Dir = ts.MkAbs(".")
+	s.cmd.Env = []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "TMPDIR=" + ts.Getenv("TMPDIR")}
+	s.cmd.Stderr = &s.stderr
+	out, err := s.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	s.out = bufio.NewReader(out)
+	for {
+		line, err := s.out.ReadString('\n')
+		if m := link.FindStringSubmatch(line); m != nil {
+			ts.Setenv("URL", m[1])
+			ts.Setenv("CODE", m[2])
+			ts.Setenv("RUNNEL_DATA", data)
+			return
+		}
+		if err != nil {
+			_ = s.cmd.Wait()
+			ts.Fatalf("the server did not start: %s", s.stderr.Bytes())
+		}
+	}
+}
+
+// end kills the server; it may be called without one.
+func (s *server) end() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_, _ = io.Copy(io.Discard, s.out)
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// cmdHTTP sends a request and prints the status and the body of the answer. The
+// credential is $TOKEN, or else the cookie that a login left.
+//
+//	http METHOD PATH [BODY]
+//	http until=TEXT GET PATH    reads a stream up to the frame with TEXT
+func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	until := ""
+	if len(args) > 0 {
+		if text, ok := strings.CutPrefix(args[0], "until="); ok {
+			until, args = text, args[1:]
+		}
+	}
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: http METHOD PATH [BODY]")
+	}
+	s := ts.Value(serverKey{}).(*server)
+	req, err := http.NewRequest(args[0], ts.Getenv("URL")+args[1], strings.NewReader(strings.Join(args[2:], " ")))
+	ts.Check(err)
+	if len(args) > 2 {
+		req.Header.Set("Content-Type", "application/json")
+	} else {
+		req.Body = http.NoBody
+	}
+	if token := ts.Getenv("TOKEN"); token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	} else if s.cookie != nil {
+		req.AddCookie(s.cookie)
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		req.Header.Set("Origin", ts.Getenv("URL"))
+	}
+	client := http.Client{Timeout: time.Minute}
+	res, err := client.Do(req)
+	ts.Check(err)
+	defer res.Body.Close()
+	for _, c := range res.Cookies() {
+		s.cookie = c
+	}
+	fmt.Fprintln(ts.Stdout(), res.StatusCode)
+	body := bufio.NewReader(res.Body)
+	for found := false; ; {
+		line, err := body.ReadString('\n')
+		fmt.Fprint(ts.Stdout(), line)
+		found = found || until != "" && strings.Contains(line, until)
+		if err == io.EOF && until == "" || found && line == "\n" {
+			fmt.Fprintln(ts.Stdout())
+			return
+		}
+		ts.Check(err)
+	}
+}
+
+// cmdLet sets a variable to a member of the JSON in a file, or to the file's text:
+//
+//	let NAME FILE [MEMBER]
+func cmdLet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: let NAME FILE [MEMBER]")
+	}
+	text := strings.TrimSpace(ts.ReadFile(args[1]))
+	if len(args) == 3 {
+		var members map[string]any
+		ts.Check(json.Unmarshal([]byte(text[strings.IndexByte(text, '{'):]), &members))
+		text = fmt.Sprint(members[args[2]])
+	}
+	ts.Setenv(args[0], text)
+}
+
+// cmdFuture makes a data directory look as if a later version had written it.
+func cmdFuture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: future DIR")
+	}
+	db, err := sql.Open("sqlite", filepath.Join(ts.MkAbs(args[0]), "runnel.db"))
+	ts.Check(err)
+	_, err = db.Exec("PRAGMA user_version = 2000000000")
+	ts.Check(err)
+	ts.Check(db.Close())
+}
+
+// cmdNowhere checks that no file under a directory holds a text:
+//
+//	nowhere DIR TEXT
+func cmdNowhere(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || args[1] == "" {
+		ts.Fatalf("usage: nowhere DIR TEXT")
+	}
+	files := 0
+	ts.Check(filepath.Walk(ts.MkAbs(args[0]), func(path string, info os.FileInfo, err error) error {
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(args[1])) {
+			ts.Fatalf("%s holds the text", path)
+		}
+		return err
+	}))
+	if files == 0 {
+		ts.Fatalf("there are no files in %s", args[0])
+	}
+}

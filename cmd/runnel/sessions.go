@@ -1,0 +1,331 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/sqlite"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// sessions reads what is kept of sessions, through the server or without one.
+type sessions interface {
+	list(ctx context.Context, all bool) ([]gateway.Status, error)
+	items(ctx context.Context, id string, f func(frame) error) error
+}
+
+// frame is an item or another fact, as the API gives it.
+type frame struct {
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+func (a *app) sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List sessions and read what happened in them",
+		Long: `List sessions and read what happened in them: from the running server, or
+without one from its data directory.`,
+		Example: `  runnel sessions list
+  runnel sessions items 0192f0c1
+  runnel sessions items --json 0192f0c1 | jq -r 'select(.payload.type == "message").payload.message.content'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("there is no command %q; use list, show or items", termtext.Clean(args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems())
+	return cmd
+}
+
+func (a *app) sessionsList() *cobra.Command {
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List sessions, newest activity first",
+		Args:  nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withSessions(cmd, func(s sessions) error {
+				rows, err := s.list(cmd.Context(), all)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(rows)
+				}
+				w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tAGENT\tSTATE\tLAST ACTIVE\tFOLDER\tTITLE")
+				for _, r := range rows {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
+						r.SessionID, r.CLIType, doing(r), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
+				}
+				return w.Flush()
+			})
+		},
+	}
+	placeFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "ended sessions too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	return cmd
+}
+
+// doing says in one word how a session is.
+func doing(s gateway.Status) string {
+	if s.State == event.StateDead || s.Activity == "" {
+		return string(s.State)
+	}
+	return string(s.Activity)
+}
+
+func (a *app) sessionsShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Print what is known of a session, as JSON",
+		Args:  exactly(1, "the id of a session is needed; 'runnel sessions list' shows them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSessions(cmd, func(s sessions) error {
+				row, err := pick(cmd.Context(), s, args[0])
+				if err != nil {
+					return err
+				}
+				return a.printJSON(row)
+			})
+		},
+	}
+	placeFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) sessionsItems() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "items ID",
+		Short: "Print what happened in a session",
+		Args:  exactly(1, "the id of a session is needed; 'runnel sessions list' shows them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withSessions(cmd, func(s sessions) error {
+				row, err := pick(cmd.Context(), s, args[0])
+				if err != nil {
+					return err
+				}
+				show := a.printItem
+				if asJSON {
+					enc := json.NewEncoder(a.out)
+					show = func(f frame) error { return enc.Encode(f) }
+				}
+				return s.items(cmd.Context(), row.SessionID, show)
+			})
+		},
+	}
+	placeFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// pick returns the session whose id is, or alone begins with, id.
+func pick(ctx context.Context, s sessions, id string) (gateway.Status, error) {
+	rows, err := s.list(ctx, true)
+	if err != nil {
+		return gateway.Status{}, err
+	}
+	var found []gateway.Status
+	for _, r := range rows {
+		if id != "" && strings.HasPrefix(r.SessionID, id) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return gateway.Status{}, runnel.Fail(runnel.SessionNotFound, "there is no such session; 'runnel sessions list --all' shows all")
+	}
+	return gateway.Status{}, usage("%d sessions begin with this; give more of the id", len(found))
+}
+
+// printItem shows an item to a person.
+func (a *app) printItem(f frame) error {
+	var err error
+	switch f.Type {
+	case "session:upsert":
+		var u upsert.Upsert
+		if err = json.Unmarshal(f.Payload, &u); err == nil {
+			_, err = fmt.Fprint(a.out, itemText(u))
+		}
+	case "session:turn":
+		var t upsert.TurnEvent
+		if err = json.Unmarshal(f.Payload, &t); err == nil && t.Type == upsert.TurnError {
+			_, err = fmt.Fprintf(a.out, "! %s (%s)\n\n", oneLine(t.ErrorMessage, 400), t.ErrorCode)
+		} else if err == nil && t.Status == event.StatusCancelled {
+			_, err = fmt.Fprint(a.out, "! cancelled\n\n")
+		}
+	case "session:notice":
+		var n upsert.Notice
+		if err = json.Unmarshal(f.Payload, &n); err == nil {
+			_, err = fmt.Fprintf(a.out, "%s: %s\n\n", n.Level, oneLine(n.Message, 400))
+		}
+	}
+	return err
+}
+
+func itemText(u upsert.Upsert) string {
+	indent := ""
+	if u.ParentCallID != "" {
+		indent = "    "
+	}
+	switch {
+	case u.Message != nil && u.Message.Origin == event.OriginUser:
+		return paragraph("> ", u.Message.Content)
+	case u.Message != nil:
+		return paragraph(indent, u.Message.Content)
+	case u.Thinking != nil:
+		return paragraph(indent+"  ~ ", u.Thinking.Content)
+	case u.ToolCall != nil:
+		t := u.ToolCall
+		text := indent + call(event.FunctionCall{Name: t.ToolName, Title: t.Title, Arguments: t.ToolArguments}) + "\n"
+		if t.ToolOutput != nil && *t.ToolOutput != "" {
+			return text + paragraph(indent+"  ", *t.ToolOutput)
+		}
+		return text + "\n"
+	case u.Plan != nil:
+		var b strings.Builder
+		for _, e := range u.Plan.Entries {
+			fmt.Fprintf(&b, "%s[%s] %s\n", indent, mark(e), oneLine(e.Content, 160))
+		}
+		return b.String() + "\n"
+	}
+	return ""
+}
+
+// paragraph returns text with each line behind a prefix, and an empty line after it.
+func paragraph(prefix, text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimRight(termtext.Clean(text), "\n")) {
+		b.WriteString(prefix + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return b.String() + "\n"
+}
+
+// withSessions calls f with the sessions of the data directory.
+func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
+	c, err := loadConfig(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	ad, err := connect(cmd.Context(), c)
+	if err == nil {
+		return f(remoteSessions{ad})
+	}
+	if !errors.Is(err, errNoServer) {
+		return err
+	}
+	if !exists(c.Data) {
+		return fmt.Errorf("there are no sessions: nothing is kept in %s yet", termtext.Clean(c.Data))
+	}
+	st, err := sqlite.Open(cmd.Context(), sqlite.Config{Dir: c.Data})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(localSessions{st}), st.Close())
+}
+
+type remoteSessions struct{ ad *admin }
+
+func (r remoteSessions) list(ctx context.Context, all bool) ([]gateway.Status, error) {
+	path := "/api/session/list?projectId=*"
+	if all {
+		path += "&all=1"
+	}
+	var out struct {
+		Sessions []gateway.Status `json:"sessions"`
+	}
+	err := r.ad.get(ctx, path, &out)
+	return out.Sessions, err
+}
+
+func (r remoteSessions) items(ctx context.Context, id string, f func(frame) error) error {
+	after := int64(0)
+	for {
+		var page struct {
+			Items []frame `json:"items"`
+			Seq   int64   `json:"seq"`
+			More  bool    `json:"more"`
+		}
+		path := "/api/session/" + url.PathEscape(id) + "/items?after=" + strconv.FormatInt(after, 10)
+		if err := r.ad.get(ctx, path, &page); err != nil {
+			return err
+		}
+		for _, it := range page.Items {
+			if err := f(it); err != nil {
+				return err
+			}
+		}
+		if !page.More || page.Seq <= after {
+			return nil
+		}
+		after = page.Seq
+	}
+}
+
+type localSessions struct{ st *sqlite.Store }
+
+func (l localSessions) list(ctx context.Context, all bool) ([]gateway.Status, error) {
+	recs, err := l.st.Sessions(ctx, store.SessionFilter{Dead: all})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]gateway.Status, len(recs))
+	for i, r := range recs {
+		log, err := l.st.State(ctx, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = gateway.Status{
+			SessionID: r.ID, CLIType: r.CLIType, ProjectID: r.ProjectID, ProjectDir: r.ProjectDir, Title: r.Title,
+			State: r.State, Status: r.State, LastSeq: log.Head, ModelID: r.ModelID, PermissionMode: r.PermissionMode,
+			AgentSessionID: r.AgentSessionID, LastLine: r.LastLine, PendingApprovals: []event.Approval{},
+			CreatedAt: r.CreatedAt, LastActiveAt: r.LastActiveAt,
+		}
+	}
+	return rows, nil
+}
+
+func (l localSessions) items(ctx context.Context, id string, f func(frame) error) error {
+	outs, err := upsert.History(l.st.Read(ctx, id, 0), 0, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, out := range outs {
+		payload, err := json.Marshal(out)
+		if err != nil {
+			return err
+		}
+		if err := f(frame{out.Frame(), payload}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
