@@ -106,6 +106,7 @@ type Conversation struct {
 	Dir            string    `json:"projectDir,omitzero"`
 	Title          string    `json:"title,omitzero"`
 	File           string    `json:"-"` // where it is kept; "" to look it up
+	Anywhere       bool      `json:"-"` // File may lie outside the agent's own folders: who named it may read it
 	Size           int64     `json:"size,omitzero"`
 	CreatedAt      time.Time `json:"createdAt,omitzero"`
 	UpdatedAt      time.Time `json:"updatedAt,omitzero"`

@@ -112,7 +112,7 @@ func (a *app) historyOf(ctx context.Context, agent, file string) (iter.Seq2[even
 	if !info.Mode().IsRegular() {
 		return nil, errors.New(termtext.Clean(file) + " is not a file")
 	}
-	ref := runnel.Conversation{File: abs, Size: info.Size(), UpdatedAt: info.ModTime()}
+	ref := runnel.Conversation{File: abs, Anywhere: true, Size: info.Size(), UpdatedAt: info.ModTime()}
 	return runnel.Replay(translated, p.Name(), h.History(ctx, ref)), nil
 }
 

@@ -55,7 +55,11 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 // load reads a conversation: its main thread, and those of subagents by the
 // call that started each.
 func load(ctx context.Context, ref runnel.Conversation) ([]*entry, map[string][]*entry, error) {
-	root, err := os.OpenRoot(filepath.Join(configDir(parentEnviron()), "projects"))
+	dir := filepath.Join(configDir(parentEnviron()), "projects")
+	if ref.Anywhere && ref.File != "" {
+		dir = filepath.Dir(ref.File)
+	}
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, nil, notKept(err)
 	}
@@ -69,8 +73,8 @@ func load(ctx context.Context, ref runnel.Conversation) ([]*entry, map[string][]
 		return nil, nil, err
 	}
 	sides := make(map[string][]*entry)
-	dir := path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents")
-	metas, err := fs.Glob(root.FS(), path.Join(dir, "agent-*.meta.json"))
+	below := path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents")
+	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
 	if err != nil {
 		return nil, nil, notKept(err)
 	}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/all"
+)
+
+// callRunnel runs a command line in this process.
+func callRunnel(stdin []byte, args ...string) (out, errOut string, code int) {
+	var o, e bytes.Buffer
+	a := &app{in: bytes.NewReader(stdin), out: &o, err: &e, providers: all.Providers()}
+	code = a.run(context.Background(), args)
+	return o.String(), e.String(), code
+}
+
+// owners says whose the recordings of a provider's folder are.
+var owners = map[string]string{"claude": "claude-code"}
+
+// recordings calls f with every recording in the tree.
+func recordings(t *testing.T, f func(t *testing.T, agent string, a *txtar.Archive)) {
+	t.Helper()
+	files, err := filepath.Glob("../../provider/*/testdata/*.txtar")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d recordings found, %v", len(files), err)
+	}
+	for _, file := range files {
+		folder := filepath.Base(filepath.Dir(filepath.Dir(file)))
+		t.Run(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(t, owners[folder], a)
+		})
+	}
+}
+
+func section(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+func TestTranslateEveryRecording(t *testing.T) {
+	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
+		in := section(a, "in")
+		if in == nil {
+			t.Fatal("no section in")
+		}
+		out, errOut, code := callRunnel(in, "translate", "--agent", agent, "-")
+		if code != exitOK || errOut != "" {
+			t.Fatalf("exit %d: %s", code, errOut)
+		}
+		if turns := checkEvents(t, out); turns == 0 {
+			t.Error("no turn")
+		}
+	})
+}
+
+func TestTranslateEveryTranscript(t *testing.T) {
+	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
+		dir := t.TempDir()
+		var transcripts []string
+		for _, f := range a.Files {
+			rel, ok := strings.CutPrefix(f.Name, "stored/")
+			if !ok {
+				continue
+			}
+			path := filepath.Join(dir, filepath.FromSlash(rel))
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(rel, "/") == 1 { // deeper ones are what a transcript refers to
+				transcripts = append(transcripts, path)
+			}
+		}
+		for _, path := range transcripts {
+			out, errOut, code := callRunnel(nil, "translate", "--agent", agent, "--history", path)
+			if code != exitOK || errOut != "" {
+				t.Fatalf("%s: exit %d: %s", filepath.Base(path), code, errOut)
+			}
+			if turns := checkEvents(t, out); turns == 0 {
+				t.Error("no turn")
+			}
+		}
+	})
+}
+
+// checkEvents checks lines of events against the rules of a log: positions
+// without holes, one end per turn, one end per item and before its turn's. It
+// returns how many turns there are.
+func checkEvents(t *testing.T, out string) (turns int) {
+	t.Helper()
+	open := map[string]string{} // item → its turn
+	over := map[string]bool{}
+	seen := map[string]bool{}
+	seq := int64(0)
+	for line := range strings.Lines(out) {
+		var ev event.Event
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatalf("not an event: %v", err)
+		}
+		if seq++; ev.Seq != seq {
+			t.Fatalf("seq %d comes after %d", ev.Seq, seq-1)
+		}
+		if over[ev.Turn] {
+			t.Errorf("seq %d: %s after the end of its turn", seq, event.Type(ev.Body))
+		}
+		if ev.Turn != "" {
+			seen[ev.Turn] = true
+		}
+		ended := ""
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			open[b.ItemID] = ev.Turn
+		case event.ItemDone:
+			ended = b.ItemID
+		case event.ItemError:
+			ended = b.ItemID
+		case event.ItemCancelled:
+			ended = b.ItemID
+		}
+		if ended != "" {
+			if _, ok := open[ended]; !ok {
+				t.Errorf("seq %d: %s ends twice or never began", seq, ended)
+			}
+			delete(open, ended)
+		}
+		if event.Ends(ev.Body) {
+			over[ev.Turn] = true
+			for item, turn := range open {
+				if turn == ev.Turn {
+					t.Errorf("seq %d: the turn ends, but %s has not", seq, item)
+				}
+			}
+		}
+	}
+	for turn := range seen {
+		if !over[turn] {
+			t.Errorf("turn %s has no end", turn)
+		}
+	}
+	return len(seen)
+}
+
+func TestTranslateGarbage(t *testing.T) {
+	long := []byte(`{"t":0,"dir":"out","line":"` + strings.Repeat("x", maxRecorded) + `"}`)
+	for name, c := range map[string]struct {
+		in   []byte
+		want string
+	}{
+		"empty":           {nil, "the recording is empty"},
+		"blank lines":     {[]byte("\n\n\n"), "the recording is empty"},
+		"text":            {[]byte("hello\n"), "line 1: this is not a recording"},
+		"bytes":           {[]byte{0, 0xff, 0x1b, '[', '2', 'J', '\n'}, "line 1: this is not a recording"},
+		"other JSON":      {[]byte(`{"type":"user"}`), "line 1: this is not a recording"},
+		"wrong direction": {[]byte(`{"t":0,"dir":"up","line":"x"}`), "line 1: this is not a recording"},
+		"wrong base64":    {[]byte(`{"t":0,"dir":"out","base64":"%"}`), "line 1: this is not a recording"},
+		"later":           {[]byte("{\"t\":0,\"dir\":\"out\",\"line\":\"{}\"}\n?\n"), "line 2: this is not a recording"},
+		"too long":        {long, "line 1 is longer than 64 MiB"},
+		"newer format":    {[]byte(`{"t":0,"dir":"meta","line":"{\"recording\":2,\"agent\":\"claude-code\"}"}`), "has format 2"},
+	} {
+		_, errOut, code := callRunnel(c.in, "translate", "--agent", "claude-code", "-")
+		if code != exitFailed || !strings.Contains(errOut, c.want) || strings.Count(errOut, "\n") != 1 || strings.ContainsRune(errOut, 0x1b) {
+			t.Errorf("%s: exit %d, stderr %q; want one line with %q", name, code, errOut, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"whose":            {[]string{"translate", "-"}, exitUsage, "does not say whose it is"},
+		"no recordings":    {[]string{"translate", "--agent", "script", "-"}, exitUsage, "has no recordings"},
+		"history, whose":   {[]string{"translate", "--history", "x"}, exitUsage, "needs --agent"},
+		"history, absent":  {[]string{"translate", "--agent", "claude-code", "--history", "absent"}, exitFailed, "no such file"},
+		"history, folder":  {[]string{"translate", "--agent", "claude-code", "--history", "."}, exitFailed, "is not a file"},
+		"absent":           {[]string{"translate", "absent"}, exitFailed, "no such file"},
+		"a folder":         {[]string{"translate", "."}, exitFailed, "directory"},
+		"agent is unknown": {[]string{"translate", "--agent", "nobody", "-"}, exitUsage, "there is no agent"},
+	} {
+		_, errOut, code := callRunnel([]byte(`{"t":0,"dir":"out","line":"{}"}`), c.args...)
+		if code != c.code || !strings.Contains(errOut, c.want) {
+			t.Errorf("%s: exit %d, stderr %q; want %d with %q", name, code, errOut, c.code, c.want)
+		}
+	}
+}
+
+// A transcript of nonsense gives events, or one clear error.
+func TestTranslateGarbageHistory(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "text": "hello\n", "bytes": "\x00\xff\x1b[2J\n", "other JSON": "{\"a\":1}\n[]\n3\nnull\n",
+		"half": `{"type":"user","uuid":"x","message":{"role":"user","content":"hi"`,
+	} {
+		path := filepath.Join(t.TempDir(), "transcript.jsonl")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", "--history", path)
+		if code == exitOK && errOut == "" {
+			checkEvents(t, out)
+		} else if code != exitFailed || strings.Count(errOut, "\n") != 1 || strings.ContainsRune(errOut, 0x1b) {
+			t.Errorf("%s: exit %d, stderr %q", name, code, errOut)
+		}
+	}
+}
+
+func FuzzTranslate(f *testing.F) {
+	for _, name := range []string{"edit@2.1.329", "subagent@2.1.329", "broken-stream@2.1.329"} {
+		a, err := txtar.ParseFile("../../provider/claude/testdata/" + name + ".txtar")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(section(a, "in"))
+	}
+	f.Add([]byte("{\"t\":0,\"dir\":\"in\",\"line\":\"{\\\"type\\\":\\\"user\\\"}\"}\n{\"t\":1,\"dir\":\"out\",\"base64\":\"/w==\"}\n"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, errOut, code := callRunnel(in, "translate", "--agent", "claude-code", "-")
+		switch code {
+		case exitOK:
+			checkEvents(t, out)
+		case exitFailed:
+			if strings.Count(errOut, "\n") != 1 {
+				t.Errorf("stderr %q is not one line", errOut)
+			}
+		default:
+			t.Errorf("exit %d: %s", code, errOut)
+		}
+	})
+}
