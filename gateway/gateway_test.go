@@ -1,0 +1,829 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A disk is what survives a gateway.
+type disk struct {
+	log runnel.Memory
+	cat *memory.Catalogue
+	dir string // a project
+}
+
+func newDisk(t *testing.T) *disk {
+	d := &disk{dir: canonical(t.TempDir())}
+	d.cat = memory.New(&d.log)
+	return d
+}
+
+func (d *disk) open(t *testing.T, edit ...func(*Config)) *Gateway {
+	t.Helper()
+	cfg := Config{Log: &d.log, Catalogue: d.cat, Providers: []runnel.Provider{script.New()}}
+	for _, f := range edit {
+		f(&cfg)
+	}
+	g, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func closeIt(t *testing.T, g *Gateway) {
+	t.Helper()
+	if err := g.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *disk) create(t *testing.T, g *Gateway) string {
+	t.Helper()
+	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.SessionID
+}
+
+func send(t *testing.T, g *Gateway, id, text string) Sent {
+	t.Helper()
+	sent, err := g.Send(t.Context(), id, Prompt{Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+// ends waits for the end of a turn and returns its last event.
+func (d *disk) ends(t *testing.T, s Sent) event.Event {
+	t.Helper()
+	for ev, err := range runnel.Follow(t.Context(), &d.log, s.SessionID, s.After) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Turn == s.TurnID && event.Ends(ev.Body) {
+			return ev
+		}
+	}
+	return event.Event{}
+}
+
+// until waits for an event that f accepts.
+func (d *disk) until(t *testing.T, id string, f func(event.Event) bool) event.Event {
+	t.Helper()
+	for ev, err := range runnel.Follow(t.Context(), &d.log, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f(ev) {
+			return ev
+		}
+	}
+	return event.Event{}
+}
+
+func is[T event.Body](ev event.Event) bool { _, ok := ev.Body.(T); return ok }
+
+func wantCode(t *testing.T, err error, want runnel.Code) {
+	t.Helper()
+	if got := runnel.CodeOf(err); got != want {
+		t.Errorf("got %v (%q), want %s", err, got, want)
+	}
+}
+
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		g := d.open(t)
+		defer closeIt(t, g)
+		id := d.create(t, g)
+		sent := send(t, g, id, "text please\nand more")
+		if done, ok := d.ends(t, sent).Body.(event.ResponseDone); !ok || done.Status != event.StatusCompleted {
+			t.Fatalf("got %+v", done)
+		}
+		synctest.Wait()
+		st, err := g.Status(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Title != "text please" || st.LastLine != "Hello from the scripted agent." || st.LastTurn != event.StatusCompleted ||
+			st.Activity != event.ActivityIdle || !st.IsAlive || st.ModelID != "scripted" || st.AgentSessionID == "" || st.ProjectDir != d.dir {
+			t.Errorf("status %+v", st)
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		rec, err := d.cat.Session(t.Context(), id)
+		if err != nil || rec.Title != st.Title || rec.LastLine != st.LastLine || rec.AgentSessionID != st.AgentSessionID {
+			t.Errorf("the catalogue has %+v, %v", rec, err)
+		}
+	})
+}
+
+func TestCreateRefusals(t *testing.T) {
+	d := newDisk(t)
+	data := t.TempDir()
+	if err := os.Mkdir(filepath.Join(data, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(d.dir, "link")
+	if err := os.Symlink(data, link); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(d.dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var opened atomic.Int32
+	g := d.open(t, func(c *Config) {
+		c.DataDir = data
+		c.Providers = []runnel.Provider{&fake{open: func(runnel.Options) (runnel.Conn, error) { opened.Add(1); return nil, errors.New("no") }}}
+	})
+	defer closeIt(t, g)
+	tests := []struct {
+		cli, dir string
+		opt      runnel.Options
+		want     runnel.Code
+	}{
+		{"nobody", d.dir, runnel.Options{}, runnel.UnsupportedCLIType},
+		{"fake", "", runnel.Options{}, runnel.InvalidRequest},
+		{"fake", "relative/dir", runnel.Options{}, runnel.WorkingRootInaccessible},
+		{"fake", d.dir + "/none", runnel.Options{}, runnel.WorkingRootInaccessible},
+		{"fake", d.dir + "\x00", runnel.Options{}, runnel.WorkingRootInaccessible},
+		{"fake", file, runnel.Options{}, runnel.WorkingRootInaccessible},
+		{"fake", data, runnel.Options{}, runnel.WorkingRootConflict},
+		{"fake", data + "/sub", runnel.Options{}, runnel.WorkingRootConflict},
+		{"fake", filepath.Dir(data), runnel.Options{}, runnel.WorkingRootConflict},
+		{"fake", link, runnel.Options{}, runnel.WorkingRootConflict},
+		{"fake", d.dir, runnel.Options{AddDirs: []string{data}}, runnel.WorkingRootConflict},
+		{"fake", d.dir, runnel.Options{AddDirs: []string{"x"}}, runnel.InvalidRequest},
+		{"fake", d.dir, runnel.Options{PermissionMode: runnel.ModeBypass}, runnel.InvalidRequest},
+		{"fake", d.dir, runnel.Options{PermissionMode: "yolo"}, runnel.InvalidRequest},
+	}
+	for _, tt := range tests {
+		_, err := g.Create(t.Context(), tt.cli, tt.dir, tt.opt)
+		if got := runnel.CodeOf(err); got != tt.want {
+			t.Errorf("%s in %q %+v: got %v, want %s", tt.cli, tt.dir, tt.opt, err, tt.want)
+		}
+	}
+	if opened.Load() != 0 {
+		t.Error("an agent was started")
+	}
+	_, err := g.Create(t.Context(), "fake", d.dir, runnel.Options{})
+	wantCode(t, err, runnel.SessionCreateFailed)
+	if all, _ := d.cat.Sessions(t.Context(), store.SessionFilter{Dead: true}); len(all) != 0 {
+		t.Errorf("left behind: %+v", all)
+	}
+}
+
+func TestG14_SecondTurn(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	for round := range 5 {
+		const n = 100
+		var all sync.WaitGroup
+		var begun, busy atomic.Int32
+		var winner atomic.Value
+		for range n {
+			all.Go(func() {
+				sent, err := g.Send(t.Context(), id, Prompt{Text: "hang"})
+				switch runnel.CodeOf(err) {
+				case "":
+					begun.Add(1)
+					winner.Store(sent)
+				case runnel.TurnInProgress:
+					busy.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if begun.Load() != 1 || busy.Load() != n-1 {
+			t.Fatalf("round %d: %d began, %d were refused", round, begun.Load(), busy.Load())
+		}
+		if err := g.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if end := d.ends(t, winner.Load().(Sent)); end.Body.(event.ResponseDone).Status != event.StatusCancelled {
+			t.Fatalf("ended %+v", end)
+		}
+	}
+}
+
+func TestG14_LockIsFreeAfterEveryEnd(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	for _, prompt := range []string{"text", "fail", "crash", "text", `{"bad":1}`, "text"} {
+		d.ends(t, send(t, g, id, prompt))
+	}
+}
+
+func TestQueueIsAFIFO(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	first := send(t, g, id, "hang")
+	var want []string
+	for i := range 5 {
+		sent, err := g.Send(t.Context(), id, Prompt{Text: fmt.Sprintf("text %d", i), Queue: true})
+		if err != nil || !sent.Queued {
+			t.Fatalf("got %+v, %v", sent, err)
+		}
+		want = append(want, sent.TurnID)
+	}
+	if st, _ := g.Status(t.Context(), id); st.Queued != 5 {
+		t.Errorf("%d wait", st.Queued)
+	}
+	if err := g.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	d.ends(t, first)
+	d.ends(t, Sent{SessionID: id, TurnID: want[4]})
+	var got []string
+	for ev := range d.log.Read(t.Context(), id, first.After) {
+		if event.Ends(ev.Body) && ev.Turn != first.TurnID {
+			got = append(got, ev.Turn)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got turns %v, want %v", got, want)
+	}
+	d.untilIdle(t, g, id)
+	if left, _ := d.cat.Queue(t.Context(), ""); len(left) != 0 {
+		t.Errorf("left in the queue: %v", left)
+	}
+}
+
+// untilIdle waits until nothing runs or waits in a session.
+func (d *disk) untilIdle(t *testing.T, g *Gateway, id string) {
+	t.Helper()
+	for version := int64(0); ; {
+		changed := g.Changed(version)
+		_, version = g.Changes(version)
+		if st, err := g.Status(t.Context(), id); err != nil || st.Queued == 0 && st.TurnID == "" {
+			return
+		}
+		<-changed
+	}
+}
+
+// A gateway that dies with a turn running and prompts waiting loses neither.
+func TestRestart(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	id := d.create(t, g)
+	first := send(t, g, id, "hang")
+	waits, err := g.Send(t.Context(), id, Prompt{Text: "text", Queue: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.until(t, id, is[event.ItemDelta])
+	// It dies here: what is on disk is copied before it can tidy up.
+	dead := &disk{dir: d.dir}
+	dead.cat = memory.New(&dead.log)
+	var evs []event.Event
+	for ev := range d.log.Read(t.Context(), id, 0) {
+		evs = append(evs, ev)
+	}
+	if err := dead.log.Append(t.Context(), id, 0, evs...); err != nil {
+		t.Fatal(err)
+	}
+	rec, _ := d.cat.Session(t.Context(), id)
+	rec.AgentSessionID = "" // the newest record did not make it
+	_ = dead.cat.PutSession(t.Context(), rec)
+	queue, _ := d.cat.Queue(t.Context(), "")
+	for _, q := range queue {
+		_ = dead.cat.Enqueue(t.Context(), q)
+	}
+	// A prompt that had begun, but was still in the queue; and a session half made.
+	_ = dead.cat.Enqueue(t.Context(), store.Queued{Session: id, Turn: first.TurnID, Input: json.RawMessage(`{"input":{"text":"hang"}}`)})
+	half := rec
+	half.ID, half.State = "00000000-0000-7000-8000-000000000001", event.StateLoading
+	_ = dead.cat.PutSession(t.Context(), half)
+	closeIt(t, g)
+
+	var resumed atomic.Value
+	g = dead.open(t, func(c *Config) {
+		c.Providers = []runnel.Provider{&fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) {
+			resumed.Store(o.Resume)
+			return script.New().Open(context.Background(), o)
+		}}}
+	})
+	defer closeIt(t, g)
+	end := dead.ends(t, first)
+	if f, ok := end.Body.(event.ResponseError); !ok || f.Error.Code != string(runnel.ProcessCrash) {
+		t.Errorf("the turn that ran ended as %+v", end.Body)
+	}
+	if done, ok := dead.ends(t, waits).Body.(event.ResponseDone); !ok || done.Status != event.StatusCompleted {
+		t.Errorf("the prompt that waited ended as %+v", done)
+	}
+	if resumed.Load() == "" {
+		t.Error("the agent was not resumed")
+	}
+	begun := map[string]int{}
+	for ev := range dead.log.Read(t.Context(), id, 0) {
+		if is[event.ResponseStart](ev) {
+			begun[ev.Turn]++
+		}
+	}
+	if len(begun) != 2 || begun[first.TurnID] != 1 || begun[waits.TurnID] != 1 {
+		t.Errorf("turns began: %v", begun)
+	}
+	if _, err := g.Status(t.Context(), half.ID); runnel.CodeOf(err) != runnel.SessionNotFound {
+		t.Errorf("the half-made session: %v", err)
+	}
+}
+
+func TestKillAndLoad(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	sent := send(t, g, id, "hang")
+	if _, err := g.Send(t.Context(), id, Prompt{Text: "text", Queue: true}); err != nil {
+		t.Fatal(err)
+	}
+	d.until(t, id, is[event.ItemDelta])
+	if err := g.Kill(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	d.ends(t, sent)
+	_, err := g.Send(t.Context(), id, Prompt{Text: "text"})
+	wantCode(t, err, runnel.SessionDead)
+	if err := g.Kill(t.Context(), id); err != nil {
+		t.Errorf("a second kill: %v", err)
+	}
+	if list, _ := g.List(t.Context(), Filter{}); len(list) != 0 {
+		t.Errorf("still listed: %+v", list)
+	}
+	list, _ := g.List(t.Context(), Filter{ProjectDir: d.dir, Dead: true})
+	if len(list) != 1 || list[0].State != event.StateDead || list[0].LastSeq == 0 || list[0].Queued != 0 {
+		t.Errorf("with the ended ones: %+v", list)
+	}
+	if st, err := g.Load(t.Context(), id, ""); err != nil || st.State != event.StateOpen {
+		t.Errorf("load: %+v, %v", st, err)
+	}
+	d.ends(t, send(t, g, id, "text"))
+}
+
+func TestE01_ApprovalReplayStaleCross(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id, other := d.create(t, g), d.create(t, g)
+	asked := func() event.Approval {
+		after, _ := d.log.State(t.Context(), id)
+		send(t, g, id, "approve")
+		for ev := range runnel.Follow(t.Context(), &d.log, id, after.Head) {
+			if b, ok := ev.Body.(event.ApprovalRequested); ok {
+				return b.Approval
+			}
+		}
+		return event.Approval{}
+	}
+	allow := runnel.Decision{Choice: "allow"}
+	a := asked()
+	wantCode(t, g.Decide(t.Context(), other, a.ID, allow), runnel.ApprovalGone)
+	wantCode(t, g.Decide(t.Context(), id, a.ID+"x", allow), runnel.ApprovalGone)
+	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: strings.Repeat("0", 64)}), runnel.ApprovalGone)
+	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "certainly"}), runnel.InvalidRequest)
+	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: event.ChoiceWithdrawn}), runnel.InvalidRequest)
+	wantCode(t, g.Decide(t.Context(), "0b5d3c1e-0000-7000-8000-000000000000", a.ID, allow), runnel.SessionNotFound)
+	if err := g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // replayed
+	d.untilIdle(t, g, id)
+	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // the turn is over
+
+	a = asked()
+	if err := g.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // cancelled
+	d.untilIdle(t, g, id)
+	ran := 0
+	for ev := range d.log.Read(t.Context(), id, 0) {
+		if done, ok := ev.Body.(event.ItemDone); ok {
+			if out, ok := done.FinalItem.(event.FunctionCallOutput); ok && !out.IsError {
+				ran++
+			}
+		}
+	}
+	if ran != 1 {
+		t.Errorf("the tool ran %d times, want once", ran)
+	}
+}
+
+func TestE02_TwoApprovers(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	for range 300 {
+		sent := send(t, g, id, "approve")
+		var approval string
+		for ev := range runnel.Follow(t.Context(), &d.log, id, sent.After) {
+			if b, ok := ev.Body.(event.ApprovalRequested); ok {
+				approval = b.Approval.ID
+				break
+			}
+		}
+		var both sync.WaitGroup
+		errs := make([]error, 2)
+		for i, choice := range []string{"allow", "deny"} {
+			both.Go(func() { errs[i] = g.Decide(t.Context(), id, approval, runnel.Decision{Choice: choice}) })
+		}
+		both.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("both or neither decided: %v", errs)
+		}
+		d.ends(t, sent)
+		resolved, ran := "", false
+		for ev := range d.log.Read(t.Context(), id, sent.After) {
+			if b, ok := ev.Body.(event.ApprovalResolved); ok {
+				if resolved != "" {
+					t.Fatal("decided twice")
+				}
+				resolved = b.Choice
+			}
+			if b, ok := ev.Body.(event.ItemDone); ok {
+				if out, ok := b.FinalItem.(event.FunctionCallOutput); ok {
+					ran = !out.IsError
+				}
+			}
+		}
+		if won := map[bool]string{true: "allow", false: "deny"}[errs[0] == nil]; resolved != won || ran != (won == "allow") {
+			t.Fatalf("%s won, %s was logged, the tool ran: %v", won, resolved, ran)
+		}
+	}
+}
+
+func TestIdleSessionsArePutAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		g := d.open(t, func(c *Config) { c.IdleTimeout, c.StallTimeout = time.Minute, -1 })
+		defer closeIt(t, g)
+		id, busy := d.create(t, g), d.create(t, g)
+		first := send(t, g, id, "text")
+		d.ends(t, first)
+		send(t, g, busy, "hang")
+		<-time.After(3 * time.Minute)
+		synctest.Wait()
+		if g.peek(id) != nil || g.peek(busy) == nil {
+			t.Errorf("open: the idle one %v, the busy one %v", g.peek(id) != nil, g.peek(busy) != nil)
+		}
+		st, err := g.Status(t.Context(), id)
+		if err != nil || st.IsAlive || st.State != event.StateOpen || st.LastSeq == 0 || st.Title != "text" {
+			t.Errorf("put away: %+v, %v", st, err)
+		}
+		d.ends(t, send(t, g, id, "text"))
+		if again, _ := g.Status(t.Context(), id); again.AgentSessionID != st.AgentSessionID {
+			t.Errorf("went on as %s, was %s", again.AgentSessionID, st.AgentSessionID)
+		}
+	})
+}
+
+func TestOpeningIsSingleFlight(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	id := d.create(t, g)
+	closeIt(t, g)
+	var opened atomic.Int32
+	g = d.open(t, func(c *Config) {
+		c.Providers = []runnel.Provider{&fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) {
+			opened.Add(1)
+			return script.New().Open(context.Background(), o)
+		}}}
+	})
+	defer closeIt(t, g)
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			_, err := g.Send(t.Context(), id, Prompt{Text: "hang"})
+			if code := runnel.CodeOf(err); code != "" && code != runnel.TurnInProgress {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	d.until(t, id, is[event.ItemDelta])
+	if n := opened.Load(); n != 1 {
+		t.Errorf("%d agents were started", n)
+	}
+}
+
+func TestLoadForeign(t *testing.T) {
+	d := newDisk(t)
+	p := &fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) { return script.New().Open(context.Background(), o) }}
+	p.kept = []runnel.Conversation{{AgentSessionID: "abc", Dir: d.dir, Title: "From a terminal", File: "/agent/abc.jsonl"}}
+	g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+	defer closeIt(t, g)
+	_, err := g.Status(t.Context(), "script:abc")
+	wantCode(t, err, runnel.SessionNotFound)
+	_, err = g.Load(t.Context(), "script:nobody", "")
+	wantCode(t, err, runnel.SessionNotFound)
+	_, err = g.Load(t.Context(), "script:abc", "/etc/passwd")
+	wantCode(t, err, runnel.SessionNotFound)
+	ids := make([]string, 16)
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			st, err := g.Load(t.Context(), "script:abc", "")
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = st.SessionID
+		})
+	}
+	all.Wait()
+	if len(slices.Compact(ids)) != 1 {
+		t.Fatalf("copied more than once: %v", ids)
+	}
+	st, err := g.Status(t.Context(), "script:abc")
+	if err != nil || st.Title != "From a terminal" || st.AgentSessionID != "abc" || st.LastLine != "hello" || st.LastSeq == 0 {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	sent, err := g.Send(t.Context(), "script:abc", Prompt{Text: "text"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ends(t, sent)
+	if p.resumed.Load() != "abc" {
+		t.Errorf("resumed %v", p.resumed.Load())
+	}
+}
+
+func TestForkUnsupported(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	_, err := g.Fork(t.Context(), d.create(t, g))
+	wantCode(t, err, runnel.UnsupportedCapability)
+}
+
+func TestFork(t *testing.T) {
+	d := newDisk(t)
+	p := &forking{}
+	g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	d.ends(t, send(t, g, id, "text"))
+	was, _ := g.Status(t.Context(), id)
+	st, err := g.Fork(t.Context(), id)
+	if err != nil || st.SessionID == id {
+		t.Fatalf("got %+v, %v", st, err)
+	}
+	if p.forked.Load() != was.AgentSessionID {
+		t.Errorf("forked %v, want %s", p.forked.Load(), was.AgentSessionID)
+	}
+	items := func(id string) (n int) {
+		for ev := range d.log.Read(t.Context(), id, 0) {
+			if ev.Session != id {
+				t.Fatalf("an event of %s is in the log of %s", ev.Session, id)
+			}
+			if is[event.ItemDone](ev) {
+				n++
+			}
+		}
+		return n
+	}
+	if items(st.SessionID) != items(id) {
+		t.Errorf("the copy has %d items, the original %d", items(st.SessionID), items(id))
+	}
+	d.ends(t, send(t, g, st.SessionID, "text"))
+	if items(st.SessionID) != items(id)+2 {
+		t.Errorf("the original changed with the copy")
+	}
+}
+
+func TestBoot(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	id := d.create(t, g)
+	if _, b, err := g.Boot(t.Context(), id, false); err != nil || b.Started || b.Reason != "already_booted" {
+		t.Errorf("running: %+v, %v", b, err)
+	}
+	d.ends(t, send(t, g, id, "text"))
+	closeIt(t, g)
+	fails := true
+	var resumes []string
+	g = d.open(t, func(c *Config) {
+		c.Providers = []runnel.Provider{&fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) {
+			resumes = append(resumes, o.Resume)
+			if fails && o.Resume != "" {
+				return nil, errors.New("cannot resume")
+			}
+			return script.New().Open(context.Background(), o)
+		}}}
+	})
+	defer closeIt(t, g)
+	st, b, err := g.Boot(t.Context(), id, false)
+	if err != nil || !b.Started || b.Resumed || !st.IsAlive || len(resumes) != 2 || resumes[0] == "" || resumes[1] != "" {
+		t.Errorf("a failed resume: %+v %+v, %v, tried %q", st, b, err, resumes)
+	}
+	fails = false
+	if _, b, err := g.Boot(t.Context(), id, true); err != nil || b.Reason != "forced" || b.Resumed {
+		t.Errorf("forced: %+v, %v", b, err)
+	}
+	d.ends(t, send(t, g, id, "text"))
+}
+
+func TestDelete(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	sent := send(t, g, id, "hang")
+	wantCode(t, g.Delete(t.Context(), id), runnel.TurnInProgress)
+	if err := g.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	d.ends(t, sent)
+	if err := g.Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	_, err := g.Status(t.Context(), id)
+	wantCode(t, err, runnel.SessionNotFound)
+	wantCode(t, g.Delete(t.Context(), id), runnel.SessionNotFound)
+}
+
+func TestSettingsSurvive(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	id := d.create(t, g)
+	if st, err := g.Set(t.Context(), id, runnel.Settings{Model: "better", PermissionMode: runnel.ModePlan}); err != nil || st.ModelID != "better" || st.PermissionMode != "plan" {
+		t.Fatalf("got %+v, %v", st, err)
+	}
+	_, err := g.Set(t.Context(), id, runnel.Settings{PermissionMode: runnel.ModeBypass})
+	wantCode(t, err, runnel.InvalidRequest)
+	closeIt(t, g)
+	var opt atomic.Value
+	g = d.open(t, func(c *Config) {
+		c.Providers = []runnel.Provider{&fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) {
+			opt.Store(o)
+			return script.New().Open(context.Background(), o)
+		}}}
+	})
+	defer closeIt(t, g)
+	d.ends(t, send(t, g, id, "text"))
+	if o := opt.Load().(runnel.Options); o.Model != "better" || o.PermissionMode != runnel.ModePlan {
+		t.Errorf("started with %+v", o)
+	}
+}
+
+func TestCloseEndsTurns(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	var sents []Sent
+	for range 10 {
+		sents = append(sents, send(t, g, d.create(t, g), "hang"))
+	}
+	closeIt(t, g)
+	for _, s := range sents {
+		if st, _ := d.log.State(t.Context(), s.SessionID); len(st.Open) != 0 {
+			t.Errorf("the turn of %s has no end", s.SessionID)
+		}
+	}
+	_, err := g.Send(t.Context(), sents[0].SessionID, Prompt{Text: "text"})
+	wantCode(t, err, runnel.StoreUnavailable)
+}
+
+func TestTurnStart(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	for range 5 {
+		d.ends(t, send(t, g, id, "text"))
+	}
+	starts := []int64{} // by turn
+	turns := map[string]int64{}
+	var all []event.Event
+	for ev := range d.log.Read(t.Context(), id, 0) {
+		all = append(all, ev)
+		if _, ok := turns[ev.Turn]; !ok && ev.Turn != "" {
+			turns[ev.Turn] = ev.Seq - 1
+			starts = append(starts, ev.Seq-1)
+		}
+	}
+	check := func(exact bool) {
+		t.Helper()
+		for after := int64(0); after <= int64(len(all)); after++ {
+			got, err := g.TurnStart(t.Context(), id, after)
+			want := after
+			for i, s := range starts {
+				end := int64(len(all))
+				if i+1 < len(starts) {
+					end = starts[i+1]
+				}
+				if s < after && after < end {
+					want = s
+				}
+			}
+			if err != nil || got > want || exact && got != want {
+				t.Errorf("after %d: got %d, %v, want %d", after, got, err, want)
+			}
+		}
+	}
+	check(true)
+	closeIt(t, g)
+	g = d.open(t)
+	check(false) // by what the log says of its end alone
+	if got, _ := g.TurnStart(t.Context(), id, int64(len(all))); got != int64(len(all)) {
+		t.Errorf("at the end: got %d", got)
+	}
+}
+
+// fake is a provider whose parts a test brings.
+type fake struct {
+	name    string
+	open    func(runnel.Options) (runnel.Conn, error)
+	kept    []runnel.Conversation
+	resumed atomic.Value
+}
+
+func (f *fake) Name() string {
+	if f.name == "" {
+		return "fake"
+	}
+	return f.name
+}
+
+func (f *fake) Open(_ context.Context, o runnel.Options) (runnel.Conn, error) {
+	f.resumed.Store(o.Resume)
+	return f.open(o)
+}
+
+func (f *fake) Discover(context.Context, string) iter.Seq2[runnel.Conversation, error] {
+	return func(yield func(runnel.Conversation, error) bool) {
+		for _, c := range f.kept {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fake) History(_ context.Context, c runnel.Conversation) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		for _, b := range []event.Body{
+			event.ItemStart{ItemID: "t1:user", ItemType: event.TypeMessage},
+			event.ItemDone{ItemID: "t1:user", FinalItem: event.Message{Content: "hi", Origin: event.OriginUser}},
+			event.ResponseStart{ModelID: "m", ProviderID: f.Name()},
+			event.ItemStart{ItemID: "t1:1:0", ItemType: event.TypeMessage},
+			event.ItemDone{ItemID: "t1:1:0", FinalItem: event.Message{Content: "hello", Origin: event.OriginAgent}},
+			event.ResponseDone{Status: event.StatusCompleted},
+		} {
+			if !yield(event.Event{At: at, Turn: "t1", Body: b}, nil) {
+				return
+			}
+		}
+		if c.File == "" {
+			yield(event.Event{}, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// forking is the scripted agent, and can fork.
+type forking struct {
+	script.Provider
+	forked atomic.Value
+}
+
+func (f *forking) Fork(ctx context.Context, o runnel.Options) (runnel.Conn, error) {
+	f.forked.Store(o.Resume)
+	o.Resume = ""
+	return f.Provider.Open(ctx, o)
+}
