@@ -722,7 +722,6 @@ func TestCloseEndsTurns(t *testing.T) {
 func TestTurnStart(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
-	defer closeIt(t, g)
 	id := d.create(t, g)
 	for range 5 {
 		d.ends(t, send(t, g, id, "text"))
@@ -759,6 +758,7 @@ func TestTurnStart(t *testing.T) {
 	check(true)
 	closeIt(t, g)
 	g = d.open(t)
+	defer closeIt(t, g)
 	check(false) // by what the log says of its end alone
 	if got, _ := g.TurnStart(t.Context(), id, int64(len(all))); got != int64(len(all)) {
 		t.Errorf("at the end: got %d", got)
