@@ -251,6 +251,9 @@ func (t *translator) assistant(f frame) {
 
 // whole takes a finished block, whether it was streamed before or not.
 func (t *translator) whole(tn *turn, th *thread, messageID string, b block) {
+	if b.Type == "tool_use" && (b.ID == "" || b.Name == "") {
+		b.Type = "" // it takes its index and is nothing more
+	}
 	if th.message == messageID {
 		for _, i := range slices.Sorted(maps.Keys(th.open)) {
 			s := th.open[i]
@@ -271,7 +274,7 @@ func (t *translator) whole(tn *turn, th *thread, messageID string, b block) {
 	case "thinking":
 		start.ItemType = event.TypeReasoning
 	case "tool_use":
-		if b.ID == "" || b.Name == "" || tn.calls[b.ID] != nil {
+		if tn.calls[b.ID] != nil {
 			return
 		}
 		start.ItemType, start.CallID, start.Name = event.TypeFunctionCall, b.ID, b.Name

@@ -1,0 +1,52 @@
+package claude
+
+import (
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+func TestConformance(t *testing.T) {
+	said := fakemodel.Step{Text: "Done."}
+	call := func(name string, in ...args) fakemodel.Step {
+		var st fakemodel.Step
+		for _, a := range in {
+			st.Blocks = append(st.Blocks, use(name, a))
+		}
+		return st
+	}
+	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
+	for _, b := range realagents.Claude(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			providertest.Run(t, providertest.Subject{
+				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
+					r := newRig(t, b)
+					t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
+					return New(), r.opt
+				},
+				Prompts: map[providertest.Scenario]string{
+					providertest.Text: prompt(said),
+					providertest.Reasoning: prompt(fakemodel.Step{Blocks: []fakemodel.Block{
+						{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."},
+					}}),
+					providertest.Tool: prompt(call("Bash", args{"command": "echo hi", "description": "Say hi"}), said),
+					providertest.Parallel: prompt(call("Bash",
+						args{"command": "sleep 0.5; echo one", "description": "One"}, args{"command": "sleep 0.5; echo two", "description": "Two"}), said),
+					providertest.Edit:     prompt(call("Write", args{"file_path": "made.txt", "content": "made\n"}), said),
+					providertest.Approval: prompt(call("Bash", args{"command": "touch asked", "description": "Ask"}), said),
+					providertest.LongText: prompt(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
+					providertest.LongTool: prompt(call("Bash", args{"command": "touch running; sleep 600", "description": "Wait"}), said),
+					providertest.Failure:  prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
+					providertest.Recover:  prompt(said),
+				},
+				Said:        "Done.",
+				Processes:   true,
+				Differences: map[string]func(event.Item) bool{},
+			})
+		})
+	}
+}
