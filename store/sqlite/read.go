@@ -18,6 +18,10 @@ type reader struct {
 	state *sql.Stmt
 }
 
+func (r *reader) close() error {
+	return errors.Join(r.page.Close(), r.head.Close(), r.state.Close(), r.db.Close())
+}
+
 // readers is how many connections read at the same time; each keeps a cache.
 const readers = 3
 

@@ -41,7 +41,7 @@ func scripts() ([]string, error) {
 // checkHeader refuses a file that is not ours or is newer than we are, without
 // having SQLite touch it. The schema version in the header may be older than
 // the one in the write-ahead log; migrate looks again.
-func checkHeader(path string) error {
+func checkHeader(path string, list []string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -55,14 +55,11 @@ func checkHeader(path string) error {
 		return foreignFile(path)
 	}
 	// Offsets 60 and 68: user version and application id, see the file format.
-	return checkVersion(path, int(binary.BigEndian.Uint32(head[60:])), binary.BigEndian.Uint32(head[68:]))
+	return checkVersion(path, int(binary.BigEndian.Uint32(head[60:])), binary.BigEndian.Uint32(head[68:]), list)
 }
 
-func checkVersion(path string, version int, id uint32) error {
-	list, err := scripts()
+func checkVersion(path string, version int, id uint32, list []string) error {
 	switch {
-	case err != nil:
-		return err
 	case id != applicationID && (id != 0 || version != 0):
 		return foreignFile(path)
 	case version > len(list):
@@ -77,8 +74,8 @@ func foreignFile(path string) error {
 	return runnel.Fail(runnel.StoreUnavailable, path+" is not a runnel database; move it away or choose another data directory")
 }
 
-// migrate brings the database to our version, in one transaction.
-func migrate(ctx context.Context, conn *sql.Conn, path string) error {
+// migrate brings the database to the version of list, in one transaction.
+func migrate(ctx context.Context, conn *sql.Conn, path string, list []string) error {
 	var version int
 	var id uint32
 	if err := conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -87,11 +84,7 @@ func migrate(ctx context.Context, conn *sql.Conn, path string) error {
 	if err := conn.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
 		return err
 	}
-	if err := checkVersion(path, version, id); err != nil {
-		return err
-	}
-	list, err := scripts()
-	if err != nil || version == len(list) {
+	if err := checkVersion(path, version, id, list); err != nil || version == len(list) {
 		return err
 	}
 	var tables int

@@ -71,10 +71,14 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err := createFile(path); err != nil {
 		return nil, err
 	}
-	if err := checkHeader(path); err != nil {
+	list, err := scripts()
+	if err != nil {
 		return nil, err
 	}
-	if s.writer, err = openWriter(ctx, path); err != nil {
+	if err := checkHeader(path, list); err != nil {
+		return nil, err
+	}
+	if s.writer, err = openWriter(ctx, path, list); err != nil {
 		return nil, err
 	}
 	if s.reader, err = openReader(ctx, path); err != nil {
@@ -99,7 +103,7 @@ func (s *Store) shut() error {
 func (s *Store) release() error {
 	var errs []error
 	if s.reader != nil {
-		errs = append(errs, s.reader.db.Close())
+		errs = append(errs, s.reader.close())
 	}
 	if s.writer != nil {
 		errs = append(errs, s.writer.close())

@@ -18,6 +18,7 @@ type writer struct {
 	begin, commit, rollback              *sql.Stmt
 	findLog, findOpen, addLog            *sql.Stmt
 	addEvent, addTurn, addOver, overTurn *sql.Stmt
+	all                                  []*sql.Stmt
 
 	strong bool // synchronous is FULL
 	known  map[string]*position
@@ -34,7 +35,7 @@ const (
 	maxPages  = 4000
 )
 
-func openWriter(ctx context.Context, path string) (_ *writer, err error) {
+func openWriter(ctx context.Context, path string, scripts []string) (_ *writer, err error) {
 	db, err := openDB(path, writerPragmas)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func openWriter(ctx context.Context, path string) (_ *writer, err error) {
 	if w.conn, err = db.Conn(ctx); err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, w.conn, path); err != nil {
+	if err := migrate(ctx, w.conn, path, scripts); err != nil {
 		return nil, err
 	}
 	// Only now: a database that migrate refuses is left as it is.
@@ -83,20 +84,26 @@ func (w *writer) prepare(ctx context.Context) error {
 		if *p.stmt, err = w.conn.PrepareContext(ctx, p.text); err != nil {
 			return err
 		}
+		w.all = append(w.all, *p.stmt)
 	}
 	return nil
 }
 
 // close moves everything into the database file and closes it.
 func (w *writer) close() error {
-	var err error
-	if w.conn != nil {
-		if w.begin != nil && w.failed == nil {
-			_, err = w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
-		}
-		err = errors.Join(err, w.conn.Close())
+	var errs []error
+	// A statement of a *sql.Conn that is left open keeps the file open.
+	for _, stmt := range w.all {
+		errs = append(errs, stmt.Close())
 	}
-	return errors.Join(err, w.db.Close())
+	if w.conn != nil {
+		if w.failed == nil && len(w.all) > 0 {
+			_, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
+			errs = append(errs, err)
+		}
+		errs = append(errs, w.conn.Close())
+	}
+	return errors.Join(append(errs, w.db.Close())...)
 }
 
 // transact does the jobs in one transaction. A job that refuses has its err

@@ -1,0 +1,61 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// asNobody runs f with the file access of another user, if we are root: root
+// may write anywhere.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with us
+		if _, err := unix.SetfsuidRetUid(65534); err != nil {
+			t.Error(err)
+			return
+		}
+		f()
+	}()
+	<-done
+}
+
+func TestF07_ReadOnlyDirectory(t *testing.T) {
+	dir, err := os.MkdirTemp("", "runnel-readonly-") // t.TempDir has parents that nobody may enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, func() {
+		wants(t, refused(t, dir), dir, "not writable")
+		wants(t, refused(t, filepath.Join(dir, "new")), "not writable")
+	})
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+}
+
+func TestF07_ForeignDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		dir = "/" // not root: then that is somebody else's
+	}
+	wants(t, refused(t, dir), "belongs to user", "change its owner")
+}

@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// refused opens a store where that must fail, and returns the message.
+func refused(t *testing.T, dir string) string {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Dir: dir})
+	if err == nil {
+		s.Close()
+		t.Fatalf("Open(%q) succeeded", dir)
+	}
+	if runnel.CodeOf(err) != runnel.StoreUnavailable {
+		t.Errorf("Open(%q): %v, want %s", dir, err, runnel.StoreUnavailable)
+	}
+	message := runnel.Safe(err).Message
+	if strings.Contains(message, "\n") || !strings.Contains(message, ";") {
+		t.Errorf("Open(%q): %q is not one sentence with what to do", dir, message)
+	}
+	return message
+}
+
+func wants(t *testing.T, message string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(message, p) {
+			t.Errorf("message %q does not say %q", message, p)
+		}
+	}
+}
+
+func TestF07_DirectoryMadePrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s := openTest(t, dir, small)
+	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
+		t.Fatal(err)
+	}
+	checkModes(t, dir)
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if info, err := os.Stat(d); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s has mode %v, %v, want 0700", d, info.Mode(), err)
+		}
+	}
+}
+
+// checkModes checks that all files in dir are for us only, the write-ahead log included.
+func checkModes(t *testing.T, dir string) {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		n++
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm() != 0o600 {
+			err = fmt.Errorf("%s has mode %v, want 0600", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || n < 3 {
+		t.Errorf("%d files: %v", n, err)
+	}
+}
+
+func TestF07_LooseFileModesAreMended(t *testing.T) {
+	dir := t.TempDir()
+	openTest(t, dir, small).Close()
+	if err := os.Chmod(filepath.Join(dir, "runnel.db"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir, small)
+	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
+		t.Fatal(err)
+	}
+	checkModes(t, dir)
+}
+
+func TestF07_DirectoryRefused(t *testing.T) {
+	base := t.TempDir()
+	path := func(name string) string { return filepath.Join(base, name) }
+	mkdir := func(name string, mode fs.FileMode) string {
+		if err := os.Mkdir(path(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path(name), mode); err != nil { // past the umask
+			t.Fatal(err)
+		}
+		return path(name)
+	}
+	wants(t, refused(t, ""), "no data directory")
+
+	if err := os.Symlink(mkdir("target", 0o700), path("link")); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, refused(t, path("link")), path("link"), "symbolic link")
+
+	if err := os.WriteFile(path("file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, refused(t, path("file")), path("file"), "not a directory")
+	wants(t, refused(t, filepath.Join(path("file"), "below")), "not a directory")
+	wants(t, refused(t, mkdir("group", 0o720)), path("group"), "written by others", "0720", "chmod 700")
+	wants(t, refused(t, mkdir("world", 0o1702)), path("world"), "written by others")
+
+	dir := mkdir("notdb", 0o700)
+	for _, content := range []string{"hello", strings.Repeat("SQLite format 3 not", 100)} {
+		if err := os.WriteFile(filepath.Join(dir, "runnel.db"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, refused(t, dir), "not a runnel database")
+		if got, err := os.ReadFile(filepath.Join(dir, "runnel.db")); err != nil || string(got) != content {
+			t.Errorf("the refused file was changed: %d bytes, %v", len(got), err)
+		}
+	}
+}
+
+func TestF07_DirectoryRemovedWhileRunning(t *testing.T) {
+	for name, remove := range map[string]func(dir string) error{
+		"removed": os.RemoveAll,
+		"moved":   func(dir string) error { return os.Rename(dir, dir+"2") },
+		"replaced": func(dir string) error {
+			db := filepath.Join(dir, "runnel.db")
+			content, err := os.ReadFile(db)
+			if err != nil {
+				return err
+			}
+			if err := os.Remove(db); err != nil {
+				return err
+			}
+			return os.WriteFile(db, content, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			s, err := Open(t.Context(), Config{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				err := s.Append(t.Context(), "s", 1, delta("s", 2))
+				if runnel.CodeOf(err) != runnel.StoreUnavailable {
+					t.Fatalf("Append without the data directory: %v", err)
+				}
+				wants(t, runnel.Safe(err).Message, "removed or replaced")
+			}
+			if n := count(t, s, "s"); n != 1 {
+				t.Errorf("%d events can be read, want 1", n)
+			}
+		})
+	}
+}
+
+func count(t *testing.T, s *Store, session string) int {
+	t.Helper()
+	n := 0
+	for _, err := range s.Read(t.Context(), session, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestD17_SecondServerRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, small)
+	wants(t, refused(t, dir), "another runnel server", fmt.Sprintf("(process %d)", os.Getpid()), dir)
+	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
+		t.Errorf("the first server after the second was refused: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	openTest(t, dir, small)
+}

@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// inWriter runs f in the committer's goroutine, outside of any transaction.
+func inWriter(t *testing.T, s *Store, f func(*sql.Conn) error) {
+	t.Helper()
+	err := s.submit(t.Context(), &job{do: func(w *writer) error {
+		if _, err := w.commit.Exec(); err != nil {
+			return err
+		}
+		err := f(w.conn)
+		_, again := w.begin.Exec()
+		return errors.Join(err, again)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func big(session string, seq int64) event.Event {
+	ev := delta(session, seq)
+	ev.Body = event.ItemDelta{ItemID: "i", DeltaContent: strings.Repeat("x", 1<<20)}
+	return ev
+}
+
+// TestF04_Full has a database that may not grow: what is too large for it is
+// refused, what fits is kept, and it goes on once there is room.
+func TestF04_Full(t *testing.T) {
+	s := openTest(t, t.TempDir(), small)
+	inWriter(t, s, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(t.Context(), "PRAGMA max_page_count = 60")
+		return err
+	})
+	err := s.Append(t.Context(), "s", 0, big("s", 1))
+	if runnel.CodeOf(err) != runnel.StoreUnavailable {
+		t.Fatalf("Append to a full database: %v", err)
+	}
+	wants(t, runnel.Safe(err).Message, "disk is full")
+	if err := s.Append(t.Context(), "s", 0, done("s", 1)); err != nil {
+		t.Fatalf("Append of what fits: %v", err)
+	}
+
+	// All at once: only those that do not fit fail.
+	var wg sync.WaitGroup
+	errs := make([]error, 20)
+	release := holdCommitter(t, s)
+	for i := range errs {
+		session := fmt.Sprint("w", i)
+		ev := delta(session, 1)
+		if i%5 == 0 {
+			ev = big(session, 1)
+		}
+		wg.Go(func() { errs[i] = s.Append(t.Context(), session, 0, ev) })
+	}
+	release()
+	wg.Wait()
+	for i, err := range errs {
+		if want := i%5 == 0; (err != nil) != want {
+			t.Errorf("append %d: %v, want an error: %v", i, err, want)
+		}
+		if n := count(t, s, fmt.Sprint("w", i)); (n == 1) != (err == nil) {
+			t.Errorf("append %d has %d events and error %v", i, n, err)
+		}
+	}
+
+	inWriter(t, s, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(t.Context(), "PRAGMA max_page_count = 4294967294")
+		return err
+	})
+	if err := s.Append(t.Context(), "s", 1, big("s", 2)); err != nil {
+		t.Errorf("Append with room again: %v", err)
+	}
+}
+
+// holdCommitter keeps the committer busy until the result is called.
+func holdCommitter(t *testing.T, s *Store) (release func()) {
+	t.Helper()
+	held, free := make(chan struct{}), make(chan struct{})
+	go s.submit(t.Context(), &job{do: func(*writer) error {
+		close(held)
+		<-free
+		return nil
+	}})
+	<-held
+	return func() { close(free) }
+}
+
+// TestConflictAmongOthers has one transaction with appends that conflict, and
+// checks that they take nobody with them.
+func TestConflictAmongOthers(t *testing.T) {
+	s := openTest(t, t.TempDir(), small)
+	release := holdCommitter(t, s)
+	var wg sync.WaitGroup
+	errs := make([]error, 40)
+	for i := range errs {
+		wg.Go(func() {
+			session, head := fmt.Sprint("s", i/2), int64(i%2*7) // every second one is ahead of its log
+			errs[i] = s.Append(t.Context(), session, head, delta(session, head+1))
+		})
+	}
+	release()
+	wg.Wait()
+	for i, err := range errs {
+		if want := i%2 == 1; errors.Is(err, runnel.ErrConflict) != want || !want && err != nil {
+			t.Errorf("append %d: %v, want a conflict: %v", i, err, want)
+		}
+	}
+}
+
+// TestF03_BitFlip changes one event behind our back: it is reported, and what
+// comes before it is still there.
+func TestF03_BitFlip(t *testing.T) {
+	for name, change := range map[string]string{
+		"payload": "UPDATE events SET payload = CAST(replace(payload, 'then', 'than') AS BLOB) WHERE seq = 3",
+		"time":    "UPDATE events SET at = at + 1 WHERE seq = 3",
+		"turn":    "UPDATE events SET turn = NULL WHERE seq = 3",
+		"seq":     "UPDATE events SET seq = CASE seq WHEN 3 THEN 100 END WHERE seq = 3; UPDATE events SET seq = 3 WHERE seq = 4",
+		"json":    "UPDATE events SET payload = x'7b' WHERE seq = 3",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTest(t, dir, small)
+			for seq := range int64(5) {
+				if err := s.Append(t.Context(), "s", seq, delta("s", seq+1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			inWriter(t, s, func(conn *sql.Conn) error {
+				_, err := conn.ExecContext(t.Context(), change)
+				return err
+			})
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openTest(t, dir, small)
+			var last int64
+			var failed error
+			for ev, err := range s.Read(t.Context(), "s", 0) {
+				if failed = err; err == nil {
+					last = ev.Seq
+				}
+			}
+			if last != 2 || runnel.CodeOf(failed) != runnel.StoreUnavailable {
+				t.Fatalf("read up to %d, then %v, want 2 and %s", last, failed, runnel.StoreUnavailable)
+			}
+			wants(t, runnel.Safe(failed).Message, "damaged")
+		})
+	}
+}
+
+// TestF09_WAL checks that the write-ahead log does not grow for ever, also if
+// the writer never rests.
+func TestF09_WAL(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, small)
+	var largest int64
+	for i := range int64(60) {
+		if err := s.Append(t.Context(), "s", i, big("s", i+1)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, "runnel.db-wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest = max(largest, info.Size())
+	}
+	if largest < 1<<20 || largest > 32<<20 {
+		t.Errorf("the write-ahead log grew to %d bytes for 60 MiB, want at most 32 MiB", largest)
+	}
+}
+
+// TestPartlyFailed has a transaction fail in the middle of a job: nothing of it
+// stays, in memory neither.
+func TestPartlyFailed(t *testing.T) {
+	s := openTest(t, t.TempDir(), small)
+	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
+		t.Fatal(err)
+	}
+	boom := errors.New("boom")
+	err := s.submit(t.Context(), &job{do: func(w *writer) error {
+		rows := make([]row, 3)
+		for i := range rows {
+			r, err := encode(delta("s", int64(i)+2))
+			if err != nil {
+				return err
+			}
+			r.Turn = fmt.Sprint("t", i)
+			rows[i] = r
+		}
+		return errors.Join(w.append("s", 1, rows), boom)
+	}})
+	if !errors.Is(err, boom) || runnel.CodeOf(err) != runnel.StoreUnavailable {
+		t.Fatalf("submit: %v", err)
+	}
+	st, err := s.State(t.Context(), "s")
+	if err != nil || st.Head != 1 || len(st.Open) != 1 || count(t, s, "s") != 1 {
+		t.Errorf("state after a transaction that was undone: %+v, %v", st, err)
+	}
+	if err := s.Append(t.Context(), "s", 1, delta("s", 2)); err != nil {
+		t.Errorf("Append after a transaction that was undone: %v", err)
+	}
+}
