@@ -52,6 +52,15 @@ func aliases(p runnel.Provider) []string {
 
 // provider finds a provider by what a client calls it; an empty name is the
 // first one.
+// Find returns the provider with this name or alias, or nil.
+func Find(ps []runnel.Provider, name string) runnel.Provider {
+	byName, alias := index(ps)
+	if p := byName[name]; p != nil {
+		return p
+	}
+	return byName[alias[name]]
+}
+
 func (g *Gateway) provider(cliType string) (runnel.Provider, error) {
 	if cliType == "" && len(g.cfg.Providers) > 0 {
 		return g.cfg.Providers[0], nil

@@ -220,12 +220,17 @@ func (g *Gateway) TurnStart(ctx context.Context, id string, after int64) (int64,
 // reap ends agents that nobody has used for a while, and puts their sessions
 // away. What is in the log stays, and the next prompt goes on from there.
 func (g *Gateway) reap() {
+	var pruned time.Time
 	tick := time.NewTicker(max(g.cfg.IdleTimeout/4, time.Second))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			g.putAway(time.Now())
+			if time.Since(pruned) > time.Hour {
+				pruned = time.Now()
+				g.pruneUploads(pruned)
+			}
 		case <-g.ctx.Done():
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -25,7 +26,7 @@ type Config struct {
 	Catalogue store.Catalogue
 	Providers []runnel.Provider
 
-	DataDir         string        // where we keep our own files; no project may lie in it. Default: none
+	DataDir         string        // where we keep our own files; no project may lie in it. Default: none, and no uploads
 	AllowBypass     bool          // clients may run agents that never ask. Default: false
 	ApprovalTimeout time.Duration // as runnel.Config. Default: for ever
 	StallTimeout    time.Duration // as runnel.Config. Default: 90 s; negative: never
@@ -45,6 +46,7 @@ type Gateway struct {
 	probes probes
 	feed   feed
 	keeper keeper
+	files  *attach.Store   // nil without a data directory
 	ctx    context.Context // of the gateway's own work
 	stop   context.CancelFunc
 	work   sync.WaitGroup
@@ -83,8 +85,12 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		}
 		cfg.DataDir = canonical(dir)
 	}
+	files, err := uploads(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	g := &Gateway{
-		cfg: cfg, log: cfg.Logger,
+		cfg: cfg, log: cfg.Logger, files: files,
 		live: make(map[string]*entry), flights: make(map[string]*flight),
 	}
 	g.byName, g.alias = index(cfg.Providers)
@@ -122,6 +128,9 @@ func (g *Gateway) Close(ctx context.Context) error {
 		all.Wait()
 		g.stop()
 		g.work.Wait()
+		if g.files != nil {
+			_ = g.files.Close()
+		}
 	}()
 	select {
 	case <-done:

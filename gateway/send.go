@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -17,9 +16,9 @@ import (
 // A Prompt is what a client sends to a session.
 type Prompt struct {
 	Text        string
-	Attachments []json.RawMessage // as the client named them
-	Settings    runnel.Settings   // to change before the turn. Default: nothing
-	Queue       bool              // wait for the running turn instead of failing
+	Attachments []attach.Ref
+	Settings    runnel.Settings // to change before the turn. Default: nothing
+	Queue       bool            // wait for the running turn instead of failing
 }
 
 // Sent says what became of a prompt.
@@ -27,7 +26,8 @@ type Sent struct {
 	SessionID string
 	TurnID    string
 	Queued    bool
-	After     int64 // position in the log at or before the turn's first event
+	After     int64  // position in the log at or before the turn's first event
+	Warning   string // about attachments that were left out
 }
 
 // queued is a prompt in the catalogue.
@@ -51,7 +51,7 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if busy && !p.Queue {
 		return Sent{}, inProgress(st.Turn)
 	}
-	in, err := g.input(p)
+	in, warning, err := g.input(p, rec.ProjectDir)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -60,17 +60,15 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 			return Sent{}, err
 		}
 	}
-	if busy {
-		return g.enqueue(ctx, e, in, p.Settings)
+	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: warning}
+	if !busy {
+		_, err = g.prompt(ctx, e, in, p.Settings)
+		if !p.Queue || runnel.CodeOf(err) != runnel.TurnInProgress { // else the agent began one
+			return sent, err
+		}
 	}
-	t, err := g.prompt(ctx, e, in, p.Settings)
-	if p.Queue && runnel.CodeOf(err) == runnel.TurnInProgress { // one that the agent began
-		return g.enqueue(ctx, e, in, p.Settings)
-	}
-	if err != nil {
-		return Sent{}, err
-	}
-	return Sent{SessionID: rec.ID, TurnID: t.ID, After: st.Head}, nil
+	sent.Queued = true
+	return sent, g.enqueue(ctx, e, in, p.Settings)
 }
 
 // lock opens the session that a client named and takes its turn lock.
@@ -101,18 +99,6 @@ func inProgress(turn string) error {
 	return err
 }
 
-// input judges a prompt and its attachments.
-func (g *Gateway) input(p Prompt) (runnel.Input, error) {
-	in := runnel.Input{Text: p.Text, Turn: uuid.NewString()}
-	if len(p.Attachments) > 0 {
-		return in, runnel.Fail(runnel.AttachmentFailure, "this server takes no attachments")
-	}
-	if in.Text == "" {
-		return in, runnel.Fail(runnel.InvalidRequest, "content: the prompt is empty")
-	}
-	return in, nil
-}
-
 // prompt begins a turn; e.sending is held.
 func (g *Gateway) prompt(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) (*runnel.Turn, error) {
 	if set != (runnel.Settings{}) {
@@ -123,18 +109,18 @@ func (g *Gateway) prompt(ctx context.Context, e *entry, in runnel.Input, set run
 	return e.session.Send(ctx, in)
 }
 
-func (g *Gateway) enqueue(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) (Sent, error) {
+func (g *Gateway) enqueue(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) error {
 	data, err := json.Marshal(queued{in, set})
 	if err != nil {
-		return Sent{}, runnel.Fail(runnel.InvalidRequest, "the prompt cannot be kept", err)
+		return runnel.Fail(runnel.InvalidRequest, "the prompt cannot be kept", err)
 	}
 	q := store.Queued{Session: e.session.ID(), Turn: in.Turn, Input: data, At: time.Now().UTC()}
 	if err := g.cfg.Catalogue.Enqueue(ctx, q); err != nil {
-		return Sent{}, storeError(err)
+		return storeError(err)
 	}
 	e.change(func() { e.waiting++ })
 	g.startDrain(e) // the turn it waits for may be over by now
-	return Sent{SessionID: q.Session, TurnID: in.Turn, Queued: true, After: e.session.Status().Head}, nil
+	return nil
 }
 
 // startDrain takes up the queue of e on a goroutine of its own, unless one is

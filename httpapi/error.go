@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 )
@@ -108,6 +109,7 @@ func (s *Server) answer(w http.ResponseWriter, status int, body any) {
 	if err != nil { // our own types always encode
 		panic(err)
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // a caller that has gone does not need it

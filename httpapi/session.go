@@ -2,10 +2,14 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
+	"mime"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 )
@@ -83,6 +87,9 @@ func (s *Server) sessionRoutes() []route {
 			summary: "Change the model or the permission mode of the live session"}, s.setOptions),
 		take(s, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Continue from a copy of the session"}, s.fork),
+		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, name: "upload", summary: "Keep a file for a prompt to come",
+			params: []param{{name: "name", doc: "its file name; the extension says what it is"}},
+			status: http.StatusCreated, out: attach.Upload{}, upload: true, serve: s.upload},
 		give(s, route{path: "/api/agents", scope: auth.Read, name: "listAgents", summary: "List the kinds of agents and what is known of them here",
 			params: []param{{name: "refresh", doc: "1: look again now"}}}, s.agents),
 		give(s, route{path: "/api/projects", scope: auth.Read, name: "listProjects",
@@ -135,8 +142,17 @@ func (s *Server) prompt(r *http.Request, id string, in sendRequest) (gateway.Sen
 	if err != nil {
 		return gateway.Sent{}, nil, err
 	}
+	refs := make([]attach.Ref, len(in.Attachments))
+	for i, a := range in.Attachments {
+		if err := json.Unmarshal(a, &refs[i]); err != nil {
+			return gateway.Sent{}, nil, invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
+		}
+	}
 	set, fixed := settings(opt)
-	sent, err := s.gw.Send(r.Context(), id, gateway.Prompt{Text: in.Content, Attachments: in.Attachments, Settings: set, Queue: in.Queue})
+	sent, err := s.gw.Send(r.Context(), id, gateway.Prompt{Text: in.Content, Attachments: refs, Settings: set, Queue: in.Queue})
+	if sent.Warning != "" {
+		fixed = append(fixed, sent.Warning)
+	}
 	return sent, append(warnings, fixed...), err
 }
 
@@ -190,6 +206,29 @@ func (s *Server) agents(r *http.Request) (agentsAnswer, error) {
 func (s *Server) projects(r *http.Request) (projectsAnswer, error) {
 	list, err := s.gw.Projects(r.Context())
 	return projectsAnswer{list}, err
+}
+
+const (
+	maxUpload     = 19 << 20 // bytes of an upload's body, whatever is allowed of them
+	uploadTimeout = 5 * time.Minute
+)
+
+// upload keeps the body as a file. Its media type is one that no form and no
+// beacon can send.
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
+	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/octet-stream" {
+		return refuse(http.StatusUnsupportedMediaType, "send the file as it is, with Content-Type: application/octet-stream")
+	}
+	if r.ContentLength > maxUpload {
+		return runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout))
+	up, err := s.gw.Upload(http.MaxBytesReader(w, r.Body, maxUpload), r.URL.Query().Get("name"))
+	if err != nil {
+		return err
+	}
+	s.answer(w, http.StatusCreated, up)
+	return nil
 }
 
 // number reads a query parameter that is a whole number of zero or more.
