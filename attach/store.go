@@ -1,0 +1,173 @@
+package attach
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// A Store keeps uploads: a folder for each, named by its id, with one file in
+// it. Folders are 0700 and files 0600. It is safe for concurrent use.
+type Store struct {
+	dir  string
+	root *os.Root
+}
+
+// An Upload is a file that a client sent.
+type Upload struct {
+	ID        string `json:"uploadId"`
+	Name      string `json:"name"`
+	MediaType string `json:"mediaType"`
+	Size      int64  `json:"size"` // bytes
+	Path      string `json:"path"`
+}
+
+// OpenStore returns the Store in dir, an absolute path, which it creates if
+// need be. Close it after use.
+func OpenStore(dir string) (*Store, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, errors.New("attach: the upload folder needs an absolute path")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		return nil, errors.New("attach: the upload folder is a symbolic link or no folder")
+	}
+	if st.Mode().Perm() != 0o700 {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	root, err := openRoot(os.OpenRoot, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{filepath.Clean(dir), root}, nil
+}
+
+// Close releases the folder; the uploads stay.
+func (s *Store) Close() error { return s.root.Close() }
+
+// Save keeps what r holds. The name is a label, but its extension says what
+// the content must be. An upload that is refused leaves nothing behind; the
+// error is an *[runnel.Error].
+func (s *Store) Save(r io.Reader, name string) (Upload, error) {
+	name = fileName(name)
+	up := Upload{ID: uuid.NewString(), Name: name, MediaType: mediaType(strings.ToLower(filepath.Ext(name)))}
+	if up.MediaType == "" {
+		return Upload{}, rejected(name, refuse(badExtension, "the extension is not one of "+strings.Join(extensions(), " ")))
+	}
+	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
+	switch {
+	case err != nil:
+		return Upload{}, runnel.Fail(runnel.InvalidRequest, "the upload broke off; send it again", err)
+	case len(data) > MaxFile:
+		return Upload{}, runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
+	}
+	if why := matches(up.MediaType, data); why != nil {
+		return Upload{}, rejected(name, why)
+	}
+	up.Size, up.Path = int64(len(data)), filepath.Join(s.dir, up.ID, name)
+	if err := s.write(up.ID, name, data); err != nil {
+		return Upload{}, runnel.Fail(runnel.StoreUnavailable, "the upload cannot be kept; is the disk full?", err)
+	}
+	return up, nil
+}
+
+func (s *Store) write(id, name string, data []byte) (err error) {
+	if err := s.root.Mkdir(id, 0o700); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.root.RemoveAll(id))
+		}
+	}()
+	f, err := s.root.OpenFile(filepath.Join(id, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// Prune removes the uploads that are older than before.
+func (s *Store) Prune(before time.Time) error {
+	folders, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range folders {
+		st, err := f.Info()
+		if err == nil && f.IsDir() && validID(f.Name()) && st.ModTime().Before(before) {
+			err = s.root.RemoveAll(f.Name())
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// locate finds an upload by its id.
+func (s *Store) locate(id string) (*os.Root, string, *refusal) {
+	unknown := refuse(unreadable, "there is no such upload; it may have expired")
+	if s == nil || !validID(id) {
+		return nil, "", unknown
+	}
+	files, err := fs.ReadDir(s.root.FS(), id)
+	if err != nil || len(files) != 1 {
+		return nil, "", unknown
+	}
+	return s.root, filepath.Join(id, files[0].Name()), nil
+}
+
+func validID(id string) bool {
+	u, err := uuid.Parse(id)
+	return err == nil && u.String() == id
+}
+
+func rejected(name string, why *refusal) error {
+	r := Rejection{name, why.text, why.category}
+	return &runnel.Error{
+		Code: runnel.AttachmentFailure, Message: name + ": " + why.text,
+		Details: Failure{why.category, []Rejection{r}, 1},
+	}
+}
+
+// fileName makes a name that every file system takes out of one that a client
+// sent, and keeps its extension.
+func fileName(label string) string {
+	base := label[strings.LastIndexAny(label, `/\`)+1:]
+	base = base[max(0, len(base)-maxPath):]
+	base = strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -_.()+,@", r) {
+			return r
+		}
+		return '_'
+	}, strings.ToValidUTF8(base, "_"))
+	ext := filepath.Ext(base)
+	if mediaType(strings.ToLower(ext)) == "" {
+		return printable("file"+ext, maxName) // it will be refused
+	}
+	stem := strings.Trim(cut(strings.TrimSuffix(base, ext), maxName/2), " .")
+	if stem == "" || !filepath.IsLocal(stem+ext) { // such as CON on Windows
+		stem = "file"
+	}
+	return stem + ext
+}
