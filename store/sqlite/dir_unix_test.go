@@ -1,3 +1,5 @@
+//go:build !windows
+
 package sqlite
 
 import (
@@ -10,33 +12,6 @@ import (
 
 	"github.com/runnel-dev/runnel"
 )
-
-// refused opens a store where that must fail, and returns the message.
-func refused(t *testing.T, dir string) string {
-	t.Helper()
-	s, err := Open(t.Context(), Config{Dir: dir})
-	if err == nil {
-		s.Close()
-		t.Fatalf("Open(%q) succeeded", dir)
-	}
-	if runnel.CodeOf(err) != runnel.StoreUnavailable {
-		t.Errorf("Open(%q): %v, want %s", dir, err, runnel.StoreUnavailable)
-	}
-	message := runnel.Safe(err).Message
-	if strings.Contains(message, "\n") || !strings.Contains(message, ";") {
-		t.Errorf("Open(%q): %q is not one sentence with what to do", dir, message)
-	}
-	return message
-}
-
-func wants(t *testing.T, message string, parts ...string) {
-	t.Helper()
-	for _, p := range parts {
-		if !strings.Contains(message, p) {
-			t.Errorf("message %q does not say %q", message, p)
-		}
-	}
-}
 
 func TestF07_DirectoryMadePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -165,29 +140,4 @@ func TestF07_DirectoryRemovedWhileRunning(t *testing.T) {
 			}
 		})
 	}
-}
-
-func count(t *testing.T, s *Store, session string) int {
-	t.Helper()
-	n := 0
-	for _, err := range s.Read(t.Context(), session, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	return n
-}
-
-func TestD17_SecondServerRefused(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir, small)
-	wants(t, refused(t, dir), "another runnel server", fmt.Sprintf("(process %d)", os.Getpid()), dir)
-	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
-		t.Errorf("the first server after the second was refused: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	openTest(t, dir, small)
 }
