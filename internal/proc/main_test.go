@@ -87,14 +87,10 @@ func play(role string, args []string) {
 
 func ready() { fmt.Println("ready", os.Getpid()) }
 
-func forever() {
-	r, w, err := os.Pipe()
-	if err != nil {
-		panic(err)
-	}
-	r.Read(make([]byte, 1))
-	w.Close()
-}
+// forever waits longer than any test, but no role outlives a lost test for long.
+func forever() { <-time.After(lifetime) }
+
+const lifetime = 90 * time.Second
 
 // respawn starts this binary again from within a role, in another one, with the same stdout.
 func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
@@ -120,7 +116,10 @@ func self() string {
 }
 
 func command(role string, args ...string) Command {
-	return Command{Path: self(), Args: args, Env: []string{roleVar + "=" + role}}
+	return Command{Path: self(), Args: args, Env: []string{
+		roleVar + "=" + role,
+		"GORACE=atexit_sleep_ms=0", // under the race detector a child would take a second to exit
+	}}
 }
 
 func start(t testing.TB, c Command) *Process {

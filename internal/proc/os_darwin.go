@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const heldUntilReaped = true // after awaitExit
+
 // awaitExit returns when the child is dead and not yet reaped, as on Linux.
 func awaitExit(cmd *exec.Cmd) {
 	const pPID = 1
@@ -24,19 +26,17 @@ func awaitExit(cmd *exec.Cmd) {
 
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
-// endGroup ends whoever is left in the child's process group, which is its own until reap.
-func endGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
-
-func processes() []entry {
+// survey reads the whole table in one call.
+func survey(table map[int]entry, _ map[identity]bool) (complete bool) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
-		return nil
+		return true
 	}
-	table := make([]entry, len(list))
 	for i := range list {
-		table[i] = fromKernel(&list[i])
+		e := fromKernel(&list[i])
+		table[e.pid] = e
 	}
-	return table
+	return true
 }
 
 func process(pid int) (entry, bool) {

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const heldUntilReaped = true // after awaitExit
+
 // awaitExit returns when the child is dead. It is not reaped, so that its number, its session's and its group's
 // cannot be anyone else's until reap.
 func awaitExit(cmd *exec.Cmd) {
@@ -23,32 +25,52 @@ func awaitExit(cmd *exec.Cmd) {
 
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
-// endGroup ends whoever is left in the child's process group, which is its own until reap.
-func endGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
-
-// processes returns the process table. Threads are no rows of their own.
-func processes() []entry {
+// list returns the numbers of all processes, in the order in which they are given out.
+func list() []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
-	table := make([]entry, 0, len(names))
+	pids := make([]int, 0, len(names))
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
-			if e, ok := process(pid); ok {
-				table = append(table, e)
-			}
+			pids = append(pids, pid)
 		}
 	}
-	return table
+	return pids
 }
 
+// process returns a row of the process table. Threads are no rows of their own.
 func process(pid int) (entry, bool) {
 	var buf [1024]byte
-	stat := readProc(pid, "stat", buf[:])
+	stat, err := readProc(pid, "stat", buf[:])
+	if err != nil {
+		return entry{}, false
+	}
 	return parseStat(pid, stat)
+}
+
+// survey adds to table who is not in it yet, and is complete if it reports true. Someone who ends while we look may
+// have started someone whom we do not see; but numbers are given out in rising order, so that another survey does.
+func survey(table map[int]entry, ended map[identity]bool) (complete bool) {
+	complete = true
+	for _, pid := range list() {
+		if _, ok := table[pid]; ok {
+			continue
+		}
+		e, ok := process(pid)
+		if !ok {
+			complete = false
+			continue
+		}
+		table[pid] = e
+		if e.dead && !ended[e.identity] {
+			complete = false
+		}
+	}
+	return complete
 }
 
 // parseStat reads the fields of /proc/PID/stat that we need. The program's name, in parentheses, may hold anything.
@@ -78,10 +100,10 @@ func parseStat(pid int, stat []byte) (entry, bool) {
 }
 
 // readProc reads as much of a file of /proc/PID as buf holds.
-func readProc(pid int, name string, buf []byte) []byte {
+func readProc(pid int, name string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer unix.Close(fd)
 	n := 0
@@ -90,21 +112,30 @@ func readProc(pid int, name string, buf []byte) []byte {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err != nil || m <= 0 {
+		if err != nil {
+			return nil, err
+		}
+		if m <= 0 {
 			break
 		}
 		n += m
 	}
-	return buf[:n]
+	return buf[:n], nil
 }
 
 // findMark looks for an entry in the environment that the process began with.
 func findMark(pid int, entry string, buf []byte) finding {
-	env := readProc(pid, "environ", buf)
-	if len(env) == 0 { // just beginning, or its first thread has ended and others have not
+	env, err := readProc(pid, "environ", buf)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return absent // another user's, as a rule
+	}
+	if len(env) == 0 && hasEnviron(pid) {
+		return absent
+	}
+	if len(env) == 0 { // its first thread may have ended, and others have not
 		tasks, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 		for _, task := range tasks {
-			if env = readProc(pid, "task/"+task.Name()+"/environ", buf); len(env) > 0 {
+			if env, _ = readProc(pid, "task/"+task.Name()+"/environ", buf); len(env) > 0 {
 				break
 			}
 		}
@@ -112,11 +143,23 @@ func findMark(pid int, entry string, buf []byte) finding {
 	want := []byte(entry + "\x00")
 	switch {
 	case len(env) == 0:
-		return unknown
+		return unknown // just beginning, or gone
 	case bytes.HasPrefix(env, want), bytes.Contains(env, append([]byte{0}, want...)):
 		return present
 	}
 	return absent
+}
+
+// hasEnviron tells an empty environment from one that the kernel is still setting up.
+func hasEnviron(pid int) bool {
+	var buf [1024]byte
+	stat, err := readProc(pid, "stat", buf[:])
+	if err != nil {
+		return false
+	}
+	const envEnd = 51 // of proc(5)
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return len(fields) > envEnd-3 && string(fields[envEnd-3]) != "0"
 }
 
 // kill sends SIGKILL to the process that e is, and to no other that has its number by now.
@@ -132,13 +175,7 @@ func kill(e entry) {
 		return
 	}
 	defer unix.Close(fd)
-	if now, ok := process(e.pid); !ok || now.identity != e.identity {
-		return
+	if now, ok := process(e.pid); ok && now.identity == e.identity {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
-	if e.pgid == e.pid { // its group too, in one step: a process that forks all the time cannot slip away
-		if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP) == nil {
-			return
-		}
-	}
-	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }

@@ -26,13 +26,10 @@ func ask(p *os.Process, r rung) {
 
 func freeze(p *os.Process) { p.Signal(unix.SIGSTOP) }
 
-// force ends the child's group while it is the child's, and the child however late it is.
-func force(p *os.Process) {
-	if p.Signal(syscall.Signal(0)) == nil {
-		unix.Kill(-p.Pid, unix.SIGKILL)
-	}
-	p.Kill() // by a handle where there is one, not by number
-}
+func force(p *os.Process) { p.Kill() } // by a handle where there is one, not by number
+
+// endGroup ends a process group at once: no member can fork its way out. Whose number it is, the caller must know.
+func endGroup(pgid int) { unix.Kill(-pgid, unix.SIGKILL) }
 
 func usableDir(dir string) bool {
 	info, err := os.Stat(dir)

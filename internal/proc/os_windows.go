@@ -53,6 +53,8 @@ func peekNamedPipe() *windows.LazyProc {
 	return windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe") // works on every pipe
 }
 
+const heldUntilReaped = true // after awaitExit
+
 // awaitExit returns when the child is dead. The os package holds it by a handle, so that its number is not used again.
 func awaitExit(cmd *exec.Cmd) {
 	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(cmd.Process.Pid))
@@ -68,21 +70,21 @@ func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
 func endGroup(int) {}
 
-func processes() []entry {
+// survey reads the whole table at once.
+func survey(table map[int]entry, _ map[identity]bool) (complete bool) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
-		return nil
+		return true
 	}
 	defer windows.CloseHandle(snapshot)
-	var table []entry
 	row := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
 	for err = windows.Process32First(snapshot, &row); err == nil; err = windows.Process32Next(snapshot, &row) {
 		if e, ok := process(int(row.ProcessID)); ok {
 			e.ppid = int(row.ParentProcessID)
-			table = append(table, e)
+			table[e.pid] = e
 		}
 	}
-	return table
+	return true
 }
 
 // process leaves out the parent, which only the whole table has.

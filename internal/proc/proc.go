@@ -161,11 +161,11 @@ func (p *Process) wait() {
 	close(p.exited)
 	p.stdin.abandon(ErrStdinClosed)
 	if p.settle() {
-		p.status.Leftover = p.tree.sweep()
+		p.sweep()
 		p.status.StdoutHeld = p.stdout.detach()
 	} else { // cut before the sweep, which may end who holds it
 		p.status.StdoutHeld = p.stdout.detach()
-		p.status.Leftover = p.tree.sweep()
+		p.sweep()
 	}
 	p.status.StderrHeld = p.stderr.close() || p.status.StderrHeld
 	<-p.stdin.gone
@@ -175,9 +175,16 @@ func (p *Process) wait() {
 	p.mu.Unlock()
 	p.climbers.Wait()
 
-	endGroup(p.Pid())
 	p.reap()
 	close(p.done)
+}
+
+// sweep ends what the child has left behind. Until it is reaped its number, and so its group's, is no one else's.
+func (p *Process) sweep() {
+	if heldUntilReaped {
+		endGroup(p.Pid())
+	}
+	p.status.Leftover = p.tree.sweep()
 }
 
 // settle waits for the end of both outputs. It reports false if they did not end in time.

@@ -46,14 +46,17 @@ func playHere(role string, args []string) {
 		loseMainThread()
 	case role == "forker": // all the time
 		ready()
-		for tick := time.Tick(5 * time.Millisecond); ; <-tick {
-			exec.Command("/bin/sleep", "1000").Start()
+		for tick, i := time.Tick(5*time.Millisecond), 0; i < 2000; i++ {
+			exec.Command("/bin/sleep", "60").Start()
+			<-tick
 		}
 	case role == "hopper": // is always a new process
-		if len(args) == 0 {
+		if args[0] == "1" {
 			ready()
 		}
-		respawn(nil, "hopper", "again")
+		if hop, _ := strconv.Atoi(args[0]); hop < 3000 {
+			respawn(nil, "hopper", strconv.Itoa(hop+1))
+		}
 	case role == "subreaper":
 		beSubreaper()
 	default:
@@ -87,7 +90,7 @@ func loseMainThread() {
 }
 
 func isZombieRow(pid int) bool {
-	stat := readProc(pid, "stat", make([]byte, 1024))
+	stat, _ := readProc(pid, "stat", make([]byte, 1024))
 	return bytes.Contains(stat, []byte(") Z "))
 }
 
@@ -108,7 +111,7 @@ func zoo() {
 	respawn(newSession, "fork away", "fork away", "misnamed")
 	respawn(nil, "fork away", "headless")
 	respawn(newSession, "forker")
-	respawn(nil, "fork away", "hopper")
+	respawn(nil, "fork away", "hopper", "1")
 }
 
 // alive reports whether a thread of the process is. It does not ask the code under test.
@@ -228,7 +231,8 @@ func TestD04_UnmarkedTools(t *testing.T) {
 func names(pids []int) string {
 	var all []string
 	for _, pid := range pids {
-		all = append(all, fmt.Sprintf("%q", readProc(pid, "stat", make([]byte, 60))))
+		stat, _ := readProc(pid, "stat", make([]byte, 60))
+		all = append(all, fmt.Sprintf("%q", stat))
 	}
 	return strings.Join(all, " ")
 }
@@ -339,9 +343,9 @@ func TestD15_NothingLeaks(t *testing.T) {
 		t.Errorf("%d descriptors, then %d", fds, now)
 	}
 	until(t, "goroutines ended", func() bool { return runtime.NumGoroutine() <= goroutines })
-	for _, e := range processes() {
-		if e.ppid == os.Getpid() {
-			t.Errorf("child %d stayed", e.pid)
+	for _, pid := range list() {
+		if e, _ := process(pid); e.ppid == os.Getpid() {
+			t.Errorf("child %d stayed", pid)
 		}
 	}
 }
@@ -440,8 +444,8 @@ func zombie(pid int) bool {
 }
 
 func orphans() (n int) {
-	for _, e := range processes() {
-		if e.ppid == os.Getpid() {
+	for _, pid := range list() {
+		if e, _ := process(pid); e.ppid == os.Getpid() {
 			n++
 		}
 	}

@@ -55,8 +55,8 @@ func BecomeSubreaper() (stop func(), err error) {
 func reapOrphans() {
 	self := os.Getpid()
 	var zombies []entry
-	for _, e := range processes() {
-		if e.ppid == self && e.dead {
+	for _, pid := range list() {
+		if e, ok := process(pid); ok && e.ppid == self && e.dead {
 			zombies = append(zombies, e)
 		}
 	}

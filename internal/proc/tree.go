@@ -3,6 +3,7 @@ package proc
 import (
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,6 +12,7 @@ const (
 	sweepFor   = 5 * time.Second // what does not end in that time is stuck in the kernel
 	firstPause = time.Millisecond
 	longPause  = 20 * time.Millisecond
+	lookTries  = 20
 )
 
 // identity is one process for ever: a number alone is used again.
@@ -36,7 +38,9 @@ type tree struct {
 	mu        sync.Mutex
 	known     map[identity]bool // whether linked; see member
 	strangers map[identity]bool // seen without the mark, which they cannot get any more
+	ended     map[identity]bool // seen dead, and not yet gone
 	sessions  map[int]bool      // of those seen by the last look: a number is safe from reuse for that long
+	buf       []byte            // for environments
 }
 
 func newTree(pid int, mark string) *tree {
@@ -45,6 +49,7 @@ func newTree(pid int, mark string) *tree {
 		mark:      mark,
 		known:     make(map[identity]bool),
 		strangers: make(map[identity]bool),
+		ended:     make(map[identity]bool),
 	}
 	if e, ok := process(pid); ok {
 		t.root = e
@@ -64,25 +69,54 @@ func (t *tree) rootSession() map[int]bool {
 	return map[int]bool{}
 }
 
-// look remembers the present descendants and returns those that live.
-func (t *tree) look() []entry {
-	table := processes()
+// look remembers the present descendants and returns those that live. That there are none it says only when it is
+// sure, as far as it can be.
+func (t *tree) look() []member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := t.members(table, t.marker(table))
+	for try := 1; ; try++ {
+		living, sure := t.lookOnce()
+		if len(living) > 0 || sure || try == lookTries {
+			return living
+		}
+		time.Sleep(firstPause)
+	}
+}
+
+func (t *tree) lookOnce() (living []member, sure bool) {
+	rows := make(map[int]entry)
+	for round := 1; !survey(rows, t.ended) && round < lookTries; round++ {
+	}
+	table := slices.Collect(maps.Values(rows))
+	ended, strangers := make(map[identity]bool), make(map[identity]bool)
+	for _, e := range table {
+		if e.dead {
+			ended[e.identity] = true
+		}
+		if t.strangers[e.identity] {
+			strangers[e.identity] = true
+		}
+	}
+	t.ended, t.strangers = ended, strangers // without those that are gone
+
+	sure = true
+	found := t.members(table, func(e entry) bool {
+		has := t.hasMark(e)
+		sure = sure && has != unknown
+		return has == present
+	})
 	clear(t.known)
 	t.sessions = t.rootSession()
-	var living []entry
 	for _, m := range found {
 		t.known[m.identity] = m.linked
 		if m.linked && m.sid != 0 {
 			t.sessions[m.sid] = true
 		}
 		if !m.dead {
-			living = append(living, m.entry)
+			living = append(living, m)
 		}
 	}
-	return living
+	return living, sure
 }
 
 // finding is what a look at a process's environment gave.
@@ -94,27 +128,18 @@ const (
 	present
 )
 
-// marker returns a function that tells who carries the mark.
-func (t *tree) marker(table []entry) func(entry) bool {
-	if t.mark == "" {
-		return func(entry) bool { return false }
+func (t *tree) hasMark(e entry) finding {
+	if t.mark == "" || e.dead || t.strangers[e.identity] {
+		return absent
 	}
-	still := make(map[identity]bool)
-	for _, e := range table {
-		if t.strangers[e.identity] {
-			still[e.identity] = true
-		}
+	if t.buf == nil {
+		t.buf = make([]byte, 256<<10)
 	}
-	t.strangers = still // without those that have ended
-	buf := make([]byte, 256<<10)
-	return func(e entry) bool {
-		if e.dead || t.strangers[e.identity] {
-			return false
-		}
-		found := findMark(e.pid, t.mark, buf)
-		t.strangers[e.identity] = found == absent
-		return found == present
+	found := findMark(e.pid, t.mark, t.buf)
+	if found == absent {
+		t.strangers[e.identity] = true
 	}
+	return found
 }
 
 // member is a descendant.
@@ -157,11 +182,14 @@ func (t *tree) members(table []entry, marked func(entry) bool) []member {
 
 // possible excludes those that cannot be descendants whatever the numbers say.
 func (t *tree) possible(e entry) bool {
-	return e.pid > 1 && e.pid != t.self.pid && e.start >= t.root.start && (e.sid == 0 || e.sid != t.self.sid)
+	if ownSessions && (e.sid == 0 || e.sid == t.self.sid) { // the kernel's, from outside, or next to us
+		return false
+	}
+	return e.pid > 1 && e.pid != t.self.pid && e.start >= t.root.start
 }
 
 // sweep kills the descendants, again and again until none is left, and returns how many are left even so.
-// It must see none twice: one look may miss a process that is just being made.
+// It must see none twice, because numbers begin anew at some point.
 func (t *tree) sweep() (left int) {
 	deadline := time.Now().Add(sweepFor)
 	for clean, pause := 0, firstPause; ; pause = min(2*pause, longPause) {
@@ -171,8 +199,11 @@ func (t *tree) sweep() (left int) {
 		} else if clean++; clean == 2 {
 			return 0
 		}
-		for _, e := range living {
-			kill(e)
+		for _, m := range living {
+			kill(m.entry)
+			if m.linked && m.pgid > 1 && m.pgid != t.root.pid { // a group is within one session
+				endGroup(m.pgid)
+			}
 		}
 		if time.Now().After(deadline) {
 			return len(living)
