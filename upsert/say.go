@@ -12,7 +12,7 @@ func (b *book) upsert(e *entry, more Status, now time.Time) Upsert {
 	it := from.item
 	u := Upsert{
 		Type: e.kind, TurnID: e.turn.id, SessionID: e.session, ItemID: e.id, ParentCallID: it.ParentCallID,
-		SourceTimestamp: e.at.UTC(), EmittedAt: now.UTC(), Seq: e.seq, Status: more,
+		StartedAt: it.StartedAt.UTC(), SourceTimestamp: e.at.UTC(), EmittedAt: now.UTC(), Seq: e.seq, Status: more,
 	}
 	switch e.state {
 	case complete:

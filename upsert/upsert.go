@@ -73,6 +73,7 @@ type Upsert struct {
 	TurnID          string    `json:"turnId"`
 	SessionID       string    `json:"sessionId"`
 	ItemID          string    `json:"itemId"`
+	StartedAt       time.Time `json:"startedAt"`       // of the item's first event
 	SourceTimestamp time.Time `json:"sourceTimestamp"` // of the newest event folded in
 	EmittedAt       time.Time `json:"emittedAt"`
 	Status          Status    `json:"status"`

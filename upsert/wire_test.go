@@ -41,24 +41,24 @@ func TestWireForm(t *testing.T) {
 	r.got = append(r.got, r.p.Push(late, epoch)...)
 
 	const head = `"turnId":"t","sessionId":"s",`
-	item := func(typ, id, at, status string) string {
-		return `{"type":"` + typ + `",` + head + `"itemId":"` + id + `","sourceTimestamp":"2026-11-01T00:00:00.` + at +
+	item := func(typ, id, began, at, status string) string {
+		return `{"type":"` + typ + `",` + head + `"itemId":"` + id + `","startedAt":"2026-11-01T00:00:00.` + began + `Z","sourceTimestamp":"2026-11-01T00:00:00.` + at +
 			`Z","emittedAt":"2026-11-01T00:00:00Z","status":"` + status + `"`
 	}
 	want := []string{
 		`session:turn {"type":"turn_started",` + head + `"seq":1,"timestamp":"2026-11-01T00:00:00.001Z","modelId":"m1","providerId":"script"}`,
-		`session:upsert ` + item("tool_call", "c", "002", "create") + `,"seq":2,"parentCallId":"p0","tool_call":{"toolName":"Bash","callId":"1","parentCallId":"p0"}}`,
-		`session:upsert ` + item("tool_call", "c", "003", "update") + `,"seq":3,"parentCallId":"p0","tool_call":{"toolName":"Bash","toolArgumentsText":"` +
+		`session:upsert ` + item("tool_call", "c", "002", "002", "create") + `,"seq":2,"parentCallId":"p0","tool_call":{"toolName":"Bash","callId":"1","parentCallId":"p0"}}`,
+		`session:upsert ` + item("tool_call", "c", "002", "003", "update") + `,"seq":3,"parentCallId":"p0","tool_call":{"toolName":"Bash","toolArgumentsText":"` +
 			strings.Repeat("y", 44) + `","callId":"1","parentCallId":"p0"}}`,
-		`session:upsert ` + item("tool_call", "c", "004", "update") + `,"seq":4,"parentCallId":"p0","tool_call":{"toolName":"Edit","toolArguments":{"path":"a"},"callId":"1",` +
+		`session:upsert ` + item("tool_call", "c", "002", "004", "update") + `,"seq":4,"parentCallId":"p0","tool_call":{"toolName":"Edit","toolArguments":{"path":"a"},"callId":"1",` +
 			`"kind":"edit","title":"Edit a","locations":[{"path":"a"}],"parentCallId":"p0"}}`,
-		`session:upsert ` + item("tool_call", "c", "005", "complete") + `,"seq":5,"parentCallId":"p0","tool_call":{"toolName":"Edit","toolArguments":{"path":"a"},"callId":"1",` +
+		`session:upsert ` + item("tool_call", "c", "002", "005", "complete") + `,"seq":5,"parentCallId":"p0","tool_call":{"toolName":"Edit","toolArguments":{"path":"a"},"callId":"1",` +
 			`"toolOutput":"","toolOutputIsError":false,"kind":"edit","title":"Edit a","locations":[{"path":"a"}],` +
 			`"changes":[{"path":"a","kind":"update","newText":"","hunks":[]}],"exitCode":0,"truncated":true,"totalBytes":9,"parentCallId":"p0"}}`,
-		`session:upsert ` + item("message", "u", "006", "complete") + `,"seq":6,"message":{"content":"hi","origin":"user","attachments":[{"name":"a.png","mediaType":"image/png","size":3}]}}`,
-		`session:upsert ` + item("thinking", "r", "007", "complete") + `,"seq":7,"thinking":{"content":"","providerId":"script"}}`,
-		`session:upsert ` + item("plan", "l", "008", "complete") + `,"seq":8,"plan":{"entries":[]}}`,
-		`session:upsert ` + item("message", "m", "011", "error") + `,"errorCode":"AGENT_ERROR","errorMessage":"boom","seq":11,"message":{"content":"","origin":"agent"}}`,
+		`session:upsert ` + item("message", "u", "006", "006", "complete") + `,"seq":6,"message":{"content":"hi","origin":"user","attachments":[{"name":"a.png","mediaType":"image/png","size":3}]}}`,
+		`session:upsert ` + item("thinking", "r", "007", "007", "complete") + `,"seq":7,"thinking":{"content":"","providerId":"script"}}`,
+		`session:upsert ` + item("plan", "l", "008", "008", "complete") + `,"seq":8,"plan":{"entries":[]}}`,
+		`session:upsert ` + item("message", "m", "01", "011", "error") + `,"errorCode":"AGENT_ERROR","errorMessage":"boom","seq":11,"message":{"content":"","origin":"agent"}}`,
 		`session:approval {"turnId":"t","seq":12,"timestamp":"2026-11-01T00:00:00.012Z","status":"pending","approval":{"id":"a1","kind":"tool","title":"run?","choices":[{"id":"yes","kind":"","label":""}]}}`,
 		`session:approval {"turnId":"t","seq":13,"timestamp":"2026-11-01T00:00:00.013Z","status":"resolved","approval":{"id":"a1","kind":"tool","title":"run?","choices":[{"id":"yes","kind":"","label":""}]},"choice":"yes","by":"user","reason":"ok"}`,
 		`session:approval {"turnId":"t","seq":14,"timestamp":"2026-11-01T00:00:00.014Z","status":"resolved","approval":{"id":"a2","kind":"","title":"","choices":[]},"choice":"withdrawn","by":"agent"}`,
