@@ -88,7 +88,7 @@ function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean
       </button>
       {mark && <StateMark mark={mark} />}
       <div className="min-w-0 flex-1">
-        <h1 className="truncate font-semibold">{s ? plain(s.title) || "Untitled" : " "}</h1>
+        <h1 className="truncate font-semibold">{s ? plain(s.title) || "New session" : " "}</h1>
         {s && (
           <p className="truncate text-xs text-muted" title={s.projectDir}>
             {plain(

@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { typing } from "../app/hooks";
 import { attempt } from "../model/store";
 import { jsonText } from "../text/json";
@@ -9,6 +9,7 @@ import type { Approval, ApprovalEvent, Choice } from "../wire/types";
 import { Asked } from "./Asked";
 
 const calm = 400; // ms in which nothing is an answer: the key or click was meant for what was there before
+const calmInComposer = 1200; // ms; the prompt was sent from there, so its focus is no sign of writing
 
 /** The questions that wait, oldest first; one at a time. */
 export function ApprovalBar({
@@ -45,6 +46,7 @@ function One({
   const [reason, setReason] = useState("");
   const [edited, setEdited] = useState<string>();
   const [ready, setReady] = useState(false);
+  const born = useRef(Date.now());
   useEffect(() => {
     const id = setTimeout(() => setReady(true), calm);
     return () => clearTimeout(id);
@@ -70,15 +72,8 @@ function One({
 
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
-      if (
-        e.ctrlKey ||
-        e.metaKey ||
-        e.altKey ||
-        e.repeat ||
-        typing(e) ||
-        document.querySelector("dialog[open]")
-      )
-        return;
+      if (e.ctrlKey || e.metaKey || e.altKey || e.repeat || document.querySelector("dialog[open]")) return;
+      if (typing(e) && !(emptyComposer(e) && Date.now() - born.current > calmInComposer)) return;
       const c = choices[Number(e.key) - 1];
       if (!c) return;
       e.preventDefault();
@@ -162,6 +157,9 @@ function One({
     </section>
   );
 }
+
+const emptyComposer = (e: KeyboardEvent) =>
+  e.target instanceof HTMLTextAreaElement && e.target.id === "composer" && e.target.value === "";
 
 function heading(a: Approval) {
   if (a.kind === "plan") return "The agent asks you to accept its plan";

@@ -1,7 +1,7 @@
 // A transcript as the rows of the stream. Rows of a turn that did not change are
 // the same objects as before, so that nothing of them is drawn again.
 
-import type { ApprovalEvent, Notice, ToolCall } from "../wire/types";
+import type { Approval, ApprovalEvent, Notice, ToolCall } from "../wire/types";
 import { type Break, type Item, isOpen, type Transcript, type Turn } from "./transcript";
 
 export type ToolItem = Extract<Item, { type: "tool_call" }>;
@@ -16,12 +16,12 @@ export type Row = { key: string; depth: number; turn: string } & (
   | { kind: "plan"; item: Extract<Item, { type: "plan" }> }
   | { kind: "approval"; approval: ApprovalEvent; over: boolean }
   | { kind: "notice"; notice: Notice }
-  | { kind: "working"; since?: string }
+  | { kind: "working"; since?: string; asks: boolean }
   | { kind: "end"; of: Turn }
   | { kind: "break"; text: string }
 );
 
-export type ToolState = "running" | "done" | "failed" | "stopped";
+export type ToolState = "running" | "asks" | "done" | "failed" | "stopped";
 
 /** What a subagent did, where a call started one. */
 export interface Inside {
@@ -30,10 +30,17 @@ export interface Inside {
 }
 
 export function stateOf(item: ToolItem, turn: Turn): ToolState {
-  if (isOpen(item)) return turn.ended ? "stopped" : "running";
   const t = item.tool_call;
+  if (isOpen(item)) {
+    if (turn.ended) return "stopped";
+    return turn.approvals.some((a) => a.status === "pending" && isAbout(a, item)) ? "asks" : "running";
+  }
   return item.status === "error" || t.toolOutputIsError || (t.exitCode ?? 0) !== 0 ? "failed" : "done";
 }
+
+const isAbout = (a: ApprovalEvent, item: ToolItem): boolean =>
+  a.approval.itemId === item.itemId ||
+  (!!item.tool_call.callId && a.approval.callId === item.tool_call.callId);
 
 interface Cached {
   opened: ReadonlySet<string>;
@@ -96,6 +103,7 @@ export function rowsOf(turn: Turn, opened: ReadonlySet<string>): Row[] {
       depth: 0,
       turn: turn.id,
       since: turn.started?.timestamp,
+      asks: turn.approvals.some((a) => a.status === "pending"),
     });
   return fold(out);
 }
@@ -156,12 +164,11 @@ function tool(b: Builder, item: ToolItem, depth: number) {
     state: stateOf(item, b.turn),
     inside: inner && { steps: steps?.length ?? 0, last: steps?.at(-1) },
   });
-  for (const a of b.turn.approvals)
-    if (a.approval.itemId === item.itemId || (callId && a.approval.callId === callId)) {
-      if (b.shown.has(a.approval.id)) continue;
-      b.shown.add(a.approval.id);
-      b.out.push(approvalRow(b.turn, a, depth));
-    }
+  for (const a of b.turn.approvals) {
+    if (!isAbout(a, item) || b.shown.has(a.approval.id)) continue;
+    b.shown.add(a.approval.id);
+    b.out.push(approvalRow(b.turn, a, depth));
+  }
   // An open subagent is a thread of its own; a closed one keeps only its questions.
   if (inner && b.opened.has(item.itemId)) thread(b, callId, depth + 1);
 }
@@ -290,4 +297,14 @@ export function describeFold(items: readonly ToolItem[]): string {
       `${parts.length ? "searched" : "Searched"} ${searches === 1 ? "once" : searches === 2 ? "twice" : `${searches} times`}`,
     );
   return parts.join(", ");
+}
+
+/** What an approval is about in one line, from what would run and not from what the agent says of it. */
+export function describeAsked(a: Approval, dir: string): string {
+  if (a.kind !== "tool") return a.title;
+  const { object } = describe(
+    { toolName: "", toolArguments: a.arguments, callId: "", locations: a.changes },
+    dir,
+  );
+  return `${a.toolName ?? "a tool"} ${object}`;
 }

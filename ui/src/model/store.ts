@@ -48,7 +48,11 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   frames: take,
   status: (status) => {
     if (status === "refused") out("Your login has ended.");
-    else set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
+    else {
+      const again = status === "open" && (get().everOpen || !get().listed);
+      set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
+      if (again) void refresh(); // the server may be another one now
+    }
   },
   after: (id) => {
     const t = get().transcripts.get(id);

@@ -3,6 +3,7 @@ import { memo, useMemo, useState } from "react";
 import { useNow } from "../app/hooks";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { go } from "../model/routes";
+import { describeAsked } from "../model/rows";
 import { useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
@@ -39,7 +40,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           <input
             id="filter"
             type="search"
-            className="field min-h-8 py-1 text-sm"
+            className="field min-h-8 border-line py-1 text-sm"
             placeholder="Filter  /"
             aria-label="Filter sessions"
             value={filter}
@@ -102,7 +103,7 @@ const SessionRow = memo(function SessionRow({
   const about = [folder ? folderName(s.projectDir) : "", s.cliType, s.modelId ?? ""]
     .filter(Boolean)
     .join(" · ");
-  const line = mark === "waiting" && asks ? `asks: ${asks.toolName ?? ""} ${asks.title}` : s.lastLine;
+  const line = mark === "waiting" && asks ? `asks: ${describeAsked(asks, s.projectDir)}` : s.lastLine;
   return (
     <li>
       <a
@@ -120,7 +121,7 @@ const SessionRow = memo(function SessionRow({
       >
         <StateMark mark={mark} />
         <span className={`truncate ${unseen ? "font-semibold" : ""} ${mark === "ended" ? "text-muted" : ""}`}>
-          {plain(s.title) || "Untitled"}
+          {plain(s.title) || "New session"}
         </span>
         <time className="text-xs text-muted" dateTime={s.lastActiveAt} title={absolute(s.lastActiveAt)}>
           {time}

@@ -212,7 +212,9 @@ function AgentRow({
         <span className="font-medium">{plain(a.displayName)}</span>
         <span className="ml-auto text-sm text-muted">{plain(state)}</span>
       </label>
-      {a.problem && <p className="mt-1 pl-6 text-sm text-muted">{plain(a.problem)}</p>}
+      {a.problem && !(hint && a.problem.includes(hint)) && (
+        <p className="mt-1 pl-6 text-sm text-muted">{plain(a.problem)}</p>
+      )}
       {hint && (
         <div className="mt-1 flex flex-wrap items-center gap-2 pl-6 text-sm">
           <span className="text-muted">{a.installed ? "Log in with" : "Install it with"}</span>

@@ -46,7 +46,9 @@ export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Cha
             </span>
           </div>
           {f.steps.map((c, i) => (
-            <Hunks key={i} change={c} />
+            <div key={i} className={i > 0 ? "border-t" : undefined}>
+              <Hunks change={c} />
+            </div>
           ))}
         </section>
       ))}

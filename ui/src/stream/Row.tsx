@@ -3,7 +3,7 @@ import { memo, useState } from "react";
 import { useNow } from "../app/hooks";
 import type { Row as RowData } from "../model/rows";
 import { toggle, useStore } from "../model/store";
-import { absolute, ago, bytes, duration } from "../text/format";
+import { absolute, ago, bytes, elapsed } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { ApprovalCard } from "./Approval";
@@ -56,7 +56,7 @@ function content(row: RowData, dir: string, session: string) {
     case "break":
       return <NoticeLine level="warning" text={row.text} />;
     case "working":
-      return <Working since={row.since} />;
+      return <Working since={row.since} asks={row.asks} />;
     case "end":
       return <TurnEnd turn={row.of} dir={dir} session={session} />;
   }
@@ -186,12 +186,11 @@ function NoticeLine({ level, text }: { level: "info" | "warning" | "error"; text
   );
 }
 
-function Working({ since }: { since?: string }) {
-  const now = useNow(1000);
+function Working({ since, asks }: { since?: string; asks: boolean }) {
+  const now = useNow(1000, !asks);
+  if (asks) return <p className="px-1 py-2 text-sm text-muted">Waiting for you</p>;
   const d = since ? Math.max(0, now - Date.parse(since)) : 0;
   return (
-    <p className="growing-line px-1 py-2 text-sm text-muted">
-      Working{d >= 2000 && ` · ${duration(Math.floor(d / 1000) * 1000)}`}{" "}
-    </p>
+    <p className="growing-line px-1 py-2 text-sm text-muted">Working{d >= 2000 && ` · ${elapsed(d)}`} </p>
   );
 }

@@ -28,11 +28,12 @@ export function Stream({
   const tail = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
   const atEnd = useRef(true);
-  const [leftAt, setLeftAt] = useState<number>(); // how many rows there were when the reader left the end
+  const [leftAt, setLeftAt] = useState<number>(); // how much there was when the reader left the end
   const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
   const settled = useSettled(rows.length, atEnd.current);
-  const latest = useRef({ rows, settled });
-  latest.current = { rows, settled };
+  const things = useMemo(() => count(transcript), [transcript]);
+  const latest = useRef({ rows, settled, things });
+  latest.current = { rows, settled, things };
 
   const toEnd = useCallback(() => {
     const el = scroller.current;
@@ -45,7 +46,7 @@ export function Stream({
     if (!el) return;
     const was = atEnd.current;
     atEnd.current = el.scrollHeight - el.scrollTop - el.clientHeight < near;
-    if (atEnd.current !== was) setLeftAt(atEnd.current ? undefined : latest.current.rows.length);
+    if (atEnd.current !== was) setLeftAt(atEnd.current ? undefined : latest.current.things);
     setHeading(headingAt(el.scrollTop, latest.current, list.current, tail.current));
   }, []);
 
@@ -76,7 +77,7 @@ export function Stream({
     else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView();
   };
 
-  const fresh = leftAt === undefined ? 0 : Math.max(0, rows.length - leftAt);
+  const fresh = leftAt === undefined ? 0 : Math.max(0, things - leftAt);
   return (
     <div className="relative min-h-0 flex-1">
       <section
@@ -121,6 +122,9 @@ export function Stream({
     </div>
   );
 }
+
+const count = (t: Transcript) =>
+  t.turns.reduce((n, turn) => n + turn.items.length + turn.approvals.length + turn.notices.length, 0);
 
 function useRows(t: Transcript): RowData[] {
   const maker = useRef<Rows>(undefined);

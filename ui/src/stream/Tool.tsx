@@ -21,7 +21,7 @@ import { useNow } from "../app/hooks";
 import { countChanges } from "../model/diff";
 import { describe, describeFold, type Inside, type ToolItem, type ToolState } from "../model/rows";
 import { toggle, useStore } from "../model/store";
-import { between, duration, plural } from "../text/format";
+import { between, duration, elapsed, plural } from "../text/format";
 import { plain } from "../text/visible";
 import { Arguments } from "./Arguments";
 import { Counts, Diff } from "./Diff";
@@ -125,6 +125,7 @@ function Result({ item, state }: { item: ToolItem; state: ToolState }) {
           <X size={13} aria-hidden />
         </span>
       )}
+      {state === "asks" && <span className="text-accent">waits for you</span>}
       {state === "stopped" && (
         <span className="flex items-center gap-1">
           stopped
@@ -143,7 +144,7 @@ function Result({ item, state }: { item: ToolItem; state: ToolState }) {
 function Running({ since }: { since?: string }) {
   const now = useNow(1000);
   const d = since ? now - Date.parse(since) : Number.NaN;
-  return <span>{d >= 1000 ? duration(Math.floor(d / 1000) * 1000) : "running"}</span>;
+  return <span>{d >= 1000 ? elapsed(d) : "running"}</span>;
 }
 
 function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: string }) {

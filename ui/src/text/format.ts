@@ -33,6 +33,12 @@ export function duration(ms: number): string {
   return m % 60 ? `${Math.floor(m / 60)} h ${m % 60} min` : `${m / 60} h`;
 }
 
+/** As duration, in whole seconds: for a time that still runs. */
+export function elapsed(ms: number): string {
+  const s = Math.floor(ms / 1000);
+  return s < 60 ? `${s} s` : duration(s * 1000);
+}
+
 export function between(from?: string, to?: string): number | undefined {
   const d = Date.parse(to ?? "") - Date.parse(from ?? "");
   return Number.isNaN(d) || d < 0 ? undefined : d;

@@ -61,7 +61,8 @@ export const api = {
   me: () => call("GET", "/api/me"),
   agents: async (): Promise<Agent[]> => parseAgents(await call("GET", "/api/agents")),
   projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),
-  sessions: async (): Promise<SessionStatus[]> => parseSessions(await call("GET", "/api/session/list?all=1")),
+  sessions: async (): Promise<SessionStatus[]> =>
+    parseSessions(await call("GET", "/api/session/list?projectId=*&all=1")),
 
   async create(cliType: string, projectDir: string, options: Record<string, string>): Promise<string> {
     const v = (await post("/api/session/create", { cliType, projectDir, options })) as {
