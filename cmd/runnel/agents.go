@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/provider/script"
 )
@@ -19,25 +20,18 @@ import (
 // provider returns the provider with this name, or else the first agent that
 // is installed.
 func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error) {
-	for _, p := range a.providers {
-		if name == "" && p.Name() == script.Name {
-			continue // no agent
+	if name != "" {
+		if p := gateway.Find(a.providers, name); p != nil {
+			return p, nil
 		}
-		if name == "" && probe(ctx, p).Installed || name != "" && called(p, name) {
+		return nil, usage("there is no agent %q; runnel knows %s", termtext.Clean(name), strings.Join(a.names(), ", "))
+	}
+	for _, p := range a.providers {
+		if p.Name() != script.Name && probe(ctx, p).Installed { // that one is no agent
 			return p, nil
 		}
 	}
-	if name != "" {
-		return nil, usage("there is no agent %q; runnel knows %s", termtext.Clean(name), strings.Join(a.names(), ", "))
-	}
 	return nil, runnel.Fail(runnel.AgentNotInstalled, "no coding agent is installed; 'runnel agents' says how to get one, and --agent script plays a scripted one")
-}
-
-// called reports whether name means p. Underscores are what other programs
-// write for dashes.
-func called(p runnel.Provider, name string) bool {
-	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-	return name == p.Name()
 }
 
 func (a *app) names() []string {

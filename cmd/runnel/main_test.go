@@ -18,11 +18,18 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:   "testdata/script",
+	p := params()
+	p.Dir = "testdata/script"
+	testscript.Run(t, p)
+}
+
+// params are what all scripts share.
+func params() testscript.Params {
+	return testscript.Params{
 		Setup: setup,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"types": cmdTypes,
+			"rules": cmdRules,
 			"fill":  cmdFill,
 
 			"server":  cmdServer,
@@ -37,7 +44,7 @@ func TestScripts(t *testing.T) {
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
-	})
+	}
 }
 
 // setup gives a script a home of its own.
@@ -71,6 +78,19 @@ func cmdTypes(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if want := args[1:]; strings.Join(got, " ") != strings.Join(want, " ") {
 		ts.Fatalf("%s holds\n\t%v, want\n\t%v", args[0], got, want)
+	}
+}
+
+// cmdRules checks that a file holds a log of events that keeps the rules:
+//
+//	rules FILE
+func cmdRules(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: rules FILE")
+	}
+	turns, problems := checkLog(ts.ReadFile(args[0]))
+	if turns == 0 || len(problems) > 0 {
+		ts.Fatalf("%s: %d turns; %s", args[0], turns, strings.Join(problems, "; "))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,11 +103,20 @@ func TestTranslateEveryTranscript(t *testing.T) {
 	})
 }
 
-// checkEvents checks lines of events against the rules of a log: positions
-// without holes, one end per turn, one end per item and before its turn's. It
-// returns how many turns there are.
+// checkEvents reports what checkLog finds.
 func checkEvents(t *testing.T, out string) (turns int) {
 	t.Helper()
+	turns, problems := checkLog(out)
+	for _, p := range problems {
+		t.Error(p)
+	}
+	return turns
+}
+
+// checkLog checks lines of events against the rules of a log: positions without
+// holes, one end per turn, one end per item and before its turn's.
+func checkLog(out string) (turns int, problems []string) {
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	open := map[string]string{} // item → its turn
 	over := map[string]bool{}
 	seen := map[string]bool{}
@@ -114,31 +124,24 @@ func checkEvents(t *testing.T, out string) (turns int) {
 	for line := range strings.Lines(out) {
 		var ev event.Event
 		if err := json.Unmarshal([]byte(line), &ev); err != nil {
-			t.Fatalf("not an event: %v", err)
+			problem("not an event: %v", err)
+			return len(seen), problems
 		}
 		if seq++; ev.Seq != seq {
-			t.Fatalf("seq %d comes after %d", ev.Seq, seq-1)
+			problem("seq %d comes after %d", ev.Seq, seq-1)
 		}
 		if over[ev.Turn] {
-			t.Errorf("seq %d: %s after the end of its turn", seq, event.Type(ev.Body))
+			problem("seq %d: %s after the end of its turn", seq, event.Type(ev.Body))
 		}
 		if ev.Turn != "" {
 			seen[ev.Turn] = true
 		}
-		ended := ""
-		switch b := ev.Body.(type) {
-		case event.ItemStart:
+		if b, ok := ev.Body.(event.ItemStart); ok {
 			open[b.ItemID] = ev.Turn
-		case event.ItemDone:
-			ended = b.ItemID
-		case event.ItemError:
-			ended = b.ItemID
-		case event.ItemCancelled:
-			ended = b.ItemID
 		}
-		if ended != "" {
+		if ended := endedItem(ev.Body); ended != "" {
 			if _, ok := open[ended]; !ok {
-				t.Errorf("seq %d: %s ends twice or never began", seq, ended)
+				problem("seq %d: %s ends twice or never began", seq, ended)
 			}
 			delete(open, ended)
 		}
@@ -146,17 +149,29 @@ func checkEvents(t *testing.T, out string) (turns int) {
 			over[ev.Turn] = true
 			for item, turn := range open {
 				if turn == ev.Turn {
-					t.Errorf("seq %d: the turn ends, but %s has not", seq, item)
+					problem("seq %d: the turn ends, but %s has not", seq, item)
 				}
 			}
 		}
 	}
 	for turn := range seen {
 		if !over[turn] {
-			t.Errorf("turn %s has no end", turn)
+			problem("turn %s has no end", turn)
 		}
 	}
-	return len(seen)
+	return len(seen), problems
+}
+
+func endedItem(b event.Body) string {
+	switch b := b.(type) {
+	case event.ItemDone:
+		return b.ItemID
+	case event.ItemError:
+		return b.ItemID
+	case event.ItemCancelled:
+		return b.ItemID
+	}
+	return ""
 }
 
 func TestTranslateGarbage(t *testing.T) {
