@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -270,6 +271,17 @@ func (s *site) dial(edit ...func(http.Header)) *peer {
 	return p
 }
 
+// join opens a connection that speaks a family.
+func (s *site) join(family string) *peer {
+	s.t.Helper()
+	p := s.dial()
+	p.say(`{"type":"session:hello","streamProtocol":%q}`, family)
+	if f := p.hear(); f.Type != "session:hello:ack" || f.Selected != family {
+		s.t.Fatalf("got %+v", f)
+	}
+	return p
+}
+
 func (p *peer) say(format string, args ...any) {
 	p.t.Helper()
 	if err := p.conn.Write(p.t.Context(), websocket.MessageText, fmt.Appendf(nil, format, args...)); err != nil {
@@ -325,7 +337,10 @@ func burst(n int) string {
 // timed fails a test that waits for what never comes.
 func timed(t *testing.T, d time.Duration) {
 	t.Helper()
-	timer := time.AfterFunc(d, func() { panic("test " + t.Name() + " waits for ever") })
+	timer := time.AfterFunc(d, func() {
+		debug.SetTraceback("all")
+		panic("test " + t.Name() + " waits for ever")
+	})
 	t.Cleanup(func() { timer.Stop() })
 }
 

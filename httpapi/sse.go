@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -19,7 +21,8 @@ type sse struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
-	count func()
+	count func() // of a message
+	stuck func() // of a reader that took nothing
 	buf   []byte
 }
 
@@ -46,7 +49,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	messages := s.metrics.messages.WithLabelValues(family)
-	return &sse{w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, count: messages.Inc}, ctx, stop, nil
+	return &sse{w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, count: messages.Inc, stuck: s.metrics.stalled.Inc}, ctx, stop, nil
 }
 
 // frame adds a frame to what the next flush writes. A seq of zero gives it no
@@ -92,6 +95,9 @@ func (e *sse) flush() error {
 	}
 	if err == nil {
 		err = e.rc.Flush()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		e.stuck()
 	}
 	return err
 }

@@ -97,6 +97,9 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 	if k.closed != nil {
 		k.closed()
 	}
+	if errors.Is(context.Cause(k.ctx), errStalled) {
+		s.metrics.stalled.Inc()
+	}
 	return nil
 }
 
@@ -371,10 +374,7 @@ func (k *socket) send(data []byte) error {
 }
 
 // stall ends a connection that takes nothing.
-func (k *socket) stall() {
-	k.s.metrics.stalled.Inc()
-	k.end(errStalled)
-}
+func (k *socket) stall() { k.end(errStalled) }
 
 // ping notices a peer that vanished.
 func (k *socket) ping() {
