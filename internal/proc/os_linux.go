@@ -125,11 +125,12 @@ func readProc(pid int, name string, buf []byte) ([]byte, error) {
 
 // findMark looks for an entry in the environment that the process began with.
 func findMark(pid int, entry string, buf []byte) finding {
+	complete := hasEnviron(pid) // before it is read, or what was set up in between would count as empty
 	env, err := readProc(pid, "environ", buf)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return absent // another user's, as a rule
 	}
-	if len(env) == 0 && hasEnviron(pid) {
+	if len(env) == 0 && complete {
 		return absent
 	}
 	if len(env) == 0 { // its first thread may have ended, and others have not

@@ -1,0 +1,60 @@
+package proc
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// Who ended while the table was read may have been someone's parent: the survey is not complete.
+func TestSurveyNoticesTheEnded(t *testing.T) {
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	until(t, "a zombie", func() bool { return zombie(cmd.Process.Pid) })
+
+	table := make(map[int]entry)
+	if survey(table, nil) {
+		t.Error("complete, although a process was found that had just ended")
+	}
+	e := table[cmd.Process.Pid]
+	if !e.dead {
+		t.Errorf("row is %+v", e)
+	}
+	until(t, "complete once all the ended are known", func() bool { return survey(table, nil) })
+}
+
+func TestFindMark(t *testing.T) {
+	const mark = "PROC_TEST_MARK=x"
+	for name, tt := range map[string]struct {
+		env  []string
+		want finding
+	}{
+		"first":        {[]string{mark, "B=1"}, present},
+		"last":         {[]string{"A=1", mark}, present},
+		"longer name":  {[]string{"A" + mark}, absent},
+		"longer value": {[]string{mark + "y"}, absent},
+		"in a value":   {[]string{"A=" + mark}, absent},
+		"empty":        {[]string{}, absent},
+	} {
+		cmd := exec.Command("/bin/sleep", "60")
+		cmd.Env = tt.env
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		got := unknown
+		until(t, "an answer", func() bool {
+			got = findMark(cmd.Process.Pid, mark, make([]byte, 4096))
+			return got != unknown
+		})
+		if got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		if got := findMark(cmd.Process.Pid, mark, make([]byte, 4096)); got != unknown {
+			t.Errorf("%s: %v of a process that is gone", name, got)
+		}
+	}
+}
