@@ -19,7 +19,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(mcpServer) != "" {
+		serveMCP(os.Stdin, os.Stdout)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds how long a test waits for a real agent.
 const patience = 60 * time.Second
@@ -40,6 +46,16 @@ func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) { test(t, newRig(t, b)) })
 	}
+}
+
+// on returns the rig for a subtest that shares the agent.
+func (r *rig) on(t *testing.T) *rig {
+	if r.conn == nil {
+		r.open()
+	}
+	sub := *r
+	sub.t = t
+	return &sub
 }
 
 func newRig(t testing.TB, b realagents.Binary) *rig {

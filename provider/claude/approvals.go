@@ -145,7 +145,7 @@ func (a *approval) answers() []event.Choice {
 			Options     []struct{ Label string }
 		}
 	}](a.input)
-	out := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer"}}
+	out := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer in the arguments"}}
 	if len(in.Questions) != 1 || in.Questions[0].MultiSelect {
 		return out
 	}

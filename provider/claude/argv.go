@@ -131,13 +131,28 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 		reqs = append(reqs, controlRequest{Subtype: "apply_flag_settings", Settings: settings})
 	}
 	if len(opt.MCPServers) > 0 {
-		var servers map[string]json.RawMessage
-		if json.Unmarshal(opt.MCPServers, &servers) != nil || servers == nil {
-			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name")
+		servers, err := mcpServers(opt.MCPServers)
+		if err != nil {
+			return nil, err
 		}
-		reqs = append(reqs, controlRequest{Subtype: "mcp_set_servers", Servers: opt.MCPServers})
+		reqs = append(reqs, controlRequest{Subtype: "mcp_set_servers", Servers: servers})
 	}
 	return reqs, nil
+}
+
+// mcpServers completes the definitions of servers: 2.1.329 fails to start a
+// command that has no args, without saying so.
+func mcpServers(given json.RawMessage) (json.RawMessage, error) {
+	var servers map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
+		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	}
+	for _, s := range servers {
+		if s["command"] != nil && s["args"] == nil {
+			s["args"] = json.RawMessage("[]")
+		}
+	}
+	return json.Marshal(servers)
 }
 
 // inherited are the variables that the agent may have of ours, beside

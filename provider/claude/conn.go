@@ -17,7 +17,7 @@ import (
 )
 
 // drain is how long an agent has to leave by itself once its input is closed.
-const drain = 3 * time.Second
+const drain = 2 * time.Second
 
 // conn is one conversation with one process.
 //

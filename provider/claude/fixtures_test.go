@@ -1,7 +1,7 @@
 package claude
 
 import (
-	"syscall"
+	"os"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -197,7 +197,11 @@ func (r *rig) kill() {
 	r.t.Helper()
 	session := r.agentSession()
 	process := r.conn.(*conn).process
-	if err := syscall.Kill(process.Pid(), syscall.SIGKILL); err != nil {
+	p, err := os.FindProcess(process.Pid())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
 	<-process.Done()

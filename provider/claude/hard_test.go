@@ -309,6 +309,11 @@ func TestC06_RepoSettingsDoNotRun(t *testing.T) {
 		if exists(hooked) {
 			t.Error("the repository's hook ran")
 		}
+		// The same repository, trusted: its settings count, and break the connection to the model.
+		r.conn.Close()
+		r.opt.Trusted, r.conn = true, nil
+		r.open()
+		await(t, hooked)
 	})
 }
 

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -260,9 +261,11 @@ func TestApproval(t *testing.T) {
 		{"with other arguments", runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)},
 			[]string{"message Done.", "completed end_turn"}, "edited"},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			eachAgent(t, func(t *testing.T, r *rig) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				r := r.on(t)
+				os.Remove(r.file("asked"))
 				evs, a := r.ask("touch asked", done)
 				if a.Kind != event.ApprovalTool || a.ToolName != "Bash" || a.ItemID != r.turn+":1:0" || !slices.Contains(choiceIDs(a), deny) {
 					t.Errorf("approval %+v", a)
@@ -288,8 +291,8 @@ func TestApproval(t *testing.T) {
 					}
 				}
 			})
-		})
-	}
+		}
+	})
 }
 
 func TestAllowForTheSessionAsksOnce(t *testing.T) {
@@ -352,15 +355,12 @@ func TestInterrupt(t *testing.T) {
 			func(ev event.Event) bool { _, ok := ev.Body.(event.ResponseStart); return ok },
 			[]string{"cancelled aborted_streaming"}},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			eachAgent(t, func(t *testing.T, r *rig) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				r := r.on(t)
 				r.play(tt.step)
-				if tt.step.Hold != "" {
-					<-r.model.Gate(tt.step.Hold).Reached()
-				} else {
-					<-r.model.Gate("never").Reached()
-				}
+				<-r.model.Gate("never").Reached()
 				evs := r.until(tt.when)
 				if tt.step.Hold == "" { // both deltas
 					evs = append(evs, r.until(tt.when)...)
@@ -373,8 +373,8 @@ func TestInterrupt(t *testing.T) {
 				}
 				r.stillWorks()
 			})
-		})
-	}
+		}
+	})
 }
 
 func (r *rig) interrupt() {
@@ -451,20 +451,19 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		{404, runnel.AgentError, false}, {413, runnel.AgentError, false}, {429, runnel.RateLimited, true},
 		{500, runnel.AgentError, true}, {529, runnel.AgentError, true},
 	}
-	for _, tt := range tests {
-		t.Run(itoa(tt.status), func(t *testing.T) {
-			eachAgent(t, func(t *testing.T, r *rig) {
-				r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=1")
-				if tt.status == 401 {
-					r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
-				}
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=1")
+		for _, tt := range tests {
+			t.Run(itoa(tt.status), func(t *testing.T) {
+				r := r.on(t)
 				r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: tt.status, Message: "secret-detail-of-the-api"}})
 				evs := r.finish("")
 				sound(t, evs)
 				if got := summary(evs); !slices.Equal(got, []string{string(tt.want)}) {
 					t.Errorf("got %q", got)
 				}
-				if retried := len(bodies[event.Notice](evs)) > 0; retried != tt.retry {
+				retried := slices.ContainsFunc(bodies[event.Notice](evs), func(n event.Notice) bool { return n.Code == "RETRYING" })
+				if retried != tt.retry {
 					t.Errorf("notices of retries: %v", retried)
 				}
 				if strings.Contains(dump(evs), "secret-detail") {
@@ -472,14 +471,15 @@ func TestFailuresOfTheAPI(t *testing.T) {
 				}
 				r.stillWorks()
 			})
-		})
-	}
+		}
+	})
 }
 
 func TestBrokenStreams(t *testing.T) {
-	for _, kind := range []string{fakemodel.Malformed, fakemodel.Truncate, fakemodel.ErrorEvent} {
-		t.Run(kind, func(t *testing.T) {
-			eachAgent(t, func(t *testing.T, r *rig) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		for _, kind := range []string{fakemodel.Malformed, fakemodel.Truncate, fakemodel.ErrorEvent} {
+			t.Run(kind, func(t *testing.T) {
+				r := r.on(t)
 				// Broken once before a block is complete: the agent tries again by itself.
 				r.play(fakemodel.Step{Text: "abcdefghijklmnopqrst", Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: 1}}})
 				evs := r.finish("")
@@ -498,6 +498,6 @@ func TestBrokenStreams(t *testing.T) {
 				}
 				r.stillWorks()
 			})
-		})
-	}
+		}
+	})
 }

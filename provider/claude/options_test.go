@@ -1,0 +1,211 @@
+package claude
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"image"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// mcpServer makes the test binary a server with one tool, "ping".
+const mcpServer = "RUNNEL_TEST_MCP_SERVER"
+
+func serveMCP(in io.Reader, out io.Writer) {
+	answers := map[string]any{
+		"initialize": args{"protocolVersion": "2025-06-18", "capabilities": args{"tools": args{}}, "serverInfo": args{"name": "x", "version": "1"}},
+		"tools/list": args{"tools": []args{{"name": "ping", "description": "Ping", "inputSchema": args{"type": "object"}}}},
+		"tools/call": args{"content": []args{{"type": "text", "text": "pong"}}},
+	}
+	enc := json.NewEncoder(out)
+	for sc := bufio.NewScanner(in); sc.Scan(); {
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.Unmarshal(sc.Bytes(), &req) != nil || len(req.ID) == 0 {
+			continue
+		}
+		result := answers[req.Method]
+		if result == nil {
+			result = args{}
+		}
+		enc.Encode(args{"jsonrpc": "2.0", "id": req.ID, "result": result})
+	}
+}
+
+func TestMCPServersAndFurtherDirectories(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachAgent(t, func(t *testing.T, r *rig) {
+		servers, err := json.Marshal(args{"mine": args{"type": "stdio", "command": exe, "env": args{mcpServer: "1"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		further := filepath.Join(r.home.Dir, "--further dir")
+		if err := os.Mkdir(further, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(further, "f.txt"), []byte("beyond\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.opt.MCPServers, r.opt.AddDirs = servers, []string{further}
+		r.play(fakemodel.Step{Blocks: []fakemodel.Block{
+			use("mcp__mine__ping", args{}), use("Read", args{"file_path": filepath.Join(further, "f.txt")}),
+		}}, fakemodel.Step{Text: "ok"})
+		evs := r.finish(allowOnce)
+		sound(t, evs)
+		got := strings.Join(summary(evs), "\n")
+		if !strings.Contains(got, "function_call_output pong") || !strings.Contains(got, "beyond") || strings.Contains(got, "(error)") {
+			t.Errorf("got %s", got)
+		}
+		for _, a := range bodies[event.ApprovalRequested](evs) {
+			if a.Approval.ToolName == "Read" {
+				t.Error("reading in a further directory was asked for")
+			}
+		}
+	})
+}
+
+func TestAttachmentsArrive(t *testing.T) {
+	var pic bytes.Buffer
+	if err := png.Encode(&pic, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
+		t.Fatal(err)
+	}
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.open()
+		r.turn = uuid.NewString()
+		in := runnel.Input{Text: "/what is this?", Attachments: []runnel.Attachment{
+			{Name: "p.png", MediaType: "image/png", Data: pic.Bytes()}, {Name: "n.txt", MediaType: "text/plain", Text: "a note"},
+		}}
+		if err := r.conn.Prompt(t.Context(), r.turn, in); err != nil {
+			t.Fatal(err)
+		}
+		if got := summary(r.finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
+			t.Fatalf("got %q", got)
+		}
+		if got := r.received(); !strings.HasPrefix(got, in.Text) { // 2.1.329 adds where it keeps the image
+			t.Errorf("the model got %q", got)
+		}
+		body := r.model.Requests()[len(r.model.Requests())-1].Body
+		for _, want := range []string{`"media_type":"image/png"`, `a note`, `n.txt`} {
+			if !bytes.Contains(body, []byte(want)) {
+				t.Errorf("the model did not get %s", want)
+			}
+		}
+		t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
+		stored := items(history(t, runnel.Conversation{AgentSessionID: r.agentSession(), Dir: r.home.Project}))
+		m, ok := stored[0].Final.(event.Message)
+		if !ok || m.Content != in.Text || stored[0].ID != r.turn+":0:0" {
+			t.Errorf("stored %+v", stored[0])
+		}
+		want := []event.Attachment{{MediaType: "image/png", Size: int64(pic.Len())}, {Name: "n.txt", MediaType: "text/plain", Size: 6}}
+		if d := cmp.Diff(want, m.Attachments); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestForkContinuesFromACopy(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.stillWorks()
+		before := r.agentSession()
+		r.conn.Close()
+		r.opt.Resume = before
+		c, err := New().Fork(t.Context(), r.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.conn = c
+		defer c.Close()
+		r.stillWorks()
+		after := r.agentSession()
+		if after == before {
+			t.Error("the fork has the same id")
+		}
+		t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
+		for id, want := range map[string]int{before: 2, after: 4} {
+			if got := items(history(t, runnel.Conversation{AgentSessionID: id, Dir: r.home.Project})); len(got) != want {
+				t.Errorf("%d items, want %d", len(got), want)
+			}
+		}
+	})
+}
+
+func TestModelAndModeChangeLive(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.opt.AllowBypass = true
+		r.stillWorks()
+		c := r.conn.(*conn)
+		if err := c.SetModel(t.Context(), "claude-haiku-4-5"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetPermissionMode(t.Context(), runnel.ModeBypass); err != nil {
+			t.Fatal(err)
+		}
+		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch unasked", "description": "x"})}}, fakemodel.Step{Text: "ok"})
+		evs := r.finish(deny)
+		sound(t, evs)
+		if len(bodies[event.ApprovalRequested](evs)) != 0 || !exists(r.file("unasked")) {
+			t.Error("bypassing asks")
+		}
+		var model, mode string
+		for _, b := range bodies[event.SessionUpdated](evs) {
+			if b.ModelID != "" {
+				model = b.ModelID
+			}
+			if b.PermissionMode != "" {
+				mode = b.PermissionMode
+			}
+		}
+		if model != "claude-haiku-4-5" || mode != "bypass" {
+			t.Errorf("model %q, mode %q", model, mode)
+		}
+	})
+	if err := (&conn{}).SetPermissionMode(t.Context(), runnel.ModeBypass); runnel.CodeOf(err) != runnel.InvalidRequest {
+		t.Errorf("bypass without leave: %v", err)
+	}
+}
+
+func TestPlanMode(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.opt.PermissionMode = runnel.ModePlan
+		r.opt.Tools = []string{"Read", "Bash", "ExitPlanMode"}
+		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("ExitPlanMode", args{"plan": "1. Do it."})}}, fakemodel.Step{Text: "ok"})
+		evs := r.until(func(ev event.Event) bool {
+			_, ok := ev.Body.(event.ApprovalRequested)
+			return ok || event.Ends(ev.Body)
+		})
+		a, ok := last(evs).(event.ApprovalRequested)
+		if !ok || a.Approval.Kind != event.ApprovalPlan {
+			t.Fatalf("no plan to approve\n%s", dump(evs))
+		}
+		r.decide(a.Approval, runnel.Decision{Choice: allowSession})
+		evs = append(evs, r.finish("")...)
+		sound(t, evs)
+		mode := ""
+		for _, b := range bodies[event.SessionUpdated](evs) {
+			if b.PermissionMode != "" {
+				mode = b.PermissionMode
+			}
+		}
+		if mode != "acceptEdits" {
+			t.Errorf("the mode after the plan is %q\n%s", mode, dump(evs))
+		}
+	})
+}
