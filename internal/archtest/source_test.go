@@ -185,3 +185,23 @@ func handWritten(file string) bool {
 	}
 	return false
 }
+
+// TestReadmeExampleIsCompiled compares the README's Go code with the example
+// that the compiler and the tests see.
+func TestReadmeExampleIsCompiled(t *testing.T) {
+	_, rest, _ := strings.Cut(read(t, "README.md"), "```go\n")
+	block, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the README has no Go code")
+	}
+	var indented strings.Builder
+	for line := range strings.Lines(block) {
+		if line != "\n" {
+			indented.WriteByte('\t')
+		}
+		indented.WriteString(line)
+	}
+	if !strings.Contains(read(t, "example_test.go"), indented.String()) {
+		t.Error("the Go code in the README is not the one in example_test.go")
+	}
+}
