@@ -21,7 +21,7 @@ import (
 )
 
 // A server is a `runnel serve` of a script, on a free port, with its data in
-// $WORK/data. LINK, URL and CODE are set once it runs.
+// $WORK/data. URL, CODE and SERVER_PID are set once it runs.
 type server struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -74,6 +74,7 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 	out, err := s.cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(s.cmd.Start())
+	ts.Setenv("SERVER_PID", fmt.Sprint(s.cmd.Process.Pid))
 	s.out = bufio.NewReader(out)
 	for {
 		line, err := s.out.ReadString('\n')
