@@ -14,7 +14,6 @@ import (
 // shortens the lists that the agent repeats each turn.
 type normaliser struct {
 	uuids map[string]string
-	times map[string]string
 	tasks map[string]string
 }
 
@@ -23,17 +22,16 @@ var (
 	timeRE     = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	durationRE = regexp.MustCompile(`"([A-Za-z_]+(?:_ms|Ms|MS)|estimated_tokens|estimated_tokens_delta|elapsed_time_seconds|start_time|end_time|startTime|mtimeMs|pid)":\s*[0-9.]+`)
 	portRE     = regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	taskRE     = regexp.MustCompile(`"(?:task_id|taskId|backgroundTaskId|agentId|agent_id)":\s*"([a-z0-9]{6,})"`)
+	taskRE     = regexp.MustCompile(`"(?:task_id|run_id|taskId|backgroundTaskId|agentId|agent_id)":\s*"([a-z0-9-]{6,})"`)
 	slugRE     = regexp.MustCompile(`"slug":\s*"[a-z-]+"`)
 )
 
 // fixtureStart is when every recording begins.
 var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newNormaliser learns the ids and times of all texts of a recording, in order.
+// newNormaliser learns the ids of all texts of a recording, in order.
 func newNormaliser(texts []string) *normaliser {
-	n := &normaliser{uuids: map[string]string{}, times: map[string]string{}, tasks: map[string]string{}}
-	var times []string
+	n := &normaliser{uuids: map[string]string{}, tasks: map[string]string{}}
 	for _, text := range texts {
 		for _, id := range uuidRE.FindAllString(text, -1) {
 			if n.uuids[id] == "" {
@@ -45,19 +43,15 @@ func newNormaliser(texts []string) *normaliser {
 				n.tasks[m[1]] = fmt.Sprintf("task%04d", len(n.tasks)+1)
 			}
 		}
-		times = append(times, timeRE.FindAllString(text, -1)...)
-	}
-	slices.Sort(times)
-	for i, at := range slices.Compact(times) {
-		n.times[at] = fixtureStart.Add(time.Duration(i) * time.Second).Format("2006-01-02T15:04:05.000Z")
 	}
 	return n
 }
 
-func (n *normaliser) line(line string) string {
+// line normalises a line that is the k-th to be said or written.
+func (n *normaliser) line(line string, k int) string {
 	line = shorten(line)
 	line = uuidRE.ReplaceAllStringFunc(line, func(id string) string { return n.uuids[id] })
-	line = timeRE.ReplaceAllStringFunc(line, func(at string) string { return n.times[at] })
+	line = timeRE.ReplaceAllString(line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
 	line = durationRE.ReplaceAllString(line, `"$1":1`)
 	line = slugRE.ReplaceAllString(line, `"slug":"a-slug"`)
 	for id, task := range n.tasks {

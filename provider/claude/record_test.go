@@ -112,23 +112,43 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 		if l.Dir == runnel.DirErr {
 			continue // the agent's moods
 		}
-		l.Line = n.line(l.Line)
+		l.Line = n.line(l.Line, int(l.T))
 		encode(t, &in, l)
 	}
 	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()})
-	for _, s := range stored {
-		var out bytes.Buffer
-		for line := range strings.Lines(string(s.Data)) {
-			if keepStored(line) {
-				out.WriteString(n.line(strings.TrimSuffix(line, "\n")) + "\n")
-			}
-		}
-		a.Files = append(a.Files, txtar.File{Name: n.line(s.Name), Data: out.Bytes()})
-	}
+	a.Files = append(a.Files, n.stored(stored)...)
 	a.Files = append(a.Files, txtar.File{Name: "want", Data: want(t, a)})
 	if err := os.WriteFile(filepath.Join("testdata", strings.ReplaceAll(t.Name(), "TestRecord/", "")+".txtar"), txtar.Format(a), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// stored normalises the files that the agent left. Their lines keep the order
+// in time that they have among all files.
+func (n *normaliser) stored(files []txtar.File) []txtar.File {
+	type line struct {
+		text, at string
+		file     int
+	}
+	var lines []*line
+	out := make([]txtar.File, len(files))
+	for i, f := range files {
+		out[i].Name = n.line(f.Name, 0)
+		for text := range strings.Lines(string(f.Data)) {
+			if keepStored(text) {
+				lines = append(lines, &line{strings.TrimSuffix(text, "\n"), timeRE.FindString(text), i})
+			}
+		}
+	}
+	byTime := slices.Clone(lines)
+	slices.SortStableFunc(byTime, func(a, b *line) int { return strings.Compare(a.at, b.at) })
+	for k, l := range byTime {
+		l.text = n.line(l.text, k)
+	}
+	for _, l := range lines {
+		out[l.file].Data = append(out[l.file].Data, l.text+"\n"...)
+	}
+	return out
 }
 
 // encode writes one line of JSON without escapes that make it hard to read.
