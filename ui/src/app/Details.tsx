@@ -30,7 +30,7 @@ export function Details({
   return (
     <aside
       aria-label="Details"
-      className="flex w-72 shrink-0 flex-col gap-5 overflow-y-auto border-l bg-panel p-4 max-wide:absolute max-wide:inset-y-0 max-wide:right-0 max-wide:w-[85vw] max-wide:shadow-xl"
+      className="flex w-72 shrink-0 flex-col gap-5 overflow-y-auto border-l bg-panel p-4 narrow:absolute narrow:inset-y-0 narrow:right-0 narrow:w-[85vw] narrow:shadow-xl"
     >
       <div className="flex items-center">
         <h2 className="font-semibold">Details</h2>

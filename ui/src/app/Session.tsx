@@ -57,7 +57,7 @@ export function Session({ id }: { id: string }) {
         <Header s={s} details={details} onDetails={() => setDetails((d) => !d)} />
         {transcript.loaded ? (
           transcript.turns.length > 0 ? (
-            <Stream key={id} transcript={transcript} dir={dir} session={id} />
+            <Stream key={id} transcript={transcript} dir={dir} session={id} title={s?.title ?? ""} />
           ) : (
             <Begin s={s} />
           )
@@ -65,7 +65,12 @@ export function Session({ id }: { id: string }) {
           <StreamShape />
         )}
         <ApprovalBar session={id} waiting={waiting} dir={dir} />
-        {s && <Composer key={id} s={s} onReload={() => void refresh()} />}
+        {s && (
+          // On a phone a question has the whole lower half.
+          <div className={`flex shrink-0 flex-col ${waiting.length > 0 ? "narrow:hidden" : ""}`}>
+            <Composer key={id} s={s} onReload={() => void refresh()} />
+          </div>
+        )}
       </main>
       {details && s && <Details s={s} transcript={transcript} onClose={() => setDetails(false)} />}
       <News s={s} transcript={transcript} waiting={waiting} />

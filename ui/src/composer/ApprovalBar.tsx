@@ -87,7 +87,7 @@ function One({
     <section
       aria-label="Approval"
       data-approval-bar={a.id}
-      className="flex max-h-[60dvh] min-h-0 shrink-0 flex-col border-t-2 border-t-accent bg-raised wide:max-h-[50dvh]"
+      className="flex max-h-[70dvh] min-h-0 narrow:min-h-[50dvh] shrink-0 flex-col border-t-2 border-t-accent bg-raised wide:max-h-[50dvh]"
     >
       <div className="mx-auto w-full max-w-[52rem] px-4 pt-3">
         <h2 className="flex items-baseline gap-2 font-semibold">
@@ -109,7 +109,7 @@ function One({
           )}
         </div>
       </section>
-      <div className="mx-auto w-full max-w-[52rem] px-4 pt-1 pb-3">
+      <div className="mx-auto w-full max-w-[52rem] px-4 pt-1 pb-3 narrow:pb-[max(12px,env(safe-area-inset-bottom))]">
         {changed && extra !== "edit" && <p className="mb-2 text-sm text-accent">The arguments are edited.</p>}
         {extra === "reason" && (
           <input
@@ -122,7 +122,7 @@ function One({
             onChange={(e) => setReason(e.target.value)}
           />
         )}
-        <div className="flex flex-wrap gap-2 max-wide:flex-col">
+        <div className="flex flex-wrap gap-2 narrow:grid narrow:grid-cols-2">
           {choices.map((c, i) => (
             <button
               key={c.id}
@@ -133,11 +133,11 @@ function One({
               title={plain(c.label)}
               onClick={() => void answer(c)}
             >
-              {i < 9 && <kbd className="max-wide:hidden">{i + 1}</kbd>}
+              {i < 9 && <kbd className="narrow:hidden">{i + 1}</kbd>}
               {plain(c.label, 60)}
             </button>
           ))}
-          <span className="ml-auto flex flex-wrap max-wide:ml-0">
+          <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:ml-0 narrow:justify-between">
             {a.argumentsEditable && (
               <Toggle on={extra === "edit"} set={(on) => setExtra(on ? "edit" : "")}>
                 Edit

@@ -201,17 +201,12 @@ class Draft {
 }
 
 // insert puts u where its id says it belongs: items are numbered by the agent's
-// message and the place in it, so that live and history give the same order.
+// message and the place in it, so that live and history give the same order. The
+// main thread comes first, then those of the subagents, one after another.
 function insert(items: readonly Item[], u: Item): Item[] {
   const key = place(u);
   let at = items.length;
-  if (key) {
-    while (at > 0) {
-      const before = place(items[at - 1] as Item);
-      if (!before || before.thread !== key.thread || compare(before, key) <= 0) break;
-      at--;
-    }
-  }
+  while (at > 0 && compare(place(items[at - 1] as Item), key) > 0) at--;
   return [...items.slice(0, at), u, ...items.slice(at)];
 }
 
@@ -222,9 +217,13 @@ interface Place {
 }
 
 // itemId is "turn:ordinal:index", in a subagent "turn:parentCallId/ordinal:index".
-function place(it: Item): Place | undefined {
+// One of another form stays where it came.
+function place(it: Item): Place {
   const m = /^(?:(.*)\/)?(\d+):(\d+)$/s.exec(it.itemId.slice(it.turnId.length + 1));
-  return m ? { thread: m[1] ?? "", ordinal: Number(m[2]), index: Number(m[3]) } : undefined;
+  return { thread: m?.[1] ?? "", ordinal: Number(m?.[2] ?? Infinity), index: Number(m?.[3] ?? 0) };
 }
 
-const compare = (a: Place, b: Place) => a.ordinal - b.ordinal || a.index - b.index;
+function compare(a: Place, b: Place): number {
+  if (a.thread !== b.thread) return a.thread < b.thread ? -1 : 1;
+  return a.ordinal === b.ordinal ? a.index - b.index : a.ordinal - b.ordinal;
+}

@@ -17,10 +17,12 @@ export function Stream({
   transcript,
   dir,
   session,
+  title,
 }: {
   transcript: Transcript;
   dir: string;
   session: string;
+  title: string; // shown above already
 }) {
   const rows = useRows(transcript);
   const scroller = useRef<HTMLElement>(null);
@@ -98,7 +100,7 @@ export function Stream({
           </div>
         </div>
       </section>
-      {heading && (
+      {heading && plain(heading.item.message.content) !== plain(title) && (
         <button
           type="button"
           onClick={() => scrollTo(heading)}

@@ -105,7 +105,7 @@ function Line({
 function InsideSummary({ inside, dir, running }: { inside: Inside; dir: string; running: boolean }) {
   const last = inside.last && describe(inside.last.tool_call, dir);
   return (
-    <span className="min-w-0 truncate text-sm text-muted">
+    <span className={`text-sm text-muted ${running ? "min-w-0 truncate" : "shrink-0"}`}>
       {plural(inside.steps, "step")}
       {running && last && ` · ${plain(`${last.verb} ${last.object}`, 80)}`}
     </span>

@@ -48,7 +48,7 @@ export const TurnEnd = memo(function TurnEnd({
         {e.type === "turn_complete" && e.status === "cancelled" && (
           <span className="font-medium text-text">Stopped by you</span>
         )}
-        {took !== undefined && <span title={absolute(e.timestamp)}>{duration(took)}</span>}
+        {took !== undefined && took >= 100 && <span title={absolute(e.timestamp)}>{duration(took)}</span>}
         {turn.usage && tokens !== undefined && tokens > 0 && (
           <span title={usageTitle(turn.usage)}>{count(tokens)} tokens</span>
         )}

@@ -85,11 +85,10 @@ export function nameOf(code: number): string {
   return names[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
+const anyHidden = new RegExp(hidden.source, "u"); // not global: it keeps no place between calls
+
 /** Whether text has anything in it that visible would mark. */
-export function hasHidden(text: string): boolean {
-  hidden.lastIndex = 0;
-  return hidden.test(text);
-}
+export const hasHidden = (text: string): boolean => anyHidden.test(text);
 
 /** One line of plain text, for titles and labels: marks in angle brackets. */
 export function plain(text: string, max = 300): string {

@@ -1,0 +1,159 @@
+import { act } from "react";
+import { createRoot } from "react-dom/client";
+import { describe, expect, it } from "vitest";
+import { Prose } from "../src/stream/Prose";
+import { decode, safeHref, split } from "../src/text/markdown";
+
+(globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+
+function render(text: string, live = false): HTMLElement {
+  const host = document.createElement("div");
+  const root = createRoot(host);
+  act(() => root.render(<Prose text={text} live={live} />));
+  return host;
+}
+
+const allowed = new Set(
+  "DIV P H3 H4 H5 H6 UL OL LI STRONG EM DEL CODE PRE A BLOCKQUOTE HR BR TABLE THEAD TBODY TR TH TD SECTION SPAN BUTTON svg path rect".split(
+    " ",
+  ),
+);
+
+const hostile = [
+  "<script>alert(1)</script>",
+  "<img src=x onerror=alert(1)>",
+  '<svg onload="alert(1)"><script>alert(1)</script></svg>',
+  '<meta http-equiv="refresh" content="0;url=https://evil.example">',
+  "<iframe src=https://evil.example></iframe>",
+  '<a href="javascript:alert(1)">x</a>',
+  "[x](javascript:alert(1))",
+  "[x](JaVaScRiPt&colon;alert(1))",
+  "[x](java\nscript:alert(1))",
+  "[x](&#106;avascript:alert(1))",
+  "[x](data:text/html,<script>alert(1)</script>)",
+  "[x](vbscript:x) [y](file:///etc/passwd) [z](//evil.example)",
+  "![x](https://evil.example/pixel.png)",
+  "![x][r]\n\n[r]: https://evil.example/pixel.png",
+  '<https://evil.example/?a="onclick=alert(1)>',
+  '[x](https://a.example "onmouseover=alert(1)")',
+  "`<img src=x onerror=alert(1)>`",
+  "```html\n<script>alert(1)</script>\n```",
+  "| <img src=x onerror=alert(1)> |\n|---|\n| <script>alert(1)</script> |",
+  "<style>*{display:none}</style><link rel=stylesheet href=https://evil.example>",
+  "<form action=https://evil.example><input name=a></form>",
+  '<math><mtext><table><mglyph><style><img src=x onerror="alert(1)">',
+  "&lt;script&gt;alert(1)&lt;/script&gt; &#60;img src=x onerror=alert(1)&#62;",
+];
+
+describe("markdown of others", () => {
+  it.each(hostile)("makes nothing dangerous of %s", (text) => {
+    for (const live of [false, true]) {
+      const host = render(text, live);
+      for (const el of host.querySelectorAll("*")) {
+        expect(allowed, el.outerHTML).toContain(el.tagName);
+        for (const a of el.getAttributeNames())
+          expect(a, el.outerHTML).not.toMatch(/^on|^src|^action|^srcdoc/);
+      }
+      for (const a of host.querySelectorAll("a")) {
+        expect(a.protocol).toMatch(/^(https?|mailto):$/);
+        expect(a.rel).toContain("noopener");
+        expect(a.target).toBe("_blank");
+      }
+    }
+  });
+
+  it("shows HTML as the text it is", () => {
+    expect(render("a <b>bold</b> word").textContent).toBe("a <b>bold</b> word");
+    expect(render("<script>alert(1)</script>").textContent).toContain("<script>alert(1)</script>");
+  });
+
+  it("says where a link leads unless its text does", () => {
+    expect(render("[https://bank.example](https://evil.example/x)").textContent).toBe(
+      "https://bank.example (evil.example)",
+    );
+    expect(render("<https://evil.example/x>").textContent).toBe("https://evil.example/x");
+    expect(render("[write](mailto:a@b.example)").textContent).toBe("write (a@b.example)");
+  });
+
+  it("does not fetch images but links them", () => {
+    const host = render("![chart](https://a.example/c.png)");
+    expect(host.querySelector("img")).toBeNull();
+    expect(host.textContent).toBe("image: chart (a.example)");
+  });
+
+  it("names control characters in text, code and link targets", () => {
+    expect(render("a\u202eb `c\u200bd`").textContent).toBe("aRLOb cZWSPd");
+    expect(render("x &#x202e; y").textContent).toBe("x RLO y");
+    expect(render("[x](javascript:\u202ealert)").textContent).toContain("RLO");
+  });
+
+  it("draws what agents write", () => {
+    const host = render(
+      "# Head\n\n- **a** `b`\n- [x] done\n\n1. one\n\n| h |\n|--|\n| c |\n\n```go\nx := 1\n```\n\n> q\n\nR&amp;D &lt;ok&gt;",
+    );
+    expect(host.querySelector("h3")?.textContent).toBe("Head");
+    expect(host.querySelector("li strong")?.textContent).toBe("a");
+    expect(host.querySelector("li.task")?.textContent).toContain("done");
+    expect(host.querySelector("td")?.textContent).toBe("c");
+    expect(host.querySelector("pre")?.textContent).toBe("x := 1");
+    expect(host.textContent).toContain("R&D <ok>");
+  });
+
+  it("survives deep nesting and long lines", () => {
+    expect(render(`${"> ".repeat(500)}x`).textContent).toContain("x");
+    expect(render("*a".repeat(10_000)).textContent).toBeTruthy();
+    expect(render("[".repeat(3_000)).textContent).toBeTruthy();
+  });
+
+  it("closes what is still open while text grows", () => {
+    expect(render("some **bold", true).querySelector("strong")?.textContent).toBe("bold");
+    expect(render("some **bold", false).textContent).toBe("some **bold");
+  });
+});
+
+describe("split", () => {
+  it("gives the same blocks grown bit by bit as at once", () => {
+    const text =
+      "# a\n\npara *x*\ngoes on\n\n- one\n- two\n\n  more\n\n```\ncode\n\nmore\n```\n\n| a |\n|--|\n| b |\n\n1. x\n2. y\n\nend\n===\n\n> q\nlazy\n\nlast";
+    let before: { text: string; blocks: ReturnType<typeof split> } | undefined;
+    for (let i = 1; i <= text.length; i++) {
+      const now = text.slice(0, i);
+      before = { text: now, blocks: split(now, before) };
+      expect(before.blocks.map((b) => b.raw)).toEqual(split(now).map((b) => b.raw));
+    }
+  });
+
+  it("starts anew if the text was replaced", () => {
+    const before = { text: "a\n\nb\n\nc\n\nd", blocks: split("a\n\nb\n\nc\n\nd") };
+    expect(split("other", before).map((b) => b.raw)).toEqual(["other"]);
+  });
+});
+
+describe("safeHref", () => {
+  it.each([
+    "javascript:x",
+    " javascript:x",
+    "java\tscript:x",
+    "\x01javascript:x",
+    "data:x",
+    "//evil",
+    "/path",
+    "#x",
+    "https://a@b.example",
+    "ftp://x",
+    "blob:x",
+    "&#x6a;avascript:x",
+    "https:\\\\evil",
+    "",
+  ])("refuses %j", (href) => expect(safeHref(href)).toBeUndefined());
+  it("lets web and mail addresses through", () => {
+    expect(safeHref("https://a.example/b?c=1&amp;d=2")).toBe("https://a.example/b?c=1&d=2");
+    expect(safeHref("mailto:a@b.example")).toBe("mailto:a@b.example");
+  });
+});
+
+describe("decode", () => {
+  it("knows references and leaves the rest", () => {
+    expect(decode("&amp;&lt;&#x41;&#66;&unknown;&#xd800;&#99999999;")).toBe("&<AB&unknown;\ufffd&#99999999;");
+  });
+});

@@ -1,0 +1,160 @@
+import { describe, expect, it } from "vitest";
+import {
+  describeAsked,
+  describe as describeCall,
+  describeFold,
+  Rows,
+  rowsOf,
+  type ToolItem,
+} from "../src/model/rows";
+import { empty, reduce, type Turn } from "../src/model/transcript";
+import type { Entry } from "../src/wire/types";
+import { asked, call, ended, history, live, message, notice, sample, started } from "./stream";
+
+const turnOf = (...es: Entry[]) => reduce(empty, es.map(live)).turns[0] as Turn;
+const none = new Set<string>();
+const kinds = (turn: Turn, opened = none) =>
+  rowsOf(turn, opened).map((r) => `${"  ".repeat(r.depth)}${r.kind}`);
+
+describe("rows", () => {
+  it("tells a turn from its prompt to its end", () => {
+    const t = reduce(empty, history(sample()));
+    const turn = t.turns[0] as Turn;
+    expect(kinds(turn)).toEqual([
+      "prompt",
+      "prose",
+      "notice",
+      "fold",
+      "tool",
+      "approval",
+      "tool",
+      "prose",
+      "end",
+    ]);
+  });
+
+  it("unfolds a subagent as a thread of its own", () => {
+    const turn = turnOf(
+      started("t", 1),
+      call("t", "1:0", "c", 2, "update", { kind: "delegate" }),
+      call("t", "c/1:0", "d", 3, "update", { kind: "execute" }, "c"),
+      asked("t", "a", 4, "d"),
+    );
+    expect(kinds(turn)).toEqual(["tool", "approval", "working"]);
+    expect(kinds(turn, new Set(["t:1:0"]))).toEqual(["tool", "  tool", "  approval", "working"]);
+    expect(rowsOf(turn, none)[0]).toMatchObject({ inside: { steps: 1, last: { itemId: "t:c/1:0" } } });
+  });
+
+  it("shows a subagent's work even if its call is not known", () => {
+    expect(
+      kinds(turnOf(call("t", "x/1:0", "d", 3, "complete", { kind: "execute" }, "x"), ended("t", 4))),
+    ).toEqual(["tool", "end"]);
+  });
+
+  it("folds neighbouring reads and searches, but not what failed", () => {
+    const turn = turnOf(
+      call("t", "1:0", "a", 1, "complete"),
+      call("t", "1:1", "b", 2, "complete", { kind: "search" }),
+      call("t", "1:2", "c", 3, "complete", { toolOutputIsError: true }),
+      call("t", "1:3", "d", 4, "complete"),
+      message("t", "2:0", "text", 5),
+      call("t", "3:0", "e", 6, "complete"),
+      call("t", "3:1", "f", 7, "create"),
+    );
+    expect(kinds(turn)).toEqual(["fold", "tool", "tool", "prose", "fold", "working"]);
+    expect(rowsOf(turn, none).at(-2)).toMatchObject({ state: "running", key: "t:3:0:fold" });
+  });
+
+  it("tells how a call stands", () => {
+    const state = (...es: Entry[]) =>
+      (rowsOf(turnOf(...es), none).find((r) => r.kind === "tool") as { state?: string }).state;
+    const run = { kind: "execute" };
+    expect(state(call("t", "1:0", "c", 1, "update", run))).toBe("running");
+    expect(state(call("t", "1:0", "c", 1, "update", run), asked("t", "a", 2, "c"))).toBe("asks");
+    expect(state(call("t", "1:0", "c", 1, "update", run), ended("t", 2, "cancelled"))).toBe("stopped");
+    expect(state(call("t", "1:0", "c", 1, "complete", { ...run, exitCode: 1 }))).toBe("failed");
+    expect(state(call("t", "1:0", "c", 1, "error", run))).toBe("failed");
+    expect(state(call("t", "1:0", "c", 1, "complete", { ...run, exitCode: 0 }))).toBe("done");
+  });
+
+  it("keeps a notice at its place", () => {
+    const turn = turnOf(
+      message("t", "1:0", "a", 1),
+      notice("t", 2),
+      message("t", "2:0", "b", 3),
+      notice("t", 4),
+      ended("t", 5),
+    );
+    expect(kinds(turn)).toEqual(["prose", "notice", "prose", "notice", "end"]);
+  });
+
+  it("gives every row a key of its own", () => {
+    const rows = new Rows().of(reduce(empty, history(sample())), new Set(["t1:3:0"]));
+    expect(new Set(rows.map((r) => r.key)).size).toBe(rows.length);
+  });
+
+  it("gives the same rows again for what did not change", () => {
+    const maker = new Rows();
+    const t = reduce(empty, history(sample()));
+    const before = maker.of(t, none);
+    const after = maker.of(reduce(t, [live(message("t3", "0:0", "x", 99, "complete", "user"))]), none);
+    before.forEach((row, i) => {
+      expect(after[i]).toBe(row);
+    });
+  });
+
+  it("puts a break between the turns it fell between", () => {
+    const t = reduce(reduce(empty, history(sample())), [
+      {
+        type: "session:history",
+        sessionId: "s1",
+        entries: [message("t3", "0:0", "x", 99, "complete", "user")],
+        seq: 99,
+        resume: { status: "gap", from: 1, to: 2 },
+        done: true,
+      },
+    ]);
+    const rows = new Rows().of(t, none);
+    const at = rows.findIndex((r) => r.kind === "break");
+    expect([rows[at - 1]?.kind, rows[at + 1]?.kind]).toEqual(["end", "prompt"]);
+  });
+});
+
+describe("words for a call", () => {
+  const words = (t: object) => {
+    const d = describeCall({ toolName: "X", callId: "c", ...t } as never, "/p");
+    return `${d.verb} ${d.object}`;
+  };
+  it("says verb and object", () => {
+    expect(words({ kind: "execute", toolArguments: { command: "go test" } })).toBe("Run go test");
+    expect(words({ kind: "read", toolArguments: { file_path: "/p/a.go" } })).toBe("Read a.go");
+    expect(
+      words({ kind: "edit", toolArguments: {}, changes: [{ path: "a", kind: "create", hunks: [] }] }),
+    ).toBe("Create a");
+    expect(words({ kind: "search", toolArguments: { pattern: "x" } })).toBe("Search x");
+    expect(words({ toolArguments: ["odd"], title: "Odd" })).toBe("X Odd");
+    expect(words({ toolArguments: null })).toBe("X ");
+  });
+  it("says an approval by what would run, not by what the agent calls it", () => {
+    expect(
+      describeAsked(
+        {
+          id: "a",
+          kind: "tool",
+          title: "List files",
+          toolName: "Bash",
+          arguments: { command: "rm -rf ~" },
+          choices: [],
+        },
+        "/p",
+      ),
+    ).toBe("Bash rm -rf ~");
+  });
+  it("counts files once", () => {
+    const read = (path: string) =>
+      ({
+        tool_call: { toolName: "Read", callId: path, kind: "read", toolArguments: { path } },
+      }) as unknown as ToolItem;
+    expect(describeFold([read("a"), read("a"), read("b")])).toBe("Read 2 files");
+  });
+});

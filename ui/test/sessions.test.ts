@@ -1,0 +1,68 @@
+import { expect, it } from "vitest";
+import { parseRoute, pathOf, takeCode } from "../src/model/routes";
+import { groups } from "../src/sessions/groups";
+import { markOf } from "../src/sessions/StateMark";
+import type { Approval, SessionStatus } from "../src/wire/types";
+
+const ask: Approval = { id: "a", kind: "tool", title: "", choices: [] };
+const session = (
+  id: string,
+  dir: string,
+  minute: number,
+  more: Partial<SessionStatus> = {},
+): SessionStatus => ({
+  sessionId: id,
+  cliType: "script",
+  projectId: dir,
+  projectDir: dir,
+  title: id,
+  state: "open",
+  activity: "idle",
+  lastSeq: 1,
+  pendingApprovals: [],
+  queued: 0,
+  createdAt: "",
+  lastActiveAt: new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString(),
+  ...more,
+});
+
+it("floats what waits to the top, the rest by folder, newest first", () => {
+  const all = [
+    session("old", "/a", 1),
+    session("new", "/a", 5),
+    session("b", "/b", 3),
+    session("asks", "/b", 0, { pendingApprovals: [ask] }),
+  ];
+  expect(groups(all, "").map((g) => [g.key, g.sessions.map((s) => s.sessionId)])).toEqual([
+    ["needs-you", ["asks"]],
+    ["/a", ["new", "old"]],
+    ["/b", ["b"]],
+  ]);
+});
+
+it("filters by every word in what is shown", () => {
+  const all = [session("fix login", "/work/web", 1), session("fix build", "/work/api", 2)];
+  expect(groups(all, "FIX api").flatMap((g) => g.sessions.map((s) => s.title))).toEqual(["fix build"]);
+  expect(groups(all, "nothing")).toEqual([]);
+});
+
+it("tells the state of a session, the most pressing first", () => {
+  expect(markOf(session("x", "/", 0, { pendingApprovals: [ask], activity: "working" }))).toBe("waiting");
+  expect(markOf(session("x", "/", 0, { activity: "working", lastTurn: "error" }))).toBe("working");
+  expect(markOf(session("x", "/", 0, { state: "dead", lastTurn: "error" }))).toBe("ended");
+  expect(markOf(session("x", "/", 0, { lastTurn: "error" }))).toBe("failed");
+  expect(markOf(session("x", "/", 0, { lastTurn: "cancelled" }))).toBe("idle");
+});
+
+it("reads and writes the address", () => {
+  for (const r of [{ at: "list" }, { at: "new" }, { at: "session", id: "claude-code:a/b c" }] as const)
+    expect(parseRoute(new URL(pathOf(r), "http://x").search)).toEqual(r);
+});
+
+it("takes the code out of the address", () => {
+  history.replaceState(null, "", "/?session=s#c=rnl_a-b%5F");
+  expect(takeCode()).toBe("rnl_a-b_");
+  expect(location.hash).toBe("");
+  expect(location.search).toBe("?session=s");
+  expect(takeCode()).toBeUndefined();
+});

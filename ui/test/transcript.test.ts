@@ -1,0 +1,159 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { empty, pending, reduce, resumeFrom, type Transcript } from "../src/model/transcript";
+import type { Frame } from "../src/wire/types";
+import { answered, asked, call, ended, history, live, message, notice, S, sample, started } from "./stream";
+
+// What is on the screen, without the marks of how it got there.
+const look = (t: Transcript) => ({ seq: t.seq, loaded: t.loaded, turns: t.turns });
+
+describe("reduce", () => {
+  const log = sample();
+  const whole = reduce(empty, history(log));
+
+  it("gives the same, live or as history", () => {
+    const first = reduce(empty, history([]));
+    expect(look(reduce(first, log.map(live)))).toEqual(look(whole));
+  });
+
+  it("gives the same whatever is cut, repeated or batched", () => {
+    const positions = fc.array(fc.integer({ min: 0, max: log.length }), { maxLength: 6 });
+    fc.assert(
+      fc.property(positions, fc.integer({ min: 1, max: 7 }), fc.boolean(), (cuts, size, twice) => {
+        let t = empty;
+        let told = 0; // how much of the log there is by now
+        for (const cut of [...cuts.sort((a, b) => a - b), log.length]) {
+          // A connection: history after what we have, then live up to the cut.
+          const have = resumeFrom(t);
+          const frames: Frame[] = [
+            ...history(log.slice(0, told), have ?? 0, size),
+            ...log.slice(told, cut).map(live),
+          ];
+          if (twice) frames.push(...log.slice(told, cut).map(live));
+          for (let i = 0; i < frames.length; i += size) t = reduce(t, frames.slice(i, i + size));
+          told = cut;
+        }
+        expect(look(t)).toEqual(look(whole));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("begins the history again if it was cut in the middle", () => {
+    const frames = history(log, 0, 5);
+    const half = reduce(empty, frames.slice(0, 2));
+    expect(half.loaded).toBe(false);
+    expect(resumeFrom(half)).toBeUndefined();
+    expect(look(reduce(half, history(log)))).toEqual(look(whole));
+  });
+
+  it("resumes before what an open item may have grown by", () => {
+    // The item's newest text was at 4; the server had told 5 of something else.
+    const t = reduce(
+      reduce(empty, history([])),
+      [started("t", 1), message("t", "1:0", "ab", 4, "update"), notice("t", 5)].map(live),
+    );
+    expect(t.seq).toBe(5);
+    expect(resumeFrom(t)).toBe(4);
+    expect(resumeFrom(reduce(t, [live(ended("t", 6))]))).toBe(6);
+  });
+
+  it("keeps a finished item against late news of it", () => {
+    const t = reduce(
+      empty,
+      [
+        message("t", "1:0", "whole", 5),
+        message("t", "1:0", "who", 3, "update"),
+        message("t", "1:0", "bad", 6, "update"),
+      ].map(live),
+    );
+    expect(t.turns[0]?.items).toMatchObject([{ status: "complete", message: { content: "whole" } }]);
+  });
+
+  it("keeps items in the order of their ids, in whatever order they come", () => {
+    const t = reduce(
+      empty,
+      [
+        call("t", "2:0", "c", 9, "complete"),
+        message("t", "1:1", "b", 3),
+        message("t", "1:0", "a", 8),
+        message("t", "0:0", "u", 1),
+        message("t", "10:0", "z", 10),
+      ].map(live),
+    );
+    expect(t.turns[0]?.items.map((i) => i.itemId)).toEqual(["t:0:0", "t:1:0", "t:1:1", "t:2:0", "t:10:0"]);
+  });
+
+  it("lets the first end of a turn and the first answer win", () => {
+    const t = reduce(
+      empty,
+      [
+        started("t", 1),
+        asked("t", "a", 2),
+        answered("t", "a", 3),
+        asked("t", "a", 2),
+        ended("t", 4, "error"),
+        ended("t", 5),
+      ].map(live),
+    );
+    expect(t.turns[0]?.ended?.type).toBe("turn_error");
+    expect(t.turns[0]?.approvals).toMatchObject([
+      { status: "resolved", by: "user", approval: { toolName: "Read", choices: [{ id: "yes" }] } },
+    ]);
+    expect(pending(t)).toEqual([]);
+  });
+
+  it("knows what waits, oldest first, and that nothing does after the end", () => {
+    const t = reduce(empty, [started("t", 1), asked("t", "a", 2), asked("t", "b", 3)].map(live));
+    expect(pending(t).map((p) => p.approval.id)).toEqual(["a", "b"]);
+    expect(pending(reduce(t, [live(ended("t", 4))]))).toEqual([]);
+  });
+
+  it("says what was lost and keeps what is here", () => {
+    const gap: Frame = {
+      type: "session:history",
+      sessionId: S,
+      entries: [],
+      seq: 40,
+      resume: { status: "gap", from: 27, to: 40 },
+      done: true,
+    };
+    const t = reduce(whole, [gap]);
+    expect(t.turns).toEqual(whole.turns);
+    expect(t.breaks).toMatchObject([{ afterTurn: 2, text: expect.stringContaining("27 to 40") }]);
+  });
+
+  it("begins anew after a reset", () => {
+    const fresh: Frame = {
+      type: "session:history",
+      sessionId: S,
+      entries: [message("n", "0:0", "new", 1, "complete", "user")],
+      seq: 1,
+      resume: { status: "reset", reason: "restored from a copy" },
+      done: true,
+    };
+    const t = reduce(whole, [fresh]);
+    expect(t.turns.map((x) => x.id)).toEqual(["n"]);
+    expect(t.seq).toBe(1);
+    expect(t.breaks[0]?.text).toContain("restored from a copy");
+  });
+
+  it("does not touch the state it was given", () => {
+    const frozen = deepFreeze(reduce(empty, history(log.slice(0, 12))));
+    expect(() => reduce(frozen, log.map(live))).not.toThrow();
+  });
+
+  it("leaves turns that did not change as they are", () => {
+    const more = reduce(whole, [live(message("t3", "0:0", "x", 99, "complete", "user"))]);
+    expect(more.turns[0]).toBe(whole.turns[0]);
+    expect(more.turns[1]).toBe(whole.turns[1]);
+  });
+});
+
+function deepFreeze<T>(v: T): T {
+  if (typeof v === "object" && v !== null && !(v instanceof Map)) {
+    Object.freeze(v);
+    Object.values(v).forEach(deepFreeze);
+  }
+  return v;
+}
