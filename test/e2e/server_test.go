@@ -1,0 +1,199 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// patience bounds every wait for the server or an agent.
+const patience = 90 * time.Second
+
+// binary is the program under test; TestMain builds it.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "runnel-e2e")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "runnel")
+	build := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel")
+	build.Stderr = os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// server is a running `runnel serve` with a real agent on its PATH.
+type server struct {
+	t     *testing.T
+	url   string
+	token string
+	home  realagents.Home
+	model *fakemodel.Server
+	pid   int
+}
+
+var link = regexp.MustCompile(`(http://\S+)/#c=`)
+
+func serve(t *testing.T, agent realagents.Binary) *server {
+	t.Helper()
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = model.Close() })
+	home := realagents.NewHome(t, model.URL())
+	bin, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	if err := os.Symlink(agent.Path, filepath.Join(bin, "claude")); err != nil {
+		t.Fatal(err)
+	}
+	env := append(home.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1")
+	token := exec.Command(binary, "token", "create", "e2e", "--scope", "read,send,approve", "--data", data)
+	token.Env = env
+	secret, err := token.Output()
+	if err != nil {
+		t.Fatalf("token create: %v", err)
+	}
+	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--data", data)
+	cmd.Env = env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("serve: %v\n%s", err, stderr.String())
+		}
+	})
+	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, pid: cmd.Process.Pid}
+	lines := bufio.NewReader(out)
+	for s.url == "" {
+		line, err := lines.ReadString('\n')
+		if m := link.FindStringSubmatch(line); m != nil {
+			s.url = m[1]
+		} else if err != nil {
+			t.Fatalf("the server does not start: %s", stderr.String())
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
+	return s
+}
+
+func (s *server) on(t *testing.T) *server {
+	c := *s
+	c.t = t
+	return &c
+}
+
+// call sends a request and decodes the answer into out, if that is not nil.
+func (s *server) call(method, path string, body, out any) int {
+	s.t.Helper()
+	res := s.do(s.t.Context(), method, path, body)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(data, out); err != nil {
+			s.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, data)
+		}
+	}
+	return res.StatusCode
+}
+
+func (s *server) do(ctx context.Context, method, path string, body any) *http.Response {
+	s.t.Helper()
+	var r io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res
+}
+
+// create makes a session in the project directory.
+func (s *server) create() string {
+	s.t.Helper()
+	var made struct {
+		SessionID string `json:"sessionId"`
+		Error     any    `json:"error"`
+	}
+	code := s.call("POST", "/api/session/create", map[string]any{"cliType": "claude", "projectDir": s.home.Project}, &made)
+	if code != http.StatusCreated {
+		s.t.Fatalf("create: %d %v", code, made.Error)
+	}
+	return made.SessionID
+}
+
+// killAgents kills the agents' processes, as the system would when it is out
+// of memory.
+func (s *server) killAgents() {
+	s.t.Helper()
+	killed := 0
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		s.t.Skip("processes are looked up in /proc")
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if fields[1] == fmt.Sprint(s.pid) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	if killed == 0 {
+		s.t.Fatal("the server runs no agent")
+	}
+}
