@@ -15,8 +15,9 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Create starts an agent in a directory. If it fails, nothing is left.
-func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options) (Status, error) {
+// Create starts an agent in a directory, under a profile if persona is set. If
+// it fails, nothing is left.
+func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options, persona string) (Status, error) {
 	p, err := g.provider(cliType)
 	if err != nil {
 		return Status{}, err
@@ -25,6 +26,9 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 		return Status{}, err
 	}
 	if opt, err = g.completed(opt, dir); err != nil {
+		return Status{}, err
+	}
+	if err := g.profile(persona); err != nil {
 		return Status{}, err
 	}
 	rec, err := newRecord(p, dir, opt)
@@ -177,6 +181,14 @@ func (g *Gateway) completed(opt runnel.Options, dir string) (runnel.Options, err
 		g.log.Warn(message, slog.String("code", code), slog.String("dir", dir))
 	}
 	return opt, nil
+}
+
+// profile finds a profile by its name. This server has none.
+func (g *Gateway) profile(persona string) error {
+	if persona == "" {
+		return nil
+	}
+	return runnel.Fail(runnel.PersonaNotFound, "persona: there is no such profile")
 }
 
 // options returns how to go on with a session: as it was begun, with the

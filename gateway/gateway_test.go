@@ -63,7 +63,7 @@ func closeIt(t *testing.T, g *Gateway) {
 
 func (d *disk) create(t *testing.T, g *Gateway) string {
 	t.Helper()
-	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{})
+	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestCreateRefusals(t *testing.T) {
 		{"fake", d.dir, runnel.Options{PermissionMode: "yolo"}, runnel.InvalidRequest},
 	}
 	for _, tt := range tests {
-		_, err := g.Create(t.Context(), tt.cli, tt.dir, tt.opt)
+		_, err := g.Create(t.Context(), tt.cli, tt.dir, tt.opt, "")
 		if got := runnel.CodeOf(err); got != tt.want {
 			t.Errorf("%s in %q %+v: got %v, want %s", tt.cli, tt.dir, tt.opt, err, tt.want)
 		}
@@ -193,7 +193,7 @@ func TestCreateRefusals(t *testing.T) {
 	if opened.Load() != 0 {
 		t.Error("an agent was started")
 	}
-	_, err := g.Create(t.Context(), "fake", d.dir, runnel.Options{})
+	_, err := g.Create(t.Context(), "fake", d.dir, runnel.Options{}, "")
 	wantCode(t, err, runnel.SessionCreateFailed)
 	if all, _ := d.cat.Sessions(t.Context(), store.SessionFilter{Dead: true}); len(all) != 0 {
 		t.Errorf("left behind: %+v", all)

@@ -18,6 +18,7 @@ type Prompt struct {
 	Text        string
 	Attachments []attach.Ref
 	Settings    runnel.Settings // to change before the turn. Default: nothing
+	Persona     string          // a profile. Default: none
 	Queue       bool            // wait for the running turn instead of failing
 }
 
@@ -51,8 +52,14 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if busy && !p.Queue {
 		return Sent{}, inProgress(st.Turn)
 	}
+	if err := g.allowed(p.Settings); err != nil {
+		return Sent{}, err
+	}
 	in, warning, err := g.input(p, rec.ProjectDir)
 	if err != nil {
+		return Sent{}, err
+	}
+	if err := g.profile(p.Persona); err != nil {
 		return Sent{}, err
 	}
 	if !st.AgentAlive { // it is about to be started, there
@@ -69,6 +76,20 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	}
 	sent.Queued = true
 	return sent, g.enqueue(ctx, e, in, p.Settings)
+}
+
+// allowed judges settings before anything is changed.
+func (g *Gateway) allowed(s runnel.Settings) error {
+	switch s.PermissionMode {
+	case "", runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk:
+		return nil
+	case runnel.ModeBypass:
+		if g.cfg.AllowBypass {
+			return nil
+		}
+		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass runs every tool without asking; it has to be allowed on the server first")
+	}
+	return runnel.Fail(runnel.InvalidRequest, "permissionMode: not one of default, acceptEdits, plan, dontAsk, bypass")
 }
 
 // lock opens the session that a client named and takes its turn lock.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -344,7 +343,7 @@ func timed(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { timer.Stop() })
 }
 
-var errCut = errors.New("cut")
+const minute = time.Minute
 
 // all reads a body to its end.
 func all(t *testing.T, r io.Reader) []byte {

@@ -2,11 +2,20 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
 	"reflect"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
 )
+
+// options are what a client may say of how an agent runs.
+type options struct {
+	runnel.Options
+	persona  string // a profile
+	warnings []string
+}
 
 // profileOptions are those of the contract that a profile gives a meaning.
 type profileOptions struct {
@@ -18,16 +27,17 @@ type profileOptions struct {
 // decodeOptions reads the options of a client. Unlike in other bodies a field
 // that we do not know is passed over, with a warning in the answer; one that is
 // almost ours is refused, as everywhere.
-func decodeOptions(data json.RawMessage) (opt runnel.Options, warnings []string, err error) {
+func decodeOptions(data json.RawMessage) (options, error) {
+	var out options
 	if len(data) == 0 || string(data) == "null" {
-		return opt, nil, nil
+		return out, nil
 	}
 	if err := checkJSON(data); err != nil {
-		return opt, nil, invalid("opts: " + err.Error())
+		return out, invalid("opts: " + err.Error())
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
-		return opt, nil, invalid("opts: must be an object")
+		return out, invalid("opts: must be an object")
 	}
 	ours, profile := jsonFields(reflect.TypeFor[runnel.Options]()), jsonFields(reflect.TypeFor[profileOptions]())
 	profiled := make(map[string]json.RawMessage)
@@ -41,28 +51,23 @@ func decodeOptions(data json.RawMessage) (opt runnel.Options, warnings []string,
 			continue
 		}
 		if almost(key, ours) || almost(key, profile) {
-			return opt, nil, invalid("opts." + unknown(key, ours))
+			return out, invalid("opts." + unknown(key, ours))
 		}
-		warnings = append(warnings, "opts."+quoted(key)+": unknown, ignored")
+		out.warnings = append(out.warnings, "opts."+quoted(key)+": unknown, ignored")
 	}
-	slices.Sort(warnings)
-	if err := fit("opts", members, &opt); err != nil {
-		return opt, nil, err
-	}
+	slices.Sort(out.warnings)
 	var p profileOptions
-	if err := fit("opts", profiled, &p); err != nil {
-		return opt, nil, err
+	if err := errors.Join(fit("opts", members, &out.Options), fit("opts", profiled, &p)); err != nil {
+		return out, err
 	}
-	if p.Persona != "" {
-		return opt, nil, runnel.Fail(runnel.PersonaNotFound, "opts.persona: there is no such profile")
-	}
+	out.persona = p.Persona
 	if p.Mode != "" {
-		warnings = append(warnings, "opts.mode: has a meaning only with a profile, ignored")
+		out.warnings = append(out.warnings, "opts.mode: has a meaning only with a profile, ignored")
 	}
 	if len(p.SubagentGovernance) > 0 {
-		warnings = append(warnings, "opts.subagentGovernance: delegation is not enabled on this server, ignored")
+		out.warnings = append(out.warnings, "opts.subagentGovernance: delegation is not enabled on this server, ignored")
 	}
-	return opt, warnings, nil
+	return out, nil
 }
 
 func almost(key string, fields map[string]reflect.Type) bool {
@@ -85,17 +90,17 @@ func fit(name string, members map[string]json.RawMessage, v any) error {
 	return nil
 }
 
-// settings returns what of opt can change in a session that exists, and
-// warnings for the rest.
-func settings(opt runnel.Options) (set runnel.Settings, warnings []string) {
-	set = runnel.Settings{Model: opt.Model, PermissionMode: opt.PermissionMode}
-	opt.Model, opt.PermissionMode = "", ""
-	data, _ := json.Marshal(opt)
-	var rest map[string]json.RawMessage
-	_ = json.Unmarshal(data, &rest)
-	for key := range rest {
-		warnings = append(warnings, "opts."+key+": counts only when a session is created, ignored")
+// settings returns what can change in a session that exists. The rest becomes
+// a warning.
+func (o *options) settings() runnel.Settings {
+	set := runnel.Settings{Model: o.Model, PermissionMode: o.PermissionMode}
+	rest := o.Options
+	rest.Model, rest.PermissionMode = "", ""
+	data, _ := json.Marshal(rest) // it was decoded from JSON
+	var left map[string]json.RawMessage
+	_ = json.Unmarshal(data, &left)
+	for _, key := range slices.Sorted(maps.Keys(left)) {
+		o.warnings = append(o.warnings, "opts."+key+": counts only when a session is created, ignored")
 	}
-	slices.Sort(warnings)
-	return set, warnings
+	return set
 }

@@ -73,11 +73,13 @@ func (s *Server) add(rt *route) {
 // find returns the route of r. A path that is not clean, which the router would
 // redirect, has none.
 func (s *Server) find(r *http.Request) *route {
-	if _, pattern := s.mux.Handler(r); s.routes[pattern] != nil && path.Clean(r.URL.Path) == strings.TrimSuffix(r.URL.Path, "/") || r.URL.Path == "/" {
+	if _, pattern := s.mux.Handler(r); s.routes[pattern] != nil && clean(r.URL.Path) {
 		return s.routes[pattern]
 	}
 	return s.routes["/"]
 }
+
+func clean(p string) bool { return p == "/" || path.Clean(p) == strings.TrimSuffix(p, "/") }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	if r.Method == http.MethodPost && !rt.upload {
@@ -101,7 +103,7 @@ func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) error {
 	var allow []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
-		if _, pattern := s.mux.Handler(probe); pattern != "/" && s.routes[pattern] != nil {
+		if _, pattern := s.mux.Handler(probe); pattern != "/" && s.routes[pattern] != nil && clean(r.URL.Path) {
 			allow = append(allow, m)
 		}
 	}

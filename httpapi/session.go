@@ -101,12 +101,12 @@ func (s *Server) create(r *http.Request, in createRequest) (createAnswer, error)
 	if in.CLIType == "" {
 		return createAnswer{}, runnel.Fail(runnel.UnsupportedCLIType, "cliType: say which kind of agent; GET /api/agents lists them")
 	}
-	opt, warnings, err := decodeOptions(in.Options)
+	opt, err := decodeOptions(in.Options)
 	if err != nil {
 		return createAnswer{}, err
 	}
-	st, err := s.gw.Create(r.Context(), in.CLIType, in.ProjectDir, opt)
-	return createAnswer{st.SessionID, st.CLIType, warnings}, err
+	st, err := s.gw.Create(r.Context(), in.CLIType, in.ProjectDir, opt.Options, opt.persona)
+	return createAnswer{st.SessionID, st.CLIType, opt.warnings}, err
 }
 
 func (s *Server) load(r *http.Request, in loadRequest) (createAnswer, error) {
@@ -138,7 +138,7 @@ func (s *Server) send(r *http.Request, in sendRequest) (sendAnswer, error) {
 
 // prompt is what every way of sending comes down to.
 func (s *Server) prompt(r *http.Request, id string, in sendRequest) (gateway.Sent, []string, error) {
-	opt, warnings, err := decodeOptions(in.Opts)
+	opt, err := decodeOptions(in.Opts)
 	if err != nil {
 		return gateway.Sent{}, nil, err
 	}
@@ -148,12 +148,13 @@ func (s *Server) prompt(r *http.Request, id string, in sendRequest) (gateway.Sen
 			return gateway.Sent{}, nil, invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
 		}
 	}
-	set, fixed := settings(opt)
-	sent, err := s.gw.Send(r.Context(), id, gateway.Prompt{Text: in.Content, Attachments: refs, Settings: set, Queue: in.Queue})
+	sent, err := s.gw.Send(r.Context(), id, gateway.Prompt{
+		Text: in.Content, Attachments: refs, Settings: opt.settings(), Persona: opt.persona, Queue: in.Queue,
+	})
 	if sent.Warning != "" {
-		fixed = append(fixed, sent.Warning)
+		opt.warnings = append(opt.warnings, sent.Warning)
 	}
-	return sent, append(warnings, fixed...), err
+	return sent, opt.warnings, err
 }
 
 func (s *Server) cancel(r *http.Request, _ empty) (empty, error) {
@@ -182,16 +183,16 @@ func (s *Server) setOptions(r *http.Request, in json.RawMessage) (optionsAnswer,
 }
 
 func (s *Server) changeOptions(r *http.Request, id string, in json.RawMessage) (optionsAnswer, error) {
-	opt, warnings, err := decodeOptions(in)
+	opt, err := decodeOptions(in)
 	if err != nil {
 		return optionsAnswer{}, err
 	}
-	set, fixed := settings(opt)
+	set := opt.settings()
 	if set == (runnel.Settings{}) {
 		return optionsAnswer{}, invalid("nothing to change: give model or permissionMode")
 	}
 	st, err := s.gw.Set(r.Context(), id, set)
-	return optionsAnswer{st, append(warnings, fixed...)}, err
+	return optionsAnswer{st, opt.warnings}, err
 }
 
 func (s *Server) fork(r *http.Request, _ empty) (createAnswer, error) {

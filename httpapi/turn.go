@@ -136,25 +136,18 @@ func onDisconnect(r *http.Request) (cancel bool, err error) {
 }
 
 func (s *Server) harnessCreate(r *http.Request, in harnessCreateRequest) (harnessSession, error) {
-	opts := in.Opts
-	if in.Persona != "" || in.Mode != "" {
-		members := make(map[string]any)
-		if len(opts) > 0 && json.Unmarshal(opts, &members) != nil {
-			return harnessSession{}, invalid("opts: must be an object")
-		}
-		for name, value := range map[string]string{"persona": in.Persona, "mode": in.Mode} {
-			if value != "" {
-				members[name] = value
-			}
-		}
-		opts, _ = json.Marshal(members)
-	}
-	opt, warnings, err := decodeOptions(opts)
+	opt, err := decodeOptions(in.Opts)
 	if err != nil {
 		return harnessSession{}, err
 	}
-	st, err := s.gw.Create(r.Context(), in.CLIType, in.ProjectRoot, opt)
-	return harnessSession{st, warnings}, err
+	if in.Persona != "" {
+		opt.persona = in.Persona
+	}
+	if in.Mode != "" {
+		opt.warnings = append(opt.warnings, "mode: has a meaning only with a profile, ignored")
+	}
+	st, err := s.gw.Create(r.Context(), in.CLIType, in.ProjectRoot, opt.Options, opt.persona)
+	return harnessSession{st, opt.warnings}, err
 }
 
 func (s *Server) harnessBoot(r *http.Request, in bootRequest) (bootAnswer, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"reflect"
 	"sync"
@@ -75,7 +76,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // Accept has answered
 	}
-	conn.SetReadLimit(maxMessage)
+	conn.SetReadLimit(-1) // read has its own, with a code of its own
 	bound, unbind := s.keys.Bind(context.WithoutCancel(r.Context()), id)
 	defer unbind()
 	k := &socket{s: s, conn: conn, id: id, req: r, pumps: make(map[string]*pump)}
@@ -133,14 +134,19 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 // more. It returns why.
 func (k *socket) read() error {
 	for {
-		typ, data, err := k.conn.Read(context.Background()) // unblocked by Close
-		switch {
-		case websocket.CloseStatus(err) == websocket.StatusMessageTooBig || errors.Is(err, websocket.ErrMessageTooBig):
-			return errTooLarge
-		case err != nil:
+		typ, r, err := k.conn.Reader(context.Background()) // unblocked by Close
+		if err != nil {
 			return err
-		case typ != websocket.MessageText:
+		}
+		if typ != websocket.MessageText {
 			return errBadFrame
+		}
+		data, err := io.ReadAll(io.LimitReader(r, maxMessage+1))
+		if err != nil {
+			return err
+		}
+		if len(data) > maxMessage {
+			return errTooLarge
 		}
 		if err := k.handle(data); err != nil {
 			return err
