@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/store"
@@ -15,101 +17,155 @@ type job struct {
 	committed func()              // what follows, before the caller hears of it; may be nil
 	strong    bool                // survives the loss of power
 	bytes     int                 // about how much it writes
-	err       error               // a refusal
-	answer    chan error          // has room for one
+	err       error               // what became of it
+	turn      chan bool           // of a job that waits: true if it is to lead, false if it is done
 }
 
 // maxBatch bounds how many jobs share a transaction, and so how long the first
 // of them waits for the others.
 const maxBatch = 256
 
-// submit hands j to the committer and waits for its commit. If ctx ends before
-// the committer has taken j nothing happens; after that j is seen through.
-func (s *Store) submit(ctx context.Context, j *job) error {
+// A committer has one caller at a time commit for everyone who waits: the
+// leader. To a caller alone that spares two switches to another goroutine,
+// which take longer than the commit.
+type committer struct {
+	writer *writer // the leader's, or closed
+	batch  []*job  // the leader's
+
+	mu      sync.Mutex
+	waiting []*job // in order of arrival
+	led     bool   // someone leads
+	closed  bool
+	idle    chan struct{} // closed once closed is set and nobody leads
+}
+
+// submit does j and waits for its commit. If ctx ends before someone has begun
+// with j nothing happens; after that j is seen through.
+func (c *committer) submit(ctx context.Context, j *job) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	j.answer = make(chan error, 1)
-	select {
-	case s.jobs <- j:
-		return <-j.answer
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.quit:
+	c.mu.Lock()
+	switch {
+	case c.closed:
+		c.mu.Unlock()
 		return errClosed()
+	case c.led:
+		j.turn = make(chan bool, 1)
+		c.waiting = append(c.waiting, j)
+		c.mu.Unlock()
+		return c.wait(ctx, j)
 	}
+	c.led = true
+	c.mu.Unlock()
+	return c.lead(j)
 }
 
-// commitLoop is the one goroutine that writes.
-func (s *Store) commitLoop() {
-	defer close(s.done)
-	batch := make([]*job, 0, maxBatch)
-	for {
-		j := s.next()
-		if j == nil {
-			return
-		}
-		// Callers that are about to submit get to do so: one transaction of
-		// many is cheaper than one for each.
-		runtime.Gosched()
-		batch = s.waiting(append(batch[:0], j))
-		s.commit(batch)
-		clear(batch)
-	}
-}
-
-// next returns a job, or nil once the store is closed. With nothing to do it
-// moves what was written from the write-ahead log into the database.
-func (s *Store) next() *job {
-	if !s.writer.mustCheckpoint() {
-		select {
-		case j := <-s.jobs:
-			return j
-		default:
-		}
-	}
-	s.writer.checkpoint()
+// wait returns what became of j, which others do unless it is to lead itself.
+func (c *committer) wait(ctx context.Context, j *job) error {
+	var leads bool
 	select {
-	case j := <-s.jobs:
-		return j
-	case <-s.quit:
-		return nil
-	}
-}
-
-func (s *Store) waiting(batch []*job) []*job {
-	for len(batch) < maxBatch {
-		select {
-		case j := <-s.jobs:
-			batch = append(batch, j)
-		default:
-			return batch
+	case leads = <-j.turn:
+	case <-ctx.Done():
+		c.mu.Lock()
+		i := slices.Index(c.waiting, j)
+		if i >= 0 {
+			c.waiting = slices.Delete(c.waiting, i, i+1)
 		}
+		c.mu.Unlock()
+		if i >= 0 {
+			return ctx.Err()
+		}
+		leads = <-j.turn
 	}
-	return batch
+	if leads {
+		return c.lead(j)
+	}
+	return j.err
 }
 
-// commit makes one transaction of batch and answers every job. If that fails
-// each job gets a transaction of its own, so that one does not fail for another.
-func (s *Store) commit(batch []*job) {
-	err := s.writer.transact(batch)
-	if err != nil && len(batch) > 1 && s.writer.failed == nil {
-		for _, j := range batch {
-			s.commit([]*job{j})
+// lead commits j together with all that waits.
+func (c *committer) lead(j *job) error {
+	if len(c.batch) > 1 {
+		// Where there were many there will be: those that were answered just now
+		// get to submit again.
+		runtime.Gosched()
+	}
+	c.mu.Lock()
+	n := min(len(c.waiting), maxBatch-1)
+	c.batch = append(append(c.batch[:0], j), c.waiting[:n]...)
+	c.waiting = slices.Delete(c.waiting, 0, n)
+	alone := len(c.waiting) == 0
+	c.mu.Unlock()
+
+	c.commit(c.batch)
+	for _, other := range c.batch[1:] {
+		other.turn <- false
+	}
+	clear(c.batch)
+	if c.writer.worthCheckpoint(alone) {
+		go c.rest()
+	} else {
+		c.handOver()
+	}
+	return j.err
+}
+
+// rest leads while what was written is moved from the write-ahead log into the
+// database, so that no caller waits for that alone.
+func (c *committer) rest() {
+	c.writer.checkpoint()
+	c.handOver()
+}
+
+// handOver ends the leadership.
+func (c *committer) handOver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) > 0 {
+		next := c.waiting[0]
+		c.waiting = slices.Delete(c.waiting, 0, 1)
+		next.turn <- true
+		return
+	}
+	c.led = false
+	if c.closed {
+		close(c.idle)
+	}
+}
+
+// close refuses what waits and what comes, and returns once nobody leads.
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	for _, j := range c.waiting {
+		j.err = errClosed()
+		j.turn <- false
+	}
+	c.waiting = nil
+	if !c.led {
+		close(c.idle)
+	}
+	c.mu.Unlock()
+	<-c.idle
+}
+
+// commit makes one transaction of batch. If that fails each job gets one of its
+// own, so that none fails for another.
+func (c *committer) commit(batch []*job) {
+	err := c.writer.transact(batch)
+	if err != nil && len(batch) > 1 && c.writer.failed == nil {
+		for i := range batch {
+			c.commit(batch[i : i+1])
 		}
 		return
 	}
 	for _, j := range batch {
 		switch {
 		case err != nil:
-			j.answer <- unavailable(err)
-		case j.err != nil:
-			j.answer <- j.err
-		default:
-			if j.committed != nil {
-				j.committed()
-			}
-			j.answer <- nil
+			j.err = unavailable(err)
+		case j.err == nil && j.committed != nil:
+			j.committed()
 		}
 	}
 }

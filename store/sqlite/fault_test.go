@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// inWriter runs f in the committer's goroutine, outside of any transaction.
+// inWriter runs f as the leader, outside of any transaction.
 func inWriter(t *testing.T, s *Store, f func(*sql.Conn) error) {
 	t.Helper()
 	err := s.submit(t.Context(), &job{do: func(w *writer) error {
@@ -85,7 +85,7 @@ func TestF04_Full(t *testing.T) {
 	}
 }
 
-// holdCommitter keeps the committer busy until the result is called.
+// holdCommitter has a job lead until the result is called.
 func holdCommitter(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	held, free := make(chan struct{}), make(chan struct{})

@@ -1,7 +1,7 @@
 // Package sqlite keeps logs and the catalogue in one SQLite file.
 //
-// One goroutine writes: it makes one transaction of everything that waits. What
-// is merely shown is then in the hands of the operating system and survives our
+// One caller at a time writes, for all that wait, in one transaction. What is
+// merely shown is then in the hands of the operating system and survives our
 // death; a transaction with anything that was decided is flushed to the disk
 // before anyone hears of it. Readers have connections of their own, and at the
 // end of a log none at all: its newest events are kept in memory.
@@ -26,15 +26,13 @@ type Config struct {
 
 // A Store is a log of events and a catalogue in one data directory.
 type Store struct {
+	committer
 	lock   lock
 	reader *reader
-	writer *writer // the committer's, while it runs
 	tails  *tails
 
-	jobs  chan *job
-	quit  chan struct{} // closed by Close
-	done  chan struct{} // closed by the committer when it ends
-	close func() error
+	quit chan struct{} // closed by Close
+	shut func() error  // what Close does, once
 }
 
 var (
@@ -58,8 +56,8 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 		return nil, err
 	}
 	s := &Store{
-		lock: l, tails: newTails(limits),
-		jobs: make(chan *job), quit: make(chan struct{}), done: make(chan struct{}),
+		committer: committer{idle: make(chan struct{})},
+		lock:      l, tails: newTails(limits), quit: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
@@ -84,18 +82,17 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if s.reader, err = openReader(ctx, path); err != nil {
 		return nil, err
 	}
-	s.close = sync.OnceValue(s.shut)
-	go s.commitLoop()
+	s.shut = sync.OnceValue(s.close)
 	return s, nil
 }
 
 // Close waits for the transaction under way, refuses what comes later, and lets
 // the next server in. It may be called more than once.
-func (s *Store) Close() error { return s.close() }
+func (s *Store) Close() error { return s.shut() }
 
-func (s *Store) shut() error {
+func (s *Store) close() error {
 	close(s.quit)
-	<-s.done
+	s.committer.close()
 	s.tails.close()
 	return unavailable(s.release())
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// A writer is the one connection that writes. It belongs to the committer.
+// A writer is the one connection that writes. It belongs to the committer's leader.
 type writer struct {
 	db   *sql.DB
 	conn *sql.Conn
@@ -187,14 +187,15 @@ func (w *writer) inPlace() error {
 	return nil
 }
 
-func (w *writer) mustCheckpoint() bool { return w.pages >= maxPages }
+// worthCheckpoint reports whether enough was written for a checkpoint: less is
+// enough if nobody waits.
+func (w *writer) worthCheckpoint(alone bool) bool {
+	return w.failed == nil && (w.pages >= maxPages || alone && w.pages >= idlePages)
+}
 
-// checkpoint moves what the write-ahead log holds into the database, if that is
-// worth it. SQLite would do so within a commit, and would not tell if it failed.
+// checkpoint moves what the write-ahead log holds into the database. SQLite
+// would do so within a commit, and would not tell if it failed.
 func (w *writer) checkpoint() {
-	if w.pages < idlePages || w.failed != nil {
-		return
-	}
 	w.pages = 0
 	if _, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
 		w.failed = fatal(err)
