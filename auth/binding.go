@@ -17,6 +17,9 @@ type binding struct {
 // another process did it. The caller calls stop when the stream is over.
 func (k *Keyring) Bind(ctx context.Context, id Identity) (bound context.Context, stop func()) {
 	bound, cancel := context.WithCancelCause(ctx)
+	if id.Kind == KindLocal { // it has no credential that could end
+		return bound, func() { cancel(context.Canceled) }
+	}
 	b := &binding{cancel: cancel}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,13 @@ type feed struct {
 	mu      sync.Mutex
 	version int64
 	at      map[string]int64 // version of each session's newest change
+	changes []change         // by version; of a session all but the newest are void
 	grown   chan struct{}    // closed and replaced with each change
+}
+
+type change struct {
+	version int64
+	id      string
 }
 
 func (f *feed) init() {
@@ -25,6 +31,10 @@ func (f *feed) touch(id string) {
 	defer f.mu.Unlock()
 	f.version++
 	f.at[id] = f.version
+	f.changes = append(f.changes, change{f.version, id})
+	if len(f.changes) > 2*len(f.at)+64 {
+		f.changes = slices.DeleteFunc(f.changes, func(c change) bool { return f.at[c.id] != c.version })
+	}
 	close(f.grown)
 	f.grown = make(chan struct{})
 }
@@ -50,11 +60,11 @@ func (g *Gateway) Changes(version int64) (ids []string, now int64) {
 	if version < 0 {
 		return nil, g.feed.version
 	}
-	for id, at := range g.feed.at {
-		if at > version {
-			ids = append(ids, id)
+	from, _ := slices.BinarySearchFunc(g.feed.changes, version+1, func(c change, v int64) int { return cmp.Compare(c.version, v) })
+	for _, c := range g.feed.changes[from:] {
+		if g.feed.at[c.id] == c.version {
+			ids = append(ids, c.id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(g.feed.at[a], g.feed.at[b]) })
 	return ids, g.feed.version
 }

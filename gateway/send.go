@@ -49,6 +49,9 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	st := e.session.Status()
 	rec, _, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0
+	if st.Turn == "" && waiting > 0 {
+		g.startDrain(e) // something kept the queue from going on
+	}
 	if busy && !p.Queue {
 		return Sent{}, inProgress(st.Turn)
 	}
@@ -193,7 +196,7 @@ func (g *Gateway) drain(ctx context.Context, e *entry) {
 		if err = g.cfg.Catalogue.Dequeue(ctx, q.Session, q.Turn); err != nil {
 			break
 		}
-		e.change(func() { e.waiting-- })
+		e.change(func() { e.waiting = max(e.waiting-1, 0) }) // it may have been cleared meanwhile
 	}
 	if err != nil && runnel.CodeOf(err) != runnel.TurnInProgress {
 		g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -102,7 +103,7 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict r
 		return
 	}
 	_ = p.k.refuse(message{RequestID: requestID}, err)
-	p.k.end(err)
+	p.k.end(errors.Join(errBroken, err))
 }
 
 // upserts brings whole items, paced by how fast they are taken.

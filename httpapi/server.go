@@ -116,6 +116,8 @@ func (s *Server) HTTPServer() *http.Server {
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnContext:       withPeer,
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * goes through the chain, too
 	}
 }
 
@@ -198,7 +200,12 @@ func (s *Server) localPeer(r *http.Request) (auth.Identity, bool) {
 	if !ok {
 		return auth.Identity{}, false
 	}
-	return auth.Local(u)
+	id, ok := auth.Local(u)
+	if !ok {
+		s.metrics.refused("socket")
+		s.log.LogAttrs(r.Context(), slog.LevelWarn, "the unix socket was used by another user, or by something an agent started", slog.String("path", r.URL.Path))
+	}
+	return id, ok
 }
 
 func newID() string { return uuid.NewString() }

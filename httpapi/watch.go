@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -31,7 +32,7 @@ func (k *socket) watch() *watcher {
 		_, version := k.s.gw.Changes(-1)
 		k.work.Go(func() {
 			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
-				k.end(err)
+				k.end(errors.Join(errBroken, err))
 			}
 		})
 	}

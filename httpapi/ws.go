@@ -104,9 +104,12 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// errBadFamily, errStalled and errTooLarge end a connection.
+// Why we end a connection.
 var (
+	errBroken    = errors.New("httpapi: the session's events cannot be read")
 	errBadFamily = errors.New("httpapi: unknown family")
+	errProtocol  = errors.New("httpapi: not the WebSocket protocol")
+	errGone      = errors.New("httpapi: the client has gone")
 	errBadFrame  = errors.New("httpapi: not a message")
 	errStalled   = errors.New("httpapi: the client does not read")
 	errTooLarge  = errors.New("httpapi: message too large")
@@ -126,6 +129,10 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 		return closeBadRequest, "messages are JSON text"
 	case errors.Is(cause, errTooLarge):
 		return closeTooLarge, "the message is too large"
+	case errors.Is(cause, errProtocol):
+		return websocket.StatusProtocolError, ""
+	case errors.Is(cause, errBroken):
+		return websocket.StatusInternalError, "something failed here; resume by seq"
 	}
 	return websocket.StatusNormalClosure, ""
 }
@@ -134,7 +141,10 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 // more. It returns why.
 func (k *socket) read() error {
 	for {
-		typ, r, err := k.conn.Reader(context.Background()) // unblocked by Close
+		typ, r, err := k.conn.Reader(context.Background())  // unblocked by Close
+		if err != nil && websocket.CloseStatus(err) == -1 { // it broke the protocol, or is gone
+			return errors.Join(errProtocol, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -371,7 +381,8 @@ func (k *socket) send(data []byte) error {
 	defer watchdog.Stop()
 	// Not k.ctx: its end would cut the connection before the close code is sent.
 	if err := k.conn.Write(context.Background(), websocket.MessageText, data); err != nil {
-		return err
+		k.end(errGone)
+		return errGone
 	}
 	if k.family != "" {
 		k.s.metrics.messages.WithLabelValues(k.family).Inc()

@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+func TestB07_Slowloris(t *testing.T) {
+	for name, tt := range map[string]struct {
+		head   string
+		drip   string
+		within time.Duration
+	}{
+		"header":         {"GET /api/health HTTP/1.1\r\nHost: localhost\r\n", "X", 6 * time.Second},
+		"body":           {"POST /api/session/x/cancel HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
+		"body of nobody": {"POST /api/session/x/cancel HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
+		"nothing":        {"", "", 6 * time.Second},
+		"idle":           {"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n", "", 61 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t)
+				c, err := s.ln.dial(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				closed := make(chan struct{})
+				go func() { defer close(closed); _, _ = io.Copy(io.Discard, c) }()
+				began := time.Now()
+				if _, err := io.WriteString(c, strings.Replace(tt.head, "TOKEN", s.token, 1)); err != nil && tt.head != "" {
+					t.Fatal(err)
+				}
+				tick := time.NewTicker(time.Second)
+				defer tick.Stop()
+				for open := true; open; {
+					select {
+					case <-closed:
+						open = false
+					case <-tick.C:
+						_ = c.SetWriteDeadline(time.Now().Add(time.Millisecond))
+						_, _ = io.WriteString(c, tt.drip)
+					}
+				}
+				if took := time.Since(began); took > tt.within {
+					t.Errorf("open for %v, want at most %v", took, tt.within)
+				}
+			})
+		})
+	}
+}
+
+// A client that reads a byte a second is closed; the stream's other readers
+// notice nothing.
+func TestB07_SlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t)
+		id := s.create()
+		s.events(id, s.prompt(id, burst(3000)))
+		c, err := s.ln.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "GET /api/session/"+id+"/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+s.token+"\r\n\r\n")
+		began := time.Now()
+		one := make([]byte, 1)
+		for {
+			<-time.After(time.Second)
+			if _, err := c.Read(one); err != nil {
+				break
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatal("it is still served after a minute")
+			}
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+		if !strings.Contains(s.do("GET", "/metrics", "").Body.String(), "runnel_streams_stalled_total 1") {
+			t.Error("it was not counted")
+		}
+	})
+}
+
+func TestB10_WebSocketAbuse(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	for name, tt := range map[string]struct {
+		abuse func(p *peer) error
+		want  websocket.StatusCode
+	}{
+		"2 MiB message": {func(p *peer) error {
+			return p.conn.Write(t.Context(), websocket.MessageText, bytes.Repeat([]byte("a"), 2<<20))
+		}, closeTooLarge},
+		"2 MiB in 20,000 fragments": {func(p *peer) error {
+			w, err := p.conn.Writer(t.Context(), websocket.MessageText)
+			for range 20_000 {
+				if err == nil {
+					_, err = w.Write(bytes.Repeat([]byte("a"), 105))
+				}
+			}
+			return err
+		}, closeTooLarge},
+		"binary":  {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageBinary, []byte("{}")) }, closeBadRequest},
+		"no JSON": {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageText, []byte("hi")) }, closeBadRequest},
+		"no UTF-8": {func(p *peer) error {
+			return p.conn.Write(t.Context(), websocket.MessageText, []byte("{\"type\":\"\xff\"}"))
+		}, closeBadRequest},
+		"two keys": {func(p *peer) error {
+			return p.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"session:kill","type":"session:hello"}`))
+		}, closeBadRequest},
+		"unmasked": {func(p *peer) error { _, err := p.raw.Write([]byte{0x81, 0x02, '{', '}'}); return err }, websocket.StatusProtocolError},
+		"reserved bits": {func(p *peer) error {
+			_, err := p.raw.Write([]byte{0xF1, 0x82, 0, 0, 0, 0, '{', '}'})
+			return err
+		}, websocket.StatusProtocolError},
+		"claims compression": {func(p *peer) error {
+			_, err := p.raw.Write([]byte{0xC1, 0x82, 0, 0, 0, 0, '{', '}'})
+			return err
+		}, websocket.StatusProtocolError},
+	} {
+		p := s.dial()
+		go func() { _ = tt.abuse(p) }()
+		if got := p.closed(); got != tt.want {
+			t.Errorf("%s: closed with %d, want %d", name, got, tt.want)
+		}
+	}
+	// Nonsense that is JSON is answered, and the connection lives on.
+	p := s.join(familyUpsert)
+	for _, m := range []string{`{}`, `{"type":"nothing"}`, `{"type":"session:subscribe"}`, `{"type":"session:subscribe","sessionId":"x"}`,
+		`{"type":"session:send","sessionId":5}`, `{"type":"session:subscribe","sessionId":"0b5d3c1e-0000-7000-8000-000000000000","after":-1}`,
+		`{"type":"session:cancel","sessionId":"x","extra":1}`, `{"type":"session:options","sessionId":"x","Model":"m"}`} {
+		p.say("%s", m)
+		if f := p.hear(); f.Type != "error" || f.Error.Type == "INTERNAL" {
+			t.Errorf("%s: got %+v", m, f)
+		}
+	}
+	if w := s.do("GET", "/api/ws", ""); w.Code == 200 || w.Code >= 500 {
+		t.Errorf("no upgrade: %d", w.Code)
+	}
+	if strings.Contains(s.logged.String(), "internal error") {
+		t.Errorf("logged %s", s.logged)
+	}
+}
+
+// Over a real socket, through the server that is shipped.
+func TestRealSocket(t *testing.T) {
+	timed(t, minute)
+	rg := newRig(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := rg.HTTPServer()
+	done := make(chan error, 1)
+	go func() { done <- hs.Serve(ln) }()
+	defer func() {
+		_ = rg.EndStreams(context.Background())
+		if err := hs.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-done
+	}()
+	for raw, want := range map[string]string{
+		"GET http://evil.example/api/health HTTP/1.1\r\nHost: localhost\r\n\r\n":                           "400",
+		"GET http://localhost/api/health HTTP/1.1\r\nHost: evil.example\r\n\r\n":                           "400",
+		"GET /api/health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n":                        "400",
+		"GET /api/health HTTP/1.1\r\n\r\n":                                                                 "400",
+		"GET /api/health HTTP/1.0\r\n\r\n":                                                                 "400",
+		"GET /api/health HTTP/1.1\r\nHost: user@localhost\r\n\r\n":                                         "400",
+		"GET /api/health HTTP/1.1\r\nHost: evil.example\r\n\r\n":                                           "403",
+		"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n":                              "400",
+		"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n":                                              "200",
+		"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                    "401",
+		"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\n\r\n": "501",
+	} {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, raw)
+		head := make([]byte, 12)
+		_, err = io.ReadFull(c, head)
+		c.Close()
+		if err != nil || string(head[9:]) != want {
+			t.Errorf("%q: got %q, %v, want %s", raw, head, err, want)
+		}
+	}
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		conn, _, err := websocket.Dial(t.Context(), "ws://"+net.JoinHostPort(host, port)+"/api/ws", &websocket.DialOptions{
+			HTTPClient: &http.Client{Transport: tr}, HTTPHeader: http.Header{"Authorization": {"Bearer " + rg.token}, "Origin": {"http://" + net.JoinHostPort(host, port)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &peer{t: t, conn: conn}
+		p.say(`{"type":"session:hello"}`)
+		p.await("session:hello:ack")
+		_ = conn.Close(websocket.StatusNormalClosure, "")
+	}
+}
