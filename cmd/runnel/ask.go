@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -77,7 +79,7 @@ func question(a event.Approval) string {
 			text.Reset()
 			text.Write(a.Arguments)
 		}
-		lines := strings.Split(termtext.Clean(text.String()), "\n")
+		lines := strings.Split(exactJSON(text.String()), "\n")
 		fmt.Fprintf(&b, "  %s, %d bytes:\n", oneLine(a.ToolName, 80), len(a.Arguments))
 		for i, line := range lines {
 			if i == maxQuestion {
@@ -91,6 +93,30 @@ func question(a event.Approval) string {
 		fmt.Fprintf(&b, "  %d  %s\n", i+1, oneLine(c.Label, 120))
 	}
 	return b.String()
+}
+
+// exactJSON writes what a person could not see in JSON as escapes: characters
+// that a terminal obeys or draws as nothing, and blanks that are not blanks.
+// Removing them, as elsewhere, would show something else than what would run.
+func exactJSON(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || drawn(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+// drawn reports whether r leaves a mark of its own on the screen.
+func drawn(r rune) bool {
+	const brailleBlank = '\u2800'
+	return unicode.IsPrint(r) && r != brailleBlank &&
+		!unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 func chosen(a event.Approval, line string) (event.Choice, bool) {

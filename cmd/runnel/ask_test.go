@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// Characters that stand unescaped in JSON but are drawn as nothing, begin a
+// control string or turn the text around must not hide what would run.
+func TestE05_QuestionHidesNothing(t *testing.T) {
+	for name, command := range map[string]string{
+		"a control string":     "echo hi \u009d; rm -rf ~ \u009c",
+		"a control string cut": "echo hi \u0090; rm -rf ~",
+		"a sequence":           "echo hi \u009b; rm -rf ~",
+		"delete":               "echo hi \u007f; rm -rf ~",
+		"right to left":        "echo \u202e~ fr- mr ;ih\u202c",
+		"zero width":           "curl https://ex\u200bample.org",
+		"a separator":          "echo hi \u2028 rm -rf ~",
+		"tags":                 "echo \U000e0041\U000e0042",
+		"a filler":             "cat \u3164",
+		"odd blanks":           "rm\u00a0-rf ~",
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := json.RawMessage(`{"command":"` + command + `"}`)
+			if !json.Valid(args) {
+				t.Fatal("not what an agent could send")
+			}
+			shown := question(event.Approval{Title: "Bash", ToolName: "Bash", Arguments: args, Choices: []event.Choice{{ID: "deny", Label: "Deny"}}})
+			if termtext.Clean(shown) != shown {
+				t.Errorf("a terminal would obey it: %q", shown)
+			}
+			_, rest, _ := strings.Cut(shown, "{")
+			object, _, _ := strings.Cut(rest, "}")
+			var got struct{ Command string }
+			if err := json.Unmarshal([]byte("{"+object+"}"), &got); err != nil || got.Command != command {
+				t.Errorf("shown as %q, which means %q, %v; want %q", object, got.Command, err, command)
+			}
+			for _, r := range object {
+				if r > 0x7e || r < ' ' && r != '\n' {
+					t.Errorf("%U is not to be seen in %q", r, object)
+				}
+			}
+		})
+	}
+	plain := question(event.Approval{ToolName: "Write", Arguments: json.RawMessage(`{"text":"grüße, 世界 👍 e\u0301"}`)})
+	if !strings.Contains(plain, "grüße, 世界 👍") {
+		t.Errorf("text of other languages is not readable: %q", plain)
+	}
+}
