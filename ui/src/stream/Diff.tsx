@@ -96,12 +96,14 @@ function nothing(c: Change): string {
 function HunkLines({ hunk, lines, gap }: { hunk: Hunk; lines: string[]; gap: boolean }) {
   let oldNo = hunk.oldStart;
   let newNo = hunk.newStart;
+  // Before an edit the agent may not know where it will land: then both are 0.
+  const placed = oldNo > 0 || newNo > 0;
   return (
     <div className={gap ? "border-t" : undefined}>
       {lines.map((line, i) => {
         const sign = line[0] === "+" || line[0] === "-" ? line[0] : " ";
-        const o = sign === "+" ? "" : oldNo++;
-        const n = sign === "-" ? "" : newNo++;
+        const o = sign === "+" || !placed ? "" : oldNo++;
+        const n = sign === "-" || !placed ? "" : newNo++;
         return (
           <div key={i} className={`diff-line ${sign === "+" ? "add" : sign === "-" ? "del" : ""}`}>
             <span className="no old" aria-hidden>
