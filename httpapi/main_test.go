@@ -76,6 +76,7 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 			t.Errorf("end streams: %v", err)
 		}
 	})
+	rg.keyed = cfg.Keyring
 	rg.token = rg.mint(auth.All()...)
 	return rg
 }
