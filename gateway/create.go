@@ -56,6 +56,9 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if turn := e.session.Status().Turn; turn != "" {
 		return Status{}, inProgress(turn)
 	}
+	if _, err := g.projectDir(from.ProjectDir); err != nil { // the copy's agent is about to start there
+		return Status{}, err
+	}
 	opt, err := g.options(ctx, from)
 	if err != nil {
 		return Status{}, err

@@ -61,10 +61,27 @@ func (g *Gateway) outside(dir string) error {
 	return runnel.Fail(runnel.WorkingRootConflict, "this directory holds runnel's own data or lies in it; choose another one")
 }
 
-// within reports whether dir is root or lies in it. Both are canonical.
+// within reports whether dir is root or lies in it. Both are canonical, but a
+// file system may know a directory by several names, such as in other case: so
+// the directories themselves are compared, not only their names.
 func within(dir, root string) bool {
-	rel, err := filepath.Rel(root, dir)
-	return err == nil && filepath.IsLocal(rel)
+	if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
+		return true
+	}
+	want, err := os.Stat(root)
+	if err != nil {
+		return false
+	}
+	for {
+		if is, err := os.Stat(dir); err == nil && os.SameFile(is, want) {
+			return true
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return false
+		}
+		dir = up
+	}
 }
 
 func inaccessible(why string) error { return runnel.Fail(runnel.WorkingRootInaccessible, why) }
