@@ -125,14 +125,12 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 }
 
 func readFile(root *os.Root, name string) ([]*entry, error) {
-	f, err := root.Open(name)
+	f, st, err := openPlain(root, name)
 	if err != nil {
 		return nil, notKept(err)
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, notKept(err)
-	} else if st.Size() > maxStored {
+	if st.Size() > maxStored {
 		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
 	}
 	entries, err := readEntries(f)
@@ -144,12 +142,26 @@ func readFile(root *os.Root, name string) ([]*entry, error) {
 
 // readSmall reads a file that is a few lines at most.
 func readSmall(root *os.Root, name string) ([]byte, error) {
-	f, err := root.Open(name)
+	f, _, err := openPlain(root, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, 64<<10))
+}
+
+// openPlain opens a regular file. It looks before it opens: opening a pipe
+// would wait for its other end.
+func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	st, err := root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, nil, errors.New("claude: not a regular file")
+	}
+	f, err := root.Open(name)
+	return f, st, err
 }
 
 // historian replays stored entries. Where a live conversation has an init and a
