@@ -41,8 +41,18 @@ type rig struct {
 	cut   func() // if not nil, called when another agent takes over
 }
 
-// eachAgent runs a test with every pinned version.
+// eachAgent runs a test with every pinned version at the same time.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
+	for _, b := range realagents.Claude(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, b))
+		})
+	}
+}
+
+// eachAgentInTurn is eachAgent for tests that set environment variables.
+func eachAgentInTurn(t *testing.T, test func(t *testing.T, r *rig)) {
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) { test(t, newRig(t, b)) })
 	}

@@ -347,7 +347,7 @@ func TestStartupFailures(t *testing.T) {
 }
 
 func TestNotLoggedIn(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	eachAgentInTurn(t, func(t *testing.T, r *rig) {
 		r.opt.Env = append(r.opt.Env, "ANTHROPIC_API_KEY=")
 		t.Setenv("ANTHROPIC_API_KEY", "")
 		r.send("hi")

@@ -87,7 +87,7 @@ func TestAttachmentsArrive(t *testing.T) {
 	if err := png.Encode(&pic, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
 		t.Fatal(err)
 	}
-	eachAgent(t, func(t *testing.T, r *rig) {
+	eachAgentInTurn(t, func(t *testing.T, r *rig) {
 		r.open()
 		r.turn = uuid.NewString()
 		in := runnel.Input{Text: "/what is this?", Attachments: []runnel.Attachment{
@@ -122,7 +122,7 @@ func TestAttachmentsArrive(t *testing.T) {
 }
 
 func TestForkContinuesFromACopy(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	eachAgentInTurn(t, func(t *testing.T, r *rig) {
 		r.stillWorks()
 		before := r.agentSession()
 		r.conn.Close()

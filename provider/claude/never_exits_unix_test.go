@@ -1,0 +1,100 @@
+//go:build unix
+
+package claude
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// deaf answers each prompt, and hears neither the end of its input nor requests
+// to end.
+const deaf = `#!/bin/sh
+trap '' INT TERM HUP
+echo $$ > "$0.pid"
+read -r line
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"runnel-1","response":{}}}'
+n=0
+while read -r line; do
+  case $line in *'"type":"user"'*)
+    n=$((n+1))
+    echo '{"type":"system","subtype":"init","session_id":"0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11","model":"m","tools":[]}'
+    echo '{"type":"assistant","session_id":"0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11","message":{"id":"msg_'$n'","role":"assistant","model":"m","content":[{"type":"text","text":"Answer '$n'."}],"stop_reason":"end_turn"}}'
+    echo '{"type":"result","subtype":"success","is_error":false,"session_id":"0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11","result":"Answer '$n'."}'
+  esac
+done
+while :; do sleep 1; done
+`
+
+// A turn ends with the agent's result, not with its process; and the process
+// ends with the session, whatever it hears.
+func TestD08_ResultNoExit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "claude")
+	if err := os.WriteFile(path, []byte(deaf), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log := new(runnel.Memory)
+	s, err := runnel.Open(t.Context(), New(), runnel.Options{Path: path, Dir: t.TempDir()}, runnel.Config{ID: "s", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for _, answer := range []string{"Answer 1.", "Answer 2."} {
+		began := time.Now()
+		turn, err := s.Send(t.Context(), runnel.Text("go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said string
+		var ends int
+		for ev, err := range runnel.Follow(t.Context(), log, "s", 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Turn != turn.ID {
+				continue
+			}
+			if done, ok := ev.Body.(event.ItemDone); ok {
+				if m, ok := done.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent {
+					said = m.Content
+				}
+			}
+			if event.Ends(ev.Body) {
+				if b, ok := ev.Body.(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+					t.Errorf("ended as %+v", ev.Body)
+				}
+				ends++
+				break
+			}
+		}
+		if said != answer || ends != 1 || time.Since(began) > 10*time.Second {
+			t.Errorf("got %q with %d ends after %v, want %q", said, ends, time.Since(began), answer)
+		}
+	}
+	data, err := os.ReadFile(path + ".pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || syscall.Kill(pid, 0) != nil {
+		t.Fatalf("the agent %d is not there: %v", pid, err)
+	}
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("the agent is still there: %v", err)
+	}
+}
