@@ -88,6 +88,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 			return
 		}
 	}
+	if r.Method == http.MethodHead && rt.stream != "" {
+		s.fail(w, r, refuse(http.StatusMethodNotAllowed, "a stream has no head without its body"))
+		return
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 	if rt == s.routes["/"] {
 		if err := s.nowhere(w, r); err != nil {

@@ -95,6 +95,8 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/session/" + id + "/export?format=pdf", "", 400, "INVALID_REQUEST"},
 		{"DELETE", "/api/session/list", "", 405, "INVALID_REQUEST"},
 		{"GET", "/api/session/create", "", 405, "INVALID_REQUEST"},
+		{"HEAD", "/api/session/" + id + "/events", "", 405, "INVALID_REQUEST"},
+		{"HEAD", "/api/me", "", 200, ""},
 		{"GET", "/api/nothing", "", 404, "INVALID_REQUEST"},
 		{"GET", "//api/me", "", 404, "INVALID_REQUEST"},
 		{"POST", "/api/tokens/" + nobody + "/revoke", "{}", 404, "INVALID_REQUEST"},

@@ -1,0 +1,388 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+func TestG13_HelloFamily(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	id := s.create()
+
+	p := s.dial()
+	if p.conn.Subprotocol() != subprotocol {
+		t.Errorf("subprotocol %q", p.conn.Subprotocol())
+	}
+	p.say(`{"type":"session:hello","streamProtocol":"events-v1"}`)
+	if f := p.hear(); f.Type != "session:hello:ack" || f.Selected != "events-v1" || len(f.Protocols) != 2 {
+		t.Errorf("got %+v", f)
+	}
+	p.say(`{"type":"session:hello","requestId":"h","streamProtocol":"upsert-v1"}`)
+	if f := p.hear(); f.Type != "error" || f.RequestID != "h" || f.Error.Type != "INVALID_REQUEST" {
+		t.Errorf("a second hello: %+v", f)
+	}
+	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+	for f := p.hear(); !f.Done; f = p.hear() {
+		if f.Type != "session:history" && f.Type != "session:status" {
+			t.Fatalf("got %+v", f)
+		}
+	}
+	turn := s.prompt(id, "tools")
+	for f := p.hear(); ; f = p.hear() {
+		if f.Type == "session:status" {
+			continue
+		}
+		if f.Type != "session:event" {
+			t.Fatalf("%s in events-v1", f.Type)
+		}
+		if bytes.Contains(f.Payload, []byte("response_done")) {
+			break
+		}
+	}
+
+	p = s.dial() // without a hello it is the default, for life
+	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+	for f := p.hear(); !f.Done; f = p.hear() {
+	}
+	p.say(`{"type":"session:hello","requestId":"late","streamProtocol":"events-v1"}`)
+	if f := p.await("error"); f.RequestID != "late" {
+		t.Errorf("a late hello: %+v", f)
+	}
+	turn = s.prompt(id, "text")
+	for f := p.hear(); ; f = p.hear() {
+		if f.Type == "session:event" || f.Type == "session:hello:ack" {
+			t.Fatalf("%s in upsert-v1", f.Type)
+		}
+		if f.Type == "session:turn" && bytes.Contains(f.Payload, []byte(turn)) && bytes.Contains(f.Payload, []byte("turn_complete")) {
+			break
+		}
+	}
+
+	for _, hello := range []string{`"streamProtocol":"upsert-v2"`, `"streamProtocol":"legacy"`, `"streamProtocol":"UPSERT-V1"`} {
+		p = s.dial()
+		p.say(`{"type":"session:hello",%s}`, hello)
+		if f := p.hear(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
+			t.Errorf("%s: %+v", hello, f)
+		}
+		if c := p.closed(); c != closeBadRequest {
+			t.Errorf("%s: closed with %d", hello, c)
+		}
+	}
+	body := s.do("GET", "/metrics", "").Body.String()
+	for _, line := range []string{
+		`runnel_stream_connections_total{family="events-v1"} 1`, `runnel_stream_connections_total{family="upsert-v1"} 1`,
+		`runnel_stream_messages_total{family="events-v1"}`,
+	} {
+		if !strings.Contains(body, line) {
+			t.Errorf("no %s in the metrics", line)
+		}
+	}
+}
+
+func TestB02_RebindWebSocket(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	set := func(k, v string) func(http.Header) { return func(h http.Header) { h.Set(k, v) } }
+	for name, edit := range map[string][]func(http.Header){
+		"rebound":             {set("X-Test-Host", "evil.example:7777"), set("Origin", "http://evil.example:7777")},
+		"rebound, no Origin":  {set("X-Test-Host", "evil.example:7777")},
+		"evil Origin":         {set("Origin", "http://evil.example")},
+		"null Origin":         {set("Origin", "null")},
+		"other port":          {set("Origin", "http://localhost:3000")},
+		"cross-site metadata": {set("Sec-Fetch-Site", "cross-site"), set("Sec-Fetch-Mode", "websocket")},
+		"no credential":       {func(h http.Header) { h.Del("Authorization") }},
+	} {
+		p, res, err := s.tryDial(edit...)
+		if err == nil {
+			_ = p.conn.CloseNow()
+			t.Errorf("%s: 101", name)
+		} else if res == nil || res.StatusCode != 403 && res.StatusCode != 401 {
+			t.Errorf("%s: %v %v", name, res, err)
+		}
+	}
+	p := s.dial(set("Origin", "http://localhost:7777"))
+	p.say(`{"type":"session:hello"}`)
+	if f := p.hear(); f.Type != "session:hello:ack" {
+		t.Errorf("our own page: %+v", f)
+	}
+}
+
+func TestA08_WebSocketVerbsNeedScopes(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	id := s.create()
+	s.token = s.mint(auth.Read)
+	p := s.dial()
+	p.say(`{"type":"session:hello","requestId":"h","scopes":["admin"]}`)
+	if f := p.hear(); f.Type != "error" {
+		t.Errorf("scopes in the hello: %+v", f)
+	}
+	for i, m := range []string{
+		`"type":"session:send","content":"text"`, `"type":"session:cancel"`, `"type":"session:kill"`, `"type":"session:options","model":"m"`,
+		`"type":"session:decide","approvalId":"a","choice":"allow"`,
+	} {
+		p.say(`{%s,"requestId":"%d","sessionId":%q}`, m, i, id)
+		if f := p.hear(); f.Type != "error" || f.RequestID != fmt.Sprint(i) || f.Error.Type != "FORBIDDEN" {
+			t.Errorf("%s: %+v", m, f)
+		}
+	}
+}
+
+func TestA09_RevokeClosesStreams(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	id := s.create()
+	secret, tok, err := s.keyed.Create(t.Context(), "gone", []auth.Scope{auth.Read}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := s.token
+	s.token = secret
+	p := s.dial()
+	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+	for f := p.hear(); !f.Done; f = p.hear() {
+	}
+	sse := s.get("/api/session/" + id + "/events")
+	r := bufio.NewReader(sse.Body)
+	if _, err := readFrame(r); err != nil {
+		t.Fatal(err)
+	}
+	s.token = admin
+	began := time.Now()
+	call[empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
+	s.prompt(id, "text")
+	for {
+		f, err := p.tryHear()
+		if err != nil {
+			if c := websocket.CloseStatus(err); c != closeCredential {
+				t.Errorf("closed with %d", c)
+			}
+			break
+		}
+		if f.Type == "session:upsert" || f.Type == "session:turn" {
+			t.Errorf("got %s after the end of the credential", f.Type)
+		}
+	}
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			break
+		}
+		if strings.HasPrefix(f.name, "item_") {
+			t.Errorf("got %s after the end of the credential", f.name)
+		}
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestG08_StalledForever(t *testing.T) {
+	timed(t, 30*time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t)
+		id := s.create()
+		p := s.dial()
+		p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+		for f := p.hear(); !f.Done; f = p.hear() {
+		}
+		began := time.Now()
+		turn := s.prompt(id, `{"steps":[{"text":"a ","repeat":5000}]}`) // and nobody reads
+		evs := s.events(id, turn)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the turn took %v: it waited for its reader", took)
+		}
+		<-time.After(30 * time.Second)
+		synctest.Wait()
+		s.streams.mu.Lock()
+		open := s.streams.n
+		s.streams.mu.Unlock()
+		if open != 0 {
+			t.Error("the stalled connection is still open")
+		}
+		if !strings.Contains(s.do("GET", "/metrics", "").Body.String(), "runnel_streams_stalled_total 1") {
+			t.Error("it was not counted")
+		}
+		_ = evs
+	})
+}
+
+func TestG01_TwoClientsOneReconnecting(t *testing.T) {
+	timed(t, 2*time.Minute)
+	s := serve(t)
+	id := s.create()
+	const turns = 20
+	done := make(chan int64, 1) // the last position
+	read := func(rng *rand.Rand) (evs []event.Event) {
+		after, last := int64(0), int64(-1)
+		for last < 0 || after < last {
+			p := s.join(familyEvents)
+			p.say(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, after)
+			for n := 1 << 30; n > 0 && (last < 0 || after < last); n-- {
+				if rng != nil && n == 1<<30 {
+					n = rng.IntN(60) + 1
+				}
+				f := p.hear()
+				for _, ev := range decodeEvents(t, f.Entries) {
+					evs, after = append(evs, ev), ev.Seq
+				}
+				if f.Type == "session:event" {
+					got := decodeEvents(t, []json.RawMessage{f.Payload})
+					evs, after = append(evs, got...), got[0].Seq
+				}
+				if last < 0 {
+					select {
+					case last = <-done:
+						done <- last
+					default:
+					}
+				}
+			}
+			_ = p.conn.CloseNow()
+		}
+		return evs
+	}
+	var both sync.WaitGroup
+	var stays, comesAndGoes []event.Event
+	both.Go(func() { stays = read(nil) })
+	both.Go(func() { comesAndGoes = read(rand.New(rand.NewPCG(1, 2))) })
+	var want []event.Event
+	for i := range turns {
+		if i == turns-1 { // the number of events of a turn is known from those before
+			n := int64(len(want))
+			done <- n + n/int64(i)/2
+		}
+		want = s.events(id, s.prompt(id, burst(40)))
+	}
+	both.Wait()
+	sameLog(t, stays, want[:len(stays)])
+	sameLog(t, comesAndGoes, want[:len(comesAndGoes)])
+	if n := <-done; int64(len(stays)) < n || int64(len(comesAndGoes)) < n {
+		t.Errorf("saw %d and %d events, want at least %d", len(stays), len(comesAndGoes), n)
+	}
+}
+
+func TestG12_FiftyTabs(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	id := s.create()
+	const tabs = 50
+	seen := make([][]string, tabs)
+	var ready, finished sync.WaitGroup
+	ready.Add(tabs)
+	for i := range tabs {
+		p := s.join(familyEvents)
+		finished.Go(func() {
+			p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+			for f := p.hear(); !f.Done; f = p.hear() {
+			}
+			ready.Done()
+			for {
+				f := p.await("session:event")
+				seen[i] = append(seen[i], string(f.Payload))
+				if bytes.Contains(f.Payload, []byte("response_done")) {
+					return
+				}
+			}
+		})
+	}
+	ready.Wait()
+	s.prompt(id, burst(50))
+	finished.Wait()
+	for i := range tabs {
+		if d := cmp.Diff(seen[0], seen[i]); d != "" {
+			t.Fatalf("tab %d differs from tab 0: %s", i, d)
+		}
+	}
+}
+
+func TestWatchSessions(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	first := s.create()
+	p := s.dial()
+	p.say(`{"type":"sessions:subscribe","requestId":"w"}`)
+	status := func() gateway.Status {
+		var st gateway.Status
+		if err := json.Unmarshal(p.await("session:status").Payload, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	if st := status(); st.SessionID != first || st.Activity != "idle" {
+		t.Errorf("at once: %+v", st)
+	}
+	second := s.create()
+	for st := status(); st.SessionID != second; st = status() {
+	}
+	s.prompt(second, "approve")
+	for st := status(); len(st.PendingApprovals) != 1 || st.Activity != "waiting" || st.Title != "approve"; st = status() {
+	}
+	call[empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+	for st := status(); st.State != "dead"; st = status() {
+	}
+	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+first, "", 200)
+	for st := status(); st.SessionID != first || st.State != "dead"; st = status() {
+	}
+}
+
+func TestG16_ShutdownEndsStreams(t *testing.T) {
+	timed(t, 30*time.Second)
+	s := serve(t)
+	ids := make([]string, 10)
+	for i := range ids {
+		ids[i] = s.create()
+		s.prompt(ids[i], "hang")
+	}
+	peers := make([]*peer, 50)
+	for i := range peers {
+		peers[i] = s.join(familyEvents)
+		peers[i].say(`{"type":"session:subscribe","sessionId":%q}`, ids[i%len(ids)])
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for _, p := range peers {
+		all.Go(func() {
+			for {
+				if _, err := p.tryHear(); err != nil {
+					if c := websocket.CloseStatus(err); c != websocket.StatusGoingAway {
+						t.Errorf("closed with %d: %v", c, err)
+					}
+					return
+				}
+			}
+		})
+	}
+	if err := s.gw.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for _, id := range ids {
+		if st, _ := s.log.State(t.Context(), id); len(st.Open) != 0 {
+			t.Errorf("the turn of %s has no end", id)
+		}
+	}
+}
