@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,11 +17,17 @@ import (
 type liveTurn struct {
 	rules    *rules
 	handle   *Turn
-	prompt   *Input               // to be handed to the agent once it is there
-	heard    time.Time            // when the agent last said something
-	asked    map[string]time.Time // when each pending approval was asked
-	overdue  time.Time            // when an asked-for end is enforced; zero: none was asked for
-	enforced bool                 // the agent is being ended because the turn was overdue
+	prompt   *Input              // to be handed to the agent once it is there
+	heard    time.Time           // when the agent last said something
+	asked    map[string]question // the pending approvals
+	overdue  time.Time           // when an asked-for end is enforced; zero: none was asked for
+	enforced bool                // the agent is being ended because the turn was overdue
+}
+
+// question is what is remembered of a pending approval.
+type question struct {
+	at   time.Time          // when it was asked
+	over context.CancelFunc // tells its Approver that it needs no answer any more
 }
 
 // facts is what is known of the conversation beside its turns.
@@ -137,7 +144,7 @@ func (s *Session) arrive(ev event.Event) {
 	}
 	lt := s.find(ev.Turn)
 	if lt == nil {
-		if _, ok := ev.Body.(event.ResponseStart); !ok || s.recover != nil {
+		if _, ok := ev.Body.(event.ResponseStart); !ok || s.recover != nil || s.over[ev.Turn] {
 			return // late output of a turn that is over
 		}
 		lt = s.add(newRules(ev.Turn, s.provider.Name()), newTurn(ev.Turn, s.id, s.log, s.head+int64(len(s.batch))))
@@ -167,30 +174,46 @@ func (s *Session) take(lt *liveTurn, evs []event.Event) {
 		s.stage(ev)
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
-			lt.asked[b.Approval.ID] = time.Now()
-			s.answer(b.Approval)
+			ctx, over := context.WithCancel(s.ctx)
+			lt.asked[b.Approval.ID] = question{time.Now(), over}
+			s.answer(ctx, b.Approval)
 		case event.ApprovalResolved:
-			delete(lt.asked, b.ApprovalID)
+			if q, ok := lt.asked[b.ApprovalID]; ok {
+				q.over()
+				delete(lt.asked, b.ApprovalID)
+			}
 		}
 	}
 }
 
 // answer decides an approval on our own account, if that is how it is to be.
-func (s *Session) answer(a event.Approval) {
+// ctx ends once the approval is resolved.
+func (s *Session) answer(ctx context.Context, a event.Approval) {
 	switch {
 	case s.opt.Approve != nil:
-		s.helpers.Go(func() {
-			d := s.opt.Approve(s.ctx, a)
-			if d.By == "" {
-				d.By = event.ByPolicy
-			}
-			_ = s.Decide(s.ctx, a.ID, d)
-		})
+		// Not a helper: an Approver may take for ever, and may close the session.
+		go s.consult(ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {
-			_ = s.Decide(s.ctx, a.ID, Decision{Choice: denial(a), By: event.ByPolicy, Reason: "nobody is there to answer, so it was denied"})
+			_ = s.Decide(s.ctx, a.ID, refuse(a, "nobody is there to answer, so it was denied"))
 		})
 	}
+}
+
+// consult has an Approver answer. An answer that does not fit is a denial: the
+// agent would wait for ever.
+func (s *Session) consult(ctx context.Context, approve Approver, a event.Approval) {
+	d := approve(ctx, a)
+	if d.By == "" {
+		d.By = event.ByPolicy
+	}
+	if s.Decide(s.ctx, a.ID, d) != nil {
+		_ = s.Decide(s.ctx, a.ID, refuse(a, "the answer did not fit the question, so it was denied"))
+	}
+}
+
+func refuse(a event.Approval, why string) Decision {
+	return Decision{Choice: denial(a), By: event.ByPolicy, Reason: why}
 }
 
 func denial(a event.Approval) string {
@@ -214,6 +237,9 @@ func (s *Session) begin(in Input) (*Turn, error) {
 	if len(s.live) > 0 {
 		return nil, &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true",
 			Details: map[string]string{"turnId": s.live[0].rules.turn}}
+	}
+	if s.over[in.Turn] {
+		return nil, Fail(InvalidRequest, "turn: this id is that of a turn that is over")
 	}
 	if in.Turn == "" {
 		in.Turn = uuid.NewString()
@@ -399,6 +425,14 @@ func (s *Session) agentGone(cause error) {
 	if errors.Is(cause, io.EOF) {
 		err = Fail(ProcessCrash, "the agent ended in the middle of the turn; send again to resume the conversation", cause)
 	}
+	s.dismiss(err)
+	for _, lt := range s.live { // a prompt that was waiting for this agent to go
+		s.prompt(lt)
+	}
+}
+
+// dismiss ends what the agent has not finished, and forgets it.
+func (s *Session) dismiss(err *Error) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.prompt == nil {
 			s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: err.Fault()}))
@@ -406,9 +440,6 @@ func (s *Session) agentGone(cause error) {
 	}
 	_ = s.flush()
 	s.unlink()
-	for _, lt := range s.live { // a prompt that was waiting for this agent to go
-		s.prompt(lt)
-	}
 }
 
 // fail ends a turn with an error on our own account.

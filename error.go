@@ -89,5 +89,9 @@ func Safe(err error) *Error {
 
 // Fault returns the form in which e is written into events.
 func (e *Error) Fault() event.Fault {
-	return event.Fault{Code: string(e.Code), Message: e.Message}
+	code := e.Code
+	if code == "" {
+		code = Internal
+	}
+	return event.Fault{Code: string(code), Message: e.Message}
 }

@@ -57,6 +57,7 @@ func (l *link) leave(s *Session) {
 
 type openedMsg struct {
 	conn Conn
+	opt  Options // it was started with
 	err  error
 }
 
@@ -79,19 +80,23 @@ func (s *Session) open() {
 		defer cancel()
 		<-before
 		conn, err := openConn(ctx, s.provider, opt)
-		s.opened <- openedMsg{conn, err}
+		s.opened <- openedMsg{conn, opt, err}
 	})
 }
 
 // attach takes the agent that open started.
 func (s *Session) attach(o openedMsg) {
 	s.opening = nil
-	s.unlink() // what the agent before it still had to say has been overtaken
+	// What the agent before it still had to say has been overtaken.
+	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {
 		s.link = newLink(s, o.conn)
 		if len(s.closing) > 0 {
 			s.link.leave(s)
 			return
+		}
+		if s.catchUp(o.opt) != nil {
+			s.link.leave(s) // no prompt has reached it: another takes its place
 		}
 	}
 	for _, lt := range slices.Clone(s.live) {
@@ -103,6 +108,18 @@ func (s *Session) attach(o openedMsg) {
 			s.prompt(lt)
 		}
 	}
+}
+
+// catchUp tells the agent of settings that changed while it started with opt.
+func (s *Session) catchUp(opt Options) error {
+	var late Settings
+	if s.opt.Model != opt.Model {
+		late.Model = s.opt.Model
+	}
+	if s.opt.PermissionMode != opt.PermissionMode {
+		late.PermissionMode = s.opt.PermissionMode
+	}
+	return s.setLive(late)
 }
 
 // unlink forgets the agent; its end goes on in the background.

@@ -192,7 +192,9 @@ type Line struct {
 	Text []byte // without its newline
 }
 
-// An Approver answers an approval. It is called on a goroutine of its own.
+// An Approver answers an approval. It is called on a goroutine of its own,
+// which no one waits for; ctx ends once the approval is resolved otherwise. An
+// answer that does not fit the approval is a denial.
 type Approver func(ctx context.Context, a event.Approval) Decision
 
 // Input is what the user sends.

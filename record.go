@@ -2,6 +2,7 @@ package runnel
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -33,6 +34,7 @@ func (s *Session) flush() error {
 			s.facts.update(b)
 		}
 		if event.Ends(ev.Body) {
+			s.over[ev.Turn] = true
 			s.settle(ev)
 		}
 	}
@@ -63,19 +65,32 @@ func (s *Session) settle(ev event.Event) {
 }
 
 // lost ends everything that can no longer be recorded. Nothing more is shown;
-// the next Send begins with reconcile.
+// the next Send begins with reconcile, or tick does so before, unless the log
+// has another writer, whose turns it would close.
 func (s *Session) lost(cause error) error {
 	err := Safe(cause)
 	if err.Code != StoreUnavailable {
 		err = Fail(StoreUnavailable, "the session's log cannot be written; see the server's log, free space or stop the other writer, and send again", cause)
 	}
 	s.recover = err
+	if !errors.Is(cause, ErrConflict) {
+		s.again()
+	}
 	for _, lt := range s.live {
+		for _, q := range lt.asked {
+			q.over()
+		}
 		lt.handle.abandon(err)
 	}
 	s.live = nil
 	s.unlink()
 	return err
+}
+
+// again sets when tick tries to reconcile.
+func (s *Session) again() {
+	s.pause = min(max(2*s.pause, time.Second), time.Minute)
+	s.retry = time.Now().Add(s.pause)
 }
 
 // reconcile takes up the log as it is: it learns its end and closes the turns
@@ -85,24 +100,36 @@ func (s *Session) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.head, s.recover = st.Head, nil
+	var evs []event.Event
 	for _, open := range st.Open {
-		r := newRules(open.Turn, s.provider.Name())
-		for ev, err := range s.log.Read(ctx, s.id, open.After) {
-			if err != nil {
-				return err
-			}
-			if ev.Turn == open.Turn {
-				r.admit(ev)
-			}
+		end, err := s.endOf(ctx, open)
+		if err != nil {
+			return err
 		}
-		for _, ev := range r.end(time.Now(), event.ResponseError{Error: event.Fault{
-			Code: string(ProcessCrash), Message: "runnel ended in the middle of this turn; send again to resume the conversation",
-		}}) {
-			s.stage(ev)
+		evs = append(evs, end...)
+	}
+	s.head, s.batch = st.Head, evs
+	if err := s.flush(); err != nil {
+		return err
+	}
+	s.recover, s.retry, s.pause = nil, time.Time{}, 0
+	return nil
+}
+
+// endOf returns the events that close a turn as the log has it.
+func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, error) {
+	r := newRules(open.Turn, s.provider.Name())
+	for ev, err := range s.log.Read(ctx, s.id, open.After) {
+		if err != nil {
+			return nil, err
+		}
+		if ev.Turn == open.Turn {
+			r.admit(ev)
 		}
 	}
-	return s.flush()
+	return r.end(time.Now(), event.ResponseError{Error: event.Fault{
+		Code: string(ProcessCrash), Message: "runnel ended in the middle of this turn; send again to resume the conversation",
+	}}), nil
 }
 
 func (f *facts) update(b event.SessionUpdated) {
@@ -127,7 +154,7 @@ func (s *Session) find(turn string) *liveTurn {
 }
 
 func (s *Session) add(r *rules, t *Turn) *liveTurn {
-	lt := &liveTurn{rules: r, handle: t, heard: time.Now(), asked: map[string]time.Time{}}
+	lt := &liveTurn{rules: r, handle: t, heard: time.Now(), asked: map[string]question{}}
 	s.live = append(s.live, lt)
 	return lt
 }
@@ -140,12 +167,13 @@ func (s *Session) due(death time.Time) time.Time {
 			due = t
 		}
 	}
+	sooner(s.retry)
 	for _, lt := range s.live {
 		sooner(lt.overdue)
 		sooner(s.stalls(lt))
 		if s.cfg.ApprovalTimeout > 0 {
-			for _, asked := range lt.asked {
-				sooner(asked.Add(s.cfg.ApprovalTimeout))
+			for _, q := range lt.asked {
+				sooner(q.at.Add(s.cfg.ApprovalTimeout))
 			}
 		}
 	}
@@ -162,11 +190,19 @@ func (s *Session) stalls(lt *liveTurn) time.Time {
 
 // tick does what has become due.
 func (s *Session) tick(now time.Time) {
+	if !s.retry.IsZero() && !now.Before(s.retry) {
+		if s.reconcile(s.ctx) != nil {
+			s.again()
+		}
+	}
 	for _, lt := range slices.Clone(s.live) {
 		s.denyOverdue(lt, now)
+		if s.find(lt.rules.turn) != lt {
+			continue // it ended with another, or the log failed
+		}
 		if at := s.stalls(lt); !at.IsZero() && !now.Before(at) {
 			s.fail(lt, Fail(AgentStalled, "the agent said nothing for "+s.cfg.StallTimeout.String()+" and was ended; send again to resume the conversation"))
-			s.unlink()
+			s.dismiss(errDismissed())
 			continue
 		}
 		if lt.overdue.IsZero() || now.Before(lt.overdue) {
@@ -178,9 +214,13 @@ func (s *Session) tick(now time.Time) {
 			continue
 		}
 		s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
-		_ = s.flush()
-		s.unlink()
+		s.dismiss(errDismissed())
 	}
+}
+
+// errDismissed is the end of a turn whose agent is ended for another turn's sake.
+func errDismissed() *Error {
+	return Fail(ProcessCrash, "the agent was ended because another turn of it did not end; send again to resume the conversation")
 }
 
 func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
@@ -188,7 +228,7 @@ func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
 		return
 	}
 	for _, a := range slices.Clone(lt.rules.asked) {
-		if now.Before(lt.asked[a.ID].Add(s.cfg.ApprovalTimeout)) {
+		if now.Before(lt.asked[a.ID].at.Add(s.cfg.ApprovalTimeout)) {
 			continue
 		}
 		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "nobody answered in time"})

@@ -44,12 +44,12 @@ func (p *replay) push(ev event.Event) bool {
 	p.last = ev.At
 	if ev.Turn == "" {
 		switch {
+		case !isFact(ev.Body) || ev.Validate() != nil:
+			return true
 		case len(p.open) > 0:
 			return p.emit(p.open[0].admit(ev))
-		case isFact(ev.Body) && ev.Validate() == nil:
-			return p.emit([]event.Event{ev})
 		}
-		return true
+		return p.emit([]event.Event{ev})
 	}
 	if p.over[ev.Turn] {
 		return true

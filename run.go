@@ -50,6 +50,9 @@ func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error)
 // finish ends the agent once its turn is over. It is the Run's one goroutine.
 func (r *Run) finish() {
 	defer close(r.over)
+	if r.unwatch != nil {
+		defer r.unwatch()
+	}
 	select {
 	case <-r.turn.Done():
 	case <-r.session.Done():

@@ -45,7 +45,10 @@ type Session struct {
 	closing  []chan error // who waits for the end of the session
 	facts    facts
 	batch    []event.Event
-	recover  error // the log failed; the next Send has to recover first
+	recover  error           // the log failed; it has to be reconciled first
+	retry    time.Time       // when tick tries that; zero: only the next Send does
+	pause    time.Duration   // before that try
+	over     map[string]bool // turns that have ended
 	lastExit *ExitStatus
 }
 
@@ -124,6 +127,7 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 	s := &Session{
 		id: cfg.ID, provider: p, log: cfg.Log, cfg: cfg, opt: opt,
 		gone: closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
+		over:  make(map[string]bool),
 		facts: facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))

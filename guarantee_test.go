@@ -1,0 +1,272 @@
+package runnel_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+func withApprover(t *testing.T, approve runnel.Approver, cfg runnel.Config, steps ...script.Step) (*runnel.Session, *runnel.Memory) {
+	t.Helper()
+	log := new(runnel.Memory)
+	cfg.ID, cfg.Log = "s", log
+	p := &script.Provider{Script: script.Script{Steps: steps}}
+	s, err := runnel.Open(t.Context(), p, runnel.Options{Approve: approve}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, log
+}
+
+func TestAnApproverMayCloseTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *runnel.Session
+		s, _ = withApprover(t, func(_ context.Context, a event.Approval) runnel.Decision {
+			_ = s.Close()
+			return runnel.Decision{Choice: a.Choices[0].ID}
+		}, runnel.Config{}, ask)
+		res, err := send(t, s).Wait(t.Context())
+		if err != nil || res.Status != event.StatusCancelled {
+			t.Fatal(res, err)
+		}
+		<-s.Done()
+	})
+}
+
+func TestAnApproverThatNeverAnswersHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		s, _ := withApprover(t, func(context.Context, event.Approval) runnel.Decision {
+			<-answer // as one that reads from a terminal
+			return runnel.Decision{}
+		}, runnel.Config{}, ask)
+		send(t, s)
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		close(answer)
+	})
+}
+
+func TestAWrongAnswerOfAnApproverIsADenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, d := range []runnel.Decision{{}, {Choice: "maybe"}, {Choice: "allow", ArgumentsDigest: "other"}} {
+			s, log := withApprover(t, func(context.Context, event.Approval) runnel.Decision { return d }, runnel.Config{}, ask)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			if _, err := send(t, s).Wait(ctx); err != nil {
+				t.Errorf("%+v: %v", d, err)
+			}
+			stop()
+			if got := trace(t, log, "s"); !strings.Contains(got, `"choice":"deny","by":"policy"`) {
+				t.Errorf("%+v: %s", d, got)
+			}
+			_ = s.Close()
+		}
+	})
+}
+
+func TestAnApproverHearsThatItsQuestionIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := make(chan error, 1)
+		s, _ := withApprover(t, func(ctx context.Context, a event.Approval) runnel.Decision {
+			<-ctx.Done()
+			heard <- ctx.Err()
+			return runnel.Decision{Choice: "allow"}
+		}, runnel.Config{}, ask)
+		defer s.Close()
+		turn := send(t, s)
+		synctest.Wait()
+		if err := s.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = turn.Wait(t.Context())
+		synctest.Wait()
+		select {
+		case <-heard:
+		default:
+			t.Fatal("the question is withdrawn and its approver does not know")
+		}
+	})
+}
+
+func TestATurnThatIsOverNeverBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		log := new(runnel.Memory)
+		s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+		defer s.Close()
+		turn := send(t, s)
+		for range 2 {
+			agent.events <- event.Event{Turn: turn.ID, Body: event.ResponseStart{}}
+			agent.events <- event.Event{Turn: turn.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
+			synctest.Wait()
+		}
+		if got := trace(t, log, "s"); strings.Count(got, "response_done") != 1 || strings.Count(got, "response_start") != 1 {
+			t.Error(got)
+		}
+		_, err := s.Send(t.Context(), runnel.Input{Text: "again", Turn: turn.ID})
+		if runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("a prompt under the id of a turn that is over: %v", err)
+		}
+	})
+}
+
+// Two turns of one agent: what ends the agent for the one ends the other too.
+func TestAnAgentThatIsEndedLeavesNoTurnOpen(t *testing.T) {
+	for name, end := range map[string]func(*runnel.Session, *stubborn){
+		"stall":  func(*runnel.Session, *stubborn) {},
+		"cancel": func(s *runnel.Session, _ *stubborn) { _ = s.Cancel(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				agent := newStubborn(time.Hour)
+				log := new(runnel.Memory)
+				s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{ID: "s", Log: log, StallTimeout: 90 * time.Second})
+				turn := send(t, s)
+				end(s, agent)
+				agent.events <- event.Event{Turn: "own", Body: event.ResponseStart{}}
+				agent.events <- event.Event{Turn: "own", Body: event.ItemStart{ItemID: "own:1:0", ItemType: event.TypeFunctionCall, Name: "Bash", CallID: "c"}}
+				_, _ = turn.Wait(t.Context())
+				time.Sleep(time.Minute) // virtual
+				if st := s.Status(); st.Turn != "" {
+					t.Errorf("turn %q of an agent that is gone still runs:\n%s", st.Turn, trace(t, log, "s"))
+				}
+				_ = s.Close()
+			})
+		})
+	}
+}
+
+func TestTheLastWordsOfAnAgentThatIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(time.Minute)
+		s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{InterruptGrace: time.Second})
+		first := send(t, s)
+		_ = s.Cancel(t.Context())
+		time.Sleep(1100 * time.Millisecond) // virtual: it is being ended
+		agent.events <- event.Event{Turn: first.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
+		if _, err := first.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := send(t, s) // waits for the agent before to go
+		agent.events <- event.Event{Turn: "own", Body: event.ResponseStart{}}
+		time.Sleep(2 * time.Minute)
+		agent.events <- event.Event{Turn: second.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
+		_, _ = second.Wait(t.Context())
+		synctest.Wait()
+		if st := s.Status(); st.Turn != "" {
+			t.Errorf("turn %q of the agent before still runs", st.Turn)
+		}
+		_ = s.Close()
+	})
+}
+
+// A turn that the log could not take is closed as soon as it can, also if
+// nobody sends: those who read along wait for its end.
+func TestALostTurnIsClosedWhenTheLogIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(failing)
+		agent := newStubborn(0)
+		s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+		defer s.Close()
+		turn := send(t, s)
+		log.set(errors.New("disk full"))
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ResponseStart{}}
+		_, _ = turn.Wait(t.Context())
+		time.Sleep(time.Hour) // virtual
+		log.set(nil)
+		time.Sleep(2 * time.Minute)
+		if st, _ := log.State(t.Context(), "s"); len(st.Open) > 0 {
+			t.Fatalf("still open: %v", st.Open)
+		}
+		if got := trace(t, log, "s"); strings.Count(got, "response_error") != 1 {
+			t.Fatal(got)
+		}
+	})
+}
+
+func TestALogOfAnotherWriterIsLeftToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(failing)
+		agent := newStubborn(0)
+		s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+		defer s.Close()
+		turn := send(t, s)
+		log.set(runnel.ErrConflict)
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ResponseStart{}}
+		_, _ = turn.Wait(t.Context())
+		log.set(nil)
+		time.Sleep(time.Hour) // virtual
+		if st, _ := log.State(t.Context(), "s"); len(st.Open) != 1 {
+			t.Fatalf("closed a turn that is now another's: %v", st.Open)
+		}
+	})
+}
+
+// nameless is an agent whose end has no code.
+type nameless struct{ runnel.Conn }
+
+func (nameless) Name() string                                                { return "nameless" }
+func (n nameless) Open(context.Context, runnel.Options) (runnel.Conn, error) { return n, nil }
+func (nameless) Next(context.Context) (event.Event, error) {
+	return event.Event{}, &runnel.Error{Err: io.ErrUnexpectedEOF}
+}
+func (nameless) Prompt(context.Context, string, runnel.Input) error { return &runnel.Error{} }
+func (nameless) Close() error                                       { return nil }
+
+func TestAnErrorWithoutACodeEndsTheTurnToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := runnel.Open(t.Context(), nameless{}, runnel.Options{}, runnel.Config{Dormant: true})
+		defer s.Close()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if _, err := send(t, s).Wait(ctx); runnel.CodeOf(err) != runnel.Internal || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// starting is an agent that takes a while to start, and can change its model
+// if live is set.
+type starting struct {
+	*stubborn
+	ready  chan struct{}
+	models []string // it was started with
+}
+
+func (a *starting) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	a.models = append(a.models, opt.Model)
+	<-a.ready
+	return a.stubborn.Open(ctx, opt)
+}
+
+func TestSettingsReachAnAgentThatIsStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := &starting{stubborn: newStubborn(0), ready: make(chan struct{})}
+		s, _ := runnel.Open(t.Context(), agent, runnel.Options{Model: "old"}, runnel.Config{Dormant: true})
+		defer s.Close()
+		turn := send(t, s)
+		synctest.Wait()
+		if err := s.Set(t.Context(), runnel.Settings{Model: "new"}); err != nil {
+			t.Fatal(err)
+		}
+		close(agent.ready)
+		synctest.Wait()
+		if last := agent.models[len(agent.models)-1]; last != "new" {
+			t.Errorf("it runs with %v", agent.models)
+		}
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
+		if _, err := turn.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
