@@ -70,7 +70,7 @@ var sameItems = cmp.Options{
 //   - a message of which nothing was stored takes a number all the same;
 //   - a prompt that is a slash command of the agent's is not stored as one;
 //   - approvals, costs, rate limits and retries are not stored.
-func TestReplayEqualsLive(t *testing.T) {
+func TestG04_ReplayEqualsLive(t *testing.T) {
 	eachRecording(t, func(t *testing.T, f fixture, _ string, a *txtar.Archive) {
 		live := translated(t, a)
 		stored := history(t, unpack(t, a))
