@@ -171,7 +171,8 @@ func TestB09_Oversize(t *testing.T) {
 	if w := s.do("POST", "/api/uploads?name=a.txt", strings.Repeat("a", 10<<20+1), octets); w.Code != 413 {
 		t.Errorf("more than a file may have: %d", w.Code)
 	}
-	endless := &endlessBody{left: 64 << 20}
+	endless := &endlessBody{}
+	endless.left.Store(64 << 20)
 	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost:7777/api/session/"+id+"/send", endless)
 	if err != nil {
 		t.Fatal(err)
@@ -183,8 +184,8 @@ func TestB09_Oversize(t *testing.T) {
 			t.Errorf("endless: %d", res.StatusCode)
 		}
 	}
-	if endless.left < 60<<20 {
-		t.Errorf("%d bytes of an endless body were taken", 64<<20-endless.left)
+	if left := endless.left.Load(); left < 60<<20 {
+		t.Errorf("%d bytes of an endless body were taken", 64<<20-left)
 	}
 	req, _ = http.NewRequestWithContext(t.Context(), "GET", "http://localhost:7777/api/health", nil)
 	req.Header.Set("X-Big", strings.Repeat("a", 40<<10))
@@ -200,11 +201,11 @@ func TestB09_Oversize(t *testing.T) {
 	}
 }
 
-type endlessBody struct{ left int }
+type endlessBody struct{ left atomic.Int64 }
 
 func (e *endlessBody) Read(p []byte) (int, error) {
-	n := min(len(p), e.left)
-	e.left -= n
+	n := int(min(int64(len(p)), e.left.Load()))
+	e.left.Add(int64(-n))
 	for i := range p[:n] {
 		p[i] = 'a'
 	}
