@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
 )
 
 // options are what a client may say of how an agent runs.
@@ -22,6 +24,26 @@ type profileOptions struct {
 	Persona            string          `json:"persona,omitempty"`
 	Mode               string          `json:"mode,omitempty"`
 	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
+}
+
+// callersOptions reads the options in r. Those that answer in advance what an
+// agent would ask, or have it run a command that nobody is asked about, are for
+// callers who may answer.
+func callersOptions(r *http.Request, data json.RawMessage) (options, error) {
+	opt, err := decodeOptions(data)
+	if err != nil || caller(r.Context()).Has(auth.Approve) {
+		return opt, err
+	}
+	what := ""
+	switch {
+	case len(opt.MCPServers) > 0:
+		what = "mcpServers"
+	case opt.PermissionMode == runnel.ModeAcceptEdits, opt.PermissionMode == runnel.ModeBypass:
+		what = "permissionMode " + quoted(string(opt.PermissionMode))
+	default:
+		return opt, nil
+	}
+	return options{}, runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which answering in advance needs")
 }
 
 // decodeOptions reads the options of a client. Unlike in other bodies a field

@@ -101,7 +101,7 @@ func (s *Server) create(r *http.Request, in createRequest) (createAnswer, error)
 	if in.CLIType == "" {
 		return createAnswer{}, runnel.Fail(runnel.UnsupportedCLIType, "cliType: say which kind of agent; GET /api/agents lists them")
 	}
-	opt, err := decodeOptions(in.Options)
+	opt, err := callersOptions(r, in.Options)
 	if err != nil {
 		return createAnswer{}, err
 	}
@@ -138,7 +138,7 @@ func (s *Server) send(r *http.Request, in sendRequest) (sendAnswer, error) {
 
 // prompt is what every way of sending comes down to.
 func (s *Server) prompt(r *http.Request, id string, in sendRequest) (gateway.Sent, []string, error) {
-	opt, err := decodeOptions(in.Opts)
+	opt, err := callersOptions(r, in.Opts)
 	if err != nil {
 		return gateway.Sent{}, nil, err
 	}
@@ -183,7 +183,7 @@ func (s *Server) setOptions(r *http.Request, in json.RawMessage) (optionsAnswer,
 }
 
 func (s *Server) changeOptions(r *http.Request, id string, in json.RawMessage) (optionsAnswer, error) {
-	opt, err := decodeOptions(in)
+	opt, err := callersOptions(r, in)
 	if err != nil {
 		return optionsAnswer{}, err
 	}

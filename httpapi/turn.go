@@ -136,7 +136,7 @@ func onDisconnect(r *http.Request) (cancel bool, err error) {
 }
 
 func (s *Server) harnessCreate(r *http.Request, in harnessCreateRequest) (harnessSession, error) {
-	opt, err := decodeOptions(in.Opts)
+	opt, err := callersOptions(r, in.Opts)
 	if err != nil {
 		return harnessSession{}, err
 	}

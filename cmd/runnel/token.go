@@ -44,7 +44,8 @@ func (a *app) tokenCommand() *cobra.Command {
 server, or without one on its data directory.
 
 Scopes: read (see sessions), send (create, prompt and end them), approve (answer
-what an agent asks), admin (manage credentials). They do not include one another.`,
+what an agent asks, also in advance by a permission mode or with MCP servers),
+admin (manage credentials). They do not include one another.`,
 		Example: `  runnel token create ci --scope read,send --days 30
   runnel token list
   runnel token revoke 0192f0c1-7d5e-7c3a-9d0e-2b1f6f0f6a11`,

@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// A credential that may not answer what an agent asks must not answer in
+// advance, nor have a command run that nobody is asked about.
+func TestA08_NoAnswersInAdvance(t *testing.T) {
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.AllowBypass = true })
+	id := rg.create()
+	whole := rg.token
+	rg.token = rg.mint(auth.Read, auth.Send)
+	dir, _ := json.Marshal(rg.dir)
+	server := `{"x":{"command":"sh","args":["-c","true"]}}`
+	for _, opts := range []string{
+		`{"permissionMode":"acceptEdits"}`, `{"permissionMode":"bypass"}`, `{"mcpServers":` + server + `}`,
+	} {
+		for _, at := range []struct{ path, body string }{
+			{"/api/session/create", `{"cliType":"script","projectDir":` + string(dir) + `,"options":` + opts + `}`},
+			{"/api/harness/session/create", `{"projectRoot":` + string(dir) + `,"opts":` + opts + `}`},
+			{"/api/session/" + id + "/send", `{"content":"text","opts":` + opts + `}`},
+			{"/api/session/" + id + "/options", opts},
+			{"/api/harness/turn", `{"sessionId":"` + id + `","message":"text","opts":` + opts + `}`},
+		} {
+			if w := rg.do("POST", at.path, at.body); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
+				t.Errorf("%s %s: got %d %s", at.path, opts, w.Code, w.Body)
+			}
+		}
+	}
+	for _, mode := range []string{"default", "plan", "dontAsk"} {
+		if w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":`+string(dir)+`,"options":{"permissionMode":"`+mode+`"}}`); w.Code != http.StatusCreated {
+			t.Errorf("%s: got %d %s", mode, w.Code, w.Body)
+		}
+	}
+	rg.token = whole
+	for _, mode := range []string{"acceptEdits", "bypass"} {
+		if w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":`+string(dir)+`,"options":{"permissionMode":"`+mode+`"}}`); w.Code != http.StatusCreated {
+			t.Errorf("%s with every scope: got %d %s", mode, w.Code, w.Body)
+		}
+	}
+}
+
+func TestA08_NoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
+	s := serve(t)
+	id := s.create()
+	s.token = s.mint(auth.Read, auth.Send)
+	p := s.join(familyUpsert)
+	for _, say := range []string{
+		`{"type":"session:options","requestId":"1","sessionId":"` + id + `","permissionMode":"acceptEdits"}`,
+		`{"type":"session:send","requestId":"1","sessionId":"` + id + `","content":"text","opts":{"permissionMode":"acceptEdits"}}`,
+	} {
+		p.say("%s", say)
+		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {
+			t.Errorf("%s: got %+v", say, f)
+		}
+	}
+}
