@@ -64,10 +64,10 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
 	f := g.fly(id, func() (*entry, error) {
 		_ = old.session.Close()
 		err := g.put(g.ctx, old)
-		g.keeper.forget(old)
 		if err != nil {
 			return nil, err
 		}
+		g.retire(old)
 		rec, _, waiting := old.snapshot()
 		p, err := g.provider(rec.CLIType)
 		if err != nil {
@@ -88,6 +88,21 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
 		return f.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// lockOpened is lock for a session that is only wanted if it is open.
+func (g *Gateway) lockOpened(ctx context.Context, id string) (*entry, error) {
+	for {
+		e, err := g.opened(ctx, id)
+		if e == nil || err != nil {
+			return nil, err
+		}
+		e.sending.Lock()
+		if g.peek(id) == e {
+			return e, nil
+		}
+		g.unlock(e) // it was ended or opened anew while we waited
 	}
 }
 
@@ -112,14 +127,12 @@ func (g *Gateway) Delete(ctx context.Context, ref string) error {
 	if _, err := g.record(ctx, id); err != nil {
 		return err
 	}
-	e, err := g.opened(ctx, id)
+	e, err := g.lockOpened(ctx, id)
 	if err != nil {
 		return err
 	}
 	if e != nil {
-		defer g.release(e)
-		e.sending.Lock()
-		defer e.sending.Unlock()
+		defer g.unlock(e)
 		if turn := e.session.Status().Turn; turn != "" {
 			return inProgress(turn)
 		}
@@ -130,7 +143,7 @@ func (g *Gateway) Delete(ctx context.Context, ref string) error {
 		g.mu.Lock()
 		delete(g.live, id)
 		g.mu.Unlock()
-		g.keeper.forget(e)
+		g.retire(e)
 	}
 	if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
 		return storeError(err)

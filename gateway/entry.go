@@ -23,6 +23,8 @@ type entry struct {
 	draining bool // a goroutine is at the queue
 	again    bool // it has to look once more
 
+	retired bool // another writes the record from now on; guarded by keeper.writing
+
 	// sending is held from the look at whether a turn runs until the prompt is
 	// in the log: options and attachments are judged under the one turn lock.
 	sending sync.Mutex
@@ -257,7 +259,7 @@ func (g *Gateway) putAway(now time.Time) {
 				return e, nil // the record would be out of date
 			}
 			_ = e.session.Close()
-			g.keeper.forget(e)
+			g.retire(e)
 			g.feed.touch(id)
 			return nil, nil
 		})

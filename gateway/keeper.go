@@ -94,7 +94,7 @@ func (g *Gateway) write(ctx context.Context) bool {
 	for _, e := range g.keeper.take() {
 		if err := g.put(ctx, e); err != nil {
 			ok = false
-			g.log.LogAttrs(ctx, slog.LevelError, "session record not written", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+			g.log.LogAttrs(ctx, slog.LevelError, "session record not written", slog.String("session", e.rec.ID), slog.String("error", err.Error()))
 			if ctx.Err() == nil {
 				g.keeper.dirty(e, false)
 			}
@@ -103,10 +103,22 @@ func (g *Gateway) write(ctx context.Context) bool {
 	return ok
 }
 
+// retire ends the writing of e's record by e: what follows writes its own, or
+// nobody does. The keeper may have taken e already.
+func (g *Gateway) retire(e *entry) {
+	g.keeper.writing.Lock()
+	e.retired = true
+	g.keeper.writing.Unlock()
+	g.keeper.forget(e)
+}
+
 // put writes e's record as it is now.
 func (g *Gateway) put(ctx context.Context, e *entry) error {
 	g.keeper.writing.Lock()
 	defer g.keeper.writing.Unlock()
+	if e.retired {
+		return nil
+	}
 	rec, _, _ := e.snapshot()
 	if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
 		return storeError(err)

@@ -202,6 +202,20 @@ func (g *Gateway) recover(ctx context.Context) error {
 	return g.recoverQueues(ctx)
 }
 
+// renote brings e's record to what the log says: a crash may have come before
+// the record of what happened after that position was written.
+func (g *Gateway) renote(ctx context.Context, e *entry, after int64) error {
+	for ev, err := range g.cfg.Log.Read(ctx, e.rec.ID, after) {
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		e.note(ev)
+		e.mu.Unlock()
+	}
+	return nil
+}
+
 // finish closes the turns of a session that have no end: opening it does that.
 // It is put away again, so that a start costs no memory.
 func (g *Gateway) finish(ctx context.Context, id string) {
@@ -214,11 +228,20 @@ func (g *Gateway) finish(ctx context.Context, id string) {
 		if err != nil {
 			return err
 		}
+		st, err := g.cfg.Log.State(ctx, id)
+		if err != nil {
+			return err
+		}
 		e, err := g.start(ctx, p, runnel.Options{Dir: rec.ProjectDir}, rec, 0, true)
 		if err != nil {
 			return err
 		}
-		return errors.Join(e.session.Close(), g.put(ctx, e))
+		defer g.retire(e)
+		err = e.session.Close()
+		if len(st.Open) > 0 {
+			err = errors.Join(err, g.renote(ctx, e, st.Open[0].After))
+		}
+		return errors.Join(err, g.put(ctx, e))
 	}()
 	if err != nil {
 		g.log.LogAttrs(ctx, slog.LevelWarn, "unfinished turn not closed", slog.String("session", id), slog.String("error", err.Error()))

@@ -152,6 +152,11 @@ func (g *Gateway) enqueue(ctx context.Context, e *entry, in runnel.Input, set ru
 func (g *Gateway) startDrain(e *entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.takeUp(e)
+}
+
+// takeUp is startDrain; g.mu is held.
+func (g *Gateway) takeUp(e *entry) {
 	if g.closing || e.draining {
 		e.again = e.draining
 		return
@@ -159,10 +164,18 @@ func (g *Gateway) startDrain(e *entry) {
 	e.draining = true
 	e.users++
 	g.work.Go(func() {
+		pause := keepRetry
 		for more := true; more; {
-			g.drain(g.ctx, e)
+			retry := g.drain(g.ctx, e)
+			if retry {
+				select {
+				case <-time.After(pause):
+				case <-g.ctx.Done():
+				}
+				pause = min(2*pause, time.Minute)
+			}
 			g.mu.Lock()
-			more, e.again = e.again && !g.closing, false
+			more, e.again = (e.again || retry) && !g.closing, false
 			if !more {
 				e.draining = false
 				e.users--
@@ -173,14 +186,17 @@ func (g *Gateway) startDrain(e *entry) {
 }
 
 // drain begins the turn of the prompt that waits longest, if none runs. The end
-// of that turn brings the next one here.
-func (g *Gateway) drain(ctx context.Context, e *entry) {
+// of that turn brings the next one here; retry is set if nothing else will.
+func (g *Gateway) drain(ctx context.Context, e *entry) (retry bool) {
 	e.sending.Lock()
 	defer e.sending.Unlock()
+	if g.peek(e.rec.ID) != e {
+		return false // not there yet, or no more: who opens it next drains
+	}
 	waiting, err := g.cfg.Catalogue.Queue(ctx, e.session.ID())
 	for _, q := range waiting {
 		if e.session.Status().Turn != "" {
-			return
+			return false
 		}
 		var p queued
 		if err = json.Unmarshal(q.Input, &p); err == nil {
@@ -198,9 +214,11 @@ func (g *Gateway) drain(ctx context.Context, e *entry) {
 		}
 		e.change(func() { e.waiting = max(e.waiting-1, 0) }) // it may have been cleared meanwhile
 	}
-	if err != nil && runnel.CodeOf(err) != runnel.TurnInProgress {
-		g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	if err == nil || runnel.CodeOf(err) == runnel.TurnInProgress {
+		return false
 	}
+	g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	return true
 }
 
 // final reports whether a waiting prompt is done with: it began, or it never can.
@@ -319,11 +337,11 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 	if err != nil || rec.State == event.StateDead {
 		return err
 	}
-	e, err := g.acquire(ctx, id)
+	e, err := g.lock(ctx, id) // nobody starts its agent anew meanwhile
 	if err != nil {
 		return err
 	}
-	defer g.release(e)
+	defer g.unlock(e)
 	if err := g.clearQueue(ctx, e); err != nil {
 		return err
 	}
@@ -337,7 +355,7 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 	delete(g.live, id)
 	g.mu.Unlock()
 	err = errors.Join(err, g.put(context.WithoutCancel(ctx), e))
-	g.keeper.forget(e)
+	g.retire(e)
 	g.feed.touch(id)
 	return err
 }
@@ -363,15 +381,24 @@ func (g *Gateway) opened(ctx context.Context, ref string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.mu.Lock()
-	e := g.live[id]
-	if e != nil {
-		e.users++
+	for {
+		g.mu.Lock()
+		e, f := g.live[id], g.flights[id]
+		if e != nil {
+			e.users++
+		}
+		g.mu.Unlock()
+		switch {
+		case e != nil:
+			return e, nil
+		case f == nil:
+			_, err = g.record(ctx, id)
+			return nil, err
+		}
+		select {
+		case <-f.done: // only now it is known what it is
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	g.mu.Unlock()
-	if e != nil {
-		return e, nil
-	}
-	_, err = g.record(ctx, id)
-	return nil, err
 }

@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// shaky is a catalogue that fails at its queue for a while.
+type shaky struct {
+	store.Catalogue
+	list, remove atomic.Int32 // how many calls of Queue and Dequeue fail
+}
+
+var errShaky = errors.New("no")
+
+func (s *shaky) Queue(ctx context.Context, id string) ([]store.Queued, error) {
+	if s.list.Add(-1) >= 0 {
+		return nil, errShaky
+	}
+	return s.Catalogue.Queue(ctx, id)
+}
+
+func (s *shaky) Dequeue(ctx context.Context, id, turn string) error {
+	if s.remove.Add(-1) >= 0 {
+		return errShaky
+	}
+	return s.Catalogue.Dequeue(ctx, id, turn)
+}
+
+func TestAWaitingPromptBeginsOnceWhateverTheCatalogueDoes(t *testing.T) {
+	for name, fail := range map[string]func(*shaky){
+		"cannot be listed":  func(s *shaky) { s.list.Store(3) },
+		"cannot be removed": func(s *shaky) { s.remove.Store(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDisk(t)
+				cat := &shaky{Catalogue: d.cat}
+				g := d.open(t, func(c *Config) { c.Catalogue = cat })
+				defer closeIt(t, g)
+				id := d.create(t, g)
+				send(t, g, id, "hang")
+				sent, err := g.Send(t.Context(), id, Prompt{Text: "text", Queue: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				fail(cat)
+				if err := g.Cancel(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(10 * time.Minute)
+				synctest.Wait()
+				begun := 0
+				for ev := range d.log.Read(t.Context(), id, 0) {
+					if ev.Turn == sent.TurnID && is[event.ResponseStart](ev) {
+						begun++
+					}
+				}
+				st, _ := g.Status(t.Context(), id)
+				if begun != 1 || st.Queued != 0 {
+					t.Errorf("begun %d times, %d wait", begun, st.Queued)
+				}
+			})
+		})
+	}
+}
+
+// A session that is being looked at is not one in which nothing runs.
+func TestCancelWhileASessionIsInFlight(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	sent := send(t, g, id, "hang")
+	g.mu.Lock()
+	e, landed := g.live[id], make(chan struct{})
+	delete(g.live, id)
+	g.fly(id, func() (*entry, error) { <-landed; return e, nil }) // as putAway does
+	g.mu.Unlock()
+	cancelled := make(chan error)
+	go func() { cancelled <- g.Cancel(context.Background(), id) }()
+	select {
+	case <-cancelled:
+		t.Error("cancelled nothing")
+		close(landed)
+		return
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(landed)
+	if err := <-cancelled; err != nil {
+		t.Fatal(err)
+	}
+	if done, ok := d.ends(t, sent).Body.(event.ResponseDone); !ok || done.Status != event.StatusCancelled {
+		t.Errorf("%+v", done)
+	}
+}
+
+func unfinished(t *testing.T, d *disk, id, turn string, head int64) {
+	t.Helper()
+	for _, b := range []event.Body{event.ResponseStart{ProviderID: "script"}, event.SessionUpdated{AgentSessionID: "newest"}} {
+		head++
+		if err := d.log.Append(t.Context(), id, head-1, event.Event{Session: id, Seq: head, At: time.Now(), Turn: turn, Body: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Opening a session that has an unfinished turn and prompts that wait records
+// the turn's end before the session is there.
+func TestOpeningClosesATurnAndGoesOnWithTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		g := d.open(t)
+		defer closeIt(t, g)
+		rec, err := newRecord(script.New(), d.dir, runnel.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.cat.PutSession(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		unfinished(t, d, rec.ID, uuid.NewString(), 0)
+		input, _ := json.Marshal(queued{Input: runnel.Text("text")})
+		turn := uuid.NewString()
+		if err := d.cat.Enqueue(t.Context(), store.Queued{Session: rec.ID, Turn: turn, Input: input, At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Load(t.Context(), rec.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		if st, _ := d.log.State(t.Context(), rec.ID); len(st.Open) > 0 {
+			t.Errorf("open: %v", st.Open)
+		}
+		if done, ok := d.ends(t, Sent{SessionID: rec.ID, TurnID: turn}).Body.(event.ResponseDone); !ok {
+			t.Errorf("%+v", done)
+		}
+	})
+}
+
+// The record may be older than the log: the agent's conversation is the one
+// that the log names last.
+func TestRecoveryTakesTheConversationFromTheLog(t *testing.T) {
+	d := newDisk(t)
+	rec, err := newRecord(script.New(), d.dir, runnel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.AgentSessionID = "older"
+	if err := d.cat.PutSession(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	unfinished(t, d, rec.ID, uuid.NewString(), 0)
+	g := d.open(t)
+	defer closeIt(t, g)
+	if st, err := g.Status(t.Context(), rec.ID); err != nil || st.AgentSessionID != "newest" {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestADeletedSessionStaysDeleted(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	e := g.peek(id)
+	if err := g.Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.put(t.Context(), e); err != nil { // by a keeper that took it before
+		t.Fatal(err)
+	}
+	if _, err := d.cat.Session(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
+func TestKillDuringBoot(t *testing.T) {
+	for name, end := range map[string]func(*Gateway, string) error{
+		"kill":   func(g *Gateway, id string) error { return g.Kill(context.Background(), id) },
+		"delete": func(g *Gateway, id string) error { return g.Delete(context.Background(), id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDisk(t)
+				opening, ready := 0, make(chan struct{})
+				p := &fake{name: "fake"}
+				var alive atomic.Int32
+				p.open = func(o runnel.Options) (runnel.Conn, error) {
+					if opening++; opening > 1 {
+						<-ready
+					}
+					c, err := script.New().Open(context.Background(), o)
+					alive.Add(1)
+					return &counted{Conn: c, alive: &alive}, err
+				}
+				g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+				defer closeIt(t, g)
+				st, err := g.Create(t.Context(), "fake", d.dir, runnel.Options{}, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { _, _, _ = g.Boot(context.Background(), st.SessionID, true) }()
+				synctest.Wait()
+				ended := make(chan error, 1)
+				go func() { ended <- end(g, st.SessionID) }()
+				synctest.Wait()
+				close(ready)
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if alive.Load() != 0 || g.peek(st.SessionID) != nil {
+					t.Errorf("%d agents run, session open: %v", alive.Load(), g.peek(st.SessionID) != nil)
+				}
+			})
+		})
+	}
+}
+
+type counted struct {
+	runnel.Conn
+	alive  *atomic.Int32
+	closed atomic.Bool
+}
+
+func (c *counted) Close() error {
+	err := c.Conn.Close()
+	if !c.closed.Swap(true) {
+		c.alive.Add(-1)
+	}
+	return err
+}
