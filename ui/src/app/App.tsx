@@ -1,5 +1,5 @@
 import { X } from "lucide-react";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { go, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
@@ -31,9 +31,9 @@ function Inside() {
       <LinkBar />
       <div className="flex min-h-0 flex-1">
         {showList && (
-          <div className="min-h-0 w-full shrink-0 wide:w-72 wide:border-r">
+          <Column alone={!wide}>
             <List current={route.at === "session" ? route.id : undefined} onKeys={() => setKeys(true)} />
-          </div>
+          </Column>
         )}
         {(wide || !showList) && (
           <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
@@ -53,9 +53,21 @@ function Inside() {
   );
 }
 
+/** The list beside what it leads to; on a phone it is the page. */
+function Column({ alone, children }: { alone: boolean; children: ReactNode }) {
+  if (!alone) return <div className="min-h-0 w-72 shrink-0 border-r">{children}</div>;
+  return (
+    <main className="min-h-0 w-full" aria-label="Sessions">
+      <h1 className="sr-only">Sessions</h1>
+      {children}
+    </main>
+  );
+}
+
 function Nothing() {
   return (
     <main className="flex flex-1 items-center justify-center text-muted">
+      <h1 className="sr-only">Runnel</h1>
       <p>
         Choose a session, or press <kbd>n</kbd> for a new one.
       </p>

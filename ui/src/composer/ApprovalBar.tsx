@@ -129,11 +129,16 @@ function One({
               type="button"
               className={`button ${i === 0 && c.kind === "allow_once" ? "primary" : ""}`}
               data-choice={c.kind}
+              aria-keyshortcuts={i < 9 ? String(i + 1) : undefined}
               disabled={busy || !ready || (bad && !c.kind.startsWith("deny"))}
               title={plain(c.label)}
               onClick={() => void answer(c)}
             >
-              {i < 9 && <kbd className="narrow:hidden">{i + 1}</kbd>}
+              {i < 9 && (
+                <kbd aria-hidden className="narrow:hidden">
+                  {i + 1}
+                </kbd>
+              )}
               {plain(c.label, 60)}
             </button>
           ))}

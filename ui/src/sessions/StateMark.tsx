@@ -29,7 +29,6 @@ export function StateMark({ mark }: { mark: Mark }) {
       aria-label={markLabel[mark]}
       className="shrink-0"
     >
-      <title>{markLabel[mark]}</title>
       {shapes[mark]}
     </svg>
   );

@@ -42,7 +42,8 @@ function Text({ text, lines, json }: { text: string; lines: number; json?: boole
     budget -= cost;
     end++;
   }
-  const cutText = end === 0 ? text.slice(0, perLine * lines) : parts.slice(0, end).join("\n");
+  const rest = end < parts.length ? "\n" : ""; // the break before what is folded away is shown
+  const cutText = end === 0 ? text.slice(0, perLine * lines) : parts.slice(0, end).join("\n") + rest;
   const hidden = all ? 0 : text.length - cutText.length;
   const size = [
     text.length > 80 || parts.length > 1 ? plural(text.length, "character") : "",

@@ -25,11 +25,7 @@ export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Cha
   return (
     <div className="flex flex-col gap-3">
       {byFile(changes).map((f) => (
-        <section
-          key={f.path}
-          className="overflow-hidden rounded-md border"
-          aria-label={`Changes to ${f.path}`}
-        >
+        <div key={f.path} className="overflow-hidden rounded-md border">
           <div className="flex items-baseline gap-2 border-b bg-panel px-3 py-1 text-sm">
             <code className="isolate-text min-w-0 font-mono">
               <Visible text={shortPath(f.path, dir)} />
@@ -50,7 +46,7 @@ export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Cha
               <Hunks change={c} />
             </div>
           ))}
-        </section>
+        </div>
       ))}
     </div>
   );

@@ -78,7 +78,7 @@ function Prompt({ row }: { row: Of<"prompt"> }) {
         <h2
           className={`isolate-text min-w-0 flex-1 text-lg font-semibold whitespace-pre-wrap ${fold ? "line-clamp-6" : ""}`}
         >
-          <Visible text={text} />
+          <Visible text={fold ? text.slice(0, longPrompt) : text} />
         </h2>
         <time
           className="shrink-0 text-xs text-muted"
@@ -141,7 +141,7 @@ function Plan({ row }: { row: Of<"plan"> }) {
   const { entries } = row.item.plan;
   const done = entries.filter((e) => e.status === "completed").length;
   return (
-    <section aria-label="Plan" className="my-1 rounded-md border px-3 py-2">
+    <div className="my-1 rounded-md border px-3 py-2">
       <h3 className="mb-1 flex text-sm text-muted">
         Plan
         <span className="ml-auto">
@@ -168,7 +168,7 @@ function Plan({ row }: { row: Of<"plan"> }) {
           );
         })}
       </ul>
-    </section>
+    </div>
   );
 }
 

@@ -177,10 +177,10 @@ function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: s
 
 function Part({ title, children }: { title: string; children: ReactNode }) {
   return (
-    <section aria-label={title}>
+    <div>
       <h3 className="mb-1 text-xs text-muted">{title}</h3>
       {children}
-    </section>
+    </div>
   );
 }
 

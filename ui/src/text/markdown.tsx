@@ -96,7 +96,7 @@ function list(t: Tokens.List, depth: number): ReactNode {
 function table(t: Tokens.Table, depth: number): ReactNode {
   const align = (i: number) => (t.align[i] ? { textAlign: t.align[i] as "left" } : undefined);
   return (
-    <section className="table-scroll" tabIndex={0} aria-label="Table">
+    <div className="table-scroll" tabIndex={0}>
       <table>
         <thead>
           <tr>
@@ -119,7 +119,7 @@ function table(t: Tokens.Table, depth: number): ReactNode {
           ))}
         </tbody>
       </table>
-    </section>
+    </div>
   );
 }
 

@@ -1,0 +1,147 @@
+// A browser that watches what a page must never do.
+
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from "playwright-core";
+import { expect } from "vitest";
+import type { Server } from "./server";
+
+export const skip = process.env.RUNNEL_SKIP_BROWSER === "1";
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+export function launch(): Promise<Browser> {
+  const found = [
+    process.env.CHROMIUM,
+    "/usr/bin/chromium",
+    "/usr/bin/chromium-browser",
+    "/usr/bin/google-chrome",
+  ].find((p) => p && existsSync(p));
+  if (!found)
+    throw new Error(
+      "chromium is missing: install it (on Debian: apt-get install chromium), set CHROMIUM, or skip these tests with RUNNEL_SKIP_BROWSER=1",
+    );
+  return chromium.launch({
+    executablePath: found,
+    args: [
+      ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
+      ...[
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+      ],
+    ],
+  });
+}
+
+/** What happened in a context that must not. */
+export interface Watch {
+  violations: string[]; // of the content security policy
+  foreign: string[]; // requests that left our origin
+  errors: string[]; // uncaught, and dialogs
+}
+
+export async function newContext(
+  browser: Browser,
+  server: Server,
+  options: BrowserContextOptions = {},
+): Promise<{ context: BrowserContext; watch: Watch }> {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+  context.setDefaultTimeout(15_000);
+  const watch: Watch = { violations: [], foreign: [], errors: [] };
+  await context.exposeBinding("__violated", (_source, what: string) => watch.violations.push(what));
+  await context.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (e) => {
+      (window as unknown as { __violated(s: string): void }).__violated(
+        `${e.violatedDirective} ${e.blockedURI} ${e.sample}`,
+      );
+    });
+  });
+  context.on("request", (r) => {
+    const url = r.url();
+    if (!url.startsWith(server.origin) && !url.startsWith("data:") && !url.startsWith("blob:"))
+      watch.foreign.push(url);
+  });
+  context.on("weberror", (e) => watch.errors.push(String(e.error())));
+  context.on("dialog", (d) => {
+    watch.errors.push(`dialog: ${d.message()}`);
+    void d.dismiss();
+  });
+  return { context, watch };
+}
+
+export function expectQuiet(watch: Watch) {
+  expect(watch).toEqual({ violations: [], foreign: [], errors: [] });
+}
+
+/** Makes a session with the scripted agent and gives it its first prompt. */
+export async function session(page: Page, server: Server, prompt?: string | object): Promise<string> {
+  const content = typeof prompt === "object" ? JSON.stringify(prompt) : prompt;
+  return page.evaluate(
+    async ({ projectDir, content }) => {
+      const post = async (path: string, body: object) => {
+        const r = await fetch(path, {
+          method: "POST",
+          headers: { "Content-Type": "application/json" },
+          body: JSON.stringify(body),
+        });
+        if (!r.ok) throw new Error(`${path}: ${r.status} ${await r.text()}`);
+        return r.json();
+      };
+      const { sessionId } = await post("/api/session/create", { cliType: "script", projectDir });
+      if (content !== undefined) await post(`/api/session/${sessionId}/send`, { content });
+      return sessionId as string;
+    },
+    { projectDir: server.project, content },
+  );
+}
+
+export const addressOf = (server: Server, id: string) =>
+  `${server.origin}/?session=${encodeURIComponent(id)}`;
+
+/** Fails for anything that hinders people who do not see, point or hear. */
+export async function expectAccessible(page: Page) {
+  await page.evaluate(axeSource);
+  const found = await page.evaluate(async () => {
+    const { axe } = window as unknown as {
+      axe: {
+        run(): Promise<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }>;
+      };
+    };
+    const { violations } = await axe.run();
+    return violations.map(
+      (v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary ?? ""}`).join("\n")}`,
+    );
+  });
+  expect(found).toEqual([]);
+}
+
+/** What the stream says, without times that pass. */
+export async function told(page: Page): Promise<string[]> {
+  return page.locator("[data-row]").evaluateAll((rows) =>
+    rows.map((r) => {
+      const copy = r.cloneNode(true) as HTMLElement;
+      for (const t of copy.querySelectorAll("time")) t.remove();
+      return `${r.getAttribute("data-row")} ${copy.textContent?.replace(/\s+/g, " ").trim()}`;
+    }),
+  );
+}
+
+const shots = join(import.meta.dirname, "../test-results/screenshots");
+
+/** Keeps a picture for people to look at, if asked for. */
+export async function shot(page: Page, name: string) {
+  if (process.env.RUNNEL_SCREENSHOTS !== "1") return;
+  mkdirSync(shots, { recursive: true });
+  await page.screenshot({ path: join(shots, `${name}.png`) });
+}

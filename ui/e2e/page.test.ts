@@ -1,0 +1,481 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import {
+  addressOf,
+  expectAccessible,
+  expectQuiet,
+  launch,
+  newContext,
+  session,
+  skip,
+  told,
+  type Watch,
+} from "./browser";
+import { Server } from "./server";
+
+describe.skipIf(skip)("the page", () => {
+  let server: Server;
+  let browser: Browser;
+  let context: BrowserContext;
+  let watch: Watch;
+  let page: Page;
+
+  beforeAll(async () => {
+    [server, browser] = await Promise.all([Server.start(), launch()]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  beforeEach(async () => {
+    ({ context, watch } = await newContext(browser, server));
+    page = await context.newPage();
+  });
+  afterEach(async () => {
+    await context.close();
+  });
+
+  const login = async () => {
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+  };
+  // Prompts of these tests are scripts: what the agent says is elsewhere.
+  const prose = () => page.locator("[data-row=prose]");
+  const ended = () => page.locator("[data-row=end]").last().waitFor();
+
+  it("lets a browser in by a link, once, and forgets the code", async () => {
+    const link = server.link();
+    await page.goto(link);
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    expect(page.url()).toBe(`${server.origin}/`);
+    expect(await page.evaluate(() => history.length)).toBeLessThanOrEqual(2);
+    expectQuiet(watch);
+
+    const other = await newContext(browser, server);
+    const stranger = await other.context.newPage();
+    await stranger.goto(`${server.origin}/`);
+    await stranger.getByText("runnel login", { exact: true }).waitFor();
+    await expectAccessible(stranger);
+    await stranger.goto(link);
+    await stranger.reload();
+    await stranger.getByRole("heading", { name: "not logged in" }).waitFor();
+    expectQuiet(other.watch);
+    await other.context.close();
+  });
+
+  it("goes from nothing to an answered turn", async () => {
+    await login();
+    await page.keyboard.press("n");
+    await page.getByRole("heading", { name: "Agent" }).waitFor();
+    await expectAccessible(page);
+    await page.getByRole("radio", { name: "Script" }).check();
+    await page.getByRole("textbox", { name: "Folder" }).fill("/no/such/folder");
+    await page.getByRole("button", { name: "Start session" }).click();
+    await page.getByRole("alert").waitFor();
+    await page.getByRole("textbox", { name: "Folder" }).fill(server.project);
+    await page.getByRole("button", { name: "Start session" }).click();
+
+    await page.getByRole("textbox", { name: "Prompt" }).fill("demo: greet the world when there is no name");
+    await page.keyboard.press("Enter");
+    const bar = page.getByRole("region", { name: "Approval" });
+    await bar.waitFor();
+    expect(await bar.locator(".diff-line.add").count()).toBeGreaterThan(0);
+    expect(await page.getByRole("navigation").getByText("Needs you").count()).toBe(1);
+    await expectAccessible(page);
+    await bar.getByRole("button", { name: "Allow once" }).click();
+    while (!(await page.locator("[data-row=end]").count())) {
+      await page.locator("[data-row=end], [data-approval-bar]").first().waitFor();
+      if (await bar.count())
+        await bar
+          .getByRole("button", { name: "Allow once" })
+          .click({ timeout: 2000 })
+          .catch(() => undefined);
+    }
+    expect(await page.getByText("allowed by you").count()).toBeGreaterThan(0);
+    await page
+      .getByRole("button", { name: /changed/ })
+      .last()
+      .click();
+    const dialog = page.getByRole("dialog");
+    expect(await dialog.locator(".diff-line.add").count()).toBeGreaterThan(0);
+    await expectAccessible(page);
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+
+    const before = await told(page);
+    const second = await context.newPage();
+    await second.goto(page.url());
+    await second.locator("[data-row=end]").waitFor();
+    expect(await told(second)).toEqual(before);
+    await page.reload();
+    await ended();
+    expect(await told(page)).toEqual(before);
+    expectQuiet(watch);
+  });
+
+  it("goes on where it was after a reload in the middle of a turn, on two tabs at once", async () => {
+    await login();
+    const id = await session(page, server, {
+      steps: [
+        { text: "Counting. " },
+        { tool: { name: "Read", kind: "read", arguments: { path: "a" }, output: "a" } },
+        { text: "one two three four ", repeat: 40, rate: 40 },
+        { text: "The end." },
+      ],
+    });
+    const second = await context.newPage();
+    await second.goto(addressOf(server, id));
+    await page.goto(addressOf(server, id));
+    await prose().filter({ hasText: "three four one" }).waitFor();
+    await page.reload();
+    await ended();
+    await second.locator("[data-row=end]").waitFor();
+    const all = await told(page);
+    expect(all.filter((r) => r.startsWith("prose")).map((r) => r.length > 600)).toContain(true);
+    expect(await told(second)).toEqual(all);
+    await page.reload();
+    await ended();
+    expect(await told(page)).toEqual(all);
+    expectQuiet(watch);
+  });
+
+  it("loses and repeats nothing when the server is killed in a turn and started again", async () => {
+    const server = await Server.start();
+    onTestFinished(() => server.close());
+    await page.goto(server.link());
+    const id = await session(page, server, {
+      steps: [
+        { text: "Before. " },
+        {
+          tool: {
+            name: "Bash",
+            kind: "execute",
+            arguments: { command: "true" },
+            output: "kept",
+            exitCode: 0,
+          },
+        },
+        { text: "tick ", repeat: 4000, rate: 20 },
+      ],
+    });
+    await page.goto(addressOf(server, id));
+    await prose().filter({ hasText: "tick tick tick" }).waitFor();
+    await server.kill();
+    await page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor();
+    expect(await prose().filter({ hasText: "Before." }).count()).toBe(1); // what was there stays
+    await expectAccessible(page);
+    await server.start();
+    await ended();
+    await page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor({ state: "detached" });
+    const resumed = await told(page);
+    expect(resumed.filter((r) => r.startsWith("prose Before.")).length).toBe(1);
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await page.reload();
+    await ended();
+    expect(await told(page)).toEqual(resumed);
+    await expectAccessible(page);
+  });
+
+  it("B12: executes nothing and fetches nothing that an agent writes", async () => {
+    await login();
+    const evil = [
+      '<img src=x onerror="window.pwned=1">',
+      "<script>window.pwned=1</script>",
+      '<svg onload="window.pwned=1"><script>window.pwned=1</script></svg>',
+      '<meta http-equiv=refresh content="0;url=https://evil.example/">',
+      "[click](javascript:window.pwned=1)",
+      "![pixel](https://evil.example/pixel.png)",
+      '<iframe srcdoc="<script>parent.pwned=1</script>"></iframe>',
+      "<link rel=stylesheet href=https://evil.example/x.css><style>body{display:none}</style>",
+      "| a |\n|---|\n| <img src=//evil.example/x> |",
+    ].join("\n\n");
+    const id = await session(page, server, {
+      steps: [
+        { reasoning: evil },
+        { text: evil },
+        { plan: [{ content: evil, status: "pending" }] },
+        { notice: { level: "warning", code: "X", message: evil } },
+        {
+          tool: {
+            name: "<b>Bash</b>",
+            kind: "execute",
+            title: evil,
+            arguments: { command: evil, [evil]: evil },
+            output: evil,
+            changes: [
+              {
+                path: "<img src=x>",
+                kind: "update",
+                hunks: [
+                  { oldStart: 1, oldLines: 1, newStart: 1, newLines: 1, lines: [`-${evil}`, `+${evil}`] },
+                ],
+              },
+            ],
+          },
+        },
+        {
+          tool: { name: "Bash", kind: "execute", arguments: { command: evil }, output: evil, isError: true },
+        },
+        { fail: { code: "AGENT_ERROR", message: evil } },
+      ],
+    });
+    await page.goto(addressOf(server, id));
+    await ended();
+    const folded = page.locator("[data-row] button[aria-expanded=false]");
+    while (await folded.count()) await folded.first().click();
+    await prose().filter({ hasText: "<script>" }).waitFor();
+    expect(await page.evaluate(() => (window as unknown as { pwned?: number }).pwned)).toBeUndefined();
+    expect(
+      await page
+        .locator("[data-row] :is(img, script, iframe, meta, link, style, form, object, embed)")
+        .count(),
+    ).toBe(0);
+    expect(await page.locator("a[href^='javascript' i]").count()).toBe(0);
+    expectQuiet(watch);
+    await expectAccessible(page);
+  });
+
+  it("E05: an approval shows exactly what would run, and nothing in it can pretend", async () => {
+    await login();
+    const command = `echo safe\u001b[2K\u202egnp.exe\u200b\n${"\n".repeat(10_000)}✓ Approved\u001b]8;;https://evil.example\u0007`;
+    const id = await session(page, server, {
+      steps: [
+        {
+          tool: {
+            name: "Bash",
+            kind: "execute",
+            title: "List the files",
+            arguments: { command },
+            output: "",
+            ask: { title: "This only lists files. Approved ✓", why: "Commands ask." },
+          },
+        },
+      ],
+    });
+    await page.goto(addressOf(server, id));
+    const bar = page.getByRole("region", { name: "Approval" });
+    await bar.waitFor();
+    const lines = (await bar.innerText()).split("\n").filter((l) => l.trim() !== "");
+    expect(lines).toEqual([
+      "Allow Bash?",
+      "command",
+      "echo safeESC[2KRLOgnp.exeZWSP↵",
+      ...Array(11).fill("↵"),
+      `9,990 more lines${(command.length).toLocaleString("en")} characters · 10,002 lines`,
+      ...[
+        "1",
+        "Allow once",
+        "2",
+        "Allow for this session",
+        "3",
+        "Deny",
+        "4",
+        "Deny and stop",
+        "Say why not",
+        "Why am I asked?",
+      ],
+    ]);
+    await bar.getByRole("button", { name: "9,990 more lines" }).click();
+    expect(await bar.locator("pre").innerText()).toContain("✓ ApprovedESC]8;;https://evil.exampleBEL");
+    expect(await bar.getByRole("link").count()).toBe(0);
+    // The buttons are outside of what the agent can fill.
+    expect(await bar.getByRole("button", { name: "Deny", exact: true }).isVisible()).toBe(true);
+
+    await bar.getByRole("button", { name: "Say why not" }).click();
+    await bar.getByRole("textbox", { name: "Reason" }).fill("not on this machine");
+    await bar.getByRole("button", { name: "Deny", exact: true }).click();
+    await bar.waitFor({ state: "detached" });
+    await page.getByText("Bash: denied by you").waitFor();
+    await page.getByText("not on this machine").waitFor();
+    expectQuiet(watch);
+  });
+
+  it("answers by key, stops by Escape twice, queues and continues", async () => {
+    await login();
+    const id = await session(page, server);
+    await page.goto(addressOf(server, id));
+    const composer = page.getByRole("textbox", { name: "Prompt" });
+
+    await composer.fill("approve this");
+    await page.keyboard.press("Enter");
+    await page.getByRole("region", { name: "Approval" }).waitFor();
+    await page.getByRole("main").getByRole("heading", { level: 1 }).click(); // out of the composer
+    await page.getByRole("button", { name: "Allow once" }).and(page.locator(":enabled")).waitFor();
+    await page.keyboard.press("1");
+    await ended();
+
+    await composer.fill("hang on");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await composer.fill("text\nof the next");
+    await page.keyboard.press("Enter");
+    await page.getByText("1 queued").waitFor();
+    expect(await composer.inputValue()).toBe("");
+    await page.keyboard.press("Escape");
+    await page.getByText("Esc again stops").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByText("Stopped by you").waitFor();
+    await page.getByRole("heading", { name: "of the next" }).waitFor();
+    await page.locator("[data-row=end]").nth(2).waitFor();
+
+    await page.getByRole("button", { name: "End session" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "End session" }).click();
+    await page.getByRole("button", { name: "Continue" }).click();
+    await composer.fill("text");
+    await page.keyboard.press("Enter");
+    await page.locator("[data-row=end]").nth(3).waitFor();
+    expectQuiet(watch);
+  });
+
+  it("keeps the draft when it cannot be sent, and over a reload", async () => {
+    await login();
+    const id = await session(page, server);
+    await page.goto(addressOf(server, id));
+    const composer = page.getByRole("textbox", { name: "Prompt" });
+    await composer.fill("do not lose me");
+    await page.route("**/send", (r) => r.abort());
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor();
+    expect(await composer.inputValue()).toBe("do not lose me");
+    await page.reload();
+    await composer.waitFor();
+    expect(await composer.inputValue()).toBe("do not lose me");
+  });
+
+  it("says keys, has no trap and shows the focus", async () => {
+    await login();
+    await page.keyboard.press("?");
+    const dialog = page.getByRole("dialog", { name: "Keys" });
+    await dialog.waitFor();
+    await expectAccessible(page);
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await page.keyboard.press("Tab");
+    const outline = await page.evaluate(
+      () => getComputedStyle(document.activeElement as Element).outlineStyle,
+    );
+    expect(outline).not.toBe("none");
+  });
+
+  it("opens a long session at its end, with few of its rows drawn", async () => {
+    await login();
+    const steps = Array.from({ length: 700 }, (_, i) => [
+      { text: `Step ${i}.` },
+      {
+        tool: {
+          name: "Bash",
+          kind: "execute",
+          arguments: { command: `make step${i}` },
+          output: "ok",
+          exitCode: 0,
+        },
+      },
+      { reasoning: `On to ${i + 1}.` },
+    ]).flat();
+    const id = await session(page, server, { steps });
+    await page.goto(addressOf(server, id));
+    await ended();
+    await page.reload();
+    await prose().filter({ hasText: "Step 699." }).waitFor();
+    expect(await page.locator("[data-row]").count()).toBeLessThan(250);
+    const stream = page.getByRole("region", { name: "Conversation" });
+    expect(await stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight)).toBeLessThan(2);
+    await stream.evaluate((e) => {
+      e.scrollTop = 0;
+    });
+    await prose().filter({ hasText: "Step 0." }).waitFor();
+    await page.getByRole("button", { name: "To the end" }).click();
+    await prose().filter({ hasText: "Step 699." }).waitFor();
+    expectQuiet(watch);
+  });
+
+  it("does not move what is being read", async () => {
+    await login();
+    const id = await session(page, server, {
+      steps: [
+        { text: "line\n\n", repeat: 80 },
+        { text: "grows ", repeat: 3000, rate: 200 },
+      ],
+    });
+    await page.goto(addressOf(server, id));
+    await prose().filter({ hasText: "grows grows" }).waitFor();
+    const stream = page.getByRole("region", { name: "Conversation" });
+    await stream.evaluate((e) => {
+      e.scrollTop = 200;
+    });
+    const size = () => stream.evaluate((e) => e.scrollHeight);
+    const before = await size();
+    await expect.poll(size, { timeout: 10_000 }).toBeGreaterThan(before + 40);
+    expect(await stream.evaluate((e) => e.scrollTop)).toBe(200);
+    await page.getByRole("button", { name: "To the end" }).click();
+    await expect
+      .poll(() => stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight))
+      .toBeLessThan(3);
+  });
+
+  it("B13: cannot be framed, not even by a neighbour", async () => {
+    await login();
+    const other = createServer((_req, res) => {
+      res.setHeader("Content-Type", "text/html");
+      res.end(`<iframe src="${server.origin}/"></iframe>`);
+    });
+    await new Promise<void>((done) => other.listen(0, "127.0.0.1", done));
+    onTestFinished(() => void other.close());
+    await page.goto(`http://127.0.0.1:${(other.address() as AddressInfo).port}/`);
+    expect(page.frames().map((f) => f.url())[1]).toMatch(/^chrome-error:/);
+  });
+});
+
+describe.skipIf(skip)("the page on a phone", () => {
+  let server: Server;
+  let browser: Browser;
+  let watch: Watch;
+  let page: Page;
+  beforeAll(async () => {
+    [server, browser] = await Promise.all([Server.start(), launch()]);
+    const made = await newContext(browser, server, {
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true,
+      deviceScaleFactor: 2,
+    });
+    watch = made.watch;
+    page = await made.context.newPage();
+    await page.goto(server.link());
+    await page.getByRole("heading", { name: "first session" }).waitFor();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+
+  it("is one column: list, session and back", async () => {
+    await expectAccessible(page);
+    await session(page, server, "approve");
+    await page.goto(`${server.origin}/`);
+    await page.getByRole("heading", { name: "Needs you" }).waitFor();
+    await expectAccessible(page);
+    await page.locator("[data-session]").first().tap();
+    const bar = page.getByRole("region", { name: "Approval" });
+    await bar.waitFor();
+    expect(await page.getByRole("navigation").count()).toBe(0);
+    await expectAccessible(page);
+    // The question has the lower half, and its buttons fit a thumb.
+    const box = await bar.boundingBox();
+    expect(box && box.height / 844).toBeGreaterThan(0.45);
+    for (const b of await bar.locator("[data-choice]").all())
+      expect((await b.boundingBox())?.height).toBeGreaterThanOrEqual(44);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+    await bar.getByRole("button", { name: "Allow once" }).tap();
+    await page.locator("[data-row=end]").waitFor();
+    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+    await page.goBack();
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await page.goForward();
+    await page.getByRole("button", { name: "All sessions" }).tap();
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    expectQuiet(watch);
+  });
+});

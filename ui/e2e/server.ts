@@ -1,0 +1,101 @@
+// The real server with its own data, for a test.
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const root = resolve(import.meta.dirname, "../..");
+
+let built: string | undefined;
+
+/** The program: RUNNEL_BIN, or built now with the page that was built before. */
+function program(): string {
+  if (process.env.RUNNEL_BIN) return resolve(process.env.RUNNEL_BIN);
+  if (!existsSync(join(root, "ui/dist/index.html")))
+    throw new Error("the page is not built: run `npm run build` first");
+  if (!built) {
+    built = join(root, "ui/test-results/runnel");
+    execFileSync("go", ["build", "-o", built, "./cmd/runnel"], { cwd: root, stdio: "inherit" });
+  }
+  return built;
+}
+
+export class Server {
+  readonly origin: string;
+  /** An empty folder for sessions to work in. */
+  readonly project: string;
+  private child: ChildProcess | undefined;
+
+  private constructor(
+    private readonly dir: string,
+    private readonly port: number,
+  ) {
+    this.origin = `http://127.0.0.1:${port}`;
+    this.project = mkdtempSync(join(dir, "greeter-"));
+  }
+
+  static async start(): Promise<Server> {
+    const s = new Server(mkdtempSync(join(tmpdir(), "runnel-page-")), await freePort());
+    await s.start();
+    return s;
+  }
+
+  start(): Promise<void> {
+    const args = ["serve", "--listen", `127.0.0.1:${this.port}`, "--data", join(this.dir, "data")];
+    // Agents of this machine are not found: what is shown is the same everywhere.
+    const child = spawn(program(), args, {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, PATH: "/nowhere", HOME: this.dir },
+    });
+    this.child = child;
+    let said = "";
+    return new Promise((ready, fail) => {
+      const hear = (text: Buffer) => {
+        said += text;
+        if (/#c=\S+/.test(said)) ready();
+      };
+      child.stdout?.on("data", hear);
+      child.stderr?.on("data", hear);
+      child.on("error", fail);
+      child.on("exit", () => fail(new Error(`the server ended: ${said}`)));
+    });
+  }
+
+  /** A link that logs one browser in. */
+  link(): string {
+    const out = execFileSync(program(), ["login", "--data", join(this.dir, "data")], {
+      encoding: "utf8",
+      env: { ...process.env, HOME: this.dir },
+    });
+    const link = /http\S+#c=\S+/.exec(out)?.[0];
+    if (!link) throw new Error(`no link in: ${out}`);
+    return link;
+  }
+
+  /** Ends the server as a power cut would. */
+  kill(): Promise<void> {
+    return new Promise((done) => {
+      if (!this.child || this.child.exitCode !== null || this.child.signalCode !== null) return done();
+      this.child.once("exit", () => done());
+      this.child.kill("SIGKILL");
+    });
+  }
+
+  async close() {
+    await this.kill();
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((done, fail) => {
+    const s = createServer();
+    s.once("error", fail);
+    s.listen(0, "127.0.0.1", () => {
+      const a = s.address();
+      s.close(() => (typeof a === "object" && a ? done(a.port) : fail(new Error("no port"))));
+    });
+  });
+}
