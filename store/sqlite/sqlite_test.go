@@ -1,13 +1,16 @@
 package sqlite
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/storetest"
 )
@@ -54,6 +57,84 @@ func TestCatalogue(t *testing.T) {
 
 func TestDurable(t *testing.T) {
 	storetest.RunDurable(t, func(t *testing.T, dir string) storetest.Durable { return openTest(t, dir, small) })
+}
+
+// TestContextEnded checks that who gives up is told just that.
+func TestContextEnded(t *testing.T) {
+	s := openTest(t, t.TempDir(), small)
+	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.State(ctx, "s")
+	_, err2 := s.Session(ctx, "s")
+	_, err3 := s.Sessions(ctx, store.SessionFilter{})
+	for i, err := range []error{err, err2, err3, s.Append(ctx, "s", 1, delta("s", 2)), s.Dequeue(ctx, "s", "t")} {
+		if err != context.Canceled {
+			t.Errorf("call %d: %v, want %v", i, err, context.Canceled)
+		}
+	}
+	release := holdCommitter(t, s)
+	defer release()
+	ctx, cancel = context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() { failed <- s.Append(ctx, "s", 1, delta("s", 2)) }()
+	cancel() // whether it waits already or not
+	if err := <-failed; err != context.Canceled {
+		t.Errorf("waiting Append: %v, want %v", err, context.Canceled)
+	}
+}
+
+// TestContextEndedTooLate has a context end when the append is already part of
+// a transaction: it is seen through, and its caller told so.
+func TestContextEndedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openTest(t, t.TempDir(), small)
+		releaseFirst := holdCommitter(t, s)
+		releaseSecond := make(chan struct{})
+		go s.submit(t.Context(), &job{do: func(*writer) error { <-releaseSecond; return nil }})
+		synctest.Wait() // the second waits for the first
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan error, 1)
+		go func() { answered <- s.Append(ctx, "s", 0, delta("s", 1)) }()
+		synctest.Wait() // and the append behind the second
+		releaseFirst()
+		synctest.Wait() // the second leads, and takes the append with it
+		cancel()
+		synctest.Wait()
+		if len(answered) > 0 {
+			t.Fatalf("Append returned %v before its transaction was over", <-answered)
+		}
+		close(releaseSecond)
+		if err := <-answered; err != nil {
+			t.Errorf("Append: %v", err)
+		}
+		if n := count(t, s, "s"); n != 1 {
+			t.Errorf("%d events, want 1", n)
+		}
+	})
+}
+
+// TestTurnEndsOnce has events arrive for a turn that is over: it ended where it
+// ended, and does not open again.
+func TestTurnEndsOnce(t *testing.T) {
+	s := openTest(t, t.TempDir(), small)
+	over := event.ResponseDone{Status: event.StatusCompleted}
+	for i, b := range []event.Body{delta("s", 1).Body, over, over, delta("s", 4).Body, over} {
+		ev := delta("s", int64(i)+1)
+		ev.Body = b
+		if err := s.Append(t.Context(), "s", int64(i), ev); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.State(t.Context(), "s"); err != nil || (len(st.Open) == 1) != (i == 0) {
+			t.Errorf("after event %d: %+v, %v", i+1, st, err)
+		}
+	}
+	var after, end int64
+	if err := s.reader.db.QueryRow("SELECT after_seq, end_seq FROM turns").Scan(&after, &end); err != nil || after != 0 || end != 2 {
+		t.Errorf("the turn is kept as after %d to %d, %v, want after 0 to 2", after, end, err)
+	}
 }
 
 func TestD17_SecondServerRefused(t *testing.T) {

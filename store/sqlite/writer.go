@@ -178,11 +178,11 @@ func (w *writer) setStrength(ctx context.Context, strong bool) error {
 // write into a file that nobody will find again.
 func (w *writer) inPlace() error {
 	now, err := os.Lstat(w.path)
-	switch {
-	case errors.Is(err, os.ErrNotExist), err == nil && !os.SameFile(now, w.file):
-		return errMoved
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("%w: %w", errMoved, err)
+	}
+	if !os.SameFile(now, w.file) {
+		return errMoved
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -382,20 +383,29 @@ func testAppendCancelled(t *testing.T, log runnel.Log) {
 	if err := log.Append(ctx, "s", 0, deltas("s", 0, 1)...); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Append with a context that has ended: %v", err)
 	}
-	var head int64
-	for range 200 {
-		ctx, cancel := context.WithCancel(t.Context())
-		go cancel()
-		err := log.Append(ctx, "s", head, deltas("s", head, 3)...)
-		switch {
-		case err == nil:
-			head += 3
-		case !errors.Is(err, context.Canceled):
-			t.Fatalf("Append: %v", err)
-		}
-		equal(t, "state", state(t, log, "s").Head, head)
+	var wg sync.WaitGroup
+	for w := range 4 { // some of them have to wait for others
+		session := fmt.Sprint("s", w)
+		wg.Go(func() {
+			var head int64
+			for range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				go cancel()
+				err := log.Append(ctx, session, head, deltas(session, head, 3)...)
+				switch {
+				case err == nil:
+					head += 3
+				case !errors.Is(err, context.Canceled):
+					t.Errorf("Append: %v", err)
+				}
+				if st, err := log.State(t.Context(), session); err != nil || st.Head != head {
+					t.Errorf("%s ends at %d, %v, want %d", session, st.Head, err, head)
+					return
+				}
+			}
+		})
 	}
-	equal(t, "events", len(collect(t, log, "s", 0)), int(head))
+	wg.Wait()
 }
 
 func testGrown(t *testing.T, log runnel.Log) {
