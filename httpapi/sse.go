@@ -26,13 +26,20 @@ type sse struct {
 	buf   []byte
 }
 
-// stream begins an SSE answer. The context it returns ends with the request,
-// with the caller's credential and with the server; the caller calls stop.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (*sse, context.Context, func(), error) {
-	id := caller(r.Context())
-	if !s.streams.open(id.ID, s.cfg.Streams, s.cfg.StreamsPerID) {
-		return nil, nil, nil, runnel.Fail(runnel.RateLimited, "too many open streams; close some")
+// place takes a place for a stream of the caller, who gives it back with leave.
+func (s *Server) place(r *http.Request) (leave func(), err error) {
+	id := caller(r.Context()).ID
+	if !s.streams.open(id, s.cfg.Streams, s.cfg.StreamsPerID) {
+		return nil, runnel.Fail(runnel.RateLimited, "too many open streams; close some")
 	}
+	return func() { s.streams.close(id) }, nil
+}
+
+// stream begins an SSE answer, for which there is a place. The context it
+// returns ends with the request, with the caller's credential and with the
+// server; the caller calls stop.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (*sse, context.Context, func()) {
+	id := caller(r.Context())
 	bound, unbind := s.keys.Bind(r.Context(), id)
 	ctx, cancel := context.WithCancelCause(bound)
 	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
@@ -42,14 +49,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (
 		cancel(nil)
 		unbind()
 		closed()
-		s.streams.close(id.ID)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	messages := s.metrics.messages.WithLabelValues(family)
-	return &sse{w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, count: messages.Inc, stuck: s.metrics.stalled.Inc}, ctx, stop, nil
+	return &sse{w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, count: messages.Inc, stuck: s.metrics.stalled.Inc}, ctx, stop
 }
 
 // frame adds a frame to what the next flush writes. A seq of zero gives it no
@@ -174,10 +180,12 @@ func (s *Server) followEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, ctx, stop, err := s.stream(w, r, "sse-events")
+	leave, err := s.place(r)
 	if err != nil {
 		return err
 	}
+	defer leave()
+	out, ctx, stop := s.stream(w, r, "sse-events")
 	defer stop()
 	_ = out.frame(0, "stream:open", openedFrame{id, after, verdict})
 	_ = s.follow(ctx, id, after, out, func(ev event.Event) (bool, error) { // its end can no longer be told

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -79,17 +80,19 @@ func (s *Server) streamTurn(w http.ResponseWriter, r *http.Request) error {
 	if in.Message == "" && len(in.Attachments) == 0 {
 		return invalid("message: the prompt is empty")
 	}
+	leave, err := s.place(r) // first: a prompt that is refused must not run
+	if err != nil {
+		return err
+	}
+	defer leave()
 	sent, warnings, err := s.prompt(r, in.SessionID, sendRequest{Content: in.Message, Opts: in.Opts, Attachments: in.Attachments})
 	if err != nil {
 		return err
 	}
-	out, ctx, stop, err := s.stream(w, r, "sse-turn")
-	if err != nil {
-		return err
-	}
+	out, ctx, stop := s.stream(w, r, "sse-turn")
 	defer stop()
 	frames := newTurnFrames(sent.SessionID, sent.TurnID)
-	_ = s.follow(ctx, sent.SessionID, sent.After, out, func(ev event.Event) (bool, error) { // its end can no longer be told
+	err = s.follow(ctx, sent.SessionID, sent.After, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
 			return false, nil
 		}
@@ -103,10 +106,10 @@ func (s *Server) streamTurn(w http.ResponseWriter, r *http.Request) error {
 		}
 		return event.Ends(ev.Body), nil
 	})
-	if err := out.flush(); (err != nil || r.Context().Err() != nil) && cancel {
+	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
 		s.abandon(sent)
 	}
-	return nil
+	return nil // how it ended can no longer be told
 }
 
 func (s *Server) warn(out *sse, t *turnFrames, ev event.Event, warnings []string) {
