@@ -34,6 +34,7 @@ type entry struct {
 	lastTurn event.TurnStatus
 	waiting  int    // prompts in the queue
 	known    int64  // turns is complete for positions from here on
+	head     int64  // and up to here
 	turns    []span // where turns lie in the log, oldest first
 }
 
@@ -65,6 +66,7 @@ func (e *entry) recorded(evs []event.Event) {
 
 // place keeps the index of turns.
 func (e *entry) place(ev event.Event) {
+	e.head = ev.Seq
 	if ev.Turn == "" {
 		return
 	}
@@ -188,7 +190,7 @@ func (e *entry) change(f func()) {
 func (e *entry) start(after int64) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if after < e.known {
+	if after < e.known || after > e.head { // readers may see an event before recorded does
 		return 0
 	}
 	from := after

@@ -258,7 +258,7 @@ func (g *Gateway) start(ctx context.Context, p runnel.Provider, opt runnel.Optio
 	if err != nil {
 		return nil, storeError(err)
 	}
-	e.known = st.Head
+	e.known, e.head = st.Head, st.Head
 	for _, t := range st.Open {
 		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
 	}

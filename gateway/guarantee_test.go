@@ -188,6 +188,19 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 	}
 }
 
+// A reader may come back with a position before the session has told us of it.
+func TestTurnStartOfAPositionThatWasNotToldYet(t *testing.T) {
+	e := &entry{known: 5, head: 5}
+	if got := e.start(7); got != 0 {
+		t.Errorf("begins at %d: a turn that began at 6 would be cut", got)
+	}
+	e.place(event.Event{Turn: "t", Seq: 6, Body: event.ResponseStart{}})
+	e.place(event.Event{Turn: "t", Seq: 7, Body: event.Notice{}})
+	if got := e.start(7); got != 5 {
+		t.Errorf("begins at %d", got)
+	}
+}
+
 func TestKillDuringBoot(t *testing.T) {
 	for name, end := range map[string]func(*Gateway, string) error{
 		"kill":   func(g *Gateway, id string) error { return g.Kill(context.Background(), id) },
