@@ -123,10 +123,10 @@ func (w *writer) transact(batch []*job) error {
 func (w *writer) attempt(batch []*job) error {
 	// Not that of a caller: a transaction that has begun is seen through.
 	ctx := context.Background()
-	strong, pages := false, 2
+	strong, pages := false, 1 // the end of the table, and for each session that of the index
 	for _, j := range batch {
 		strong = strong || j.strong
-		pages += 2 + j.bytes>>12
+		pages += 1 + j.bytes>>12
 	}
 	if err := w.setStrength(ctx, strong); err != nil {
 		return err
