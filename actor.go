@@ -332,10 +332,14 @@ func (s *Session) decide(id string, d Decision) error {
 	} else {
 		err = s.link.conn.Decide(s.ctx, id, d)
 	}
-	if err != nil {
-		return Safe(err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if CodeOf(err) != ApprovalGone { // the agent would wait for ever for what it cannot be told
+		s.fail(lt, Safe(err))
+		s.dismiss(errDismissed())
+	}
+	return Safe(err)
 }
 
 func (s *Session) approval(id string) (*liveTurn, event.Approval) {

@@ -270,3 +270,78 @@ func TestSettingsReachAnAgentThatIsStarting(t *testing.T) {
 		}
 	})
 }
+
+// deaf is an agent that cannot be told the answer to what it asked.
+type deaf struct{ *stubborn }
+
+func (a deaf) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	c, err := a.stubborn.Open(ctx, opt)
+	return deafConn{c}, err
+}
+
+type deafConn struct{ runnel.Conn }
+
+func (deafConn) Decide(context.Context, string, runnel.Decision) error {
+	return errors.New("the pipe is full")
+}
+
+func TestAnAnswerThatCannotBeDeliveredEndsTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		s, err := runnel.Open(t.Context(), deaf{agent}, runnel.Options{}, runnel.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		turn := send(t, s)
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ApprovalRequested{Approval: event.Approval{
+			ID: "a", Kind: event.ApprovalTool, Choices: []event.Choice{{ID: "yes", Kind: event.ChoiceAllowOnce}},
+		}}}
+		synctest.Wait()
+		if err := s.Decide(t.Context(), "a", runnel.Decision{Choice: "yes"}); runnel.CodeOf(err) != runnel.Internal {
+			t.Error(err)
+		}
+		if _, err := turn.Wait(t.Context()); err == nil {
+			t.Error("the turn ended well")
+		}
+	})
+}
+
+// A call that was cancelled does not run: the silence after it is a stall.
+func TestStallAfterACancelledCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{StallTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		turn := send(t, s)
+		id := turn.ID + ":1:0"
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCall, CallID: "c", Name: "n"}}
+		agent.events <- event.Event{Turn: turn.ID, Body: event.ItemCancelled{ItemID: id}}
+		if _, err := turn.Wait(t.Context()); runnel.CodeOf(err) != runnel.AgentStalled {
+			t.Fatal(err)
+		}
+	})
+}
+
+// An agent that only ever tells facts is heard before it says anything else.
+func TestFactsBeforeTheResponseAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		turn := send(t, s)
+		for range 20 {
+			agent.events <- event.Event{Turn: turn.ID, Body: event.Notice{Level: event.LevelInfo, Code: "RETRYING"}}
+		}
+		synctest.Wait()
+		if head := s.Status().Head; head != 2+1+20 {
+			t.Errorf("head %d", head)
+		}
+	})
+}

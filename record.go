@@ -182,7 +182,7 @@ func (s *Session) due(death time.Time) time.Time {
 
 // stalls returns when lt will count as stalled; zero if it cannot now.
 func (s *Session) stalls(lt *liveTurn) time.Time {
-	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || len(lt.rules.asked) > 0 || lt.rules.running > 0 || lt.rules.cancelling {
+	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || len(lt.rules.asked) > 0 || len(lt.rules.running) > 0 || lt.rules.cancelling {
 		return time.Time{}
 	}
 	return lt.heard.Add(s.cfg.StallTimeout)

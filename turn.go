@@ -38,7 +38,7 @@ type rules struct {
 	open    []string // ids of open items, in the order they started
 	asked   []event.Approval
 	settled map[string]bool // ids of approvals that were asked and resolved
-	running int             // tool calls that have no output yet
+	running map[string]bool // calls, by call id, that have neither output nor a bad end
 	invalid int
 	dropped int // events that came too late or twice
 
@@ -53,11 +53,15 @@ type itemState struct {
 	ended  bool
 }
 
+// maxHeld bounds the facts that wait for ResponseStart; one more begins the
+// response, so that an agent that only ever retries is heard.
+const maxHeld = 16
+
 // maxInvalid bounds the notices about invalid events of one turn.
 const maxInvalid = 8
 
 func newRules(turn, provider string) *rules {
-	return &rules{turn: turn, provider: provider, items: map[string]*itemState{}, settled: map[string]bool{}}
+	return &rules{turn: turn, provider: provider, items: map[string]*itemState{}, settled: map[string]bool{}, running: map[string]bool{}}
 }
 
 // user returns the events of the user's own message.
@@ -89,7 +93,7 @@ func (r *rules) admit(ev event.Event) []event.Event {
 		return r.refuse(ev.At, err.Error())
 	}
 	if !r.started {
-		if isFact(ev.Body) {
+		if isFact(ev.Body) && len(r.held) < maxHeld {
 			r.held = append(r.held, ev)
 			return nil
 		}
@@ -181,9 +185,9 @@ func (r *rules) itemStart(ev event.Event, b event.ItemStart) []event.Event {
 	r.open = append(r.open, b.ItemID)
 	switch b.ItemType {
 	case event.TypeFunctionCall:
-		r.running++
+		r.running[b.CallID] = true
 	case event.TypeFunctionCallOutput:
-		r.running = max(0, r.running-1)
+		delete(r.running, b.CallID)
 	}
 	return []event.Event{ev}
 }
@@ -232,6 +236,9 @@ func (r *rules) itemEnd(ev event.Event, id string) []event.Event {
 		return r.drop()
 	}
 	it.ended = true
+	if _, done := ev.Body.(event.ItemDone); !done && it.typ == event.TypeFunctionCall {
+		delete(r.running, it.callID)
+	}
 	if i := slices.Index(r.open, id); i >= 0 {
 		r.open = slices.Delete(r.open, i, i+1)
 	}
