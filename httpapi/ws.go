@@ -220,6 +220,9 @@ type (
 // handle does what one message asks for. It returns an error if the connection
 // is to end; what is wrong with the message itself is told in an answer.
 func (k *socket) handle(data []byte) error {
+	if k.ctx.Err() != nil { // closing waits for a client that may go on talking
+		return context.Cause(k.ctx)
+	}
 	var m message
 	if err := peekMessage(data, &m); err != nil {
 		return errors.Join(k.refuse(m, err), errBadFrame)
