@@ -7,7 +7,7 @@ SHELL := bash
 
 ARGS ?=
 FUZZTIME ?= 30s
-GOTEST := go test -timeout 10m
+GOTEST := go test -timeout 15m
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
 AGENTS_READY := test/agents/node_modules/.ready
@@ -86,6 +86,12 @@ lint: ## run the linters of .golangci.yml (the first time builds them: two minut
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: record
+record: $(AGENTS_READY) ## record testdata anew with the real agents; read the diff before you commit it
+	@grep -rl 'flag.Bool("record"' --include='*_test.go' provider | xargs -n 1 dirname | sort -u | while read -r dir; do \
+		go test "./$$dir" -count 1 -run Record -record; \
+	done
 
 .PHONY: generate
 generate: ## write the generated files again

@@ -340,7 +340,6 @@ func TestCancelWithdrawsApprovals(t *testing.T) {
 type stubborn struct {
 	events chan event.Event
 	closed chan struct{}
-	once   sync.Once
 	slow   time.Duration // how long Close takes
 	opened *int
 }

@@ -171,7 +171,7 @@ func remote(r *http.Request) netip.Addr {
 // panicked answers a request whose handler panicked. Neither the answer nor
 // the log holds the value of the panic: it may be anything.
 func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
-	if p == http.ErrAbortHandler {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
 	id := newID()

@@ -14,6 +14,7 @@ import (
 func TestRealAgents(t *testing.T) {
 	for _, agent := range realagents.Claude(t) {
 		t.Run(agent.Version, func(t *testing.T) {
+			t.Parallel()
 			model, err := fakemodel.Start(fakemodel.Config{})
 			if err != nil {
 				t.Fatal(err)

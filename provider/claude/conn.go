@@ -162,7 +162,7 @@ func (c *conn) translate(line []byte) []event.Event {
 	}
 	evs, replies := c.tr.printed(line, time.Now())
 	for _, r := range replies {
-		c.write(r) // a process that cannot be written to is about to end anyway
+		_ = c.write(r) // a process that cannot be written to is about to end anyway
 	}
 	return evs
 }

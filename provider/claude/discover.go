@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -86,7 +87,7 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 	var k kept
 	head := make([]byte, peek)
 	n, err := io.ReadFull(f, head)
-	if err != nil && err != io.ErrUnexpectedEOF {
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return false
 	}
 	k.addAll(head[:n])

@@ -48,7 +48,7 @@ type toolInput struct {
 
 // decodeLoose decodes what fits: the model makes these objects up.
 func decodeLoose[T any](data []byte) (v T) {
-	json.Unmarshal(data, &v) // what does not fit stays zero
+	_ = json.Unmarshal(data, &v) // what does not fit stays zero
 	return v
 }
 
