@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"math"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -11,15 +13,15 @@ import (
 
 // approval is a question of the agent that waits for an answer.
 type approval struct {
-	id          string // ours
-	request     string // the agent's id of the question
-	toolUse     string
-	turn        *turn
-	kind        event.ApprovalKind
-	input       json.RawMessage
-	suggestions []json.RawMessage // rules the agent offers to add, for this session only
-	options     []string          // labels of the answers to a single question
-	question    string
+	id       string // ours
+	request  string // the agent's id of the question
+	toolUse  string
+	turn     *turn
+	kind     event.ApprovalKind
+	input    json.RawMessage
+	grants   []grant  // what the agent offers to allow for this session
+	options  []string // labels of the answers to a single question
+	question string
 }
 
 // Ids of choices.
@@ -49,7 +51,7 @@ func (t *translator) ask(f frame) {
 	}
 	a := &approval{
 		id: derive("approval " + f.RequestID), request: f.RequestID, toolUse: r.ToolUseID,
-		kind: approvalKind(r.ToolName), input: r.Input, suggestions: forSession(r.Suggestions),
+		kind: approvalKind(r.ToolName), input: r.Input, grants: grants(r.Suggestions),
 	}
 	if t.approvals[a.id] != nil {
 		return
@@ -94,22 +96,71 @@ func digest(arguments []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// forSession keeps the rules that the agent offers to add, but only until it
-// ends: applied as they come, they would be written into the project's files.
-func forSession(suggestions []json.RawMessage) []json.RawMessage {
-	var out []json.RawMessage
+// A grant is what the agent offers to allow from now on, in its own form but
+// only until it ends: applied as it comes, it would be written into the
+// project's files. words is what the grant means, for the one who gives it.
+type grant struct {
+	native json.RawMessage
+	words  string
+}
+
+// grants keeps the narrowest of the offers that can be put into words: rules for
+// the tool, else directories, else a mode. The agent means them as alternatives:
+// with a rule for one command it offers to accept all edits, too.
+func grants(suggestions []json.RawMessage) []grant {
+	for _, typ := range []string{"addRules", "addDirectories", "setMode"} {
+		if out := grantsOf(typ, suggestions); len(out) > 0 {
+			return out
+		}
+	}
+	return nil
+}
+
+func grantsOf(typ string, suggestions []json.RawMessage) []grant {
+	var out []grant
 	for _, s := range suggestions {
-		var rule map[string]json.RawMessage
-		if json.Unmarshal(s, &rule) != nil || rule == nil {
+		words := grantWords(typ, s)
+		var native map[string]json.RawMessage
+		if words == "" || json.Unmarshal(s, &native) != nil {
 			continue
 		}
-		rule["destination"] = json.RawMessage(`"session"`)
-		if b, err := json.Marshal(rule); err == nil {
-			out = append(out, b)
+		native["destination"] = json.RawMessage(`"session"`)
+		if b, err := json.Marshal(native); err == nil {
+			out = append(out, grant{b, words})
 		}
 	}
 	return out
 }
+
+func grantWords(typ string, suggestion json.RawMessage) string {
+	g := decodeLoose[struct {
+		Type, Mode, Behavior string
+		Directories          []string
+		Rules                []struct{ ToolName, RuleContent string }
+	}](suggestion)
+	var words []string
+	switch {
+	case g.Type != typ:
+	case g.Type == "setMode" && g.Mode == string(runnel.ModeAcceptEdits):
+		words = []string{"all edits"}
+	case g.Type == "addDirectories":
+		for _, d := range g.Directories {
+			words = append(words, "files in "+d)
+		}
+	case g.Type == "addRules" && g.Behavior == "allow":
+		for _, r := range g.Rules {
+			if r.RuleContent == "" {
+				words = append(words, "all of "+r.ToolName)
+			} else {
+				words = append(words, r.ToolName+"("+r.RuleContent+")")
+			}
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// maxLabel bounds the label of a choice, in bytes.
+const maxLabel = 300
 
 // choices returns the answers that a may have.
 func (a *approval) choices() []event.Choice {
@@ -129,8 +180,15 @@ func (a *approval) choices() []event.Choice {
 		return append(a.answers(), no...)
 	}
 	yes := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Allow once"}}
-	if len(a.suggestions) > 0 {
-		yes = append(yes, event.Choice{ID: allowSession, Kind: event.ChoiceAllowSession, Label: "Allow for this session"})
+	if len(a.grants) > 0 {
+		var words []string
+		for _, g := range a.grants {
+			words = append(words, g.words)
+		}
+		label := oneLine("Allow for this session: "+strings.Join(words, ", "), math.MaxInt32)
+		if len(label) <= maxLabel { // what cannot be shown whole is not offered
+			yes = append(yes, event.Choice{ID: allowSession, Kind: event.ChoiceAllowSession, Label: label})
+		}
 	}
 	return append(yes, no...)
 }
@@ -213,8 +271,10 @@ func (a *approval) decide(d runnel.Decision) (decision, error) {
 			allow.UpdatedPermissions = []json.RawMessage{setMode("acceptEdits")}
 			return allow, nil
 		}
-		if len(a.suggestions) > 0 {
-			allow.UpdatedPermissions = a.suggestions
+		for _, g := range a.grants {
+			allow.UpdatedPermissions = append(allow.UpdatedPermissions, g.native)
+		}
+		if len(a.grants) > 0 {
 			return allow, nil
 		}
 	case deny, denyStop:

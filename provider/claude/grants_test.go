@@ -1,0 +1,44 @@
+package claude
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// TestE05_GrantsAreShown: what "for this session" would allow is in the label,
+// and what cannot be put there is not offered.
+func TestE05_GrantsAreShown(t *testing.T) {
+	rule := func(tool, content string) string {
+		return `{"type":"addRules","behavior":"allow","destination":"localSettings","rules":[{"toolName":"` + tool + `","ruleContent":"` + content + `"}]}`
+	}
+	for offered, want := range map[string]string{
+		rule("Bash", "go test *"): "Allow for this session: Bash(go test *)",
+		rule("Bash", ""):          "Allow for this session: all of Bash",
+		`{"type":"setMode","mode":"acceptEdits","destination":"session"}`:          "Allow for this session: all edits",
+		`{"type":"addDirectories","directories":["/d"],"destination":"session"}`:   "Allow for this session: files in /d",
+		`{"type":"setMode","mode":"bypassPermissions","destination":"session"}`:    "",
+		`{"type":"addRules","behavior":"deny","rules":[{"toolName":"Bash"}]}`:      "",
+		`{"type":"replaceRules","behavior":"allow","rules":[{"toolName":"Bash"}]}`: "",
+		`"addRules"`:                            "",
+		rule("Bash", strings.Repeat("x", 2000)): "",
+	} {
+		a := approval{kind: event.ApprovalTool, grants: grants([]json.RawMessage{json.RawMessage(offered)})}
+		got := ""
+		for _, c := range a.choices() {
+			if c.ID == allowSession {
+				got = c.Label
+			}
+		}
+		if got != want {
+			t.Errorf("%.80s: label %q, want %q", offered, got, want)
+		}
+		for _, g := range a.grants {
+			if !strings.Contains(string(g.native), `"destination":"session"`) {
+				t.Errorf("%s: would be kept", g.native)
+			}
+		}
+	}
+}
