@@ -201,7 +201,7 @@ func (g *Gateway) drain(ctx context.Context, e *entry) (retry bool) {
 		var p queued
 		if err = json.Unmarshal(q.Input, &p); err == nil {
 			p.Input.Turn = q.Turn
-			_, err = g.prompt(ctx, e, p.Input, p.Settings)
+			err = g.resume(ctx, e, p)
 		}
 		if !final(err) {
 			break
@@ -219,6 +219,20 @@ func (g *Gateway) drain(ctx context.Context, e *entry) (retry bool) {
 	}
 	g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
 	return true
+}
+
+// resume begins the turn of a prompt that waited. The project directory may
+// have changed since it was accepted, so it is judged again before an agent
+// starts there; e.sending is held.
+func (g *Gateway) resume(ctx context.Context, e *entry, p queued) error {
+	if !e.session.Status().AgentAlive {
+		rec, _, _ := e.snapshot()
+		if _, err := g.projectDir(rec.ProjectDir); err != nil {
+			return err
+		}
+	}
+	_, err := g.prompt(ctx, e, p.Input, p.Settings)
+	return err
 }
 
 // final reports whether a waiting prompt is done with: it began, or it never can.
