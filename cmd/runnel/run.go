@@ -193,6 +193,9 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 
 // drive runs a prompt, shows its events, and says how it ended as an exit code.
 func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, text string, out sink) error {
+	if undo, err := adoptOrphans(); err == nil { // else less is found of what the agent leaves behind
+		defer undo()
+	}
 	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
 	if err != nil {
 		return failure(err)
