@@ -84,7 +84,7 @@ func (t *teeReader) Read(p []byte) (int, error) {
 }
 
 func TestG02_EveryCutOfSSE(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	want := s.events(id, s.prompt(id, burst(190)))
@@ -197,7 +197,7 @@ func wsPayloads(raw []byte) (out [][]byte) {
 }
 
 func TestG02_EveryCutOfWebSocketEvents(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	// Half of it is history, half comes live, event by event.
@@ -325,7 +325,7 @@ func (s *site) resume(id string, sc *screen) {
 }
 
 func TestG02_EveryCutOfWebSocketUpserts(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	s.events(id, s.prompt(id, "tools"))
@@ -371,7 +371,7 @@ func TestG02_EveryCutOfWebSocketUpserts(t *testing.T) {
 }
 
 func TestG03_CursorEdge(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id, other := s.create(), s.create()
 	want := s.events(id, s.prompt(id, "text"))

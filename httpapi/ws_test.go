@@ -22,7 +22,7 @@ import (
 )
 
 func TestG13_HelloFamily(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 
@@ -97,7 +97,7 @@ func TestG13_HelloFamily(t *testing.T) {
 }
 
 func TestB02_RebindWebSocket(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	set := func(k, v string) func(http.Header) { return func(h http.Header) { h.Set(k, v) } }
 	for name, edit := range map[string][]func(http.Header){
@@ -125,7 +125,7 @@ func TestB02_RebindWebSocket(t *testing.T) {
 }
 
 func TestA08_WebSocketVerbsNeedScopes(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	s.token = s.mint(auth.Read)
@@ -146,7 +146,7 @@ func TestA08_WebSocketVerbsNeedScopes(t *testing.T) {
 }
 
 func TestA09_RevokeClosesStreams(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	secret, tok, err := s.keyed.Create(t.Context(), "gone", []auth.Scope{auth.Read}, 0)
@@ -195,7 +195,7 @@ func TestA09_RevokeClosesStreams(t *testing.T) {
 }
 
 func TestG08_StalledForever(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
 		id := s.create()
@@ -225,7 +225,7 @@ func TestG08_StalledForever(t *testing.T) {
 }
 
 func TestG01_TwoClientsOneReconnecting(t *testing.T) {
-	timed(t, 2*time.Minute)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	const turns = 20
@@ -280,7 +280,7 @@ func TestG01_TwoClientsOneReconnecting(t *testing.T) {
 }
 
 func TestG12_FiftyTabs(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	const tabs = 50
@@ -314,7 +314,7 @@ func TestG12_FiftyTabs(t *testing.T) {
 }
 
 func TestWatchSessions(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	first := s.create()
 	p := s.dial()
@@ -344,7 +344,7 @@ func TestWatchSessions(t *testing.T) {
 }
 
 func TestG16_ShutdownEndsStreams(t *testing.T) {
-	timed(t, 30*time.Second)
+	timed(t, minute)
 	s := serve(t)
 	ids := make([]string, 10)
 	for i := range ids {
