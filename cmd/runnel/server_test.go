@@ -31,6 +31,13 @@ type server struct {
 
 type serverKey struct{}
 
+// serverEnv is what the server gets of the script's environment.
+var serverEnv = []string{
+	"HOME", "PATH", "TMPDIR",
+	"CLAUDE_CONFIG_DIR", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "IS_SANDBOX", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER",
+	"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+}
+
 var link = regexp.MustCompile(`(https?://\S+)/#c=(\S+)`)
 
 // cmdServer starts and ends the script's server:
@@ -69,7 +76,11 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 	s.stderr.Reset()
 	s.cmd = exec.Command("runnel", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, flags...)...)
 	s.cmd.Dir = ts.MkAbs(".")
-	s.cmd.Env = []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "TMPDIR=" + ts.Getenv("TMPDIR")}
+	for _, name := range serverEnv {
+		if v := ts.Getenv(name); v != "" {
+			s.cmd.Env = append(s.cmd.Env, name+"="+v)
+		}
+	}
 	s.cmd.Stderr = &s.stderr
 	out, err := s.cmd.StdoutPipe()
 	ts.Check(err)
