@@ -27,6 +27,10 @@ type server struct {
 	stderr bytes.Buffer
 	cookie *http.Cookie
 	out    *bufio.Reader
+
+	// orphans are the processes that a killed server left. They would end by
+	// themselves, but only after the test.
+	orphans []*os.Process
 }
 
 type serverKey struct{}
@@ -62,7 +66,8 @@ func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprint(ts.Stderr(), s.stderr.String())
 		s.cmd = nil
 	case "kill":
-		s.end()
+		s.orphans = append(s.orphans, descendants(s.cmd.Process.Pid)...)
+		s.kill()
 	default:
 		ts.Fatalf("server: no such order %q", args[0])
 	}
@@ -102,11 +107,40 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 	}
 }
 
-// end kills the server; it may be called without one.
+// end leaves nothing of the script's servers.
 func (s *server) end() {
-	if s.cmd == nil {
-		return
+	if s.cmd != nil {
+		s.orphans = append(s.orphans, descendants(s.cmd.Process.Pid)...)
+		s.kill()
 	}
+	for _, p := range s.orphans {
+		_ = p.Kill()
+		_ = p.Release()
+	}
+}
+
+// descendants returns what a process started, where the system tells.
+func descendants(pid int) (found []*os.Process) {
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range children {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for _, field := range strings.Fields(string(data)) {
+			var child int
+			if _, err := fmt.Sscan(field, &child); err != nil {
+				continue
+			}
+			if p, err := os.FindProcess(child); err == nil { // a handle: the number may be used again
+				found = append(append(found, p), descendants(child)...)
+			}
+		}
+	}
+	return found
+}
+
+func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	_, _ = io.Copy(io.Discard, s.out)
 	_ = s.cmd.Wait()
