@@ -30,7 +30,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 		return g.status(e), Boot{Reason: "already_booted"}, nil
 	}
 	boot := Boot{Started: true, Resumed: true}
-	rec, _, _ := e.snapshot()
+	rec, _ := e.snapshot()
 	switch {
 	case force:
 		boot.Resumed, boot.Reason = false, "forced"
@@ -68,7 +68,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
 			return nil, err
 		}
 		g.retire(old)
-		rec, _, waiting := old.snapshot()
+		rec, waiting := old.snapshot()
 		p, err := g.provider(rec.CLIType)
 		if err != nil {
 			return nil, err

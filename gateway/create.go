@@ -45,7 +45,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	defer g.unlock(e)
-	from, _, _ := e.snapshot()
+	from, _ := e.snapshot()
 	p, err := g.provider(from.CLIType)
 	if err != nil {
 		return Status{}, err

@@ -29,13 +29,12 @@ type entry struct {
 	// in the log: options and attachments are judged under the one turn lock.
 	sending sync.Mutex
 
-	mu       sync.Mutex
-	rec      store.Session
-	lastTurn event.TurnStatus
-	waiting  int    // prompts in the queue
-	known    int64  // turns is complete for positions from here on
-	head     int64  // and up to here
-	turns    []span // where turns lie in the log, oldest first
+	mu      sync.Mutex
+	rec     store.Session
+	waiting int    // prompts in the queue
+	known   int64  // turns is complete for positions from here on
+	head    int64  // and up to here
+	turns   []span // where turns lie in the log, oldest first
 }
 
 // A span is a turn's place in the log.
@@ -102,9 +101,9 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 	case event.ResponseStart:
 		set(&e.rec.ModelID, b.ModelID)
 	case event.ResponseDone:
-		e.lastTurn = b.Status
+		e.rec.LastTurn = b.Status
 	case event.ResponseError:
-		e.lastTurn = event.StatusError
+		e.rec.LastTurn = event.StatusError
 		e.rec.LastLine = line(b.Error.Message, lineBytes)
 	case event.ApprovalRequested:
 		e.rec.LastLine = line(b.Approval.Title, lineBytes)
@@ -170,10 +169,10 @@ func lastLine(s string) string {
 }
 
 // snapshot returns the record as it is now.
-func (e *entry) snapshot() (rec store.Session, lastTurn event.TurnStatus, waiting int) {
+func (e *entry) snapshot() (rec store.Session, waiting int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.rec, e.lastTurn, e.waiting
+	return e.rec, e.waiting
 }
 
 // change edits the record and makes the change known.
@@ -248,7 +247,7 @@ func (g *Gateway) putAway(now time.Time) {
 		return
 	}
 	for id, e := range g.live {
-		rec, _, waiting := e.snapshot()
+		rec, waiting := e.snapshot()
 		if e.users > 0 || waiting > 0 || now.Sub(rec.LastActiveAt) < g.cfg.IdleTimeout || g.flights[id] != nil {
 			continue
 		}

@@ -196,7 +196,7 @@ func (g *Gateway) fly(id string, f func() (*entry, error)) *flight {
 				err = errClosing()
 			} else {
 				g.live[id] = e
-				if _, _, waiting := e.snapshot(); waiting > 0 {
+				if _, waiting := e.snapshot(); waiting > 0 {
 					g.takeUp(e) // what waits may wait for nothing but this
 				}
 			}

@@ -137,7 +137,7 @@ func TestTurn(t *testing.T) {
 		<-time.After(time.Second)
 		synctest.Wait()
 		rec, err := d.cat.Session(t.Context(), id)
-		if err != nil || rec.Title != st.Title || rec.LastLine != st.LastLine || rec.AgentSessionID != st.AgentSessionID {
+		if err != nil || rec.Title != st.Title || rec.LastLine != st.LastLine || rec.LastTurn != st.LastTurn || rec.AgentSessionID != st.AgentSessionID {
 			t.Errorf("the catalogue has %+v, %v", rec, err)
 		}
 	})

@@ -119,7 +119,7 @@ func (g *Gateway) put(ctx context.Context, e *entry) error {
 	if e.retired {
 		return nil
 	}
-	rec, _, _ := e.snapshot()
+	rec, _ := e.snapshot()
 	if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
 		return storeError(err)
 	}

@@ -47,7 +47,7 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	}
 	defer g.unlock(e)
 	st := e.session.Status()
-	rec, _, waiting := e.snapshot()
+	rec, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0
 	if st.Turn == "" && waiting > 0 {
 		g.startDrain(e) // something kept the queue from going on
@@ -226,7 +226,7 @@ func (g *Gateway) drain(ctx context.Context, e *entry) (retry bool) {
 // starts there; e.sending is held.
 func (g *Gateway) resume(ctx context.Context, e *entry, p queued) error {
 	if !e.session.Status().AgentAlive {
-		rec, _, _ := e.snapshot()
+		rec, _ := e.snapshot()
 		if _, err := g.projectDir(rec.ProjectDir); err != nil {
 			return err
 		}
@@ -274,7 +274,7 @@ func (g *Gateway) recoverQueues(ctx context.Context) error {
 			g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts not taken up", slog.String("session", id), slog.String("error", err.Error()))
 			continue
 		}
-		if _, _, waiting := e.snapshot(); waiting > 0 {
+		if _, waiting := e.snapshot(); waiting > 0 {
 			g.startDrain(e)
 		}
 		g.release(e)

@@ -129,8 +129,8 @@ func (g *Gateway) Counts() (open, alive, working int) {
 
 func (g *Gateway) status(e *entry) Status {
 	live := e.session.Status()
-	rec, lastTurn, waiting := e.snapshot()
-	st := describe(rec)
+	rec, waiting := e.snapshot()
+	st := Describe(rec)
 	if live.State == event.StateDead {
 		st.State, st.Status = event.StateDead, event.StateDead
 	}
@@ -138,12 +138,12 @@ func (g *Gateway) status(e *entry) Status {
 	if len(live.Pending) > 0 {
 		st.PendingApprovals = live.Pending
 	}
-	st.LastTurn, st.Queued = lastTurn, waiting
+	st.Queued = waiting
 	return st
 }
 
 func (g *Gateway) dormant(ctx context.Context, rec store.Session) (Status, error) {
-	st := describe(rec)
+	st := Describe(rec)
 	log, err := g.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		return st, storeError(err)
@@ -152,11 +152,12 @@ func (g *Gateway) dormant(ctx context.Context, rec store.Session) (Status, error
 	return st, nil
 }
 
-func describe(rec store.Session) Status {
+// Describe returns what a record says of a session that is not open.
+func Describe(rec store.Session) Status {
 	return Status{
 		SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
-		AgentSessionID: rec.AgentSessionID, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
+		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
 		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt,
 	}
 }

@@ -64,7 +64,8 @@ type Session struct {
 	PermissionMode string
 	Options        json.RawMessage // as the client gave them
 	State          event.SessionState
-	LastLine       string // last line of what happened, bounded, for lists
+	LastTurn       event.TurnStatus // how the last turn ended; empty before that
+	LastLine       string           // last line of what happened, bounded, for lists
 	CreatedAt      time.Time
 	LastActiveAt   time.Time
 }

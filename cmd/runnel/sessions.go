@@ -303,12 +303,8 @@ func (l localSessions) list(ctx context.Context, all bool) ([]gateway.Status, er
 		if err != nil {
 			return nil, err
 		}
-		rows[i] = gateway.Status{
-			SessionID: r.ID, CLIType: r.CLIType, ProjectID: r.ProjectID, ProjectDir: r.ProjectDir, Title: r.Title,
-			State: r.State, Status: r.State, LastSeq: log.Head, ModelID: r.ModelID, PermissionMode: r.PermissionMode,
-			AgentSessionID: r.AgentSessionID, LastLine: r.LastLine, PendingApprovals: []event.Approval{},
-			CreatedAt: r.CreatedAt, LastActiveAt: r.LastActiveAt,
-		}
+		rows[i] = gateway.Describe(r)
+		rows[i].LastSeq = log.Head
 	}
 	return rows, nil
 }

@@ -11,19 +11,19 @@ import (
 )
 
 const sessionColumns = `id, cli_type, project_id, project_dir, title, agent_session_id, model_id, permission_mode,
-	options, state, last_line, created_at, last_active_at`
+	options, state, last_turn, last_line, created_at, last_active_at`
 
 // PutSession implements [store.Catalogue].
 func (s *Store) PutSession(ctx context.Context, r store.Session) error {
-	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.CLIType, r.ProjectID, r.ProjectDir, r.Title, r.AgentSessionID, r.ModelID, r.PermissionMode,
-		bytesOrNull(r.Options), string(r.State), r.LastLine, encodeTime(r.CreatedAt), encodeTime(r.LastActiveAt))
+		bytesOrNull(r.Options), string(r.State), string(r.LastTurn), r.LastLine, encodeTime(r.CreatedAt), encodeTime(r.LastActiveAt))
 }
 
 func scanSession(row scanner) (r store.Session, err error) {
 	var created, active any
 	err = row.Scan(&r.ID, &r.CLIType, &r.ProjectID, &r.ProjectDir, &r.Title, &r.AgentSessionID, &r.ModelID, &r.PermissionMode,
-		(*[]byte)(&r.Options), &r.State, &r.LastLine, &created, &active)
+		(*[]byte)(&r.Options), &r.State, &r.LastTurn, &r.LastLine, &created, &active)
 	r.CreatedAt, r.LastActiveAt = decodeTime(created), decodeTime(active)
 	return r, err
 }

@@ -24,7 +24,7 @@ var (
 	fixtureTime    = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	fixtureSession = store.Session{
 		ID: "s", CLIType: "script", ProjectID: "p", ProjectDir: "/p", Title: "old", AgentSessionID: "a", ModelID: "m", PermissionMode: "plan",
-		Options: json.RawMessage(`{"model":"m"}`), State: event.StateOpen, LastLine: "l", CreatedAt: fixtureTime, LastActiveAt: fixtureTime,
+		Options: json.RawMessage(`{"model":"m"}`), State: event.StateOpen, LastTurn: event.StatusError, LastLine: "l", CreatedAt: fixtureTime, LastActiveAt: fixtureTime,
 	}
 	fixtureQueued = store.Queued{Session: "s", Turn: "t3", Input: json.RawMessage(`{}`), At: fixtureTime}
 	fixtureToken  = store.Token{ID: "1", Kind: store.TokenAPI, Name: "n", Hash: [32]byte{1, 2, 3}, Scopes: []string{"read"}, CreatedAt: fixtureTime}

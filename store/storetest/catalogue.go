@@ -46,7 +46,7 @@ func full(id string) store.Session {
 	return store.Session{
 		ID: id, CLIType: "claude-code", ProjectID: "p", ProjectDir: "/p", Title: "A \"title\" 日本", AgentSessionID: "agent-" + id,
 		ModelID: "opus", PermissionMode: "plan", Options: json.RawMessage(`{"model": "opus",  "n": 1e400}`), State: event.StateOpen,
-		LastLine: "said\nthis", CreatedAt: at, LastActiveAt: at.Add(time.Nanosecond),
+		LastTurn: event.StatusCancelled, LastLine: "said\nthis", CreatedAt: at, LastActiveAt: at.Add(time.Nanosecond),
 	}
 }
 

@@ -39,6 +39,7 @@ CREATE TABLE sessions (
   permission_mode  TEXT NOT NULL,
   options          BLOB,
   state            TEXT NOT NULL,
+  last_turn        TEXT NOT NULL,
   last_line        TEXT NOT NULL,
   created_at       ANY,
   last_active_at   ANY
