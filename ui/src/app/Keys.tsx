@@ -20,7 +20,7 @@ export function Keys({ onClose }: { onClose: () => void }) {
       <dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-2">
         {keys.map(([ks, what]) => (
           <div key={what} className="contents">
-            <dt className="flex gap-1">
+            <dt className="flex items-start gap-1">
               {ks.map((k) => (
                 <kbd key={k}>{k}</kbd>
               ))}

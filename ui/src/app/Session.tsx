@@ -163,7 +163,11 @@ function Begin({ s }: { s?: SessionStatus }) {
             Ready in <code className="font-mono text-sm text-text">{plain(s.projectDir)}</code>
           </p>
         )}
-        <p>What the agent does will be shown here as it happens.</p>
+        <p>
+          {s?.cliType === "script"
+            ? "Try the prompts demo, tools, approve, long or fail."
+            : "What the agent does will be shown here as it happens."}
+        </p>
       </div>
     </div>
   );

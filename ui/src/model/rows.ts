@@ -13,7 +13,7 @@ export type Row = { key: string; depth: number; turn: string } & (
   | { kind: "reasoning"; item: Extract<Item, { type: "thinking" }>; live: boolean }
   | { kind: "tool"; item: ToolItem; state: ToolState; inside?: Inside }
   | { kind: "fold"; items: ToolItem[]; state: ToolState }
-  | { kind: "plan"; item: Extract<Item, { type: "plan" }> }
+  | { kind: "plan"; item: Extract<Item, { type: "plan" }>; old: boolean }
   | { kind: "approval"; approval: ApprovalEvent; over: boolean }
   | { kind: "notice"; notice: Notice }
   | { kind: "working"; since?: string; asks: boolean }
@@ -91,7 +91,15 @@ export function rowsOf(turn: Turn, opened: ReadonlySet<string>): Row[] {
     else threads.set(parent, [it]);
   }
   const out: Row[] = [];
-  const b: Builder = { turn, opened, threads, out, shown: new Set(), loose: loose(turn) };
+  const b: Builder = {
+    turn,
+    opened,
+    threads,
+    out,
+    shown: new Set(),
+    loose: loose(turn),
+    plan: turn.items.findLast((it) => it.type === "plan"),
+  };
   thread(b, "", 0);
   for (const x of b.loose) out.push(x.row);
   for (const a of turn.approvals) if (!b.shown.has(a.approval.id)) out.push(approvalRow(turn, a, 0));
@@ -113,6 +121,7 @@ interface Builder {
   opened: ReadonlySet<string>;
   threads: Map<string, Item[]>;
   out: Row[];
+  plan?: Item; // the newest one
   shown: Set<string>; // approvals that have their place
   loose: { seq: number; row: Row }[]; // what is placed by its position in the log only
 }
@@ -144,7 +153,7 @@ function one(b: Builder, item: Item, depth: number) {
       if (item.thinking.content !== "") b.out.push({ ...base, kind: "reasoning", item, live });
       return;
     case "plan":
-      b.out.push({ ...base, kind: "plan", item });
+      b.out.push({ ...base, kind: "plan", item, old: item !== b.plan });
       return;
     case "tool_call":
       tool(b, item, depth);

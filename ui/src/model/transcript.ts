@@ -85,9 +85,20 @@ export function pending(t: Transcript): ApprovalEvent[] {
   return t.turns.flatMap((turn) => (turn.ended ? [] : turn.approvals.filter((a) => a.status === "pending")));
 }
 
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
+// A turn that is being changed: its own copy, made once for all frames of a batch.
+interface Work extends Writable<Turn> {
+  items: Item[];
+  approvals: ApprovalEvent[];
+  notices: Notice[];
+}
+
 class Draft {
-  private s: { -readonly [K in keyof Transcript]: Transcript[K] };
+  private s: Writable<Transcript>;
   private turns: Turn[] | undefined; // copied on the first write
+  private works = new Map<string, Work>();
+  private places = new Map<string, Map<string, number>>(); // of items, by turn
 
   constructor(state: Transcript) {
     this.s = { ...state };
@@ -102,9 +113,10 @@ class Draft {
     if (f.resume?.status === "reset") {
       this.s = { ...empty };
       this.turns = undefined;
-      this.break(
-        `The server began this session's record anew${f.resume.reason ? ` (${f.resume.reason})` : ""}. What follows is all it has.`,
-      );
+      this.works.clear();
+      this.places.clear();
+      const why = f.resume.reason ? ` (${f.resume.reason})` : "";
+      this.break(`The server began this session's record anew${why}. What follows is all it has.`);
     }
     if (f.resume?.status === "gap") {
       const { from, to } = f.resume;
@@ -135,79 +147,99 @@ class Draft {
     this.s.breaks = [...this.s.breaks, { afterTurn: (this.turns ?? this.s.turns).length, text }];
   }
 
-  private change(id: string, f: (t: Turn) => Turn) {
+  private look(id: string): Turn | undefined {
+    const i = this.s.index.get(id);
+    return i === undefined ? undefined : (this.turns ?? this.s.turns)[i];
+  }
+
+  private work(id: string): Work {
+    const mine = this.works.get(id);
+    if (mine) return mine;
     this.turns ??= [...this.s.turns];
-    let i = this.s.index.get(id);
-    if (i === undefined) {
-      i = this.turns.length;
-      this.s.index = new Map(this.s.index).set(id, i);
-      this.turns.push({ id, items: [], approvals: [], notices: [] });
+    const old = this.look(id);
+    const w: Work = {
+      ...(old ?? { id }),
+      items: old ? [...old.items] : [],
+      approvals: old ? [...old.approvals] : [],
+      notices: old ? [...old.notices] : [],
+    };
+    if (!old) this.s.index = new Map(this.s.index).set(id, this.turns.length);
+    this.turns[this.s.index.get(id) as number] = w;
+    this.works.set(id, w);
+    return w;
+  }
+
+  private placesOf(t: Turn): Map<string, number> {
+    let places = this.places.get(t.id);
+    if (!places) {
+      places = new Map(t.items.map((it, i) => [it.itemId, i]));
+      this.places.set(t.id, places);
     }
-    this.turns[i] = f(this.turns[i] as Turn);
+    return places;
   }
 
   private upsert(u: Upsert) {
-    this.change(u.turnId, (t) => {
-      const at = t.items.findLastIndex((it) => it.itemId === u.itemId);
-      if (at < 0) return { ...t, items: insert(t.items, u) };
-      const old = t.items[at] as Item;
-      // An item that has ended does not change any more, and what is older says nothing new.
-      if (u.seq < old.seq || (!isOpen(old) && isOpen(u))) return t;
-      const items = t.items.slice();
-      items[at] = u.startedAt || !old.startedAt ? u : { ...u, startedAt: old.startedAt };
-      return { ...t, items };
-    });
+    const w = this.work(u.turnId);
+    const places = this.placesOf(w);
+    const at = places.get(u.itemId);
+    if (at === undefined) {
+      if (insert(w.items, u) === w.items.length - 1) places.set(u.itemId, w.items.length - 1);
+      else this.places.delete(w.id); // the others have moved
+      return;
+    }
+    const old = w.items[at] as Item;
+    // An item that has ended does not change any more, and what is older says nothing new.
+    if (u.seq < old.seq || (!isOpen(old) && isOpen(u))) return;
+    w.items[at] = u.startedAt || !old.startedAt ? u : { ...u, startedAt: old.startedAt };
   }
 
   private turnEvent(e: TurnEvent) {
-    this.change(e.turnId, (t) => {
-      if (e.type === "turn_started") return t.started ? t : { ...t, started: e };
-      return t.ended ? t : { ...t, ended: e, usage: e.usage ?? t.usage }; // the first terminal wins
-    });
+    const w = this.work(e.turnId);
+    if (e.type === "turn_started") w.started ??= e;
+    else if (!w.ended) {
+      w.ended = e; // the first terminal wins
+      w.usage = e.usage ?? w.usage;
+    }
   }
 
   private approval(a: ApprovalEvent) {
-    this.change(a.turnId, (t) => {
-      const at = t.approvals.findIndex((x) => x.approval.id === a.approval.id);
-      const old = t.approvals[at];
-      if (!old) return { ...t, approvals: [...t.approvals, a] };
-      if (old.status === "resolved" || a.status === "pending") return t; // the first answer wins
-      // The answer may repeat no more than the id: what was asked stays.
-      const approvals = t.approvals.slice();
-      approvals[at] = { ...a, approval: old.approval };
-      return { ...t, approvals };
-    });
+    const w = this.work(a.turnId);
+    const at = w.approvals.findIndex((x) => x.approval.id === a.approval.id);
+    const old = w.approvals[at];
+    if (!old) w.approvals.push(a);
+    // The first answer wins. It may repeat no more than the id: what was asked stays.
+    else if (old.status === "pending" && a.status === "resolved")
+      w.approvals[at] = { ...a, approval: old.approval };
   }
 
   private notice(n: Notice) {
-    const id = n.turnId ?? this.lastTurn();
+    const id = n.turnId ?? (this.turns ?? this.s.turns).at(-1)?.id;
     if (id === undefined) return;
-    this.change(id, (t) =>
-      t.notices.some((x) => x.seq === n.seq && x.code === n.code) ? t : { ...t, notices: [...t.notices, n] },
-    );
+    const w = this.work(id);
+    if (!w.notices.some((x) => x.seq === n.seq && x.code === n.code)) w.notices.push(n);
   }
 
   private usage(u: UsageEvent) {
     if (u.contextTokens)
       this.s.context = { tokens: u.contextTokens, window: u.contextWindow ?? this.s.context?.window };
     if (u.rateLimit) this.s.rateLimit = u.rateLimit;
-    if (u.turnId && (u.usage || u.costUsd !== undefined))
-      this.change(u.turnId, (t) => ({ ...t, usage: u.usage ?? t.usage, costUsd: u.costUsd ?? t.costUsd }));
-  }
-
-  private lastTurn(): string | undefined {
-    return (this.turns ?? this.s.turns).at(-1)?.id;
+    if (!u.turnId || !(u.usage || u.costUsd !== undefined)) return;
+    const w = this.work(u.turnId);
+    if (!w.ended) w.usage = u.usage ?? w.usage;
+    w.costUsd = u.costUsd ?? w.costUsd;
   }
 }
 
 // insert puts u where its id says it belongs: items are numbered by the agent's
 // message and the place in it, so that live and history give the same order. The
-// main thread comes first, then those of the subagents, one after another.
-function insert(items: readonly Item[], u: Item): Item[] {
+// main thread comes first, then those of the subagents, one after another. It
+// returns where that is.
+function insert(items: Item[], u: Item): number {
   const key = place(u);
   let at = items.length;
   while (at > 0 && compare(place(items[at - 1] as Item), key) > 0) at--;
-  return [...items.slice(0, at), u, ...items.slice(at)];
+  items.splice(at, 0, u);
+  return at;
 }
 
 interface Place {

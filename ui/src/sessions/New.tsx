@@ -67,9 +67,11 @@ export function New({ first }: { first: boolean }) {
         className="mx-auto flex max-w-2xl flex-col gap-8 px-4 py-6 pb-[max(32px,env(safe-area-inset-bottom))] wide:py-12"
       >
         <div>
-          <button type="button" className="quiet -ml-2 mb-2 wide:hidden" onClick={() => go({ at: "list" })}>
-            <ArrowLeft size={16} aria-hidden /> Sessions
-          </button>
+          {!first && (
+            <button type="button" className="quiet -ml-2 mb-2 wide:hidden" onClick={() => go({ at: "list" })}>
+              <ArrowLeft size={16} aria-hidden /> Sessions
+            </button>
+          )}
           <h1 className="text-xl font-semibold tracking-tight">
             {first ? "Start your first session" : "New session"}
           </h1>
@@ -212,6 +214,9 @@ function AgentRow({
         <span className="font-medium">{plain(a.displayName)}</span>
         <span className="ml-auto text-sm text-muted">{plain(state)}</span>
       </label>
+      {a.cliType === "script" && (
+        <p className="pl-6 text-sm text-muted">Plays scripted turns, to try things out. No model is asked.</p>
+      )}
       {a.problem && !(hint && a.problem.includes(hint)) && (
         <p className="mt-1 pl-6 text-sm text-muted">{plain(a.problem)}</p>
       )}

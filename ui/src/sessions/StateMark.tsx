@@ -38,7 +38,7 @@ const shapes = {
   waiting: <path d="M6 0.5 11.5 6 6 11.5 0.5 6Z" className="fill-accent" />,
   working: (
     <g className="origin-center spin">
-      <circle cx="6" cy="6" r="4.5" fill="none" strokeWidth="1.5" className="stroke-line" />
+      <circle cx="6" cy="6" r="4.5" fill="none" strokeWidth="1.5" className="stroke-muted opacity-40" />
       <path
         d="M6 1.5A4.5 4.5 0 0 1 10.5 6"
         fill="none"

@@ -1,4 +1,4 @@
-import { ChevronRight, Circle, CircleCheck, CircleDot, Info, TriangleAlert } from "lucide-react";
+import { ChevronRight, Circle, CircleCheck, CircleDot, Info, ListTodo, TriangleAlert } from "lucide-react";
 import { memo, useState } from "react";
 import { useNow } from "../app/hooks";
 import type { Row as RowData } from "../model/rows";
@@ -6,7 +6,9 @@ import { toggle, useStore } from "../model/store";
 import { absolute, ago, bytes, elapsed } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
+import type { PlanEntry } from "../wire/types";
 import { ApprovalCard } from "./Approval";
+import { Guard } from "./Guard";
 import { Prose } from "./Prose";
 import { Fold, Tool } from "./Tool";
 import { TurnEnd } from "./TurnEnd";
@@ -14,16 +16,12 @@ import { TurnEnd } from "./TurnEnd";
 /** One row of the stream. Rows that did not change are the same object and are not drawn again. */
 export const Row = memo(function Row({ row, dir, session }: { row: RowData; dir: string; session: string }) {
   return (
-    <div
-      data-row={row.kind}
-      data-key={row.key}
-      className={`mx-auto w-full max-w-[52rem] px-4 ${row.kind === "prose" ? "py-2" : "py-0.5"}`}
-    >
+    <div data-row={row.kind} data-key={row.key} className="mx-auto w-full max-w-[52rem] px-4">
       <div
-        style={row.depth > 0 ? { marginLeft: row.depth * 16, paddingLeft: 12 } : undefined}
-        className={row.depth > 0 ? "border-l" : undefined}
+        style={row.depth > 0 ? { marginLeft: row.depth * 28 - 16, paddingLeft: 12 } : undefined}
+        className={`${row.kind === "prose" ? "py-2" : "py-0.5"} ${row.depth > 0 ? "border-l" : ""}`}
       >
-        {content(row, dir, session)}
+        <Guard>{content(row, dir, session)}</Guard>
       </div>
     </div>
   );
@@ -138,37 +136,57 @@ function Reasoning({ row }: { row: Of<"reasoning"> }) {
 const marks = { completed: CircleCheck, in_progress: CircleDot };
 
 function Plan({ row }: { row: Of<"plan"> }) {
+  const open = useStore((s) => s.opened.has(row.key));
   const { entries } = row.item.plan;
   const done = entries.filter((e) => e.status === "completed").length;
+  const count = `${done} of ${entries.length}`;
+  // Of the plans of a turn the newest is open: the others say how it came about.
+  if (row.old)
+    return (
+      <div>
+        <button
+          type="button"
+          aria-expanded={open}
+          onClick={() => toggle(row.key)}
+          className="flex min-h-7 items-center gap-2 rounded-md px-1 text-muted hover:bg-panel"
+        >
+          <ListTodo size={15} aria-hidden /> Plan <span className="text-sm">{count}</span>
+        </button>
+        {open && <PlanList entries={entries} />}
+      </div>
+    );
   return (
     <div className="my-1 rounded-md border px-3 py-2">
       <h3 className="mb-1 flex text-sm text-muted">
         Plan
-        <span className="ml-auto">
-          {done} of {entries.length}
-        </span>
+        <span className="ml-auto">{count}</span>
       </h3>
-      <ul className="flex flex-col gap-1">
-        {entries.map((e, i) => {
-          const Icon = marks[e.status as keyof typeof marks] ?? Circle;
-          return (
-            <li
-              key={i}
-              className={`flex gap-2 ${e.status === "completed" ? "text-muted" : e.status === "in_progress" ? "font-medium" : ""}`}
-            >
-              <Icon
-                size={14}
-                aria-label={e.status.replace("_", " ")}
-                className={`mt-1 shrink-0 ${e.status === "in_progress" ? "text-accent" : "text-muted"}`}
-              />
-              <span className="isolate-text">
-                <Visible text={e.content} />
-              </span>
-            </li>
-          );
-        })}
-      </ul>
+      <PlanList entries={entries} />
     </div>
+  );
+}
+
+function PlanList({ entries }: { entries: PlanEntry[] }) {
+  return (
+    <ul className="flex flex-col gap-1">
+      {entries.map((e, i) => {
+        const Icon = marks[e.status as keyof typeof marks] ?? Circle;
+        const look =
+          e.status === "completed" ? "text-muted" : e.status === "in_progress" ? "font-medium" : "";
+        return (
+          <li key={i} className={`flex gap-2 ${look}`}>
+            <Icon
+              size={14}
+              aria-label={e.status.replace("_", " ")}
+              className={`mt-1 shrink-0 ${e.status === "in_progress" ? "text-accent" : "text-muted"}`}
+            />
+            <span className="isolate-text">
+              <Visible text={e.content} />
+            </span>
+          </li>
+        );
+      })}
+    </ul>
   );
 }
 

@@ -30,6 +30,7 @@ export function Stream({
   const tail = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
   const atEnd = useRef(true);
+  const looking = useRef(0);
   const [leftAt, setLeftAt] = useState<number>(); // how much there was when the reader left the end
   const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
   const settled = useSettled(rows.length, atEnd.current);
@@ -43,7 +44,8 @@ export function Stream({
   }, []);
 
   // What is asked above what is read: the prompt of the topmost row, once it has scrolled away.
-  const onScroll = useCallback(() => {
+  const look = useCallback(() => {
+    looking.current = 0;
     const el = scroller.current;
     if (!el) return;
     const was = atEnd.current;
@@ -51,6 +53,10 @@ export function Stream({
     if (atEnd.current !== was) setLeftAt(atEnd.current ? undefined : latest.current.things);
     setHeading(headingAt(el.scrollTop, latest.current, list.current, tail.current));
   }, []);
+  // Once a frame, when the list has drawn its rows: measuring earlier lays them out twice.
+  const onScroll = () => {
+    looking.current ||= requestAnimationFrame(look);
+  };
 
   useLayoutEffect(() => {
     toEnd();

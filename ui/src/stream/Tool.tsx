@@ -118,7 +118,9 @@ function Result({ item, state }: { item: ToolItem; state: ToolState }) {
   return (
     <span className="ml-auto flex shrink-0 items-center gap-1.5 pl-2 text-xs text-muted">
       {state === "running" && <Running since={item.startedAt} />}
-      {state !== "running" && took !== undefined && took >= 500 && <span>{duration(took)}</span>}
+      {state !== "running" && state !== "asks" && took !== undefined && took >= 500 && (
+        <span>{duration(took)}</span>
+      )}
       {state === "failed" && (
         <span className="flex items-center gap-1 text-del">
           {t.exitCode ? `exit ${t.exitCode}` : "failed"}

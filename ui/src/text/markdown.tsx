@@ -2,7 +2,7 @@
 // splits the text into tokens, HTML in it is shown as the text it is, links lead
 // to http, https and mail only, and images are links that nobody fetches.
 
-import { type MarkedToken, marked, type Token, type Tokens } from "marked";
+import { Lexer, type MarkedToken, marked, type Token, type Tokens } from "marked";
 import { createElement, Fragment, memo, type ReactNode } from "react";
 import remend from "remend";
 import { CodeBlock } from "../stream/CodeBlock";
@@ -24,16 +24,31 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   const last = settled.at(-1);
   let at = last ? last.key + last.raw.length : 0;
   const out = settled.slice();
-  for (const token of marked.lexer(text.slice(at))) {
+  for (const token of lex(text.slice(at), (rest) => new Lexer().blockTokens(rest))) {
     out.push({ raw: token.raw, key: at });
     at += token.raw.length;
   }
   return out;
 }
 
+// A text that is nested beyond all reason is no Markdown, but shown as it is.
+function lex(text: string, by: (text: string) => Token[]): Token[] {
+  try {
+    return by(text);
+  } catch {
+    return [{ type: "html", raw: text, text, pre: false, block: true }];
+  }
+}
+
+const longest = 20_000; // characters of a block; beyond it only code is worth drawing as more than text
+const fence = /^ {0,3}(```|~~~)/;
+
 /** One block of Markdown. `live` mends what is not closed yet. */
 export const MarkdownBlock = memo(function MarkdownBlock({ raw, live }: { raw: string; live?: boolean }) {
-  return <>{blocks(marked.lexer(live ? remend(raw, { images: false, linkMode: "text-only" }) : raw), 0)}</>;
+  if (raw.length > longest && !fence.test(raw))
+    return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
+  const text = live ? remend(raw, { images: false, linkMode: "text-only" }) : raw;
+  return <>{blocks(lex(text, marked.lexer), 0)}</>;
 });
 
 const deepest = 40; // quotes in quotes, lists in lists; what is deeper is shown as text
