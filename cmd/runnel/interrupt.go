@@ -7,7 +7,8 @@ import (
 )
 
 // onInterrupt calls first at the first Ctrl-C and then at the second, or at a
-// request to terminate. The caller stops it.
+// request to terminate. The caller stops it; what comes later is ignored, since
+// the process is about to end and its exit code should say how the run did.
 func (a *app) onInterrupt(first, then func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -32,7 +33,6 @@ func (a *app) onInterrupt(first, then func()) (stop func()) {
 		}
 	}()
 	return func() {
-		signal.Stop(signals)
 		close(done)
 		<-gone
 	}

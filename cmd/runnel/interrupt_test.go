@@ -7,15 +7,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/runnel-dev/runnel/event"
 )
 
-// deaf is a turn that an interruption does not end.
-const deaf = `{"steps":[{"text":"Listening."},{"tool":{"name":"Bash","arguments":{},"takesMs":3600000}}]}`
+// endless is a turn with a tool that runs for an hour.
+const endless = `{"steps":[{"text":"Listening."},{"tool":{"name":"Bash","arguments":{},"takesMs":3600000}}]}`
 
 func TestFirstInterruptCancels(t *testing.T) {
 	r := startRun(t, "hang")
@@ -34,13 +36,16 @@ func TestFirstInterruptCancels(t *testing.T) {
 func TestSecondInterruptAndTerminateEndTheAgent(t *testing.T) {
 	for name, signals := range map[string][]syscall.Signal{
 		"interrupt twice": {syscall.SIGINT, syscall.SIGINT},
+		"interrupt often": slices.Repeat([]syscall.Signal{syscall.SIGINT}, 20),
 		"terminate":       {syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := startRun(t, deaf)
+			r := startRun(t, endless)
 			r.waitFor(t, event.ItemDone{})
 			for _, sig := range signals {
-				r.signal(t, sig)
+				if err := r.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+					t.Fatal(err)
+				}
 			}
 			events, code := r.wait(t)
 			last, ok := events[len(events)-1].Body.(event.ResponseDone)
