@@ -344,6 +344,26 @@ describe.skipIf(skip)("the page", () => {
     expect(await composer.inputValue()).toBe("do not lose me");
   });
 
+  it("sends files along and says why it cannot", async () => {
+    await login();
+    const id = await session(page, server);
+    await page.goto(addressOf(server, id));
+    const picker = page.getByLabel("Attach files");
+    await picker.setInputFiles([
+      { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("remember the milk") },
+      { name: "huge.txt", mimeType: "text/plain", buffer: Buffer.alloc(10 * 1024 * 1024 + 1, "x") },
+    ]);
+    await page.getByText("at most 10 MiB").waitFor();
+    await expectAccessible(page);
+    await page.getByRole("button", { name: "Remove huge.txt" }).click();
+    await page.getByRole("textbox", { name: "Prompt" }).fill("text with notes");
+    await page.getByRole("button", { name: "Send" }).click();
+    await ended();
+    await page.locator("[data-row=prompt]").getByText("notes.txt").waitFor();
+    expect(await page.getByRole("list", { name: "Attachments" }).count()).toBe(0);
+    expectQuiet(watch);
+  });
+
   it("says keys, has no trap and shows the focus", async () => {
     await login();
     await page.keyboard.press("?");

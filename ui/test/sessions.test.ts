@@ -41,7 +41,7 @@ it("floats what waits to the top, the rest by folder, newest first", () => {
 });
 
 it("filters by every word in what is shown", () => {
-  const all = [session("fix login", "/work/web", 1), session("fix build", "/work/api", 2)];
+  const all = [session("fix login", "/src/web", 1), session("fix build", "/src/api", 2)];
   expect(groups(all, "FIX api").flatMap((g) => g.sessions.map((s) => s.title))).toEqual(["fix build"]);
   expect(groups(all, "nothing")).toEqual([]);
 });

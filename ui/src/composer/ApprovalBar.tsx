@@ -53,7 +53,7 @@ function One({
   }, []);
   const changed = edited !== undefined && edited !== jsonText(a.arguments);
   const bad = changed && !isJSON(edited);
-  const choices = ordered(a.choices);
+  const choices = ordered(a);
 
   const answer = async (c: Choice) => {
     const denies = c.kind === "deny" || c.kind === "deny_stop";
@@ -127,7 +127,7 @@ function One({
             <button
               key={c.id}
               type="button"
-              className={`button ${i === 0 && c.kind === "allow_once" ? "primary" : ""}`}
+              className={`button text-left whitespace-normal ${first(a, c, i) ? "primary" : ""}`}
               data-choice={c.kind}
               aria-keyshortcuts={i < 9 ? String(i + 1) : undefined}
               disabled={busy || !ready || (bad && !c.kind.startsWith("deny"))}
@@ -139,7 +139,7 @@ function One({
                   {i + 1}
                 </kbd>
               )}
-              {plain(c.label, 60)}
+              <span className="isolate-text">{plain(c.label, 1000)}</span>
             </button>
           ))}
           <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:ml-0 narrow:justify-between">
@@ -176,9 +176,15 @@ function heading(a: Approval) {
   );
 }
 
-// What allows least comes first, what denies last: the first button is never the widest.
+// What allows least comes first, what denies last: the first button is never the
+// widest. The answers to a question stay in the order they were given.
 const rank = { allow_once: 0, allow_session: 1, allow_always: 2, deny: 3, deny_stop: 4 };
-const ordered = (cs: Choice[]) => [...cs].sort((x, y) => rank[x.kind] - rank[y.kind]);
+
+const ordered = (a: Approval): Choice[] =>
+  a.kind === "question" ? a.choices : [...a.choices].sort((x, y) => rank[x.kind] - rank[y.kind]);
+
+const first = (a: Approval, c: Choice, i: number) =>
+  i === 0 && c.kind === "allow_once" && a.kind !== "question";
 
 function Toggle({ on, set, children }: { on: boolean; set: (on: boolean) => void; children: ReactNode }) {
   return (

@@ -1,10 +1,12 @@
-import { ArrowUp, ListPlus, Square } from "lucide-react";
+import { ArrowUp, ListPlus, Paperclip, Square } from "lucide-react";
 import { type KeyboardEvent as ReactKey, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { load, save } from "../model/keep";
-import { attempt, useStore } from "../model/store";
+import { attempt, complain, useStore } from "../model/store";
 import { modeLabel } from "../text/words";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
+import { Files } from "./FileList";
+import { accepted, useFiles } from "./files";
 
 const twice = 1500; // ms between two Escapes that stop a turn
 
@@ -15,6 +17,8 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   const [busy, setBusy] = useState(false);
   const [armed, setArmed] = useState(false); // one Escape was pressed
   const field = useRef<HTMLTextAreaElement>(null);
+  const { files, add, remove } = useFiles();
+  const [over, setOver] = useState(false); // something is dragged over
   const runs = s.activity !== "idle";
 
   useLayoutEffect(() => {
@@ -25,17 +29,31 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   }, [text]);
 
   useEffect(() => {
-    const later = setTimeout(() => save(`draft.${id}`, text), 200);
-    return () => clearTimeout(later);
+    const keep = () => save(`draft.${id}`, text);
+    const later = setTimeout(keep, 200);
+    window.addEventListener("pagehide", keep); // a reload does not wait
+    return () => {
+      clearTimeout(later);
+      window.removeEventListener("pagehide", keep);
+    };
   }, [id, text]);
+
+  const uploads = files.flatMap((f) => f.uploadId ?? []);
+  const waiting = files.some((f) => !f.uploadId && !f.problem);
+  const ready = !busy && !waiting && (text.trim() !== "" || uploads.length > 0);
 
   const send = async (queue: boolean) => {
     const content = text.trim();
-    if (!content || busy) return;
+    if (!ready) return;
     setBusy(true);
-    const ok = await attempt(() => api.send(id, content, queue));
+    let warnings: string[] = [];
+    const ok = await attempt(async () => {
+      warnings = await api.send(id, content, queue, uploads);
+    });
     setBusy(false);
     if (!ok) return field.current?.focus();
+    if (warnings.length > 0) complain(warnings.join("\n"));
+    for (const f of files) remove(f.key);
     save(`draft.${id}`, undefined);
     setText((now) => (now.trim() === content ? "" : now));
   };
@@ -73,13 +91,28 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     <form
       className="shrink-0 border-t bg-bg pb-[max(8px,env(safe-area-inset-bottom))]"
       aria-label="Prompt"
+      onDragOver={(e) => {
+        if (!e.dataTransfer.types.includes("Files")) return;
+        e.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(e) => {
+        setOver(false);
+        if (e.dataTransfer.files.length === 0) return;
+        e.preventDefault();
+        add(e.dataTransfer.files);
+      }}
       onSubmit={(e) => {
         e.preventDefault();
         void send(runs);
       }}
     >
       <div className="mx-auto w-full max-w-[52rem] px-4 pt-3">
-        <div className="rounded-lg border border-muted/50 bg-raised focus-within:border-accent">
+        <div
+          className={`rounded-lg border bg-raised focus-within:border-accent ${over ? "border-accent" : "border-muted/50"}`}
+        >
+          <Files files={files} onRemove={remove} />
           <textarea
             ref={field}
             id="composer"
@@ -91,8 +124,30 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
             readOnly={busy}
             onChange={(e) => setText(e.target.value)}
             onKeyDown={onKeyDown}
+            onPaste={(e) => {
+              if (e.clipboardData.files.length === 0) return;
+              e.preventDefault();
+              add(e.clipboardData.files);
+            }}
           />
           <div className="flex items-center gap-1 px-1.5 pb-1.5">
+            <label
+              className="quiet cursor-pointer focus-within:outline-2 focus-within:outline-accent"
+              title="Attach files"
+            >
+              <Paperclip size={15} aria-hidden />
+              <input
+                type="file"
+                multiple
+                accept={accepted}
+                className="sr-only"
+                aria-label="Attach files"
+                onChange={(e) => {
+                  add(e.target.files ?? []);
+                  e.target.value = "";
+                }}
+              />
+            </label>
             <Pills s={s} />
             <span className="ml-auto flex items-center gap-2" aria-live="polite">
               {s.queued > 0 && <span className="text-sm text-muted">{s.queued} queued</span>}
@@ -103,7 +158,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
                 <Square size={12} aria-hidden className="fill-current" /> Stop
               </button>
             )}
-            <button type="submit" className="button primary" disabled={busy || text.trim() === ""}>
+            <button type="submit" className="button primary" disabled={!ready}>
               {runs ? <ListPlus size={15} aria-hidden /> : <ArrowUp size={15} aria-hidden />}
               {runs ? "Queue" : "Send"}
             </button>

@@ -17,14 +17,18 @@ export class ApiError extends Error {
 
 const patience = 30_000; // ms; an answer never waits for a model
 
-async function call(method: "GET" | "POST", path: string, body?: string): Promise<unknown> {
+const slow = 120_000; // ms; for files
+
+async function call(method: "GET" | "POST", path: string, body?: string | Blob): Promise<unknown> {
+  const file = typeof body === "object";
   let res: Response;
   try {
     res = await fetch(path, {
       method,
       body,
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
-      signal: AbortSignal.timeout(patience),
+      headers:
+        body === undefined ? {} : { "Content-Type": file ? "application/octet-stream" : "application/json" },
+      signal: AbortSignal.timeout(file ? slow : patience),
     });
   } catch {
     throw new ApiError("UNREACHABLE", "The server does not answer. Is it running?", 0);
@@ -73,8 +77,22 @@ export const api = {
     return v.sessionId;
   },
   load: (id: string) => post(`${session(id)}/load`, {}),
-  send: (id: string, content: string, queue: boolean) =>
-    post(`${session(id)}/send`, queue ? { content, queue } : { content }),
+  /** Answers with what the server has to say about it, such as attachments it left out. */
+  async send(id: string, content: string, queue: boolean, uploads: string[] = []): Promise<string[]> {
+    const body: Record<string, unknown> = { content };
+    if (queue) body.queue = true;
+    if (uploads.length > 0) body.attachments = uploads.map((uploadId) => ({ uploadId }));
+    const { warnings } = (await post(`${session(id)}/send`, body)) as { warnings?: unknown };
+    return Array.isArray(warnings) ? warnings.filter((w) => typeof w === "string") : [];
+  },
+  async upload(file: File): Promise<string> {
+    const v = (await call("POST", `/api/uploads?name=${encodeURIComponent(file.name)}`, file)) as {
+      uploadId?: unknown;
+    };
+    if (typeof v.uploadId !== "string")
+      throw new ApiError("INTERNAL", "The server kept a file without an id.", 0);
+    return v.uploadId;
+  },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
   options: (id: string, options: { model?: string; permissionMode?: string }) =>

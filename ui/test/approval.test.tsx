@@ -1,0 +1,76 @@
+import { act } from "react";
+import { createRoot } from "react-dom/client";
+import { expect, it } from "vitest";
+import { ApprovalBar } from "../src/composer/ApprovalBar";
+import type { Approval } from "../src/wire/types";
+
+(globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+
+function render(approval: Partial<Approval>): HTMLElement {
+  const host = document.createElement("div");
+  const whole: Approval = { id: "a", kind: "tool", title: "title of the agent", choices: [], ...approval };
+  const waiting = [{ turnId: "t", seq: 1, timestamp: "", status: "pending" as const, approval: whole }];
+  act(() => createRoot(host).render(<ApprovalBar session="s" dir="/p" waiting={waiting} />));
+  return host;
+}
+
+const buttons = (host: HTMLElement) =>
+  [...host.querySelectorAll("[data-choice]")].map((b) => b.querySelector(".isolate-text")?.textContent);
+
+it("shows a choice whole, however long it is: it may say what is allowed for ever", () => {
+  const label = `Allow for this session: ${"go test ./internal/… ".repeat(14)}and rm`;
+  const host = render({ choices: [{ id: "x", kind: "allow_session", label }] });
+  expect(buttons(host)).toEqual([label]);
+});
+
+it("offers the least first, and what denies last", () => {
+  const host = render({
+    choices: [
+      { id: "1", kind: "deny", label: "Deny" },
+      { id: "2", kind: "allow_always", label: "Always" },
+      { id: "3", kind: "allow_once", label: "Once" },
+    ],
+  });
+  expect(buttons(host)).toEqual(["Once", "Always", "Deny"]);
+});
+
+it("never says what the agent calls it where it says what would run", () => {
+  const host = render({ toolName: "Bash", arguments: { command: "rm -rf ~" } });
+  expect(host.textContent).toContain("rm -rf ~");
+  expect(host.textContent).not.toContain("title of the agent");
+});
+
+it("shows a plan as text, and a question with its answers in their order", () => {
+  expect(
+    render({ kind: "plan", arguments: { plan: "## Steps\n\n1. one" } }).querySelector("li")?.textContent,
+  ).toBe("one");
+  const host = render({
+    kind: "question",
+    arguments: {
+      questions: [
+        { question: "Which?", options: [{ label: "B", description: "the second" }, { label: "A" }] },
+      ],
+    },
+    choices: [
+      { id: "b", kind: "allow_once", label: "B" },
+      { id: "no", kind: "deny", label: "No" },
+      { id: "a", kind: "allow_once", label: "A" },
+    ],
+  });
+  expect(host.textContent).toContain("Which?B: the secondA");
+  expect(buttons(host)).toEqual(["B", "No", "A"]);
+  expect(host.querySelector(".primary")).toBeNull();
+});
+
+it("survives arguments of any form", () => {
+  for (const args of [
+    undefined,
+    null,
+    3,
+    "text",
+    [1],
+    { questions: 3, plan: [] },
+    { questions: [null, { options: [3] }] },
+  ])
+    for (const kind of ["tool", "plan", "question"] as const) render({ kind, arguments: args });
+});
