@@ -102,7 +102,7 @@ describe.skipIf(skip)("the page", () => {
     expect(await dialog.locator(".diff-line.add").count()).toBeGreaterThan(0);
     await expectAccessible(page);
     await page.keyboard.press("Escape");
-    await dialog.waitFor({ state: "detached" });
+    await page.locator("dialog").waitFor({ state: "detached" });
 
     const before = await told(page);
     const second = await context.newPage();

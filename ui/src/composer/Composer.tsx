@@ -28,15 +28,8 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     el.style.height = `${el.scrollHeight + 2}px`;
   }, [text]);
 
-  useEffect(() => {
-    const keep = () => save(`draft.${id}`, text);
-    const later = setTimeout(keep, 200);
-    window.addEventListener("pagehide", keep); // a reload does not wait
-    return () => {
-      clearTimeout(later);
-      window.removeEventListener("pagehide", keep);
-    };
-  }, [id, text]);
+  // At once: neither a reload nor a look at another session waits.
+  useEffect(() => save(`draft.${id}`, text), [id, text]);
 
   const uploads = files.flatMap((f) => f.uploadId ?? []);
   const waiting = files.some((f) => !f.uploadId && !f.problem);
