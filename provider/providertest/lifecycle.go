@@ -130,7 +130,7 @@ func (s Subject) stuffedPipes(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("an agent that does not read stops the session")
 	}
 	if res, err := l.wait(turn); err != nil || res.Status != event.StatusCancelled {
