@@ -7,9 +7,7 @@ SHELL := bash
 
 ARGS ?=
 FUZZTIME ?= 30s
-# The database is C that was translated by a machine: watching its memory for
-# races takes two thirds of the time of the tests and says nothing about us.
-RACE := -race -gcflags='modernc.org/...=-race=false'
+RACE := -race
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
 AGENTS_READY := test/agents/node_modules/.ready
