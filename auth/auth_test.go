@@ -96,7 +96,7 @@ func TestA07_OneTimeCode(t *testing.T) {
 		if err != nil || id.Kind != store.TokenBrowser {
 			t.Fatalf("got %+v, %v", id, err)
 		}
-		if _, err := k.Check(t.Context(), store.TokenBrowser, secret, here); err != nil {
+		if _, err := k.Check(t.Context(), store.TokenBrowser, secret.Secret(), here); err != nil {
 			t.Errorf("the browser's credential: %v", err)
 		}
 		if _, _, err := k.Redeem(t.Context(), code, here); !errors.Is(err, ErrInvalid) {
@@ -130,7 +130,7 @@ func TestA07_OneWinnerInARace(t *testing.T) {
 				won++
 			}
 			// The losers' attempts are not what this test is about.
-			k.throttle.restore(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}))
+			k.login.restore(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}))
 		}
 		if won != 1 {
 			t.Fatalf("%d winners: %v", won, errs)
@@ -178,6 +178,79 @@ func TestA10_Throttle(t *testing.T) {
 	})
 }
 
+// Of a browser's secret neither half is worth anything, nor are halves of
+// different logins.
+func TestA13_HalfABrowsersSecret(t *testing.T) {
+	k, cat := newKeyring()
+	login := func() Halves {
+		code, err := k.LoginCode(t.Context(), All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, _, err := k.Redeem(t.Context(), code, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	a, b := login(), login()
+	for name, secret := range map[string]string{
+		"cookie": a.Cookie, "key": a.Key, "cookie and a dot": a.Cookie + ".", "dot and key": "." + a.Key, "swapped": Halves{a.Key, a.Cookie}.Secret(),
+		"of two logins": Halves{a.Cookie, b.Key}.Secret(), "three": a.Secret() + "." + b.Key, "cookie twice": Halves{a.Cookie, a.Cookie}.Secret(),
+	} {
+		from := netip.AddrFrom4([4]byte{10, 2, 0, byte(len(name))})
+		if _, err := k.Check(t.Context(), store.TokenBrowser, secret, from); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
+		}
+	}
+	for _, h := range []Halves{a, b} {
+		if _, err := k.Check(t.Context(), store.TokenBrowser, h.Secret(), here); err != nil {
+			t.Errorf("both halves: %v", err)
+		}
+	}
+	kept, err := cat.Tokens(t.Context(), store.TokenBrowser)
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("got %v, %v", kept, err)
+	}
+	if text := fmt.Sprintf("%+v", kept); strings.Contains(text, a.Key[4:20]) || strings.Contains(text, a.Cookie[4:20]) {
+		t.Error("the record holds a half")
+	}
+}
+
+// Who guesses at one kind of credential does not lock out the owner of another.
+func TestA10_ABudgetForEachKind(t *testing.T) {
+	k, _ := newKeyring()
+	code, err := k.LoginCode(t.Context(), All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _ := create(t, k, Read)
+	for _, kind := range []store.TokenKind{store.TokenAPI, store.TokenBrowser} {
+		for range 2 * failuresAllowed {
+			_, err = k.Check(t.Context(), kind, newSecret(), here)
+		}
+		if !errors.Is(err, ErrThrottled) {
+			t.Errorf("guesses at %s: got %v", kind, err)
+		}
+	}
+	if _, err := k.Check(t.Context(), store.TokenAPI, secret, here); !errors.Is(err, ErrThrottled) {
+		t.Errorf("a token that was never used: got %v, want ErrThrottled", err)
+	}
+	h, _, err := k.Redeem(t.Context(), code, here)
+	if err != nil {
+		t.Fatalf("the owner cannot log in: %v", err)
+	}
+	for range 2 * failuresAllowed {
+		_, _, err = k.Redeem(t.Context(), newSecret(), here)
+	}
+	if !errors.Is(err, ErrThrottled) {
+		t.Errorf("guesses at codes: got %v", err)
+	}
+	if _, err := k.Check(t.Context(), store.TokenBrowser, h.Secret(), here); err != nil {
+		t.Errorf("the page that just logged in: %v", err)
+	}
+}
+
 func TestThrottleIsBounded(t *testing.T) {
 	var th throttle
 	for i := range 3 * addressesKept {
@@ -197,7 +270,7 @@ func TestSlidingLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		for hour := range 30 {
-			id, err := k.Check(t.Context(), store.TokenBrowser, secret, here)
+			id, err := k.Check(t.Context(), store.TokenBrowser, secret.Secret(), here)
 			if err != nil {
 				t.Fatalf("after %d hours of use: %v", hour, err)
 			}
@@ -211,7 +284,7 @@ func TestSlidingLife(t *testing.T) {
 			pass(time.Hour)
 		}
 		pass(BrowserLife)
-		if _, err := k.Check(t.Context(), store.TokenBrowser, secret, here); !errors.Is(err, ErrInvalid) {
+		if _, err := k.Check(t.Context(), store.TokenBrowser, secret.Secret(), here); !errors.Is(err, ErrInvalid) {
 			t.Errorf("after 12 idle hours: got %v, want ErrInvalid", err)
 		}
 	})

@@ -16,8 +16,11 @@ import (
 
 // A Keyring judges credentials. Its methods may be called from anywhere.
 type Keyring struct {
-	tokens   Tokens
-	throttle throttle
+	tokens Tokens
+
+	// A budget for each kind: who guesses at one does not lock out the others,
+	// such as the owner who logs in.
+	api, browser, login throttle
 
 	// mu keeps a renewal from bringing back what was revoked meanwhile, and
 	// guards the fields below.
@@ -55,10 +58,11 @@ func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error)
 
 // Redeem turns a login code into a browser's credential. Of several callers
 // with the same code exactly one succeeds.
-func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (secret string, id Identity, err error) {
+func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (secret Halves, id Identity, err error) {
 	now := time.Now()
-	if !k.throttle.take(from, now) {
-		return "", Identity{}, ErrThrottled
+	guesses := k.guesses(store.TokenLogin)
+	if !guesses.take(from, now) {
+		return Halves{}, Identity{}, ErrThrottled
 	}
 	t, err := k.find(ctx, store.TokenLogin, code, now)
 	if err == nil {
@@ -68,10 +72,16 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 		}
 	}
 	if err != nil {
-		return "", Identity{}, err
+		return Halves{}, Identity{}, err
 	}
-	k.throttle.restore(from)
-	secret, t, err = k.mint(ctx, store.TokenBrowser, "browser", identify(t).Scopes, BrowserLife)
+	guesses.restore(from)
+	secret = Halves{newSecret(), newSecret()}
+	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, "browser", identify(t).Scopes, BrowserLife)
+	if err == nil { // it comes in a moment, whoever guesses meanwhile
+		k.mu.Lock()
+		k.remember(t, now)
+		k.mu.Unlock()
+	}
 	return secret, identify(t), err
 }
 
@@ -82,7 +92,8 @@ func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string
 	if id, ok := k.recent(kind, secret, now); ok {
 		return id, nil
 	}
-	if !k.throttle.take(from, now) {
+	guesses := k.guesses(kind)
+	if !guesses.take(from, now) {
 		return Identity{}, ErrThrottled
 	}
 	k.mu.Lock()
@@ -92,7 +103,7 @@ func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string
 		k.remember(t, now)
 	}
 	if err == nil || !errors.Is(err, ErrInvalid) { // the store's fault is not the caller's
-		k.throttle.restore(from)
+		guesses.restore(from)
 	}
 	return identify(t), err
 }
@@ -154,11 +165,30 @@ func (k *Keyring) List(ctx context.Context) ([]store.Token, error) {
 	return out, nil
 }
 
-func (k *Keyring) mint(ctx context.Context, kind store.TokenKind, name string, scopes []Scope, life time.Duration) (string, store.Token, error) {
-	if len(scopes) == 0 {
-		return "", store.Token{}, errors.New("auth: a credential needs a scope")
+func (k *Keyring) guesses(kind store.TokenKind) *throttle {
+	switch kind {
+	case store.TokenBrowser:
+		return &k.browser
+	case store.TokenLogin:
+		return &k.login
 	}
+	return &k.api
+}
+
+func (k *Keyring) mint(ctx context.Context, kind store.TokenKind, name string, scopes []Scope, life time.Duration) (string, store.Token, error) {
 	secret := newSecret()
+	t, err := k.keep(ctx, secret, kind, name, scopes, life)
+	if err != nil {
+		return "", store.Token{}, err
+	}
+	return secret, t, nil
+}
+
+// keep records what is kept of a secret.
+func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind, name string, scopes []Scope, life time.Duration) (store.Token, error) {
+	if len(scopes) == 0 {
+		return store.Token{}, errors.New("auth: a credential needs a scope")
+	}
 	hash, _ := digest(secret)
 	now := time.Now()
 	t := store.Token{
@@ -169,9 +199,9 @@ func (k *Keyring) mint(ctx context.Context, kind store.TokenKind, name string, s
 		t.ExpiresAt = now.Add(life)
 	}
 	if err := k.tokens.PutToken(ctx, t); err != nil {
-		return "", store.Token{}, fmt.Errorf("keep credential: %w", err)
+		return store.Token{}, fmt.Errorf("keep credential: %w", err)
 	}
-	return secret, t, nil
+	return t, nil
 }
 
 func (k *Keyring) find(ctx context.Context, kind store.TokenKind, secret string, now time.Time) (store.Token, error) {

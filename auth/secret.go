@@ -19,14 +19,32 @@ func newSecret() string {
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// digest returns what is kept of a secret. ok is false for what cannot be one,
-// before anything is hashed or looked up.
+// Halves are the secret of a browser. A browser sends a cookie to every port of
+// a host, so a cookie alone proves little: whatever listens on another port may
+// have received it. The page keeps the other half, which no other origin can
+// read and which it sends nowhere else. Each is worth nothing without the other.
+type Halves struct {
+	Cookie string
+	Key    string
+}
+
+// Secret returns the whole that [Keyring.Check] judges.
+func (h Halves) Secret() string { return h.Cookie + "." + h.Key }
+
+// digest returns what is kept of a secret, or of the two halves of one. ok is
+// false for what cannot be one, before anything is hashed or looked up.
 func digest(secret string) (hash [32]byte, ok bool) {
-	if len(secret) != secretLen || !strings.HasPrefix(secret, prefix) {
-		return hash, false
-	}
-	if _, err := base64.RawURLEncoding.Strict().DecodeString(secret[len(prefix):]); err != nil {
+	first, second, two := strings.Cut(secret, ".")
+	if !wellFormed(first) || two && !wellFormed(second) {
 		return hash, false
 	}
 	return sha256.Sum256([]byte(secret)), true
+}
+
+func wellFormed(secret string) bool {
+	if len(secret) != secretLen || !strings.HasPrefix(secret, prefix) {
+		return false
+	}
+	_, err := base64.RawURLEncoding.Strict().DecodeString(secret[len(prefix):])
+	return err == nil
 }

@@ -50,8 +50,8 @@ type (
 
 func (s *Server) accountRoutes() []route {
 	return []route{
-		{method: http.MethodPost, path: "/api/login", name: "login", summary: "Turn a one-time code into a cookie",
-			status: http.StatusNoContent, in: loginRequest{}, serve: s.login},
+		{method: http.MethodPost, path: "/api/login", name: "login", summary: "Turn a one-time code into a cookie and a key",
+			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: s.login},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
 			status: http.StatusNoContent, in: empty{}, serve: s.logout},
 		give(s, route{path: "/api/me", scope: auth.Read, name: "me", summary: "Tell what this credential may do"}, s.me),

@@ -129,7 +129,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (auth.Iden
 	if err == nil {
 		var id auth.Identity
 		if id, err = s.keys.Check(r.Context(), kind, secret, remote(r)); err == nil {
-			s.renew(w, r, id, secret)
+			s.renew(w, r, id)
 			return id, nil
 		}
 	}
@@ -153,8 +153,8 @@ func credential(r *http.Request) (kind store.TokenKind, secret string, err error
 		}
 		return store.TokenAPI, token, nil
 	}
-	if cookies := r.CookiesNamed(cookieName); len(cookies) == 1 {
-		return store.TokenBrowser, cookies[0].Value, nil
+	if cookies, key := r.CookiesNamed(cookieName), pageKey(r); len(cookies) == 1 && key != "" {
+		return store.TokenBrowser, auth.Halves{Cookie: cookies[0].Value, Key: key}.Secret(), nil
 	}
 	return "", "", errUnauthorized
 }

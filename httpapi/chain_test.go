@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -241,11 +242,15 @@ func TestB04_OriginTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cookie, _, err := rg.keyed.Redeem(t.Context(), code, netip.Addr{})
+	secret, _, err := rg.keyed.Redeem(t.Context(), code, netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(&http.Cookie{Name: cookieName, Value: cookie}) }
+	withCookie := func(r *http.Request) {
+		anonymous(r)
+		r.AddCookie(&http.Cookie{Name: cookieName, Value: secret.Cookie})
+		r.Header.Set(keyHeader, secret.Key)
+	}
 	origins := []string{
 		"", "http://localhost:7777", "http://evil.example", "null", "http://localhost:3000", "http://localhost", "https://localhost:7777",
 		"http://localhost:7777.evil.example", "HTTP://LOCALHOST:7777", "http://localhost:7777/", "http://localhost:7777, http://evil.example",
@@ -362,20 +367,24 @@ func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
 		"other address": {header("Origin", "http://127.0.0.1:7777")},
 	} {
 		res := login(edit...)
-		if res.StatusCode == http.StatusNoContent || len(res.Cookies()) > 0 {
+		if res.StatusCode == http.StatusOK || len(res.Cookies()) > 0 {
 			t.Errorf("%s: logged in: %d %v", name, res.StatusCode, res.Cookies())
 		}
 	}
 
 	res := login(ours, header("Sec-Fetch-Site", "same-origin"))
-	if res.StatusCode != http.StatusNoContent || len(res.Cookies()) != 1 {
+	if res.StatusCode != http.StatusOK || len(res.Cookies()) != 1 {
 		t.Fatalf("got %d %v", res.StatusCode, res.Cookies())
 	}
 	c := res.Cookies()[0]
+	var half loginAnswer
+	if err := json.NewDecoder(res.Body).Decode(&half); err != nil || half.Key == "" || half.Key == c.Value {
+		t.Fatalf("the page's half: %+v, %v", half, err)
+	}
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || c.MaxAge != 12*60*60 {
 		t.Errorf("cookie %+v", c)
 	}
-	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(c) }
+	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(c); r.Header.Set(keyHeader, half.Key) }
 	for name, tt := range map[string]struct {
 		edit []func(*http.Request)
 		want int
@@ -386,6 +395,11 @@ func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
 		"same-site":        {[]func(*http.Request){header("Sec-Fetch-Site", "same-site")}, 403},
 		"old browser":      {[]func(*http.Request){ours}, 200},
 		"the cookie twice": {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.AddCookie(c) }}, 401},
+		"without the key":  {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del(keyHeader) }}, 401},
+		"another key":      {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), header(keyHeader, c.Value)}, 401},
+		"two keys":         {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), addHeader(keyHeader, half.Key)}, 401},
+		"only the key":     {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del("Cookie") }}, 401},
+		"as a subprotocol": {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del(keyHeader) }, header("Sec-WebSocket-Protocol", keyProtocol+half.Key)}, 401},
 		"as bearer":        {[]func(*http.Request){func(r *http.Request) { r.Header.Del("Cookie") }, header("Authorization", "Bearer "+c.Value)}, 401},
 	} {
 		if w := rg.do("GET", "/api/me", "", append([]func(*http.Request){withCookie}, tt.edit...)...); w.Code != tt.want {

@@ -27,7 +27,8 @@ func (s *Server) describe() error {
 				"{\"error\":{\"type\",\"message\",\"details?\"}}; its HTTP status follows from its type."},
 		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"token":  {Type: "http", Scheme: "bearer", Description: "made with `runnel token create`"},
-			"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "of the page, after its login"},
+			"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "of the page, after its login; with the key"},
+			"key":    {Type: "apiKey", In: "header", Name: keyHeader, Description: "of the page, after its login; a WebSocket offers it as subprotocol \"" + keyProtocol + "KEY\""},
 		}},
 	}
 	problem := reg.Schema(reflect.TypeFor[errorBody](), true, "Error")
@@ -65,7 +66,7 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	if rt.scope == "" {
 		op.Security = []map[string][]string{{}}
 	} else {
-		op.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
+		op.Security = []map[string][]string{{"token": {}}, {"cookie": {}, "key": {}}}
 		op.Description = "Needs the scope " + string(rt.scope) + "."
 	}
 	if rt.in != nil {

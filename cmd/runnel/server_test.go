@@ -174,6 +174,7 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 		req.Header.Set("Authorization", "Bearer "+token)
 	} else if s.cookie != nil {
 		req.AddCookie(s.cookie)
+		req.Header.Set("Runnel-Key", ts.Getenv("KEY"))
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 		req.Header.Set("Origin", ts.Getenv("URL"))
 	}
@@ -189,6 +190,9 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	for found := false; ; {
 		line, err := body.ReadString('\n')
 		fmt.Fprint(ts.Stdout(), line)
+		if key, ok := strings.CutPrefix(line, `{"key":"`); ok {
+			ts.Setenv("KEY", strings.TrimSuffix(key, "\"}\n"))
+		}
 		found = found || until != "" && strings.Contains(line, until)
 		if err == io.EOF && until == "" || found && line == "\n" {
 			fmt.Fprintln(ts.Stdout())

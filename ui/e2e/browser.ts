@@ -92,7 +92,10 @@ export async function session(page: Page, server: Server, prompt?: string | obje
       const post = async (path: string, body: object) => {
         const r = await fetch(path, {
           method: "POST",
-          headers: { "Content-Type": "application/json" },
+          headers: {
+            "Content-Type": "application/json",
+            "Runnel-Key": localStorage.getItem("runnel.key") ?? "",
+          },
           body: JSON.stringify(body),
         });
         if (!r.ok) throw new Error(`${path}: ${r.status} ${await r.text()}`);

@@ -65,6 +65,68 @@ describe.skipIf(skip)("the page", () => {
     await other.context.close();
   });
 
+  it("is of no use to a server on another port, which is sent the cookie", async () => {
+    await login();
+    const got: { cookie?: string; all: string }[] = [];
+    const preview = createServer((req, res) => {
+      got.push({ cookie: req.headers.cookie, all: JSON.stringify(req.rawHeaders) });
+      res.end("a preview");
+    });
+    await new Promise<void>((ready) => preview.listen(0, "127.0.0.1", ready));
+    onTestFinished(() => void preview.close());
+    const key = await page.evaluate(() => localStorage.getItem("runnel.key"));
+    expect(key).toMatch(/^rnl_/);
+
+    const other = await context.newPage();
+    await other.goto(`http://127.0.0.1:${(preview.address() as AddressInfo).port}/`);
+    expect(await other.evaluate(() => localStorage.length)).toBe(0);
+    const cookie = got[0]?.cookie ?? "";
+    expect(cookie).toContain("runnel_session="); // browsers do that
+    expect(got.map((g) => g.all).join()).not.toContain(key);
+
+    // It sends what it got back to us, looking like the page as well as it can.
+    const replay = (more: Record<string, string>) =>
+      fetch(`${server.origin}/api/me`, {
+        headers: { Cookie: cookie, Origin: server.origin, "Sec-Fetch-Site": "same-origin", ...more },
+      }).then((r) => r.status);
+    expect(await replay({})).toBe(401);
+    expect(await replay({ "Runnel-Key": cookie.split("=")[1] ?? "" })).toBe(401);
+    expect(await replay({ "Runnel-Key": key ?? "" })).toBe(200); // so it was the key that lacked
+
+    // A page of its own, in this browser, gets no further.
+    const read = await other.evaluate(async (url) => {
+      try {
+        return (await fetch(url, { credentials: "include" })).status;
+      } catch {
+        return "refused";
+      }
+    }, `${server.origin}/api/me`);
+    expect(read).toBe("refused");
+    watch.foreign.length = 0; // of the preview, which this test is about
+    expectQuiet(watch);
+  });
+
+  it("stays logged in over a reload, in a second tab, and with a second link", async () => {
+    await login();
+    const inside = (p: Page) => p.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await page.reload();
+    await inside(page);
+    const second = await context.newPage();
+    await second.goto(`${server.origin}/`);
+    await inside(second);
+    await second.goto(server.link());
+    await inside(second);
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await session(page, server, "hello"); // the first tab goes on with what the second was given
+    await page.reload();
+    await inside(page);
+
+    await page.evaluate(() => localStorage.removeItem("runnel.key"));
+    await page.reload();
+    await page.getByRole("heading", { name: "not logged in" }).waitFor(); // the cookie alone
+    expectQuiet(watch);
+  });
+
   it("goes from nothing to an answered turn", async () => {
     await login();
     await page.keyboard.press("n");

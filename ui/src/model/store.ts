@@ -70,7 +70,7 @@ async function admitted(): Promise<boolean> {
   }
 }
 
-/** Begins: with the link's code if there is one, else with the cookie. */
+/** Begins: with the link's code if there is one, else with the login this browser has. */
 export async function begin(code: string | undefined) {
   try {
     if (code) await api.login(code);
@@ -80,7 +80,7 @@ export async function begin(code: string | undefined) {
     if (err.status === 0)
       set({ phase: "in" }); // not reachable yet: the bar says so
     else {
-      // A used link is no harm where the cookie is still good.
+      // A used link is no harm where the login is still good.
       if (!code || !(await admitted())) return out(code ? err.message : undefined);
     }
   }

@@ -1,6 +1,7 @@
 // The Session API as functions. An answer that is not 2xx is an ApiError whose
 // message is the server's own, made to be shown.
 
+import { keepKey, key } from "./key";
 import { parseAgents, parseJSON, parseProjects, parseSessions } from "./parse";
 import type { Agent, Project, SessionStatus } from "./types";
 
@@ -21,13 +22,16 @@ const slow = 120_000; // ms; for files
 
 async function call(method: "GET" | "POST", path: string, body?: string | Blob): Promise<unknown> {
   const file = typeof body === "object";
+  const headers: Record<string, string> = {};
+  const half = key();
+  if (half) headers["Runnel-Key"] = half;
+  if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   let res: Response;
   try {
     res = await fetch(path, {
       method,
       body,
-      headers:
-        body === undefined ? {} : { "Content-Type": file ? "application/octet-stream" : "application/json" },
+      headers,
       signal: AbortSignal.timeout(file ? slow : patience),
     });
   } catch {
@@ -61,7 +65,11 @@ export interface Decision {
 }
 
 export const api = {
-  login: (code: string) => post("/api/login", { code }),
+  async login(code: string): Promise<void> {
+    const v = (await post("/api/login", { code })) as { key?: unknown };
+    if (typeof v.key !== "string") throw new ApiError("INTERNAL", "The server let us in without a key.", 0);
+    keepKey(v.key);
+  },
   me: () => call("GET", "/api/me"),
   agents: async (): Promise<Agent[]> => parseAgents(await call("GET", "/api/agents")),
   projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),

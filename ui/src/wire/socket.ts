@@ -1,6 +1,7 @@
 // The one WebSocket of a tab: it comes back by itself, and every session it
 // watches goes on from where it was.
 
+import { key } from "./key";
 import { parseFrame } from "./parse";
 import type { Frame } from "./types";
 
@@ -27,7 +28,10 @@ export interface World {
 }
 
 export const browser: World = {
-  open: (url, protocol) => new WebSocket(url, protocol),
+  open: (url, protocol) => {
+    const half = key(); // a page cannot give a WebSocket a header
+    return new WebSocket(url, half ? [protocol, `runnel.key.${half}`] : [protocol]);
+  },
   later: (f, ms) => window.setTimeout(f, ms),
   forget: (id) => window.clearTimeout(id),
   random: Math.random,
