@@ -1,0 +1,208 @@
+package redact
+
+// A set finds any of several strings in one pass (Aho and Corasick's automaton).
+type set struct {
+	root  [256]int32 // first byte → node
+	nodes []node     // nodes[0] is the root
+	wraps bool       // the strings may be broken over lines
+}
+
+// A node stands for a beginning of some of the strings. Links are indexes; 0 is none.
+type node struct {
+	label          byte
+	child, sibling int32
+	fail           int32 // the longest other beginning that this one ends with
+	depth          int32 // length of the beginning
+	out            int32 // length of the longest string that ends here
+}
+
+func newSet(words []string, wraps bool) *set {
+	s := &set{nodes: make([]node, 1), wraps: wraps}
+	for _, w := range words {
+		s.insert(w)
+	}
+	s.link()
+	return s
+}
+
+func (s *set) insert(w string) {
+	at := int32(0)
+	for i := range len(w) {
+		next := s.child(at, w[i])
+		if next == 0 {
+			next = int32(len(s.nodes))
+			s.nodes = append(s.nodes, node{label: w[i], depth: int32(i + 1)})
+			if at == 0 {
+				s.root[w[i]] = next
+			} else {
+				s.nodes[next].sibling = s.nodes[at].child
+				s.nodes[at].child = next
+			}
+		}
+		at = next
+	}
+	s.nodes[at].out = int32(len(w))
+}
+
+func (s *set) child(at int32, b byte) int32 {
+	if at == 0 {
+		return s.root[b]
+	}
+	for c := s.nodes[at].child; c != 0; c = s.nodes[c].sibling {
+		if s.nodes[c].label == b {
+			return c
+		}
+	}
+	return 0
+}
+
+// link sets the fail links, nodes nearer to the root first.
+func (s *set) link() {
+	var queue []int32
+	for _, n := range s.root {
+		if n != 0 {
+			queue = append(queue, n)
+		}
+	}
+	for i := 0; i < len(queue); i++ {
+		at := queue[i]
+		for c := s.nodes[at].child; c != 0; c = s.nodes[c].sibling {
+			f := s.next(s.nodes[at].fail, s.nodes[c].label)
+			s.nodes[c].fail = f
+			s.nodes[c].out = max(s.nodes[c].out, s.nodes[f].out)
+			queue = append(queue, c)
+		}
+	}
+}
+
+// next returns the node for the longest beginning that the text up to b ends with.
+func (s *set) next(at int32, b byte) int32 {
+	for at != 0 {
+		if c := s.child(at, b); c != 0 {
+			return c
+		}
+		at = s.nodes[at].fail
+	}
+	return s.root[b]
+}
+
+// partial is how long the beginning of a secret at the end of a text has to be
+// to count as one.
+const partial = 12
+
+// maxBreaks bounds the bytes of a line break within a string, "\r\n".
+const maxBreaks = 2
+
+// A matcher is the stage that takes the strings of a set out of a text.
+type matcher struct {
+	set    *set
+	state  int32
+	held   []held // as many as the state is deep: they may belong to a string that has not ended
+	head   int    // held[:head] is gone already
+	breaks []byte // line breaks after held
+	hide   int    // so many of the next bytes belong to a string that was found
+	hidden bool   // the last byte did
+}
+
+type held struct {
+	b      byte
+	n      uint8 // how many of breaks there were before b
+	breaks [maxBreaks]byte
+	covers int32 // length of the longest string that was found to begin here
+}
+
+func (m *matcher) append(dst, p []byte) []byte {
+	for i := 0; i < len(p); {
+		if m.state == 0 {
+			j := i
+			for j < len(p) && m.set.root[p[j]] == 0 {
+				j++
+			}
+			if j > i {
+				dst = append(dst, p[i:j]...)
+				m.hidden = false
+				i = j
+				continue
+			}
+		}
+		dst = m.take(dst, p[i])
+		i++
+	}
+	return dst
+}
+
+// take moves the state on by b.
+func (m *matcher) take(dst []byte, b byte) []byte {
+	if m.set.wraps && (b == '\n' || b == '\r') {
+		if m.state != 0 && len(m.breaks) < maxBreaks {
+			m.breaks = append(m.breaks, b)
+			return dst
+		}
+		m.state = 0
+		return m.plain(m.release(dst), b)
+	}
+	m.state = m.set.next(m.state, b)
+	h := held{b: b, n: uint8(len(m.breaks))}
+	copy(h.breaks[:], m.breaks)
+	m.breaks = m.breaks[:0]
+	m.held = append(m.held, h)
+	if out := m.set.nodes[m.state].out; out > 0 {
+		first := &m.held[len(m.held)-int(out)]
+		first.covers = max(first.covers, out)
+	}
+	return m.release(dst)
+}
+
+// release passes on what can no longer become part of a string.
+func (m *matcher) release(dst []byte) []byte {
+	for depth := int(m.set.nodes[m.state].depth); len(m.held)-m.head > depth; m.head++ {
+		h := m.held[m.head]
+		m.hide = max(m.hide, int(h.covers))
+		inside := m.hide > 0
+		if !inside || !m.hidden {
+			dst = m.spill(dst, h.breaks[:h.n])
+		}
+		if !inside {
+			dst = m.plain(dst, h.b)
+			continue
+		}
+		m.hide--
+		if !m.hidden {
+			dst = append(dst, marker...)
+		}
+		m.hidden = true
+	}
+	switch {
+	case m.head == len(m.held):
+		m.held, m.head = m.held[:0], 0
+	case m.head > len(m.held)/2:
+		m.held, m.head = m.held[:copy(m.held, m.held[m.head:])], 0
+	}
+	if m.state == 0 && len(m.breaks) > 0 {
+		dst = m.spill(dst, m.breaks)
+		m.breaks = m.breaks[:0]
+	}
+	return dst
+}
+
+func (m *matcher) spill(dst, breaks []byte) []byte {
+	for _, b := range breaks {
+		dst = m.plain(dst, b)
+	}
+	return dst
+}
+
+func (m *matcher) plain(dst []byte, b byte) []byte {
+	m.hidden = false
+	return append(dst, b)
+}
+
+func (m *matcher) end(dst []byte) []byte {
+	if n := len(m.held) - m.head; n >= partial {
+		m.held[m.head].covers = max(m.held[m.head].covers, int32(n))
+	}
+	m.state = 0
+	dst = m.release(dst)
+	m.hide, m.hidden = 0, false
+	return dst
+}

@@ -1,0 +1,254 @@
+package redact
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Events takes the secrets out of what one agent says, in the order in which it
+// says it. The deltas of an item are one text, so that a secret is found also
+// where it lies in several of them; what was held back is told as one more
+// delta before the item ends. What users wrote stays as it is.
+//
+// It belongs to one goroutine.
+type Events struct {
+	r    *Redactor
+	open []*openItem // in the order they started
+	out  []event.Event
+}
+
+type openItem struct {
+	turn, id string
+	text     *Stream
+}
+
+// Events returns a filter for one agent.
+func (r *Redactor) Events() *Events { return &Events{r: r} }
+
+// Event returns what takes the place of ev, in order; valid until the next call.
+func (e *Events) Event(ev event.Event) []event.Event {
+	e.out = e.out[:0]
+	switch b := ev.Body.(type) {
+	case event.ItemStart:
+		e.start(ev, b)
+	case event.ItemDelta:
+		e.delta(ev, b)
+	case event.ItemDone:
+		e.finish(ev, b.ItemID)
+		b.FinalItem = e.r.final(b.FinalItem)
+		e.add(ev, b)
+	case event.ItemError:
+		e.finish(ev, b.ItemID)
+		b.Error.Message = e.r.String(b.Error.Message)
+		e.add(ev, b)
+	case event.ItemCancelled:
+		e.finish(ev, b.ItemID)
+		e.add(ev, b)
+	case event.ResponseDone, event.ResponseError:
+		e.finishTurn(ev)
+		e.add(ev, e.r.body(b))
+	default:
+		e.add(ev, e.r.body(b))
+	}
+	return e.out
+}
+
+// End returns what was held back of items that will not end.
+func (e *Events) End() []event.Event {
+	e.out = e.out[:0]
+	for len(e.open) > 0 {
+		e.finish(event.Event{Turn: e.open[0].turn}, e.open[0].id)
+	}
+	return e.out
+}
+
+// Error returns err's message without secrets, and whether it held any.
+func (r *Redactor) Error(err error) (message string, changed bool) {
+	message = r.String(err.Error())
+	return message, message != err.Error()
+}
+
+func (e *Events) add(ev event.Event, b event.Body) {
+	ev.Body = b
+	e.out = append(e.out, ev)
+}
+
+func (e *Events) find(id string) int {
+	return slices.IndexFunc(e.open, func(o *openItem) bool { return o.id == id })
+}
+
+func (e *Events) start(ev event.Event, b event.ItemStart) {
+	b.Name = e.r.String(b.Name)
+	if e.find(b.ItemID) < 0 {
+		o := &openItem{ev.Turn, b.ItemID, e.r.Stream()}
+		e.open = append(e.open, o)
+		b.InitialContent = o.text.Append(b.InitialContent)
+	} else {
+		b.InitialContent = e.r.String(b.InitialContent)
+	}
+	e.add(ev, b)
+}
+
+func (e *Events) delta(ev event.Event, b event.ItemDelta) {
+	text := ""
+	if i := e.find(b.ItemID); i >= 0 {
+		text = e.open[i].text.Append(b.DeltaContent)
+	} else {
+		text = e.r.String(b.DeltaContent)
+	}
+	switch {
+	case text == b.DeltaContent:
+		e.out = append(e.out, ev)
+	case text != "":
+		e.add(ev, event.ItemDelta{ItemID: b.ItemID, DeltaContent: text})
+	}
+}
+
+// finish tells what was held back of an item.
+func (e *Events) finish(ev event.Event, id string) {
+	i := e.find(id)
+	if i < 0 {
+		return
+	}
+	o := e.open[i]
+	e.open = slices.Delete(e.open, i, i+1)
+	if rest := o.text.End(); rest != "" {
+		e.add(ev, event.ItemDelta{ItemID: id, DeltaContent: rest})
+	}
+}
+
+func (e *Events) finishTurn(ev event.Event) {
+	for i := 0; i < len(e.open); {
+		if e.open[i].turn == ev.Turn {
+			e.finish(ev, e.open[i].id)
+			continue
+		}
+		i++
+	}
+}
+
+// body redacts what is said at once.
+func (r *Redactor) body(b event.Body) event.Body {
+	switch b := b.(type) {
+	case event.ResponseDone:
+		b.FinishReason, b.Error = r.String(b.FinishReason), r.fault(b.Error)
+		return b
+	case event.ResponseError:
+		b.Error = *r.fault(&b.Error)
+		return b
+	case event.ApprovalRequested:
+		b.Approval = r.approval(b.Approval)
+		return b
+	case event.ApprovalResolved:
+		b.Reason = r.String(b.Reason)
+		return b
+	case event.SessionUpdated:
+		b.Title, b.Tools = r.String(b.Title), each(b.Tools, r.String)
+		b.Commands = each(b.Commands, func(c event.AgentCommand) event.AgentCommand {
+			c.Name, c.Description, c.Hint = r.String(c.Name), r.String(c.Description), r.String(c.Hint)
+			return c
+		})
+		return b
+	case event.Notice:
+		b.Message = r.String(b.Message)
+		return b
+	}
+	return b
+}
+
+func (r *Redactor) fault(f *event.Fault) *event.Fault {
+	if f == nil {
+		return nil
+	}
+	return &event.Fault{Code: f.Code, Message: r.String(f.Message)}
+}
+
+// approval keeps the digest: it is that of what would run. Arguments that are
+// not shown as they are cannot be edited either, or the tool would be given our
+// marker for the secret.
+func (r *Redactor) approval(a event.Approval) event.Approval {
+	args := r.raw(a.Arguments)
+	a.ArgumentsEditable = a.ArgumentsEditable && string(args) == string(a.Arguments)
+	a.Title, a.ToolName, a.Arguments, a.Why = r.String(a.Title), r.String(a.ToolName), args, r.String(a.Why)
+	a.Changes = each(a.Changes, r.change)
+	a.Choices = each(a.Choices, func(c event.Choice) event.Choice { c.Label = r.String(c.Label); return c })
+	return a
+}
+
+func (r *Redactor) final(f event.FinalItem) event.FinalItem {
+	switch f := f.(type) {
+	case event.Message:
+		if f.Origin != event.OriginUser {
+			f.Content = r.String(f.Content)
+		}
+		return f
+	case event.Reasoning:
+		f.Content = r.String(f.Content)
+		return f
+	case event.FunctionCall:
+		f.Name, f.Title, f.Arguments = r.String(f.Name), r.String(f.Title), r.raw(f.Arguments)
+		f.Locations = each(f.Locations, func(l event.Location) event.Location { l.Path = r.String(l.Path); return l })
+		return f
+	case event.FunctionCallOutput:
+		f.Output, f.Detail, f.Changes = r.String(f.Output), r.raw(f.Detail), each(f.Changes, r.change)
+		return f
+	case event.Plan:
+		f.Entries = each(f.Entries, func(p event.PlanEntry) event.PlanEntry { p.Content = r.String(p.Content); return p })
+		return f
+	}
+	return f
+}
+
+func (r *Redactor) change(c event.Change) event.Change {
+	c.Path, c.MovedTo = r.String(c.Path), r.String(c.MovedTo)
+	c.OldText, c.NewText = r.optional(c.OldText), r.optional(c.NewText)
+	c.Hunks = each(c.Hunks, r.hunk)
+	return c
+}
+
+func (r *Redactor) optional(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	text := r.String(*s)
+	return &text
+}
+
+// hunk redacts the lines as one text, for a key may span several. Lines of
+// which nothing is left keep their place.
+func (r *Redactor) hunk(h event.Hunk) event.Hunk {
+	bare := each(h.Lines, func(l string) string { return l[min(1, len(l)):] })
+	whole := strings.Join(bare, "\n")
+	left := r.String(whole)
+	if left == whole {
+		return h
+	}
+	lines := make(map[string]bool)
+	for _, l := range strings.Split(left, "\n") {
+		lines[l] = true
+	}
+	out := make([]string, len(h.Lines))
+	for i, l := range h.Lines {
+		text := r.String(bare[i])
+		if !lines[text] {
+			text = marker
+		}
+		out[i] = l[:min(1, len(l))] + text
+	}
+	h.Lines = out
+	return h
+}
+
+// each returns s with f applied; s itself is not changed: others may hold it.
+func each[T any](s []T, f func(T) T) []T {
+	if len(s) == 0 {
+		return s
+	}
+	out := make([]T, len(s))
+	for i, v := range s {
+		out[i] = f(v)
+	}
+	return out
+}

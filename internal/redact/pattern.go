@@ -1,0 +1,374 @@
+package redact
+
+import "strings"
+
+// A scanner is the stage that finds well-known kinds of keys by their looks.
+// It never holds back more than what decides about one beginning.
+type scanner struct {
+	held   []byte
+	before [3]byte // the bytes before held
+	body   *class  // the rest of a secret that was found
+	key    *pem    // likewise, if it is a private key
+}
+
+// class is a set of bytes.
+type class [256]bool
+
+func chars(s string) *class {
+	c := new(class)
+	for i := range len(s) {
+		c[s[i]] = true
+	}
+	return c
+}
+
+const (
+	digits  = "0123456789"
+	upper   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	letters = upper + "abcdefghijklmnopqrstuvwxyz"
+)
+
+var (
+	alnum  = chars(letters + digits)
+	word   = chars(letters + digits + "_")
+	dashed = chars(letters + digits + "-")
+	token  = chars(letters + digits + "_-")
+	label  = chars(upper + digits + " ")
+	hexes  = chars(digits + "abcdefABCDEF")
+
+	// value is what a header's secret is made of.
+	value = func() *class {
+		c := new(class)
+		for b := '!'; b <= '~'; b++ {
+			c[b] = !strings.ContainsRune("\"'`\\,;<>(){}", b)
+		}
+		return c
+	}()
+)
+
+// A look is how a kind of key begins and goes on.
+type look struct {
+	prefix string
+	body   *class
+	min    int  // so many of body make it one
+	alone  bool // it does not begin within a word
+}
+
+var looks = []look{
+	{"sk-ant-", token, 8, false},
+	{"sk-", token, 20, true},
+	{"ghp_", alnum, 20, false}, {"gho_", alnum, 20, false}, {"ghu_", alnum, 20, false}, {"ghs_", alnum, 20, false}, {"ghr_", alnum, 20, false},
+	{"github_pat_", word, 20, false},
+	{"glpat-", token, 20, false},
+	{"AKIA", chars(upper + digits), 16, true}, {"ASIA", chars(upper + digits), 16, true},
+	{"AIza", token, 35, true},
+	{"xoxa-", dashed, 10, false}, {"xoxb-", dashed, 10, false}, {"xoxe-", dashed, 10, false},
+	{"xoxo-", dashed, 10, false}, {"xoxp-", dashed, 10, false}, {"xoxr-", dashed, 10, false}, {"xoxs-", dashed, 10, false},
+	{"rnl_", token, 20, false},
+}
+
+// headers are the names whose values are secret.
+var headers = []string{"authorization", "x-api-key"}
+
+// byFirst are the looks by their first byte; begins says where to look closer.
+var byFirst, begins = func() (by [256][]look, c class) {
+	for _, l := range looks {
+		by[l.prefix[0]] = append(by[l.prefix[0]], l)
+		c[l.prefix[0]] = true
+	}
+	for _, h := range headers {
+		c[h[0]], c[h[0]-'a'+'A'] = true, true
+	}
+	c['-'] = true
+	return by, c
+}()
+
+// A verdict is what is known of a place in the text.
+type verdict int
+
+const (
+	no   verdict = iota
+	more         // it takes more text to tell
+	yes
+)
+
+func (s *scanner) append(dst, p []byte) []byte { return s.scan(dst, p, false) }
+
+func (s *scanner) end(dst []byte) []byte {
+	dst = s.scan(dst, nil, true)
+	*s = scanner{held: s.held[:0]}
+	return dst
+}
+
+func (s *scanner) scan(dst, p []byte, final bool) []byte {
+	buf := p
+	if len(s.held) > 0 {
+		s.held = append(s.held, p...)
+		buf = s.held
+	}
+	i := 0
+	for i < len(buf) {
+		if s.body != nil || s.key != nil {
+			i = s.skip(buf, i)
+			continue
+		}
+		j := i
+		for j < len(buf) && !begins[buf[j]] {
+			j++
+		}
+		dst = append(dst, buf[i:j]...)
+		if i = j; j == len(buf) {
+			break
+		}
+		v, keep, past := s.judge(buf, j, final)
+		if v == more {
+			break
+		}
+		if v == no {
+			dst = append(dst, buf[j])
+			i++
+			continue
+		}
+		dst = append(append(dst, buf[j:j+keep]...), marker...)
+		i = j + past
+	}
+	s.remember(buf[:i])
+	s.held = append(s.held[:0], buf[i:]...)
+	return dst
+}
+
+// skip passes over the rest of a secret and returns where it ends.
+func (s *scanner) skip(buf []byte, i int) int {
+	if s.key != nil {
+		for ; i < len(buf); i++ {
+			if s.key.ends(buf[i]) {
+				s.key = nil
+				return i + 1
+			}
+		}
+		return i
+	}
+	for i < len(buf) && s.body[buf[i]] {
+		i++
+	}
+	if i < len(buf) {
+		s.body = nil
+	}
+	return i
+}
+
+func (s *scanner) remember(gone []byte) {
+	for _, b := range gone[max(0, len(gone)-len(s.before)):] {
+		s.before = [3]byte{s.before[1], s.before[2], b}
+	}
+}
+
+// judge says whether a secret begins at buf[at]. If one does, the first keep
+// bytes are not secret, and s.body or s.key is what follows the first past.
+func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past int) {
+	text := buf[at:]
+	undecided := false
+	for _, l := range byFirst[text[0]] {
+		switch l.at(text, final) {
+		case yes:
+			if l.alone && s.inWord(buf, at) {
+				continue
+			}
+			s.body = l.body
+			return yes, 0, len(l.prefix) + l.min
+		case more:
+			undecided = undecided || !l.alone || !s.inWord(buf, at)
+		}
+	}
+	if text[0] == '-' {
+		v := beginsKey(text, final)
+		if v == yes {
+			s.key = new(pem)
+		}
+		return v, 0, 0
+	}
+	for _, h := range headers {
+		switch v, keep := header(text, h, final); v {
+		case yes:
+			s.body = value
+			return yes, keep, keep
+		case more:
+			undecided = true
+		}
+	}
+	if undecided {
+		return more, 0, 0
+	}
+	return no, 0, 0
+}
+
+// inWord reports whether the character before buf[at] belongs to a word, and is
+// not the end of an escape sequence such as \n or %20.
+func (s *scanner) inWord(buf []byte, at int) bool {
+	prev := func(n int) byte {
+		if at-n >= 0 {
+			return buf[at-n]
+		}
+		return s.before[len(s.before)+at-n]
+	}
+	switch {
+	case !alnum[prev(1)], prev(2) == '\\', prev(3) == '%' && hexes[prev(2)] && hexes[prev(1)]:
+		return false
+	}
+	return true
+}
+
+func (l look) at(text []byte, final bool) verdict {
+	n := min(len(text), len(l.prefix))
+	if string(text[:n]) != l.prefix[:n] {
+		return no
+	}
+	for n < len(text) && n-len(l.prefix) < l.min && l.body[text[n]] {
+		n++
+	}
+	switch {
+	case n-len(l.prefix) >= l.min:
+		return yes
+	case n == len(text) && !final:
+		return more
+	}
+	return no
+}
+
+// The lengths of a header's secret that make it one: prose follows a colon too.
+const (
+	minBare    = 16
+	minSchemed = 6
+	maxQuotes  = 4 // of quotes, spaces and backslashes around the colon
+)
+
+// header says whether text is the header called name with a secret, which
+// begins after keep bytes.
+func header(text []byte, name string, final bool) (v verdict, keep int) {
+	open := no
+	if !final {
+		open = more
+	}
+	for i := range len(name) {
+		if i == len(text) {
+			return open, 0
+		}
+		if text[i]|0x20 != name[i] {
+			return no, 0
+		}
+	}
+	i := quotes(text, len(name))
+	if i == len(text) {
+		return open, 0
+	}
+	if text[i] != ':' && text[i] != '=' {
+		return no, 0
+	}
+	i = quotes(text, i+1)
+	need := minBare
+	for _, scheme := range []string{"bearer", "basic", "token"} {
+		n := 0
+		for n < len(scheme) && i+n < len(text) && text[i+n]|0x20 == scheme[n] {
+			n++
+		}
+		if i+n == len(text) {
+			return open, 0
+		}
+		if n == len(scheme) && text[i+n] == ' ' {
+			need, i = minSchemed, i+n+1
+			break
+		}
+	}
+	n := 0
+	for n < need && i+n < len(text) && value[text[i+n]] {
+		n++
+	}
+	switch {
+	case n > 0 && text[i] == '$': // a variable, not its value
+		return no, 0
+	case n == need:
+		return yes, i
+	case i+n == len(text):
+		return open, 0
+	}
+	return no, 0
+}
+
+func quotes(text []byte, i int) int {
+	for n := 0; n < maxQuotes && i < len(text) && strings.IndexByte("\"' \t\\", text[i]) >= 0; n++ {
+		i++
+	}
+	return i
+}
+
+// pem follows a private key to its end.
+type pem struct {
+	dashes int // in a row
+	end    int // of the letters after five dashes, how many are those of "END"
+	ending int // bytes since then
+	run    int // length of the run of the key's characters
+	idle   int // bytes since the last long run
+}
+
+const (
+	pemBegin = "-----BEGIN "
+	maxLabel = 48
+	longRun  = 24
+	// maxIdle is how far a key goes on without its characters: the headers of an
+	// encrypted one. Beyond it, somebody only spoke of keys.
+	maxIdle = 160
+)
+
+func beginsKey(text []byte, final bool) verdict {
+	open := no
+	if !final {
+		open = more
+	}
+	n := min(len(text), len(pemBegin))
+	if string(text[:n]) != pemBegin[:n] {
+		return no
+	}
+	if n < len(pemBegin) {
+		return open
+	}
+	for n-len(pemBegin) < maxLabel && n < len(text) && label[text[n]] {
+		n++
+	}
+	switch name := strings.TrimSuffix(string(text[len(pemBegin):n]), " BLOCK"); {
+	case n == len(text):
+		return open
+	case text[n] == '-' && strings.HasSuffix(name, "PRIVATE KEY"):
+		return yes
+	}
+	return no
+}
+
+// ends reports whether b is the last byte of the key.
+func (k *pem) ends(b byte) bool {
+	if k.ending > 0 { // in "-----END … PRIVATE KEY-----"
+		k.ending++
+		if b == '-' {
+			k.dashes++
+		}
+		return k.dashes == 5 || k.ending > maxLabel+8
+	}
+	if alnum[b] || b == '+' || b == '/' || b == '=' {
+		k.run++
+	} else {
+		k.run = 0
+	}
+	if k.idle++; k.run >= longRun {
+		k.idle = 0
+	}
+	switch {
+	case b == '-':
+		k.dashes, k.end = k.dashes+1, 0
+	case k.dashes >= 5 && b == "END"[k.end]:
+		if k.end++; k.end == 3 {
+			k.ending, k.dashes = 1, 0
+		}
+	default:
+		k.dashes, k.end = 0, 0
+	}
+	return k.idle > maxIdle
+}
