@@ -11,6 +11,7 @@ RACE := -race
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
 AGENTS_READY := test/agents/node_modules/.ready
+PEERS_READY := bench/peers/node_modules/.ready
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
@@ -42,6 +43,11 @@ $(UI_READY): ui/package.json ui/package-lock.json
 $(AGENTS_READY): test/agents/package.json test/agents/package-lock.json
 	@echo "installing the agents that the tests drive"
 	@npm ci --prefix test/agents --no-fund --no-audit
+	@touch $@
+
+$(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
+	@echo "installing what the benchmark runs beside Runnel"
+	@npm ci --prefix bench/peers --no-fund --no-audit
 	@touch $@
 
 .PHONY: test
@@ -85,8 +91,8 @@ lint: ## run the linters of .golangci.yml (the first time builds them: two minut
 	$(LINT) run ./...
 
 .PHONY: bench
-bench: ## run the benchmarks
-	go test -run '^$$' -bench . -benchmem ./...
+bench: ui $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (a quarter of an hour)
+	go run ./bench -o bench/RESULTS.md
 
 .PHONY: record
 record: $(AGENTS_READY) ## record testdata anew with the real agents; read the diff before you commit it
@@ -104,4 +110,4 @@ verify: generate lint ## fail if anything generated is out of date or the linter
 
 .PHONY: clean
 clean: ## remove what was built and installed
-	rm -rf bin ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules
+	rm -rf bin ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules

@@ -27,6 +27,8 @@ var named = map[string]string{
 	"internal/realagents": "finds the pinned agents that tests drive",
 	"store/storetest":     "its sample records look like real ones",
 	"internal/fakemodel":  "recognises the agents that call it",
+	"bench":               "measures the pinned agents and other programs that run agents",
+	"bench/agent":         "takes the place of the agents in PATH",
 }
 
 func TestOnlyProvidersNameAgents(t *testing.T) {

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// A size says how much is measured.
+type size struct {
+	rounds   int   // of lanes in turn
+	paced    int   // events of a paced answer
+	bursts   []int // events of each burst
+	kills    int
+	sessions int // without an agent
+	starts   int // of the real agent
+	firsts   int // first upserts of a turn
+	micro    bool
+}
+
+var (
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 400, starts: 9, firsts: 100, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3}
+)
+
+// A bench is one run.
+type bench struct {
+	w      *workspace
+	size   size
+	report *report
+	ours   subject // of lanes: which of them is ours
+}
+
+// A part of the run adds rows to the report.
+type part struct {
+	name string
+	run  func(*bench, context.Context) error
+}
+
+func parts() []part {
+	return []part{
+		{"latency", (*bench).gatewayLatency},
+		{"burst", (*bench).gatewayBursts},
+		{"crash", (*bench).gatewayCrashes},
+		{"memory", (*bench).memoryRows},
+	}
+}
+
+func names() []string { return each(parts(), func(p part) string { return p.name }) }
+
+// measure runs all parts, or those that only names.
+func (b *bench) measure(ctx context.Context, only string, progress io.Writer) (err error) {
+	var chosen []string
+	if only != "" {
+		chosen = strings.Split(only, ",")
+	}
+	for _, name := range chosen {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("there is no part %q; there are %s", name, strings.Join(names(), ", "))
+		}
+	}
+	if b.w, err = newWorkspace(ctx, progress); err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := b.w.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	b.report.machine(b.w.root)
+	for _, p := range parts() {
+		if chosen != nil && !slices.Contains(chosen, p.name) {
+			continue
+		}
+		b.report.part = p.name
+		if err := p.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	b.report.fact("load average at the end", loadAverage())
+	return nil
+}
+
+// gateways are the subjects that run the agent of ours, us first.
+func (b *bench) gateways() ([]subject, error) {
+	ours, err := newRunnel(b.w, b.w.path("bin"))
+	b.ours = ours
+	return []subject{ours}, err
+}
+
+// running starts the gateways for f and stops them afterwards.
+func (b *bench) running(ctx context.Context, f func([]subject) error) error {
+	subjects, err := b.gateways()
+	if err != nil {
+		return err
+	}
+	for _, s := range subjects {
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+		defer s.stop()
+	}
+	return f(subjects)
+}
+
+// lanes are the subjects with the transports that each has.
+func (b *bench) lanes(subjects []subject, transports ...string) (out []lane) {
+	for _, s := range subjects {
+		for _, t := range transports {
+			if s == b.ours || t == overSSE {
+				out = append(out, lane{s, t})
+			}
+		}
+	}
+	return out
+}
+
+func (b *bench) gatewayLatency(ctx context.Context) error {
+	return b.running(ctx, func(s []subject) error { return b.latencyRows(ctx, b.lanes(s, overWS, overSSE)) })
+}
+
+func (b *bench) gatewayBursts(ctx context.Context) error {
+	return b.running(ctx, func(s []subject) error { return b.burstRows(ctx, b.lanes(s, overWS, overSSE)) })
+}
+
+// gatewayCrashes starts servers of its own: each is killed many times.
+func (b *bench) gatewayCrashes(ctx context.Context) error {
+	subjects, err := b.gateways()
+	if err != nil {
+		return err
+	}
+	return b.crashRows(ctx, b.lanes(subjects, overSSE))
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBench runs a little of everything against the built server. It judges no
+// times: only that nothing is lost and that every row has its value.
+func TestBench(t *testing.T) {
+	b := &bench{size: little, report: &report{command: "go test ./bench", started: time.Now()}}
+	if err := b.measure(t.Context(), "", t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	table := b.report.text()
+	t.Log("\n" + table)
+	for _, w := range b.report.rows {
+		switch {
+		case w.what == "" || w.ours == "":
+			t.Errorf("an empty cell: %+v", w)
+		case strings.Contains(w.target, "0 lost") && w.ours != "0 lost, 0 duplicated":
+			t.Errorf("%s: %s", w.what, w.ours)
+		case w.target == "all" && strings.HasPrefix(w.ours, "0 "):
+			t.Errorf("%s: %s", w.what, w.ours)
+		}
+		if strings.Contains(w.note, "lost") && !strings.Contains(w.note, "nothing lost") {
+			t.Errorf("%s: %s", w.what, w.note)
+		}
+	}
+	for _, p := range parts() {
+		if !slices.ContainsFunc(b.report.rows, func(w row) bool { return w.part == p.name }) {
+			t.Errorf("%s made no row", p.name)
+		}
+	}
+	if md := b.report.markdown(); !strings.Contains(md, "| what | target |") || strings.Count(md, "\n") < len(b.report.rows) {
+		t.Errorf("not a table:\n%s", md)
+	}
+}
+
+func TestUnknownPart(t *testing.T) {
+	if err := run(t.Context(), []string{"-only", "latency,typo"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "typo") {
+		t.Error(err)
+	}
+}
+
+func TestTally(t *testing.T) {
+	tally := newTally(4)
+	at := time.Now()
+	for _, text := range []string{"0@1; 1@2; ", "1@2; ", "3@5; ", "9@9; "} {
+		tally.add(message{at: at, delta: text})
+	}
+	if got := tally.faults(); got != "1 lost, 1 duplicated" {
+		t.Error(got)
+	}
+	tally.add(message{final: "2@1; "})
+	if tally.lost() != 0 || tally.got() != 3 {
+		t.Errorf("a whole item counts: %d lost, %d deltas", tally.lost(), tally.got())
+	}
+	tally.add(message{at: at, delta: "2@1; "})
+	if got := tally.faults(); got != "0 lost, 1 duplicated, 2 out of order" {
+		t.Error(got)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	for _, tt := range []struct {
+		of   []int
+		p    float64
+		want int
+	}{{nil, 50, 0}, {[]int{7}, 99, 7}, {[]int{3, 1, 2}, 50, 2}, {[]int{1, 2, 3, 4}, 99, 4}, {[]int{1, 2, 3, 4}, 25, 1}} {
+		if got := percentile(tt.of, tt.p); got != tt.want {
+			t.Errorf("p%g of %v: %d, want %d", tt.p, tt.of, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/runnel-dev/runnel/bench/load"
+)
+
+// slowly is how long the slow reader takes for an event.
+const slowly = 2 * time.Millisecond
+
+// A burst is what three readers got of one answer written without a pause.
+type burst struct {
+	fast, slow, late *tally // slow is nil if there was none
+	cpu              time.Duration
+}
+
+// measureBurst lets the agent write as fast as it can.
+func measureBurst(ctx context.Context, l lane, events int, withSlow bool) (out burst, err error) {
+	c, err := l.s.open(ctx)
+	if err != nil {
+		return out, err
+	}
+	fast, err := read(ctx, c, l.transport, events, 0, stillWaiting)
+	if err != nil {
+		return out, err
+	}
+	var slow *reader
+	if withSlow {
+		if slow, err = read(ctx, c, l.transport, events, slowly, stillWaiting); err != nil {
+			return out, err
+		}
+	}
+	pids, err := l.s.servers()
+	if err != nil {
+		return out, err
+	}
+	before, err := cpuTime(pids)
+	if err != nil {
+		return out, err
+	}
+	if err := c.prompt(ctx, load.Plan{Events: events}.Prompt()); err != nil {
+		return out, err
+	}
+	<-fast.done // what it lacks is counted, whatever ended it
+	after, err := cpuTime(pids)
+	if err != nil {
+		return out, err
+	}
+	late, err := read(ctx, c, l.transport, events, 0, stillWaiting/5)
+	if err != nil {
+		return out, err
+	}
+	<-late.done
+	if slow != nil {
+		<-slow.done
+		out.slow = slow.tally
+	}
+	out.fast, out.late, out.cpu = fast.tally, late.tally, (after-before)*1000/time.Duration(events)
+	return out, c.end(ctx)
+}
+
+// burstRows measures the lanes in turn. Only the last round has a slow reader:
+// it takes longer than all others together.
+func (b *bench) burstRows(ctx context.Context, lanes []lane) error {
+	for _, events := range b.size.bursts {
+		got := make(map[lane][]burst)
+		for round := range b.size.rounds {
+			for _, l := range lanes {
+				b.w.say("burst of %s, round %d of %d: %s", thousands(events), round+1, b.size.rounds, l)
+				one, err := measureBurst(ctx, l, events, round == b.size.rounds-1)
+				if err != nil {
+					return fmt.Errorf("burst of %s: %w", l, err)
+				}
+				got[l] = append(got[l], one)
+			}
+		}
+		b.burstRow(events, lanes, got)
+	}
+	return nil
+}
+
+func (b *bench) burstRow(events int, lanes []lane, got map[lane][]burst) {
+	for _, l := range lanes {
+		if l.s != b.ours {
+			continue
+		}
+		rate := row{what: fmt.Sprintf("burst of %s over %s: events/s, fast reader", thousands(events), l.transport), target: "≥ 20,000", ours: thousands(rates(got[l]))}
+		rate.note = fmt.Sprintf("median of %d; processor time of the server %s per 1,000 events", len(got[l]), millis(median(each(got[l], func(o burst) time.Duration { return o.cpu }))))
+		kept := row{what: fmt.Sprintf("burst of %s over %s: fast, slow (%v an event) and late reader", thousands(events), l.transport, slowly), target: "0 lost, 0 duplicated", ours: faults(got[l])}
+		for _, other := range lanes {
+			if other.s != b.ours {
+				rate.peer = fmt.Sprintf("%s %s; ratio %.2f", other.s.name(), thousands(rates(got[other])), ratio(rates(got[l]), rates(got[other])))
+				kept.peer = other.s.name() + " " + faults(got[other])
+			}
+		}
+		b.report.add(rate, kept)
+	}
+}
+
+func rates(all []burst) float64 {
+	return median(each(all, func(o burst) float64 { return o.fast.rate() }))
+}
+
+// faults says the worst of each reader over all rounds.
+func faults(all []burst) string {
+	worst := func(of func(burst) *tally) string {
+		var bad *tally
+		for _, o := range all {
+			t := of(o)
+			if t != nil && (bad == nil || t.lost()+t.duplicated() > bad.lost()+bad.duplicated()) {
+				bad = t
+			}
+		}
+		if bad == nil {
+			return "not measured"
+		}
+		return bad.faults()
+	}
+	f, s, l := worst(func(o burst) *tally { return o.fast }), worst(func(o burst) *tally { return o.slow }), worst(func(o burst) *tally { return o.late })
+	if f == s && s == l {
+		return f
+	}
+	return fmt.Sprintf("fast: %s; slow: %s; late: %s", f, s, l)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/bench/load"
+)
+
+// A crash is what one kill of a server in the middle of a turn did.
+type crash struct {
+	seen, kept int    // deltas the client had; of these still there after the restart
+	ends       int    // how often the turn ended
+	how        string // the first end
+	missing    int    // deltas of the whole plan that came neither before nor after
+	left       int    // processes of the agent's 1 s after the kill
+	leftAfter  int    // the same 1 s after the restart, the turn's end and the session's
+}
+
+const (
+	crashEvents = 400 // two seconds of a turn
+	afterEnd    = 500 * time.Millisecond
+)
+
+// measureCrash kills the server after some deltas, looks at what is left, and
+// starts it again on the same data.
+func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash, err error) {
+	defer func() {
+		if sweepErr := b.w.sweep(); err == nil {
+			err = sweepErr
+		}
+	}()
+	if err := l.s.start(ctx); err != nil {
+		return out, err
+	}
+	c, err := l.s.open(ctx)
+	if err != nil {
+		l.s.stop()
+		return out, err
+	}
+	before, err := readUntilKilled(ctx, l, c, after)
+	if err != nil {
+		return out, err
+	}
+	for _, times := range before.seen {
+		out.seen += min(times, 1)
+	}
+	time.Sleep(time.Second)
+	if out.left, err = b.agents(); err != nil {
+		return out, err
+	}
+	if err := l.s.start(ctx); err != nil {
+		return out, fmt.Errorf("restart: %w", err)
+	}
+	defer l.s.stop()
+	log, ends := readToTheEnd(ctx, l, c)
+	for n, times := range before.seen {
+		if there := log.seen[n] > 0 || log.whole[n]; times > 0 && there {
+			out.kept++
+		}
+	}
+	out.missing = log.lost()
+	out.ends, out.how = len(ends), "never"
+	if len(ends) > 0 {
+		out.how = ends[0]
+	}
+	_ = c.end(ctx) // a subject that forgot it cannot end it
+	time.Sleep(time.Second)
+	out.leftAfter, err = b.agents()
+	return out, err
+}
+
+// agents counts the processes that are no servers under test.
+func (b *bench) agents() (n int, err error) {
+	all, err := processes(b.w.dir)
+	for _, p := range all {
+		if !slices.Contains(p.args, "serve") {
+			n++
+		}
+	}
+	return n, err
+}
+
+func readUntilKilled(ctx context.Context, l lane, c conversation, after int) (*tally, error) {
+	t := newTally(crashEvents)
+	open, broken, killed := make(chan struct{}), make(chan error, 1), make(chan struct{})
+	go func() {
+		broken <- c.follow(ctx, l.transport, func() { close(open) }, func(m message) bool {
+			t.add(m)
+			if t.got() == after {
+				go func() {
+					l.s.kill()
+					close(killed)
+				}()
+			}
+			return m.end != ""
+		})
+	}()
+	select {
+	case <-open:
+	case err := <-broken:
+		return nil, err
+	}
+	if err := c.prompt(ctx, load.Plan{Events: crashEvents, Rate: paced, Tool: true}.Prompt()); err != nil {
+		return nil, err
+	}
+	<-broken
+	if t.got() >= after {
+		<-killed
+	}
+	if t.end != "" || t.got() < after {
+		return nil, fmt.Errorf("the turn ended (%q) or broke off after %d events, before the server was killed", t.end, t.got())
+	}
+	return t, nil
+}
+
+// readToTheEnd reads the session from its start until its turn has ended and
+// nothing more comes.
+func readToTheEnd(ctx context.Context, l lane, c conversation) (t *tally, ends []string) {
+	t = newTally(crashEvents)
+	ctx, cancel := context.WithTimeout(ctx, stillWaiting)
+	defer cancel()
+	_ = c.follow(ctx, l.transport, func() {}, func(m message) bool { // how the reading ends says nothing: what was read does
+		t.add(m)
+		if m.end != "" {
+			ends = append(ends, m.end)
+			time.AfterFunc(afterEnd, cancel)
+		}
+		return false
+	})
+	return t, ends
+}
+
+func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
+	got := make(map[lane][]crash)
+	for i := range b.size.kills {
+		for _, l := range lanes {
+			after := 40 + 37*i%(crashEvents/2)
+			b.w.say("kill -9 of the server, %d of %d: %s", i+1, b.size.kills, l)
+			one, err := b.measureCrash(ctx, l, after)
+			if err != nil {
+				return fmt.Errorf("kill of %s: %w", l, err)
+			}
+			got[l] = append(got[l], one)
+		}
+	}
+	for _, l := range lanes {
+		if l.s.name() != b.ours.name() {
+			continue
+		}
+		rows := crashCells(got[l])
+		for _, other := range lanes {
+			if other.s.name() != b.ours.name() {
+				for i, cell := range crashCells(got[other]) {
+					rows[i].peer = other.s.name() + " " + cell.ours
+				}
+			}
+		}
+		b.report.add(rows...)
+	}
+	return nil
+}
+
+func crashCells(all []crash) []row {
+	sum := crash{}
+	hows := map[string]int{}
+	once, worst, worstAfter := 0, 0, 0
+	for _, c := range all {
+		sum.seen += c.seen
+		sum.kept += c.kept
+		how := c.how
+		if c.how == "completed" && c.missing == 0 {
+			how = "continued and completed"
+		}
+		hows[how]++
+		if c.ends == 1 {
+			once++
+		}
+		worst, worstAfter = max(worst, c.left), max(worstAfter, c.leftAfter)
+	}
+	how := ""
+	for name, n := range hows {
+		how = join(how, fmt.Sprintf("%s %d×", name, n))
+	}
+	what := fmt.Sprintf("kill -9 of the server in a turn, %d times: ", len(all))
+	return []row{
+		{what: what + "of the deltas the client had seen, kept", target: "all", ours: fmt.Sprintf("%d of %d", sum.kept, sum.seen)},
+		{what: what + "turns that ended exactly once after the restart", target: "all", ours: fmt.Sprintf("%d of %d (%s)", once, len(all), how)},
+		{what: what + "processes left after 1 s; 1 s after restart and end of the session", target: "0; 0", ours: fmt.Sprintf("%d; %d", worst, worstAfter), note: "the most of any kill; the agent has a tool running in a session of its own"},
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/runnel-dev/runnel/bench/load"
+)
+
+// paced is the rate at which latency is measured, in events per second: that of
+// a fast model.
+const paced = 195
+
+// A stretch is what one reader of one paced answer saw.
+type stretch struct {
+	p50, p99 time.Duration
+	cpu      time.Duration // of the servers, per 1,000 events
+	lost     int
+}
+
+// measureLatency lets the agent write at a steady pace to one reader.
+func measureLatency(ctx context.Context, s subject, transport string, events int) (out stretch, err error) {
+	c, err := s.open(ctx)
+	if err != nil {
+		return out, err
+	}
+	r, err := read(ctx, c, transport, events, 0, stillWaiting)
+	if err != nil {
+		return out, err
+	}
+	pids, err := s.servers()
+	if err != nil {
+		return out, err
+	}
+	before, err := cpuTime(pids)
+	if err != nil {
+		return out, err
+	}
+	if err := c.prompt(ctx, load.Plan{Events: events, Rate: paced}.Prompt()); err != nil {
+		return out, err
+	}
+	if err := <-r.done; err != nil {
+		return out, fmt.Errorf("after %d events: %w", r.tally.got(), err)
+	}
+	after, err := cpuTime(pids)
+	if err != nil {
+		return out, err
+	}
+	return stretch{
+		percentile(r.tally.latencies, 50), percentile(r.tally.latencies, 99),
+		(after - before) * 1000 / time.Duration(events), r.tally.lost(),
+	}, c.end(ctx)
+}
+
+// stillWaiting is how long a reader waits for more before it gives the rest up
+// as lost.
+const stillWaiting = 15 * time.Second
+
+// A lane is a subject with one of its transports.
+type lane struct {
+	s         subject
+	transport string
+}
+
+func (l lane) String() string { return l.s.name() + " over " + l.transport }
+
+// latencyRows measures the lanes in turn, several times over, and compares the
+// medians. The first lanes are ours.
+func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
+	got := make(map[lane][]stretch)
+	for round := range b.size.rounds {
+		for _, l := range lanes {
+			b.w.say("latency, round %d of %d: %s", round+1, b.size.rounds, l)
+			st, err := measureLatency(ctx, l.s, l.transport, b.size.paced)
+			if err != nil {
+				return fmt.Errorf("latency of %s: %w", l, err)
+			}
+			got[l] = append(got[l], st)
+		}
+	}
+	for _, l := range lanes {
+		if l.s != b.ours {
+			continue
+		}
+		w := row{
+			what: fmt.Sprintf("agent writes a delta → client has it, %d/s, durable, %s; p50 / p99", paced, l.transport), target: "≤ 0.18 / 0.6; ≤ 1.3× sandbox-agent",
+			ours: latencies(got[l]), note: shortfall(got[l]),
+		}
+		for _, other := range lanes {
+			if other.s != b.ours {
+				w.peer = fmt.Sprintf("%s (keeps nothing) %s; ratio of p50 %.2f, of p99 %.2f", other.s.name(), latencies(got[other]),
+					ratio(p50(got[l]), p50(got[other])), ratio(p99(got[l]), p99(got[other])))
+			}
+		}
+		b.report.add(w)
+	}
+	b.cpuRow(lanes, got)
+	return nil
+}
+
+func (b *bench) cpuRow(lanes []lane, got map[lane][]stretch) {
+	w := row{what: fmt.Sprintf("processor time of server and supervisor for 1,000 events at %d/s, one reader", paced), target: "≤ 100"}
+	for _, l := range lanes {
+		cell := fmt.Sprintf("%s %s", l.transport, millis(median(each(got[l], func(s stretch) time.Duration { return s.cpu }))))
+		if l.s == b.ours {
+			w.ours = join(w.ours, cell)
+		} else {
+			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
+		}
+	}
+	b.report.add(w)
+}
+
+func latencies(all []stretch) string { return millis(p50(all)) + " / " + millis(p99(all)) }
+
+func p50(all []stretch) time.Duration {
+	return median(each(all, func(s stretch) time.Duration { return s.p50 }))
+}
+
+func p99(all []stretch) time.Duration {
+	return median(each(all, func(s stretch) time.Duration { return s.p99 }))
+}
+
+func shortfall(all []stretch) string {
+	lost := 0
+	for _, s := range all {
+		lost += s.lost
+	}
+	if lost == 0 {
+		return fmt.Sprintf("median of %d; nothing lost", len(all))
+	}
+	return fmt.Sprintf("median of %d; %d lost", len(all), lost)
+}
+
+func each[T, U any](in []T, f func(T) U) []U {
+	out := make([]U, len(in))
+	for i, v := range in {
+		out[i] = f(v)
+	}
+	return out
+}
+
+func ratio[T ~int64 | ~float64](a, b T) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+func join(list, more string) string {
+	if list == "" {
+		return more
+	}
+	return list + "; " + more
+}

@@ -1,0 +1,88 @@
+// Package load is what the benchmark's agents are asked to write and how a reader recognises it.
+//
+// A prompt holds a [Plan]. Each delta of the answer holds a [Stamp] with its
+// number and the time at which it was written, so that whoever reads it at the
+// other end knows how long it took and whether any is missing.
+package load
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Plan is one answer of an agent.
+type Plan struct {
+	Events int     // deltas
+	Rate   float64 // per second; 0 as fast as possible
+	Tool   bool    // leave a process of its own session behind, as the tools of agents are
+}
+
+const opening = "bench: "
+
+// Prompt returns the words that ask for p.
+func (p Plan) Prompt() string {
+	return fmt.Sprintf("%sevents=%d rate=%g tool=%t", opening, p.Events, p.Rate, p.Tool)
+}
+
+// Parse finds the plan in a prompt, or in a message that holds one.
+func Parse(text string) (p Plan, ok bool) {
+	_, words, ok := strings.Cut(text, opening)
+	if !ok {
+		return Plan{}, false
+	}
+	n, err := fmt.Sscanf(words, "events=%d rate=%g tool=%t", &p.Events, &p.Rate, &p.Tool)
+	return p, err == nil && n == 3
+}
+
+// Write calls emit for each delta of p, at its time and with its text, until
+// ctx ends. It returns how many there were.
+func (p Plan) Write(ctx context.Context, emit func(text string) error) (n int, err error) {
+	start := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for n < p.Events {
+		if p.Rate > 0 {
+			timer.Reset(time.Until(start.Add(time.Duration(float64(n) / p.Rate * float64(time.Second)))))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return n, ctx.Err()
+			}
+		} else if ctx.Err() != nil {
+			return n, ctx.Err()
+		}
+		if err := emit(Stamp{n, time.Now()}.String()); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// A Stamp says which delta this is, from 0, and when it was written.
+type Stamp struct {
+	N  int
+	At time.Time
+}
+
+// String is the delta's text. It needs no escapes in JSON.
+func (s Stamp) String() string { return fmt.Sprintf("%d@%d; ", s.N, s.At.UnixNano()) }
+
+// Stamps returns all stamps in text, in order.
+func Stamps(text string) (out []Stamp) {
+	for part := range strings.SplitSeq(text, ";") {
+		number, at, ok := strings.Cut(strings.TrimSpace(part), "@")
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(number)
+		nanos, err2 := strconv.ParseInt(at, 10, 64)
+		if err == nil && err2 == nil {
+			out = append(out, Stamp{n, time.Unix(0, nanos)})
+		}
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package load
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPlanSurvivesThePrompt(t *testing.T) {
+	for _, want := range []Plan{{}, {20000, 0, false}, {2000, 195, true}, {5, 0.5, true}} {
+		got, ok := Parse("before\n" + want.Prompt())
+		if !ok || got != want {
+			t.Errorf("%q: %+v %v", want.Prompt(), got, ok)
+		}
+	}
+	if _, ok := Parse("events=3"); ok {
+		t.Error("a plan in words that hold none")
+	}
+}
+
+func TestStampsSurviveTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		start := time.Now()
+		n, err := Plan{Events: 5, Rate: 10}.Write(t.Context(), func(s string) error {
+			text.WriteString(s)
+			return nil
+		})
+		if n != 5 || err != nil {
+			t.Fatal(n, err)
+		}
+		for i, s := range Stamps(text.String()) {
+			if s.N != i || s.At.Sub(start) != time.Duration(i)*100*time.Millisecond {
+				t.Errorf("%d: %v after %v", i, s.N, s.At.Sub(start))
+			}
+		}
+		if got := len(Stamps("x 1@2 @; 7@; @8; ;")); got != 0 {
+			t.Errorf("%d stamps in none", got)
+		}
+	})
+}
+
+func TestAPlanEndsWithItsContext(t *testing.T) {
+	for _, rate := range []float64{0, 100} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var got []string
+		n, err := Plan{Events: 1000, Rate: rate}.Write(ctx, func(s string) error {
+			if got = append(got, s); len(got) == 3 {
+				cancel()
+			}
+			return nil
+		})
+		if n != 3 || err == nil || len(slices.Compact(got)) != 3 {
+			t.Errorf("rate %g: %d %v", rate, n, err)
+		}
+	}
+}

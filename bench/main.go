@@ -1,0 +1,69 @@
+// Command bench measures Runnel as it is built and run, and its peers beside it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+const usage = `usage: go run ./bench [flags]
+
+Measures Runnel and prints a table; progress goes to standard error. "make bench"
+installs what it needs, runs it and writes bench/RESULTS.md. A full run takes a
+quarter of an hour and is worth little on a machine that does something else.
+
+  go run ./bench -small                  # a minute: does everything work?
+  go run ./bench -only latency,crash     # some of it
+  go run ./bench -o bench/RESULTS.md
+
+Flags:
+`
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	fl := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fl.SetOutput(stderr)
+	fl.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		fl.PrintDefaults()
+	}
+	small := fl.Bool("small", false, "a little of everything, for a check that it works")
+	only := fl.String("only", "", "some of: "+strings.Join(names(), ","))
+	file := fl.String("o", "", "write the results to this file too")
+	if err := fl.Parse(args); err != nil {
+		return err
+	}
+	size := full
+	if *small {
+		size = little
+	}
+	b := &bench{size: size, report: &report{command: strings.Join(append([]string{"go run ./bench"}, args...), " "), started: time.Now()}}
+	if *file != "" && *only == "" && !*small {
+		b.report.command = "make bench"
+	}
+	if err := b.measure(ctx, *only, stderr); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(stdout, b.report.text()); err != nil || *file == "" {
+		return err
+	}
+	return os.WriteFile(*file, []byte(b.report.markdown()), 0o644)
+}

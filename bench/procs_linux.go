@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A process is one of those that belong to a run.
+type process struct {
+	pid, parent int
+	args        []string
+}
+
+// supervises reports whether p stands between a server and an agent.
+func (p process) supervises() bool { return len(p.args) > 1 && p.args[1] == "__supervise" }
+
+// processes returns all that were started as a program under dir, which is
+// this run's own.
+func processes(dir string) ([]process, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	var out []process
+	for _, file := range stats {
+		p, ok := readProcess(filepath.Dir(file))
+		if ok && strings.HasPrefix(p.args[0], dir+"/") {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// readProcess reports false for one that is gone, or dead and not yet reaped.
+func readProcess(dir string) (p process, ok bool) {
+	fields, err := statFields(dir)
+	if err != nil || fields[0] == "Z" {
+		return p, false
+	}
+	cmdline, err := os.ReadFile(dir + "/cmdline")
+	if err != nil || len(cmdline) == 0 {
+		return p, false
+	}
+	p.args = strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
+	p.pid, err = strconv.Atoi(filepath.Base(dir))
+	if err != nil {
+		return p, false
+	}
+	p.parent, err = strconv.Atoi(fields[1])
+	return p, err == nil
+}
+
+// statFields are those after the name: state, parent and so on.
+func statFields(dir string) ([]string, error) {
+	data, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("%s/stat: only %d fields", dir, len(fields))
+	}
+	return fields, nil
+}
+
+// cpuTime is what the processes used of the processor so far, together.
+func cpuTime(pids []int) (sum time.Duration, err error) {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
+	for _, pid := range pids {
+		fields, err := statFields(fmt.Sprintf("/proc/%d", pid))
+		if err != nil {
+			return 0, err
+		}
+		for _, f := range fields[11:13] { // utime, stime
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				return 0, err
+			}
+			sum += time.Duration(n) * tick
+		}
+	}
+	return sum, nil
+}
+
+// memory is what a process holds of the machine's, in bytes.
+func memory(pid int) (int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(data), "VmRSS:")
+	var kib int
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		return 0, fmt.Errorf("VmRSS of %d: %w", pid, err)
+	}
+	return kib << 10, nil
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// The transports of our server that readers are measured on.
+const (
+	overWS  = "WebSocket"
+	overSSE = "SSE"
+)
+
+// runnel is our own server, as it is built and installed.
+type runnel struct {
+	w     *workspace
+	data  string
+	home  string
+	bin   string   // first in PATH: whose agent it runs
+	more  []string // of its environment
+	flags []string
+
+	url, token string
+	daemon     *daemon
+}
+
+func newRunnel(w *workspace, bin string, more ...string) (*runnel, error) {
+	home, err := w.fresh("home")
+	if err != nil {
+		return nil, err
+	}
+	return &runnel{w: w, data: filepath.Join(home, "data"), home: home, bin: bin, more: more}, nil
+}
+
+func (s *runnel) name() string { return "runnel" }
+
+func (s *runnel) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.w.path("runnel"), append(args, "--data", s.data)...)
+	cmd.Env = s.w.environ(s.home, s.bin, s.more...)
+	return cmd
+}
+
+var link = regexp.MustCompile(`(http://\S+)/#c=`)
+
+func (s *runnel) start(ctx context.Context) error {
+	if s.token == "" {
+		out, err := s.command(ctx, "token", "create", "bench", "--scope", "read,send,approve").Output()
+		if err != nil {
+			return fmt.Errorf("token create: %w", err)
+		}
+		s.token = strings.TrimSpace(string(out))
+	}
+	var err error
+	s.daemon, err = launch(s.command(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, s.flags...)...), func(out io.Reader) error {
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadString('\n')
+			if m := link.FindStringSubmatch(line); m != nil {
+				s.url = m[1]
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	return err
+}
+
+func (s *runnel) kill() { s.daemon.kill() }
+func (s *runnel) stop() { s.daemon.stop() }
+
+func (s *runnel) servers() ([]int, error) {
+	pids := []int{s.daemon.pid()}
+	all, err := processes(s.w.dir)
+	for _, p := range all {
+		if p.supervises() {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids, err
+}
+
+func (s *runnel) header() http.Header {
+	return http.Header{"Authorization": {"Bearer " + s.token}}
+}
+
+// post sends in and decodes the answer into out, if that is not nil.
+func (s *runnel) post(ctx context.Context, path string, in, out any) error {
+	return postJSON(ctx, s.url+path, s.header(), in, out)
+}
+
+func postJSON(ctx context.Context, url string, header http.Header, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header = header.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("POST %s: %s %s", url, res.Status, answer)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, out)
+}
+
+func (s *runnel) open(ctx context.Context) (conversation, error) {
+	dir := filepath.Join(s.home, "project")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	var made struct{ SessionID string }
+	if err := s.post(ctx, "/api/session/create", map[string]any{"cliType": "claude", "projectDir": dir}, &made); err != nil {
+		return nil, err
+	}
+	return &session{s, made.SessionID}, nil
+}
+
+// session is a conversation through our server.
+type session struct {
+	s  *runnel
+	id string
+}
+
+func (c *session) prompt(ctx context.Context, text string) error {
+	return c.s.post(ctx, "/api/session/"+c.id+"/send", map[string]any{"content": text}, nil)
+}
+
+func (c *session) end(ctx context.Context) error {
+	return c.s.post(ctx, "/api/session/"+c.id+"/kill", map[string]any{}, nil)
+}
+
+func (c *session) follow(ctx context.Context, transport string, ready func(), see func(message) bool) error {
+	if transport == overWS {
+		return c.followWS(ctx, "events-v1", ready, func(at time.Time, f frame) bool {
+			return f.Type == "session:event" && see(f.Payload.message(at)) || f.past(at, see)
+		})
+	}
+	res, err := getSSE(ctx, c.s.url+"/api/session/"+c.id+"/events?after=0", c.s.header())
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	ready()
+	return followed(readSSE(res.Body, func(at time.Time, data []byte) error {
+		var e logged
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		if see(e.message(at)) {
+			return errLast
+		}
+		return nil
+	}))
+}
+
+// A frame is a message of our WebSocket; a type has some of the fields.
+type frame struct {
+	Type    string
+	Entries []logged
+	Payload logged
+	Done    bool
+	Error   struct{ Message string }
+}
+
+// past shows the events of a history message.
+func (f frame) past(at time.Time, see func(message) bool) bool {
+	for _, e := range f.Entries {
+		if see(e.message(at)) {
+			return true
+		}
+	}
+	return false
+}
+
+// logged is what a reader needs of an event or, in the other family, of an
+// upsert.
+type logged struct {
+	Seq     int64
+	Type    string
+	Message *struct{ Content, Origin string }
+	Payload struct {
+		DeltaContent string
+		Status       string
+		Error        struct{ Code string }
+		FinalItem    struct{ Content, Origin string }
+	}
+}
+
+func (e logged) message(at time.Time) message {
+	m := message{at: at, seq: e.Seq}
+	switch e.Type {
+	case "item_delta":
+		m.delta = e.Payload.DeltaContent
+	case "item_done":
+		m.final = e.Payload.FinalItem.Content
+	case "response_done":
+		m.end = e.Payload.Status
+	case "response_error":
+		m.end = e.Payload.Error.Code
+	}
+	return m
+}
+
+// followWS subscribes in a family of frames and shows each until see says that
+// it was the last.
+func (c *session) followWS(ctx context.Context, family string, ready func(), see func(time.Time, frame) bool) error {
+	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(c.s.url, "http")+"/api/ws", &websocket.DialOptions{HTTPHeader: c.s.header()}) //nolint:bodyclose // Dial closes it
+	if err != nil {
+		return err
+	}
+	defer conn.CloseNow() //nolint:errcheck // the measurement is over
+	conn.SetReadLimit(-1)
+	for _, m := range []map[string]any{
+		{"type": "session:hello", "streamProtocol": family},
+		{"type": "session:subscribe", "sessionId": c.id, "after": 0},
+	} {
+		data, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		if err := conn.Write(ctx, websocket.MessageText, data); err != nil {
+			return err
+		}
+	}
+	for {
+		_, data, err := conn.Read(ctx)
+		at := time.Now()
+		if err != nil {
+			return err
+		}
+		var f frame
+		if err := json.Unmarshal(data, &f); err != nil {
+			return err
+		}
+		if f.Type == "error" {
+			return fmt.Errorf("subscribe: %s", f.Error.Message)
+		}
+		last := see(at, f)
+		if f.Type == "session:history" && f.Done && ready != nil {
+			ready()
+			ready = nil
+		}
+		if last {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/bench/load"
+)
+
+// A message is what a reader got of an agent's answer.
+type message struct {
+	at    time.Time // when the reader had its bytes
+	seq   int64     // of the server's, 0 if it has none
+	delta string    // text that was added
+	final string    // text of an item that is whole
+	end   string    // how the turn ended; "" if it goes on
+}
+
+// A tally is what one reader got of a plan.
+type tally struct {
+	seen       []int // by number of the delta: how often it came
+	whole      []bool
+	latencies  []time.Duration
+	disordered int
+	newest     int
+	first      time.Time // when the first delta was written
+	last       time.Time // when the last one was read
+	end        string
+}
+
+func newTally(events int) *tally {
+	return &tally{seen: make([]int, events), whole: make([]bool, events), newest: -1}
+}
+
+func (t *tally) add(m message) {
+	for _, s := range load.Stamps(m.delta) {
+		if s.N < 0 || s.N >= len(t.seen) {
+			continue
+		}
+		if t.seen[s.N]++; t.seen[s.N] == 1 {
+			t.latencies = append(t.latencies, m.at.Sub(s.At))
+		}
+		if s.N <= t.newest {
+			t.disordered++
+		}
+		t.newest = max(t.newest, s.N)
+		if t.first.IsZero() {
+			t.first = s.At
+		}
+		t.last = m.at
+	}
+	for _, s := range load.Stamps(m.final) {
+		if s.N >= 0 && s.N < len(t.whole) {
+			t.whole[s.N] = true
+		}
+	}
+	if m.end != "" {
+		t.end = m.end
+	}
+}
+
+// lost counts deltas that came neither by themselves nor in a whole item.
+func (t *tally) lost() (n int) {
+	for i, times := range t.seen {
+		if times == 0 && !t.whole[i] {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *tally) duplicated() (n int) {
+	for _, times := range t.seen {
+		n += max(times-1, 0)
+	}
+	return n
+}
+
+func (t *tally) got() int { return len(t.latencies) }
+
+// rate is deltas per second, from the first one written to the last one read.
+func (t *tally) rate() float64 {
+	took := t.last.Sub(t.first).Seconds()
+	if took <= 0 {
+		return 0
+	}
+	return float64(t.got()) / took
+}
+
+// faults says what was wrong with what the reader got.
+func (t *tally) faults() string {
+	s := fmt.Sprintf("%d lost, %d duplicated", t.lost(), t.duplicated())
+	if t.disordered > t.duplicated() {
+		s += fmt.Sprintf(", %d out of order", t.disordered)
+	}
+	return s
+}
+
+// percentile returns the smallest value that p of 100 values do not exceed; 0
+// of none.
+func percentile[T cmp.Ordered](values []T, p float64) (v T) {
+	if len(values) == 0 {
+		return v
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	i := int(float64(len(sorted))*p/100+0.5) - 1
+	return sorted[min(max(i, 0), len(sorted)-1)]
+}
+
+func median[T cmp.Ordered](values []T) T { return percentile(values, 50) }
+
+func millis(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	switch {
+	case ms >= 100:
+		return fmt.Sprintf("%.0f", ms)
+	case ms >= 10:
+		return fmt.Sprintf("%.1f", ms)
+	}
+	return fmt.Sprintf("%.3f", ms)
+}
+
+// thousands writes n with thin groups, as in 20,000.
+func thousands[T ~int | ~float64](n T) string {
+	s := fmt.Sprintf("%.0f", float64(n))
+	var groups []string
+	for len(s) > 3 {
+		groups = append([]string{s[len(s)-3:]}, groups...)
+		s = s[:len(s)-3]
+	}
+	return strings.Join(append([]string{s}, groups...), ",")
+}
