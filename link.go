@@ -14,6 +14,8 @@ type link struct {
 	in      chan arrival
 	quit    chan struct{} // closed by unlink: nobody takes from in any more
 	leaving bool          // Close was called; belongs to loop
+	filter  Filter        // of what the agent says; belongs to read
+	out     []arrival     // likewise
 	closed  chan struct{} // closed once Conn.Close has returned
 }
 
@@ -24,7 +26,7 @@ type arrival struct {
 
 // newLink starts to read from conn.
 func newLink(s *Session, conn Conn) *link {
-	l := &link{conn: conn, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{})}
+	l := &link{conn: conn, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
 	s.helpers.Go(func() { l.read(s.ctx) })
 	return l
 }
@@ -32,10 +34,12 @@ func newLink(s *Session, conn Conn) *link {
 func (l *link) read(ctx context.Context) {
 	for {
 		ev, err := l.conn.Next(ctx)
-		select {
-		case l.in <- arrival{ev, err}:
-		case <-l.quit:
-			return
+		for _, a := range l.screened(ev, err) {
+			select {
+			case l.in <- a:
+			case <-l.quit:
+				return
+			}
 		}
 		if err != nil {
 			return
@@ -136,7 +140,7 @@ func (s *Session) unlink() {
 func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	conn, err := p.Open(ctx, opt)
 	if err != nil {
-		return nil, Safe(err)
+		return nil, Safe(filterError(opt.filter(), err))
 	}
 	return conn, nil
 }

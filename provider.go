@@ -169,6 +169,7 @@ type Options struct {
 	Timeout        time.Duration                 `json:"-"` // of a Run, from spawn to exit. Default: none
 	Approve        Approver                      `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
 	Tap            func(dir Dir, line []byte)    `json:"-"` // sees every raw line; for recordings. The slice is reused
+	Filter         func(opt Options) Filter      `json:"-"` // makes the filter of what one agent says. Default: none
 	Warn           func(code, message string)    `json:"-"` // told of dangerous settings. Default: dropped
 	Debug          func(msg string, args ...any) `json:"-"` // structured diagnostics without content. Default: dropped
 }

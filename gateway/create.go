@@ -179,7 +179,7 @@ func (g *Gateway) completed(opt runnel.Options, dir string) (runnel.Options, err
 			return opt, err
 		}
 	}
-	opt.Dir, opt.AllowBypass = dir, g.cfg.AllowBypass
+	opt.Dir, opt.AllowBypass, opt.Filter = dir, g.cfg.AllowBypass, g.cfg.Filter
 	opt.Warn = func(code, message string) {
 		g.log.Warn(message, slog.String("code", code), slog.String("dir", dir))
 	}

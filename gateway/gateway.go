@@ -32,6 +32,9 @@ type Config struct {
 	StallTimeout    time.Duration // as runnel.Config. Default: 90 s; negative: never
 	IdleTimeout     time.Duration // after which an idle agent is ended; its session goes on with the next prompt. Default: 15 min; negative: never
 
+	// Filter is runnel.Options.Filter of every session. Default: none.
+	Filter func(runnel.Options) runnel.Filter
+
 	Logger *slog.Logger // Default: discards
 }
 

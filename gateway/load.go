@@ -138,7 +138,11 @@ func (g *Gateway) copyConversation(ctx context.Context, p runnel.Provider, agent
 		return "", storeError(err)
 	}
 	e := &entry{g: g, rec: rec} // folds the record as a live one would
-	events := runnel.Replay(rec.ID, p.Name(), h.History(ctx, c))
+	history := h.History(ctx, c)
+	if g.cfg.Filter != nil {
+		history = runnel.Filtered(g.cfg.Filter(runnel.Options{Dir: rec.ProjectDir}), history)
+	}
+	events := runnel.Replay(rec.ID, p.Name(), history)
 	err = g.fillLog(ctx, rec.ID, func(yield func(event.Event, error) bool) {
 		for ev, err := range events {
 			if err == nil {

@@ -64,11 +64,8 @@ func (e *Events) End() []event.Event {
 	return e.out
 }
 
-// Error returns err's message without secrets, and whether it held any.
-func (r *Redactor) Error(err error) (message string, changed bool) {
-	message = r.String(err.Error())
-	return message, message != err.Error()
-}
+// Text redacts a text that stands alone.
+func (e *Events) Text(s string) string { return e.r.String(s) }
 
 func (e *Events) add(ev event.Event, b event.Body) {
 	ev.Body = b
