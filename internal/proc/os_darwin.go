@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
 const heldUntilReaped = true // after awaitExit
 
 // awaitExit returns when the child is dead and not yet reaped, as on Linux.

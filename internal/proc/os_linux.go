@@ -6,9 +6,18 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+func attributes(c Command) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if c.DieWithParent {
+		attr.Pdeathsig = syscall.SIGKILL
+	}
+	return attr
+}
 
 const heldUntilReaped = true // after awaitExit
 

@@ -13,8 +13,6 @@ import (
 
 const ownSessions = true // attributes gives each child a session, without a terminal
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
-
 func ask(p *os.Process, r rung) {
 	switch r {
 	case interrupted:

@@ -12,7 +12,7 @@ import (
 
 const ownSessions = false
 
-func attributes() *syscall.SysProcAttr {
+func attributes(Command) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
 

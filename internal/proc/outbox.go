@@ -3,7 +3,7 @@ package proc
 import (
 	"context"
 	"errors"
-	"os"
+	"io"
 	"sync"
 	"time"
 )
@@ -18,11 +18,12 @@ var (
 
 const writeSize = 64 << 10 // of one write, so that progress on a large line is seen
 
-// outbox stands between senders, who never block, and a pipe, which may for ever.
-type outbox struct {
-	f    *os.File // written by run only
+// Outbox stands between senders, who never block, and a pipe or socket, which may for ever. Its methods may be called
+// from any goroutine.
+type Outbox struct {
+	f    io.WriteCloser // written by Run only
 	max  int
-	gone chan struct{} // closed by run at its end
+	gone chan struct{} // closed by Run at its end
 
 	mu       sync.Mutex
 	queue    [][]byte
@@ -31,14 +32,16 @@ type outbox struct {
 	empty    chan struct{} // closed when size gets 0; a new one for each time it leaves 0
 	closing  bool          // nothing more is taken; what is queued is written
 	err      error         // nothing more is written
-	wake     chan struct{} // of run; holds one
+	wake     chan struct{} // of Run; holds one
 }
 
-func newOutbox(f *os.File, max int) *outbox {
-	return &outbox{f: f, max: max, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+// NewOutbox returns an Outbox that holds up to max bytes. Its Run must be called, on a goroutine of its own.
+func NewOutbox(f io.WriteCloser, max int) *Outbox {
+	return &Outbox{f: f, max: max, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-func (o *outbox) send(line []byte) error {
+// Send queues line and never blocks. It keeps no reference to it.
+func (o *Outbox) Send(line []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -59,15 +62,16 @@ func (o *outbox) send(line []byte) error {
 	return nil
 }
 
-func (o *outbox) finish() {
+// Finish takes nothing more. What is queued is written; then f is closed.
+func (o *Outbox) Finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closing = true
 	o.rouse()
 }
 
-// abandon gives up what is queued. A write that hangs is woken.
-func (o *outbox) abandon(err error) {
+// Abandon gives up what is queued. A write that hangs is woken.
+func (o *Outbox) Abandon(err error) {
 	o.mu.Lock()
 	if o.err == nil {
 		o.err = err
@@ -78,14 +82,15 @@ func (o *outbox) abandon(err error) {
 	o.f.Close()
 }
 
-func (o *outbox) rouse() {
+func (o *Outbox) rouse() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (o *outbox) state() (queued int, stalled time.Time) {
+// State returns how many bytes wait and, if any do, since when none was taken.
+func (o *Outbox) State() (queued int, stalled time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.size == 0 {
@@ -94,7 +99,8 @@ func (o *outbox) state() (queued int, stalled time.Time) {
 	return o.size, o.progress
 }
 
-func (o *outbox) flush(ctx context.Context) error {
+// Flush waits until nothing waits any more.
+func (o *Outbox) Flush(ctx context.Context) error {
 	o.mu.Lock()
 	size, empty := o.size, o.empty
 	o.mu.Unlock()
@@ -114,19 +120,20 @@ func (o *outbox) flush(ctx context.Context) error {
 	}
 }
 
-func (o *outbox) run() {
+// Run writes what is sent until the end of the Outbox, and closes f.
+func (o *Outbox) Run() {
 	defer close(o.gone)
 	for {
 		line, ok := o.next()
 		if !ok {
-			o.abandon(ErrStdinClosed)
+			o.Abandon(ErrStdinClosed)
 			return
 		}
 		for len(line) > 0 {
 			n, err := o.f.Write(line[:min(len(line), writeSize)])
 			o.wrote(n)
 			if err != nil { // EPIPE as a rule: the child is going, and wait sees to it
-				o.abandon(ErrStdinClosed)
+				o.Abandon(ErrStdinClosed)
 				return
 			}
 			line = line[n:]
@@ -134,8 +141,11 @@ func (o *outbox) run() {
 	}
 }
 
+// Gone is closed when Run has ended.
+func (o *Outbox) Gone() <-chan struct{} { return o.gone }
+
 // next waits for something to write. It reports false when there will be nothing.
-func (o *outbox) next() ([]byte, bool) {
+func (o *Outbox) next() ([]byte, bool) {
 	for {
 		o.mu.Lock()
 		switch {
@@ -157,7 +167,7 @@ func (o *outbox) next() ([]byte, bool) {
 	}
 }
 
-func (o *outbox) wrote(n int) {
+func (o *Outbox) wrote(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n == 0 {

@@ -2,7 +2,7 @@
 //
 // A Process has these goroutines. All belong to it and have ended when Done is closed:
 //   - wait sees the child die, holds the completion barrier, sweeps and reaps;
-//   - outbox.run owns the child's stdin and ends with it;
+//   - Outbox.Run owns the child's stdin and ends with it;
 //   - tail.run owns the child's stderr and ends with it;
 //   - climb, one for each call of Stop, ends when the child has.
 //
@@ -36,7 +36,15 @@ type Command struct {
 	// Linux only. Default: none.
 	Mark string
 
-	Redact    func([]byte) []byte // takes secrets out of StderrTail. Default: nothing is taken out
+	// Sole says that this process is a subreaper (see BecomeSubreaper) and runs nothing else: whoever falls to it is of
+	// the tree, so that none can detach itself. Linux only.
+	Sole bool
+
+	// DieWithParent ends the child at once when this process ends, however that comes. The caller must be locked to the
+	// main thread: the system means the thread that started the child. Linux only.
+	DieWithParent bool
+
+	Redact    func([]byte) []byte `json:"-"` // takes secrets out of StderrTail. Default: nothing is taken out
 	MaxOutbox int                 // bytes that may wait for the child's stdin. Default 64 MiB
 	MaxStderr int                 // bytes of StderrTail. Default 64 KiB
 	Linger    time.Duration       // how long output may stay open after the child has exited. Default 2 s
@@ -60,7 +68,7 @@ type ExitStatus struct {
 // Process is a running child. Its methods may be called from any goroutine, at any time, any number of times.
 type Process struct {
 	cmd    *exec.Cmd
-	stdin  *outbox
+	stdin  *Outbox
 	stdout *stdout
 	stderr *tail
 	tree   *tree
@@ -90,16 +98,16 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	}
 	p := &Process{
 		cmd:      child.cmd,
-		stdin:    newOutbox(child.stdin, withDefault(c.MaxOutbox, defaultMaxOutbox)),
+		stdin:    NewOutbox(child.stdin, withDefault(c.MaxOutbox, defaultMaxOutbox)),
 		stdout:   newStdout(child.stdout),
 		stderr:   newTail(child.stderr, withDefault(c.MaxStderr, defaultMaxStderr), c.Redact),
-		tree:     newTree(child.cmd.Process.Pid, child.mark),
+		tree:     newTree(child.cmd.Process.Pid, child.mark, c.Sole),
 		linger:   withDefault(c.Linger, defaultLinger),
 		exited:   make(chan struct{}),
 		done:     make(chan struct{}),
 		stopping: make(chan struct{}),
 	}
-	go p.stdin.run()
+	go p.stdin.Run()
 	go p.stderr.run()
 	go p.wait()
 	return p, nil
@@ -112,22 +120,25 @@ func withDefault[T int | time.Duration](v, def T) T {
 	return v
 }
 
+// Mark returns the variable that every descendant inherits, as NAME=value; empty without Command.Mark.
+func (p *Process) Mark() string { return p.tree.mark }
+
 // Pid returns the child's process id. It means nothing any more once Done is closed.
 func (p *Process) Pid() int { return p.tree.root.pid }
 
 // Send queues line for the child's stdin as it is, and never blocks. It keeps no reference to line.
 // It fails with ErrOutboxFull, or ErrStdinClosed once nothing can be written any more.
 // That a line was taken does not mean that it will be read: see Outbox and Flush.
-func (p *Process) Send(line []byte) error { return p.stdin.send(line) }
+func (p *Process) Send(line []byte) error { return p.stdin.Send(line) }
 
 // CloseStdin ends the child's stdin after what is queued has been written. It does not wait.
-func (p *Process) CloseStdin() { p.stdin.finish() }
+func (p *Process) CloseStdin() { p.stdin.Finish() }
 
 // Outbox returns how many bytes the child has not yet taken and, if there are any, since when it has taken none.
-func (p *Process) Outbox() (queued int, stalled time.Time) { return p.stdin.state() }
+func (p *Process) Outbox() (queued int, stalled time.Time) { return p.stdin.State() }
 
 // Flush waits until the child's stdin has taken all that is queued.
-func (p *Process) Flush(ctx context.Context) error { return p.stdin.flush(ctx) }
+func (p *Process) Flush(ctx context.Context) error { return p.stdin.Flush(ctx) }
 
 // Stdout returns the child's standard output. It ends with io.EOF once all that the child wrote was read,
 // and nothing else: when a descendant still holds it Linger after the exit, it is cut (ExitStatus.StdoutHeld).
@@ -159,7 +170,7 @@ func (p *Process) Wait(ctx context.Context) (ExitStatus, error) {
 func (p *Process) wait() {
 	awaitExit(p.cmd)
 	close(p.exited)
-	p.stdin.abandon(ErrStdinClosed)
+	p.stdin.Abandon(ErrStdinClosed)
 	if p.settle() {
 		p.sweep()
 		p.status.StdoutHeld = p.stdout.detach()

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,4 +114,27 @@ func heldByPidfd() (map[int]bool, error) {
 		}
 	}
 	return held, nil
+}
+
+// adopted returns the children of this process that it did not start.
+func adopted() []identity {
+	self := os.Getpid()
+	var found []identity
+	for _, pid := range list() {
+		if e, ok := process(pid); ok && e.ppid == self && !e.dead {
+			found = append(found, e.identity)
+		}
+	}
+	held, err := heldByPidfd() // after the table: who was started since is not in it
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(found, func(id identity) bool { return held[id.pid] })
+}
+
+// IsSubreaper reports whether orphaned descendants fall to this process.
+func IsSubreaper() bool {
+	var is int
+	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&is)), 0, 0, 0)
+	return err == nil && is != 0
 }

@@ -6,3 +6,8 @@ import "errors"
 
 // BecomeSubreaper fails with errors.ErrUnsupported: on this system orphans always fall to its init.
 func BecomeSubreaper() (stop func(), err error) { return nil, errors.ErrUnsupported }
+
+func adopted() []identity { return nil }
+
+// IsSubreaper reports whether orphaned descendants fall to this process.
+func IsSubreaper() bool { return false }

@@ -69,7 +69,7 @@ func spawn(c Command) (*child, error) {
 		Args:        append([]string{c.Path}, c.Args...),
 		Dir:         c.Dir,
 		Env:         env,
-		SysProcAttr: attributes(),
+		SysProcAttr: attributes(c),
 	}
 	var pipes [3]struct{ read, write *os.File }
 	closeAll := func() {

@@ -34,6 +34,7 @@ type tree struct {
 	root entry
 	mark string // NAME=value, or empty
 	self entry  // this process: its own session is never touched
+	sole bool   // whoever falls to this process is a descendant; marks are not asked for
 
 	mu        sync.Mutex
 	known     map[identity]bool // whether linked; see member
@@ -43,10 +44,11 @@ type tree struct {
 	buf       []byte            // for environments
 }
 
-func newTree(pid int, mark string) *tree {
+func newTree(pid int, mark string, sole bool) *tree {
 	t := &tree{
 		root:      entry{identity: identity{pid: pid}},
 		mark:      mark,
+		sole:      sole,
 		known:     make(map[identity]bool),
 		strangers: make(map[identity]bool),
 		ended:     make(map[identity]bool),
@@ -129,7 +131,7 @@ const (
 )
 
 func (t *tree) hasMark(e entry) finding {
-	if t.mark == "" || e.dead || t.strangers[e.identity] {
+	if t.mark == "" || t.sole || e.dead || t.strangers[e.identity] {
 		return absent
 	}
 	if t.buf == nil {
@@ -153,6 +155,9 @@ type member struct {
 // that where one linked descendant is, all others are descendants too.
 func (t *tree) members(table []entry, marked func(entry) bool) []member {
 	ours := map[int]member{t.root.pid: {t.root, true}}
+	if t.sole {
+		ours[t.self.pid] = member{t.self, true}
+	}
 	sessions := maps.Clone(t.sessions)
 	var found []member
 	for more, asked := true, false; more; asked = true {

@@ -1,0 +1,190 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// ErrNone means that there is no supervisor to take over from: there never was one, or it has ended.
+var ErrNone = errors.New("supervisor: none is there")
+
+// Attach takes over an agent from its supervisor, and says what passed since its last turn began. redact is as in
+// proc.Command. The error is ErrNone, or says why it cannot be; End then ends what is left.
+func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
+	r, err := k.read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, ErrNone
+	case err != nil:
+		return nil, nil, err
+	case !r.alive():
+		return nil, nil, ErrNone
+	case r.Version != version:
+		return nil, nil, fmt.Errorf("supervisor: version %d, not %d", r.Version, version)
+	case Supervised(r.Supervisor.Pid):
+		return nil, nil, errors.New("supervisor: started by an agent")
+	}
+	c, err := k.dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	ch, b, err := takeOver(c, r, redact)
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return ch, b, nil
+}
+
+func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *Backlog, error) {
+	if err := checkPeer(c, r.Supervisor.Pid); err != nil {
+		return nil, nil, err
+	}
+	_ = c.SetDeadline(time.Now().Add(2 * takeoverTime))
+	_, refused := c.Write(appendJSON(nil, kindHello, greeting{Version: version, Nonce: r.Nonce})) // why, is in the answer
+	w, fds, err := welcomed(c)
+	if err != nil {
+		err = errors.Join(err, refused)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	output, spool := fds[0], os.NewFile(uintptr(fds[1]), "spool")
+	defer spool.Close()
+	out, err := inherited(uintptr(output))
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = c.SetDeadline(time.Time{})
+	if !w.Whole {
+		out.Close()
+		return nil, nil, errors.New("supervisor: the turn was too long to be kept")
+	}
+	b, err := readBacklog(io.NewSectionReader(spool, 0, w.Spool))
+	if err != nil {
+		out.Close()
+		return nil, nil, err
+	}
+	ch := newChild(proc.Command{Redact: redact}, c, out)
+	ch.supervisor, ch.mark = r.Supervisor, w.Mark
+	ch.sent, ch.taken = w.Sent, w.Sent
+	ch.run()
+	return ch, b, nil
+}
+
+// welcomed reads the answer to a takeover: a frame that comes with two descriptors.
+func welcomed(c *net.UnixConn) (w welcome, fds []int, err error) {
+	buf, rights := make([]byte, maxRecord), make([]byte, unix.CmsgSpace(2*4))
+	n, nr, _, _, err := c.ReadMsgUnix(buf, rights)
+	if err != nil {
+		return w, nil, err
+	}
+	if messages, err := unix.ParseSocketControlMessage(rights[:nr]); err == nil {
+		for _, m := range messages {
+			if got, err := unix.ParseUnixRights(&m); err == nil {
+				fds = append(fds, got...)
+			}
+		}
+	}
+	defer func() {
+		if err != nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		}
+	}()
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	if n < headSize || kind(buf[0]) != kindHello {
+		return w, fds, errors.New("supervisor: no welcome")
+	}
+	if err := json.Unmarshal(buf[headSize:n], &w); err != nil {
+		return w, fds, fmt.Errorf("supervisor: welcome: %w", err)
+	}
+	if w.Refused != "" {
+		return w, fds, errors.New("supervisor: " + w.Refused)
+	}
+	if len(fds) != 2 {
+		return w, fds, errors.New("supervisor: no descriptors")
+	}
+	return w, fds, nil
+}
+
+// endTime bounds how long a supervisor may take to end its agent when asked.
+const endTime = 8 * time.Second
+
+// End ends what k names: a supervisor, its agent and all it started, or what such a one left behind. That there is
+// nothing is no error.
+func End(k Keep) error {
+	r, err := k.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r.alive() && !Supervised(r.Supervisor.Pid) {
+		if err := r.endSupervisor(); err != nil {
+			return err
+		}
+	}
+	left, err := 0, error(nil)
+	if r.Boot == bootID() {
+		left, err = proc.Leftovers{Mark: r.Mark}.End()
+	}
+	if left > 0 {
+		err = fmt.Errorf("supervisor: %d processes could not be ended", left)
+	}
+	k.remove(r.Nonce)
+	return err
+}
+
+// endSupervisor asks the supervisor to end, and ends it if it does not.
+func (r Record) endSupervisor() error {
+	fd, err := unix.PidfdOpen(r.Supervisor.Pid, 0)
+	if err != nil {
+		return nil // it has ended meanwhile
+	}
+	defer unix.Close(fd)
+	if !r.alive() || !isSupervisor(r.Supervisor.Pid) { // now that its number cannot be another's
+		return nil
+	}
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+			return nil
+		}
+		if ends(fd, endTime) {
+			return nil
+		}
+	}
+	return fmt.Errorf("supervisor: process %d does not end", r.Supervisor.Pid)
+}
+
+// ends waits for the end of a process.
+func ends(pidfd int, within time.Duration) bool {
+	deadline := time.Now().Add(within)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		if n > 0 {
+			return true
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,400 @@
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// child is an agent under a supervisor, seen from the server. Its goroutines are the outbox's, which writes what is
+// sent, hear, which reads what the supervisor says, and for a supervisor that this process started itself one that waits
+// for its end. All have ended when Done is closed, or after Detach.
+type child struct {
+	supervisor proc.Identity
+	mark       string
+	redact     func([]byte) []byte
+	control    *net.UnixConn
+	output     *net.UnixConn
+	stdout     io.Reader
+	outbox     *proc.Outbox
+	reaped     <-chan struct{} // closed once the supervisor is, and was waited for; nil if it is another's child
+
+	done     chan struct{} // closed by hear, after the following two are set
+	bye      farewell
+	err      error
+	detached chan struct{} // closed by Detach
+
+	mu       sync.Mutex
+	sent     int64 // bytes of lines given to the supervisor
+	taken    int64 // and by it to the agent
+	max      int64 // that may lie between
+	stops    sync.Once
+	quits    sync.Once
+	detaches sync.Once
+}
+
+// patience is how long a supervisor has beyond the ladder to see to the end before it is ended itself.
+const patience = 15 * time.Second
+
+// lastWords is how long the reader of the output has, after the agent's end, for what the supervisor still holds.
+const lastWords = 2 * time.Second
+
+const defaultMaxOutbox = 64 << 20
+
+// launch starts a supervisor, and has it start c.
+func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if k.Dir != "" {
+		if err := End(k); err != nil {
+			return nil, failed(err)
+		}
+	}
+	control, theirControl, err := socketPair()
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer theirControl.Close()
+	output, theirOutput, err := socketPair()
+	if err != nil {
+		control.Close()
+		return nil, failed(err)
+	}
+	defer theirOutput.Close()
+	closeBoth := func() { control.Close(); output.Close() }
+
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"runnel", command, k.Name}, Dir: "/", Env: []string{"GOMAXPROCS=2"},
+		ExtraFiles: []*os.File{theirControl, theirOutput}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := cmd.Start(); err != nil {
+		closeBoth()
+		return nil, failed(err)
+	}
+	theirControl.Close()
+	theirOutput.Close()
+	reaped := make(chan struct{})
+	self, _ := proc.Identify(cmd.Process.Pid)
+	go func() {
+		_ = cmd.Wait()
+		close(reaped)
+	}()
+	ch := newChild(c, control, output)
+	ch.supervisor, ch.reaped = self, reaped
+
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	w, err := ch.greet(greeting{Version: version, Nonce: rand.Text(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window)}})
+	if !stop() || err != nil || w.Failed != nil {
+		_ = cmd.Process.Kill()
+		<-reaped
+		closeBoth()
+		switch {
+		case ctx.Err() != nil:
+			_, _ = ch.sweep() // the agent may have been there for a moment
+			return nil, ctx.Err()
+		case w.Failed != nil:
+			return nil, w.Failed.unpack()
+		}
+		return nil, failed(err)
+	}
+	ch.mark = w.Mark
+	ch.run()
+	return ch, nil
+}
+
+func failed(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		err = errno
+	}
+	return &proc.StartError{Program: "supervisor", Reason: proc.Failed, Err: err}
+}
+
+// socketPair returns our end and theirs.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, err := inherited(uintptr(pair[0]))
+	if err != nil {
+		unix.Close(pair[1])
+		return nil, nil, err
+	}
+	return ours, os.NewFile(uintptr(pair[1]), ""), nil
+}
+
+func newChild(c proc.Command, control, output *net.UnixConn) *child {
+	limit := int64(c.MaxOutbox)
+	if limit <= 0 {
+		limit = defaultMaxOutbox
+	}
+	return &child{
+		redact: c.Redact, control: control, output: output, stdout: ended{output}, max: limit,
+		outbox: proc.NewOutbox(control, int(limit)+1<<20), // beyond the bound of lines, for what ends the agent
+		done:   make(chan struct{}), detached: make(chan struct{}),
+	}
+}
+
+// greet says what we want and returns the answer.
+func (ch *child) greet(g greeting) (welcome, error) {
+	var w welcome
+	if _, err := ch.control.Write(appendJSON(nil, kindHello, g)); err != nil {
+		return w, err
+	}
+	k, p, err := readFrame(ch.control)
+	if err == nil && k != kindHello {
+		err = errors.New("no welcome")
+	}
+	if err == nil {
+		err = json.Unmarshal(p, &w)
+	}
+	return w, err
+}
+
+func (ch *child) run() {
+	go ch.outbox.Run()
+	go ch.hear()
+}
+
+// ended is output whose end is io.EOF, whatever it was: how the agent ended is told elsewhere.
+type ended struct{ r io.Reader }
+
+func (e ended) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// hear reads what the supervisor says, to its end.
+func (ch *child) hear() {
+	r := bufio.NewReaderSize(ch.control, 4<<10)
+	for {
+		k, p, err := readFrame(r)
+		switch {
+		case err != nil:
+			ch.lost()
+			return
+		case k == kindTaken:
+			if n, _, err := cutOffset(p); err == nil {
+				ch.mu.Lock()
+				ch.taken = max(ch.taken, n)
+				ch.mu.Unlock()
+			}
+		case k == kindExit:
+			if json.Unmarshal(p, &ch.bye) != nil {
+				ch.lost()
+				return
+			}
+			if ch.bye.Lost != "" {
+				ch.err = errors.New(ch.bye.Lost)
+			}
+			close(ch.done)
+			return
+		}
+	}
+}
+
+// lost notes that the supervisor has ended before it could say how the agent did, and does its work.
+func (ch *child) lost() {
+	select {
+	case <-ch.detached:
+		return
+	default:
+	}
+	ch.endSupervisor()
+	left, err := ch.sweep()
+	ch.bye.Status = proc.ExitStatus{Code: -1, Leftover: left}
+	ch.err = errors.Join(errors.New("the agent's supervisor has ended"), err)
+	ch.output.Close()
+	ch.outbox.Abandon(proc.ErrStdinClosed)
+	close(ch.done)
+}
+
+// endSupervisor ends the supervisor, which does not do what it should, and returns when it is gone.
+func (ch *child) endSupervisor() {
+	if now, ok := proc.Identify(ch.supervisor.Pid); ok && now == ch.supervisor {
+		_ = unix.Kill(ch.supervisor.Pid, unix.SIGKILL)
+	}
+	if ch.reaped != nil {
+		<-ch.reaped
+	}
+}
+
+func (ch *child) sweep() (left int, err error) {
+	if ch.mark == "" {
+		return 0, nil
+	}
+	return proc.Leftovers{Mark: ch.mark, Orphans: proc.IsSubreaper()}.End()
+}
+
+// Send implements [Agent].
+func (ch *child) Send(line []byte, after int64) error {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.gone() {
+		return proc.ErrStdinClosed
+	}
+	if ch.sent+int64(len(line))-ch.taken > ch.max {
+		return proc.ErrOutboxFull
+	}
+	if err := ch.outbox.Send(appendFrame(nil, kindLine, offset(after), line)); err != nil {
+		return err
+	}
+	ch.sent += int64(len(line))
+	return nil
+}
+
+// gone reports whether nothing can be said to the agent any more.
+func (ch *child) gone() bool {
+	select {
+	case <-ch.done:
+		return true
+	case <-ch.detached:
+		return true
+	default:
+		return false
+	}
+}
+
+// Begin implements [Agent].
+func (ch *child) Begin(point Checkpoint, after int64) {
+	b, err := json.Marshal(point)
+	if err != nil {
+		return // it holds two values that have a form
+	}
+	_ = ch.outbox.Send(appendFrame(nil, kindBegin, offset(after), b))
+}
+
+// Stdout implements [Agent].
+func (ch *child) Stdout() io.Reader { return ch.stdout }
+
+// StderrTail implements [Agent].
+func (ch *child) StderrTail() string {
+	select {
+	case <-ch.done:
+	default:
+		return ""
+	}
+	if ch.redact != nil {
+		return string(ch.redact([]byte(ch.bye.Stderr)))
+	}
+	return ch.bye.Stderr
+}
+
+// Stop implements [Agent].
+func (ch *child) Stop(ctx context.Context, l proc.Ladder) error {
+	_ = ch.outbox.Send(appendJSON(nil, kindStop, l))
+	ch.stops.Do(func() {
+		go func() {
+			late := time.NewTimer(patience + l.Drain + max(l.Interrupt, 0) + max(l.Terminate, 0))
+			defer late.Stop()
+			select {
+			case <-ch.done:
+			case <-ch.detached:
+			case <-late.C:
+				ch.endSupervisor() // hear sees it, and sweeps
+			}
+		}()
+	})
+	_, err := ch.Wait(ctx)
+	select {
+	case <-ch.done:
+		ch.dismiss()
+		return nil
+	case <-ch.detached:
+		return nil
+	default:
+		return err
+	}
+}
+
+// dismiss lets the supervisor go.
+func (ch *child) dismiss() {
+	ch.quits.Do(func() {
+		_ = ch.outbox.Send(appendFrame(nil, kindQuit))
+		ch.outbox.Finish()
+		<-ch.outbox.Gone() // closes control
+		if !ch.supervisorEnds(lastWords) {
+			ch.output.Close()
+			if !ch.supervisorEnds(patience) {
+				ch.endSupervisor()
+			}
+		}
+	})
+}
+
+// supervisorEnds waits for the end of the supervisor.
+func (ch *child) supervisorEnds(within time.Duration) bool {
+	if ch.reaped != nil {
+		timer := time.NewTimer(within)
+		defer timer.Stop()
+		select {
+		case <-ch.reaped:
+			return true
+		case <-timer.C:
+			return false
+		}
+	}
+	fd, err := unix.PidfdOpen(ch.supervisor.Pid, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	if now, ok := proc.Identify(ch.supervisor.Pid); !ok || now != ch.supervisor {
+		return true
+	}
+	return ends(fd, within)
+}
+
+// Detach implements [Agent].
+func (ch *child) Detach() bool {
+	select {
+	case <-ch.done:
+		return false
+	default:
+	}
+	ch.detaches.Do(func() {
+		close(ch.detached)
+		ch.outbox.Finish() // what was sent is on its way
+		<-ch.outbox.Gone()
+		ch.output.Close()
+	})
+	return true
+}
+
+// Done implements [Agent].
+func (ch *child) Done() <-chan struct{} { return ch.done }
+
+// Wait implements [Agent].
+func (ch *child) Wait(ctx context.Context) (proc.ExitStatus, error) {
+	select {
+	case <-ch.done:
+		return ch.bye.Status, ch.err
+	default:
+	}
+	select {
+	case <-ch.done:
+		return ch.bye.Status, ch.err
+	case <-ch.detached:
+		return proc.ExitStatus{}, errors.New("the agent was left to its supervisor")
+	case <-ctx.Done():
+		return proc.ExitStatus{}, ctx.Err()
+	}
+}

@@ -1,0 +1,128 @@
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// roleVar makes this test binary play an agent.
+const roleVar = "SUPERVISOR_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	Main()
+	if role := os.Getenv(roleVar); role != "" {
+		play(role, os.Args[1:])
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(role string, args []string) {
+	switch role {
+	case "echo":
+		_, _ = io.Copy(os.Stdout, os.Stdin)
+	case "exit":
+		code, _ := strconv.Atoi(args[0])
+		fmt.Fprintln(os.Stderr, "last words")
+		os.Exit(code)
+	case "flood": // lines, then exit
+		n, _ := strconv.Atoi(args[0])
+		w := bufio.NewWriter(os.Stdout)
+		for i := range n {
+			fmt.Fprintf(w, "line %d\n", i)
+		}
+		_ = w.Flush()
+	case "ticker": // a line for each line it gets, and it tells its own
+		in := bufio.NewScanner(os.Stdin)
+		for i := 0; in.Scan(); i++ {
+			fmt.Printf("%d %s\n", i, in.Text())
+		}
+	case "deaf":
+		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		fmt.Println("ready", os.Getpid())
+		<-time.After(lifetime)
+	case "zoo":
+		zoo()
+	default:
+		playHere(role, args)
+	}
+}
+
+// lifetime is longer than any test, but no role outlives a lost one for long.
+const lifetime = 90 * time.Second
+
+func roleCommand(role string, args ...string) proc.Command {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return proc.Command{
+		Path: self, Args: args, Mark: "SUPERVISOR_TEST_MARK",
+		Env: []string{roleVar + "=" + role, "GORACE=atexit_sleep_ms=0"},
+	}
+}
+
+func start(t testing.TB, c proc.Command, k Keep) Agent {
+	t.Helper()
+	a, err := Start(t.Context(), c, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Stop(context.Background(), proc.Now); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func wait(t testing.TB, a Agent) proc.ExitStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	st, err := a.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// readLine reads one line without a buffer, so that nothing is taken beyond it.
+func readLine(t testing.TB, r io.Reader) string {
+	t.Helper()
+	var line strings.Builder
+	for b := make([]byte, 1); ; {
+		if _, err := r.Read(b); err != nil {
+			t.Fatalf("after %q: %v", line.String(), err)
+		}
+		if b[0] == '\n' {
+			return line.String()
+		}
+		line.WriteByte(b[0])
+	}
+}
+
+// until polls cond, which must become true soon.
+func until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// Record is what a supervisor leaves in Keep.Dir for whoever comes after the server that started it. Nothing in it is
+// secret: what an agent may not do with it, the ancestry check prevents.
+type Record struct {
+	Version    int           `json:"version"`
+	Supervisor proc.Identity `json:"supervisor"`
+	Boot       string        `json:"boot"` // of the system; numbers of another mean nothing
+	Nonce      string        `json:"nonce"`
+	Mark       string        `json:"mark"` // of the agent; see proc.Command.Mark
+}
+
+const maxRecord = 4 << 10
+
+func (k Keep) record() string { return filepath.Join(k.Dir, k.Name+".json") }
+func (k Keep) socket() string { return k.Name + ".sock" }
+
+// check refuses names that are not of one file in the directory.
+func (k Keep) check() error {
+	if k.Name == "" || strings.Trim(k.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" || len(k.Name) > 100 {
+		return errors.New("supervisor: not a name")
+	}
+	return nil
+}
+
+// within calls f with a path of the directory that is short: the path of a socket has a small bound.
+func (k Keep) within(f func(dir string) error) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	fd, err := unix.Open(k.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: k.Dir, Err: err}
+	}
+	defer unix.Close(fd)
+	return f("/proc/self/fd/" + strconv.Itoa(fd))
+}
+
+func (k Keep) listen() (ln *net.UnixListener, err error) {
+	err = k.within(func(dir string) error {
+		path := filepath.Join(dir, k.socket())
+		_ = os.Remove(path) // of one before us that was killed: End has seen to it
+		ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			return err
+		}
+		ln.SetUnlinkOnClose(false) // by then the short path means something else
+		return os.Chmod(path, 0o600)
+	})
+	return ln, err
+}
+
+func (k Keep) dial() (c *net.UnixConn, err error) {
+	err = k.within(func(dir string) error {
+		c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(dir, k.socket()), Net: "unix"})
+		return err
+	})
+	return c, err
+}
+
+// write puts the record in place, whole or not at all.
+func (k Keep) write(r Record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	half := k.record() + ".new"
+	if err := os.WriteFile(half, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(half, k.record())
+}
+
+// read returns the record; fs.ErrNotExist if there is none.
+func (k Keep) read() (Record, error) {
+	var r Record
+	if err := k.check(); err != nil {
+		return r, err
+	}
+	f, err := os.OpenFile(k.record(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return r, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxRecord {
+		return r, errors.New("supervisor: not a record")
+	}
+	b := make([]byte, info.Size())
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("supervisor: record: %w", err)
+	}
+	return r, nil
+}
+
+// remove takes the record away if it is still this supervisor's.
+func (k Keep) remove(nonce string) {
+	if r, err := k.read(); err == nil && r.Nonce != nonce {
+		return
+	}
+	_ = os.Remove(k.record())
+	_ = os.Remove(filepath.Join(k.Dir, k.socket()))
+}
+
+// alive reports whether the supervisor of the record runs: on this boot, under this number since that time.
+func (r Record) alive() bool {
+	now, ok := proc.Identify(r.Supervisor.Pid)
+	return ok && r.Boot == bootID() && now == r.Supervisor
+}
+
+// bootID names the run of the system.
+var bootID = sync.OnceValue(func() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+})
+
+// Names returns the names of the conversations that have a record in dir.
+func Names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if ok && (Keep{Name: name}).check() == nil {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}

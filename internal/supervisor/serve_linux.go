@@ -1,0 +1,343 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+const supported = true
+
+// Main makes this process a supervisor, and never returns, if it was started as one. Otherwise it returns at once, and
+// agents get supervisors from now on. It must be called first thing in main.
+func Main() {
+	if len(os.Args) > 1 && os.Args[1] == command {
+		os.Exit(serve())
+	}
+	enabled.Store(true)
+}
+
+// The descriptors that a supervisor is born with.
+const (
+	controlFD = 3
+	outputFD  = 4
+)
+
+// abandoned is the Ladder for an agent whose server is gone: it ends soon, but may still put its files in order.
+var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * time.Millisecond}
+
+// server is a supervisor's state. Its goroutines are relay (the agent's output), accept (who takes over), hear (one for
+// each connection), farewell (the agent's end) and, while lines wait for the agent, report. All end with the process.
+type server struct {
+	agent  *proc.Process
+	nonce  string
+	window time.Duration
+
+	finished chan struct{} // closed by finish
+
+	mu      sync.Mutex
+	changed *sync.Cond // control, output, or over has
+	spool   *spool
+	control *net.UnixConn // of the server that is there; nil if none is
+	output  *net.UnixConn
+	sent    int64       // bytes of lines
+	sending bool        // report runs
+	drained bool        // the agent's output has ended
+	exit    *farewell   // once the agent is gone
+	told    bool        // whoever was there then has been told of it
+	over    bool        // nobody will take over any more
+	ending  bool        // finished is closed
+	expiry  *time.Timer // of the window
+}
+
+// serve is the life of a supervisor. It returns the exit code of the process.
+func serve() int {
+	runtime.LockOSThread()   // the main thread: the agent ends when the thread that started it does
+	debug.SetGCPercent(10)   // there is next to nothing to collect
+	debug.SetMaxThreads(200) // a fault of ours must not take the machine
+	unix.CloseOnExec(controlFD)
+	unix.CloseOnExec(outputFD)
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	if _, err := proc.BecomeSubreaper(); err != nil {
+		return 1
+	}
+	control, err1 := inherited(controlFD)
+	output, err2 := inherited(outputFD)
+	if err1 != nil || err2 != nil {
+		return 1
+	}
+	g, err := hello(control)
+	if err != nil || g.Start == nil || g.Version != version {
+		return 1
+	}
+	s, err := begin(g, control, output)
+	if err != nil {
+		_, _ = control.Write(appendJSON(nil, kindHello, welcome{Failed: packFailure(err)}))
+		return 1
+	}
+	defer s.open(g.Start)()
+	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Mark: s.agent.Mark(), Whole: true}))
+	go s.hear(control)
+	go s.relay()
+	go s.farewell()
+	s.obey()
+	trim()
+	<-s.finished
+	return 0
+}
+
+func inherited(fd uintptr) (*net.UnixConn, error) {
+	f := os.NewFile(fd, "")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("not a unix socket")
+	}
+	return u, nil
+}
+
+func hello(c *net.UnixConn) (greeting, error) {
+	var g greeting
+	k, p, err := readFrame(c)
+	if err == nil && k != kindHello {
+		err = errors.New("no greeting")
+	}
+	if err == nil {
+		err = json.Unmarshal(p, &g)
+	}
+	return g, err
+}
+
+// begin starts the agent.
+func begin(g greeting, control, output *net.UnixConn) (*server, error) {
+	fd, err := unix.MemfdCreate("spool", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
+	}
+	c := g.Start.Command
+	c.Sole, c.DieWithParent = true, true
+	agent, err := proc.Start(context.Background(), c)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		agent: agent, nonce: g.Nonce, window: time.Duration(g.Start.Window), finished: make(chan struct{}),
+		spool: newSpool(os.NewFile(uintptr(fd), "spool"), maxSpool), control: control, output: output,
+	}
+	s.changed = sync.NewCond(&s.mu)
+	return s, nil
+}
+
+// obey ends the agent when the system or a person asks this process to end.
+func (s *server) obey() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	go func() {
+		<-told
+		s.abandon(proc.Ladder{})
+	}()
+}
+
+// relay passes the agent's output on, and keeps it.
+func (s *server) relay() {
+	buf := make([]byte, relaySize)
+	for {
+		s.await(len(buf))
+		n, err := s.agent.Stdout().Read(buf)
+		if n > 0 {
+			if to := s.keep(buf[:n]); to != nil {
+				_, _ = to.Write(buf[:n]) // nobody there: hear sees it, and the spool has it
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drained = true
+	if s.output != nil {
+		s.output.Close()
+	}
+	s.finish()
+}
+
+// finish lets the process end once nobody needs it; s.mu is held.
+func (s *server) finish() {
+	if s.over && s.told && s.drained && !s.ending {
+		s.ending = true
+		close(s.finished)
+	}
+}
+
+// await returns when n bytes of output can be kept or passed on.
+func (s *server) await(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.output == nil && !s.over && !s.spool.room(n) {
+		s.changed.Wait()
+	}
+}
+
+// keep adds output to the spool and returns where else it goes.
+func (s *server) keep(p []byte) *net.UnixConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spool.output(p, time.Now())
+	return s.output
+}
+
+// hear does what a server says, for as long as it is there.
+func (s *server) hear(c *net.UnixConn) {
+	for {
+		k, p, err := readFrame(c)
+		if err == nil {
+			err = s.frame(k, p)
+		}
+		if err != nil {
+			s.left(c)
+			return
+		}
+	}
+}
+
+func (s *server) frame(k kind, p []byte) error {
+	switch k {
+	case kindLine:
+		after, line, err := cutOffset(p)
+		if err != nil {
+			return err
+		}
+		s.line(line, after)
+	case kindBegin:
+		after, point, err := cutOffset(p)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.spool.begin(point, after, time.Now())
+		s.mu.Unlock()
+	case kindClose:
+		s.agent.CloseStdin()
+	case kindStop:
+		var l proc.Ladder
+		if err := json.Unmarshal(p, &l); err != nil {
+			return err
+		}
+		go s.agent.Stop(context.Background(), l)
+	case kindQuit:
+		s.abandon(proc.Now)
+	}
+	return nil
+}
+
+// line passes a line on to the agent.
+func (s *server) line(line []byte, after int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spool.add(recordIn, after, time.Now(), line)
+	s.sent += int64(len(line))
+	_ = s.agent.Send(line) // one that cannot be written to is about to end
+	if !s.sending {
+		s.sending = true
+		go s.report()
+	}
+}
+
+// report tells how much the agent has taken, each time that nothing waits for it.
+func (s *server) report() {
+	for told := int64(-1); ; {
+		_ = s.agent.Flush(context.Background())
+		s.mu.Lock()
+		sent, to := s.sent, s.control
+		if sent == told {
+			s.sending = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		told = sent
+		if to != nil {
+			_, _ = to.Write(appendFrame(nil, kindTaken, offset(sent)))
+		}
+	}
+}
+
+// left notes that the server on the other end of c is gone.
+func (s *server) left(c *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.Close()
+	if s.control != c {
+		return
+	}
+	s.control = nil
+	if s.over {
+		return // what is still on its way is for a reader that knows
+	}
+	if s.output != nil {
+		s.output.Close()
+		s.output = nil
+	}
+	if s.window <= 0 {
+		go s.abandon(abandoned)
+		return
+	}
+	s.expiry = time.AfterFunc(s.window, func() {
+		s.mu.Lock()
+		alone := s.control == nil
+		s.mu.Unlock()
+		if alone {
+			s.abandon(abandoned)
+		}
+	})
+}
+
+// abandon ends the agent. Nobody takes over any more.
+func (s *server) abandon(l proc.Ladder) {
+	s.mu.Lock()
+	if !s.over {
+		s.over = true
+		s.changed.Broadcast()
+		s.finish()
+	}
+	s.mu.Unlock()
+	_ = s.agent.Stop(context.Background(), l)
+}
+
+// farewell says how the agent ended to whoever is there.
+func (s *server) farewell() {
+	st, err := s.agent.Wait(context.Background())
+	bye := farewell{Status: st, Stderr: s.agent.StderrTail()}
+	if err != nil {
+		bye.Lost = err.Error()
+	}
+	s.mu.Lock()
+	s.exit = &bye
+	to := s.control
+	s.mu.Unlock()
+	if to != nil {
+		_, _ = to.Write(appendJSON(nil, kindExit, bye))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = true
+	s.finish()
+}

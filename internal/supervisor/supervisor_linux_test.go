@@ -1,0 +1,400 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+func playHere(role string, args []string) {
+	switch role {
+	case "server": // starts an agent, tells what it says, and waits to be killed
+		window, _ := time.ParseDuration(args[1])
+		a, err := Start(context.Background(), roleCommand(args[2], args[3:]...), Keep{Dir: args[0], Name: "one", Window: window})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if args[2] == "ticker" {
+			a.Begin(Checkpoint{Log: 7, State: []byte("state")}, 0)
+			_ = a.Send([]byte("first\n"), 0)
+		}
+		_, _ = io.Copy(os.Stdout, a.Stdout())
+	case "marked": // two that detach themselves but keep their environment, and itself
+		self, _ := os.Executable()
+		cmd := exec.Command("/bin/sh", "-c", `(setsid `+self+` &); (`+self+` &)`)
+		for _, e := range os.Environ() {
+			if !strings.HasPrefix(e, roleVar) {
+				cmd.Env = append(cmd.Env, e)
+			}
+		}
+		cmd.Env, cmd.Stdout = append(cmd.Env, roleVar+"=orphan"), os.Stdout
+		if err := cmd.Run(); err != nil {
+			panic(err)
+		}
+		fmt.Println("ready", os.Getpid())
+		<-time.After(lifetime)
+	case "spy":
+		_, _, err := Attach(Keep{Dir: args[0], Name: "one"}, nil)
+		fmt.Println(err)
+	case "orphan":
+		fmt.Println("ready", os.Getpid())
+		<-time.After(lifetime)
+	}
+}
+
+// zoo starts what is hard to get rid of: each tells its number, and none of them can be found by its parent, its
+// session, or its environment.
+func zoo() {
+	self, _ := os.Executable()
+	for i, attr := range []*syscall.SysProcAttr{{Setsid: true}, {Setpgid: true}, {}} {
+		cmd := exec.Command("/bin/sh", "-c", `(`+self+` &) ; exit 0`) // its parent is gone at once
+		if i == 0 {
+			cmd = exec.Command("/bin/sh", "-c", `setsid `+self+` & exit 0`)
+		}
+		cmd.Env = []string{roleVar + "=orphan"} // without the mark
+		cmd.Stdout, cmd.SysProcAttr = os.Stdout, attr
+		if err := cmd.Run(); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("ready", os.Getpid())
+	<-time.After(lifetime)
+}
+
+func alive(pid int) bool {
+	_, ok := proc.Identify(pid)
+	return ok
+}
+
+func readyPids(t testing.TB, r io.Reader, n int) []int {
+	t.Helper()
+	var pids []int
+	for range n {
+		line := readLine(t, r)
+		pid, err := strconv.Atoi(strings.TrimPrefix(line, "ready "))
+		if err != nil {
+			t.Fatalf("unexpected %q", line)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func allGone(t testing.TB, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		until(t, fmt.Sprint("process ", pid, " is gone"), func() bool { return !alive(pid) })
+	}
+}
+
+func supervisorOf(a Agent) int { return a.(*child).supervisor.Pid }
+
+func TestRelay(t *testing.T) {
+	a := start(t, roleCommand("echo"), Keep{})
+	for i := range 100 {
+		line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i*100))
+		if err := a.Send([]byte(line), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := readLine(t, a.Stdout()); got+"\n" != line {
+			t.Fatalf("got %q", got)
+		}
+	}
+}
+
+func TestExitIsTold(t *testing.T) {
+	a := start(t, roleCommand("exit", "3"), Keep{})
+	if st := wait(t, a); st.Code != 3 || st.Signal != "" {
+		t.Errorf("status is %+v", st)
+	}
+	if got := a.StderrTail(); got != "last words\n" {
+		t.Errorf("stderr ends with %q", got)
+	}
+	if err := a.Send([]byte("x\n"), 0); !errors.Is(err, proc.ErrStdinClosed) {
+		t.Errorf("sent to nobody: %v", err)
+	}
+}
+
+func TestStartErrorsAreTheSame(t *testing.T) {
+	for _, c := range []proc.Command{
+		{Path: "/no/such/program"}, {Path: "relative"}, {Path: "/etc/passwd"}, {Path: "/bin/true", Dir: "/no/such"},
+		{Path: "/bin/true", Env: []string{"x"}},
+	} {
+		_, want := proc.Start(t.Context(), c)
+		_, got := Start(t.Context(), c, Keep{})
+		if want == nil || got == nil || got.Error() != want.Error() {
+			t.Errorf("%s: %v, directly %v", c.Path, got, want)
+		}
+		if _, ok := errors.AsType[*proc.StartError](got); !ok {
+			t.Errorf("%s: %T", c.Path, got)
+		}
+	}
+}
+
+func TestAllOutputBeforeTheEnd(t *testing.T) {
+	for _, n := range []int{5000, 500000} {
+		a := start(t, roleCommand("flood", strconv.Itoa(n)), Keep{})
+		if n == 5000 {
+			wait(t, a) // nobody has read yet
+		}
+		got, err := io.ReadAll(a.Stdout())
+		if lines := bytes.Count(got, []byte{'\n'}); err != nil || lines != n {
+			t.Errorf("%d lines of %d, %v", lines, n, err)
+		}
+	}
+}
+
+func TestD04_TreeZoo(t *testing.T) {
+	a := start(t, roleCommand("zoo"), Keep{})
+	pids := readyPids(t, a.Stdout(), 4)
+	if err := a.Stop(t.Context(), proc.Now); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range append(pids, supervisorOf(a)) {
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+// serverRole runs a server in a process of its own, which a test can kill.
+func serverRole(t testing.TB, dir, window, role string, args ...string) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, append([]string{dir, window, role}, args...)...)
+	cmd.Env = []string{roleVar + "=server"}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = End(Keep{Dir: dir, Name: "one"})
+	})
+	return cmd, out
+}
+
+func TestD01_ServerKilledWithoutWindow(t *testing.T) {
+	for _, role := range []string{"zoo", "deaf"} {
+		cmd, out := serverRole(t, t.TempDir(), "0s", role)
+		n := map[string]int{"zoo": 4, "deaf": 1}[role]
+		pids := readyPids(t, out, n)
+		_ = cmd.Process.Kill()
+		allGone(t, pids)
+	}
+}
+
+func TestWindowEndsWithoutAServer(t *testing.T) {
+	dir := t.TempDir()
+	cmd, out := serverRole(t, dir, "100ms", "zoo")
+	pids := readyPids(t, out, 4)
+	r, err := Keep{Dir: dir, Name: "one"}.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	allGone(t, append(pids, r.Supervisor.Pid))
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+func TestTakeover(t *testing.T) {
+	dir := t.TempDir()
+	cmd, out := serverRole(t, dir, "1m", "ticker")
+	if got := readLine(t, out); got != "0 first" {
+		t.Fatalf("got %q", got)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+
+	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	a, b := attach(t, k)
+	if !b.Known || b.Log != 7 || string(b.State) != "state" || len(b.Lines) != 2 {
+		t.Fatalf("backlog is %+v", b)
+	}
+	if in, out := b.Lines[0], b.Lines[1]; !in.In || string(in.Text) != "first\n" || out.In || string(out.Text) != "0 first\n" {
+		t.Errorf("lines are %+v", b.Lines)
+	}
+	if _, _, err := Attach(k, nil); err == nil || !strings.Contains(err.Error(), "another server") {
+		t.Errorf("taken over twice: %v", err)
+	}
+	if err := a.Send([]byte("second\n"), 8); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLine(t, a.Stdout()); got != "1 second" {
+		t.Errorf("got %q", got)
+	}
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	a, b = attach(t, k)
+	if len(b.Lines) != 4 || string(b.Lines[3].Text) != "1 second\n" || b.Lines[2].End != 8 {
+		t.Errorf("lines are %+v", b.Lines)
+	}
+	if err := a.Stop(t.Context(), proc.Now); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Attach(k, nil); !errors.Is(err, ErrNone) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func attach(t testing.TB, k Keep) (Agent, *Backlog) {
+	t.Helper()
+	var a Agent
+	var b *Backlog
+	until(t, "taken over", func() (ok bool) { // the supervisor has still to notice that the one before is gone
+		var err error
+		a, b, err = Attach(k, nil)
+		return err == nil
+	})
+	t.Cleanup(func() { _ = a.Stop(context.Background(), proc.Now) })
+	return a, b
+}
+
+// What an agent printed and how it ended while nobody was there is not lost.
+func TestTakeoverAfterTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	a := start(t, roleCommand("flood", "100000"), k)
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	a, b := attach(t, k)
+	rest, err := io.ReadAll(a.Stdout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := len(b.Lines) + bytes.Count(append(b.Rest, rest...), []byte{'\n'})
+	if all != 100000 {
+		t.Errorf("%d lines", all)
+	}
+	if st := wait(t, a); st.Code != 0 {
+		t.Errorf("status is %+v", st)
+	}
+}
+
+func TestD03_SupervisorKilled(t *testing.T) {
+	stop, err := proc.BecomeSubreaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	a := start(t, roleCommand("zoo"), Keep{})
+	pids := readyPids(t, a.Stdout(), 4)
+	if err := unix.Kill(supervisorOf(a), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-a.Done()
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+	if _, err := a.Wait(t.Context()); err == nil {
+		t.Error("a status nobody knows")
+	}
+}
+
+// Both at once: the agent itself ends at once, and the next start ends the rest.
+func TestD03_BothKilled(t *testing.T) {
+	dir := t.TempDir()
+	cmd, out := serverRole(t, dir, "1m", "marked")
+	pids := readyPids(t, out, 3)
+	k := Keep{Dir: dir, Name: "one"}
+	r, err := k.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Kill(r.Supervisor.Pid, unix.SIGKILL)
+	_ = cmd.Process.Kill()
+	until(t, "the agent is gone", func() bool { return !alive(pids[0]) || !alive(pids[1]) || !alive(pids[2]) })
+	if _, _, err := Attach(k, nil); !errors.Is(err, ErrNone) {
+		t.Errorf("taken over: %v", err)
+	}
+	if err := End(k); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+// A record that names someone else's process is no reason to touch it.
+func TestD18_ForeignRecord(t *testing.T) {
+	other := exec.Command("sleep", "90")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	id, _ := proc.Identify(other.Process.Pid)
+	for what, r := range map[string]Record{
+		"its number, used again":      {Version: version, Boot: bootID(), Supervisor: proc.Identity{Pid: id.Pid, Start: id.Start - 1}},
+		"of the boot before":          {Version: version, Boot: "another", Supervisor: id},
+		"not a supervisor":            {Version: version, Boot: bootID(), Supervisor: id},
+		"a mark that all others have": {Version: version, Boot: bootID(), Supervisor: id, Mark: "PATH=" + os.Getenv("PATH")},
+	} {
+		k := Keep{Dir: t.TempDir(), Name: "one"}
+		if err := k.write(r); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Attach(k, nil); err == nil {
+			t.Errorf("%s: taken over", what)
+		}
+		_ = End(k)
+		if !alive(id.Pid) {
+			t.Fatalf("%s: ended", what)
+		}
+	}
+}
+
+// An agent that finds the socket gets nothing from it.
+func TestA11_AgentCannotTakeOver(t *testing.T) {
+	dir := t.TempDir()
+	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	start(t, roleCommand("deaf"), k)
+	spy := start(t, roleCommand("spy", dir), Keep{})
+	if got := readLine(t, spy.Stdout()); !strings.Contains(got, "a process that an agent started") {
+		t.Errorf("the spy was told %q", got)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	a := start(t, roleCommand("deaf"), Keep{})
+	readyPids(t, a.Stdout(), 1)
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", supervisorOf(a)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(b) {
+		if bytes.HasPrefix(line, []byte("VmRSS")) {
+			t.Logf("%s", bytes.TrimSpace(line))
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package supervisor
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// open lets others find this supervisor, if that is wanted. The returned func ends that. Where it fails, the agent
+// runs on, and ends with the server that started it.
+func (s *server) open(to *toStart) (shut func()) {
+	if to.Dir == "" || s.window <= 0 {
+		return func() {}
+	}
+	k := Keep{Dir: to.Dir, Name: to.Name}
+	self, ok := proc.Identify(os.Getpid())
+	if !ok {
+		s.window = 0
+		return func() {}
+	}
+	r := Record{Version: version, Supervisor: self, Boot: bootID(), Nonce: s.nonce, Mark: s.agent.Mark()}
+	ln, err := k.listen()
+	if err == nil {
+		if err = k.write(r); err != nil {
+			ln.Close()
+		}
+	}
+	if err != nil {
+		s.window = 0
+		return func() {}
+	}
+	go s.accept(ln)
+	return func() {
+		ln.Close()
+		k.remove(r.Nonce)
+	}
+}
+
+// accept takes up who may take over, one at a time.
+func (s *server) accept(ln *net.UnixListener) {
+	for {
+		c, err := ln.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if err := s.takeover(c); err != nil {
+			_, _ = c.Write(appendJSON(nil, kindHello, welcome{Refused: err.Error()}))
+			c.Close()
+		}
+	}
+}
+
+// takeoverTime bounds how long one that connects may take to say what it wants.
+const takeoverTime = 2 * time.Second
+
+func (s *server) takeover(c *net.UnixConn) error {
+	_ = c.SetDeadline(time.Now().Add(takeoverTime))
+	if err := checkPeer(c, 0); err != nil {
+		return err
+	}
+	g, err := hello(c)
+	switch {
+	case err != nil:
+		return err
+	case g.Version != version:
+		return fmt.Errorf("this supervisor speaks version %d, not %d", version, g.Version)
+	case g.Nonce != s.nonce:
+		return fmt.Errorf("this is another supervisor")
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(pair[1])
+	output, err := inherited(uintptr(pair[0]))
+	if err != nil {
+		return err
+	}
+	if err := s.hand(c, output, pair[1]); err != nil {
+		output.Close()
+		return err
+	}
+	go s.hear(c)
+	return nil
+}
+
+// hand gives the agent over to the server at the other end of c.
+func (s *server) hand(c, output *net.UnixConn, theirs int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.control != nil:
+		return fmt.Errorf("another server holds this agent")
+	case s.over:
+		return fmt.Errorf("the agent is being ended")
+	}
+	w := welcome{Mark: s.agent.Mark(), Spool: s.spool.size, Whole: s.spool.whole, Sent: s.sent}
+	frame := appendJSON(nil, kindHello, w)
+	rights := unix.UnixRights(theirs, int(s.spool.f.(*os.File).Fd()))
+	if n, _, err := c.WriteMsgUnix(frame, rights, nil); err != nil || n != len(frame) {
+		return fmt.Errorf("hand over: %w", err)
+	}
+	_ = c.SetDeadline(time.Time{})
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	s.control, s.output = c, output
+	s.changed.Broadcast()
+	if s.drained {
+		output.Close()
+	}
+	if s.exit != nil {
+		_, _ = c.Write(appendJSON(nil, kindExit, *s.exit))
+	}
+	return nil
+}
+
+// checkPeer refuses whom no supervisor and no server of ours should be talking to: other users, and whatever an agent
+// started. If pid is not 0, it must be that process.
+func checkPeer(c *net.UnixConn, pid int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var errno error
+	if err := raw.Control(func(fd uintptr) {
+		cred, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	switch {
+	case errno != nil:
+		return errno
+	case int(cred.Uid) != os.Getuid():
+		return fmt.Errorf("another user")
+	case pid != 0 && int(cred.Pid) != pid:
+		return fmt.Errorf("another process")
+	case Supervised(int(cred.Pid)):
+		return fmt.Errorf("a process that an agent started")
+	}
+	return nil
+}
