@@ -68,16 +68,18 @@ func (t *translator) ask(f frame) {
 	if toolKind(r.ToolName) == event.KindEdit {
 		ev.Changes = intended(a.input)
 	}
-	if t.turn == nil && len(t.waiting) == 0 { // work in the background asks
-		t.running("question " + f.RequestID)
-		t.turn.questions = true
-	}
-	a.turn = t.turn
-	if tn := t.running(""); tn != nil && tn.calls[r.ToolUseID] != nil {
-		ev.ItemID = tn.calls[r.ToolUseID].item
-	}
 	ev.Choices = a.choices()
-	t.emit(event.ApprovalRequested{Approval: ev})
+	a.turn = t.turnFor(f)
+	if a.turn == nil { // the prompt's has not begun yet
+		t.running("")
+		a.turn = t.turn
+	}
+	t.within(a.turn, func() {
+		if tn := t.running(""); tn != nil && tn.calls[r.ToolUseID] != nil {
+			ev.ItemID = tn.calls[r.ToolUseID].item
+		}
+		t.emit(event.ApprovalRequested{Approval: ev})
+	})
 }
 
 func approvalKind(tool string) event.ApprovalKind {
@@ -317,10 +319,12 @@ func (t *translator) decided(f frame) {
 		}
 		d := decodeLoose[decision](f.Response.Response)
 		delete(t.approvals, id)
-		if d.Interrupt && t.turn != nil {
-			t.turn.interrupted = true
+		if d.Interrupt {
+			a.turn.interrupted = true
 		}
-		t.emit(event.ApprovalResolved{ApprovalID: id, Choice: a.choiceOf(d), By: event.ByUser})
+		t.within(a.turn, func() {
+			t.emit(event.ApprovalResolved{ApprovalID: id, Choice: a.choiceOf(d), By: event.ByUser})
+		})
 		return
 	}
 }
@@ -354,7 +358,9 @@ func (t *translator) withdraw(request string) {
 	for id, a := range t.approvals {
 		if a.request == request {
 			delete(t.approvals, id)
-			t.emit(event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
+			t.within(a.turn, func() {
+				t.emit(event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
+			})
 			return
 		}
 	}

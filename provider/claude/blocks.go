@@ -218,10 +218,6 @@ func (t *translator) assistant(f frame) {
 	if m == nil || m.ID == "" {
 		return
 	}
-	if f.ParentToolUseID != "" && (t.turn == nil || t.turn.id == "") {
-		t.skipped++ // work in the background, between turns
-		return
-	}
 	if m.Model == syntheticModel {
 		t.synthetic(f)
 		return
@@ -378,6 +374,9 @@ func (t *translator) output(f frame, b block) {
 		return
 	}
 	c.answered = true
+	if isAsync(f.ToolUseResult) {
+		t.background(c.id).name = oneLine(decodeLoose[toolInput](c.input).Description, 200)
+	}
 	id := c.item + ":output"
 	t.emit(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCallOutput, CallID: c.id, Name: c.name, ParentCallID: f.ParentToolUseID})
 	t.emit(event.ItemDone{ItemID: id, FinalItem: toolOutput(*c, b, f.ToolUseResult)})

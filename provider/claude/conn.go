@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
 // drain is how long an agent has to leave by itself once its input is closed.
@@ -25,8 +26,9 @@ const drain = 2 * time.Second
 // caller's. What is written and what is read passes the translator one line at
 // a time, under mu, in the order that a recording would have.
 type conn struct {
-	process *proc.Process
+	process supervisor.Agent
 	lines   *jsonl.Reader // belongs to Next, and before that to handshake
+	base    int64         // where lines begins in the agent's output
 	tap     func(runnel.Dir, []byte)
 	bypass  bool
 
@@ -36,10 +38,11 @@ type conn struct {
 	tr       *translator
 	commands map[string]bool
 	requests int
-	over     bool // the end was told to tap
+	heard    int64 // of the agent's output, what the translator has been given
+	over     bool  // the end was told to tap
 }
 
-func newConn(p *proc.Process, opt runnel.Options) *conn {
+func newConn(p supervisor.Agent, opt runnel.Options) *conn {
 	return &conn{
 		process: p, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, bypass: opt.AllowBypass, tr: newTranslator(),
 	}
@@ -112,13 +115,17 @@ func refused(request string) error {
 
 // learn keeps the names of the commands that the agent offers.
 func (c *conn) learn(r controlResponse) {
-	in := decodeLoose[initialized](r.Response)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.commands = make(map[string]bool)
-	for _, cmd := range in.Commands {
-		c.commands[cmd.Name] = true
+	c.commands = commandNames(r)
+}
+
+func commandNames(r controlResponse) map[string]bool {
+	names := make(map[string]bool)
+	for _, cmd := range decodeLoose[initialized](r.Response).Commands {
+		names[cmd.Name] = true
 	}
+	return names
 }
 
 // startupFault says why the agent left before it was ready. What it printed is
@@ -154,6 +161,7 @@ func (c *conn) startupFault(last frame) error {
 func (c *conn) translate(line []byte) []event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.heard = c.base + c.lines.Offset()
 	if c.tap != nil {
 		c.tap(runnel.DirOut, line)
 	}
@@ -181,7 +189,7 @@ func (c *conn) write(v any) error {
 	if err != nil {
 		return runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
 	}
-	if err := c.process.Send(line); err != nil {
+	if err := c.process.Send(line, c.heard); err != nil {
 		if errors.Is(err, proc.ErrOutboxFull) {
 			return runnel.Fail(runnel.AgentStalled, "Claude Code does not take its input. Cancel, or end the session.", err)
 		}
@@ -204,6 +212,17 @@ func (c *conn) control(r controlRequest) (id string, err error) {
 	return id, c.write(request{"control_request", id, r})
 }
 
+// nudge has the agent say something, whatever it is, so that what the translator
+// has to tell is told; c.mu is held.
+func (c *conn) nudge() error {
+	c.requests++
+	return c.write(request{"control_request", "runnel-" + itoa(c.requests), controlRequest{Subtype: "mcp_status"}})
+}
+
+var tooLong = event.Notice{
+	Level: event.LevelWarning, Code: "LINE_TOO_LONG", Message: "The agent printed a message that is too long; it was left out.",
+}
+
 // Next implements [runnel.Conn].
 func (c *conn) Next(ctx context.Context) (event.Event, error) {
 	for len(c.ready) == 0 {
@@ -213,12 +232,15 @@ func (c *conn) Next(ctx context.Context) (event.Event, error) {
 		line, err := c.lines.Next()
 		switch _, long := errors.AsType[*jsonl.TooLongError](err); {
 		case long:
-			c.ready = []event.Event{{At: time.Now(), Body: event.Notice{
-				Level: event.LevelWarning, Code: "LINE_TOO_LONG", Message: "The agent printed a message that is too long; it was left out.",
-			}}}
+			c.ready = []event.Event{{At: time.Now(), Body: tooLong}}
 		case errors.Is(err, io.EOF):
 			c.end()
-			return event.Event{}, io.EOF
+			c.mu.Lock()
+			c.ready = c.tr.gone()
+			c.mu.Unlock()
+			if len(c.ready) == 0 {
+				return event.Event{}, io.EOF
+			}
 		case err != nil:
 			return event.Event{}, runnel.Fail(runnel.ProcessCrash, "Claude Code's output broke off", err)
 		case c.lines.Torn() && !json.Valid(line): // it died in the middle of a word
@@ -252,6 +274,9 @@ func (c *conn) end() {
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if state, ok := c.checkpoint(); ok {
+		c.process.Begin(supervisor.Checkpoint{Log: in.After, State: state}, c.heard)
+	}
 	return c.write(prompt(turn, in, func(name string) bool { return c.commands[name] }))
 }
 
@@ -265,11 +290,15 @@ func (c *conn) Interrupt(context.Context) error {
 func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	aside := c.tr.isAside(approval)
 	r, err := c.tr.answer(approval, d)
 	if err != nil {
 		return err
 	}
-	return c.write(r)
+	if err := c.write(r); err != nil || !aside {
+		return err
+	}
+	return c.nudge()
 }
 
 // SetModel implements [runnel.ModelSetter].

@@ -14,6 +14,7 @@ type fixture struct {
 	prose string
 	play  func(r *rig)
 	live  []string // what is only seen live, by item id within the turn
+	kept  []string // what may be only in the agent's files, in the same way
 	ends  string   // why turns end differently in the agent's files; "" if they do not
 }
 
@@ -38,7 +39,7 @@ func fixtures() []fixture {
 		}
 		r.play(steps...)
 	}
-	return []fixture{
+	return append(workFixtures(), []fixture{
 		{name: "text", prose: "Thinking and text, in two turns.", play: func(r *rig) {
 			play(r, fakemodel.Step{Chunk: 24, Blocks: []fakemodel.Block{
 				{Type: "thinking", Text: "Let me think about this for a moment."}, {Type: "redacted_thinking", Data: "eA=="},
@@ -175,7 +176,7 @@ func fixtures() []fixture {
 			play(r, text("Four."))
 			r.finish("")
 		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
-	}
+	}...)
 }
 
 // stalled reads to the n-th delta, where the model waits, and interrupts.

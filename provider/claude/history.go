@@ -32,23 +32,17 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 			yield(event.Event{}, err)
 			return
 		}
-		h := newHistorian(ref.AgentSessionID, sides)
+		h := newHistorian(ref.AgentSessionID, main, sides)
 		for _, e := range main {
-			for _, ev := range h.entry(e) {
-				if !yield(ev, nil) {
-					return
-				}
+			if !yieldEach(h.entry(e), yield) {
+				return
 			}
 			if ctx.Err() != nil {
 				yield(event.Event{}, ctx.Err())
 				return
 			}
 		}
-		for _, ev := range h.finish() {
-			if !yield(ev, nil) {
-				return
-			}
-		}
+		yieldEach(h.finish(), yield)
 	}
 }
 
@@ -168,14 +162,32 @@ func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 // result around a turn, the next prompt ends the turn here.
 type historian struct {
 	t     *translator
-	sides map[string][]*entry // what is left of each subagent's thread
+	sides map[string][]*entry // what is left of each subagent's thread, by its call
+	async map[string]bool     // calls whose subagent went on in the background
 	last  time.Time
 }
 
-func newHistorian(session string, sides map[string][]*entry) *historian {
+func newHistorian(session string, main []*entry, sides map[string][]*entry) *historian {
 	t := newTranslator()
 	t.session = session
-	return &historian{t: t, sides: sides}
+	h := &historian{t: t, sides: sides, async: make(map[string]bool)}
+	h.note(main)
+	for _, side := range sides {
+		h.note(side)
+	}
+	return h
+}
+
+// note keeps the calls that are answered before their subagent is done.
+func (h *historian) note(entries []*entry) {
+	for _, e := range entries {
+		if !e.isResult() || !isAsync(e.StoredResult) {
+			continue
+		}
+		for _, b := range e.Message.Content {
+			h.async[b.ToolUseID] = true
+		}
+	}
 }
 
 // Text that the harness writes in the user's place.
@@ -233,6 +245,7 @@ func (h *historian) user(e *entry) {
 		}
 	case strings.HasPrefix(text, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
+		h.task(text)
 		h.t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
 	case strings.HasPrefix(text, "<command-name>"), strings.HasPrefix(text, "<local-command-"):
 		// what a slash command left
@@ -251,6 +264,7 @@ func (h *historian) queued(e *entry) {
 		return
 	}
 	if a.CommandMode == "task-notification" {
+		h.task(a.Prompt.text())
 		h.t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
 		return
 	}
@@ -265,7 +279,7 @@ func (h *historian) beside(until string) []event.Event {
 	for {
 		call := ""
 		for _, c := range slices.Sorted(keys(h.sides)) {
-			if len(h.sides[c]) == 0 || !h.t.called(c) || (until != "" && h.sides[c][0].Timestamp > until) {
+			if len(h.sides[c]) == 0 || h.async[c] || !h.t.called(c) || (until != "" && h.sides[c][0].Timestamp > until) {
 				continue
 			}
 			if call == "" || h.sides[c][0].Timestamp < h.sides[call][0].Timestamp {
@@ -275,22 +289,70 @@ func (h *historian) beside(until string) []event.Event {
 		if call == "" {
 			return evs
 		}
-		e := h.sides[call][0]
-		h.sides[call] = h.sides[call][1:]
-		if at := e.time(); !at.IsZero() {
-			h.t.at = at
-		}
-		f := e.frame
-		f.ParentToolUseID = call
-		switch {
-		case e.Type == "assistant":
-			h.t.assistant(f)
-		case e.Type == "user" && e.isResult():
-			f.ToolUseResult = e.StoredResult
-			h.t.user(f)
-		}
+		h.side(call)
 		evs = append(evs, h.t.take()...)
 	}
+}
+
+// side replays the next entry of a subagent's thread.
+func (h *historian) side(call string) {
+	e := h.sides[call][0]
+	h.sides[call] = h.sides[call][1:]
+	if at := e.time(); !at.IsZero() {
+		h.t.at = at
+	}
+	f := e.frame
+	f.ParentToolUseID = call
+	switch {
+	case e.Type == "assistant":
+		h.t.assistant(f)
+	case e.Type == "user" && e.isResult():
+		f.ToolUseResult = e.StoredResult
+		h.t.user(f)
+	}
+}
+
+// task replays what a subagent did in the background, where its end is told.
+func (h *historian) task(told string) {
+	call, status := tagged(told, "tool-use-id"), tagged(told, "status")
+	if !h.async[call] {
+		return
+	}
+	h.inBackground(call)
+	if k := h.t.tasks[call]; k != nil {
+		h.t.release(k, taskEnd(status))
+	}
+}
+
+// inBackground replays what is left of a task, with its own subagents.
+func (h *historian) inBackground(call string) {
+	k := h.t.background(call)
+	for {
+		next := ""
+		for _, c := range slices.Sorted(keys(h.sides)) {
+			if len(h.sides[c]) == 0 || (c != call && (h.async[c] || k.turn.calls[c] == nil)) {
+				continue
+			}
+			if next == "" || h.sides[c][0].Timestamp < h.sides[next][0].Timestamp {
+				next = c
+			}
+		}
+		if next == "" {
+			return
+		}
+		h.t.hold(k, func() { h.side(next) })
+		k = h.t.background(call) // it may have been given out in part
+	}
+}
+
+// tagged returns what text has in an element.
+func tagged(text, name string) string {
+	_, rest, _ := strings.Cut(text, "<"+name+">")
+	in, _, ok := strings.Cut(rest, "</"+name+">")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(in)
 }
 
 func keys[V any](m map[string]V) iter.Seq[string] {
@@ -310,7 +372,12 @@ func (t *translator) called(id string) bool { return t.turn != nil && t.turn.cal
 func (h *historian) finish() []event.Event {
 	evs := h.beside("")
 	h.close()
-	return append(evs, h.t.take()...)
+	for _, call := range slices.Sorted(keys(h.async)) { // whose end was not told
+		if len(h.sides[call]) > 0 {
+			h.inBackground(call)
+		}
+	}
+	return append(append(evs, h.t.take()...), h.t.gone()...)
 }
 
 // close ends the turn in flight as its entries say that it ended.
@@ -358,13 +425,21 @@ func (p *Provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[even
 			case runnel.DirOut:
 				evs, _ = t.printed(line.Text, line.At) // what was answered is in the recording
 			}
-			for _, ev := range evs {
-				if !yield(ev, nil) {
-					return
-				}
+			if !yieldEach(evs, yield) {
+				return
 			}
 		}
+		yieldEach(t.gone(), yield)
 	}
+}
+
+func yieldEach(evs []event.Event, yield func(event.Event, error) bool) bool {
+	for _, ev := range evs {
+		if !yield(ev, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // kept are the fields of an entry that name a conversation.

@@ -69,9 +69,11 @@ var sameItems = cmp.Options{
 //   - what was cancelled is not stored;
 //   - a message of which nothing was stored takes a number all the same;
 //   - a prompt that is a slash command of the agent's is not stored as one;
-//   - approvals, costs, rate limits and retries are not stored.
+//   - approvals, costs, rate limits and retries are not stored;
+//   - what turns do beside each other is in no order between them;
+//   - 2.1.197 does not show what the subagent of a subagent does.
 func TestG04_ReplayEqualsLive(t *testing.T) {
-	eachRecording(t, func(t *testing.T, f fixture, _ string, a *txtar.Archive) {
+	eachRecording(t, func(t *testing.T, f fixture, path string, a *txtar.Archive) {
 		live := translated(t, a)
 		stored := history(t, unpack(t, a))
 		sound(t, stored)
@@ -83,6 +85,13 @@ func TestG04_ReplayEqualsLive(t *testing.T) {
 			return slices.Contains(f.live, strings.TrimPrefix(it.ID, it.Turn+":")) && (it.Status == event.ItemStopped || isCommand(it))
 		})
 		got := slices.DeleteFunc(items(stored), func(it event.Item) bool { return !turns[it.Turn] }) // of an earlier process
+		if strings.Contains(path, "@2.1.197") {
+			got = slices.DeleteFunc(got, deep(got))
+		}
+		kept := func(it event.Item) bool { return slices.Contains(f.kept, strings.TrimPrefix(it.ID, it.Turn+":")) }
+		want, got = slices.DeleteFunc(want, kept), slices.DeleteFunc(got, kept)
+		byTurn(want)
+		byTurn(got)
 		renumber(want)
 		renumber(got)
 		if d := cmp.Diff(want, got, sameItems); d != "" {
@@ -95,6 +104,28 @@ func TestG04_ReplayEqualsLive(t *testing.T) {
 			t.Errorf("ends: -live +stored:\n%s", d)
 		}
 	})
+}
+
+// byTurn puts the items of each turn together.
+func byTurn(its []event.Item) {
+	first := map[string]int{}
+	for i, it := range its {
+		if _, seen := first[it.Turn]; !seen {
+			first[it.Turn] = i
+		}
+	}
+	slices.SortStableFunc(its, func(a, b event.Item) int { return first[a.Turn] - first[b.Turn] })
+}
+
+// deep reports whether an item is of the subagent of a subagent.
+func deep(its []event.Item) func(event.Item) bool {
+	parents := map[string]string{}
+	for _, it := range its {
+		if it.Type == event.TypeFunctionCall {
+			parents[it.CallID] = it.ParentCallID
+		}
+	}
+	return func(it event.Item) bool { return parents[it.ParentCallID] != "" }
 }
 
 func isCommand(it event.Item) bool {

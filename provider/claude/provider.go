@@ -10,6 +10,8 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/redact"
+	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
 // Provider runs Claude Code. The zero value runs the "claude" in PATH.
@@ -60,9 +62,11 @@ func open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	process, err := proc.Start(ctx, proc.Command{
-		Path: path, Args: args, Dir: opt.Dir, Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_RUNNEL_MARK",
-	})
+	env := environ(parentEnviron(), opt)
+	process, err := supervisor.Start(ctx, proc.Command{
+		Path: path, Args: args, Dir: opt.Dir, Env: env, Mark: "CLAUDE_CODE_RUNNEL_MARK",
+		Redact: redactor(env),
+	}, supervisor.Keep(opt.Keep))
 	if err != nil {
 		return nil, startFault(ctx, err)
 	}
@@ -71,6 +75,11 @@ func open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, erro
 		return nil, err
 	}
 	return c, nil
+}
+
+// redactor takes out of a text what the agent's environment holds as secrets.
+func redactor(env []string) func([]byte) []byte {
+	return func(b []byte) []byte { return redact.New(redact.Env(env)...).Bytes(b) }
 }
 
 // find returns the absolute path of the program.

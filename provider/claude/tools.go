@@ -148,6 +148,12 @@ func exitCode(c call, text string, record json.RawMessage, failed bool) *int {
 	return &code
 }
 
+// isAsync reports whether the record of a call says that its subagent goes on
+// in the background.
+func isAsync(record json.RawMessage) bool {
+	return decodeLoose[struct{ IsAsync bool }](record).IsAsync
+}
+
 // maxDetail bounds the record that is passed on, in bytes.
 const maxDetail = 16 << 10
 

@@ -34,6 +34,10 @@ type translator struct {
 	requests  map[string]string    // subtypes of our control requests that were not answered yet
 	approvals map[string]*approval // open ones by our id
 	own       int                  // control requests made by the translator
+	tasks     map[string]*task     // that go on in the background, by their call
+	parts     map[string]int       // how many turns each task has had
+	agents    map[string]string    // calls by the id of the subagent that they started
+	asides    []*turn              // that hold questions asked beside the turn in flight
 
 	session, model, mode string // as last announced
 	keyed                bool   // the agent uses an API key, not a login
@@ -55,11 +59,17 @@ type turn struct {
 	stop        string           // why the last message ended, as far as its blocks say
 	failure     string           // the agent's word for what went wrong
 	status      int              // the API's answer to it, as stored
-	questions   bool             // it is there only to hold questions asked between turns
 }
 
 func newTranslator() *translator {
-	return &translator{requests: make(map[string]string), approvals: make(map[string]*approval)}
+	return &translator{
+		requests: make(map[string]string), approvals: make(map[string]*approval),
+		tasks: make(map[string]*task), parts: make(map[string]int), agents: make(map[string]string),
+	}
+}
+
+func newTurn(id string) *turn {
+	return &turn{id: id, threads: make(map[string]*thread), calls: make(map[string]*call), used: make(map[string]usage)}
 }
 
 // sent takes a line that we wrote to the agent.
@@ -110,10 +120,14 @@ func (t *translator) frame(f frame) {
 	switch f.Type {
 	case "stream_event":
 		t.stream(f)
-	case "assistant":
-		t.assistant(f)
-	case "user":
-		t.user(f)
+	case "assistant", "user":
+		if t.late(f) {
+			t.skipped++
+		} else if k := t.taskOf(f.ParentToolUseID); k != nil {
+			t.hold(k, func() { t.said(f) })
+		} else {
+			t.said(f)
+		}
 	case "result":
 		t.result(f)
 	case "system":
@@ -129,8 +143,15 @@ func (t *translator) frame(f frame) {
 	default:
 		t.skipped++
 	}
-	if t.turn != nil && t.turn.questions && len(t.approvals) == 0 {
-		t.leave()
+	t.settleAsides()
+}
+
+// said takes what somebody said in the agent's conversation.
+func (t *translator) said(f frame) {
+	if f.Type == "assistant" {
+		t.assistant(f)
+	} else {
+		t.user(f)
 	}
 }
 
@@ -172,9 +193,7 @@ func (t *translator) userMessage(turnID, itemID string, m message) {
 // report to: the turn has no name yet, or its terminal event is out already.
 func (t *translator) running(nativeMessage string) *turn {
 	if t.turn == nil {
-		t.turn = &turn{
-			threads: make(map[string]*thread), calls: make(map[string]*call), used: make(map[string]usage),
-		}
+		t.turn = newTurn("")
 		if len(t.waiting) > 0 {
 			t.turn.id, t.turn.asked = t.waiting[0], true
 			t.turn.interrupted, t.early = t.early, false
@@ -218,10 +237,8 @@ func (t *translator) system(f frame) {
 		t.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent goes on with another one.")
 	case "model_refusal_fallback", "model_refusal_no_fallback":
 		t.notice(event.LevelWarning, "REFUSED", "The model declined to answer.")
-	case "task_notification":
-		if t.turn == nil { // within a turn it says nothing that the call's output does not
-			t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
-		}
+	case "task_started", "task_progress", "task_updated", "task_notification":
+		t.taskEvent(f)
 	case "session_title_changed":
 		if title := oneLine(f.Title, 200); title != "" {
 			t.emit(event.SessionUpdated{Title: title})
@@ -246,8 +263,6 @@ func (t *translator) begin(f frame) {
 	}
 	if t.turn != nil && !t.turn.asked && len(t.waiting) > 0 {
 		t.leave() // every turn has one init: this is the prompt's
-	} else if t.turn != nil {
-		t.turn.questions = false
 	}
 	t.running("")
 	if changed.ModelID != "" || changed.PermissionMode != "" {
@@ -303,6 +318,8 @@ func (t *translator) answered(f frame) {
 	subtype := t.requests[f.Response.RequestID]
 	delete(t.requests, f.Response.RequestID)
 	switch {
+	case subtype == "interrupt":
+		t.stopAsides()
 	case subtype == "initialize" && f.Response.Subtype == "success":
 		var in initialized
 		if json.Unmarshal(f.Response.Response, &in) == nil && len(in.Commands) > 0 {

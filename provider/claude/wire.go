@@ -45,6 +45,16 @@ type frame struct {
 	Title          string     `json:"title"`
 	APIKeySource   string     `json:"apiKeySource"`
 
+	// system/task_started, task_progress, task_updated, task_notification
+	TaskID         string `json:"task_id"` // of a subagent: its id
+	TaskType       string `json:"task_type"`
+	ToolUseID      string `json:"tool_use_id"`
+	Description    string `json:"description"`
+	IsBackgrounded bool   `json:"is_backgrounded"` // since 2.1.329
+	Patch          struct {
+		Status string `json:"status"`
+	} `json:"patch"` // task_updated
+
 	// result
 	IsError        bool                  `json:"is_error"`
 	APIErrorStatus *int                  `json:"api_error_status"`
@@ -193,6 +203,7 @@ type controlRequest struct {
 	Suggestions    []json.RawMessage `json:"permission_suggestions,omitempty"`
 	DecisionReason string            `json:"decision_reason,omitempty"`
 	ToolUseID      string            `json:"tool_use_id,omitempty"`
+	AgentID        string            `json:"agent_id,omitempty"` // of the subagent that asks
 
 	// ours
 	Mode               string          `json:"mode,omitempty"`

@@ -283,7 +283,7 @@ func FuzzStored(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHistorian("s", nil)
+		h := newHistorian("s", nil, nil)
 		var evs []event.Event
 		for _, e := range chain(entries) {
 			evs = append(evs, h.entry(e)...)

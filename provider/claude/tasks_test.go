@@ -1,0 +1,188 @@
+package claude
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A subagent that goes on after the turn asks as the turn itself would.
+func TestD20_SubagentAfterResult(t *testing.T) {
+	tests := []struct {
+		name   string
+		answer func(t *testing.T, s *runnel.Session, a event.Approval)
+		ran    bool
+		said   string
+	}{
+		{"allowed", func(t *testing.T, s *runnel.Session, a event.Approval) {
+			decideSession(t, s, a, runnel.Decision{Choice: allowOnce})
+		}, true, "(Bash completed with no output)"},
+		{"denied", func(t *testing.T, s *runnel.Session, a event.Approval) {
+			decideSession(t, s, a, runnel.Decision{Choice: deny, Reason: "not in the background"})
+		}, false, "not in the background"},
+		{"cancelled", func(t *testing.T, s *runnel.Session, _ event.Approval) {
+			if err := s.Cancel(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}, false, ""}, // both versions end their tasks with the turn
+	}
+	eachAgent(t, func(t *testing.T, r *rig) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				name := "asked-" + tt.name
+				log := new(runnel.Memory)
+				s, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s", Log: log})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				steps := costing(
+					calls(agent("Later", true, calls(bash(waits("go", "went"), "Wait")), calls(bash("touch "+name, "Ask")), says("Later is done."))),
+					says("It runs."), says("It has ended."))
+				turn, err := s.Send(t.Context(), runnel.Text(scenario(steps...)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res, err := turn.Wait(t.Context()); err != nil || res.Status != event.StatusCompleted {
+					t.Fatalf("%+v, %v", res, err)
+				}
+				r.write("go", "")
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				var evs []event.Event
+				done, spoke := false, ""
+				for ev, err := range runnel.Follow(ctx, log, "s", 0) {
+					if err != nil {
+						t.Fatalf("%v\n%s", err, dump(evs))
+					}
+					evs = append(evs, ev)
+					switch b := ev.Body.(type) {
+					case event.ApprovalRequested:
+						if exists(r.file(name)) {
+							t.Error("it ran before anyone was asked")
+						}
+						tt.answer(t, s, b.Approval)
+					case event.ItemDone:
+						if out, ok := b.FinalItem.(event.FunctionCallOutput); ok && tt.said != "" && strings.Contains(out.Output, tt.said) {
+							done = true
+						}
+						if m, ok := b.FinalItem.(event.Message); ok && m.Content == "It has ended." {
+							spoke = ev.Turn
+						}
+					}
+					if done && spoke != "" && event.Ends(ev.Body) && ev.Turn == spoke {
+						break
+					}
+					if b, ok := ev.Body.(event.ResponseError); ok && tt.said == "" && strings.Contains(b.Error.Message, "stopped") {
+						break
+					}
+				}
+				if exists(r.file(name)) != tt.ran {
+					t.Errorf("it ran: %v", !tt.ran)
+				}
+				if n := len(bodies[event.ApprovalRequested](evs)); n != 1 {
+					t.Errorf("asked %d times", n)
+				}
+				if !s.Status().AgentAlive {
+					t.Error("the agent was ended")
+				}
+			})
+		}
+	})
+}
+
+func decideSession(t *testing.T, s *runnel.Session, a event.Approval, d runnel.Decision) {
+	t.Helper()
+	if err := s.Decide(t.Context(), a.ID, d); err != nil {
+		t.Error(err)
+	}
+}
+
+// Lines of a subagent in the background.
+const (
+	asyncLine = `{"type":"user","session_id":"s","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"launched"}]},"tool_use_result":{"isAsync":true}}`
+	agentLine = `{"type":"assistant","session_id":"s","message":{"id":"msg_1","role":"assistant","content":[{"type":"tool_use","id":"c1","name":"Agent","input":{"description":"Look"}}]}}`
+	startTask = `{"type":"system","subtype":"task_started","task_id":"a1","tool_use_id":"c1","task_type":"local_agent","description":"Look"}`
+	endTask   = `{"type":"system","subtype":"task_notification","task_id":"a1","tool_use_id":"c1","status":"completed"}`
+)
+
+func subLine(id, text string) string {
+	return `{"type":"assistant","session_id":"s","parent_tool_use_id":"c1","message":{"id":"` + id + `","role":"assistant","content":[{"type":"text","text":"` + text + `"}]}}`
+}
+
+func TestTasksAreHeldUntilTheyEnd(t *testing.T) {
+	tr := newTranslator()
+	tr.sent([]byte(promptLine("go")), fixtureStart)
+	var evs []event.Event
+	say := func(lines ...string) {
+		for _, l := range lines {
+			out, _ := tr.printed([]byte(l), fixtureStart)
+			evs = append(evs, out...)
+		}
+	}
+	say(initLine, agentLine, startTask, asyncLine, subLine("m1", "one"), resultLine)
+	before := len(evs)
+	say(subLine("m2", "two"))
+	if len(evs) != before {
+		t.Errorf("shown before its end:\n%s", dump(evs[before:]))
+	}
+	say(endTask)
+	sound(t, evs)
+	var said []string
+	for _, it := range items(evs[before:]) {
+		said = append(said, it.Content)
+		if it.Turn == testTurn || it.ParentCallID != "c1" {
+			t.Errorf("item %+v", it)
+		}
+	}
+	if strings.Join(said, " ") != "one two" {
+		t.Errorf("said %q", said)
+	}
+	say(`{"type":"user","parent_tool_use_id":"c1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"late"}]}}`)
+	if strings.Contains(dump(evs), "late") {
+		t.Error("what came after the end is shown")
+	}
+}
+
+func TestATaskThatIsCutOffIsNotLost(t *testing.T) {
+	tr := newTranslator()
+	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine, subLine("m1", "one")} {
+		tr.printed([]byte(l), fixtureStart)
+	}
+	evs := tr.gone()
+	end, ok := last(evs).(event.ResponseError)
+	if !ok || end.Error.Code != string(runnel.ProcessCrash) || len(items(evs)) != 1 {
+		t.Errorf("got\n%s", dump(evs))
+	}
+}
+
+func TestATaskThatSaysVeryMuchComesInParts(t *testing.T) {
+	tr := newTranslator()
+	tr.sent([]byte(promptLine("go")), fixtureStart)
+	var evs []event.Event
+	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine} {
+		out, _ := tr.printed([]byte(l), fixtureStart)
+		evs = append(evs, out...)
+	}
+	big := strings.Repeat("x", 1<<20)
+	for i := range 20 {
+		out, _ := tr.printed([]byte(subLine("m"+itoa(i), big)), fixtureStart)
+		evs = append(evs, out...)
+		if k := tr.tasks["c1"]; k.size > maxTaskSize+2<<20 {
+			t.Fatalf("%d bytes are held", k.size)
+		}
+	}
+	out, _ := tr.printed([]byte(endTask), fixtureStart)
+	evs = append(evs, out...)
+	sound(t, evs)
+	n := 0
+	for _, it := range items(evs) {
+		n += len(it.Content) / len(big)
+	}
+	if n != 20 {
+		t.Errorf("%d of 20 messages", n)
+	}
+}
