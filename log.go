@@ -24,6 +24,8 @@ type Log interface {
 	Append(ctx context.Context, session string, head int64, evs ...event.Event) error
 
 	// Read yields the events after position after, in order, and stops at the end.
+	// Positions may jump: once a turn is over a log may remove the deltas of its
+	// finished items, since ItemDone says it all, and nothing else.
 	Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error]
 
 	// Grown returns a channel that is closed once the log is longer than after.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -40,7 +41,12 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 		j.bytes += len(r.payload)
 	}
 	j.do = func(w *writer) error { return w.append(session, head, rows) }
-	j.committed = func() { s.tails.add(session, rows) }
+	j.committed = func() {
+		s.tails.add(session, rows)
+		if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Ends(ev.Body) }) {
+			notify(s.keeper.ended)
+		}
+	}
 	return s.submit(ctx, j)
 }
 

@@ -64,12 +64,13 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 		" ORDER BY last_active_at DESC, id LIMIT ?", append(args, limit)...)
 }
 
-// DeleteSession implements [store.Catalogue].
+// DeleteSession implements [store.Catalogue]. The rows of its log are removed
+// later, bit by bit: there may be a million.
 func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	do := func(w *writer) error {
 		delete(w.known, id)
 		for _, text := range []string{
-			"DELETE FROM logs WHERE session = ?", // and with it turns and events
+			"UPDATE logs SET session = 'deleted ' || hex(randomblob(16)), deleted = 1 WHERE session = ?",
 			"DELETE FROM queue WHERE session = ?",
 			"DELETE FROM sessions WHERE id = ?",
 		} {
@@ -79,13 +80,17 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 		}
 		return nil
 	}
-	return s.submit(ctx, &job{strong: true, do: do, committed: func() { s.tails.forget(id) }})
+	committed := func() {
+		s.tails.forget(id)
+		notify(s.keeper.deleted)
+	}
+	return s.submit(ctx, &job{strong: true, do: do, committed: committed})
 }
 
 // Unfinished implements [store.Catalogue].
 func (s *Store) Unfinished(ctx context.Context) ([]string, error) {
 	return all(ctx, s, func(row scanner) (id string, err error) { err = row.Scan(&id); return id, err },
-		"SELECT session FROM logs WHERE key IN (SELECT session FROM turns WHERE end_seq IS NULL) ORDER BY key")
+		"SELECT session FROM logs WHERE deleted = 0 AND key IN (SELECT session FROM turns WHERE end_seq IS NULL) ORDER BY key")
 }
 
 // Enqueue implements [store.Catalogue]. A turn that waits already keeps its place.

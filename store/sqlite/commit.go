@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/store"
@@ -37,6 +38,11 @@ type committer struct {
 	led     bool   // someone leads
 	closed  bool
 	idle    chan struct{} // closed once closed is set and nobody leads
+	free    chan struct{} // one token: nobody led a moment ago
+}
+
+func newCommitter() committer {
+	return committer{idle: make(chan struct{}), free: make(chan struct{}, 1)}
 }
 
 // submit does j and waits for its commit. If ctx ends before someone has begun
@@ -59,6 +65,28 @@ func (c *committer) submit(ctx context.Context, j *job) error {
 	c.led = true
 	c.mu.Unlock()
 	return c.lead(j)
+}
+
+// submitIdle is submit for what can wait until nobody else writes.
+func (c *committer) submitIdle(ctx context.Context, j *job) error {
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
+	for {
+		c.mu.Lock()
+		if !c.led && !c.closed {
+			c.led = true
+			c.mu.Unlock()
+			return c.lead(j)
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.free:
+		case <-enough.C:
+			return c.submit(ctx, j)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // wait returns what became of j, which others do unless it is to lead itself.
@@ -129,6 +157,7 @@ func (c *committer) handOver() {
 		return
 	}
 	c.led = false
+	notify(c.free)
 	if c.closed {
 		close(c.idle)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -12,10 +13,18 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-var (
-	errMoved   = errors.New("sqlite: the database file is not where it was")
-	errCorrupt = errors.New("sqlite: an event does not match its checksum")
-)
+var errMoved = errors.New("sqlite: the database file is not where it was")
+
+// A DamageError names an event that is not what was stored.
+type DamageError struct {
+	Session string
+	Seq     int64
+	what    string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("event %d of session %s %s", e.Seq, e.Session, e.what)
+}
 
 func errClosed() error {
 	return runnel.Fail(runnel.StoreUnavailable, "the store is closed; start the server again")
@@ -66,11 +75,11 @@ func unavailable(err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		message = "the database is damaged; stop the server and restore a backup"
 	}
-	switch {
-	case errors.Is(err, errMoved):
+	if errors.Is(err, errMoved) {
 		message = "the data directory was removed or replaced; put it back and restart the server"
-	case errors.Is(err, errCorrupt):
-		message = "the database is damaged: an event does not match its checksum; stop the server and restore a backup"
+	}
+	if damage, ok := errors.AsType[*DamageError](err); ok {
+		message = "the database is damaged: " + damage.Error() + "; stop the server and restore a backup"
 	}
 	return runnel.Fail(runnel.StoreUnavailable, message, err)
 }
@@ -85,7 +94,23 @@ func (s *Store) readError(ctx context.Context, err error) error {
 	case s.closed(), errors.Is(err, sql.ErrConnDone):
 		return errClosed()
 	}
+	s.noteDamage(err)
 	return unavailable(err)
+}
+
+// noteDamage logs that a reader met damage, once for each place.
+func (s *Store) noteDamage(err error) {
+	damage, ok := errors.AsType[*DamageError](err)
+	if !ok {
+		if c := code(err); c != sqlite3.SQLITE_CORRUPT && c != sqlite3.SQLITE_NOTADB {
+			return
+		}
+		damage = new(DamageError)
+	}
+	if _, known := s.damage.LoadOrStore(*damage, true); !known {
+		s.log.Error("the database is damaged; stop the server and restore a backup",
+			slog.String("session", damage.Session), slog.Int64("seq", damage.Seq), slog.String("error", err.Error()))
+	}
 }
 
 func (s *Store) closed() bool {

@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,20 +147,43 @@ func TestF03_BitFlip(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			s = openTest(t, dir, small)
+			var logged bytes.Buffer
+			s, err := open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(&logged, nil))}, small)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
 			var last int64
 			var failed error
-			for ev, err := range s.Read(t.Context(), "s", 0) {
-				if failed = err; err == nil {
-					last = ev.Seq
+			for range 2 { // it is logged once
+				for ev, err := range s.Read(t.Context(), "s", 0) {
+					if failed = err; err == nil {
+						last = ev.Seq
+					}
 				}
 			}
+			if d := damageOf(t, failed); d.Session != "s" || d.Seq != 3 {
+				t.Errorf("damage is reported of event %d of %q, want 3 of s", d.Seq, d.Session)
+			}
+			if n := strings.Count(logged.String(), "\n"); n != 1 {
+				t.Errorf("%d lines were logged, want 1:\n%s", n, &logged)
+			}
+			wants(t, logged.String(), "level=ERROR", "session=s", "seq=3")
 			if last != 2 || runnel.CodeOf(failed) != runnel.StoreUnavailable {
 				t.Fatalf("read up to %d, then %v, want 2 and %s", last, failed, runnel.StoreUnavailable)
 			}
 			wants(t, runnel.Safe(failed).Message, "damaged")
 		})
 	}
+}
+
+func damageOf(t *testing.T, err error) DamageError {
+	t.Helper()
+	damage, ok := errors.AsType[*DamageError](err)
+	if !ok {
+		t.Fatalf("%v is not damage", err)
+	}
+	return *damage
 }
 
 // TestF09_WAL checks that the write-ahead log does not grow for ever, also if

@@ -37,7 +37,7 @@ func TestPragmas(t *testing.T) {
 	}
 	check("writer", s.writer.conn, map[string]string{
 		"synchronous": "2", "foreign_keys": "1", "cache_size": "-2048", "wal_autocheckpoint": "0",
-		"journal_size_limit": "16777216", "query_only": "0", "user_version": "1", "application_id": fmt.Sprint(applicationID),
+		"journal_size_limit": "16777216", "query_only": "0", "user_version": "2", "auto_vacuum": "2", "application_id": fmt.Sprint(applicationID),
 	})
 	for i := range readers { // all of them, opened at the same time
 		conn, err := s.reader.db.Conn(t.Context())

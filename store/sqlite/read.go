@@ -37,8 +37,9 @@ func openReader(ctx context.Context, path string) (*reader, error) {
 		stmt **sql.Stmt
 		text string
 	}{
-		{&r.page, `SELECT e.seq, e.at, coalesce(t.turn, ''), e.payload, e.crc
+		{&r.page, `SELECT e.seq, e.at, coalesce(t.turn, ''), e.payload, e.crc, g.first
 			FROM logs l JOIN events e ON e.session = l.key LEFT JOIN turns t ON t.key = e.turn
+			LEFT JOIN gaps g ON g.session = l.key AND g.last = e.seq - 1
 			WHERE l.session = ? AND e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?`},
 		{&r.head, "SELECT coalesce(max(seq), 0) FROM events WHERE session = (SELECT key FROM logs WHERE session = ?)"},
 		{&r.state, `SELECT coalesce((SELECT max(seq) FROM events WHERE session = l.key), 0), t.turn, t.after_seq
@@ -61,6 +62,9 @@ func (s *Store) Read(ctx context.Context, session string, after int64) iter.Seq2
 		for err == nil && after < end {
 			var page []event.Event
 			if page, err = s.page(ctx, session, after, end); len(page) == 0 {
+				if err == nil {
+					err = s.vanished(ctx, session, after)
+				}
 				break
 			}
 			for _, ev := range page {
@@ -95,10 +99,16 @@ func (s *Store) head(ctx context.Context, session string) (int64, error) {
 // page returns some of the events after position after and up to end, from
 // memory if they are there. What is in memory was committed, so that the two
 // sources agree.
-func (s *Store) page(ctx context.Context, session string, after, end int64) (page []event.Event, err error) {
+func (s *Store) page(ctx context.Context, session string, after, end int64) ([]event.Event, error) {
 	if page := s.tails.page(session, after, end); page != nil {
 		return page, nil
 	}
+	return s.stored(ctx, session, after, end)
+}
+
+// stored is page from the database. An error stands behind the events that it
+// returns, which are sound.
+func (s *Store) stored(ctx context.Context, session string, after, end int64) (page []event.Event, err error) {
 	rows, err := s.reader.page.QueryContext(ctx, session, after, end, pageSize)
 	if err != nil {
 		return nil, err
@@ -106,24 +116,49 @@ func (s *Store) page(ctx context.Context, session string, after, end int64) (pag
 	defer rows.Close()
 	bytes := 0
 	for bytes < pageBytes && rows.Next() {
-		ev := event.Event{Session: session}
-		var at any
-		var payload sql.RawBytes
-		var sum int64
-		if err := rows.Scan(&ev.Seq, &at, &ev.Turn, &payload, &sum); err != nil {
-			return nil, err
-		}
-		ev.At = decodeTime(at)
-		if int64(checksum(ev, payload)) != sum {
-			return page, errCorrupt
-		}
-		if ev.Body, err = event.UnmarshalBody(payload); err != nil {
+		ev, n, err := scanEvent(rows, session, after)
+		if err != nil {
 			return page, err
 		}
-		bytes += len(payload)
+		bytes += n
 		page = append(page, ev)
+		after = ev.Seq
 	}
 	return page, rows.Err()
+}
+
+// scanEvent returns the event of a row, and its size, unless it is not what was
+// stored or does not follow the one at position after.
+func scanEvent(rows *sql.Rows, session string, after int64) (event.Event, int, error) {
+	ev := event.Event{Session: session}
+	var at any
+	var payload sql.RawBytes
+	var sum int64
+	var gap sql.NullInt64
+	if err := rows.Scan(&ev.Seq, &at, &ev.Turn, &payload, &sum, &gap); err != nil {
+		return ev, 0, err
+	}
+	if ev.Seq != after+1 && !(gap.Valid && gap.Int64 <= after+1) {
+		return ev, 0, &DamageError{session, after + 1, "is missing"}
+	}
+	ev.At = decodeTime(at)
+	if int64(checksum(ev, payload)) != sum {
+		return ev, 0, &DamageError{session, ev.Seq, "does not match its checksum"}
+	}
+	var err error
+	ev.Body, err = event.UnmarshalBody(payload)
+	return ev, len(payload), err
+}
+
+// vanished says why there is nothing after position after, where there was: it
+// is not an error if the session was deleted.
+func (s *Store) vanished(ctx context.Context, session string, after int64) error {
+	var head int64
+	err := s.reader.head.QueryRowContext(ctx, session).Scan(&head)
+	if err == nil && head > 0 {
+		err = &DamageError{session, after + 1, "is missing"}
+	}
+	return err
 }
 
 // Grown implements [runnel.Log].

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/runnel-dev/runnel"
 )
 
@@ -94,6 +96,11 @@ func migrate(ctx context.Context, conn *sql.Conn, path string, list []string) er
 	if version == 0 && tables > 0 {
 		return foreignFile(path)
 	}
+	if version == 0 { // before there is anything in the file
+		if _, err := conn.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL"); err != nil {
+			return err
+		}
+	}
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -109,4 +116,19 @@ func migrate(ctx context.Context, conn *sql.Conn, path string, list []string) er
 		return err
 	}
 	return tx.Commit()
+}
+
+// shrinkable has a database that version 1 made give free space back. That
+// writes it anew, once; a disk too full for that is no reason not to go on.
+func shrinkable(ctx context.Context, conn *sql.Conn) error {
+	const incremental = 2
+	var mode int
+	if err := conn.QueryRowContext(ctx, "PRAGMA auto_vacuum").Scan(&mode); err != nil || mode == incremental {
+		return err
+	}
+	_, err := conn.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
+	if code(err) == sqlite3.SQLITE_FULL {
+		return nil
+	}
+	return err
 }

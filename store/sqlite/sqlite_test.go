@@ -48,6 +48,23 @@ func TestLog_SmallTails(t *testing.T)          { storetest.RunLog(t, openSmall) 
 func TestG05_SubscribeRace(t *testing.T)       { storetest.RunSubscribeRace(t, openNew) }
 func TestG05_SubscribeRace_Small(t *testing.T) { storetest.RunSubscribeRace(t, openSmall) }
 
+func TestCompaction(t *testing.T) {
+	for name, limits := range map[string]tailLimits{"small": small, "usual": {events: 1024, bytes: 1 << 20, allBytes: 8 << 20}} {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunCompaction(t, func(t *testing.T) (runnel.Log, func()) {
+				s := openTest(t, t.TempDir(), limits)
+				s.keeper.stop()
+				s.keeper.rest = 0
+				return s, func() {
+					if err := s.compactAll(t.Context(), map[int64]bool{}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestCatalogue(t *testing.T) {
 	storetest.RunCatalogue(t, func(t *testing.T) (runnel.Log, store.Catalogue) {
 		s := openTest(t, t.TempDir(), small)

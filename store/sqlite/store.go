@@ -4,14 +4,18 @@
 // merely shown is then in the hands of the operating system and survives our
 // death; a transaction with anything that was decided is flushed to the disk
 // before anyone hears of it. Readers have connections of their own, and at the
-// end of a log none at all: its newest events are kept in memory.
+// end of a log none at all: its newest events are kept in memory. A goroutine
+// removes what is no longer needed while nobody writes.
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/store"
@@ -22,6 +26,12 @@ type Config struct {
 	// Dir is the data directory: ours alone, for one server at a time. It is
 	// made if it is missing. Required.
 	Dir string
+	// CompactAfter is how long after the end of a turn the deltas of its finished
+	// items are removed: what they said is in ItemDone. Negative: never.
+	// Default: 1 m.
+	CompactAfter time.Duration
+	// Logger is told of damage, and of what fails behind the scenes. Default: discards
+	Logger *slog.Logger
 }
 
 // A Store is a log of events and a catalogue in one data directory.
@@ -30,6 +40,9 @@ type Store struct {
 	lock   lock
 	reader *reader
 	tails  *tails
+	keeper keeper
+	log    *slog.Logger
+	damage sync.Map // DamageErrors that were logged
 
 	quit chan struct{} // closed by Close
 	shut func() error  // what Close does, once
@@ -55,9 +68,12 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	s := &Store{
-		committer: committer{idle: make(chan struct{})},
-		lock:      l, tails: newTails(limits), quit: make(chan struct{}),
+		committer: newCommitter(), keeper: newKeeper(), tails: newTails(limits),
+		lock: l, log: cfg.Logger, quit: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
@@ -82,6 +98,7 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if s.reader, err = openReader(ctx, path); err != nil {
 		return nil, err
 	}
+	s.startKeeper(cmp.Or(cfg.CompactAfter, time.Minute))
 	s.shut = sync.OnceValue(s.close)
 	return s, nil
 }
@@ -92,6 +109,7 @@ func (s *Store) Close() error { return s.shut() }
 
 func (s *Store) close() error {
 	close(s.quit)
+	s.keeper.stop()
 	s.committer.close()
 	s.tails.close()
 	return unavailable(s.release())

@@ -191,6 +191,16 @@ func (ts *tails) learn(t *tail, head int64) bool {
 	return ts.bySess[t.session] == t
 }
 
+// cut drops the events of a session up to position last.
+func (ts *tails) cut(session string, last int64) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.bySess[session]; t != nil && len(t.kept) > 0 {
+		n := int64(len(t.kept))
+		ts.drop(t, int(min(max(last-(t.head-n), 0), n)))
+	}
+}
+
 // forget drops what is known of a session that was deleted.
 func (ts *tails) forget(session string) {
 	ts.mu.Lock()

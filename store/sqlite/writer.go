@@ -20,10 +20,11 @@ type writer struct {
 	addEvent, addTurn, addOver, overTurn *sql.Stmt
 	all                                  []*sql.Stmt
 
-	strong bool // synchronous is FULL
-	known  map[string]*position
-	pages  int   // about how many the write-ahead log has gained since the last checkpoint
-	failed error // once set nothing is written any more: the disk may hold less than was said
+	strong   bool // synchronous is FULL
+	known    map[string]*position
+	pages    int   // about how many the write-ahead log has gained since the last checkpoint
+	truncate bool  // the next checkpoint empties the write-ahead log
+	failed   error // once set nothing is written any more: the disk may hold less than was said
 }
 
 const (
@@ -53,6 +54,9 @@ func openWriter(ctx context.Context, path string, scripts []string) (_ *writer, 
 		return nil, err
 	}
 	if err := migrate(ctx, w.conn, path, scripts); err != nil {
+		return nil, err
+	}
+	if err := shrinkable(ctx, w.conn); err != nil {
 		return nil, err
 	}
 	// Only now: a database that migrate refuses is left as it is.
@@ -190,14 +194,18 @@ func (w *writer) inPlace() error {
 // worthCheckpoint reports whether enough was written for a checkpoint: less is
 // enough if nobody waits.
 func (w *writer) worthCheckpoint(alone bool) bool {
-	return w.failed == nil && (w.pages >= maxPages || alone && w.pages >= idlePages)
+	return w.failed == nil && (w.pages >= maxPages || alone && (w.pages >= idlePages || w.truncate))
 }
 
 // checkpoint moves what the write-ahead log holds into the database. SQLite
 // would do so within a commit, and would not tell if it failed.
 func (w *writer) checkpoint() {
-	w.pages = 0
-	if _, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+	text := "PRAGMA wal_checkpoint(PASSIVE)"
+	if w.truncate { // without waiting for readers, who may take long
+		text = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5000"
+	}
+	w.pages, w.truncate = 0, false
+	if _, err := w.conn.ExecContext(context.Background(), text); err != nil {
 		w.failed = fatal(err)
 	}
 }

@@ -1,0 +1,206 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A keeper tidies up behind the writer, in a goroutine of its own: it removes
+// what is no longer needed and gives the space back. It writes when nobody else
+// wants to, and a little at a time.
+type keeper struct {
+	ended   chan struct{} // one token: a turn is over
+	deleted chan struct{} // one token: a session was deleted
+	rest    time.Duration // how many times as long as a chore took the writer is then left alone
+	stop    func()        // has keep return, and waits for that; nil if it does not run
+}
+
+func newKeeper() keeper {
+	return keeper{ended: make(chan struct{}, 1), deleted: make(chan struct{}, 1), rest: 4}
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// patience bounds how long a chore waits for a moment in which nobody writes.
+	patience = 10 * time.Second
+	// Space is given back in steps of vacuumPages once more than sparePages and
+	// one page in spareShare is free: what is free is soon used again.
+	vacuumPages = 32
+	sparePages  = 64
+	spareShare  = 8
+)
+
+// startKeeper has keep begin with what an earlier server left.
+func (s *Store) startKeeper(after time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		s.keep(ctx, after)
+	}()
+	s.keeper.stop = func() { cancel(); <-gone }
+	notify(s.keeper.ended)
+	notify(s.keeper.deleted)
+}
+
+// keep tidies up until ctx ends: after a turn was over for this long, and at
+// once where a session was deleted.
+func (s *Store) keep(ctx context.Context, after time.Duration) {
+	var due <-chan time.Time // nil unless a turn is over
+	damaged := make(map[int64]bool)
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.keeper.ended:
+			if due == nil && after >= 0 {
+				due = time.After(after)
+			}
+			continue
+		case <-due:
+			due = nil
+			err = s.compactAll(ctx, damaged)
+		case <-s.keeper.deleted:
+			err = s.sweep(ctx)
+		}
+		if err == nil {
+			err = s.shrink(ctx)
+		}
+		if err != nil && ctx.Err() == nil { // there will be another occasion
+			s.log.Warn("the store was not tidied up", slog.Any("error", err))
+		}
+	}
+}
+
+// chore does something that can wait, when nobody else writes.
+func (s *Store) chore(ctx context.Context, do func(*writer) error) error {
+	start := time.Now()
+	if err := s.submitIdle(ctx, &job{do: do}); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(s.keeper.rest * time.Since(start)):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// compactAll compacts what is over, but for the turns in damaged, to which it
+// adds those that it cannot read.
+func (s *Store) compactAll(ctx context.Context, damaged map[int64]bool) error {
+	after := int64(0)
+	for {
+		turns, err := s.finished(ctx, after)
+		if err != nil || len(turns) == 0 {
+			return err
+		}
+		for _, t := range turns {
+			after = t.key
+			if damaged[t.key] {
+				continue
+			}
+			err := s.compact(ctx, t)
+			if _, ok := errors.AsType[*DamageError](err); ok {
+				damaged[t.key] = true
+				continue
+			}
+			if err != nil && !errors.Is(err, store.ErrNotFound) { // not found: deleted meanwhile
+				return err
+			}
+		}
+	}
+}
+
+// sweep removes the rows of deleted sessions.
+func (s *Store) sweep(ctx context.Context) error {
+	for {
+		var log int64
+		err := s.reader.db.QueryRowContext(ctx, "SELECT key FROM logs WHERE deleted = 1 LIMIT 1").Scan(&log)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return s.readError(ctx, err)
+		}
+		for _, text := range []string{
+			"DELETE FROM events WHERE id IN (SELECT id FROM events WHERE session = ? LIMIT ?)",
+			"DELETE FROM turns WHERE key IN (SELECT key FROM turns WHERE session = ? LIMIT ?)",
+			"DELETE FROM gaps WHERE (session, last) IN (SELECT session, last FROM gaps WHERE session = ? LIMIT ?)",
+			"DELETE FROM logs WHERE key = ? AND deleted = 1 AND 0 < ?",
+		} {
+			if err := s.deleteAll(ctx, text, log); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deleteAll runs text until it deletes nothing more.
+func (s *Store) deleteAll(ctx context.Context, text string, log int64) error {
+	for n := int64(1); n > 0; {
+		err := s.chore(ctx, func(w *writer) error {
+			res, err := w.conn.ExecContext(context.Background(), text, log, sliceEvents)
+			if err != nil {
+				return err
+			}
+			n, err = res.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shrink gives free space back to the file system.
+func (s *Store) shrink(ctx context.Context) error {
+	before := int64(-1)
+	for {
+		var free, pages int64
+		err := errors.Join(
+			s.reader.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free),
+			s.reader.db.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages),
+		)
+		if err != nil {
+			return s.readError(ctx, err)
+		}
+		if free <= max(sparePages, pages/spareShare) || free == before {
+			if before < 0 {
+				return nil
+			}
+			return s.chore(ctx, func(w *writer) error { w.truncate = true; return nil })
+		}
+		before = free
+		if err := s.chore(ctx, func(w *writer) error { return w.vacuum(vacuumPages) }); err != nil {
+			return err
+		}
+	}
+}
+
+// vacuum moves n pages from the end of the database into holes.
+func (w *writer) vacuum(n int) error {
+	// Each row that it yields is one page; closing it early stops it.
+	rows, err := w.conn.QueryContext(context.Background(), fmt.Sprintf("PRAGMA incremental_vacuum(%d)", n))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+	w.pages += 2 * n
+	return rows.Err()
+}
