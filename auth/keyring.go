@@ -16,6 +16,10 @@ import (
 
 // A Keyring judges credentials. Its methods may be called from anywhere.
 type Keyring struct {
+	// Seen is told of every secret that is made or found good, so that it can be
+	// kept out of what others read. Set it before the first use. Default: none.
+	Seen func(secret string)
+
 	tokens Tokens
 
 	// A budget for each kind: who guesses at one does not lock out the others,
@@ -101,6 +105,7 @@ func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string
 	t, err := k.find(ctx, kind, secret, now)
 	if err == nil {
 		k.remember(t, now)
+		k.seen(secret)
 	}
 	if err == nil || !errors.Is(err, ErrInvalid) { // the store's fault is not the caller's
 		guesses.restore(from)
@@ -201,7 +206,14 @@ func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind,
 	if err := k.tokens.PutToken(ctx, t); err != nil {
 		return store.Token{}, fmt.Errorf("keep credential: %w", err)
 	}
+	k.seen(secret)
 	return t, nil
+}
+
+func (k *Keyring) seen(secret string) {
+	if k.Seen != nil {
+		k.Seen(secret)
+	}
 }
 
 func (k *Keyring) find(ctx context.Context, kind store.TokenKind, secret string, now time.Time) (store.Token, error) {

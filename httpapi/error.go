@@ -86,7 +86,7 @@ type errorBody struct {
 // logged under an id, and only the id is told.
 func (s *Server) explain(ctx context.Context, err error) problem {
 	if e, ok := errors.AsType[*runnel.Error](err); ok && e.Code != runnel.Internal {
-		return problem{e.Code, bounded(e.Message), e.Details}
+		return problem{e.Code, bounded(s.cfg.Redact(e.Message)), e.Details}
 	}
 	id := newID()
 	s.log.LogAttrs(ctx, slog.LevelError, "internal error", slog.String("errorId", id), slog.String("error", bounded(err.Error())))

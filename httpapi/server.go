@@ -42,7 +42,8 @@ type Config struct {
 	StreamsPerID  int           // open streams of one credential. Default: 256
 	Streams       int           // open streams in all. Default: 20,000
 
-	Logger *slog.Logger // Default: discards
+	Redact func(string) string // takes secrets out of the messages of errors. Default: nothing is taken out
+	Logger *slog.Logger        // Default: discards
 }
 
 // A Server answers HTTP. Its methods may be called from anywhere.
@@ -86,6 +87,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Redact == nil {
+		cfg.Redact = func(s string) string { return s }
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, gw: cfg.Gateway, keys: cfg.Keyring,

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
@@ -21,6 +22,7 @@ type app struct {
 	in        io.Reader
 	out, err  io.Writer
 	providers []runnel.Provider
+	secrets   *redact.Redactor // nothing that we print or log holds one
 }
 
 // The exit codes.
@@ -95,7 +97,7 @@ func explain(err error) string {
 
 // say writes a line for the person in front of the terminal.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.err, format+"\n", args...)
+	fmt.Fprintln(a.err, a.secrets.String(fmt.Sprintf(format, args...)))
 }
 
 func (a *app) root() *cobra.Command {

@@ -15,6 +15,6 @@ func main() {
 
 // run is main without the end of the process.
 func run(args []string) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, providers: all.Providers()}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, providers: all.Providers(), secrets: knownSecrets(os.Environ())}
 	return a.run(context.Background(), args)
 }

@@ -54,7 +54,8 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 	opt := runnel.Options{
 		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns,
 		Resume: f.resume, Path: f.path, Timeout: f.timeout,
-		Warn: func(_, message string) { a.say("runnel: warning: %s", termtext.Clean(message)) },
+		Filter: a.filter,
+		Warn:   func(_, message string) { a.say("runnel: warning: %s", termtext.Clean(message)) },
 	}
 	if f.bypass {
 		if f.mode != "" && f.mode != string(runnel.ModeBypass) {

@@ -78,6 +78,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	keys := auth.NewKeyring(st)
+	keys.Seen = func(secret string) { a.secrets.Add(secret) }
 	ln, err := listen(ctx, c, st)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, AllowBypass: c.AllowBypass,
-		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, Logger: log,
+		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	srv, err := httpapi.New(httpapi.Config{
 		Gateway: gw, Keyring: keys, UI: page, Version: version(),
 		Bound: bound(ln), Hosts: c.Hosts, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
-		DefaultFamily: c.StreamFamily, Logger: log,
+		DefaultFamily: c.StreamFamily, Redact: a.secrets.String, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -265,7 +266,7 @@ func (a *app) logger(c config) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(a.err, opt))
+		return slog.New(a.secrets.Handler(slog.NewJSONHandler(a.err, opt)))
 	}
-	return slog.New(slog.NewTextHandler(a.err, opt))
+	return slog.New(a.secrets.Handler(slog.NewTextHandler(a.err, opt)))
 }
