@@ -95,9 +95,7 @@ func (g *Gateway) write(ctx context.Context) bool {
 		if err := g.put(ctx, e); err != nil {
 			ok = false
 			g.log.LogAttrs(ctx, slog.LevelError, "session record not written", slog.String("session", e.rec.ID), slog.String("error", err.Error()))
-			if ctx.Err() == nil {
-				g.keeper.dirty(e, false)
-			}
+			g.keeper.dirty(e, false) // also if the gateway is closing: it writes once more
 		}
 	}
 	return ok
