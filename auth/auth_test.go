@@ -14,13 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/memory"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var here = netip.MustParseAddr("127.0.0.1")
 

@@ -1,60 +1,371 @@
 package auth
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
-func TestA11_OnlyStrangersToOurTree(t *testing.T) {
-	child := exec.Command("cat")
-	in, err := child.StdinPipe()
+// This program is also the processes of its tests: what is left of roleVar says
+// what each is, from the one that is started first to the one that calls.
+const (
+	roleVar = "AUTH_TEST_ROLES"
+	atVar   = "AUTH_TEST_AT" // network and address that is called
+)
+
+func TestMain(m *testing.M) {
+	if roles := os.Getenv(roleVar); roles != "" {
+		if err := play(roles); err != nil {
+			fmt.Println("failed:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(roles string) error {
+	if parent := os.Getenv("AUTH_TEST_ORPHAN"); parent != "" { // not before the parent is gone
+		os.Unsetenv("AUTH_TEST_ORPHAN")
+		if _, err := io.ReadAll(os.NewFile(3, "parent")); err != nil {
+			return err
+		}
+		for strconv.Itoa(os.Getppid()) == parent { // it closes its files a moment before
+			runtime.Gosched()
+		}
+	}
+	role, rest, _ := strings.Cut(roles, ",")
+	switch role {
+	case "supervise": // as our supervisors do: what is orphaned below comes to it
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return err
+		}
+		child := process(rest)
+		child.Stdout = os.Stdout
+		if err := child.Start(); err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test is over
+		return child.Process.Kill()
+	case "fork": // the child goes on without its parent
+		end, _, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		child := process(rest)
+		child.ExtraFiles = []*os.File{end}
+		child.Stdin, child.Stdout = os.Stdin, os.Stdout
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		child.Env = append(child.Env, "AUTH_TEST_ORPHAN="+strconv.Itoa(os.Getpid()))
+		return child.Start()
+	case "pair": // one that judges, and one beside it that calls
+		judge := process("judge")
+		out, err := judge.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := judge.Start(); err != nil {
+			return err
+		}
+		said := bufio.NewReader(out)
+		at, err := said.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		caller := process("call")
+		caller.Env = append(caller.Env, atVar+"=tcp "+strings.TrimSpace(at))
+		in, err := caller.StdinPipe()
+		if err != nil {
+			return err
+		}
+		if err := caller.Start(); err != nil {
+			return err
+		}
+		verdict, err := said.ReadString('\n')
+		fmt.Print(verdict)
+		in.Close()
+		return errors.Join(err, caller.Wait(), judge.Wait())
+	case "judge":
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Println(ln.Addr())
+		c, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		fmt.Println(NewPeer(c).Agent())
+		return nil
+	case "foreign":
+		if err := syscall.Setuid(12345); err != nil {
+			return err
+		}
+	}
+	return callUp(role)
+}
+
+func callUp(role string) error {
+	network, address, _ := strings.Cut(os.Getenv(atVar), " ")
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return err
+	}
+	fmt.Println("called")
+	if role == "leave" {
+		return nil
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return c.Close()
+}
+
+func process(roles string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", strings.Split(roles, ",")[0])
+	if cmd.Args[1] == "supervise" {
+		cmd.Args[1] = superviseWord
+	}
+	cmd.Env = append(os.Environ(), roleVar+"="+roles)
+	return cmd
+}
+
+// call has processes call ln, and returns the end of the connection here.
+func call(t *testing.T, ln net.Listener, roles string, env ...string) net.Conn {
+	t.Helper()
+	cmd := process(roles)
+	cmd.Env = append(cmd.Env, atVar+"="+ln.Addr().Network()+" "+ln.Addr().String())
+	cmd.Env = append(cmd.Env, env...)
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
-		t.Skip("no cat here")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	defer func() { in.Close(); _ = child.Wait() }()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	wait := sync.OnceFunc(func() {
+		_, _ = io.Copy(io.Discard, out) // all of them have ended
+		_ = cmd.Wait()
+	})
+	t.Cleanup(func() { in.Close(); wait() })
+	said := bufio.NewReader(out)
+	if line, err := said.ReadString('\n'); line != "called\n" {
+		t.Fatalf("%s: got %q, %v", roles, line, err)
+	}
+	if strings.HasSuffix(roles, "leave") {
+		wait()
+	}
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func listen(t *testing.T, network, address string) net.Listener {
+	t.Helper()
+	if network == "unix" {
+		address = filepath.Join(t.TempDir(), "s")
+	}
+	ln, err := net.Listen(network, address)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+func TestA11_WhoCalls(t *testing.T) {
+	const mark = "SOME_RUNNEL_MARK=x"
 	for name, tt := range map[string]struct {
-		pid  int
-		want bool
+		roles, env string
+		want       bool
 	}{
-		"this process": {os.Getpid(), true},
-		"its child":    {child.Process.Pid, true},
-		"its parent":   {os.Getppid(), false},
-		"the first":    {1, false},
-		"nobody":       {1 << 30, true}, // cannot be told
+		"child":                          {"call", "", true},
+		"of a supervisor":                {"supervise,call", "", true},
+		"supervisor of a killed server":  {"fork,supervise,call", "", true},
+		"it, double fork":                {"fork,supervise,fork,fork,call", "", true},
+		"marked, without its supervisor": {"fork,fork,call", mark, true},
+		"left at once":                   {"fork,fork,leave", "", true},
+		"nothing of ours":                {"fork,fork,call", "", false},
 	} {
-		if got := ours(tt.pid); got != tt.want {
-			t.Errorf("%s: got %v", name, got)
+		for _, at := range []struct{ network, address string }{{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", ":0"}, {"unix", ""}} {
+			if tt.roles == "fork,fork,leave" && at.network == "unix" {
+				continue // as the others: the kernel remembers who it was
+			}
+			t.Run(name+" "+at.network+" "+at.address, func(t *testing.T) {
+				c := call(t, listen(t, at.network, at.address), tt.roles, strings.Fields(tt.env)...)
+				p := NewPeer(c)
+				if got := p.Agent(); got != tt.want {
+					t.Errorf("an agent: got %v", got)
+				}
+				if id, ok := p.Identity(); ok != (!tt.want && at.network == "unix") {
+					t.Errorf("got in without a credential: %v, %+v", ok, id)
+				}
+			})
 		}
 	}
 }
 
-func TestA11_OwnProcessHasNoIdentity(t *testing.T) {
-	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+// A server that an agent of another one started, in a test say, does not take
+// its own user for an agent.
+func TestA11_ServerUnderASupervisor(t *testing.T) {
+	cmd := process("supervise,pair")
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := bufio.NewReader(out).ReadString('\n')
+	if verdict != "false\n" {
+		t.Errorf("got %q, %v", verdict, err)
+	}
+	in.Close()
+	_ = cmd.Wait()
+}
+
+// The ways to find a socket agree.
+func TestFindSocket(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
+		ln := listen(t, "tcp", address)
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		for _, to := range []string{"127.0.0.1", "::1"} {
+			client, err := net.Dial("tcp", net.JoinHostPort(to, port))
+			if err != nil {
+				continue // it does not listen there
+			}
+			defer client.Close()
+			here, there := addressOf(client.LocalAddr()), addressOf(client.RemoteAddr())
+			asked, err := askKernel(here, there)
+			if err != nil {
+				t.Fatalf("%s by %s: %v", address, to, err)
+			}
+			read, err := readTable(here, there)
+			if err != nil || asked != read || asked.inode == 0 || asked.uid != os.Geteuid() {
+				t.Errorf("%s by %s: the kernel says %+v, its list %+v, %v", address, to, asked, read, err)
+			}
+			if pid, _ := new(holderCache).find(asked.inode); pid != os.Getpid() {
+				t.Errorf("held by %d", pid)
+			}
+			if agentAt(there, here) {
+				t.Error("this process is taken for an agent")
+			}
+			far := netip.MustParseAddrPort("192.0.2.1:1")
+			for _, find := range []func(_, _ netip.AddrPort) (socket, error){askKernel, readTable} {
+				if s, err := find(far, there); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("a caller far away: got %+v, %v", s, err)
+				}
+			}
+			if agentAt(there, far) {
+				t.Error("a caller far away is taken for an agent")
+			}
+		}
+	}
+}
+
+func TestA12_ForeignUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be someone else")
+	}
+	ln := listen(t, "unix", "")
+	path := ln.Addr().String()
+	for _, p := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := process("foreign")
+	cmd.Env = append(cmd.Env, atVar+"=unix "+path)
+	if out, err := cmd.Output(); err == nil || !strings.Contains(string(out), "permission denied") {
+		t.Errorf("a socket of mode 0600: got %q, %v", out, err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil { // a mistake that the kernel's word makes up for
+		t.Fatal(err)
+	}
+	p := NewPeer(call(t, ln, "foreign"))
+	if id, ok := p.Identity(); ok || !p.Unix() || !p.Agent() {
+		t.Errorf("another user got in: %+v", id)
+	}
+}
+
+func BenchmarkPeer(b *testing.B) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
 	}
 	defer ln.Close()
-	here, err := net.Dial("unix", ln.Addr().String())
+	client, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	defer here.Close()
-	there, err := ln.Accept()
+	defer client.Close()
+	server, err := ln.Accept()
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	defer there.Close()
-	pid, ok := sameUser(there.(*net.UnixConn))
-	if !ok || pid != os.Getpid() {
-		t.Errorf("the other end is %d, %v", pid, ok)
+	defer server.Close()
+	there, here := addressOf(server.RemoteAddr()), addressOf(server.LocalAddr())
+	sock, err := findSocket(there, here)
+	if err != nil {
+		b.Fatal(err)
 	}
-	if id, ok := Local(there.(*net.UnixConn)); ok {
-		t.Errorf("got %+v", id)
-	}
+	b.Run("socket", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = findSocket(there, here)
+		}
+	})
+	b.Run("table", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = readTable(there, here)
+		}
+	})
+	b.Run("holder/first", func(b *testing.B) {
+		for b.Loop() {
+			new(holderCache).find(sock.inode)
+		}
+	})
+	b.Run("holder/again", func(b *testing.B) {
+		var h holderCache
+		for b.Loop() {
+			h.find(sock.inode)
+		}
+	})
+	b.Run("holder/none", func(b *testing.B) {
+		for b.Loop() {
+			new(holderCache).find(1)
+		}
+	})
+	b.Run("ancestry", func(b *testing.B) {
+		for b.Loop() {
+			fromAgent(os.Getppid())
+		}
+	})
 }

@@ -114,23 +114,35 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*
 		return r, err
 	}
 	if !id.Has(rt.scope) {
-		return r, runnel.Fail(runnel.Forbidden, fmt.Sprintf("this credential lacks the scope %q", rt.scope))
+		return r, s.lacks(r, rt.scope)
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, id)), nil
+}
+
+// lacks says that the caller may not do what scope covers.
+func (s *Server) lacks(r *http.Request, scope auth.Scope) error {
+	if curbs(scope) && peerOf(r).Agent() {
+		return s.refuseAgent(r, "it may not do what the scope "+string(scope)+" covers, whatever its token says")
+	}
+	return runnel.Fail(runnel.Forbidden, fmt.Sprintf("this credential lacks the scope %q", scope))
 }
 
 var errUnauthorized = errors.New("no usable credential")
 
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identity, error) {
-	if id, ok := s.localPeer(r); ok && len(r.Header.Values("Authorization")) == 0 {
-		return id, nil
+	p := peerOf(r)
+	if p.Unix() && len(r.Header.Values("Authorization")) == 0 {
+		return s.onSocket(r, p)
 	}
 	kind, secret, err := credential(r)
+	if err == nil && kind == store.TokenBrowser && p.Agent() {
+		return auth.Identity{}, s.refuseAgent(r, "it may not use the login of a browser")
+	}
 	if err == nil {
 		var id auth.Identity
 		if id, err = s.keys.Check(r.Context(), kind, secret, remote(r)); err == nil {
 			s.renew(w, r, id)
-			return id, nil
+			return s.curbed(r, p, id)
 		}
 	}
 	switch {
@@ -159,10 +171,11 @@ func credential(r *http.Request) (kind store.TokenKind, secret string, err error
 	return "", "", errUnauthorized
 }
 
-// remote returns the caller's address; the zero one where it has none.
+// remote returns the caller's address; the zero one where it has none. Agents
+// share that, so that their guesses do not lock out their user.
 func remote(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
+	if err != nil || peerOf(r).Agent() {
 		return netip.Addr{}
 	}
 	return ap.Addr().Unmap()

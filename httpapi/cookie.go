@@ -70,6 +70,9 @@ type (
 // login turns a one-time code into a cookie and a key. That a page of another site cannot
 // log the browser in is the chain's doing: its Origin is not ours.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
+	if peerOf(r).Agent() { // a link may be found in a terminal, and is the user's
+		return s.refuseAgent(r, "it may not log in")
+	}
 	var in loginRequest
 	if err := s.decode(w, r, &in); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -119,7 +118,7 @@ func (s *Server) HTTPServer() *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnContext:       withPeer,
+		ConnContext:       withPeer, // once for all requests of a connection
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * goes through the chain, too
 	}
@@ -186,30 +185,6 @@ func (st *streams) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// peerKey holds the net.Conn of a unix socket, for localPeer.
-type peerKey struct{}
-
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if u, ok := c.(*net.UnixConn); ok {
-		return context.WithValue(ctx, peerKey{}, u)
-	}
-	return ctx
-}
-
-// localPeer returns the identity of a caller on the unix socket.
-func (s *Server) localPeer(r *http.Request) (auth.Identity, bool) {
-	u, ok := r.Context().Value(peerKey{}).(*net.UnixConn)
-	if !ok {
-		return auth.Identity{}, false
-	}
-	id, ok := auth.Local(u)
-	if !ok {
-		s.metrics.refused("socket")
-		s.log.LogAttrs(r.Context(), slog.LevelWarn, "the unix socket was used by another user, or by something an agent started", slog.String("path", r.URL.Path))
-	}
-	return id, ok
 }
 
 func newID() string { return uuid.NewString() }

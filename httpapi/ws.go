@@ -297,7 +297,7 @@ func (k *socket) obey(m message, data []byte) (any, error) {
 		return nil, invalid("type: unknown message " + quoted(m.Type))
 	}
 	if !k.id.Has(scope) {
-		return nil, runnel.Fail(runnel.Forbidden, "this credential lacks the scope \""+string(scope)+"\"")
+		return nil, k.s.lacks(k.req, scope)
 	}
 	switch m.Type {
 	case "session:subscribe":

@@ -1,0 +1,168 @@
+package auth
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A socket is what the system knows of one end of a TCP connection.
+type socket struct {
+	inode uint64 // zero once its process has closed it
+	uid   int
+}
+
+// findSocket returns the end of a connection on this machine that is at local,
+// or an error that is fs.ErrNotExist. The kernel is asked for this one socket;
+// where it does not answer such questions, its list of all sockets is read.
+func findSocket(local, remote netip.AddrPort) (socket, error) {
+	s, err := askKernel(local, remote)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	return readTable(local, remote)
+}
+
+// The parts of linux/inet_diag.h that are needed.
+const (
+	sockDiagByFamily = 20
+	diagRequestLen   = 56
+	diagAnswerLen    = 72
+	diagState        = 1  // its place in the answer
+	listening        = 10 // the state of a socket that is no end of a connection
+	diagUID          = 64
+	diagInode        = 68
+	anyState         = 1<<32 - 1
+)
+
+// askKernel asks for a socket by its addresses. A client may have reached an
+// IPv4 address through an IPv6 socket.
+func askKernel(local, remote netip.AddrPort) (socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return socket{}, fmt.Errorf("ask for a socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
+		return socket{}, err
+	}
+	families := []uint8{unix.AF_INET, unix.AF_INET6}
+	if !local.Addr().Is4() {
+		families = families[1:]
+	}
+	for _, family := range families {
+		s, err := ask(fd, family, local, remote)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
+	}
+	return socket{}, fs.ErrNotExist
+}
+
+func ask(fd int, family uint8, local, remote netip.AddrPort) (socket, error) {
+	q := make([]byte, unix.NLMSG_HDRLEN+diagRequestLen)
+	ne := binary.NativeEndian
+	ne.PutUint32(q[0:], uint32(len(q)))
+	ne.PutUint16(q[4:], sockDiagByFamily)
+	ne.PutUint16(q[6:], unix.NLM_F_REQUEST)
+	b := q[unix.NLMSG_HDRLEN:]
+	b[0], b[1] = family, unix.IPPROTO_TCP
+	ne.PutUint32(b[4:], anyState)
+	binary.BigEndian.PutUint16(b[8:], local.Port())
+	binary.BigEndian.PutUint16(b[10:], remote.Port())
+	copy(b[12:28], addressBytes(family, local.Addr()))
+	copy(b[28:44], addressBytes(family, remote.Addr()))
+	for i := 48; i < 56; i++ {
+		b[i] = 0xff // no cookie: whichever it is
+	}
+	if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return socket{}, fmt.Errorf("ask for a socket: %w", err)
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil || n < unix.NLMSG_HDRLEN+4 {
+		return socket{}, fmt.Errorf("ask for a socket: %w", errors.Join(err, errors.New("no answer")))
+	}
+	body := answer[unix.NLMSG_HDRLEN:n]
+	if ne.Uint16(answer[4:]) == unix.NLMSG_ERROR {
+		errno := unix.Errno(-int32(ne.Uint32(body)))
+		return socket{}, fmt.Errorf("ask for a socket: %w", errno) // ENOENT is fs.ErrNotExist
+	}
+	if len(body) < diagAnswerLen {
+		return socket{}, errors.New("ask for a socket: a short answer")
+	}
+	if body[diagState] == listening {
+		return socket{}, fs.ErrNotExist
+	}
+	return socket{uint64(ne.Uint32(body[diagInode:])), int(ne.Uint32(body[diagUID:]))}, nil
+}
+
+func addressBytes(family uint8, a netip.Addr) []byte {
+	if family == unix.AF_INET {
+		return a.AsSlice()
+	}
+	b := a.As16() // an IPv4 address as an IPv6 socket has it
+	return b[:]
+}
+
+// readTable looks a socket up in the lists for people.
+func readTable(local, remote netip.AddrPort) (socket, error) {
+	want := func(family uint8) string { return tableAddress(family, local) + " " + tableAddress(family, remote) }
+	tables := map[string]string{"/proc/net/tcp6": want(unix.AF_INET6)}
+	if local.Addr().Is4() {
+		tables["/proc/net/tcp"] = want(unix.AF_INET)
+	}
+	found := false
+	for name, addresses := range tables {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		found = true
+		s, ok := scanTable(bufio.NewScanner(f), addresses)
+		f.Close()
+		if ok {
+			return s, nil
+		}
+	}
+	if !found {
+		return socket{}, errors.New("the system has no list of sockets")
+	}
+	return socket{}, fs.ErrNotExist
+}
+
+// scanTable reads lines such as
+//
+//	0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 12345 …
+func scanTable(lines *bufio.Scanner, addresses string) (s socket, ok bool) {
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 || f[1]+" "+f[2] != addresses {
+			continue
+		}
+		uid, err := strconv.Atoi(f[7])
+		inode, err2 := strconv.ParseUint(f[9], 10, 64)
+		return socket{inode, uid}, err == nil && err2 == nil
+	}
+	return s, false
+}
+
+// tableAddress writes an address as the kernel does: each word of 32 bits as the
+// number that it is on this machine.
+func tableAddress(family uint8, ap netip.AddrPort) string {
+	b := slices.Clone(addressBytes(family, ap.Addr()))
+	for i := 0; i+4 <= len(b); i += 4 {
+		binary.BigEndian.PutUint32(b[i:], binary.NativeEndian.Uint32(b[i:]))
+	}
+	return strings.ToUpper(hex.EncodeToString(b)) + fmt.Sprintf(":%04X", ap.Port())
+}
