@@ -103,6 +103,7 @@ type Token struct {
 	Name       string   // chosen by its owner
 	Hash       [32]byte // SHA-256 of the secret
 	Scopes     []string // read, send, approve, admin
+	Project    string   // directory whose sessions it is for, as their records name it; empty for all
 	CreatedAt  time.Time
 	LastUsedAt time.Time
 	ExpiresAt  time.Time // zero: never

@@ -7,7 +7,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-const tokenColumns = "id, kind, name, hash, scopes, created_at, last_used_at, expires_at"
+const tokenColumns = "id, kind, name, hash, scopes, project, created_at, last_used_at, expires_at"
 
 // PutToken implements [store.Catalogue].
 func (s *Store) PutToken(ctx context.Context, t store.Token) error {
@@ -15,16 +15,16 @@ func (s *Store) PutToken(ctx context.Context, t store.Token) error {
 	if err != nil {
 		return err
 	}
-	return s.exec(ctx, "INSERT INTO tokens ("+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+	return s.exec(ctx, "INSERT INTO tokens ("+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, name = excluded.name, hash = excluded.hash, scopes = excluded.scopes,
-			created_at = excluded.created_at, last_used_at = excluded.last_used_at, expires_at = excluded.expires_at`,
-		t.ID, string(t.Kind), t.Name, t.Hash[:], scopes, encodeTime(t.CreatedAt), encodeTime(t.LastUsedAt), encodeTime(t.ExpiresAt))
+			project = excluded.project, created_at = excluded.created_at, last_used_at = excluded.last_used_at, expires_at = excluded.expires_at`,
+		t.ID, string(t.Kind), t.Name, t.Hash[:], scopes, t.Project, encodeTime(t.CreatedAt), encodeTime(t.LastUsedAt), encodeTime(t.ExpiresAt))
 }
 
 func scanToken(row scanner) (t store.Token, err error) {
 	var hash, scopes []byte
 	var created, used, expires any
-	if err := row.Scan(&t.ID, &t.Kind, &t.Name, &hash, &scopes, &created, &used, &expires); err != nil {
+	if err := row.Scan(&t.ID, &t.Kind, &t.Name, &hash, &scopes, &t.Project, &created, &used, &expires); err != nil {
 		return t, err
 	}
 	copy(t.Hash[:], hash)

@@ -216,7 +216,7 @@ func testQueue(t *testing.T, _ runnel.Log, c store.Catalogue) {
 
 func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	tokens := []store.Token{
-		{ID: "1", Kind: store.TokenAPI, Name: "ci", Hash: [32]byte{1, 31: 255}, Scopes: []string{"read", "send"}, CreatedAt: at.Add(2), LastUsedAt: at, ExpiresAt: at},
+		{ID: "1", Kind: store.TokenAPI, Name: "ci", Hash: [32]byte{1, 31: 255}, Scopes: []string{"read", "send"}, Project: "/p", CreatedAt: at.Add(2), LastUsedAt: at, ExpiresAt: at},
 		{ID: "2", Kind: store.TokenAPI, Hash: [32]byte{2}, CreatedAt: at.Add(1)},
 		{ID: "3", Kind: store.TokenLogin, Hash: [32]byte{}, Scopes: []string{}, CreatedAt: at},
 	}
