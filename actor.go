@@ -103,6 +103,8 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[Status]{value: s.status()}
 	case releaseMsg:
 		m.reply <- answer[struct{}]{err: s.release()}
+	case detachMsg:
+		m.reply <- answer[bool]{value: s.detach()}
 	case closeMsg:
 		s.closing = append(s.closing, m.reply)
 		s.shut(time.Now())
@@ -244,6 +246,7 @@ func (s *Session) begin(in Input) (*Turn, error) {
 	if in.Turn == "" {
 		in.Turn = uuid.NewString()
 	}
+	in.After = s.head
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
 	s.take(lt, lt.rules.user(time.Now(), in))
 	if err := s.flush(); err != nil {
@@ -314,7 +317,9 @@ func (s *Session) decide(id string, d Decision) error {
 		d.By = event.ByUser
 	}
 	now := time.Now()
-	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason}}))
+	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
+		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, UpdatedArguments: d.UpdatedArguments,
+	}}))
 	if err := s.flush(); err != nil {
 		return err
 	}

@@ -26,10 +26,17 @@ type arrival struct {
 
 // newLink starts to read from conn.
 func newLink(s *Session, conn Conn) *link {
-	l := &link{conn: conn, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
-	s.helpers.Go(func() { l.read(s.ctx) })
+	l := makeLink(s, conn)
+	l.start(s)
 	return l
 }
+
+// makeLink is newLink before it starts to read.
+func makeLink(s *Session, conn Conn) *link {
+	return &link{conn: conn, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
+}
+
+func (l *link) start(s *Session) { s.helpers.Go(func() { l.read(s.ctx) }) }
 
 func (l *link) read(ctx context.Context) {
 	for {

@@ -61,6 +61,12 @@ type (
 	ModeSetter interface {
 		SetPermissionMode(ctx context.Context, mode PermissionMode) error
 	}
+	// A Detacher can leave its agent running when this process ends, for an
+	// [Adopter] in another one. Detach reports false if it cannot. After it
+	// returned true nothing but Next is called, which ends with an error.
+	Detacher interface {
+		Detach() bool
+	}
 	// An Exiter knows how its process ended. ok is false while it runs.
 	Exiter interface {
 		ExitStatus() (st ExitStatus, ok bool)
@@ -89,6 +95,12 @@ type (
 	Forker interface {
 		Fork(ctx context.Context, opt Options) (Conn, error)
 	}
+	// An Adopter can take over the agent of a conversation that was started by a
+	// process before this one, with the same Options.Keep. It fails, and changes
+	// nothing, if there is none that can be taken over.
+	Adopter interface {
+		Adopt(ctx context.Context, opt Options) (Conn, Backlog, error)
+	}
 	// A Prober can say whether its agent is there, without starting a turn.
 	Prober interface {
 		Probe(ctx context.Context) Installation
@@ -99,6 +111,15 @@ type (
 		Prototype() Conn
 	}
 )
+
+// A Backlog is what an adopted agent said and was told since its last turn
+// began, as far as a log may lack it. The connection goes on from there.
+type Backlog struct {
+	After   int64         // position of the log before that turn; -1: no turn has begun
+	Events  []event.Event // what Next would have returned
+	Prompts []string      // turns whose prompt the agent has been given
+	Waiting []string      // approvals that it still waits for
+}
 
 // A Conversation is one that an agent keeps on disk.
 type Conversation struct {
@@ -159,6 +180,7 @@ type Options struct {
 	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
 
+	Keep           Keep                          `json:"-"` // lets the agent outlive this process for a while. Default: it does not
 	Dir            string                        `json:"-"` // Default: the current directory
 	Resume         string                        `json:"-"` // the agent's own id of a conversation. Default: a new one
 	Path           string                        `json:"-"` // the agent's program. Default: looked up in PATH
@@ -172,6 +194,14 @@ type Options struct {
 	Filter         func(opt Options) Filter      `json:"-"` // makes the filter of what one agent says. Default: none
 	Warn           func(code, message string)    `json:"-"` // told of dangerous settings. Default: dropped
 	Debug          func(msg string, args ...any) `json:"-"` // structured diagnostics without content. Default: dropped
+}
+
+// Keep says how an agent is found again by a process after this one; see
+// [Adopter]. It takes effect where agents have supervisors.
+type Keep struct {
+	Dir    string        // ours alone, for what is needed to find it. Default: it cannot be found
+	Name   string        // of the conversation: unique in Dir, of letters, digits and dashes
+	Window time.Duration // how long the agent goes on alone, before it is ended
 }
 
 // Dir is the direction of a raw line, seen from us.
@@ -205,6 +235,9 @@ type Input struct {
 
 	// Turn is the id that the turn gets, a UUID. Default: a new one.
 	Turn string `json:"-"`
+
+	// After is the position of the log before the turn. The session sets it.
+	After int64 `json:"-"`
 }
 
 // An Attachment is content that was checked already. Text is that of a text

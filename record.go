@@ -10,7 +10,11 @@ import (
 )
 
 // stage adds ev to what flush will append.
-func (s *Session) stage(ev event.Event) { s.batch = append(s.batch, ev) }
+func (s *Session) stage(ev event.Event) {
+	if s.adopting == nil || s.adopting.lacks(&ev) {
+		s.batch = append(s.batch, ev)
+	}
+}
 
 // flush appends what was staged and, only then, tells those who wait for it.
 func (s *Session) flush() error {

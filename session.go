@@ -50,6 +50,7 @@ type Session struct {
 	pause    time.Duration   // before that try
 	over     map[string]bool // turns that have ended
 	lastExit *ExitStatus
+	adopting *adoption // while what the log may have already comes in again
 }
 
 // Config is what a Session needs besides its agent. The zero value works.
@@ -59,6 +60,10 @@ type Config struct {
 
 	// Dormant says not to start the agent before the first prompt.
 	Dormant bool
+
+	// Adopt says to take over the agent that a process before this one left, if
+	// there is one. Its turns then go on instead of being closed.
+	Adopt bool
 
 	// InterruptGrace is how long an agent has to end a turn after Cancel before
 	// it is ended itself. Default: 2 s.
@@ -131,6 +136,10 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 		facts: facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if cfg.Adopt && s.adopt(ctx) == nil {
+		go s.loop()
+		return s, nil
+	}
 	if err := s.reconcile(ctx); err != nil {
 		s.stop()
 		return nil, Safe(err)
@@ -195,6 +204,18 @@ func (s *Session) Release(ctx context.Context) error {
 	return err
 }
 
+// Detach ends the session but leaves its agent running, if a turn is, for a
+// process after this one (see Options.Keep and Config.Adopt). It reports false,
+// and has done nothing, if that cannot be.
+func (s *Session) Detach(ctx context.Context) bool {
+	ok, err := ask(ctx, s, func(reply chan answer[bool]) message { return detachMsg{reply} })
+	if err != nil || !ok {
+		return false
+	}
+	<-s.ended
+	return true
+}
+
 // Close ends the agent and the session. A running turn ends as cancelled. It
 // returns when the agent and everything it started are gone, and may be called
 // more than once.
@@ -238,6 +259,7 @@ type (
 	}
 	statusMsg  struct{ reply chan answer[Status] }
 	releaseMsg struct{ reply chan answer[struct{}] }
+	detachMsg  struct{ reply chan answer[bool] }
 	closeMsg   struct{ reply chan error }
 )
 
@@ -247,6 +269,7 @@ func (decideMsg) message()  {}
 func (setMsg) message()     {}
 func (statusMsg) message()  {}
 func (releaseMsg) message() {}
+func (detachMsg) message()  {}
 func (closeMsg) message()   {}
 
 // ask posts a message and waits for its answer. Once loop has taken the

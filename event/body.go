@@ -105,6 +105,9 @@ type (
 		Choice     string   `json:"choice"` // id of the choice; [ChoiceWithdrawn] if nobody may answer any more
 		By         Resolver `json:"by"`
 		Reason     string   `json:"reason,omitzero"`
+
+		// UpdatedArguments are what is to be done instead of what was asked for.
+		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
 	}
 	// SessionUpdated changes facts about the session. Empty fields did not change.
 	SessionUpdated struct {

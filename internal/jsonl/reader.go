@@ -39,6 +39,7 @@ type Reader struct {
 	src  *bufio.Reader
 	max  int
 	torn bool
+	took int64 // bytes of the source, up to the end of the line read last
 	err  error // sticky; what the source ended with
 
 	// The line being read, if it spans several reads.
@@ -85,6 +86,10 @@ func (r *Reader) Next() ([]byte, error) {
 // ended within it, so it may be half a message.
 func (r *Reader) Torn() bool { return r.torn }
 
+// Offset returns where in the source the line that Next returned last ends, its line ending included, in bytes from the
+// beginning.
+func (r *Reader) Offset() int64 { return r.took }
+
 // Valid reports whether line is text that may be decoded: UTF-8 without NUL.
 // Decoders differ in what they make of the rest, often silently.
 func Valid(line []byte) bool {
@@ -97,6 +102,7 @@ func (r *Reader) read() (line []byte, length int64, err error) {
 	r.release()
 	for {
 		part, err := r.src.ReadSlice('\n')
+		r.took += int64(len(part))
 		if errors.Is(err, bufio.ErrBufferFull) {
 			r.add(part)
 			continue

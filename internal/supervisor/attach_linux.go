@@ -76,7 +76,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 		return nil, nil, err
 	}
 	ch := newChild(proc.Command{Redact: redact}, c, out)
-	ch.supervisor, ch.mark = r.Supervisor, w.Mark
+	ch.supervisor, ch.pid, ch.mark = r.Supervisor, w.Pid, w.Mark
 	ch.sent, ch.taken = w.Sent, w.Sent
 	ch.run()
 	return ch, b, nil

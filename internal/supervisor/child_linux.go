@@ -24,6 +24,7 @@ import (
 // for its end. All have ended when Done is closed, or after Detach.
 type child struct {
 	supervisor proc.Identity
+	pid        int // the agent's
 	mark       string
 	redact     func([]byte) []byte
 	control    *net.UnixConn
@@ -111,7 +112,7 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 		}
 		return nil, failed(err)
 	}
-	ch.mark = w.Mark
+	ch.pid, ch.mark = w.Pid, w.Mark
 	ch.run()
 	return ch, nil
 }
@@ -243,6 +244,9 @@ func (ch *child) sweep() (left int, err error) {
 	}
 	return proc.Leftovers{Mark: ch.mark, Orphans: proc.IsSubreaper()}.End()
 }
+
+// Pid implements [Agent].
+func (ch *child) Pid() int { return ch.pid }
 
 // Send implements [Agent].
 func (ch *child) Send(line []byte, after int64) error {

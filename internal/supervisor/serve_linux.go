@@ -89,7 +89,7 @@ func serve() int {
 		return 1
 	}
 	defer s.open(g.Start)()
-	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Mark: s.agent.Mark(), Whole: true}))
+	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Whole: true}))
 	go s.hear(control)
 	go s.relay()
 	go s.farewell()

@@ -33,6 +33,9 @@ type Keep struct {
 // Agent is a running agent, with a supervisor or without. Its methods are those of proc.Process and may be called as
 // they may.
 type Agent interface {
+	// Pid returns the agent's process id. It means nothing any more once Done is closed.
+	Pid() int
+
 	// Send queues line for the agent's input and never blocks. after is how much of the agent's output, in bytes from
 	// the start of the process, had been taken account of when line was made: a replay feeds them in that order.
 	// It fails with proc.ErrOutboxFull or proc.ErrStdinClosed.

@@ -99,7 +99,7 @@ func (s *server) hand(c, output *net.UnixConn, theirs int) error {
 	case s.over:
 		return fmt.Errorf("the agent is being ended")
 	}
-	w := welcome{Mark: s.agent.Mark(), Spool: s.spool.size, Whole: s.spool.whole, Sent: s.sent}
+	w := welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Spool: s.spool.size, Whole: s.spool.whole, Sent: s.sent}
 	frame := appendJSON(nil, kindHello, w)
 	rights := unix.UnixRights(theirs, int(s.spool.f.(*os.File).Fd()))
 	if n, _, err := c.WriteMsgUnix(frame, rights, nil); err != nil || n != len(frame) {

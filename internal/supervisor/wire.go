@@ -55,6 +55,7 @@ type toStart struct {
 type welcome struct {
 	Refused string        `json:"refused,omitempty"`
 	Failed  *startFailure `json:"failed,omitempty"`
+	Pid     int           `json:"pid,omitempty"` // the agent's
 	Mark    string        `json:"mark,omitempty"`
 	Spool   int64         `json:"spool"` // bytes of it that precede the output
 	Whole   bool          `json:"whole"` // the spool is: it holds what passed since the last Begin

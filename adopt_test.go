@@ -1,0 +1,334 @@
+package runnel_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+// keeper is a provider whose agent outlives its sessions: it is read all the
+// time, and what it said since the last prompt is kept.
+type keeper struct {
+	script.Provider
+	agent runnel.Conn
+
+	mu      sync.Mutex
+	grown   chan struct{} // closed and replaced when said has grown
+	said    []event.Event
+	gone    error
+	after   int64
+	prompts []string
+	decided []string // approvals
+}
+
+func (k *keeper) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	agent, err := k.Provider.Open(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	k.agent, k.grown, k.after = agent, make(chan struct{}), -1
+	go k.listen()
+	return &kept{k: k, quit: make(chan struct{})}, nil
+}
+
+func (k *keeper) listen() {
+	for {
+		ev, err := k.agent.Next(context.Background())
+		k.mu.Lock()
+		if err != nil {
+			k.gone = err
+		} else {
+			k.said = append(k.said, ev)
+		}
+		close(k.grown)
+		k.grown = make(chan struct{})
+		k.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (k *keeper) Adopt(context.Context, runnel.Options) (runnel.Conn, runnel.Backlog, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.agent == nil || k.gone != nil {
+		return nil, runnel.Backlog{}, errors.New("nobody is there")
+	}
+	back := runnel.Backlog{After: k.after, Events: slices.Clone(k.said), Prompts: slices.Clone(k.prompts)}
+	for _, ev := range k.said {
+		if a, ok := ev.Body.(event.ApprovalRequested); ok && !slices.Contains(k.decided, a.Approval.ID) {
+			back.Waiting = append(back.Waiting, a.Approval.ID)
+		}
+	}
+	return &kept{k: k, at: len(k.said), quit: make(chan struct{})}, back, nil
+}
+
+// kept is a connection to a keeper's agent. One that is dead does nothing any
+// more: its process is gone.
+type kept struct {
+	k    *keeper
+	at   int
+	dead atomic.Bool
+	quit chan struct{}
+	once sync.Once
+}
+
+func (c *kept) Next(ctx context.Context) (event.Event, error) {
+	for {
+		c.k.mu.Lock()
+		grown, gone := c.k.grown, c.k.gone
+		if c.at < len(c.k.said) {
+			c.at++
+			ev := c.k.said[c.at-1]
+			c.k.mu.Unlock()
+			return ev, nil
+		}
+		c.k.mu.Unlock()
+		if gone != nil {
+			return event.Event{}, gone
+		}
+		select {
+		case <-grown:
+		case <-c.quit:
+			return event.Event{}, io.EOF
+		case <-ctx.Done():
+			return event.Event{}, ctx.Err()
+		}
+	}
+}
+
+func (c *kept) Prompt(ctx context.Context, turn string, in runnel.Input) error {
+	c.k.mu.Lock()
+	c.k.said, c.k.prompts, c.k.decided, c.k.after = nil, []string{turn}, nil, in.After
+	c.at = 0
+	c.k.mu.Unlock()
+	return c.k.agent.Prompt(ctx, turn, in)
+}
+
+func (c *kept) Interrupt(ctx context.Context) error { return c.k.agent.Interrupt(ctx) }
+
+func (c *kept) Decide(ctx context.Context, approval string, d runnel.Decision) error {
+	if c.dead.Load() {
+		return nil
+	}
+	c.k.mu.Lock()
+	c.k.decided = append(c.k.decided, approval)
+	c.k.mu.Unlock()
+	return c.k.agent.Decide(ctx, approval, d)
+}
+
+func (c *kept) Close() error {
+	c.once.Do(func() { close(c.quit) })
+	if c.dead.Load() {
+		return nil
+	}
+	return c.k.agent.Close()
+}
+
+func (c *kept) Detach() bool {
+	c.dead.Store(true)
+	c.once.Do(func() { close(c.quit) })
+	return true
+}
+
+// mortal is a log that takes so many events and then nothing, as when its
+// writer is killed: the event before which that happens is cut off its batch.
+type mortal struct {
+	*runnel.Memory
+	left int
+	die  func()
+}
+
+func (m *mortal) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	if m.left >= len(evs) {
+		m.left -= len(evs)
+		return m.Memory.Append(ctx, session, head, evs...)
+	}
+	m.die()
+	if m.left > 0 {
+		if err := m.Memory.Append(ctx, session, head, evs[:m.left]...); err != nil {
+			return err
+		}
+	}
+	m.left = 0
+	return errors.New("killed")
+}
+
+const adoptedTurn = "0192f0c1-0000-7000-8000-000000000001"
+
+var adopted = []script.Step{
+	{Notice: &event.Notice{Level: event.LevelInfo, Code: "SAME", Message: "twice"}},
+	{Reasoning: "thinking about it", Rate: 100},
+	{Text: "one two three four five six", Rate: 100},
+	{Notice: &event.Notice{Level: event.LevelInfo, Code: "SAME", Message: "twice"}},
+	{Tool: &script.Tool{Name: "Bash", Output: "ok", Ask: &script.Ask{Title: "rm -rf"}}},
+	{Tools: []script.Tool{{Name: "Read", Output: "a"}, {Name: "Read", Output: "b"}}},
+	{Text: "all done now", Rate: 100},
+}
+
+// play drives a session's turn to its end, or to the death of the session.
+func play(t *testing.T, s *runnel.Session, dead func() bool) {
+	t.Helper()
+	for {
+		synctest.Wait()
+		st := s.Status()
+		if dead() || st.Turn == "" {
+			return
+		}
+		if len(st.Pending) > 0 {
+			_ = s.Decide(t.Context(), st.Pending[0].ID, runnel.Decision{Choice: st.Pending[0].Choices[0].ID})
+			continue
+		}
+		time.Sleep(time.Millisecond) // of the bubble's time: the script has a pace
+	}
+}
+
+// uncut is the log of the same turn when nothing happens.
+func uncut(t *testing.T) (want string, events int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		log := new(runnel.Memory)
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
+		s, err := runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn}); err != nil {
+			t.Fatal(err)
+		}
+		play(t, s, func() bool { return false })
+		want = trace(t, log, "s")
+		_ = s.Close()
+	})
+	return want, strings.Count(want, "\n")
+}
+
+// TestAdoptAfterEveryEvent kills the session after each event of a turn. The
+// next one takes the agent over, and the log is the same as if nothing had
+// happened: nothing is missing, nothing is there twice.
+func TestAdoptAfterEveryEvent(t *testing.T) {
+	want, events := uncut(t)
+	for cut := 2; cut < events; cut++ { // before that the prompt is not accepted
+		synctest.Test(t, func(t *testing.T) {
+			k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
+			var dead atomic.Bool
+			log := &mortal{Memory: new(runnel.Memory), left: cut}
+			var first *kept
+			log.die = func() { dead.Store(true); first.dead.Store(true) }
+			s, err := runnel.Open(t.Context(), opening{k, &first}, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn}); err != nil {
+				t.Fatal(err)
+			}
+			play(t, s, dead.Load)
+			_ = s.Close()
+
+			s, err = runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log.Memory, Dormant: true, Adopt: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			play(t, s, func() bool { return false })
+			if diff := cmp.Diff(want, trace(t, log.Memory, "s")); diff != "" {
+				t.Errorf("killed after %d events:\n%s", cut, diff)
+			}
+			_ = s.Close()
+		})
+	}
+}
+
+// opening tells which connection was opened.
+type opening struct {
+	*keeper
+	conn **kept
+}
+
+func (o opening) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	c, err := o.keeper.Open(ctx, opt)
+	if err == nil {
+		*o.conn = c.(*kept)
+	}
+	return c, err
+}
+
+func TestDetachLeavesTheTurnToTheNextSession(t *testing.T) {
+	want, _ := uncut(t)
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Detach(t.Context()) {
+			t.Error("detached without a turn")
+		}
+		turn, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if !s.Detach(t.Context()) {
+			t.Fatal("not detached")
+		}
+		if _, err := turn.Wait(t.Context()); runnel.CodeOf(err) != runnel.StoreUnavailable {
+			t.Errorf("who waits for the turn is told %v", err)
+		}
+		s, err = runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log, Dormant: true, Adopt: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		play(t, s, func() bool { return false })
+		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
+			t.Error(diff)
+		}
+		_ = s.Close()
+	})
+}
+
+// TestAPromptThatNeverArrivedIsHandedOver: the prompt is in the log, and the
+// death came before the agent had it.
+func TestAPromptThatNeverArrivedIsHandedOver(t *testing.T) {
+	want, _ := uncut(t)
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
+		log := new(runnel.Memory)
+		if _, err := k.Open(t.Context(), runnel.Options{Resume: "agent-1"}); err != nil {
+			t.Fatal(err)
+		}
+		id := runnel.UserItemID(adoptedTurn)
+		for i, b := range []event.Body{
+			event.ItemStart{ItemID: id, ItemType: event.TypeMessage},
+			event.ItemDone{ItemID: id, FinalItem: event.Message{Content: "go", Origin: event.OriginUser}},
+		} {
+			ev := event.Event{Session: "s", Seq: int64(i + 1), Turn: adoptedTurn, At: time.Now(), Body: b}
+			if err := log.Append(t.Context(), "s", int64(i), ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log, Dormant: true, Adopt: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		play(t, s, func() bool { return false })
+		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
+			t.Error(diff)
+		}
+		_ = s.Close()
+	})
+}
