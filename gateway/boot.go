@@ -80,7 +80,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
 		if !resume {
 			opt.Resume = ""
 		}
-		return g.start(g.ctx, p, opt, rec, waiting, false)
+		return g.start(g.ctx, p, opt, rec, waiting, runnel.Config{})
 	})
 	g.mu.Unlock()
 	select {

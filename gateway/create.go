@@ -126,7 +126,7 @@ func (g *Gateway) startNew(ctx context.Context, p runnel.Provider, opt runnel.Op
 		}
 	}
 	rec.State = event.StateOpen
-	e, err := g.start(ctx, p, opt, rec, 0, false)
+	e, err := g.start(ctx, p, opt, rec, 0, runnel.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	AllowBypass     bool          // clients may run agents that never ask. Default: false
 	ApprovalTimeout time.Duration // as runnel.Config. Default: for ever
 	StallTimeout    time.Duration // as runnel.Config. Default: 90 s; negative: never
+	ReattachWindow  time.Duration // how long a running turn's agent waits for the server after this one. Default: 60 s; negative: not at all
 	IdleTimeout     time.Duration // after which an idle agent is ended; its session goes on with the next prompt. Default: 15 min; negative: never
 
 	// Filter is runnel.Options.Filter of every session. Default: none.
@@ -78,6 +79,9 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 15 * time.Minute
 	}
+	if cfg.ReattachWindow == 0 {
+		cfg.ReattachWindow = time.Minute
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -112,7 +116,13 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 
 // Close ends every session's agent; turns that run end as cancelled. It returns
 // once nothing of it is left, or with ctx's error.
-func (g *Gateway) Close(ctx context.Context) error {
+func (g *Gateway) Close(ctx context.Context) error { return g.end(ctx, false) }
+
+// HandOver is Close, but where a turn runs its agent is left to a Gateway after
+// this one, for Config.ReattachWindow.
+func (g *Gateway) HandOver(ctx context.Context) error { return g.end(ctx, true) }
+
+func (g *Gateway) end(ctx context.Context, handOver bool) error {
 	g.mu.Lock()
 	g.closing = true
 	entries := make([]*entry, 0, len(g.live))
@@ -126,7 +136,11 @@ func (g *Gateway) Close(ctx context.Context) error {
 		defer close(done)
 		var all sync.WaitGroup
 		for _, e := range entries {
-			all.Go(func() { _ = e.session.Close() })
+			all.Go(func() {
+				if !handOver || !e.session.Detach(ctx) {
+					_ = e.session.Close()
+				}
+			})
 		}
 		all.Wait()
 		g.stop()
@@ -251,11 +265,12 @@ func (g *Gateway) open(ctx context.Context, id string) (*entry, error) {
 	if err != nil {
 		return nil, storeError(err)
 	}
-	return g.start(ctx, p, opt, rec, len(waiting), true)
+	return g.start(ctx, p, opt, rec, len(waiting), runnel.Config{Dormant: true})
 }
 
-// start opens a session and enters it; the caller makes it known.
-func (g *Gateway) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, dormant bool) (*entry, error) {
+// start opens a session and enters it; the caller makes it known. cfg says only
+// what is not the same for all.
+func (g *Gateway) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
 	e := &entry{g: g, rec: rec, waiting: waiting}
 	st, err := g.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
@@ -265,10 +280,10 @@ func (g *Gateway) start(ctx context.Context, p runnel.Provider, opt runnel.Optio
 	for _, t := range st.Open {
 		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
 	}
-	e.session, err = runnel.Open(ctx, p, opt, runnel.Config{
-		ID: rec.ID, Log: g.cfg.Log, Dormant: dormant, ApprovalTimeout: g.cfg.ApprovalTimeout,
-		StallTimeout: max(g.cfg.StallTimeout, 0), Recorded: e.recorded,
-	})
+	opt.Keep = g.keepOf(rec.ID)
+	cfg.ID, cfg.Log, cfg.Recorded = rec.ID, g.cfg.Log, e.recorded
+	cfg.ApprovalTimeout, cfg.StallTimeout = g.cfg.ApprovalTimeout, max(g.cfg.StallTimeout, 0)
+	e.session, err = runnel.Open(ctx, p, opt, cfg)
 	if err != nil {
 		return nil, err
 	}

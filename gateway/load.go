@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -181,73 +180,4 @@ func discover(ctx context.Context, p runnel.Provider, agentID, file string) (run
 		}
 	}
 	return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the agent keeps no such conversation")
-}
-
-// recover takes up what the process before us left.
-func (g *Gateway) recover(ctx context.Context) error {
-	all, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{})
-	if err != nil {
-		return storeError(err)
-	}
-	for _, rec := range all {
-		if rec.State == event.StateLoading { // half made
-			if err := g.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
-				return storeError(err)
-			}
-		}
-	}
-	unfinished, err := g.cfg.Catalogue.Unfinished(ctx)
-	if err != nil {
-		return storeError(err)
-	}
-	for _, id := range unfinished {
-		g.finish(ctx, id)
-	}
-	return g.recoverQueues(ctx)
-}
-
-// renote brings e's record to what the log says: a crash may have come before
-// the record of what happened after that position was written.
-func (g *Gateway) renote(ctx context.Context, e *entry, after int64) error {
-	for ev, err := range g.cfg.Log.Read(ctx, e.rec.ID, after) {
-		if err != nil {
-			return err
-		}
-		e.mu.Lock()
-		e.note(ev)
-		e.mu.Unlock()
-	}
-	return nil
-}
-
-// finish closes the turns of a session that have no end: opening it does that.
-// It is put away again, so that a start costs no memory.
-func (g *Gateway) finish(ctx context.Context, id string) {
-	err := func() error {
-		rec, err := g.record(ctx, id)
-		if err != nil {
-			return err
-		}
-		p, err := g.provider(rec.CLIType)
-		if err != nil {
-			return err
-		}
-		st, err := g.cfg.Log.State(ctx, id)
-		if err != nil {
-			return err
-		}
-		e, err := g.start(ctx, p, runnel.Options{Dir: rec.ProjectDir}, rec, 0, true)
-		if err != nil {
-			return err
-		}
-		defer g.retire(e)
-		err = e.session.Close()
-		if len(st.Open) > 0 {
-			err = errors.Join(err, g.renote(ctx, e, st.Open[0].After))
-		}
-		return errors.Join(err, g.put(ctx, e))
-	}()
-	if err != nil {
-		g.log.LogAttrs(ctx, slog.LevelWarn, "unfinished turn not closed", slog.String("session", id), slog.String("error", err.Error()))
-	}
 }

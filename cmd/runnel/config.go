@@ -39,6 +39,7 @@ type config struct {
 	ApprovalTimeout time.Duration `koanf:"approval-timeout"`
 	StallTimeout    time.Duration `koanf:"stall-timeout"`
 	IdleTimeout     time.Duration `koanf:"idle-timeout"`
+	ReattachWindow  time.Duration `koanf:"reattach-window"`
 	StreamFamily    string        `koanf:"stream-family"`
 
 	LogLevel  string `koanf:"log-level"`
@@ -67,6 +68,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")
 	fl.Duration("approval-timeout", 0, "deny what nobody has answered for this long; 0 waits for ever")
 	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
+	fl.Duration("reattach-window", time.Minute, "how long the agent of a running turn waits for this server to come back; negative: it ends with the server")
 	fl.Duration("idle-timeout", 15*time.Minute, "end an agent that nobody used for this long; its session goes on later; negative never")
 	fl.String("stream-family", "", "what a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
 	fl.String("log-level", "warn", "debug, info, warn or error")

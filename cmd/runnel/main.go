@@ -7,9 +7,11 @@ import (
 	"os"
 
 	"github.com/runnel-dev/runnel/provider/all"
+	"github.com/runnel-dev/runnel/supervise"
 )
 
 func main() {
+	supervise.Main()
 	os.Exit(run(os.Args[1:]))
 }
 

@@ -10,10 +10,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/runnel-dev/runnel/supervise"
+
 	"github.com/runnel-dev/runnel/event"
 )
 
 func TestMain(m *testing.M) {
+	supervise.Main()
 	testscript.Main(m, map[string]func(){"runnel": main})
 }
 

@@ -87,15 +87,17 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, AllowBypass: c.AllowBypass,
-		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, Filter: a.filter, Logger: log,
+		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
+		Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
+	end := gw.Close
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 		defer cancel()
-		err = errors.Join(err, gw.Close(ctx))
+		err = errors.Join(err, end(ctx))
 	}()
 	page, built := ui.Dist()
 	if !built {
@@ -123,14 +125,22 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer os.Remove(placeFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("ended")
-	return a.serveUntilTold(ctx, c, srv, listeners)
+	told, err := a.serveUntilTold(ctx, c, srv, listeners)
+	if told == syscall.SIGTERM { // of whoever is about to start it again
+		end = gw.HandOver
+	}
+	return err
 }
 
 // serveUntilTold serves on all listeners. It ends in order at the first
-// interrupt or request to terminate; the second ends the process as usual.
-func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener) error {
-	ctx, forget := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer forget()
+// interrupt or request to terminate, which it returns; the second ends the
+// process as usual.
+func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener) (told os.Signal, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	hs := srv.HTTPServer()
 	work, failed := errgroup.WithContext(ctx)
 	for _, ln := range listeners {
@@ -147,12 +157,16 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 			return err
 		})
 	}
-	<-failed.Done()
-	forget()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
-	defer cancel()
-	err := errors.Join(srv.EndStreams(end), hs.Shutdown(end))
-	return errors.Join(err, work.Wait())
+	select {
+	case told = <-signals:
+		cancel()
+	case <-failed.Done():
+	}
+	signal.Stop(signals)
+	end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancelEnd()
+	err = errors.Join(srv.EndStreams(end), hs.Shutdown(end))
+	return told, errors.Join(err, work.Wait())
 }
 
 // listen binds the address, if it may be bound.
