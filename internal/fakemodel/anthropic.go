@@ -59,6 +59,9 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request, body []byte) {
 		anthropicError(w, *f)
 		return
 	}
+	if st.Silent > 0 && s.count("silent "+c.key) <= st.Silent {
+		st.Text, st.Blocks = "", nil
+	}
 	a := answer{
 		step: st, model: cmp.Or(st.Model, req.Model),
 		id:    fmt.Sprintf("msg_%s_%d", c.key, s.count("message "+c.key)),

@@ -30,7 +30,8 @@ type Step struct {
 	DelayMS      int `json:"delayMs,omitzero"`      // before the headers
 	FirstDelayMS int `json:"firstDelayMs,omitzero"` // between the headers and the first event
 
-	Hold   string   `json:"hold,omitzero"` // name of a gate to wait at before the headers
+	Silent int      `json:"silent,omitzero"` // how many times the answer is empty before it is this one
+	Hold   string   `json:"hold,omitzero"`   // name of a gate to wait at before the headers
 	Fail   *Failure `json:"fail,omitzero"`
 	Faults []Fault  `json:"faults,omitzero"` // of the stream, in the order of After
 }

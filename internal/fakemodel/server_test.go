@@ -192,6 +192,26 @@ func TestFailureFailsSoManyTimes(t *testing.T) {
 	}
 }
 
+func TestSilentStepSpeaksInTheEnd(t *testing.T) {
+	s := start(t, fakemodel.Config{})
+	sc := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "at last", Silent: 1}}}
+	var got []string
+	for range 2 {
+		var msg struct{ Content []struct{ Text string } }
+		if err := json.NewDecoder(post(t, s, false, user(sc.Prompt(""))).Body).Decode(&msg); err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, b := range msg.Content {
+			text += b.Text
+		}
+		got = append(got, text)
+	}
+	if d := cmp.Diff([]string{"", "at last"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		fault   fakemodel.Fault

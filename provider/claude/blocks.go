@@ -326,7 +326,7 @@ func (t *translator) synthetic(f frame) {
 		if t.turn != nil {
 			t.turn.failure = f.Error
 		}
-	case text == "" || text == noResponseRequested:
+	case text == "" || text == noResponseRequested || text == noContent:
 	default:
 		t.local(f.Message.ID, text)
 	}
@@ -379,5 +379,7 @@ func (t *translator) output(f frame, b block) {
 	}
 	id := c.item + ":output"
 	t.emit(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCallOutput, CallID: c.id, Name: c.name, ParentCallID: f.ParentToolUseID})
-	t.emit(event.ItemDone{ItemID: id, FinalItem: toolOutput(*c, b, f.ToolUseResult)})
+	out := toolOutput(*c, b, f.ToolUseResult)
+	t.emit(event.ItemDone{ItemID: id, FinalItem: out})
+	t.planned(*c, out, f.ToolUseResult, f.ParentToolUseID)
 }

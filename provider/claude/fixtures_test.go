@@ -2,6 +2,7 @@ package claude
 
 import (
 	"os"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -39,7 +40,7 @@ func fixtures() []fixture {
 		}
 		r.play(steps...)
 	}
-	return append(workFixtures(), []fixture{
+	return slices.Concat(workFixtures(), planFixtures(), modelFixtures(), []fixture{
 		{name: "text", prose: "Thinking and text, in two turns.", play: func(r *rig) {
 			play(r, fakemodel.Step{Chunk: 24, Blocks: []fakemodel.Block{
 				{Type: "thinking", Text: "Let me think about this for a moment."}, {Type: "redacted_thinking", Data: "eA=="},
@@ -176,7 +177,7 @@ func fixtures() []fixture {
 			play(r, text("Four."))
 			r.finish("")
 		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
-	}...)
+	})
 }
 
 // stalled reads to the n-th delta, where the model waits, and interrupts.

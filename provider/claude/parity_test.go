@@ -17,8 +17,8 @@ import (
 )
 
 // unpack writes what the agent of a recording left, as its configuration
-// directory, and returns the conversation in it.
-func unpack(t *testing.T, a *txtar.Archive) runnel.Conversation {
+// directory, and returns the conversations in it, oldest first.
+func unpack(t *testing.T, a *txtar.Archive) (found []runnel.Conversation) {
 	t.Helper()
 	config := t.TempDir()
 	t.Setenv("CLAUDE_CONFIG_DIR", config)
@@ -39,20 +39,25 @@ func unpack(t *testing.T, a *txtar.Archive) runnel.Conversation {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c
+		found = append(found, c)
 	}
-	t.Fatal("no conversation was discovered")
-	return runnel.Conversation{}
+	if len(found) == 0 {
+		t.Fatal("no conversation was discovered")
+	}
+	slices.SortFunc(found, func(a, b runnel.Conversation) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return found
 }
 
-func history(t *testing.T, c runnel.Conversation) []event.Event {
+func history(t *testing.T, cs ...runnel.Conversation) []event.Event {
 	t.Helper()
 	var evs []event.Event
-	for ev, err := range New().History(t.Context(), c) {
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range cs {
+		for ev, err := range New().History(t.Context(), c) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			evs = append(evs, ev)
 		}
-		evs = append(evs, ev)
 	}
 	return evs
 }
@@ -68,20 +73,22 @@ var sameItems = cmp.Options{
 //
 //   - what was cancelled is not stored;
 //   - a message of which nothing was stored takes a number all the same;
-//   - a prompt that is a slash command of the agent's is not stored as one;
+//   - a prompt that is a slash command of the agent's is not stored as one, nor is what it printed;
 //   - approvals, costs, rate limits and retries are not stored;
 //   - what turns do beside each other is in no order between them;
 //   - 2.1.197 does not show what the subagent of a subagent does.
 func TestG04_ReplayEqualsLive(t *testing.T) {
 	eachRecording(t, func(t *testing.T, f fixture, path string, a *txtar.Archive) {
 		live := translated(t, a)
-		stored := history(t, unpack(t, a))
+		stored := history(t, unpack(t, a)...)
 		sound(t, stored)
 		turns := map[string]bool{}
 		for _, ev := range live {
 			turns[ev.Turn] = true
 		}
-		want := slices.DeleteFunc(items(live), func(it event.Item) bool {
+		want := items(live)
+		isCommand := commandsOf(want)
+		want = slices.DeleteFunc(want, func(it event.Item) bool {
 			return slices.Contains(f.live, strings.TrimPrefix(it.ID, it.Turn+":")) && (it.Status == event.ItemStopped || isCommand(it))
 		})
 		got := slices.DeleteFunc(items(stored), func(it event.Item) bool { return !turns[it.Turn] }) // of an earlier process
@@ -128,9 +135,19 @@ func deep(its []event.Item) func(event.Item) bool {
 	return func(it event.Item) bool { return parents[it.ParentCallID] != "" }
 }
 
-func isCommand(it event.Item) bool {
-	m, ok := it.Final.(event.Message)
-	return ok && strings.HasPrefix(m.Content, "/")
+// commandsOf reports whether an item is of a turn in which the agent ran a
+// command of its own, and no model said anything.
+func commandsOf(its []event.Item) func(event.Item) bool {
+	spoke := map[string]bool{}
+	for _, it := range its {
+		if m, ok := it.Final.(event.Message); ok && m.Origin == event.OriginAgent {
+			spoke[it.Turn] = true
+		}
+	}
+	return func(it event.Item) bool {
+		m, ok := it.Final.(event.Message)
+		return ok && !spoke[it.Turn] && (strings.HasPrefix(m.Content, "/") || m.Origin == event.OriginSystem)
+	}
 }
 
 // renumber counts the native messages of each turn anew, without the gaps of
@@ -178,7 +195,7 @@ func TestDiscoverNamesAConversation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := unpack(t, a)
+	c := unpack(t, a)[0]
 	if c.Dir != "/tmp/runnel-fixture/project" || c.Title == "" || c.CreatedAt.Before(fixtureStart) || c.Size == 0 || time.Since(c.UpdatedAt) > time.Hour {
 		t.Errorf("%+v", c)
 	}

@@ -20,6 +20,8 @@ const (
 	syntheticModel = "<synthetic>"
 	// noResponseRequested stands after a prompt that a crash left unanswered (resume-after-kill).
 	noResponseRequested = "No response requested."
+	// noContent is what a command printed that printed nothing, on 2.1.197 (clear).
+	noContent = "(no content)"
 )
 
 // loginCommand is what a user runs to log in.

@@ -416,8 +416,8 @@ func TestInterruptInAnApproval(t *testing.T) {
 		evs = append(evs, r.finish("")...)
 		sound(t, evs)
 		resolved := bodies[event.ApprovalResolved](evs)
-		if len(resolved) != 1 || resolved[0] != (event.ApprovalResolved{ApprovalID: a.ID, Choice: event.ChoiceWithdrawn, By: event.ByAgent}) {
-			t.Errorf("resolved %+v", resolved)
+		if d := cmp.Diff([]event.ApprovalResolved{{ApprovalID: a.ID, Choice: event.ChoiceWithdrawn, By: event.ByAgent}}, resolved); d != "" {
+			t.Error(d)
 		}
 		if err := r.conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
 			t.Errorf("a late decision: %v", err)

@@ -37,6 +37,7 @@ type translator struct {
 	tasks     map[string]*task     // that go on in the background, by their call
 	parts     map[string]int       // how many turns each task has had
 	agents    map[string]string    // calls by the id of the subagent that they started
+	plan      []step               // what the agent means to do, as far as it said
 	asides    []*turn              // that hold questions asked beside the turn in flight
 
 	session, model, mode string // as last announced
@@ -114,7 +115,10 @@ func (t *translator) take() []event.Event {
 // frame dispatches what the agent said.
 func (t *translator) frame(f frame) {
 	if f.SessionID != "" && f.SessionID != t.session && f.Type != "control_request" {
-		t.session = f.SessionID // it changes within a process, too: /clear
+		if t.session != "" { // it changes within a process, too: /clear
+			t.plan = nil
+		}
+		t.session = f.SessionID
 		defer t.emit(event.SessionUpdated{AgentSessionID: f.SessionID})
 	}
 	switch f.Type {

@@ -1,0 +1,151 @@
+package claude
+
+import (
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// planFixtures are about what the agent means to do and what it wants to know.
+func planFixtures() []fixture {
+	play := func(r *rig, steps ...fakemodel.Step) { r.play(costing(steps...)...) }
+	todo := func(content, status string) args {
+		return args{"content": content, "status": status, "activeForm": content + "ing"}
+	}
+	return []fixture{
+		{name: "todos", prose: "The agent keeps a list with TodoWrite, which newer versions have only if asked.", play: func(r *rig) {
+			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
+			play(r, calls(use("TodoWrite", args{"todos": []args{todo("Look", "in_progress"), todo("Leap", "pending")}})),
+				calls(use("TodoWrite", args{"todos": []args{todo("Look", "completed"), todo("Leap", "in_progress")}})), says("Done."))
+			r.finish(allowOnce)
+		}},
+		{name: "tasks", prose: "The agent keeps a list of tasks over two turns, one of them made by a subagent.", play: func(r *rig) {
+			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
+			play(r, calls(use("TaskCreate", args{"subject": "Look", "description": "Look first"}), use("TaskCreate", args{"subject": "Leap", "description": "Then leap"})),
+				calls(use("TaskUpdate", args{"taskId": "1", "status": "in_progress"})), says("Two things to do."))
+			r.finish(allowOnce)
+			play(r, calls(use("TaskUpdate", args{"taskId": "1", "status": "completed"})),
+				calls(agent("More", false, calls(use("TaskCreate", args{"subject": "Land", "description": "At last"})), says("Added."))),
+				calls(use("TaskUpdate", args{"taskId": "2", "status": "deleted"})),
+				calls(use("TaskUpdate", args{"taskId": "9", "status": "completed"})),
+				calls(use("TaskList", args{})), says("One thing to do."))
+			r.finish(allowOnce)
+		}},
+		{name: "plan-mode", prose: "The agent plans, asks for leave, is told to plan on, and gets it.", play: func(r *rig) {
+			r.opt.PermissionMode = runnel.ModePlan
+			play(r, calls(use("ExitPlanMode", args{"plan": "1. Do it."})), calls(use("ExitPlanMode", args{"plan": "1. Do it well."})), says("Doing it."))
+			n := 0
+			r.until(func(ev event.Event) bool {
+				if b, ok := ev.Body.(event.ApprovalRequested); ok {
+					r.decide(b.Approval, []runnel.Decision{{Choice: deny, Reason: "better"}, {Choice: allowSession}}[n])
+					n++
+				}
+				return event.Ends(ev.Body)
+			})
+		}},
+		{name: "questions", prose: "The agent asks two questions, one with several answers.", play: func(r *rig) {
+			opts := func(labels ...string) (out []args) {
+				for _, l := range labels {
+					out = append(out, args{"label": l, "description": l})
+				}
+				return out
+			}
+			play(r, calls(use("AskUserQuestion", args{"questions": []args{
+				{"question": "Which one?", "header": "Pick", "multiSelect": false, "options": opts("Red", "Blue")},
+				{"question": "What with?", "header": "With", "multiSelect": true, "options": opts("Salt", "Pepper", "Oil")},
+			}})), says("Thank you."))
+			r.finish(allowOnce)
+		}},
+	}
+}
+
+// modelFixtures are about what models and their API do.
+func modelFixtures() []fixture {
+	play := func(r *rig, steps ...fakemodel.Step) { r.play(costing(steps...)...) }
+	spoiled := func(kind string, after int) fakemodel.Step {
+		return fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: kind, After: after, Times: 1}}}
+	}
+	return []fixture{
+		{name: "cut-stream", prose: "The connection breaks within a block.", play: func(r *rig) {
+			play(r, spoiled(fakemodel.Truncate, 2))
+			r.finish("")
+		}, live: []string{"1:0"}},
+		{name: "short-stream", prose: "The stream ends in good order before the block does.", play: func(r *rig) {
+			play(r, spoiled(fakemodel.NoStop, 2))
+			r.finish("")
+		}, live: []string{"1:0"}},
+		{name: "cut-tool", prose: "The connection breaks after a call was made and begun.", play: func(r *rig) {
+			play(r, fakemodel.Step{Chunk: 200, Blocks: []fakemodel.Block{bash("echo once", "Once"), {Type: "text", Text: "and on"}},
+				Faults: []fakemodel.Fault{{Kind: fakemodel.Truncate, After: 2, Times: 1}}}, says("Done."))
+			r.finish(allowOnce)
+		}},
+		{name: "refusal", prose: "The model declines.", play: func(r *rig) {
+			play(r, fakemodel.Step{Text: "I will not.", StopReason: "refusal"})
+			r.finish("")
+		}},
+		{name: "max-tokens", prose: "The model's answer is cut off at its longest, and goes on.", play: func(r *rig) {
+			play(r, fakemodel.Step{Text: "The first half,", StopReason: "max_tokens"}, says("and the second."))
+			r.finish("")
+		}},
+		{name: "empty", prose: "The model says nothing.", play: func(r *rig) {
+			play(r, fakemodel.Step{Text: "Now it speaks.", Silent: 1})
+			r.finish("")
+		}},
+		{name: "overloaded", prose: "The API is overloaded, three times.", play: func(r *rig) {
+			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=4")
+			play(r, fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 529, Times: 3}})
+			r.finish("")
+		}},
+		{name: "compact-auto", prose: "The conversation is too long for the model, and the agent summarises it by itself.", play: func(r *rig) {
+			for _, s := range []string{"One.", "Two.", "Three."} {
+				play(r, says(s))
+				r.finish("")
+			}
+			play(r, fakemodel.Step{Text: "Four.", Fail: &fakemodel.Failure{Status: 400, Times: 1, Message: "prompt is too long: 250000 tokens > 200000 maximum"}})
+			r.finish("")
+			play(r, says("Five."))
+			r.finish("")
+		}},
+		{name: "too-long", prose: "The first prompt is too long for the model: there is nothing to summarise.", play: func(r *rig) {
+			play(r, fakemodel.Step{Text: "Never.", Fail: &fakemodel.Failure{Status: 400, Message: "prompt is too long: 250000 tokens > 200000 maximum"}})
+			r.finish("")
+		}},
+		{name: "clear", prose: "The user clears the conversation; what follows is another one.", play: func(r *rig) {
+			play(r, says("Before."))
+			r.finish("")
+			r.send("/clear")
+			r.finish("")
+			play(r, says("After."))
+			r.finish("")
+		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
+		{name: "commands", prose: "Commands of the agent's own, and one that there is not.", play: func(r *rig) {
+			r.send("/context")
+			r.finish("")
+			r.send("/nonesuch now")
+			r.finish("")
+			play(r, says("On with it."))
+			r.finish("")
+		}, live: []string{"0:0", "1:0"}, ends: "a slash command is not a turn in the files"},
+		{name: "long-output", prose: "A command prints more than the agent passes on.", play: func(r *rig) {
+			play(r, calls(bash("seq 1 20000", "Count")), says("Counted."))
+			r.finish(allowOnce)
+		}},
+		{name: "background-in-turn", prose: "A command in the background ends while the turn runs.", play: func(r *rig) {
+			play(r, calls(use("Bash", args{"command": "touch begun; echo quick", "description": "Quick", "run_in_background": true})),
+				calls(bash(strings.ReplaceAll(waits("go", "waited"), "begun", ""), "Wait")), says("Both are over."), says("Again."))
+			r.until(func(ev event.Event) bool {
+				if b, ok := ev.Body.(event.ApprovalRequested); ok {
+					r.decide(b.Approval, runnel.Decision{Choice: allowOnce})
+				}
+				b, ok := ev.Body.(event.ItemDone)
+				f, is := b.FinalItem.(event.FunctionCall)
+				return ok && is && f.Title != "" && strings.Contains(string(f.Arguments), "-e go")
+			})
+			await(r.t, r.file("begun"))
+			r.write("go", "")
+			r.finish(allowOnce)
+		}},
+	}
+}
