@@ -40,6 +40,7 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 		j.strong = j.strong || event.Decides(r.Body)
 		j.bytes += len(r.payload)
 	}
+	j.closing = len(evs) > 0 && j.bytes <= maxClosing && closes(evs)
 	j.do = func(w *writer) error { return w.append(session, head, rows) }
 	j.committed = func() {
 		s.tails.add(session, rows)

@@ -84,7 +84,7 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 		s.tails.forget(id)
 		notify(s.keeper.deleted)
 	}
-	return s.submit(ctx, &job{strong: true, do: do, committed: committed})
+	return s.submit(ctx, &job{strong: true, closing: true, do: do, committed: committed})
 }
 
 // Unfinished implements [store.Catalogue].
@@ -114,16 +114,22 @@ func scanQueued(row scanner) (q store.Queued, err error) {
 
 // Dequeue implements [store.Catalogue].
 func (s *Store) Dequeue(ctx context.Context, session, turn string) error {
-	return s.exec(ctx, "DELETE FROM queue WHERE session = ? AND turn = ?", session, turn)
+	j := execJob("DELETE FROM queue WHERE session = ? AND turn = ?", session, turn)
+	j.closing = true
+	return s.submit(ctx, j)
 }
 
 // exec runs one statement that changes something.
 func (s *Store) exec(ctx context.Context, text string, args ...any) error {
+	return s.submit(ctx, execJob(text, args...))
+}
+
+func execJob(text string, args ...any) *job {
 	do := func(w *writer) error {
 		_, err := w.conn.ExecContext(context.Background(), text, args...)
 		return err
 	}
-	return s.submit(ctx, &job{strong: true, do: do})
+	return &job{strong: true, do: do}
 }
 
 // A scanner is a row to scan.

@@ -17,6 +17,7 @@ type job struct {
 	do        func(*writer) error // refuses before it writes anything
 	committed func()              // what follows, before the caller hears of it; may be nil
 	strong    bool                // survives the loss of power
+	closing   bool                // says how something ended, and may use the reserve for it
 	bytes     int                 // about how much it writes
 	err       error               // what became of it
 	turn      chan bool           // of a job that waits: true if it is to lead, false if it is done
@@ -182,8 +183,15 @@ func (c *committer) close() {
 // commit makes one transaction of batch. If that fails each job gets one of its
 // own, so that none fails for another.
 func (c *committer) commit(batch []*job) {
-	err := c.writer.transact(batch)
-	if err != nil && len(batch) > 1 && c.writer.failed == nil {
+	w := c.writer
+	if batch = w.admit(batch); len(batch) == 0 {
+		return
+	}
+	err := w.transact(batch)
+	if errors.Is(err, errFull) && len(batch) == 1 && batch[0].closing && w.room.give() {
+		err = w.transact(batch)
+	}
+	if err != nil && len(batch) > 1 && w.failed == nil {
 		for i := range batch {
 			c.commit(batch[i : i+1])
 		}
@@ -197,6 +205,20 @@ func (c *committer) commit(batch []*job) {
 			j.committed()
 		}
 	}
+}
+
+// admit refuses what may not use the reserve if that was given up and there is
+// no room for a new one. It returns the others.
+func (w *writer) admit(batch []*job) []*job {
+	if !w.room.given || w.failed != nil || w.room.hold() == nil {
+		return batch
+	}
+	return slices.DeleteFunc(slices.Clone(batch), func(j *job) bool {
+		if !j.closing {
+			j.err = unavailable(errFull)
+		}
+		return !j.closing
+	})
 }
 
 // refusal reports whether err is a job's own: it wrote nothing, and the

@@ -71,8 +71,9 @@ func lockDir(dir string) (lock, error) {
 		return lock{}, runnel.Fail(runnel.StoreUnavailable, fmt.Sprintf(
 			"another runnel server%s uses the data directory %s; stop it or choose another directory", holder(f), dir))
 	}
-	pid := strconv.Itoa(os.Getpid()) + "\n"
-	if err := errors.Join(f.Truncate(0), writeAt(f, pid)); err != nil {
+	// As long as any before it, so that a full disk has room for it.
+	pid := fmt.Sprintf("%-20d\n", os.Getpid())
+	if err := writeAt(f, pid); err != nil && !isFull(err) {
 		f.Close()
 		return lock{}, dirError(dir, err)
 	}
@@ -103,7 +104,7 @@ func dirError(dir string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, errReadOnly):
 		why = "is not writable for this user; change its owner or choose another"
-	case errors.Is(err, errNoSpace):
+	case isFull(err):
 		why = "is on a full disk; free some space and start again"
 	case errors.Is(err, fs.ErrExist), errors.Is(err, errNotDir):
 		why = "is not a directory; choose another"

@@ -16,6 +16,7 @@ var (
 	errLocked   = errors.New("sqlite: locked")
 	errReadOnly = unix.EROFS
 	errNoSpace  = unix.ENOSPC
+	errQuota    = unix.EDQUOT
 	errNotDir   = unix.ENOTDIR
 )
 
@@ -35,6 +36,12 @@ func refuseAccess(info fs.FileInfo) string {
 		return fmt.Sprintf("can be written by others (mode %04o); run chmod 700 on it", info.Mode().Perm())
 	}
 	return ""
+}
+
+// allocated reports whether all of a file has its place on the disk.
+func allocated(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Blocks*512 >= info.Size()
 }
 
 // syncDir makes the names of new files in dir survive the loss of power.

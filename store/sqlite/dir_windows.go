@@ -12,6 +12,7 @@ var (
 	errLocked   = errors.New("sqlite: locked")
 	errReadOnly = windows.ERROR_WRITE_PROTECT
 	errNoSpace  = windows.ERROR_DISK_FULL
+	errQuota    = windows.ERROR_DISK_QUOTA_EXCEEDED
 	errNotDir   = windows.ERROR_DIRECTORY
 )
 
@@ -31,6 +32,9 @@ func tryLock(f *os.File) error {
 // refuseAccess leaves access to the directory's ACL, which a user's own
 // directories inherit from the profile.
 func refuseAccess(fs.FileInfo) string { return "" }
+
+// allocated takes it for granted: files are not sparse here unless one asks.
+func allocated(fs.FileInfo) bool { return true }
 
 // syncDir does nothing: directories cannot be flushed here, the file system
 // journals their names.

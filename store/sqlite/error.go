@@ -13,7 +13,10 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-var errMoved = errors.New("sqlite: the database file is not where it was")
+var (
+	errMoved = errors.New("sqlite: the database file is not where it was")
+	errFull  = errors.New("sqlite: the disk is full")
+)
 
 // A DamageError names an event that is not what was stored.
 type DamageError struct {
@@ -62,8 +65,6 @@ func unavailable(err error) error {
 	}
 	message := "the store failed; see the server's log"
 	switch code(err) {
-	case sqlite3.SQLITE_FULL:
-		message = "the disk is full; free some space and try again"
 	case sqlite3.SQLITE_TOOBIG:
 		return runnel.Fail(runnel.PayloadTooLarge, "too large to be stored; send less at once", err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
@@ -75,7 +76,10 @@ func unavailable(err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		message = "the database is damaged; stop the server and restore a backup"
 	}
-	if errors.Is(err, errMoved) {
+	switch {
+	case isFull(err):
+		message = "the disk is full; free some space and try again"
+	case errors.Is(err, errMoved):
 		message = "the data directory was removed or replaced; put it back and restart the server"
 	}
 	if damage, ok := errors.AsType[*DamageError](err); ok {

@@ -85,10 +85,17 @@ func (s *Store) keep(ctx context.Context, after time.Duration) {
 	}
 }
 
-// chore does something that can wait, when nobody else writes.
+// chore does something that can wait, when nobody else writes. On a full disk it
+// uses the reserve: it makes room.
 func (s *Store) chore(ctx context.Context, do func(*writer) error) error {
 	start := time.Now()
-	if err := s.submitIdle(ctx, &job{do: do}); err != nil {
+	err := s.submitIdle(ctx, &job{closing: true, do: func(w *writer) error {
+		if w.room.given { // then the write-ahead log must not grow by more than this
+			w.pages += idlePages
+		}
+		return do(w)
+	}})
+	if err != nil {
 		return err
 	}
 	select {

@@ -23,6 +23,10 @@ func pragma(t *testing.T, conn *sql.Conn, name string) string {
 // know a setting says nothing.
 func TestPragmas(t *testing.T) {
 	s := openTest(t, t.TempDir(), small)
+	list, err := scripts()
+	if err != nil {
+		t.Fatal(err)
+	}
 	both := map[string]string{
 		"journal_mode": "wal", "busy_timeout": "5000", "temp_store": "2", "mmap_size": "0", "trusted_schema": "0",
 	}
@@ -37,7 +41,7 @@ func TestPragmas(t *testing.T) {
 	}
 	check("writer", s.writer.conn, map[string]string{
 		"synchronous": "2", "foreign_keys": "1", "cache_size": "-2048", "wal_autocheckpoint": "0",
-		"journal_size_limit": "16777216", "query_only": "0", "user_version": "2", "auto_vacuum": "2", "application_id": fmt.Sprint(applicationID),
+		"journal_size_limit": "16777216", "query_only": "0", "user_version": fmt.Sprint(len(list)), "auto_vacuum": "2", "application_id": fmt.Sprint(applicationID),
 	})
 	for i := range readers { // all of them, opened at the same time
 		conn, err := s.reader.db.Conn(t.Context())
@@ -110,7 +114,7 @@ func TestPath(t *testing.T) {
 		for _, f := range files {
 			got = append(got, f.Name())
 		}
-		if d := cmp.Diff([]string{"lock", "runnel.db"}, got); d != "" {
+		if d := cmp.Diff([]string{"lock", "reserve", "runnel.db"}, got); d != "" {
 			t.Errorf("%s holds (-want +got):\n%s", name, d)
 		}
 	}

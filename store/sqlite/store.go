@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -92,7 +93,18 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err := checkHeader(path, list); err != nil {
 		return nil, err
 	}
-	if s.writer, err = openWriter(ctx, path, list); err != nil {
+	room := &reserve{path: filepath.Join(dir, "reserve"), log: s.log}
+	if err := room.hold(); err != nil {
+		s.log.Warn("no space could be set aside for a full disk", slog.Any("error", err))
+	}
+	s.writer, err = openWriter(ctx, path, list, room)
+	if err != nil && room.full(err) && room.give() { // enough to read, and to say how things ended
+		s.writer, err = openWriter(ctx, path, list, room)
+	}
+	if err != nil && room.full(err) {
+		err = fmt.Errorf("%w: %w", errFull, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if s.reader, err = openReader(ctx, path); err != nil {

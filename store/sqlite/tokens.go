@@ -54,5 +54,5 @@ func (s *Store) DeleteToken(ctx context.Context, id string) error {
 		}
 		return store.ErrNotFound
 	}
-	return s.submit(ctx, &job{strong: true, do: do})
+	return s.submit(ctx, &job{strong: true, closing: true, do: do})
 }

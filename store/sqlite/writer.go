@@ -14,6 +14,7 @@ type writer struct {
 	conn *sql.Conn
 	path string
 	file os.FileInfo // of the database, when it was opened
+	room *reserve
 
 	begin, commit, rollback              *sql.Stmt
 	findLog, findOpen, addLog            *sql.Stmt
@@ -36,12 +37,12 @@ const (
 	maxPages  = 4000
 )
 
-func openWriter(ctx context.Context, path string, scripts []string) (_ *writer, err error) {
+func openWriter(ctx context.Context, path string, scripts []string, room *reserve) (_ *writer, err error) {
 	db, err := openDB(path, writerPragmas)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{db: db, path: path, strong: true, known: make(map[string]*position)}
+	w := &writer{db: db, path: path, room: room, strong: true, known: make(map[string]*position)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -103,7 +104,9 @@ func (w *writer) close() error {
 	if w.conn != nil {
 		if w.failed == nil && len(w.all) > 0 {
 			_, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
-			errs = append(errs, err)
+			if !isFull(err) { // then it stays where it is
+				errs = append(errs, err)
+			}
 		}
 		errs = append(errs, w.conn.Close())
 	}
@@ -117,10 +120,20 @@ func (w *writer) transact(batch []*job) error {
 		return w.failed
 	}
 	err := w.attempt(batch)
-	if err != nil {
-		clear(w.known) // what it says may have been undone
-		w.failed = fatal(err)
+	if err == nil {
+		return nil
 	}
+	clear(w.known) // what it says may have been undone
+	return w.judge(err)
+}
+
+// judge stops the writer if err is fatal. It returns err, and that the disk is
+// full if that is why.
+func (w *writer) judge(err error) error {
+	if w.room.full(err) {
+		return fmt.Errorf("%w: %w", errFull, err)
+	}
+	w.failed = fatal(err)
 	return err
 }
 
@@ -206,6 +219,6 @@ func (w *writer) checkpoint() {
 	}
 	w.pages, w.truncate = 0, false
 	if _, err := w.conn.ExecContext(context.Background(), text); err != nil {
-		w.failed = fatal(err)
+		_ = w.judge(err) // if it is not fatal, the log only grows
 	}
 }
