@@ -72,7 +72,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		}
 		defer undo()
 	}
-	st, err := sqlite.Open(ctx, sqlite.Config{Dir: c.Data})
+	st, err := sqlite.Open(ctx, sqlite.Config{Dir: c.Data, Logger: log})
 	if err != nil {
 		return err
 	}
