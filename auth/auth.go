@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -33,6 +35,8 @@ var (
 	ErrInvalid   = errors.New("auth: no such credential")
 	ErrThrottled = errors.New("auth: too many failed attempts")
 	ErrEnded     = errors.New("auth: the credential was revoked or has expired")
+
+	ErrBoundAdmin = errors.New("a credential for one project cannot have the scope admin")
 )
 
 // How long things live.
@@ -58,7 +62,35 @@ type Identity struct {
 	Name   string
 	Scopes []Scope
 
+	// Project is the directory whose sessions are all there is for the caller, as
+	// their records name it; empty for everything.
+	Project string
+
 	hash [32]byte
+}
+
+// A Grant says what a credential for a program is made for.
+type Grant struct {
+	Name    string
+	Scopes  []Scope
+	Life    time.Duration // zero: without end
+	Project string        // a directory, as [ProjectDir] returns it; empty: everything
+}
+
+// ProjectDir returns the name of a directory in the records of sessions. It must
+// exist.
+func ProjectDir(dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", errors.New("the project directory must be an absolute path")
+	}
+	real, err := filepath.EvalSymlinks(filepath.Clean(dir))
+	if err != nil {
+		return "", errors.New("the project directory does not exist or cannot be reached")
+	}
+	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+		return "", errors.New("the project directory is not a directory")
+	}
+	return real, nil
 }
 
 // Has reports whether the caller may do what s covers.
@@ -83,7 +115,7 @@ func ParseScopes(names []string) ([]Scope, error) {
 }
 
 func identify(t store.Token) Identity {
-	id := Identity{ID: t.ID, Kind: t.Kind, Name: t.Name, hash: t.Hash}
+	id := Identity{ID: t.ID, Kind: t.Kind, Name: t.Name, Project: t.Project, hash: t.Hash}
 	for _, s := range t.Scopes {
 		id.Scopes = append(id.Scopes, Scope(s))
 	}

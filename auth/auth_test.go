@@ -27,7 +27,7 @@ func newKeyring() (*Keyring, *memory.Catalogue) {
 
 func create(t *testing.T, k *Keyring, scopes ...Scope) (string, store.Token) {
 	t.Helper()
-	secret, tok, err := k.Create(t.Context(), "test", scopes, 0)
+	secret, tok, err := k.Create(t.Context(), Grant{Name: "test", Scopes: scopes})
 	if err != nil {
 		t.Fatal(err)
 	}

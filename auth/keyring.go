@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,15 +50,26 @@ func NewKeyring(tokens Tokens) *Keyring {
 }
 
 // Create makes a credential for a program. The secret is returned once and kept
-// nowhere. A life of zero is without end.
-func (k *Keyring) Create(ctx context.Context, name string, scopes []Scope, life time.Duration) (secret string, t store.Token, err error) {
-	return k.mint(ctx, store.TokenAPI, name, scopes, life)
+// nowhere. One that is bound to a project cannot manage credentials, among which
+// are some that are not.
+func (k *Keyring) Create(ctx context.Context, g Grant) (secret string, t store.Token, err error) {
+	if g.Project != "" && slices.Contains(g.Scopes, Admin) {
+		return "", t, ErrBoundAdmin
+	}
+	secret = newSecret()
+	if t, err = k.keep(ctx, secret, store.TokenAPI, g); err != nil {
+		return "", t, err
+	}
+	return secret, t, nil
 }
 
 // LoginCode makes a code that becomes a browser's credential, once and soon.
 func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error) {
-	code, _, err := k.mint(ctx, store.TokenLogin, "login", scopes, CodeLife)
-	return code, err
+	code := newSecret()
+	if _, err := k.keep(ctx, code, store.TokenLogin, Grant{Name: "login", Scopes: scopes, Life: CodeLife}); err != nil {
+		return "", err
+	}
+	return code, nil
 }
 
 // Redeem turns a login code into a browser's credential. Of several callers
@@ -80,7 +92,7 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	}
 	guesses.restore(from)
 	secret = Halves{newSecret(), newSecret()}
-	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, "browser", identify(t).Scopes, BrowserLife)
+	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, Grant{Name: "browser", Scopes: identify(t).Scopes, Life: BrowserLife})
 	if err == nil { // it comes in a moment, whoever guesses meanwhile
 		k.mu.Lock()
 		k.remember(t, now)
@@ -180,28 +192,19 @@ func (k *Keyring) guesses(kind store.TokenKind) *throttle {
 	return &k.api
 }
 
-func (k *Keyring) mint(ctx context.Context, kind store.TokenKind, name string, scopes []Scope, life time.Duration) (string, store.Token, error) {
-	secret := newSecret()
-	t, err := k.keep(ctx, secret, kind, name, scopes, life)
-	if err != nil {
-		return "", store.Token{}, err
-	}
-	return secret, t, nil
-}
-
 // keep records what is kept of a secret.
-func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind, name string, scopes []Scope, life time.Duration) (store.Token, error) {
-	if len(scopes) == 0 {
+func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind, g Grant) (store.Token, error) {
+	if len(g.Scopes) == 0 {
 		return store.Token{}, errors.New("auth: a credential needs a scope")
 	}
 	hash, _ := digest(secret)
 	now := time.Now()
 	t := store.Token{
-		ID: uuid.NewString(), Kind: kind, Name: name, Hash: hash, Scopes: names(scopes),
+		ID: uuid.NewString(), Kind: kind, Name: g.Name, Hash: hash, Scopes: names(g.Scopes), Project: g.Project,
 		CreatedAt: now, LastUsedAt: now,
 	}
-	if life > 0 {
-		t.ExpiresAt = now.Add(life)
+	if g.Life > 0 {
+		t.ExpiresAt = now.Add(g.Life)
 	}
 	if err := k.tokens.PutToken(ctx, t); err != nil {
 		return store.Token{}, fmt.Errorf("keep credential: %w", err)

@@ -17,6 +17,8 @@ type (
 		Scopes []auth.Scope    `json:"scopes"`
 		Kind   store.TokenKind `json:"kind" enum:"api,browser,local"`
 		Name   string          `json:"name,omitempty"`
+
+		ProjectDir string `json:"projectDir,omitempty" doc:"whose sessions are all there is for this credential"`
 	}
 	healthAnswer struct {
 		Status  string `json:"status"`
@@ -26,6 +28,8 @@ type (
 		Name     string   `json:"name"`
 		Scopes   []string `json:"scopes" doc:"of read, send, approve, admin"`
 		LifeDays int      `json:"lifeDays,omitempty" doc:"0: until it is revoked"`
+
+		ProjectDir string `json:"projectDir,omitempty" doc:"absolute path of a project: the token sees the sessions there, and no others"`
 	}
 	tokenAnswer struct {
 		ID    string `json:"id"`
@@ -36,6 +40,7 @@ type (
 		Kind       store.TokenKind `json:"kind" enum:"api,browser"`
 		Name       string          `json:"name"`
 		Scopes     []string        `json:"scopes"`
+		ProjectDir string          `json:"projectDir,omitempty"`
 		CreatedAt  time.Time       `json:"createdAt"`
 		LastUsedAt time.Time       `json:"lastUsedAt"`
 		ExpiresAt  *time.Time      `json:"expiresAt,omitempty"`
@@ -54,7 +59,7 @@ func (s *Server) accountRoutes() []route {
 			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: s.login},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
 			status: http.StatusNoContent, in: empty{}, serve: s.logout},
-		give(s, route{path: "/api/me", scope: auth.Read, name: "me", summary: "Tell what this credential may do"}, s.me),
+		give(s, route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Tell what this credential may do"}, s.me),
 		give(s, route{path: "/api/health", name: "health", summary: "Tell that the server runs"}, s.health),
 		take(s, route{path: "/api/login/code", scope: auth.Admin, name: "createLoginCode", status: http.StatusCreated,
 			summary: "Make a one-time login code"}, s.createCode),
@@ -65,14 +70,14 @@ func (s *Server) accountRoutes() []route {
 			summary: "End a credential and every stream that relies on it"}, s.revokeToken),
 		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
 			status: http.StatusOK, stream: "text/plain", serve: s.metrics.serve},
-		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, serve: s.serveDocument},
-		{method: http.MethodGet, path: "/docs", scope: auth.Read, serve: s.serveDocs},
+		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, bound: true, serve: s.serveDocument},
+		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, serve: s.serveDocs},
 	}
 }
 
 func (s *Server) me(r *http.Request) (meAnswer, error) {
 	id := caller(r.Context())
-	return meAnswer{id.Scopes, id.Kind, id.Name}, nil
+	return meAnswer{id.Scopes, id.Kind, id.Name, id.Project}, nil
 }
 
 func (s *Server) health(*http.Request) (healthAnswer, error) {
@@ -98,8 +103,16 @@ func (s *Server) createToken(r *http.Request, in tokenRequest) (tokenAnswer, err
 	if in.Name == "" || len(in.Name) > 100 || in.LifeDays < 0 || in.LifeDays > 3650 {
 		return tokenAnswer{}, invalid("name: 1 to 100 bytes; lifeDays: 0 to 3650")
 	}
-	secret, t, err := s.keys.Create(r.Context(), in.Name, scopes, time.Duration(in.LifeDays)*24*time.Hour)
-	if err != nil {
+	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour}
+	if in.ProjectDir != "" {
+		if grant.Project, err = auth.ProjectDir(in.ProjectDir); err != nil {
+			return tokenAnswer{}, invalid("projectDir: " + err.Error())
+		}
+	}
+	secret, t, err := s.keys.Create(r.Context(), grant)
+	if errors.Is(err, auth.ErrBoundAdmin) {
+		return tokenAnswer{}, invalid("scopes: " + err.Error())
+	} else if err != nil {
 		return tokenAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the token cannot be recorded now; see the server's log", err)
 	}
 	return tokenAnswer{t.ID, secret}, nil
@@ -112,7 +125,7 @@ func (s *Server) listTokens(r *http.Request) (tokensAnswer, error) {
 	}
 	out := tokensAnswer{Tokens: []tokenRow{}}
 	for _, t := range ts {
-		row := tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.CreatedAt, t.LastUsedAt, nil}
+		row := tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.CreatedAt, t.LastUsedAt, nil}
 		if !t.ExpiresAt.IsZero() {
 			row.ExpiresAt = &t.ExpiresAt
 		}

@@ -83,7 +83,7 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 
 func (rg *rig) mint(scopes ...auth.Scope) string {
 	rg.t.Helper()
-	secret, _, err := rg.keyed.Create(rg.t.Context(), "test", scopes, 0)
+	secret, _, err := rg.keyed.Create(rg.t.Context(), auth.Grant{Name: "test", Scopes: scopes})
 	if err != nil {
 		rg.t.Fatal(err)
 	}

@@ -31,6 +31,9 @@ type profileOptions struct {
 // callers who may answer.
 func callersOptions(r *http.Request, data json.RawMessage) (options, error) {
 	opt, err := decodeOptions(data)
+	if err == nil && len(opt.AddDirs) > 0 && caller(r.Context()).Project != "" {
+		return options{}, runnel.Fail(runnel.Forbidden, "addDirs: this credential is for one project, and its agents work in no other directory")
+	}
 	if err != nil || caller(r.Context()).Has(auth.Approve) {
 		return opt, err
 	}

@@ -24,6 +24,7 @@ type route struct {
 	in, out any    // zero values of the bodies; nil for none
 	stream  string // media type of the answer, if it is no JSON body
 	upload  bool   // the body is a file
+	bound   bool   // also for credentials that are bound to a project, to which it keeps them itself; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -64,7 +65,11 @@ func (s *Server) add(rt *route) {
 	s.routes[pattern] = rt
 	s.list = append(s.list, rt)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := rt.serve(w, r); err != nil {
+		err := s.confine(r, rt)
+		if err == nil {
+			err = rt.serve(w, r)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 		}
 	})

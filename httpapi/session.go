@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -63,11 +64,11 @@ type (
 
 func (s *Server) sessionRoutes() []route {
 	return []route{
-		take(s, route{path: "/api/session/create", scope: auth.Send, name: "createSession", status: http.StatusCreated,
+		take(s, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
 			summary: "Start an agent in a directory"}, s.create),
 		take(s, route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session; its history follows on the WebSocket"}, s.load),
-		give(s, route{path: "/api/session/list", scope: auth.Read, name: "listSessions", summary: "List the sessions of a project",
+		give(s, route{path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List the sessions of a project",
 			params: []param{
 				{name: "projectId", doc: "id of a project; * for all of them"},
 				{name: "projectDir", doc: "directory of a project, instead of its id"},
@@ -87,12 +88,12 @@ func (s *Server) sessionRoutes() []route {
 			summary: "Change the model or the permission mode of the live session"}, s.setOptions),
 		take(s, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Continue from a copy of the session"}, s.fork),
-		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, name: "upload", summary: "Keep a file for a prompt to come",
+		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Keep a file for a prompt to come",
 			params: []param{{name: "name", doc: "its file name; the extension says what it is"}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, serve: s.upload},
-		give(s, route{path: "/api/agents", scope: auth.Read, name: "listAgents", summary: "List the kinds of agents and what is known of them here",
+		give(s, route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents and what is known of them here",
 			params: []param{{name: "refresh", doc: "1: look again now"}}}, s.agents),
-		give(s, route{path: "/api/projects", scope: auth.Read, name: "listProjects",
+		give(s, route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List the directories with sessions"}, s.projects),
 	}
 }
@@ -105,7 +106,11 @@ func (s *Server) create(r *http.Request, in createRequest) (createAnswer, error)
 	if err != nil {
 		return createAnswer{}, err
 	}
-	st, err := s.gw.Create(r.Context(), in.CLIType, in.ProjectDir, opt.Options, opt.persona)
+	dir, err := home(r.Context(), in.ProjectDir)
+	if err != nil {
+		return createAnswer{}, err
+	}
+	st, err := s.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.persona)
 	return createAnswer{st.SessionID, st.CLIType, opt.warnings}, err
 }
 
@@ -123,7 +128,7 @@ func (s *Server) listSessions(r *http.Request) (listAnswer, error) {
 	case f.ProjectID == "*":
 		f.ProjectID = ""
 	}
-	list, err := s.gw.List(r.Context(), f)
+	list, err := s.listed(r.Context(), f)
 	return listAnswer{list}, err
 }
 
@@ -138,6 +143,10 @@ func (s *Server) send(r *http.Request, in sendRequest) (sendAnswer, error) {
 
 // prompt is what every way of sending comes down to.
 func (s *Server) prompt(r *http.Request, id string, in sendRequest) (gateway.Sent, []string, error) {
+	id, err := s.mine(r.Context(), id)
+	if err != nil {
+		return gateway.Sent{}, nil, err
+	}
 	opt, err := callersOptions(r, in.Opts)
 	if err != nil {
 		return gateway.Sent{}, nil, err
@@ -173,6 +182,10 @@ func (s *Server) answerApproval(r *http.Request, id, approval string, in decideR
 	if in.Choice == "" {
 		return invalid("choice: say which of the approval's choices it is")
 	}
+	id, err := s.mine(r.Context(), id)
+	if err != nil {
+		return err
+	}
 	return s.gw.Decide(r.Context(), id, approval, runnel.Decision{
 		Choice: in.Choice, UpdatedArguments: in.UpdatedArguments, Reason: bounded(in.Reason), ArgumentsDigest: in.ArgumentsDigest,
 	})
@@ -191,6 +204,9 @@ func (s *Server) changeOptions(r *http.Request, id string, in json.RawMessage) (
 	if set == (runnel.Settings{}) {
 		return optionsAnswer{}, invalid("nothing to change: give model or permissionMode")
 	}
+	if id, err = s.mine(r.Context(), id); err != nil {
+		return optionsAnswer{}, err
+	}
 	st, err := s.gw.Set(r.Context(), id, set)
 	return optionsAnswer{st, opt.warnings}, err
 }
@@ -206,6 +222,9 @@ func (s *Server) agents(r *http.Request) (agentsAnswer, error) {
 
 func (s *Server) projects(r *http.Request) (projectsAnswer, error) {
 	list, err := s.gw.Projects(r.Context())
+	if own := caller(r.Context()).Project; own != "" {
+		list = slices.DeleteFunc(list, func(p gateway.Project) bool { return p.ProjectDir != own })
+	}
 	return projectsAnswer{list}, err
 }
 

@@ -153,7 +153,7 @@ func (s *Server) streamRoutes() []route {
 		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Write the session down",
 			params: []param{{name: "format", doc: "jsonl, md or html"}},
 			status: http.StatusOK, stream: "application/octet-stream", serve: s.export},
-		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, name: "connectWebSocket", summary: "Open the WebSocket",
+		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",
 			status: http.StatusSwitchingProtocols, stream: "application/octet-stream", serve: s.webSocket},
 	}, s.harnessRoutes()...)
 }
@@ -295,6 +295,10 @@ func weight(b event.Body) int {
 
 // session returns our id for what a reader called a session, if there is one.
 func (s *Server) session(ctx context.Context, ref string) (string, error) {
+	ref, err := s.mine(ctx, ref)
+	if err != nil {
+		return "", err
+	}
 	st, err := s.gw.Status(ctx, ref)
 	return st.SessionID, err
 }

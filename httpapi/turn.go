@@ -49,17 +49,17 @@ type (
 
 func (s *Server) harnessRoutes() []route {
 	return []route{
-		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, name: "streamTurn", summary: "Send a prompt and stream its turn",
+		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
 			params: []param{{name: "onDisconnect", doc: "detach, the default: the turn goes on; or cancel"}},
 			status: http.StatusOK, in: turnRequest{}, stream: "text/event-stream", serve: s.streamTurn},
-		take(s, route{path: "/api/harness/session/create", scope: auth.Send, name: "harnessCreate", summary: "Start an agent in a directory"}, s.harnessCreate),
-		take(s, route{path: "/api/harness/session/boot", scope: auth.Send, name: "harnessBoot", summary: "Start or resume the session's agent"}, s.harnessBoot),
-		give(s, route{path: "/api/harness/session/list", scope: auth.Read, name: "harnessList", summary: "List the sessions of a directory",
+		take(s, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, s.harnessCreate),
+		take(s, route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, s.harnessBoot),
+		give(s, route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
 			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}}, s.harnessList),
 		give(s, route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Tell how a session is"}, s.harnessStatus),
 		give(s, route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
 			summary: "Delete a session and its events"}, s.harnessDelete),
-		take(s, route{path: "/api/harness/interrupt", scope: auth.Send, name: "harnessInterrupt", summary: "End the running turn"}, s.harnessInterrupt),
+		take(s, route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn"}, s.harnessInterrupt),
 	}
 }
 
@@ -149,17 +149,25 @@ func (s *Server) harnessCreate(r *http.Request, in harnessCreateRequest) (harnes
 	if in.Mode != "" {
 		opt.warnings = append(opt.warnings, "mode: has a meaning only with a profile, ignored")
 	}
-	st, err := s.gw.Create(r.Context(), in.CLIType, in.ProjectRoot, opt.Options, opt.persona)
+	dir, err := home(r.Context(), in.ProjectRoot)
+	if err != nil {
+		return harnessSession{}, err
+	}
+	st, err := s.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.persona)
 	return harnessSession{st, opt.warnings}, err
 }
 
 func (s *Server) harnessBoot(r *http.Request, in bootRequest) (bootAnswer, error) {
-	st, boot, err := s.gw.Boot(r.Context(), in.SessionID, in.Force)
+	id, err := s.mine(r.Context(), in.SessionID)
+	if err != nil {
+		return bootAnswer{}, err
+	}
+	st, boot, err := s.gw.Boot(r.Context(), id, in.Force)
 	return bootAnswer{st, boot}, err
 }
 
 func (s *Server) harnessList(r *http.Request) (listAnswer, error) {
-	list, err := s.gw.List(r.Context(), gateway.Filter{ProjectDir: r.URL.Query().Get("projectRoot")})
+	list, err := s.listed(r.Context(), gateway.Filter{ProjectDir: r.URL.Query().Get("projectRoot")})
 	return listAnswer{list}, err
 }
 
@@ -173,5 +181,9 @@ func (s *Server) harnessDelete(r *http.Request) (okAnswer, error) {
 }
 
 func (s *Server) harnessInterrupt(r *http.Request, in sessionRequest) (okAnswer, error) {
-	return okAnswer{true}, s.gw.Cancel(r.Context(), in.SessionID)
+	id, err := s.mine(r.Context(), in.SessionID)
+	if err != nil {
+		return okAnswer{}, err
+	}
+	return okAnswer{true}, s.gw.Cancel(r.Context(), id)
 }

@@ -23,12 +23,14 @@ type watcher struct {
 	every bool            // all sessions
 	some  map[string]bool // these
 	fresh map[string]bool // of which the client has not been told yet
+
+	told map[string]bool // run's: sessions the client knows of, if it may not know of all
 }
 
 // watch returns the connection's watcher, which it starts when first asked for.
 func (k *socket) watch() *watcher {
 	if k.watcher == nil {
-		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool)}
+		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool), told: make(map[string]bool)}
 		_, version := k.s.gw.Changes(-1)
 		k.work.Go(func() {
 			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
@@ -92,7 +94,7 @@ func (w *watcher) run(version int64) error {
 		version = now
 		ids, first := w.take(ids)
 		if first {
-			list, err := gw.List(ctx, gateway.Filter{})
+			list, err := w.k.s.listed(ctx, gateway.Filter{})
 			if err != nil {
 				return err
 			}
@@ -115,8 +117,12 @@ func (w *watcher) run(version int64) error {
 }
 
 func (w *watcher) tellAll(ctx context.Context, ids []string) error {
+	own := w.k.id.Project
 	for _, id := range ids {
 		st, err := w.k.s.gw.Status(ctx, id)
+		if own != "" && (err == nil && st.ProjectDir != own || runnel.CodeOf(err) == runnel.SessionNotFound && !w.told[id]) {
+			continue
+		}
 		if runnel.CodeOf(err) == runnel.SessionNotFound { // deleted
 			st, err = gateway.Status{SessionID: id, State: event.StateDead, Status: event.StateDead,
 				Activity: event.ActivityIdle, PendingApprovals: []event.Approval{}}, nil
@@ -132,5 +138,8 @@ func (w *watcher) tellAll(ctx context.Context, ids []string) error {
 }
 
 func (w *watcher) tell(st gateway.Status) error {
+	if w.k.id.Project != "" {
+		w.told[st.SessionID] = st.State != event.StateDead
+	}
 	return w.k.write(liveMessage{"session:status", st.SessionID, st})
 }

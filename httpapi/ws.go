@@ -303,12 +303,12 @@ func (k *socket) obey(m message, data []byte) (any, error) {
 	case "session:subscribe":
 		return nil, k.subscribe(data)
 	case "session:unsubscribe":
-		return with(data, func(in sessionMessage) (any, error) {
-			id, err := k.s.gw.Resolve(k.ctx, in.SessionID)
+		return k.about(data, func(id string) error {
+			id, err := k.s.gw.Resolve(k.ctx, id)
 			if err == nil {
 				k.unsubscribe(id)
 			}
-			return empty{}, err
+			return err
 		})
 	case "sessions:subscribe":
 		k.watch().all()
@@ -319,9 +319,9 @@ func (k *socket) obey(m message, data []byte) (any, error) {
 			return sendAnswer{sent.TurnID, sent.Queued, warnings}, err
 		})
 	case "session:cancel":
-		return with(data, func(in sessionMessage) (any, error) { return empty{}, k.s.gw.Cancel(k.ctx, in.SessionID) })
+		return k.about(data, func(id string) error { return k.s.gw.Cancel(k.ctx, id) })
 	case "session:kill":
-		return with(data, func(in sessionMessage) (any, error) { return empty{}, k.s.gw.Kill(k.ctx, in.SessionID) })
+		return k.about(data, func(id string) error { return k.s.gw.Kill(k.ctx, id) })
 	case "session:decide":
 		return with(data, func(in decideMessage) (any, error) {
 			return empty{}, k.s.answerApproval(k.req, in.SessionID, in.ApprovalID, in.decideRequest)
@@ -339,6 +339,17 @@ func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 		return nil, err
 	}
 	return f(in)
+}
+
+// about decodes a message that says no more than which session it is about.
+func (k *socket) about(data []byte, f func(id string) error) (any, error) {
+	return with(data, func(in sessionMessage) (any, error) {
+		id, err := k.s.mine(k.ctx, in.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		return empty{}, f(id)
+	})
 }
 
 // options has the options beside the message's own fields.

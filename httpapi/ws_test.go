@@ -149,7 +149,7 @@ func TestA09_RevokeClosesStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
-	secret, tok, err := s.keyed.Create(t.Context(), "gone", []auth.Scope{auth.Read}, 0)
+	secret, tok, err := s.keyed.Create(t.Context(), auth.Grant{Name: "gone", Scopes: []auth.Scope{auth.Read}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,13 +26,22 @@ type tokenRow struct {
 	Kind       store.TokenKind `json:"kind"`
 	Name       string          `json:"name"`
 	Scopes     []string        `json:"scopes"`
+	ProjectDir string          `json:"projectDir"`
 	LastUsedAt time.Time       `json:"lastUsedAt"`
 	ExpiresAt  *time.Time      `json:"expiresAt"`
 }
 
+// tokenRequest says what a token is for.
+type tokenRequest struct {
+	Name       string   `json:"name"`
+	Scopes     []string `json:"scopes"`
+	LifeDays   int      `json:"lifeDays,omitzero"`
+	ProjectDir string   `json:"projectDir,omitzero"`
+}
+
 // A keyring manages credentials, through the server or without one.
 type keyring interface {
-	create(ctx context.Context, name string, scopes []string, days int) (secret string, err error)
+	create(ctx context.Context, in tokenRequest) (secret string, err error)
 	list(ctx context.Context) ([]tokenRow, error)
 	revoke(ctx context.Context, id string) error
 }
@@ -62,24 +72,25 @@ admin (manage credentials). They do not include one another.`,
 }
 
 func (a *app) tokenCreate() *cobra.Command {
-	var scopes []string
-	var days int
+	var in tokenRequest
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a token and print it, this once",
 		Long: `Make a token for a program and print it. It is shown this once; only its hash is
-kept. The program sends it in the header "Authorization: Bearer TOKEN".`,
-		Example: "  runnel token create dashboard\n  runnel token create ci --scope read,send --days 30",
+kept. The program sends it in the header "Authorization: Bearer TOKEN".
+
+With --project it is for the sessions in one directory; others do not exist for it.
+Approving and managing credentials are refused to whatever an agent started, also
+with a token that allows them.`,
+		Example: "  runnel token create dashboard\n  runnel token create ci --scope read,send --days 30\n  runnel token create bot --scope read,send --project ~/src/site",
 		Args:    exactly(1, "a name is needed, such as what the token is for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := auth.ParseScopes(scopes); err != nil {
-				return usage("%s", err)
-			}
-			if days < 0 || days > 3650 {
-				return usage("--days: 0 to 3650")
+			in.Name = args[0]
+			if err := in.check(); err != nil {
+				return err
 			}
 			return withKeyring(cmd, func(k keyring) error {
-				secret, err := k.create(cmd.Context(), args[0], scopes, days)
+				secret, err := k.create(cmd.Context(), in)
 				if err != nil {
 					return err
 				}
@@ -89,9 +100,35 @@ kept. The program sends it in the header "Authorization: Bearer TOKEN".`,
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&scopes, "scope", []string{string(auth.Read)}, "what it allows: read, send, approve, admin")
-	cmd.Flags().IntVar(&days, "days", 0, "how long it lives; 0 until it is revoked")
+	cmd.Flags().StringSliceVar(&in.Scopes, "scope", []string{string(auth.Read)}, "what it allows: read, send, approve, admin")
+	cmd.Flags().IntVar(&in.LifeDays, "days", 0, "how long it lives; 0 until it is revoked")
+	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "directory whose sessions it is for; all if absent")
 	return cmd
+}
+
+// check completes what a person typed, or says what is wrong with it.
+func (in *tokenRequest) check() error {
+	scopes, err := auth.ParseScopes(in.Scopes)
+	if err != nil {
+		return usage("%s", err)
+	}
+	if in.LifeDays < 0 || in.LifeDays > 3650 {
+		return usage("--days: 0 to 3650")
+	}
+	if in.ProjectDir == "" {
+		return nil
+	}
+	if slices.Contains(scopes, auth.Admin) {
+		return usage("--project: %s", auth.ErrBoundAdmin)
+	}
+	dir, err := filepath.Abs(in.ProjectDir)
+	if err == nil {
+		in.ProjectDir, err = auth.ProjectDir(dir)
+	}
+	if err != nil {
+		return usage("--project: %s", err)
+	}
+	return nil
 }
 
 func (a *app) tokenList() *cobra.Command {
@@ -106,13 +143,17 @@ func (a *app) tokenList() *cobra.Command {
 					return err
 				}
 				w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tKIND\tNAME\tSCOPES\tLAST USED\tEXPIRES")
+				fmt.Fprintln(w, "ID\tKIND\tNAME\tSCOPES\tPROJECT\tLAST USED\tEXPIRES")
 				for _, t := range rows {
 					expires := "never"
 					if t.ExpiresAt != nil {
 						expires = when(*t.ExpiresAt)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Kind, cell(t.Name), strings.Join(t.Scopes, ","), when(t.LastUsedAt), expires)
+					project := "all"
+					if t.ProjectDir != "" {
+						project = t.ProjectDir
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Kind, cell(t.Name), strings.Join(t.Scopes, ","), cell(project), when(t.LastUsedAt), expires)
 				}
 				return w.Flush()
 			})
@@ -166,12 +207,7 @@ func withKeyring(cmd *cobra.Command, f func(keyring) error) error {
 
 type remoteKeyring struct{ ad *admin }
 
-func (r remoteKeyring) create(ctx context.Context, name string, scopes []string, days int) (string, error) {
-	in := struct {
-		Name     string   `json:"name"`
-		Scopes   []string `json:"scopes"`
-		LifeDays int      `json:"lifeDays,omitzero"`
-	}{name, scopes, days}
+func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, error) {
 	var out struct {
 		Token string `json:"token"`
 	}
@@ -193,12 +229,14 @@ func (r remoteKeyring) revoke(ctx context.Context, id string) error {
 
 type localKeyring struct{ keys *auth.Keyring }
 
-func (l localKeyring) create(ctx context.Context, name string, scopes []string, days int) (string, error) {
-	parsed, err := auth.ParseScopes(scopes)
+func (l localKeyring) create(ctx context.Context, in tokenRequest) (string, error) {
+	scopes, err := auth.ParseScopes(in.Scopes)
 	if err != nil {
 		return "", err
 	}
-	secret, _, err := l.keys.Create(ctx, name, parsed, time.Duration(days)*24*time.Hour)
+	secret, _, err := l.keys.Create(ctx, auth.Grant{
+		Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour, Project: in.ProjectDir,
+	})
 	return secret, err
 }
 
@@ -209,7 +247,7 @@ func (l localKeyring) list(ctx context.Context) ([]tokenRow, error) {
 	}
 	rows := make([]tokenRow, len(ts))
 	for i, t := range ts {
-		rows[i] = tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.LastUsedAt, nil}
+		rows[i] = tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.LastUsedAt, nil}
 		if !t.ExpiresAt.IsZero() {
 			rows[i].ExpiresAt = &t.ExpiresAt
 		}

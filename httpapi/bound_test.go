@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+const nobody = "0b5d3c1e-0000-7000-8000-000000000000" // no session's id
+
+// bind makes a token for the sessions of one directory.
+func (rg *rig) bind(dir string, scopes ...string) string {
+	rg.t.Helper()
+	body, _ := json.Marshal(tokenRequest{Name: "bound", Scopes: scopes, ProjectDir: dir})
+	return call[tokenAnswer](rg, "POST", "/api/tokens", string(body), 201).Token
+}
+
+// For a token of one project another project's sessions are as those that do not
+// exist: whatever is asked, the answers are the same to the byte.
+func TestA14_SessionIsolation(t *testing.T) {
+	rg := newRig(t)
+	mine, theirs := t.TempDir(), t.TempDir()
+	rg.dir = theirs
+	other := rg.create()
+	rg.events(other, rg.prompt(other, "text")) // the agent has an id for it
+	rg.prompt(other, "approve")
+	asked := rg.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	rg.dir = mine
+	own := rg.create()
+	whole := rg.token
+	otherStatus := call[gateway.Status](rg, "GET", "/api/session/"+other+"/status", "", 200)
+	ownStatus := call[gateway.Status](rg, "GET", "/api/session/"+own+"/status", "", 200)
+	rg.token = rg.bind(mine, "read", "send", "approve")
+
+	same := func(target, body string, edit ...func(*http.Request)) *bytes.Buffer {
+		t.Helper()
+		ask := func(id string) (int, http.Header, *bytes.Buffer) {
+			method, p, _ := strings.Cut(strings.ReplaceAll(target, "ID", id), " ")
+			w := rg.do(method, p, strings.ReplaceAll(body, "ID", id), edit...)
+			return w.Code, w.Header(), bytes.NewBuffer(bytes.ReplaceAll(w.Body.Bytes(), []byte(id), []byte("ID")))
+		}
+		status, head, text := ask(other)
+		status2, head2, text2 := ask(nobody)
+		if status != status2 || text.String() != text2.String() || fmt.Sprint(head) != fmt.Sprint(head2) {
+			t.Errorf("%s %s: the other project's says %d %s, none says %d %s", target, body, status, text, status2, text2)
+		}
+		if status < 400 || !strings.Contains(text.String(), "SESSION_NOT_FOUND") {
+			t.Errorf("%s %s: got %d %s", target, body, status, text)
+		}
+		return text
+	}
+	paths := 0
+	for _, rt := range rg.list {
+		if !strings.Contains(rt.path, "{id}") || strings.Contains(rt.path, "/tokens/") {
+			continue
+		}
+		paths++
+		target := rt.method + " " + strings.NewReplacer("{id}", "ID", "{approvalId}", asked.ID).Replace(rt.path)
+		body := ""
+		switch {
+		case strings.HasSuffix(rt.path, "/send"):
+			body = `{"content":"text","queue":true}`
+		case strings.HasSuffix(rt.path, "{approvalId}"):
+			body = `{"choice":"allow"}`
+		case strings.HasSuffix(rt.path, "/options"):
+			body = `{"model":"m"}`
+		case strings.HasSuffix(rt.path, "/export"):
+			target += "?format=jsonl"
+		case rt.method == "POST":
+			body = "{}"
+		}
+		same(target, body)
+	}
+	if paths < 13 {
+		t.Errorf("only %d routes with a session in their path", paths)
+	}
+	same("POST /api/harness/turn", `{"sessionId":"ID","message":"text"}`)
+	same("POST /api/harness/session/boot", `{"sessionId":"ID"}`)
+	same("POST /api/harness/interrupt", `{"sessionId":"ID"}`)
+	same("GET /api/session/ID/events?after=1", "", header("Last-Event-ID", "3"))
+	for _, ref := range []string{"script:" + otherStatus.AgentSessionID, "script:none"} {
+		if w := rg.do("POST", "/api/session/"+ref+"/load", "{}"); w.Code != 404 || !strings.Contains(w.Body.String(), `"there is no such session"`) {
+			t.Errorf("by the agent's id %s: got %d %s", ref, w.Code, w.Body)
+		}
+	}
+
+	// Lists tell of its own only, and of others what they tell of none.
+	for query, want := range map[string]int{
+		"?projectId=*": 1, "?projectId=*&all=1": 1, "?projectId=" + ownStatus.ProjectID: 1, "?projectDir=" + url.QueryEscape(mine): 1,
+		"?projectId=" + otherStatus.ProjectID: 0, "?projectDir=" + url.QueryEscape(theirs): 0, "?projectId=none": 0,
+	} {
+		list := call[listAnswer](rg, "GET", "/api/session/list"+query, "", 200)
+		if len(list.Sessions) != want || want == 1 && list.Sessions[0].SessionID != own {
+			t.Errorf("%s lists %+v", query, list)
+		}
+	}
+	if list := call[listAnswer](rg, "GET", "/api/harness/session/list", "", 200); len(list.Sessions) != 1 {
+		t.Errorf("the harness lists %+v", list)
+	}
+	if list := call[listAnswer](rg, "GET", "/api/harness/session/list?projectRoot="+url.QueryEscape(theirs), "", 200); list.Sessions == nil || len(list.Sessions) != 0 {
+		t.Errorf("the harness lists %+v", list)
+	}
+	if ps := call[projectsAnswer](rg, "GET", "/api/projects", "", 200); len(ps.Projects) != 1 || ps.Projects[0].ProjectDir != ownStatus.ProjectDir {
+		t.Errorf("projects %+v", ps)
+	}
+	if me := call[meAnswer](rg, "GET", "/api/me", "", 200); me.ProjectDir != ownStatus.ProjectDir {
+		t.Errorf("me %+v", me)
+	}
+
+	// Sessions begin at home only; elsewhere looks as if it were not there.
+	link := filepath.Join(mine, "link")
+	if err := os.Symlink(theirs, link); err != nil {
+		t.Skip(err)
+	}
+	create := func(dir string) (int, string) {
+		body, _ := json.Marshal(createRequest{CLIType: "script", ProjectDir: dir})
+		w := rg.do("POST", "/api/session/create", string(body))
+		body, _ = json.Marshal(harnessCreateRequest{CLIType: "script", ProjectRoot: dir})
+		if h := rg.do("POST", "/api/harness/session/create", string(body)); h.Code/100 != w.Code/100 || w.Code >= 400 && h.Body.String() != w.Body.String() {
+			t.Errorf("%s: the harness says %d %s", dir, h.Code, h.Body)
+		}
+		return w.Code, w.Body.String()
+	}
+	_, want := create("/nonexistent")
+	for _, dir := range []string{theirs, link, filepath.Join(mine, "..", filepath.Base(theirs)), filepath.Dir(mine), "/"} {
+		if status, body := create(dir); status != 404 || body != want {
+			t.Errorf("in %s: got %d %s, want %s", dir, status, body, want)
+		}
+	}
+	if status, body := create(mine + "/."); status != 201 {
+		t.Errorf("at home: got %d %s", status, body)
+	}
+	body, _ := json.Marshal(map[string]any{"cliType": "script", "projectDir": mine, "options": map[string]any{"addDirs": []string{theirs}}})
+	if w := rg.do("POST", "/api/session/create", string(body)); w.Code != 403 {
+		t.Errorf("with another directory: got %d %s", w.Code, w.Body)
+	}
+	rg.events(own, rg.prompt(own, "text"))
+
+	// What is about everything is none of its business.
+	for _, target := range []string{"GET /metrics", "GET /api/tokens", "POST /api/tokens", "POST /api/login/code"} {
+		method, p, _ := strings.Cut(target, " ")
+		if w := rg.do(method, p, map[string]string{"POST": "{}"}[method]); w.Code != 403 {
+			t.Errorf("%s: got %d %s", target, w.Code, w.Body)
+		}
+	}
+	rg.token = whole
+	if st := call[gateway.Status](rg, "GET", "/api/session/"+other+"/status", "", 200); len(st.PendingApprovals) != 1 || st.Queued != 0 || st.State != "open" {
+		t.Errorf("the other project's session was touched: %+v", st)
+	}
+	for _, bad := range []string{`{"name":"x","scopes":["admin"],"projectDir":"` + mine + `"}`, `{"name":"x","scopes":["read"],"projectDir":"` + mine + `/no"}`,
+		`{"name":"x","scopes":["read"],"projectDir":"relative"}`} {
+		if w := rg.do("POST", "/api/tokens", bad); w.Code != 400 {
+			t.Errorf("%s: got %d %s", bad, w.Code, w.Body)
+		}
+	}
+}
+
+func TestA14_SessionIsolationOnTheWebSocket(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	whole, mine := s.token, s.dir
+	s.dir = t.TempDir()
+	other := s.create()
+	s.prompt(other, "approve")
+	asked := s.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	s.dir = mine
+	own := s.create()
+	s.token = s.bind(mine, "read", "send", "approve")
+	p := s.join(familyUpsert)
+	s.token = whole
+	for _, say := range []string{
+		`"type":"session:subscribe"`, `"type":"session:unsubscribe"`, `"type":"session:send","content":"text","queue":true`, `"type":"session:cancel"`,
+		`"type":"session:kill"`, `"type":"session:options","model":"m"`, `"type":"session:decide","approvalId":"` + asked.ID + `","choice":"allow"`,
+	} {
+		var heard []string
+		for _, id := range []string{other, nobody} {
+			p.say(`{%s,"requestId":"r","sessionId":%q}`, say, id)
+			f := p.hear()
+			if f.Type != "error" || f.Error.Type != "SESSION_NOT_FOUND" {
+				t.Errorf("%s: got %+v", say, f)
+			}
+			heard = append(heard, fmt.Sprint(f.Error))
+		}
+		if heard[0] != heard[1] {
+			t.Errorf("%s: the other project's says %s, none says %s", say, heard[0], heard[1])
+		}
+	}
+	if n := len(verbs()); n != 8 {
+		t.Errorf("there are %d verbs: are the new ones in the list above?", n)
+	}
+
+	// The list, and what becomes of it.
+	p.say(`{"type":"sessions:subscribe","requestId":"w"}`)
+	second := ""
+	seen := map[string]int{}
+	for second == "" || seen[second] < 3 {
+		f := p.await("session:status")
+		seen[f.SessionID]++
+		if second == "" {
+			call[empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
+			call[empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
+			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+other, "", 200)
+			second = s.create()
+			s.events(second, s.prompt(second, "text"))
+			call[empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+second, "", 200)
+		}
+		if seen[second] > 0 && strings.Contains(string(f.Payload), `"state":"dead"`) {
+			break // of a session that it knew
+		}
+	}
+	if seen[other] > 0 || seen[own] == 0 {
+		t.Errorf("told of %v", seen)
+	}
+}
