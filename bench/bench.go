@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -83,11 +85,24 @@ func (b *bench) measure(ctx context.Context, only string, progress io.Writer) (e
 	return nil
 }
 
-// gateways are the subjects that run the agent of ours, us first.
+// gateways are the subjects that run the agent of ours, us first. A peer that
+// is not installed is left out and the report says so.
 func (b *bench) gateways() ([]subject, error) {
 	ours, err := newRunnel(b.w, b.w.path("bin"))
+	if err != nil {
+		return nil, err
+	}
 	b.ours = ours
-	return []subject{ours}, err
+	peer, err := newSandboxAgent(b.w)
+	if errors.Is(err, fs.ErrNotExist) {
+		b.absent("sandbox-agent")
+		return []subject{ours}, nil
+	}
+	return []subject{ours, peer}, err
+}
+
+func (b *bench) absent(peer string) {
+	b.report.fact(peer, "not measured: npm ci --prefix bench/peers was not run")
 }
 
 // running starts the gateways for f and stops them afterwards.

@@ -76,7 +76,7 @@ func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash,
 func (b *bench) agents() (n int, err error) {
 	all, err := processes(b.w.dir)
 	for _, p := range all {
-		if !slices.Contains(p.args, "serve") {
+		if !slices.Contains(p.args, "serve") && !slices.Contains(p.args, "server") {
 			n++
 		}
 	}
@@ -147,12 +147,12 @@ func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
 		}
 	}
 	for _, l := range lanes {
-		if l.s.name() != b.ours.name() {
+		if l.s != b.ours {
 			continue
 		}
 		rows := crashCells(got[l])
 		for _, other := range lanes {
-			if other.s.name() != b.ours.name() {
+			if other.s != b.ours {
 				for i, cell := range crashCells(got[other]) {
 					rows[i].peer = other.s.name() + " " + cell.ours
 				}

@@ -29,7 +29,15 @@ type report struct {
 	part    string // that adds rows now
 }
 
-func (r *report) fact(name, value string) { r.facts = append(r.facts, [2]string{name, value}) }
+// fact adds a line to what is said above the table, once.
+func (r *report) fact(name, value string) {
+	for _, f := range r.facts {
+		if f[0] == name {
+			return
+		}
+	}
+	r.facts = append(r.facts, [2]string{name, value})
+}
 
 func (r *report) add(rows ...row) {
 	for _, w := range rows {
