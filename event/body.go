@@ -117,6 +117,7 @@ type (
 		Title          string         `json:"title,omitzero"`
 		Commands       []AgentCommand `json:"commands,omitzero"`
 		Tools          []string       `json:"tools,omitzero"`
+		Files          []AgentFile    `json:"files,omitzero"` // that the agent named
 		State          SessionState   `json:"state,omitzero"`
 		Activity       Activity       `json:"activity,omitzero"`
 	}
@@ -177,6 +178,12 @@ type AgentCommand struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitzero"`
 	Hint        string `json:"hint,omitzero"` // for its argument
+}
+
+// An AgentFile is a file of the agent's own that it named.
+type AgentFile struct {
+	Path string `json:"path"`
+	Kind string `json:"kind"` // plan, skill
 }
 
 // A Fault is an error in a form that is safe to log and to show.

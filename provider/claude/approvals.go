@@ -22,6 +22,7 @@ type approval struct {
 	grants   []grant  // what the agent offers to allow for this session
 	options  []string // labels of the answers to a single question
 	question string
+	planFile bool // the plan is in a file of the agent's
 }
 
 // Ids of choices.
@@ -59,6 +60,7 @@ func (t *translator) ask(f frame) {
 	if len(a.input) == 0 {
 		a.input = json.RawMessage("{}")
 	}
+	a.planFile = a.kind == event.ApprovalPlan && decodeLoose[exitPlan](a.input).PlanFilePath != ""
 	t.approvals[a.id] = a
 	ev := event.Approval{
 		ID: a.id, CallID: r.ToolUseID, Kind: a.kind, Title: toolTitle(r.ToolName, a.input), ToolName: r.ToolName,
@@ -195,32 +197,6 @@ func (a *approval) choices() []event.Choice {
 	return append(yes, no...)
 }
 
-// answers are the options of a question, if there is one question with one
-// answer. Otherwise the answers must come with the arguments.
-func (a *approval) answers() []event.Choice {
-	in := decodeLoose[struct {
-		Questions []struct {
-			Question    string
-			MultiSelect bool
-			Options     []struct{ Label string }
-		}
-	}](a.input)
-	out := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer in the arguments"}}
-	if len(in.Questions) != 1 || in.Questions[0].MultiSelect {
-		return out
-	}
-	q := in.Questions[0]
-	a.question = q.Question
-	for i, o := range q.Options {
-		if i == 20 {
-			break
-		}
-		a.options = append(a.options, o.Label)
-		out = append(out, event.Choice{ID: option + itoa(i+1), Kind: event.ChoiceAllowOnce, Label: oneLine(o.Label, 200)})
-	}
-	return out
-}
-
 // response is a control response of ours.
 type response struct {
 	Type     string          `json:"type"`
@@ -262,8 +238,14 @@ func (a *approval) decide(d runnel.Decision) (decision, error) {
 			return a.answered(allow, label)
 		}
 	}
+	if a.planFile && len(d.UpdatedArguments) == 0 {
+		allow.UpdatedInput = json.RawMessage("{}") // 2.1.197 takes a plan that comes back for one that the user edited (plan-file)
+	}
 	switch d.Choice {
 	case allowOnce:
+		if a.kind == event.ApprovalQuestion {
+			return a.answered(allow, "")
+		}
 		if a.kind == event.ApprovalPlan {
 			allow.UpdatedPermissions = []json.RawMessage{setMode("default")}
 		}
@@ -287,21 +269,6 @@ func (a *approval) decide(d runnel.Decision) (decision, error) {
 		return decision{Behavior: "deny", Message: reason, Interrupt: d.Choice == denyStop, ToolUseID: a.toolUse}, nil
 	}
 	return decision{}, runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
-}
-
-// answered adds the answer to a question to its arguments.
-func (a *approval) answered(allow decision, label string) (decision, error) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(allow.UpdatedInput, &object); err != nil {
-		return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object", err)
-	}
-	answers, err := json.Marshal(map[string]string{a.question: label})
-	if err != nil {
-		return decision{}, err
-	}
-	object["answers"] = answers
-	allow.UpdatedInput, err = json.Marshal(object)
-	return allow, err
 }
 
 func setMode(mode string) json.RawMessage {
@@ -331,9 +298,9 @@ func (t *translator) decided(f frame) {
 
 // choiceOf names the choice that led to a decision.
 func (a *approval) choiceOf(d decision) string {
-	answers := decodeLoose[struct{ Answers map[string]string }](d.UpdatedInput).Answers
+	answers := decodeLoose[answerSheet](d.UpdatedInput).Answers
 	for i, label := range a.options {
-		if d.Behavior == "allow" && answers[a.question] == label && label != "" {
+		if d.Behavior == "allow" && string(answers[a.question]) == label && label != "" {
 			return option + itoa(i+1)
 		}
 	}

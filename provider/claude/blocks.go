@@ -297,6 +297,9 @@ func (t *translator) finish(tn *turn, id string, b block) {
 			Name: b.Name, CallID: b.ID, Arguments: b.Input,
 			Kind: toolKind(b.Name), Title: toolTitle(b.Name, b.Input), Locations: toolLocations(b.Input),
 		}})
+		if b.Name == "ExitPlanMode" {
+			t.names("plan", decodeLoose[exitPlan](b.Input).PlanFilePath)
+		}
 	}
 }
 
@@ -349,6 +352,12 @@ func (t *translator) user(f frame) {
 	if f.Message == nil || f.IsReplay {
 		return
 	}
+	if f.Refused != "" {
+		t.notice(event.LevelWarning, "REFUSED", "The model declined to go on; the agent asks it once more.")
+	}
+	if f.IsSynthetic {
+		t.skill(f.Message.Content.text())
+	}
 	if t.turn == nil {
 		t.skipped++
 		return
@@ -374,6 +383,9 @@ func (t *translator) output(f frame, b block) {
 		return
 	}
 	c.answered = true
+	if id := taskID(f.ToolUseResult); id != "" && len(t.behind) < maxAgents {
+		t.behind[id] = true
+	}
 	if isAsync(f.ToolUseResult) {
 		t.background(c.id).name = oneLine(decodeLoose[toolInput](c.input).Description, 200)
 	}

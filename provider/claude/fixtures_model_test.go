@@ -1,6 +1,10 @@
 package claude
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -45,6 +49,24 @@ func planFixtures() []fixture {
 				return event.Ends(ev.Body)
 			})
 		}},
+		{name: "plan-file", prose: "The agent writes its plan into its file and hands it in.", play: func(r *rig) {
+			r.opt.PermissionMode = runnel.ModePlan
+			play(r, says("Planning."))
+			r.finish("")
+			play(r, calls(use("Write", args{"file_path": r.planFile(), "content": "# The plan\n1. Do it.\n"})), calls(use("ExitPlanMode", args{})), says("Doing it."))
+			r.finish(allowOnce)
+		}},
+		{name: "skill", prose: "The agent uses a skill of the user's.", play: func(r *rig) {
+			dir := filepath.Join(r.home.Config, "skills", "greet")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				r.t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte("---\nname: greet\ndescription: Greets.\n---\nSay hello.\n"), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+			play(r, calls(use("Skill", args{"skill": "greet"})), says("Hello."))
+			r.finish(allowOnce)
+		}},
 		{name: "questions", prose: "The agent asks two questions, one with several answers.", play: func(r *rig) {
 			opts := func(labels ...string) (out []args) {
 				for _, l := range labels {
@@ -60,6 +82,20 @@ func planFixtures() []fixture {
 		}},
 	}
 }
+
+// planFile is the file for the plan that the agent told the model of.
+func (r *rig) planFile() string {
+	r.t.Helper()
+	for _, req := range slices.Backward(r.model.Requests()) {
+		if path := planPath.Find(req.Body); path != nil {
+			return string(path)
+		}
+	}
+	r.t.Fatal("the model was told of no file for its plan")
+	return ""
+}
+
+var planPath = regexp.MustCompile(`/[^ "\\]*/plans/[^ "\\]*\.md`)
 
 // modelFixtures are about what models and their API do.
 func modelFixtures() []fixture {

@@ -217,7 +217,7 @@ func (h *historian) entry(e *entry) []event.Event {
 		}
 		h.t.assistant(e.frame)
 	case "system":
-		if e.Subtype == "compact_boundary" {
+		if e.Subtype == "compact_boundary" || e.Subtype == "informational" {
 			h.t.system(e.frame)
 		}
 	case "attachment":
@@ -228,6 +228,9 @@ func (h *historian) entry(e *entry) []event.Event {
 
 // user replays a user entry: results of tools, a prompt, or neither.
 func (h *historian) user(e *entry) {
+	if e.IsMeta && e.Message != nil {
+		h.t.skill(e.Message.Content.text())
+	}
 	if e.Message == nil || e.IsMeta || e.IsCompactSummary {
 		return
 	}
@@ -246,7 +249,7 @@ func (h *historian) user(e *entry) {
 	case strings.HasPrefix(text, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
 		h.task(text)
-		h.t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
+		h.t.taskOver(tagged(text, "summary"))
 	case strings.HasPrefix(text, "<command-name>"), strings.HasPrefix(text, "<local-command-"):
 		// what a slash command left
 	default:
@@ -265,7 +268,7 @@ func (h *historian) queued(e *entry) {
 	}
 	if a.CommandMode == "task-notification" {
 		h.task(a.Prompt.text())
-		h.t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
+		h.t.taskOver(tagged(a.Prompt.text(), "summary"))
 		return
 	}
 	if tn := h.t.running(""); tn != nil {

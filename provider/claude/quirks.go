@@ -71,6 +71,9 @@ func outcome(f frame, tn *turn, keyed bool, u *event.Usage) event.Body {
 	if f.APIErrorStatus != nil {
 		status = *f.APIErrorStatus
 	}
+	if f.StopReason == "refusal" {
+		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The model declined to answer. Put it in other words, start a new conversation, or choose another model.").Fault()}
+	}
 	switch f.Subtype {
 	case "error_max_turns":
 		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped: it made as many model calls as the options allow (maxTurns).").Fault()}

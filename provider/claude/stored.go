@@ -24,7 +24,6 @@ type entry struct {
 	StoredSession    string          `json:"sessionId"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
-	Content          string          `json:"content"` // system entries
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
 		Type        string  `json:"type"`

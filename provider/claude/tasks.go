@@ -141,6 +141,7 @@ func (t *translator) taskEvent(f frame) {
 		if f.TaskID != "" && f.ToolUseID != "" && f.TaskType == "local_agent" && len(t.agents) < maxAgents {
 			t.agents[f.TaskID] = f.ToolUseID
 			if f.IsBackgrounded {
+				t.behind[f.TaskID] = true
 				t.background(f.ToolUseID).name = oneLine(f.Description, 200)
 			}
 		}
@@ -156,10 +157,19 @@ func (t *translator) taskEvent(f frame) {
 		if k := t.tasks[f.ToolUseID]; k != nil {
 			t.release(k, taskEnd(f.Status))
 		}
-		if t.turn == nil { // within a turn it says nothing that the call's output does not
-			t.notice(event.LevelInfo, "TASK_ENDED", taskEnded)
+		if t.behind[f.TaskID] || t.turn == nil { // of others, the output of their call says it all
+			t.taskOver(f.Summary)
 		}
 	}
+}
+
+// taskOver says that a task in the background has ended.
+func (t *translator) taskOver(summary string) {
+	text := taskEnded
+	if summary = oneLine(summary, 300); summary != "" {
+		text += " " + summary
+	}
+	t.notice(event.LevelInfo, "TASK_ENDED", text)
 }
 
 // maxAgents bounds how many subagents of a process are known by their ids.

@@ -148,6 +148,43 @@ func exitCode(c call, text string, record json.RawMessage, failed bool) *int {
 	return &code
 }
 
+// exitPlan is what the agent makes of the arguments with which a plan is handed in.
+type exitPlan struct {
+	Plan         string `json:"plan"`
+	PlanFilePath string `json:"planFilePath"`
+}
+
+// skillDir is how the harness tells the model where a skill is.
+const skillDir = "Base directory for this skill: "
+
+// skill takes a text of the harness that may name a skill.
+func (t *translator) skill(text string) {
+	if rest, ok := strings.CutPrefix(text, skillDir); ok {
+		dir, _, _ := strings.Cut(rest, "\n")
+		t.names("skill", filepath.Join(strings.TrimSpace(dir), "SKILL.md"))
+	}
+}
+
+// maxFiles bounds the files of the agent that are told of.
+const maxFiles = 1000
+
+// names tells of a file of the agent's own, once.
+func (t *translator) names(kind, path string) {
+	f := event.AgentFile{Path: path, Kind: kind}
+	if !filepath.IsAbs(path) || len(path) > 4096 || t.files[f] || len(t.files) >= maxFiles {
+		return
+	}
+	t.files[f] = true
+	t.emit(event.SessionUpdated{Files: []event.AgentFile{f}})
+}
+
+// taskID is the id of the task in the background that a call began, from its record.
+func taskID(record json.RawMessage) string {
+	return decodeLoose[struct {
+		BackgroundTask string `json:"backgroundTaskId"`
+	}](record).BackgroundTask
+}
+
 // isAsync reports whether the record of a call says that its subagent goes on
 // in the background.
 func isAsync(record json.RawMessage) bool {

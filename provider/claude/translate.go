@@ -38,7 +38,9 @@ type translator struct {
 	parts     map[string]int       // how many turns each task has had
 	agents    map[string]string    // calls by the id of the subagent that they started
 	plan      []step               // what the agent means to do, as far as it said
-	asides    []*turn              // that hold questions asked beside the turn in flight
+	files     map[event.AgentFile]bool
+	behind    map[string]bool // tasks in the background by their own ids
+	asides    []*turn         // that hold questions asked beside the turn in flight
 
 	session, model, mode string // as last announced
 	keyed                bool   // the agent uses an API key, not a login
@@ -66,6 +68,7 @@ func newTranslator() *translator {
 	return &translator{
 		requests: make(map[string]string), approvals: make(map[string]*approval),
 		tasks: make(map[string]*task), parts: make(map[string]int), agents: make(map[string]string),
+		files: make(map[event.AgentFile]bool), behind: make(map[string]bool),
 	}
 }
 
@@ -243,6 +246,10 @@ func (t *translator) system(f frame) {
 		t.notice(event.LevelWarning, "REFUSED", "The model declined to answer.")
 	case "task_started", "task_progress", "task_updated", "task_notification":
 		t.taskEvent(f)
+	case "informational":
+		if text := oneLine(f.Content, 500); text != "" {
+			t.notice(event.LevelInfo, "AGENT_SAYS", text)
+		}
 	case "session_title_changed":
 		if title := oneLine(f.Title, 200); title != "" {
 			t.emit(event.SessionUpdated{Title: title})
@@ -374,7 +381,7 @@ func (t *translator) result(f frame) {
 		t.abandon(th, 0)
 	}
 	u := tn.sum()
-	if f.Usage != nil {
+	if f.Usage != nil && *f.Usage != (usage{}) { // 2.1.197 does not count an answer that was not streamed (cut-stream)
 		u = f.Usage.event()
 	}
 	t.emit(event.UsageUpdated{Usage: u, ContextTokens: tn.context, ContextWindow: t.window(f), CostUSD: cost})

@@ -43,6 +43,7 @@ type frame struct {
 	Compact        *compact   `json:"compact_metadata"`
 	RateLimit      *rateLimit `json:"rate_limit_info"`
 	Title          string     `json:"title"`
+	Content        string     `json:"content"` // informational; a slash command's output, as stored
 	APIKeySource   string     `json:"apiKeySource"`
 
 	// system/task_started, task_progress, task_updated, task_notification
@@ -51,6 +52,7 @@ type frame struct {
 	ToolUseID      string `json:"tool_use_id"`
 	Description    string `json:"description"`
 	IsBackgrounded bool   `json:"is_backgrounded"` // since 2.1.329
+	Summary        string `json:"summary"`
 	Patch          struct {
 		Status string `json:"status"`
 	} `json:"patch"` // task_updated
@@ -66,6 +68,7 @@ type frame struct {
 	ModelUsage     map[string]modelUsage `json:"modelUsage"`
 	SinceLast      map[string]modelUsage `json:"model_usage_since_last_result"` // since 2.1.329
 	Origin         *origin               `json:"origin"`
+	Refused        string                `json:"refused_message_id"` // on a note of the harness
 	UserMessages   []string              `json:"user_message_uuids"` // the prompts it answers; since 2.1.329
 
 	// stored assistant entries

@@ -1,0 +1,120 @@
+package claude
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+const twoQuestions = `{"questions":[{"question":"Which one?","options":[{"label":"Red"},{"label":"Blue"}]},` +
+	`{"question":"What with?","multiSelect":true,"options":[{"label":"Salt"},{"label":"Oil"}]}]}`
+
+const oneQuestion = `{"questions":[{"question":"Which one?","options":[{"label":"Red"},{"label":"Blue"}]}]}`
+
+func TestAnswersToQuestions(t *testing.T) {
+	with := func(input, answers string) json.RawMessage {
+		return json.RawMessage(strings.TrimSuffix(input, "}") + `,"answers":` + answers + `}`)
+	}
+	tests := []struct {
+		name, input string
+		decision    runnel.Decision
+		want        map[string]given
+		choice      string // as it is recorded
+	}{
+		{"an option", oneQuestion, runnel.Decision{Choice: option + "2"}, map[string]given{"Which one?": "Blue"}, option + "2"},
+		{"own words", oneQuestion, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(oneQuestion, `{"Which one?":"Neither"}`)},
+			map[string]given{"Which one?": "Neither"}, allowOnce},
+		{"the first of each", twoQuestions, runnel.Decision{Choice: allowOnce}, map[string]given{"Which one?": "Red", "What with?": "Salt"}, allowOnce},
+		{"several", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(twoQuestions, `{"Which one?":"Blue","What with?":["Salt","Oil"]}`)},
+			map[string]given{"Which one?": "Blue", "What with?": "Salt, Oil"}, allowOnce},
+		{"one of two", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"answers":{"Which one?":"Blue"}}`)},
+			map[string]given{"Which one?": "Blue", "What with?": "Salt"}, allowOnce},
+		{"questions that make no sense", `{"questions":"x"}`, runnel.Decision{Choice: allowOnce}, map[string]given{}, allowOnce},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &approval{kind: event.ApprovalQuestion, input: json.RawMessage(tt.input)}
+			choices := a.choices()
+			if choices[0].Kind != event.ChoiceAllowOnce {
+				t.Errorf("the first choice is %+v", choices[0])
+			}
+			dec, err := a.decide(tt.decision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got answerSheet
+			if err := json.Unmarshal(dec.UpdatedInput, &got); err != nil && tt.input != `{"questions":"x"}` {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, got.Answers); d != "" {
+				t.Error(d)
+			}
+			if n := len(decodeLoose[answerSheet](json.RawMessage(tt.input)).Questions); len(got.Questions) != n {
+				t.Errorf("%d questions go back, want %d", len(got.Questions), n)
+			}
+			if got := a.choiceOf(dec); got != tt.choice {
+				t.Errorf("recorded as %s", got)
+			}
+		})
+	}
+}
+
+func TestSeveralQuestionsAreAnswered(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		var input args
+		if err := json.Unmarshal([]byte(withHeaders(twoQuestions)), &input); err != nil {
+			t.Fatal(err)
+		}
+		r.play(calls(use("AskUserQuestion", input)), says("ok"))
+		evs := r.until(func(ev event.Event) bool {
+			_, ok := ev.Body.(event.ApprovalRequested)
+			return ok || event.Ends(ev.Body)
+		})
+		a, ok := last(evs).(event.ApprovalRequested)
+		if !ok {
+			t.Fatalf("nothing was asked\n%s", dump(evs))
+		}
+		answered := strings.TrimSuffix(string(a.Approval.Arguments), "}") + `,"answers":{"Which one?":"Blue","What with?":["Salt","Oil"]}}`
+		r.decide(a.Approval, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(answered)})
+		got := strings.Join(summary(r.finish("")), "\n")
+		if !strings.Contains(got, `"Which one?"="Blue"`) || !strings.Contains(got, `"What with?"="Salt, Oil"`) {
+			t.Errorf("the agent understood %s", got)
+		}
+	})
+}
+
+// withHeaders completes questions as the tool wants them.
+func withHeaders(questions string) string {
+	s := strings.ReplaceAll(questions, `{"question"`, `{"header":"Pick","question"`)
+	s = strings.ReplaceAll(s, `?","options"`, `?","multiSelect":false,"options"`)
+	return strings.ReplaceAll(s, `"}`, `","description":"d"}`)
+}
+
+func TestAPlanIsNotEditedByItsApproval(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.opt.PermissionMode = runnel.ModePlan
+		r.stillWorks()
+		plan := "# The plan\n1. Do it.\n"
+		r.play(calls(use("Write", args{"file_path": r.planFile(), "content": plan})), calls(use("ExitPlanMode", args{})), says("ok"))
+		evs := r.finish(allowOnce)
+		asked := bodies[event.ApprovalRequested](evs)
+		if len(asked) != 1 || decodeLoose[exitPlan](asked[0].Approval.Arguments).Plan != plan {
+			t.Fatalf("asked %+v", asked)
+		}
+		if got := dump(evs); strings.Contains(got, "edited by user") || !strings.Contains(got, "Approved Plan") {
+			t.Errorf("the agent understood\n%s", got)
+		}
+		var files []event.AgentFile
+		for _, b := range bodies[event.SessionUpdated](evs) {
+			files = append(files, b.Files...)
+		}
+		if d := cmp.Diff([]event.AgentFile{{Path: r.planFile(), Kind: "plan"}}, files); d != "" {
+			t.Error(d)
+		}
+	})
+}
