@@ -22,7 +22,6 @@ type approval struct {
 	grants   []grant  // what the agent offers to allow for this session
 	options  []string // labels of the answers to a single question
 	question string
-	planFile bool // the plan is in a file of the agent's
 }
 
 // Ids of choices.
@@ -60,7 +59,6 @@ func (t *translator) ask(f frame) {
 	if len(a.input) == 0 {
 		a.input = json.RawMessage("{}")
 	}
-	a.planFile = a.kind == event.ApprovalPlan && decodeLoose[exitPlan](a.input).PlanFilePath != ""
 	t.approvals[a.id] = a
 	ev := event.Approval{
 		ID: a.id, CallID: r.ToolUseID, Kind: a.kind, Title: toolTitle(r.ToolName, a.input), ToolName: r.ToolName,
@@ -237,9 +235,6 @@ func (a *approval) decide(d runnel.Decision) (decision, error) {
 		if d.Choice == option+itoa(i+1) {
 			return a.answered(allow, label)
 		}
-	}
-	if a.planFile && len(d.UpdatedArguments) == 0 {
-		allow.UpdatedInput = json.RawMessage("{}") // 2.1.197 takes a plan that comes back for one that the user edited (plan-file)
 	}
 	switch d.Choice {
 	case allowOnce:

@@ -95,7 +95,7 @@ func withHeaders(questions string) string {
 	return strings.ReplaceAll(s, `"}`, `","description":"d"}`)
 }
 
-func TestAPlanIsNotEditedByItsApproval(t *testing.T) {
+func TestThePlanIsShownAndItsFileNamed(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.opt.PermissionMode = runnel.ModePlan
 		r.stillWorks()
@@ -105,9 +105,6 @@ func TestAPlanIsNotEditedByItsApproval(t *testing.T) {
 		asked := bodies[event.ApprovalRequested](evs)
 		if len(asked) != 1 || decodeLoose[exitPlan](asked[0].Approval.Arguments).Plan != plan {
 			t.Fatalf("asked %+v", asked)
-		}
-		if got := dump(evs); strings.Contains(got, "edited by user") || !strings.Contains(got, "Approved Plan") {
-			t.Errorf("the agent understood\n%s", got)
 		}
 		var files []event.AgentFile
 		for _, b := range bodies[event.SessionUpdated](evs) {
