@@ -1,0 +1,252 @@
+//go:build linux
+
+package kill
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+const (
+	before = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+	after  = "and then there was nothing more to be said about the matter, so it ended here"
+)
+
+// turnPrompt is a turn of about a second that has all there is: thinking, text,
+// arguments, an approval, a tool that takes its time, and text again.
+func turnPrompt(n int) string {
+	input, err := json.Marshal(map[string]any{
+		"command": fmt.Sprintf("echo begin %d; sleep 0.3; touch done-%d; echo a long line of arguments that takes a while to be written", n, n), "description": "Work",
+	})
+	if err != nil {
+		panic(err)
+	}
+	return fakemodel.Scenario{Steps: []fakemodel.Step{
+		{Chunk: 4, Pace: 150, Blocks: []fakemodel.Block{
+			{Type: "thinking", Text: "Let me think about this for a while."}, {Type: "text", Text: before},
+			{Type: "tool_use", Name: "Bash", Input: input},
+		}},
+		{Chunk: 4, Pace: 150, Text: after},
+	}}.Prompt(fmt.Sprintf("turn %d", n))
+}
+
+// turnTime is how long such a turn takes, about.
+const turnTime = 1400 * time.Millisecond
+
+// tally is what became of the turns in which something was killed.
+type tally struct{ continued, closed int }
+
+// moments has clients run turns, each in a session of its own, and does
+// something at a random moment of all of them. It checks each turn to the last
+// event, and says how they ended.
+func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
+	t := w.t
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	clients := make([]*client, sessions)
+	for i := range clients {
+		clients[i] = w.follow(w.create())
+		defer clients[i].leave()
+	}
+	var sum tally
+	for r := range repeat {
+		turns := make([]string, sessions)
+		for i, c := range clients {
+			turns[i] = c.send(turnPrompt(r*sessions + i))
+			pass(time.Duration(rnd.Int64N(int64(turnTime / 8))))
+		}
+		pass(time.Duration(rnd.Int64N(int64(turnTime))))
+		act()
+		for i, c := range clients {
+			end := c.end(turns[i])
+			switch b := end.Body.(type) {
+			case event.ResponseDone:
+				sum.continued++
+				c.whole(turns[i])
+			case event.ResponseError:
+				sum.closed++
+				// The second: it was killed while it was being started for the turn.
+				if b.Error.Code != "PROCESS_CRASH" && b.Error.Code != "SESSION_CREATE_FAILED" || b.Error.Message == "" {
+					t.Errorf("closed as %+v", b.Error)
+				}
+				t.Logf("round %d, session %d: closed: %s", r, i, b.Error.Message)
+			}
+			c.agrees(turns[i], w.log(c.session, end.Seq))
+		}
+		if t.Failed() {
+			t.Fatalf("in round %d", r)
+		}
+	}
+	return sum
+}
+
+// whole checks that nothing of a turn that ended well is missing.
+func (c *client) whole(turn string) {
+	t := c.w.t
+	t.Helper()
+	var texts []string
+	tools := 0
+	for _, ev := range c.events {
+		b, ok := ev.Body.(event.ItemDone)
+		if !ok || ev.Turn != turn {
+			continue
+		}
+		switch f := b.FinalItem.(type) {
+		case event.Message:
+			if f.Origin == event.OriginAgent {
+				texts = append(texts, f.Content)
+			}
+		case event.FunctionCallOutput:
+			tools++
+			if f.IsError || !strings.Contains(f.Output, "a long line of arguments") {
+				t.Errorf("the tool gave %+v", f)
+			}
+		}
+	}
+	if len(texts) != 2 || texts[0] != before || texts[1] != after || tools != 1 {
+		t.Errorf("the turn has %q and %d tools", texts, tools)
+	}
+}
+
+// pass lets time pass: what is under test happens at its own pace.
+func pass(d time.Duration) { <-time.After(d) }
+
+func seed(t *testing.T) uint64 {
+	if s := os.Getenv("RUNNEL_SEED"); s != "" {
+		var n uint64
+		if _, err := fmt.Sscan(s, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return uint64(time.Now().UnixNano())
+}
+
+// TestD01_ServerKilled kills the server at random moments of real turns. The
+// turns go on to their own end, and every client sees all of it once.
+func TestD01_ServerKilled(t *testing.T) {
+	w := newWorld(t, "60s")
+	w.start()
+	repeat, sessions := rounds(50, 3), 4
+	sum := w.moments(seed(t), repeat, sessions, func() {
+		w.kill()
+		w.start()
+	})
+	t.Logf("%+v", sum)
+	if all := repeat * sessions; sum.continued < all*95/100 {
+		t.Errorf("of %d turns %d went on", all, sum.continued)
+	}
+	w.stop(syscall.SIGINT)
+	w.empty(time.Second)
+}
+
+// TestUpgradeUnderRunningTurns asks the server to end, as a service manager
+// does, and starts another build of it.
+func TestUpgradeUnderRunningTurns(t *testing.T) {
+	w := newWorld(t, "60s")
+	w.start()
+	repeat, sessions, n := rounds(10, 2), 3, 0
+	sum := w.moments(seed(t), repeat, sessions, func() {
+		w.stop(syscall.SIGTERM)
+		n++
+		w.binary = binaries[n%2]
+		w.start()
+	})
+	t.Logf("%+v", sum)
+	if sum.closed > 0 {
+		t.Errorf("%d turns were lost", sum.closed)
+	}
+	w.stop(syscall.SIGINT)
+	w.empty(time.Second)
+}
+
+// TestD02_ServerFrozen stops the server for a while: nothing is lost.
+func TestD02_ServerFrozen(t *testing.T) {
+	w := newWorld(t, "60s")
+	w.start()
+	pause := time.Duration(rounds(30, 2)) * time.Second
+	sum := w.moments(seed(t), rounds(3, 1), 3, func() {
+		if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		pass(pause)
+		if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if sum.closed > 0 {
+		t.Errorf("%d turns were lost", sum.closed)
+	}
+}
+
+// TestD03_SupervisorKilled kills the supervisors: their turns are closed with
+// the reason, at once, and nothing is left of their agents.
+func TestD03_SupervisorKilled(t *testing.T) {
+	w := newWorld(t, "60s")
+	w.start()
+	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
+		for _, pid := range w.supervisors() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		w.empty(2 * time.Second)
+	})
+	t.Logf("%+v", sum)
+}
+
+// TestD03_BothKilled kills the server and the supervisors at once. The agents
+// end at once, what they had started with the next start.
+func TestD03_BothKilled(t *testing.T) {
+	w := newWorld(t, "60s")
+	w.start()
+	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
+		var both sync.WaitGroup
+		for _, pid := range w.supervisors() {
+			both.Go(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+		}
+		both.Go(func() { _ = w.cmd.Process.Kill() })
+		both.Wait()
+		_ = w.cmd.Wait()
+		w.start()
+		w.empty(2 * time.Second)
+	})
+	t.Logf("%+v", sum)
+}
+
+// TestWindowEnds leaves the supervisors without a server: when their window is
+// over, all are gone within a second.
+func TestWindowEnds(t *testing.T) {
+	w := newWorld(t, "2s")
+	w.start()
+	c := w.follow(w.create())
+	defer c.leave()
+	turn := c.send(turnPrompt(1))
+	c.until("text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
+	w.kill()
+	if len(w.supervisors()) != 1 {
+		t.Error("the supervisor did not wait")
+	}
+	pass(2 * time.Second)
+	w.empty(time.Second)
+	w.start()
+	end := c.end(turn)
+	if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != "PROCESS_CRASH" {
+		t.Errorf("the turn ended with %+v", end.Body)
+	}
+	c.agrees(turn, w.log(c.session, end.Seq))
+	turn = c.send(turnPrompt(2)) // the agent's own resume
+	if _, ok := c.end(turn).Body.(event.ResponseDone); !ok {
+		t.Error("the next turn did not end well")
+	}
+	c.whole(turn)
+}

@@ -1,0 +1,318 @@
+//go:build linux
+
+package kill
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// patience bounds every wait for the server or an agent.
+const patience = 90 * time.Second
+
+// binaries are two builds of the program: the second is the first's update.
+var binaries [2]string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "runnel-kill")
+	if err != nil {
+		panic(err)
+	}
+	code := 1
+	for i := range binaries {
+		binaries[i] = filepath.Join(dir, "runnel"+strconv.Itoa(i))
+		build := exec.Command("go", "build", "-ldflags", []string{"", "-s -w"}[i], "-o", binaries[i], "github.com/runnel-dev/runnel/cmd/runnel")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(code)
+		}
+	}
+	code = m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// long reports whether there is time for the many repetitions that a rare
+// moment takes.
+func long() bool { return os.Getenv("RUNNEL_LONG") != "" }
+
+// rounds is how often something is done: often, and seldom where time is short.
+func rounds(often, seldom int) int {
+	if long() {
+		return often
+	}
+	return seldom
+}
+
+// world is one machine as far as a test goes: a home, a model, a data directory
+// and, most of the time, a server with real agents.
+type world struct {
+	t      *testing.T
+	home   realagents.Home
+	model  *fakemodel.Server
+	bin    string // the directory that PATH begins with
+	data   string
+	addr   string
+	token  string
+	window string
+	binary string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+}
+
+func newWorld(t *testing.T, window string) *world {
+	t.Helper()
+	agent := realagents.Claude(t)[0]
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = model.Close() })
+	w := &world{
+		t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: filepath.Join(t.TempDir(), "data"),
+		addr: freeAddr(t), window: window, binary: binaries[0],
+	}
+	if err := os.Symlink(agent.Path, filepath.Join(w.bin, "claude")); err != nil {
+		t.Fatal(err)
+	}
+	token := exec.Command(w.binary, "token", "create", "kill", "--scope", "read,send,approve", "--data", w.data)
+	token.Env = w.environ()
+	secret, err := token.Output()
+	if err != nil {
+		t.Fatalf("token create: %v", err)
+	}
+	w.token = strings.TrimSpace(string(secret))
+	t.Cleanup(w.end)
+	return w
+}
+
+func freeAddr(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func (w *world) environ() []string {
+	return append(w.home.Environ(), "PATH="+w.bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1", "GORACE=atexit_sleep_ms=0")
+}
+
+// start starts the server and returns when it answers.
+func (w *world) start() {
+	w.t.Helper()
+	cmd := exec.Command(w.binary, "serve", "--listen", w.addr, "--data", w.data, "--reattach-window", w.window, "--log-level", "info")
+	cmd.Env = w.environ()
+	stderr := new(bytes.Buffer)
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		w.t.Fatalf("the server does not start: %q %s", line, stderr)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the server
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cmd, w.stderr = cmd, stderr
+}
+
+// kill ends the server without a word.
+func (w *world) kill() {
+	w.t.Helper()
+	if err := w.cmd.Process.Kill(); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = w.cmd.Wait()
+}
+
+// stop asks the server to end.
+func (w *world) stop(sig syscall.Signal) {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(sig); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.cmd.Wait(); err != nil {
+		w.t.Errorf("serve: %v\n%s", err, w.stderr)
+	}
+}
+
+// end leaves nothing of a world behind, whatever became of its server.
+func (w *world) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cmd != nil && w.cmd.ProcessState == nil {
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+	}
+	if w.t.Failed() && w.stderr != nil {
+		w.t.Logf("the last server said:\n%s", w.stderr)
+	}
+	for _, p := range w.processes() {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+}
+
+// process is one of the machine that belongs to the world.
+type process struct {
+	pid, ppid  int
+	supervisor bool
+	line       string
+}
+
+// processes returns those with the world's home in their environment, and the
+// supervisors, which show none. The server itself is not among them.
+func (w *world) processes() []process {
+	var found []process
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		words := strings.Split(string(line), "\x00")
+		ours := len(words) > 2 && words[1] == "__supervise" && w.isSession(words[2])
+		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		if !ours && !bytes.Contains(environ, []byte("HOME="+w.home.Dir)) {
+			continue
+		}
+		if w.cmd != nil && pid == w.cmd.Process.Pid || pid == os.Getpid() {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if fields[0] == "Z" {
+			continue
+		}
+		ppid, _ := strconv.Atoi(fields[1])
+		found = append(found, process{pid, ppid, ours, strings.Join(words, " ")})
+	}
+	return found
+}
+
+// isSession reports whether a session of the world has this id.
+func (w *world) isSession(id string) bool {
+	out, err := os.ReadDir(filepath.Join(w.data, "run"))
+	if err != nil {
+		return false
+	}
+	for _, e := range out {
+		if strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".sock"), ".json") == id {
+			return true
+		}
+	}
+	return false
+}
+
+// supervisors returns the numbers of the supervisors.
+func (w *world) supervisors() []int {
+	var pids []int
+	for _, p := range w.processes() {
+		if p.supervisor {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+// empty waits until nothing of the world runs but its server.
+func (w *world) empty(within time.Duration) {
+	w.t.Helper()
+	deadline := time.Now().Add(within)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := w.processes()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Errorf("still there after %v: %+v", within, left)
+			return
+		}
+		<-tick.C
+	}
+}
+
+// call sends a request and decodes the answer into out. It reports false if the
+// server did not answer.
+func (w *world) call(method, path string, body, out any) (code int, ok bool) {
+	var r io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			w.t.Error(err)
+			return 0, false
+		}
+		r = bytes.NewReader(data)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res, err := w.do(ctx, method, path, r)
+	if err != nil {
+		return 0, false
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, false
+	}
+	if out != nil && json.Unmarshal(data, out) != nil {
+		w.t.Errorf("%s %s: %d %s", method, path, res.StatusCode, data)
+	}
+	return res.StatusCode, true
+}
+
+func (w *world) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.addr+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+w.token)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return http.DefaultClient.Do(req)
+}
+
+// create makes a session of the real agent.
+func (w *world) create() string {
+	w.t.Helper()
+	var made struct {
+		SessionID string `json:"sessionId"`
+		Error     any    `json:"error"`
+	}
+	if code, ok := w.call("POST", "/api/session/create", map[string]any{"cliType": "claude", "projectDir": w.home.Project}, &made); !ok || code != http.StatusCreated {
+		w.t.Fatalf("create: %d %v", code, made.Error)
+	}
+	return made.SessionID
+}
