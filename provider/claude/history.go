@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,20 +21,23 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// maxStored bounds what is read of one conversation, in bytes.
+// maxStored bounds what is read of one conversation, subagents included, in bytes.
 const maxStored = 512 << 20
 
 // History implements [runnel.Historian]: it feeds the translator from the
 // agent's files instead of from its output.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		main, sides, err := load(ctx, ref)
+		c, err := load(ctx, ref)
 		if err != nil {
 			yield(event.Event{}, err)
 			return
 		}
-		h := newHistorian(ref.AgentSessionID, main, sides)
-		for _, e := range main {
+		h := newHistorian(ref.AgentSessionID, c.main, c.sides)
+		if c.short {
+			h.t.notice(event.LevelWarning, "HISTORY_TOO_LARGE", "The conversation is so large that the work of some subagents was left out.")
+		}
+		for _, e := range c.main {
 			if !yieldEach(h.entry(e), yield) {
 				return
 			}
@@ -46,47 +50,63 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 	}
 }
 
-// load reads a conversation: its main thread, and those of subagents by the
-// call that started each.
-func load(ctx context.Context, ref runnel.Conversation) ([]*entry, map[string][]*entry, error) {
+// conversation is what the agent keeps of one: the main thread, and those of
+// subagents by the call that started each.
+type conversation struct {
+	main  []*entry
+	sides map[string][]*entry
+	short bool // not all subagents are there
+}
+
+func load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
 	dir := filepath.Join(configDir(parentEnviron()), "projects")
 	if ref.Anywhere && ref.File != "" {
 		dir = filepath.Dir(ref.File)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, nil, notKept(err)
+		return c, notKept(err)
 	}
 	defer root.Close()
 	name, err := lookup(root, ref)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	entries, err := readFile(root, name)
+	left := int64(maxStored)
+	entries, err := readFile(ctx, root, name, &left)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	sides := make(map[string][]*entry)
-	below := path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents")
+	c.main = chain(entries)
+	return c, c.loadSides(ctx, root, path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents"), left)
+}
+
+// loadSides reads the subagents' threads below a directory, left bytes at most.
+// One that cannot be read is left out.
+func (c *conversation) loadSides(ctx context.Context, root *os.Root, below string, left int64) error {
+	c.sides = make(map[string][]*entry)
 	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
 	if err != nil {
-		return nil, nil, notKept(err)
+		return notKept(err)
 	}
 	for _, meta := range metas {
 		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
+			return ctx.Err()
 		}
 		data, err := readSmall(root, meta)
 		if err != nil {
 			continue
 		}
 		call := decodeLoose[struct{ ToolUseID string }](data).ToolUseID
-		side, err := readFile(root, strings.TrimSuffix(meta, ".meta.json")+".jsonl")
+		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", &left)
+		if runnel.CodeOf(err) == runnel.PayloadTooLarge {
+			c.short = true
+		}
 		if err == nil && call != "" {
-			sides[call] = append(sides[call], side...)
+			c.sides[call] = append(c.sides[call], side...)
 		}
 	}
-	return chain(entries), sides, nil
+	return ctx.Err()
 }
 
 func notKept(cause error) error {
@@ -118,16 +138,21 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 	return found[0], nil
 }
 
-func readFile(root *os.Root, name string) ([]*entry, error) {
+// readFile reads a file of entries and takes its size off what is left.
+func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
 	if err != nil {
 		return nil, notKept(err)
 	}
 	defer f.Close()
-	if st.Size() > maxStored {
+	if st.Size() > *left {
 		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
 	}
-	entries, err := readEntries(f)
+	*left -= st.Size()
+	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // it may be growing
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, notKept(err)
 	}
@@ -164,6 +189,7 @@ type historian struct {
 	t     *translator
 	sides map[string][]*entry // what is left of each subagent's thread, by its call
 	async map[string]bool     // calls whose subagent went on in the background
+	live  []string            // calls of the turn in flight whose subagents have more to say
 	last  time.Time
 }
 
@@ -216,6 +242,7 @@ func (h *historian) entry(e *entry) []event.Event {
 			h.t.turn.status = *e.StoredStatus
 		}
 		h.t.assistant(e.frame)
+		h.called(e)
 	case "system":
 		if e.Subtype == "compact_boundary" || e.Subtype == "informational" {
 			h.t.system(e.frame)
@@ -276,25 +303,40 @@ func (h *historian) queued(e *entry) {
 	}
 }
 
-// beside replays what subagents had done by a time, given as in the entries.
+// called keeps the calls of an entry that started subagents.
+func (h *historian) called(e *entry) {
+	if e.Message == nil {
+		return
+	}
+	for _, b := range e.Message.Content {
+		if b.Type == "tool_use" && len(h.sides[b.ID]) > 0 && !h.async[b.ID] && !slices.Contains(h.live, b.ID) {
+			h.live = append(h.live, b.ID)
+		}
+	}
+}
+
+// next returns the call whose subagent is the first to go on by a time, given
+// as in the entries; "" for until means whenever. It returns "" if there is none.
+func (h *historian) next(until string) string {
+	call, at := "", ""
+	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sides[c]) == 0 })
+	for _, c := range h.live {
+		first := h.sides[c][0].Timestamp
+		if (until == "" || first <= until) && (call == "" || first < at) {
+			call, at = c, first
+		}
+	}
+	return call
+}
+
+// beside replays what subagents had done by a time.
 func (h *historian) beside(until string) []event.Event {
 	var evs []event.Event
-	for {
-		call := ""
-		for _, c := range slices.Sorted(keys(h.sides)) {
-			if len(h.sides[c]) == 0 || h.async[c] || !h.t.called(c) || (until != "" && h.sides[c][0].Timestamp > until) {
-				continue
-			}
-			if call == "" || h.sides[c][0].Timestamp < h.sides[call][0].Timestamp {
-				call = c
-			}
-		}
-		if call == "" {
-			return evs
-		}
+	for call := h.next(until); call != ""; call = h.next(until) {
 		h.side(call)
 		evs = append(evs, h.t.take()...)
 	}
+	return evs
 }
 
 // side replays the next entry of a subagent's thread.
@@ -309,6 +351,7 @@ func (h *historian) side(call string) {
 	switch {
 	case e.Type == "assistant":
 		h.t.assistant(f)
+		h.called(e)
 	case e.Type == "user" && e.isResult():
 		f.ToolUseResult = e.StoredResult
 		h.t.user(f)
@@ -329,23 +372,12 @@ func (h *historian) task(told string) {
 
 // inBackground replays what is left of a task, with its own subagents.
 func (h *historian) inBackground(call string) {
-	k := h.t.background(call)
-	for {
-		next := ""
-		for _, c := range slices.Sorted(keys(h.sides)) {
-			if len(h.sides[c]) == 0 || (c != call && (h.async[c] || k.turn.calls[c] == nil)) {
-				continue
-			}
-			if next == "" || h.sides[c][0].Timestamp < h.sides[next][0].Timestamp {
-				next = c
-			}
-		}
-		if next == "" {
-			return
-		}
-		h.t.hold(k, func() { h.side(next) })
-		k = h.t.background(call) // it may have been given out in part
+	before := h.live
+	h.live = []string{call}
+	for c := h.next(""); c != ""; c = h.next("") {
+		h.t.hold(h.t.background(call), func() { h.side(c) })
 	}
+	h.live = before
 }
 
 // tagged returns what text has in an element.
@@ -358,24 +390,11 @@ func tagged(text, name string) string {
 	return strings.TrimSpace(in)
 }
 
-func keys[V any](m map[string]V) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
-// called reports whether the turn in flight has made a call.
-func (t *translator) called(id string) bool { return t.turn != nil && t.turn.calls[id] != nil }
-
 // finish replays what is left and ends the last turn.
 func (h *historian) finish() []event.Event {
-	evs := h.beside("")
+	evs := append(h.beside(""), h.t.take()...)
 	h.close()
-	for _, call := range slices.Sorted(keys(h.async)) { // whose end was not told
+	for _, call := range slices.Sorted(maps.Keys(h.async)) { // whose end was not told
 		if len(h.sides[call]) > 0 {
 			h.inBackground(call)
 		}
@@ -386,6 +405,7 @@ func (h *historian) finish() []event.Event {
 // close ends the turn in flight as its entries say that it ended.
 func (h *historian) close() {
 	t := h.t
+	h.live = nil
 	if t.turn == nil && len(t.waiting) == 0 {
 		return
 	}

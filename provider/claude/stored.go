@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -50,10 +51,13 @@ func (e *entry) time() time.Time {
 
 // readEntries decodes the conversation entries of a file. Lines that do not
 // decode are skipped: the last one may be half written.
-func readEntries(r io.Reader) ([]*entry, error) {
+func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 	lines := jsonl.NewReader(r, 0)
 	var out []*entry
 	for n := 0; ; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		line, err := lines.Next()
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
 			continue
@@ -113,7 +117,10 @@ func parent(e *entry, byID map[string]*entry) *entry {
 
 // newestLeaf returns the leaf to start from: of those that lead to an entry of
 // the main thread that people see, the one whose entry comes last in the file.
+//
+// Each entry is looked at a few times only, however many leaves there are.
 func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
+	nearest := make(map[*entry]*entry, len(entries))
 	hasChild := make(map[string]bool)
 	for _, e := range byID {
 		if p := parent(e, byID); p != nil {
@@ -125,7 +132,7 @@ func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
 		if hasChild[e.UUID] || byID[e.UUID] != e {
 			continue
 		}
-		spoken := nearestSpoken(e, byID)
+		spoken := nearestSpoken(e, byID, nearest)
 		if spoken == nil {
 			continue
 		}
@@ -143,15 +150,28 @@ func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
 	return best
 }
 
-func nearestSpoken(e *entry, byID map[string]*entry) *entry {
-	seen := make(map[string]bool)
-	for ; e != nil && !seen[e.UUID]; e = parent(e, byID) {
+// nearestSpoken returns the entry itself, or the next one above it, that
+// somebody said; nil if there is none. known holds what was found before, and
+// nil for entries on the way, so that a circle ends.
+func nearestSpoken(e *entry, byID map[string]*entry, known map[*entry]*entry) *entry {
+	var passed []*entry
+	var found *entry
+	for ; e != nil; e = parent(e, byID) {
 		if e.Type == "user" || e.Type == "assistant" {
-			return e
+			found = e
+			break
 		}
-		seen[e.UUID] = true
+		if before, seen := known[e]; seen {
+			found = before
+			break
+		}
+		known[e] = nil
+		passed = append(passed, e)
 	}
-	return nil
+	for _, p := range passed {
+		known[p] = found
+	}
+	return found
 }
 
 // reattach puts back what ran in parallel: calls and results fork the chain, so

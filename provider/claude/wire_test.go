@@ -279,7 +279,7 @@ func FuzzStored(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := readEntries(strings.NewReader(string(data)))
+		entries, err := readEntries(t.Context(), strings.NewReader(string(data)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,98 @@
+package claude
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// A long chain of entries that nobody said, with a leaf at each, would take a
+// walk up the chain for every leaf.
+func TestManyBranchesTakeNoLonger(t *testing.T) {
+	const n = 40000
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"type":"user","uuid":"u","message":{"role":"user","content":"hi"}}`+"\n")
+	parent := "u"
+	for i := range n {
+		fmt.Fprintf(&b, `{"type":"attachment","uuid":"a%d","parentUuid":"%s"}`+"\n", i, parent)
+		fmt.Fprintf(&b, `{"type":"attachment","uuid":"b%d","parentUuid":"a%d"}`+"\n", i, i)
+		parent = "a" + itoa(i)
+	}
+	entries, err := readEntries(t.Context(), strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	got := chain(entries)
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if len(got) == 0 || got[0].UUID != "u" {
+		t.Errorf("%d entries", len(got))
+	}
+}
+
+func TestACircleOfEntriesEnds(t *testing.T) {
+	entries, err := readEntries(t.Context(), strings.NewReader(
+		`{"type":"attachment","uuid":"a","parentUuid":"b"}`+"\n"+`{"type":"attachment","uuid":"b","parentUuid":"a"}`+"\n"+
+			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := chain(entries); len(got) != 0 {
+		t.Errorf("%d entries", len(got))
+	}
+}
+
+func TestHistoryIsGivenUp(t *testing.T) {
+	a, err := txtar.ParseFile("testdata/subagents@2.1.329.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := unpack(t, a)[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range New().History(ctx, c) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		return
+	}
+	t.Error("nothing was said")
+}
+
+func TestSubagentsAreReadUpToABound(t *testing.T) {
+	a, err := txtar.ParseFile("testdata/subagents@2.1.329.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := unpack(t, a)[0]
+	root, err := os.OpenRoot(filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "projects"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	name, err := lookup(root, runnel.Conversation{AgentSessionID: c.AgentSessionID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := strings.TrimSuffix(name, ".jsonl") + "/subagents"
+	for left, want := range map[int64]bool{10 << 20: false, 20 << 10: true, 0: true} {
+		var conv conversation
+		if err := conv.loadSides(t.Context(), root, below, left); err != nil {
+			t.Fatal(err)
+		}
+		if conv.short != want || (len(conv.sides) == 3) == want {
+			t.Errorf("with %d bytes left: %d subagents, short %v", left, len(conv.sides), conv.short)
+		}
+	}
+}
