@@ -32,9 +32,13 @@ var (
 )
 
 // openDB returns connections to the file at path, each with these settings.
-// This driver ignores the settings that other drivers take in a name.
-func openDB(path string, pragmas []string) (*sql.DB, error) {
+// This driver ignores the settings that other drivers take in a name. vfs names
+// one of SQLite's file systems, "" for the operating system's.
+func openDB(path, vfs string, pragmas []string) (*sql.DB, error) {
 	query := url.Values{"_pragma": pragmas, "_defensive": {"1"}, "_dqs": {"0"}, "_error_rc": {"1"}, "mode": {"rw"}}
+	if vfs != "" {
+		query.Set("vfs", vfs)
+	}
 	name := url.URL{Scheme: "file", OmitHost: true, Path: slashed(path), RawQuery: query.Encode()}
 	connector, err := sqlite.NewConnector(name.String())
 	if err != nil {

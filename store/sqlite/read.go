@@ -25,8 +25,8 @@ func (r *reader) close() error {
 // readers is how many connections read at the same time; each keeps a cache.
 const readers = 3
 
-func openReader(ctx context.Context, path string) (*reader, error) {
-	db, err := openDB(path, readerPragmas)
+func openReader(ctx context.Context, path, vfs string) (*reader, error) {
+	db, err := openDB(path, vfs, readerPragmas)
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func TestF10_NewerSchema(t *testing.T) {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		db, err := openDB(path, nil)
+		db, err := openDB(path, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,12 +222,12 @@ func TestF10_Step(t *testing.T) {
 	}
 	path := filepath.Join(withFixture(t, "testdata/v1.db"), "runnel.db")
 	half := "ALTER TABLE sessions ADD COLUMN colour TEXT; UPDATE sessions SET colour = 'red';"
-	if w, err := openWriter(t.Context(), path, append(list, half+"INSERT INTO nowhere VALUES (1)"), nil); err == nil {
+	if w, err := openWriter(t.Context(), path, "", append(list, half+"INSERT INTO nowhere VALUES (1)"), nil); err == nil {
 		w.close()
 		t.Fatal("a script that fails was accepted")
 	}
 	for range 2 { // the second time there is nothing to do
-		w, err := openWriter(t.Context(), path, append(list, half), nil)
+		w, err := openWriter(t.Context(), path, "", append(list, half), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,8 @@ type Config struct {
 	CompactAfter time.Duration
 	// Logger is told of damage, and of what fails behind the scenes. Default: discards
 	Logger *slog.Logger
+
+	vfs string // one of SQLite's file systems. Default: the operating system's
 }
 
 // A Store is a log of events and a catalogue in one data directory.
@@ -97,9 +99,9 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err := room.hold(); err != nil {
 		s.log.Warn("no space could be set aside for a full disk", slog.Any("error", err))
 	}
-	s.writer, err = openWriter(ctx, path, list, room)
+	s.writer, err = openWriter(ctx, path, cfg.vfs, list, room)
 	if err != nil && room.full(err) && room.give() { // enough to read, and to say how things ended
-		s.writer, err = openWriter(ctx, path, list, room)
+		s.writer, err = openWriter(ctx, path, cfg.vfs, list, room)
 	}
 	if err != nil && room.full(err) {
 		err = fmt.Errorf("%w: %w", errFull, err)
@@ -107,7 +109,7 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err != nil {
 		return nil, err
 	}
-	if s.reader, err = openReader(ctx, path); err != nil {
+	if s.reader, err = openReader(ctx, path, cfg.vfs); err != nil {
 		return nil, err
 	}
 	s.startKeeper(cmp.Or(cfg.CompactAfter, time.Minute))

@@ -37,8 +37,8 @@ const (
 	maxPages  = 4000
 )
 
-func openWriter(ctx context.Context, path string, scripts []string, room *reserve) (_ *writer, err error) {
-	db, err := openDB(path, writerPragmas)
+func openWriter(ctx context.Context, path, vfs string, scripts []string, room *reserve) (_ *writer, err error) {
+	db, err := openDB(path, vfs, writerPragmas)
 	if err != nil {
 		return nil, err
 	}

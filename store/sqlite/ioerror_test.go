@@ -1,0 +1,260 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// faults are the errors of a disk, by the call that meets them.
+var faults = []struct {
+	name, call string
+	rc         int32
+	message    string // what an append that meets it is told
+	passes     bool   // nothing can have been lost: the store goes on
+}{
+	{"EIO write", "write", sqlite3.SQLITE_IOERR_WRITE, "disk reported an error", false}, // as SQLite reports EROFS too
+	{"ENOSPC write", "write", sqlite3.SQLITE_FULL, "disk is full", true},
+	{"EIO fsync", "sync", sqlite3.SQLITE_IOERR_FSYNC, "disk reported an error", false},
+	{"EIO truncate", "truncate", sqlite3.SQLITE_IOERR_TRUNCATE, "disk reported an error", false},
+	{"EIO read", "read", sqlite3.SQLITE_IOERR_READ, "disk reported an error", false},
+	{"EROFS open", "open", sqlite3.SQLITE_CANTOPEN, "not writable", true},
+	{"EIO shm", "shm", sqlite3.SQLITE_IOERR_SHMMAP, "disk reported an error", false},
+	{"EIO delete", "delete", sqlite3.SQLITE_IOERR_DELETE, "disk reported an error", false},
+}
+
+// TestF06_IOErrors has every call of every kind fail, once and from then on:
+// whatever the store says was written is there, nobody hears of success after a
+// failure that may have cost something, and a healthy disk has it go on.
+func TestF06_IOErrors(t *testing.T) {
+	for _, f := range faults {
+		for _, forever := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
+				n := 1
+				for ; !t.Failed(); n++ {
+					calls, failed := 0, false
+					r := faultRun{t: t, disk: newDisk(t), dir: memoryDir(t), passes: f.passes, message: f.message, name: fmt.Sprintf("%s at call %d", f.name, n)}
+					r.disk.failing(func(call, file string) int32 {
+						if call != f.call {
+							return 0
+						}
+						if calls++; calls == n || forever && calls > n {
+							failed = true
+							return f.rc
+						}
+						return 0
+					})
+					r.run()
+					r.disk.failing(nil)
+					r.verify()
+					if !failed {
+						break
+					}
+				}
+				t.Logf("%d calls could fail", n-1)
+				if n < 2 {
+					t.Error("the call is never made")
+				}
+			})
+		}
+	}
+}
+
+// A faultRun is one life of a store on a disk that fails somewhere.
+type faultRun struct {
+	t       *testing.T
+	disk    *disk
+	dir     string
+	name    string
+	passes  bool
+	message string
+	acked   int64 // events of session s
+	tried   int64 // one more, if an append failed
+	dead    bool  // a write failed and nobody knows what the disk holds
+}
+
+// step checks the outcome of a call that writes.
+func (r *faultRun) step(what string, err error) {
+	r.t.Helper()
+	if err == nil {
+		if r.dead {
+			r.t.Errorf("%s: %s succeeds after a write failed", r.name, what)
+		}
+		return
+	}
+	if runnel.CodeOf(err) != runnel.StoreUnavailable {
+		r.t.Errorf("%s: %s: %v, want %s", r.name, what, err, runnel.StoreUnavailable)
+	}
+	if !strings.Contains(runnel.Safe(err).Message, r.message) {
+		r.t.Errorf("%s: %s: %v, want %q", r.name, what, err, r.message)
+	}
+	r.dead = !r.passes
+}
+
+func (r *faultRun) run() {
+	ctx := context.Background()
+	s, err := open(ctx, Config{Dir: r.dir, vfs: r.disk.name}, small)
+	if err != nil {
+		r.step("Open", err)
+		return
+	}
+	add := func(decided bool) {
+		seq := r.acked + 1
+		ev := delta("s", seq)
+		if decided {
+			ev = done("s", seq)
+		}
+		ev.At = fixtureTime
+		r.tried = max(r.tried, seq)
+		err := s.Append(ctx, "s", r.acked, ev)
+		if r.step("Append", err); err == nil {
+			r.acked++
+		}
+	}
+	for i := range 6 {
+		add(i%2 == 1)
+	}
+	r.step("PutSession", s.PutSession(ctx, fixtureSession))
+	r.look(s, false)
+	if !r.dead {
+		_ = s.submit(ctx, &job{do: func(w *writer) error { w.pages, w.truncate = maxPages, true; return nil }}) // a checkpoint follows
+	}
+	for i := range 4 {
+		add(i%2 == 0)
+	}
+	_ = s.compactAll(ctx, map[int64]bool{})
+	r.step("DeleteSession", s.DeleteSession(ctx, "other"))
+	r.look(s, false)
+	if err := s.Close(); err != nil && runnel.CodeOf(err) != runnel.StoreUnavailable {
+		r.t.Errorf("%s: Close: %v", r.name, err)
+	}
+}
+
+// look reads everything: what comes is what was written, and all of it unless
+// reading says otherwise.
+func (r *faultRun) look(s *Store, healthy bool) {
+	r.t.Helper()
+	last := int64(0)
+	for ev, err := range s.Read(context.Background(), "s", 0) {
+		if err != nil {
+			if healthy || runnel.CodeOf(err) != runnel.StoreUnavailable {
+				r.t.Errorf("%s: Read: %v", r.name, err)
+			}
+			return
+		}
+		want := delta("s", last+1)
+		if decided := ev.Body; reflect.DeepEqual(decided, done("s", last+1).Body) {
+			want = done("s", last+1)
+		}
+		if want.At = fixtureTime; !reflect.DeepEqual(ev, want) {
+			r.t.Errorf("%s: event %d is %+v", r.name, last+1, ev)
+		}
+		last = ev.Seq
+	}
+	// What failed may have reached the disk all the same; then it is there as a whole.
+	if last < r.acked || last > r.tried || !healthy && last != r.acked {
+		r.t.Errorf("%s: %d events, %d were acknowledged and %d tried; healthy: %v", r.name, last, r.acked, r.tried, healthy)
+	}
+}
+
+// verify opens the store again on a healthy disk.
+func (r *faultRun) verify() {
+	s, err := open(context.Background(), Config{Dir: r.dir}, small)
+	if err != nil {
+		r.t.Errorf("%s: Open on a healthy disk: %v", r.name, err)
+		return
+	}
+	defer s.Close()
+	r.look(s, true)
+	var verdict string
+	if err := s.reader.db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		r.t.Errorf("%s: integrity_check: %s, %v", r.name, verdict, err)
+	}
+	st, err := s.State(context.Background(), "s")
+	if err == nil {
+		err = s.Append(context.Background(), "s", st.Head, delta("s", st.Head+1))
+	}
+	if err != nil {
+		r.t.Errorf("%s: Append on a healthy disk: %v", r.name, err)
+	}
+}
+
+// TestF06_FsyncPoisons has one flush fail and all later ones succeed: the store
+// does not write again until it is opened again.
+func TestF06_FsyncPoisons(t *testing.T) {
+	d, dir := newDisk(t), t.TempDir()
+	s, err := open(t.Context(), Config{Dir: dir, vfs: d.name}, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Append(t.Context(), "s", 0, done("s", 1)); err != nil {
+		t.Fatal(err)
+	}
+	once := true
+	d.failing(func(call, file string) int32 {
+		if call == "sync" && once {
+			once = false
+			return sqlite3.SQLITE_IOERR_FSYNC
+		}
+		return 0
+	})
+	for range 3 {
+		err := s.Append(t.Context(), "s", 1, done("s", 2))
+		if runnel.CodeOf(err) != runnel.StoreUnavailable {
+			t.Fatalf("Append after a failed flush: %v", err)
+		}
+		wants(t, runnel.Safe(err).Message, "disk reported an error", "restart")
+		if n := count(t, s, "s"); n != 1 {
+			t.Errorf("%d events can be read, want 1", n)
+		}
+	}
+	if once {
+		t.Fatal("nothing was flushed")
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	s = openTest(t, dir, small)
+	st, err := s.State(t.Context(), "s")
+	if err != nil || st.Head < 1 || st.Head > 2 {
+		t.Fatalf("State: %+v, %v", st, err)
+	}
+	if err := s.Append(t.Context(), "s", st.Head, done("s", st.Head+1)); err != nil {
+		t.Errorf("Append to the store opened again: %v", err)
+	}
+}
+
+// TestF06_CheckpointFails has the flush of a checkpoint fail, of which no
+// caller hears at that moment: the next one does.
+func TestF06_CheckpointFails(t *testing.T) {
+	d := newDisk(t)
+	s, err := open(t.Context(), Config{Dir: t.TempDir(), vfs: d.name}, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Append(t.Context(), "s", 0, done("s", 1)); err != nil {
+		t.Fatal(err)
+	}
+	inWriter(t, s, func(*sql.Conn) error {
+		d.failing(func(call, file string) int32 {
+			if call == "sync" && file == "runnel.db" {
+				return sqlite3.SQLITE_IOERR_FSYNC
+			}
+			return 0
+		})
+		s.writer.pages = maxPages
+		return nil
+	})
+	if err := s.Append(t.Context(), "s", 1, done("s", 2)); runnel.CodeOf(err) != runnel.StoreUnavailable {
+		t.Errorf("Append after a checkpoint that failed: %v", err)
+	}
+}
