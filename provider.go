@@ -12,7 +12,7 @@ import (
 // A Provider knows how to run one kind of agent.
 //
 // It may implement more than this: [Historian], [Discoverer], [Translator],
-// [Forker], [Prober] and [ConnPrototype] are found by type assertion, and
+// [Forker], [Preparer], [Prober] and [ConnPrototype] are found by type assertion, and
 // [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
@@ -100,6 +100,12 @@ type (
 	// nothing, if there is none that can be taken over.
 	Adopter interface {
 		Adopt(ctx context.Context, opt Options) (Conn, Backlog, error)
+	}
+	// A Preparer can bring a prompt into the form in which its agent leaves it,
+	// such as images that are not too large. It is asked before the prompt is
+	// recorded, by the goroutine that sends, and changes nothing of what it got.
+	Preparer interface {
+		Prepare(ctx context.Context, in Input) (Input, error)
 	}
 	// A Prober can say whether its agent is there, without starting a turn.
 	Prober interface {

@@ -165,6 +165,12 @@ func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
 	if err := checkInput(&in); err != nil {
 		return nil, err
 	}
+	if p, ok := s.provider.(Preparer); ok {
+		var err error
+		if in, err = p.Prepare(ctx, in); err != nil {
+			return nil, Safe(err)
+		}
+	}
 	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, reply} })
 }
 

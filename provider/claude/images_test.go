@@ -1,0 +1,220 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// picture is half red and half blue.
+func picture(w, h int) *image.NRGBA {
+	m := image.NewNRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			c := color.NRGBA{R: 200, A: 255}
+			if x >= w/2 {
+				c = color.NRGBA{B: 200, A: 255}
+			}
+			m.SetNRGBA(x, y, c)
+		}
+	}
+	return m
+}
+
+func encoded(t testing.TB, format string, m image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	var err error
+	switch format {
+	case "png":
+		err = png.Encode(&b, m)
+	case "jpeg":
+		err = jpeg.Encode(&b, m, nil)
+	case "gif":
+		err = gif.Encode(&b, m, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func prepare(t *testing.T, as ...runnel.Attachment) ([]runnel.Attachment, error) {
+	t.Helper()
+	in, err := New().Prepare(t.Context(), runnel.Input{Attachments: as})
+	return in.Attachments, err
+}
+
+func TestLargeImagesAreScaled(t *testing.T) {
+	tests := []struct {
+		format string
+		w, h   int
+		want   image.Point
+		media  string
+	}{
+		{"png", 3000, 1500, image.Pt(2000, 1000), "image/png"},
+		{"jpeg", 1500, 3000, image.Pt(1000, 2000), "image/jpeg"},
+		{"gif", 2500, 10, image.Pt(2000, 8), "image/png"},
+		{"png", 2001, 1, image.Pt(2000, 1), "image/png"},
+		{"png", 2000, 2000, image.Pt(2000, 2000), "image/png"},
+	}
+	for _, tt := range tests {
+		data := encoded(t, tt.format, picture(tt.w, tt.h))
+		sent := runnel.Attachment{Name: "p", MediaType: "image/" + tt.format, Data: data}
+		out, err := prepare(t, sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _, err := image.Decode(bytes.NewReader(out[0].Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Bounds().Size() != tt.want || out[0].MediaType != tt.media || out[0].Name != "p" {
+			t.Errorf("%s %d×%d: %v %s", tt.format, tt.w, tt.h, m.Bounds().Size(), out[0].MediaType)
+		}
+		left, _, _, _ := m.At(tt.want.X/4, tt.want.Y/2).RGBA()
+		_, _, right, _ := m.At(tt.want.X*3/4, tt.want.Y/2).RGBA()
+		if left < 0xa000 || right < 0xa000 {
+			t.Errorf("%s %d×%d: the colours are gone: %x %x", tt.format, tt.w, tt.h, left, right)
+		}
+		if !bytes.Equal(sent.Data, data) {
+			t.Error("the input was changed")
+		}
+	}
+}
+
+func TestVeryLargeImagesAreLeftToTheAgent(t *testing.T) {
+	data := encoded(t, "jpeg", image.NewGray(image.Rect(0, 0, 5000, 4000)))
+	out, err := prepare(t, runnel.Attachment{MediaType: "image/jpeg", Data: data})
+	if err != nil || !bytes.Equal(out[0].Data, data) {
+		t.Errorf("it was changed, %v", err)
+	}
+}
+
+func TestOtherAttachmentsAreLeftAlone(t *testing.T) {
+	in := []runnel.Attachment{
+		{Name: "n.txt", MediaType: "text/plain", Text: "note"}, {Name: "broken.png", MediaType: "image/png", Data: []byte("\x89PNG no")},
+		{Name: "d.pdf", MediaType: "application/pdf", Data: []byte("%PDF-1.4")}, {Name: "s.png", MediaType: "image/png", Data: encoded(t, "png", picture(8, 8))},
+	}
+	out, err := prepare(t, in...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(in, out); d != "" {
+		t.Error(d)
+	}
+}
+
+// pngHeader claims a size and holds nothing.
+func pngHeader(w, h uint32) []byte {
+	ihdr := append([]byte("IHDR"), binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)...)
+	ihdr = append(ihdr, 8, 6, 0, 0, 0)
+	b := append([]byte("\x89PNG\r\n\x1a\n"), 0, 0, 0, 13)
+	b = append(b, ihdr...)
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(ihdr))
+}
+
+func TestC14_ImageBomb(t *testing.T) {
+	bomb := append(pngHeader(60000, 60000), make([]byte, 1<<10)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := prepare(t, runnel.Attachment{MediaType: "image/png", Data: bomb})
+	runtime.ReadMemStats(&after)
+	if runnel.CodeOf(err) != runnel.AttachmentFailure {
+		t.Errorf("got %v", err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("%d bytes were taken", took)
+	}
+	// Within the size that is allowed, but more than is unpacked.
+	runtime.ReadMemStats(&before)
+	_, err = prepare(t, runnel.Attachment{MediaType: "image/png", Data: append(pngHeader(8000, 8000), bomb...)})
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 8<<20 {
+		t.Errorf("%v, %d bytes were taken", err, took)
+	}
+}
+
+// What is sent is what the agent sends on and keeps, in the order in which it
+// was attached.
+func TestImagesArriveAsTheyAreSent(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		s, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		in := runnel.Input{Text: "Look.", Attachments: []runnel.Attachment{
+			{Name: "b.txt", MediaType: "text/plain", Text: "second letter"},
+			{Name: "big.png", MediaType: "image/png", Data: encoded(t, "png", picture(3000, 2500))},
+			{Name: "a.txt", MediaType: "text/plain", Text: "first letter"},
+			{Name: "small.png", MediaType: "image/png", Data: encoded(t, "png", picture(9, 9))},
+			{Name: "d.pdf", MediaType: "application/pdf", Data: []byte("%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n")},
+		}}
+		turn, err := s.Send(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := turn.Wait(t.Context()); err != nil || res.FinalText != "ok" {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		prepared, err := prepare(t, in.Attachments...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, a := range prepared {
+			want = append(want, digest(append(a.Data, a.Text...))[:12])
+		}
+		if got := r.attached(); !slices.Equal(got, want) {
+			t.Errorf("the model got %v, want %v", got, want)
+		}
+	})
+}
+
+// attached digests the images and documents of the last prompt that the model got.
+func (r *rig) attached() (out []string) {
+	r.t.Helper()
+	reqs := r.model.Requests()
+	var req struct {
+		Messages []struct {
+			Role    string
+			Content content
+		}
+	}
+	if err := json.Unmarshal(reqs[len(reqs)-1].Body, &req); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, m := range req.Messages {
+		for _, b := range m.Content {
+			if b.Source == nil {
+				continue
+			}
+			data := []byte(b.Source.Data)
+			if b.Source.Type == "base64" {
+				decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(b.Source.Data))
+				if err != nil {
+					r.t.Fatal(err)
+				}
+				data = decoded
+			}
+			out = append(out, digest(data)[:12])
+		}
+	}
+	return out
+}
