@@ -42,6 +42,7 @@ var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * 
 // each connection), farewell (the agent's end) and, while lines wait for the agent, report. All end with the process.
 type server struct {
 	agent  *proc.Process
+	trim   *trimmer
 	nonce  string
 	window time.Duration
 
@@ -94,7 +95,6 @@ func serve() int {
 	go s.relay()
 	go s.farewell()
 	s.obey()
-	trim()
 	<-s.finished
 	return 0
 }
@@ -138,7 +138,7 @@ func begin(g greeting, control, output *net.UnixConn) (*server, error) {
 		return nil, err
 	}
 	s := &server{
-		agent: agent, nonce: g.Nonce, window: time.Duration(g.Start.Window), finished: make(chan struct{}),
+		agent: agent, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window), finished: make(chan struct{}),
 		spool: newSpool(os.NewFile(uintptr(fd), "spool"), maxSpool), control: control, output: output,
 	}
 	s.changed = sync.NewCond(&s.mu)
@@ -198,6 +198,7 @@ func (s *server) await(n int) {
 
 // keep adds output to the spool and returns where else it goes.
 func (s *server) keep(p []byte) *net.UnixConn {
+	s.trim.note()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spool.output(p, time.Now())
@@ -219,6 +220,7 @@ func (s *server) hear(c *net.UnixConn) {
 }
 
 func (s *server) frame(k kind, p []byte) error {
+	s.trim.note()
 	switch k {
 	case kindLine:
 		after, line, err := cutOffset(p)
