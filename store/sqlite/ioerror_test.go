@@ -105,6 +105,8 @@ func (r *faultRun) run() {
 		r.step("Open", err)
 		return
 	}
+	s.keeper.stop()
+	s.keeper.rest = 0
 	add := func(decided bool) {
 		seq := r.acked + 1
 		ev := delta("s", seq)

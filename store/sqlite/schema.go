@@ -44,6 +44,9 @@ func scripts() ([]string, error) {
 // having SQLite touch it. The schema version in the header may be older than
 // the one in the write-ahead log; migrate looks again.
 func checkHeader(path string, list []string) error {
+	if info, err := os.Stat(path + "-journal"); err == nil && info.Size() > 0 {
+		return nil // power was lost while it was made: what is in it will be undone first
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// damaged is a copy of a store in which something is to be broken.
+type damaged struct {
+	db, wal []byte
+	said    map[string][]event.Event
+	dir     string
+}
+
+// written returns a store with some 100 KiB in the database, or in the
+// write-ahead log as a crash leaves it.
+func written(t *testing.T, crashed bool) damaged {
+	t.Helper()
+	d := damaged{said: map[string][]event.Event{}, dir: memoryDir(t)}
+	dir := t.TempDir()
+	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 300 {
+		session := fmt.Sprint("s", i%3)
+		head := int64(len(d.said[session]))
+		evs := crashEvents(session, head, 2)
+		if err := s.Append(t.Context(), session, head, evs...); err != nil {
+			t.Fatal(err)
+		}
+		d.said[session] = append(d.said[session], evs...)
+	}
+	if crashed {
+		d.wal = readFile(t, filepath.Join(dir, "runnel.db-wal"))
+	} else if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.db = readFile(t, filepath.Join(dir, "runnel.db"))
+	return d
+}
+
+// outcome is what a reader gets of a damaged store.
+type outcome struct {
+	failed bool // an error said so
+	short  bool // something is missing
+	sound  bool // SQLite finds nothing wrong
+}
+
+// read opens the store with these files and checks that what it serves is what
+// was written, from the beginning.
+func (d damaged) read(t *testing.T, what string, db, wal []byte) (o outcome) {
+	t.Helper()
+	dir := filepath.Join(d.dir, "store")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"runnel.db": db, "runnel.db-wal": wal} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small)
+	if err != nil {
+		if runnel.CodeOf(err) != runnel.StoreUnavailable {
+			t.Errorf("%s: Open: %v", what, err)
+		}
+		return outcome{failed: true}
+	}
+	defer s.Close()
+	for session, said := range d.said {
+		last := int64(0)
+		for ev, err := range s.Read(t.Context(), session, 0) {
+			if err != nil {
+				if runnel.CodeOf(err) != runnel.StoreUnavailable {
+					t.Errorf("%s: Read: %v, want %s", what, err, runnel.StoreUnavailable)
+				}
+				o.failed = true
+				break
+			}
+			if ev.Seq != last+1 || !reflect.DeepEqual(ev, said[last]) {
+				t.Errorf("%s: served %+v after %d", what, ev, last)
+			}
+			last = ev.Seq
+		}
+		o.short = o.short || last < int64(len(said))
+	}
+	var verdict string
+	if err := s.reader.db.QueryRow("PRAGMA integrity_check(1)").Scan(&verdict); err == nil {
+		o.sound = verdict == "ok"
+	}
+	return o
+}
+
+// places returns positions in the last n of size bytes: all of them where tests
+// may take long, else some.
+func places(size, n int) []int {
+	n = min(n, size)
+	if long {
+		all := make([]int, n)
+		for i := range all {
+			all[i] = size - n + i
+		}
+		return all
+	}
+	some := make([]int, 150)
+	for i := range some {
+		some[i] = size - n + rand.IntN(n)
+	}
+	return some
+}
+
+// TestF03_TornTail cuts the write-ahead log off anywhere: what was whole before
+// the cut is there.
+func TestF03_TornTail(t *testing.T) {
+	d := written(t, true)
+	if len(d.wal) < 64<<10 {
+		t.Fatalf("the write-ahead log has only %d bytes", len(d.wal))
+	}
+	shorter := 0
+	for _, at := range places(len(d.wal), 64<<10) {
+		o := d.read(t, fmt.Sprint("cut at ", at), d.db, d.wal[:at])
+		if o.failed || !o.sound {
+			t.Errorf("cut at %d of %d: %+v", at, len(d.wal), o)
+		}
+		if o.short {
+			shorter++
+		}
+	}
+	if shorter == 0 {
+		t.Error("no cut took anything away: nothing was tested")
+	}
+	if o := d.read(t, "whole", d.db, d.wal); o.failed || o.short {
+		t.Errorf("the whole log: %+v", o)
+	}
+}
+
+// TestF03_FlippedLog flips bits of the write-ahead log: from there on it counts
+// as torn, and nothing of what it says is believed.
+func TestF03_FlippedLog(t *testing.T) {
+	d := written(t, true)
+	for _, at := range places(len(d.wal), 64<<10) {
+		wal := append([]byte(nil), d.wal...)
+		wal[at] ^= 1 << rand.IntN(8)
+		if o := d.read(t, fmt.Sprint("flip at ", at), d.db, wal); o.failed || !o.sound {
+			t.Errorf("flip at %d of %d: %+v", at, len(wal), o)
+		}
+	}
+}
+
+// TestF03_FlippedDatabase flips bits of the database: nothing wrong is served,
+// and what is missing is reported by whoever meets it, or where an index lies,
+// by SQLite's own check.
+func TestF03_FlippedDatabase(t *testing.T) {
+	d := written(t, false)
+	var reported, harmless, hidden int
+	for _, at := range places(len(d.db), 64<<10) {
+		db := append([]byte(nil), d.db...)
+		db[at] ^= 1 << rand.IntN(8)
+		switch o := d.read(t, fmt.Sprint("flip at ", at), db, nil); {
+		case o.failed:
+			reported++
+		case !o.short:
+			harmless++
+		case !o.sound:
+			hidden++
+		default:
+			t.Errorf("flip at %d: events are missing and nobody says so", at)
+		}
+	}
+	t.Logf("%d flips were reported, %d touched nothing that is read, %d hid the end of a log and are found by a check", reported, harmless, hidden)
+	if reported < 10*hidden || reported == 0 {
+		t.Errorf("%d flips were reported and %d not", reported, hidden)
+	}
+}
