@@ -138,6 +138,14 @@ type point struct {
 	Commands             []string          `json:",omitzero"`
 	Parts                map[string]int    `json:",omitzero"`
 	Agents               map[string]string `json:",omitzero"`
+	Plan                 []pointStep       `json:",omitzero"`
+	Files                []event.AgentFile `json:",omitzero"`
+	Behind               []string          `json:",omitzero"`
+}
+
+type pointStep struct {
+	ID    string
+	Entry event.PlanEntry
 }
 
 // checkpoint returns the state that the next turn begins with. It reports false
@@ -148,10 +156,15 @@ func (c *conn) checkpoint() ([]byte, bool) {
 	if t.turn != nil || len(t.waiting) > 0 || len(t.approvals) > 0 || len(t.tasks) > 0 || len(t.asides) > 0 {
 		return nil, false
 	}
-	b, err := json.Marshal(point{
+	p := point{
 		Session: t.session, Model: t.model, Mode: t.mode, Keyed: t.keyed, Cost: t.cost, Requests: t.requests, Own: t.own,
 		Sent: c.requests, Commands: slices.Sorted(maps.Keys(c.commands)), Parts: t.parts, Agents: t.agents,
-	})
+		Files: slices.Collect(maps.Keys(t.files)), Behind: slices.Sorted(maps.Keys(t.behind)),
+	}
+	for _, st := range t.plan {
+		p.Plan = append(p.Plan, pointStep{st.id, st.PlanEntry})
+	}
+	b, err := json.Marshal(p)
 	return b, err == nil
 }
 
@@ -165,6 +178,15 @@ func (c *conn) restore(state []byte) error {
 	maps.Copy(t.requests, p.Requests)
 	maps.Copy(t.parts, p.Parts)
 	maps.Copy(t.agents, p.Agents)
+	for _, st := range p.Plan {
+		t.plan = append(t.plan, step{st.ID, st.Entry})
+	}
+	for _, f := range p.Files {
+		t.files[f] = true
+	}
+	for _, id := range p.Behind {
+		t.behind[id] = true
+	}
 	c.tr, c.requests, c.commands = t, p.Sent, make(map[string]bool)
 	for _, name := range p.Commands {
 		c.commands[name] = true

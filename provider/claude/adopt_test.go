@@ -1,0 +1,109 @@
+package claude
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/tools/txtar"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/supervisor"
+)
+
+// TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
+// second time, with a translator that knows of what came before only what the
+// checkpoint says. From there on both say the same.
+func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
+	points := 0
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		one := &conn{tr: newTranslator()}
+		var others []*conn
+		for l, err := range recorded(t, section(a, "in")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Dir == runnel.DirIn && isPrompt(l.Text) {
+				if state, ok := one.checkpoint(); ok {
+					c := new(conn)
+					if err := c.restore(state); err != nil {
+						t.Fatal(err)
+					}
+					others = append(others, c)
+					points++
+				}
+			}
+			want, wantReplies := feed(one, l)
+			for _, c := range others {
+				got, replies := feed(c, l)
+				if d := cmp.Diff(want, got); d != "" {
+					t.Fatalf("after a checkpoint (-all +since):\n%s\nat %.200s", d, l.Text)
+				}
+				if d := cmp.Diff(len(wantReplies), len(replies)); d != "" {
+					t.Fatalf("replies: %s", d)
+				}
+			}
+		}
+	})
+	if points < 20 {
+		t.Errorf("only %d turns were begun at a checkpoint", points)
+	}
+}
+
+func isPrompt(line []byte) bool {
+	f, err := decode(line)
+	return err == nil && f.Type == "user"
+}
+
+func feed(c *conn, l runnel.Line) ([]event.Event, []any) {
+	if l.Dir == runnel.DirIn {
+		return c.tr.sent(l.Text, l.At), nil
+	}
+	if l.Dir != runnel.DirOut {
+		return nil, nil
+	}
+	return c.tr.printed(l.Text, l.At)
+}
+
+// mute is an agent of which only the past matters.
+type mute struct{ supervisor.Agent }
+
+func (mute) Stdout() io.Reader        { return strings.NewReader("") }
+func (mute) Send([]byte, int64) error { return nil }
+
+// TestRelivedIsWhatWasLived feeds a connection what a supervisor kept of a
+// recording, in both directions: it says what the recording says.
+func TestRelivedIsWhatWasLived(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		kept := &supervisor.Backlog{}
+		var want []event.Event
+		lived := &conn{tr: newTranslator()}
+		for l, err := range recorded(t, section(a, "in")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Dir != runnel.DirIn && l.Dir != runnel.DirOut {
+				continue
+			}
+			text := append(bytes.Clone(l.Text), '\n')
+			kept.Lines = append(kept.Lines, supervisor.Line{In: l.Dir == runnel.DirIn, At: l.At, Text: text})
+			evs, _ := feed(lived, l)
+			want = append(want, evs...)
+		}
+		c := newConn(mute{}, runnel.Options{})
+		back, err := c.relive(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, back.Events, cmpopts.EquateEmpty()); d != "" {
+			t.Error(d)
+		}
+		if back.After != -1 {
+			t.Errorf("no turn was marked, and the log begins at %d", back.After)
+		}
+	})
+}
