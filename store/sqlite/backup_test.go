@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// restored opens a backup as one is told to.
+func restored(t *testing.T, file string) *Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "runnel.db"), readFile(t, file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return openTest(t, dir, small)
+}
+
+// TestF14_BackupWhileWriting copies a store in which four sessions write,
+// checkpoints happen and turns are compacted: each copy has all that had been
+// acknowledged, what it has is as it was written, and the writers go on.
+func TestF14_BackupWhileWriting(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	s := openTest(t, dir, small)
+	ctx, stop := context.WithCancel(t.Context())
+	var acked [4]atomic.Int64
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for w := range acked {
+		session := fmt.Sprint("s", w)
+		wg.Go(func() {
+			for head := int64(0); ctx.Err() == nil; head++ {
+				if err := s.Append(context.Background(), session, head, crashEvents(session, head, 1)...); err != nil {
+					t.Error(err)
+					return
+				}
+				acked[w].Store(head + 1)
+			}
+		})
+	}
+	rounds := 8
+	if long {
+		rounds = 100
+	}
+	for i := range rounds {
+		var before [len(acked)]int64
+		for w := range before {
+			before[w] = acked[w].Load()
+		}
+		if i == rounds/2 {
+			inWriter(t, s, func(*sql.Conn) error { s.writer.pages = maxPages; return nil })
+		}
+		file := filepath.Join(out, fmt.Sprint(i))
+		backup := s.Backup
+		if i%2 == 1 { // as another process does
+			backup = func(ctx context.Context, file string) error { return Backup(ctx, dir, file) }
+		}
+		if err := backup(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the backup has mode %v, %v", info.Mode(), err)
+		}
+		c := restored(t, file)
+		for w, want := range before {
+			session, last := fmt.Sprint("s", w), int64(0)
+			for ev, err := range c.Read(t.Context(), session, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if exp := crashEvents(session, last, 1)[0]; !reflect.DeepEqual(ev, exp) {
+					t.Fatalf("event %d is %+v, want %+v", last+1, ev, exp)
+				}
+				last = ev.Seq
+			}
+			if last < want {
+				t.Errorf("backup %d has %d events of %s, %d were acknowledged before", i, last, session, want)
+			}
+			if err := c.Append(t.Context(), session, last, crashEvents(session, last, 1)...); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := pragma(t, c.writer.conn, "auto_vacuum"); got != "2" {
+			t.Errorf("auto_vacuum of the copy is %s", got)
+		}
+	}
+	was := acked[0].Load()
+	for acked[0].Load() == was && !t.Failed() { // the writers are still at it
+		inWriter(t, s, func(*sql.Conn) error { return nil })
+	}
+}
+
+func TestF14_BackupWithoutServer(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	s := openTest(t, dir, small)
+	fillFixture(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(out, "it's a copy?mode=memory")
+	if err := Backup(t.Context(), dir, file); err != nil {
+		t.Fatal(err)
+	}
+	checkFixture(t, restored(t, file))
+	s = openTest(t, dir, small)
+	checkFixture(t, s)
+}
+
+// TestF14_BackupRefused asks for copies that cannot be: nothing is left of them
+// and nothing is overwritten.
+func TestF14_BackupRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, small)
+	fillFixture(t, s)
+	for name, tt := range map[string]struct{ dir, file, says string }{
+		"there already": {dir, filepath.Join(dir, "lock"), "already there"},
+		"no directory":  {dir, filepath.Join(dir, "none", "f"), "no such directory"},
+		"no store":      {t.TempDir(), filepath.Join(dir, "f"), "there is no database"},
+	} {
+		err := Backup(t.Context(), tt.dir, tt.file)
+		if c := runnel.CodeOf(err); c != runnel.StoreUnavailable && c != runnel.InvalidRequest {
+			t.Fatalf("%s: %v", name, err)
+		}
+		wants(t, runnel.Safe(err).Message, tt.says)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Backup(ctx, filepath.Join(dir, "f")); err != context.Canceled {
+		t.Errorf("cancelled: %v", err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 5 { // lock, reserve and three of the database
+		t.Errorf("the directory holds %v, %v", files, err)
+	}
+	checkFixture(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(t.Context(), filepath.Join(dir, "f")); runnel.CodeOf(err) != runnel.StoreUnavailable {
+		t.Errorf("closed: %v", err)
+	}
+}
