@@ -53,7 +53,8 @@ func (t *translator) ask(f frame) {
 		id: derive("approval " + f.RequestID), request: f.RequestID, toolUse: r.ToolUseID,
 		kind: approvalKind(r.ToolName), input: r.Input, grants: grants(r.Suggestions),
 	}
-	if t.approvals[a.id] != nil {
+	if open := t.approvals[a.id]; open != nil {
+		t.asksAgain(open, r.Input)
 		return
 	}
 	if len(a.input) == 0 {
@@ -80,6 +81,24 @@ func (t *translator) ask(f frame) {
 		}
 		t.emit(event.ApprovalRequested{Approval: ev})
 	})
+}
+
+// asksAgain takes a question with the id of one that is open. If it is about
+// something else, the answer to the first would be taken for one to this: the
+// first is withdrawn, and this one denied.
+func (t *translator) asksAgain(a *approval, input json.RawMessage) {
+	if digest(input) == digest(a.input) {
+		return
+	}
+	b, err := json.Marshal(decision{Behavior: "deny", Message: "The arguments changed while they were looked at. Ask again.", ToolUseID: a.toolUse})
+	if err != nil {
+		return
+	}
+	t.replies = append(t.replies, response{"control_response", controlResponse{Subtype: "success", RequestID: a.request, Response: b}})
+	t.within(a.turn, func() {
+		t.notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent changed what it had asked for while the question was open; it was denied.")
+	})
+	t.withdraw(a.request)
 }
 
 func approvalKind(tool string) event.ApprovalKind {

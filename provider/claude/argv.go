@@ -1,9 +1,11 @@
 package claude
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,8 +99,8 @@ func (b *builder) mode(opt runnel.Options) {
 	switch {
 	case err != nil && b.err == nil:
 		b.err = err
-	case err == nil && native != "":
-		b.add("--permission-mode", native)
+	case err == nil: // always said: the user's own settings may have another, in which nobody is asked
+		b.add("--permission-mode", cmp.Or(native, "default"))
 	}
 	if opt.AllowBypass {
 		b.args = append(b.args, "--allow-dangerously-skip-permissions")
@@ -195,7 +197,14 @@ func environ(parent []string, opt runnel.Options) []string {
 			extra[name] = value
 		}
 	}
-	return proc.Environ(parent, allow, extra)
+	env := proc.Environ(parent, allow, extra)
+	if opt.AllowBypass {
+		return env
+	}
+	return slices.DeleteFunc(env, func(e string) bool { // such as CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS
+		name, _, _ := strings.Cut(e, "=")
+		return strings.Contains(strings.ToUpper(name), "SKIP_PERMISSIONS")
+	})
 }
 
 // parentEnviron is our own environment.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
 
@@ -235,6 +236,7 @@ func (t *translator) system(f frame) {
 		if m := modeOf(f.PermissionMode); m != "" && m != t.mode {
 			t.mode = m
 			t.emit(event.SessionUpdated{PermissionMode: m})
+			t.warn(m)
 		}
 	case "api_retry":
 		t.retry(f)
@@ -278,6 +280,14 @@ func (t *translator) begin(f frame) {
 	t.running("")
 	if changed.ModelID != "" || changed.PermissionMode != "" {
 		t.emit(changed)
+		t.warn(changed.PermissionMode)
+	}
+}
+
+// warn says so when nobody is asked any more.
+func (t *translator) warn(mode string) {
+	if mode == string(runnel.ModeBypass) {
+		t.notice(event.LevelWarning, "PERMISSIONS_BYPASSED", "Every tool runs without asking.")
 	}
 }
 

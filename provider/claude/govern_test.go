@@ -1,0 +1,256 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// askLine is a question of the agent.
+func askLine(request, call, input string) string {
+	return `{"type":"control_request","request_id":"` + request + `","request":{"subtype":"can_use_tool","tool_name":"Bash","input":` + input + `,"tool_use_id":"` + call + `"}}`
+}
+
+// begun is a translator in the middle of a turn.
+func begun() *translator {
+	tr := newTranslator()
+	tr.sent([]byte(promptLine("go")), fixtureStart)
+	tr.printed([]byte(initLine), fixtureStart)
+	return tr
+}
+
+func TestE04_DigestSwap(t *testing.T) {
+	tr := begun()
+	evs, _ := tr.printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
+	a := bodies[event.ApprovalRequested](evs)[0].Approval
+	if a.ArgumentsDigest != digest([]byte(`{"command":"ls"}`)) {
+		t.Errorf("digest %s", a.ArgumentsDigest)
+	}
+	same, replies := tr.printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
+	if len(same)+len(replies) != 0 {
+		t.Errorf("the same question again: %s %v", dump(same), replies)
+	}
+	evs, replies = tr.printed([]byte(askLine("q", "c", `{"command":"rm -rf /"}`)), fixtureStart)
+	if b, err := json.Marshal(replies); err != nil || !strings.Contains(string(b), `"behavior":"deny"`) || strings.Contains(string(b), "updatedInput") {
+		t.Errorf("answered %s, %v", b, err)
+	}
+	want := event.ApprovalResolved{ApprovalID: a.ID, Choice: event.ChoiceWithdrawn, By: event.ByAgent}
+	if d := cmp.Diff([]event.ApprovalResolved{want}, bodies[event.ApprovalResolved](evs)); d != "" {
+		t.Error(d)
+	}
+	if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "ARGUMENTS_CHANGED" {
+		t.Errorf("notices %+v", n)
+	}
+	if _, err := tr.answer(a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+		t.Errorf("a late answer: %v", err)
+	}
+}
+
+// What was approved is what runs, whatever the agent has in mind: the answer
+// carries the whole of the arguments.
+func TestE04_WhatWasApprovedRuns(t *testing.T) {
+	tr := begun()
+	input := `{"command":"ls","description":"List"}`
+	evs, _ := tr.printed([]byte(askLine("q", "c", input)), fixtureStart)
+	r, err := tr.answer(bodies[event.ApprovalRequested](evs)[0].Approval.ID, runnel.Decision{Choice: allowOnce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := decodeLoose[decision](r.Response.Response); string(got.UpdatedInput) != input || got.ToolUseID != "c" {
+		t.Errorf("answered %s", r.Response.Response)
+	}
+}
+
+// Options and settings in which nobody would be asked do not come about
+// unnoticed.
+func TestE06_ShadowedCallback(t *testing.T) {
+	eachAgentInTurn(t, func(t *testing.T, r *rig) {
+		t.Setenv("CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS", "1")
+		r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS=1", "IS_SANDBOX=1")
+		settings := `{"permissions":{"defaultMode":"bypassPermissions"},"skipDangerousModePermissionPrompt":true}`
+		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, a := r.ask("touch asked", says("ok"))
+		if exists(r.file("asked")) {
+			t.Fatal("it ran before anyone was asked")
+		}
+		r.decide(a, runnel.Decision{Choice: deny})
+		r.finish("")
+		if exists(r.file("asked")) {
+			t.Error("it ran although it was denied")
+		}
+		// Allowed, it is announced.
+		r.conn.Close()
+		r.conn, r.opt.AllowBypass, r.opt.PermissionMode = nil, true, runnel.ModeBypass
+		r.play(calls(bash("touch asked", "Ask")), says("ok"))
+		evs := r.finish(deny)
+		if !exists(r.file("asked")) {
+			t.Errorf("bypassing asks\n%s", dump(evs))
+		}
+		if !slices.ContainsFunc(bodies[event.Notice](evs), func(n event.Notice) bool { return n.Code == "PERMISSIONS_BYPASSED" }) {
+			t.Error("it was not said that nobody is asked")
+		}
+	})
+}
+
+func TestE08_SubagentDeny(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		settings := `{"permissions":{"deny":["Bash(touch:*)"]}}`
+		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		touch := func(name string) fakemodel.Step { return calls(bash("touch "+name, "Touch")) }
+		r.play(costing(touch("main"),
+			calls(agent("One", false, touch("one"), calls(agent("Two", false, touch("two"), says("Two."))), says("One."))),
+			calls(agent("Behind", true, touch("behind"), says("Behind."))), says("ok"), says("ended"))...)
+		asked := r.turn
+		evs := r.finish(allowOnce)
+		evs = append(evs, r.until(func(ev event.Event) bool {
+			m, ok := ev.Body.(event.ItemDone)
+			f, is := m.FinalItem.(event.Message)
+			return ok && is && f.Content == "ended" && ev.Turn != asked
+		})...)
+		for _, name := range []string{"main", "one", "two", "behind"} {
+			if exists(r.file(name)) {
+				t.Errorf("%s ran", name)
+			}
+		}
+		if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {
+			t.Errorf("asked %d times for what is denied", n)
+		}
+		denied := 0
+		for _, it := range items(evs) {
+			if f, ok := it.Final.(event.FunctionCallOutput); ok && it.Name == "Bash" && f.IsError {
+				denied++
+			}
+		}
+		if denied < 3 { // 2.1.197 does not show the subagent of a subagent
+			t.Errorf("%d denials are shown", denied)
+		}
+	})
+}
+
+func TestE10_ParallelBatch(t *testing.T) {
+	for shuffle := range uint64(1000) {
+		rnd := rand.New(rand.NewPCG(shuffle, 1))
+		tr := begun()
+		inputs := map[string]string{} // by request
+		ids := map[string]string{}    // approvals by request
+		var order []string
+		for i := range 8 {
+			q := fmt.Sprintf("q%d", i)
+			inputs[q] = fmt.Sprintf(`{"command":"touch %d"}`, i)
+			order = append(order, q)
+		}
+		rnd.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, q := range order {
+			evs, _ := tr.printed([]byte(askLine(q, "call-"+q, inputs[q])), fixtureStart)
+			a := bodies[event.ApprovalRequested](evs)
+			if len(a) != 1 || string(a[0].Approval.Arguments) != inputs[q] || a[0].Approval.CallID != "call-"+q {
+				t.Fatalf("%d: %s asked as %+v", shuffle, q, a)
+			}
+			ids[q] = a[0].Approval.ID
+		}
+		rnd.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, q := range order {
+			choice := []string{allowOnce, deny}[rnd.IntN(2)]
+			r, err := tr.answer(ids[q], runnel.Decision{Choice: choice})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := decodeLoose[decision](r.Response.Response)
+			if r.Response.RequestID != q || d.ToolUseID != "call-"+q || (choice == allowOnce) != (string(d.UpdatedInput) == inputs[q]) {
+				t.Fatalf("%d: %s answered by %s to %s", shuffle, q, r.Response.Response, r.Response.RequestID)
+			}
+			line, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []event.ApprovalResolved{{ApprovalID: ids[q], Choice: choice, By: event.ByUser}}
+			if d := cmp.Diff(want, bodies[event.ApprovalResolved](tr.sent(line, fixtureStart))); d != "" {
+				t.Fatal(d)
+			}
+		}
+		if len(tr.approvals) != 0 {
+			t.Fatalf("%d: %d are open", shuffle, len(tr.approvals))
+		}
+	}
+}
+
+// Calls of one message are asked for one after another; those of subagents
+// side by side are asked for together.
+func TestE10_ParallelBatchOfTheAgent(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		const n = 4
+		var agents []fakemodel.Block
+		for i := range n {
+			agents = append(agents, agent("Agent "+itoa(i), false, calls(bash("echo ran > out"+itoa(i), "Write "+itoa(i))), says("ok")))
+		}
+		r.play(costing(calls(agents...), says("done"))...)
+		open := map[int]event.Approval{}
+		evs := r.until(func(ev event.Event) bool {
+			if b, ok := ev.Body.(event.ApprovalRequested); ok {
+				var i int
+				if _, err := fmt.Sscanf(decodeLoose[toolInput](b.Approval.Arguments).Description, "Write %d", &i); err != nil {
+					t.Fatal(err)
+				}
+				open[i] = b.Approval
+			}
+			return len(open) == n || event.Ends(ev.Body)
+		})
+		for _, i := range rand.Perm(n) { // half are denied
+			r.decide(open[i], runnel.Decision{Choice: []string{allowOnce, deny}[i%2]})
+		}
+		evs = append(evs, r.finish("")...)
+		sound(t, evs)
+		for i := range n {
+			if ran := exists(r.file("out" + itoa(i))); ran != (i%2 == 0) {
+				t.Errorf("%d ran: %v", i, ran)
+			}
+		}
+	})
+}
+
+func TestE10_EightCallsOfOneMessage(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		var blocks []fakemodel.Block
+		for i := range 8 {
+			blocks = append(blocks, bash("echo ran > out"+itoa(i), "Write "+itoa(i)))
+		}
+		r.play(costing(calls(blocks...), says("done"))...)
+		asked := map[string]bool{}
+		evs := r.until(func(ev event.Event) bool {
+			if b, ok := ev.Body.(event.ApprovalRequested); ok {
+				command := decodeLoose[toolInput](b.Approval.Arguments).Command
+				asked[command] = true
+				choice := deny
+				if strings.HasSuffix(command, "3") {
+					choice = allowOnce
+				}
+				r.decide(b.Approval, runnel.Decision{Choice: choice})
+			}
+			return event.Ends(ev.Body)
+		})
+		sound(t, evs)
+		if len(asked) != 8 {
+			t.Errorf("%d of 8 were asked for", len(asked))
+		}
+		for i := range 8 {
+			if ran := exists(r.file("out" + itoa(i))); ran != (i == 3) {
+				t.Errorf("%d ran: %v", i, ran)
+			}
+		}
+	})
+}
