@@ -11,11 +11,21 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// peerKey holds the *auth.Peer of a connection.
-type peerKey struct{}
+// A connection's context has the connection and its *auth.Peer.
+type (
+	connKey struct{}
+	peerKey struct{}
+)
 
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, auth.NewPeer(c))
+	return context.WithValue(context.WithValue(ctx, connKey{}, c), peerKey{}, auth.NewPeer(c))
+}
+
+// cut ends the connection of r, whatever is being written to it.
+func cut(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		_ = c.Close()
+	}
 }
 
 // peerOf returns the process at the other end of r's connection.

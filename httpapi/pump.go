@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -18,6 +21,7 @@ type pump struct {
 	session string
 	stop    context.CancelFunc
 	done    chan struct{} // closed when run has returned
+	told    atomic.Int64  // position of the newest that the client was told
 }
 
 // The messages about a session.
@@ -68,13 +72,18 @@ func (k *socket) subscribe(data []byte) error {
 		return err
 	}
 	p := &pump{k: k, session: id, done: make(chan struct{})}
-	ctx, stop := context.WithCancel(k.ctx)
-	p.stop = stop
+	ctx, end := context.WithCancelCause(k.ctx)
+	p.stop = func() { end(context.Canceled) }
+	p.told.Store(after)
+	k.mu.Lock()
 	k.pumps[id] = p
+	k.mu.Unlock()
 	k.watch().one(id)
 	upserts := k.family == familyUpsert
+	forget := k.s.endings.add(id, end)
 	k.work.Go(func() {
 		defer close(p.done)
+		defer forget()
 		p.run(ctx, in.RequestID, after, verdict, upserts)
 	})
 	return nil
@@ -85,13 +94,16 @@ func (k *socket) unsubscribe(session string) {
 	if p := k.pumps[session]; p != nil {
 		p.stop()
 		<-p.done
+		k.mu.Lock()
 		delete(k.pumps, session)
+		k.mu.Unlock()
 		k.watch().none(session)
 	}
 }
 
-// run ends with its context. Whatever else ends it ends the connection: a
-// client must not believe in a silence that is none.
+// run ends with its context. A session that is deleted has no more to tell.
+// Whatever else ends it ends the connection: a client must not believe in a
+// silence that is none.
 func (p *pump) run(ctx context.Context, requestID string, after int64, verdict resume, upserts bool) {
 	var err error
 	if upserts {
@@ -99,11 +111,44 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict r
 	} else {
 		err = p.events(ctx, after, verdict)
 	}
+	if errors.Is(context.Cause(ctx), errDeleted) {
+		_ = p.k.refuse(message{RequestID: requestID}, errDeleted)
+		return
+	}
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	_ = p.k.refuse(message{RequestID: requestID}, err)
+	if runnel.CodeOf(err) == runnel.StoreUnavailable {
+		err = errors.Join(errStore, err)
+	}
 	p.k.end(errors.Join(errBroken, err))
+}
+
+// write sends what is about the session, up to position seq.
+func (p *pump) write(v any, seq int64) error {
+	err := p.k.write(v)
+	if err == nil {
+		p.told.Store(max(p.told.Load(), seq))
+	}
+	return err
+}
+
+// farewell tells a client what it has of each session it follows.
+func (k *socket) farewell(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, p := range k.pumps {
+		select {
+		case <-p.done:
+		case <-ctx.Done(): // it is stuck in a write, and so would we be
+			return
+		}
+		data, err := json.Marshal(endMessage{"session:end", id, p.told.Load(), reasonShutdown, nil})
+		if err != nil || k.conn.Write(ctx, websocket.MessageText, data) != nil {
+			return
+		}
+	}
 }
 
 // upserts brings whole items, paced by how fast they are taken.
@@ -140,7 +185,7 @@ func (p *pump) history(c chunk, from, after int64, first *resume) error {
 			return err
 		}
 		if len(m.Entries) >= historyEntries || size+len(data) > historyBytes && size > 0 {
-			if err := p.k.write(m); err != nil {
+			if err := p.write(m, 0); err != nil {
 				return err
 			}
 			m.Entries, m.Resume, size = m.Entries[:0], nil, 0
@@ -149,7 +194,7 @@ func (p *pump) history(c chunk, from, after int64, first *resume) error {
 		size += len(data)
 	}
 	m.Seq, m.Done = max(c.last, after), !c.more
-	return p.k.write(m)
+	return p.write(m, m.Seq)
 }
 
 // live goes on where the history ended.
@@ -157,6 +202,10 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 	log := p.k.s.gw.Log()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	vigil, err := p.k.s.vigil(ctx, p.session)
+	if err != nil {
+		return err
+	}
 	for {
 		grown := log.Grown(p.session, after) // before Read, so that no wake-up is lost
 		evs, err := batch(ctx, log, p.session, after)
@@ -168,12 +217,13 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 			outs = pacer.Flush(time.Now())
 		}
 		for _, o := range outs {
-			if err := p.k.write(liveMessage{o.Frame(), p.session, o}); err != nil {
+			if err := p.write(liveMessage{o.Frame(), p.session, o}, newestIn(o)); err != nil {
 				return err
 			}
 		}
 		if len(evs) > 0 {
 			after = evs[len(evs)-1].Seq
+			vigil.saw(evs)
 			continue
 		}
 		due := (<-chan time.Time)(nil)
@@ -181,11 +231,17 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 			timer.Reset(time.Until(at))
 			due = timer.C
 		}
+		quiet, stop := vigil.timer(due == nil)
 		select {
 		case <-grown:
 		case <-due:
+		case <-quiet:
+			err = vigil.look(ctx)
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
+		}
+		if stop(); err != nil {
+			return err
 		}
 	}
 }
@@ -198,6 +254,7 @@ func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
 		return err
 	}
 	first, done := &verdict, false
+	vigil := vigil{s: p.k.s, session: p.session, open: len(st.Open) > 0}
 	for {
 		grown := log.Grown(p.session, after) // before Read, so that no wake-up is lost
 		evs, err := batch(ctx, log, p.session, after)
@@ -213,18 +270,25 @@ func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
 			continue
 		}
 		for _, ev := range evs {
-			if err := p.k.write(liveMessage{"session:event", p.session, ev}); err != nil {
+			if err := p.write(liveMessage{"session:event", p.session, ev}, ev.Seq); err != nil {
 				return err
 			}
 			after = ev.Seq
 		}
 		if len(evs) > 0 {
+			vigil.saw(evs)
 			continue
 		}
+		quiet, stop := vigil.timer(true)
 		select {
 		case <-grown:
+		case <-quiet:
+			err = vigil.look(ctx)
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
+		}
+		if stop(); err != nil {
+			return err
 		}
 	}
 }
@@ -243,11 +307,28 @@ func (p *pump) past(evs []event.Event, after int64, first *resume, done bool) (i
 			after = ev.Seq
 		}
 		m.Seq = after
-		if err := p.k.write(m); err != nil {
+		if err := p.write(m, after); err != nil {
 			return after, err
 		}
 		if first, evs = nil, evs[n:]; len(evs) == 0 {
 			return after, nil
 		}
 	}
+}
+
+// newestIn returns the position of the newest event in o; zero if it has none.
+func newestIn(o upsert.Out) int64 {
+	switch o := o.(type) {
+	case upsert.Upsert:
+		return o.Seq
+	case upsert.TurnEvent:
+		return o.Seq
+	case upsert.Approval:
+		return o.Seq
+	case upsert.Notice:
+		return o.Seq
+	case upsert.Usage:
+		return o.Seq
+	}
+	return 0
 }

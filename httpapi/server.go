@@ -8,7 +8,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -59,13 +58,11 @@ type Server struct {
 	metrics     *metrics
 	document    []byte // the OpenAPI document
 	streams     streams
+	endings     endings
 
 	ctx  context.Context // of open streams; ends with errShutdown
 	stop context.CancelCauseFunc
 }
-
-// errShutdown ends the streams of a server that is going down.
-var errShutdown = errors.New("httpapi: the server is shutting down")
 
 // New returns a Server. It starts nothing.
 func New(cfg Config) (*Server, error) {
@@ -125,7 +122,7 @@ func (s *Server) HTTPServer() *http.Server {
 }
 
 // EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream
-// at a frame boundary. Their clients resume by seq. It returns once they have
+// at a frame boundary. Their clients are told where to resume. It returns once they have
 // ended, or with ctx's error.
 func (s *Server) EndStreams(ctx context.Context) error {
 	s.stop(errShutdown)

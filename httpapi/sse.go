@@ -18,6 +18,7 @@ import (
 // sse writes frames of a stream of server-sent events. Each write has a
 // deadline of its own; nothing waits in memory for a reader that takes nothing.
 type sse struct {
+	ctx   context.Context // of the stream
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
@@ -38,13 +39,18 @@ func (s *Server) place(r *http.Request) (leave func(), err error) {
 // stream begins an SSE answer, for which there is a place. The context it
 // returns ends with the request, with the caller's credential and with the
 // server; the caller calls stop.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (*sse, context.Context, func()) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
 	id := caller(r.Context())
 	bound, unbind := s.keys.Bind(r.Context(), id)
 	ctx, cancel := context.WithCancelCause(bound)
 	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
+	forget := s.endings.add(session, cancel)
 	closed := s.metrics.open(family)
+	out := &sse{ctx: ctx, w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, stuck: s.metrics.stalled.Inc}
+	unhurry := context.AfterFunc(ctx, out.hurry)
 	stop := func() {
+		unhurry()
+		forget()
 		unhook()
 		cancel(nil)
 		unbind()
@@ -54,9 +60,22 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, family string) (
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	messages := s.metrics.messages.WithLabelValues(family)
-	return &sse{w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, count: messages.Inc, stuck: s.metrics.stalled.Inc}, ctx, stop
+	out.count = s.metrics.messages.WithLabelValues(family).Inc
+	return out, ctx, stop
 }
+
+// hurry gives a write under way, whose stream is over, little more time; none if
+// the credential has ended.
+func (e *sse) hurry() {
+	deadline := time.Now()
+	if !errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
+		deadline = deadline.Add(farewellTime)
+	}
+	_ = e.rc.SetWriteDeadline(deadline)
+}
+
+// farewellTime is what a client has for the last that it is told.
+const farewellTime = time.Second
 
 // frame adds a frame to what the next flush writes. A seq of zero gives it no
 // id. JSON has no line breaks, so the data is one line.
@@ -95,6 +114,11 @@ func (e *sse) flush() error {
 		return nil
 	}
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
+	if e.ctx.Err() != nil { // looked at after the deadline was set: hurry may have come before
+		if e.hurry(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
+			return auth.ErrEnded // nothing more
+		}
+	}
 	_, err := e.w.Write(e.buf)
 	if e.buf = e.buf[:0]; cap(e.buf) > 4*sseBuffer {
 		e.buf = nil
@@ -185,34 +209,60 @@ func (s *Server) followEvents(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	out, ctx, stop := s.stream(w, r, "sse-events")
+	out, ctx, stop := s.stream(w, r, id, "sse-events")
 	defer stop()
 	_ = out.frame(0, "stream:open", openedFrame{id, after, verdict})
-	_ = s.follow(ctx, id, after, out, func(ev event.Event) (bool, error) { // its end can no longer be told
+	err = s.follow(ctx, id, &after, out, func(ev event.Event) (bool, error) {
 		return false, out.frame(ev.Seq, event.Type(ev.Body), ev)
 	})
+	s.farewell(out, id, after, err)
 	return nil
 }
 
-// follow hands each event after position after to f, until f says that it was
-// the last one. Between events it keeps the stream alive.
-func (s *Server) follow(ctx context.Context, session string, after int64, out *sse, f func(event.Event) (last bool, err error)) error {
+// farewell tells a reader why its stream ends, unless it is the one who ends it,
+// and that it has everything up to after.
+func (s *Server) farewell(out *sse, session string, after int64, err error) {
+	m := endMessage{"stream:end", session, after, reasonShutdown, nil}
+	e, known := errors.AsType[*runnel.Error](err)
+	switch {
+	case errors.Is(err, errShutdown):
+	case known:
+		p := s.explain(out.ctx, e)
+		m.Reason, m.Error = reasonError, &p
+	default:
+		return
+	}
+	_ = errors.Join(out.frame(0, m.Type, m), out.flush())
+}
+
+// follow hands each event after position *after to f, and moves that, until f
+// says that it was the last one. Between events it keeps the stream alive. Nothing
+// follows the end of ctx, whose cause it then returns.
+func (s *Server) follow(ctx context.Context, session string, after *int64, out *sse, f func(event.Event) (last bool, err error)) error {
 	beat := time.NewTimer(s.cfg.Heartbeat)
 	defer beat.Stop()
 	log := s.gw.Log()
+	vigil, err := s.vigil(ctx, session)
+	if err != nil {
+		return err
+	}
 	for {
-		grown := log.Grown(session, after) // before Read, so that no wake-up is lost
-		evs, err := batch(ctx, log, session, after)
+		grown := log.Grown(session, *after) // before Read, so that no wake-up is lost
+		evs, err := batch(ctx, log, session, *after)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
-			return err
+			return runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
 		}
 		for _, ev := range evs {
 			last, err := f(ev)
 			if err != nil || last {
 				return err
 			}
-			after = ev.Seq
+			*after = ev.Seq
 		}
+		vigil.saw(evs)
 		if err := out.flush(); err != nil {
 			return err
 		}
@@ -223,6 +273,9 @@ func (s *Server) follow(ctx context.Context, session string, after int64, out *s
 		select {
 		case <-grown:
 		case <-beat.C:
+			if err := vigil.look(ctx); err != nil {
+				return err
+			}
 			if err := out.beat(); err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
@@ -89,10 +90,10 @@ func (s *Server) streamTurn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, ctx, stop := s.stream(w, r, "sse-turn")
+	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
 	defer stop()
-	frames := newTurnFrames(sent.SessionID, sent.TurnID)
-	err = s.follow(ctx, sent.SessionID, sent.After, out, func(ev event.Event) (bool, error) {
+	frames, after := newTurnFrames(sent.SessionID, sent.TurnID), sent.After
+	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
 			return false, nil
 		}
@@ -106,10 +107,24 @@ func (s *Server) streamTurn(w http.ResponseWriter, r *http.Request) error {
 		}
 		return event.Ends(ev.Body), nil
 	})
+	s.turnFarewell(out, frames, after, err)
 	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
 		s.abandon(sent)
 	}
 	return nil // how it ended can no longer be told
+}
+
+// turnFarewell ends the stream of a turn whose end cannot be told.
+func (s *Server) turnFarewell(out *sse, t *turnFrames, after int64, err error) {
+	e, known := errors.AsType[*runnel.Error](err)
+	if !known {
+		s.farewell(out, t.session, after, err)
+		return
+	}
+	p := s.explain(out.ctx, e)
+	for _, f := range t.failed(about{Seq: after, TurnID: t.turn}, event.Fault{Code: string(p.Type), Message: p.Message}) {
+		_ = out.frame(after, f.name, f.data)
+	}
 }
 
 func (s *Server) warn(out *sse, t *turnFrames, ev event.Event, warnings []string) {
@@ -177,7 +192,14 @@ func (s *Server) harnessStatus(r *http.Request) (harnessSession, error) {
 }
 
 func (s *Server) harnessDelete(r *http.Request) (okAnswer, error) {
-	return okAnswer{true}, s.gw.Delete(r.Context(), r.PathValue("id"))
+	id, err := s.session(r.Context(), r.PathValue("id"))
+	if err == nil {
+		err = s.gw.Delete(r.Context(), id)
+	}
+	if err == nil {
+		s.endings.deleted(id)
+	}
+	return okAnswer{true}, err
 }
 
 func (s *Server) harnessInterrupt(r *http.Request, in sessionRequest) (okAnswer, error) {

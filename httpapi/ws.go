@@ -31,6 +31,7 @@ const (
 	closeCredential websocket.StatusCode = 4401 // log in first
 	closeStalled    websocket.StatusCode = 4408 // it did not take what we wrote
 	closeTooLarge   websocket.StatusCode = 4413
+	closeStore      websocket.StatusCode = 4503 // events cannot be read or recorded
 	closeShutdown                        = websocket.StatusGoingAway
 )
 
@@ -54,10 +55,12 @@ type socket struct {
 	end  context.CancelCauseFunc
 	work sync.WaitGroup
 
+	mu    sync.Mutex       // held to change pumps, and to read it elsewhere than in the reader
+	pumps map[string]*pump // by session
+
 	// The rest belongs to the reader.
 	family  string // "" until the first message
 	closed  func() // counts the connection out of its family
-	pumps   map[string]*pump
 	watcher *watcher
 }
 
@@ -85,8 +88,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 	closing := make(chan struct{})
 	stop := context.AfterFunc(k.ctx, func() {
 		defer close(closing)
-		code, why := closeCode(context.Cause(k.ctx))
-		_ = conn.Close(code, why)
+		k.close(context.Cause(k.ctx))
 	})
 	k.work.Go(k.ping)
 	k.end(k.read())
@@ -104,6 +106,31 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// closeTime is what a client has to answer a close; one whose credential has
+// ended has less.
+const (
+	closeTime   = 3 * time.Second
+	revokedTime = 500 * time.Millisecond
+)
+
+// close ends the connection with the code that cause has. Whoever does not take
+// that is cut off.
+func (k *socket) close(cause error) {
+	patience := closeTime
+	if errors.Is(cause, auth.ErrEnded) {
+		patience = revokedTime
+	}
+	timer := time.AfterFunc(patience, func() { cut(k.req) })
+	defer timer.Stop()
+	if errors.Is(cause, errShutdown) {
+		ctx, done := context.WithTimeout(context.Background(), farewellTime)
+		k.farewell(ctx)
+		done()
+	}
+	code, why := closeCode(cause)
+	_ = k.conn.Close(code, why)
+}
+
 // Why we end a connection.
 var (
 	errBroken    = errors.New("httpapi: the session's events cannot be read")
@@ -113,6 +140,7 @@ var (
 	errBadFrame  = errors.New("httpapi: not a message")
 	errStalled   = errors.New("httpapi: the client does not read")
 	errTooLarge  = errors.New("httpapi: message too large")
+	errStore     = errors.New("httpapi: the store has failed")
 )
 
 func closeCode(cause error) (websocket.StatusCode, string) {
@@ -129,6 +157,8 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 		return closeBadRequest, "messages are JSON text"
 	case errors.Is(cause, errTooLarge):
 		return closeTooLarge, "the message is too large"
+	case errors.Is(cause, errStore):
+		return closeStore, "events cannot be read or recorded now; resume by seq"
 	case errors.Is(cause, errProtocol):
 		return websocket.StatusProtocolError, ""
 	case errors.Is(cause, errBroken):
