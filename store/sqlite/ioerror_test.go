@@ -131,7 +131,7 @@ func (r *faultRun) run() {
 	for i := range 4 {
 		add(i%2 == 0)
 	}
-	_ = s.compactAll(ctx, map[int64]bool{})
+	_ = s.compactAll(ctx)
 	r.step("DeleteSession", s.DeleteSession(ctx, "other"))
 	r.look(s, false)
 	if err := s.Close(); err != nil && runnel.CodeOf(err) != runnel.StoreUnavailable {

@@ -15,14 +15,16 @@ import (
 // what is no longer needed and gives the space back. It writes when nobody else
 // wants to, and a little at a time.
 type keeper struct {
-	ended   chan struct{} // one token: a turn is over
-	deleted chan struct{} // one token: a session was deleted
-	rest    time.Duration // how many times as long as a chore took the writer is then left alone
-	stop    func()        // has keep return, and waits for that; nil if it does not run
+	ended   chan struct{}  // one token: a turn is over
+	deleted chan struct{}  // one token: a session was deleted
+	rest    time.Duration  // how many times as long as a chore took the writer is then left alone
+	busy    chan struct{}  // holds a token while someone compacts
+	damaged map[int64]bool // turns.key of those that cannot be read; of whoever holds busy
+	stop    func()         // has keep return, and waits for that; nil if it does not run
 }
 
 func newKeeper() keeper {
-	return keeper{ended: make(chan struct{}, 1), deleted: make(chan struct{}, 1), rest: 4}
+	return keeper{ended: make(chan struct{}, 1), deleted: make(chan struct{}, 1), busy: make(chan struct{}, 1), damaged: make(map[int64]bool), rest: 4}
 }
 
 func notify(c chan struct{}) {
@@ -59,7 +61,6 @@ func (s *Store) startKeeper(after time.Duration) {
 // once where a session was deleted.
 func (s *Store) keep(ctx context.Context, after time.Duration) {
 	var due <-chan time.Time // nil unless a turn is over
-	damaged := make(map[int64]bool)
 	for {
 		var err error
 		select {
@@ -72,7 +73,7 @@ func (s *Store) keep(ctx context.Context, after time.Duration) {
 			continue
 		case <-due:
 			due = nil
-			err = s.compactAll(ctx, damaged)
+			err = s.compactAll(ctx)
 		case <-s.keeper.deleted:
 			err = s.sweep(ctx)
 		}
@@ -105,9 +106,23 @@ func (s *Store) chore(ctx context.Context, do func(*writer) error) error {
 	return ctx.Err()
 }
 
-// compactAll compacts what is over, but for the turns in damaged, to which it
-// adds those that it cannot read.
-func (s *Store) compactAll(ctx context.Context, damaged map[int64]bool) error {
+// Compact does now what the store does some time after the end of a turn: it
+// removes the deltas that ItemDone repeats. Nobody has to call it.
+func (s *Store) Compact(ctx context.Context) error {
+	if err := s.compactAll(ctx); err != nil {
+		return err
+	}
+	return s.shrink(ctx)
+}
+
+// compactAll compacts what is over, but for turns that cannot be read.
+func (s *Store) compactAll(ctx context.Context) error {
+	select {
+	case s.keeper.busy <- struct{}{}:
+		defer func() { <-s.keeper.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	after := int64(0)
 	for {
 		turns, err := s.finished(ctx, after)
@@ -116,12 +131,12 @@ func (s *Store) compactAll(ctx context.Context, damaged map[int64]bool) error {
 		}
 		for _, t := range turns {
 			after = t.key
-			if damaged[t.key] {
+			if s.keeper.damaged[t.key] {
 				continue
 			}
 			err := s.compact(ctx, t)
 			if _, ok := errors.AsType[*DamageError](err); ok {
-				damaged[t.key] = true
+				s.keeper.damaged[t.key] = true
 				continue
 			}
 			if err != nil && !errors.Is(err, store.ErrNotFound) { // not found: deleted meanwhile

@@ -111,7 +111,7 @@ func (r *powerRun) live(dir string) {
 		}
 	}
 	r.removed = r.disk.recorded()
-	if err := s.compactAll(r.t.Context(), map[int64]bool{}); err != nil {
+	if err := s.compactAll(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 	for i := range 20 {

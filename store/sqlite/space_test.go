@@ -59,7 +59,7 @@ func tidy(t *testing.T, s *Store) {
 	t.Helper()
 	s.keeper.stop() // for good: we are the keeper
 	s.keeper.rest = 0
-	for _, err := range []error{s.compactAll(t.Context(), map[int64]bool{}), s.sweep(t.Context()), s.shrink(t.Context())} {
+	for _, err := range []error{s.compactAll(t.Context()), s.sweep(t.Context()), s.shrink(t.Context())} {
 		if err != nil {
 			t.Fatal(errors.Unwrap(err), err)
 		}

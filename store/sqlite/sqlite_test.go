@@ -56,7 +56,7 @@ func TestCompaction(t *testing.T) {
 				s.keeper.stop()
 				s.keeper.rest = 0
 				return s, func() {
-					if err := s.compactAll(t.Context(), map[int64]bool{}); err != nil {
+					if err := s.compactAll(t.Context()); err != nil {
 						t.Error(err)
 					}
 				}
