@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,24 @@ func TestCompactedLog(t *testing.T) {
 	} {
 		all = s.whole(id, s.prompt(id, prompt))
 	}
+	// One is cancelled in the middle of its text: its deltas are all there is of it.
+	text, _ := json.Marshal(strings.Repeat("slowly ", 1000))
+	turn, heard := s.prompt(id, fmt.Sprintf(`{"steps":[{"text":%s,"rate":200}]}`, text)), 0
+	for ev, err := range runnel.Follow(t.Context(), st, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := ev.Body.(event.ItemDelta); ok && ev.Turn == turn && d.DeltaContent != "" {
+			heard++
+		}
+		if heard > 5 {
+			break
+		}
+	}
+	if w := s.do("POST", "/api/session/"+id+"/cancel", "{}"); w.Code != 200 {
+		t.Fatalf("cancel: %d %s", w.Code, w.Body)
+	}
+	all = s.whole(id, turn)
 	last := all[len(all)-1].Seq
 	// What readers of whole items get; those of items in their order of appearance.
 	folded := func(evs []event.Event, after int64) []upsert.Out {
