@@ -17,9 +17,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/supervise"
 )
 
 func TestMain(m *testing.M) {
+	supervise.Main()
 	if os.Getenv(mcpServer) != "" {
 		serveMCP(os.Stdin, os.Stdout)
 		return
