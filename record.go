@@ -131,9 +131,14 @@ func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, erro
 			r.admit(ev)
 		}
 	}
-	return r.end(time.Now(), event.ResponseError{Error: event.Fault{
+	fault := event.Fault{
 		Code: string(ProcessCrash), Message: "runnel ended in the middle of this turn; send again to resume the conversation",
-	}}), nil
+	}
+	if s.recover != nil { // it is we who lost the log
+		fault = event.Fault{Code: string(StoreUnavailable),
+			Message: "the session's log could not be written and the rest of this turn is lost; send again to resume the conversation"}
+	}
+	return r.end(time.Now(), event.ResponseError{Error: fault}), nil
 }
 
 func (f *facts) update(b event.SessionUpdated) {

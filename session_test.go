@@ -573,7 +573,7 @@ func TestABrokenLogIsNeverAGap(t *testing.T) {
 		if _, err := turn2.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := trace(t, log, "s"); strings.Count(got, "PROCESS_CRASH") != 1 || strings.Count(got, "response_done") != 1 {
+		if got := trace(t, log, "s"); strings.Count(got, "STORE_UNAVAILABLE") != 1 || strings.Count(got, "response_done") != 1 {
 			t.Fatal(got)
 		}
 	})

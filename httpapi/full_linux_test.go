@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// TestF04_TurnOnFullDisk fills the disk in the middle of a turn: it ends, with
+// the reason, what there is of it can be read, and the next prompt goes through
+// as soon as there is space.
+func TestF04_TurnOnFullDisk(t *testing.T) {
+	timed(t, minute)
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	edit, st := onDisk(t, filepath.Join(disk, "data"))
+	t.Cleanup(func() { _ = st.Close() })
+	s := serve(t, edit)
+	id := s.create()
+	text, _ := json.Marshal(strings.Repeat("slowly ", 10000))
+	turn := s.prompt(id, fmt.Sprintf(`{"steps":[{"text":%s,"rate":100}]}`, text))
+	shown := int64(0)
+	for ev, err := range runnel.Follow(t.Context(), st, id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is[event.ItemDelta](ev) && ev.Turn == turn {
+			shown = ev.Seq
+			break
+		}
+	}
+	filler := filepath.Join(disk, "filler")
+	fill(t, filler)
+
+	evs := s.whole(id, turn)
+	end := evs[len(evs)-1]
+	if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != string(runnel.StoreUnavailable) {
+		t.Errorf("the turn ended %+v", end.Body)
+	}
+	if end.Seq <= shown || len(evs) < int(shown) {
+		t.Errorf("%d events, %d had been shown", len(evs), shown)
+	}
+	items := call[itemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200)
+	if len(items.Items) == 0 {
+		t.Error("nothing can be read")
+	}
+	status := call[gateway.Status](s.rig, "GET", "/api/session/"+id+"/status", "", 200)
+	if status.LastSeq != end.Seq || status.Activity != event.ActivityIdle {
+		t.Errorf("status %+v", status)
+	}
+	if w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`); w.Code != 503 || code(w) != string(runnel.StoreUnavailable) {
+		t.Errorf("a prompt on a full disk: %d %s", w.Code, w.Body)
+	}
+
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	again := s.prompt(id, "text")
+	evs = s.whole(id, again)
+	if b, ok := evs[len(evs)-1].Body.(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+		t.Errorf("with space again the turn ended %+v", evs[len(evs)-1].Body)
+	}
+	for i, ev := range evs {
+		if ev.Seq != int64(i)+1 {
+			t.Fatalf("event %d has position %d", i+1, ev.Seq)
+		}
+	}
+}
+
+// fill leaves nothing of the disk.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}
