@@ -97,6 +97,11 @@ func (r *rig) planFile() string {
 
 var planPath = regexp.MustCompile(`/[^ "\\]*/plans/[^ "\\]*\.md`)
 
+// login has the agent use a login instead of a key.
+func (r *rig) login() {
+	r.opt.Env = append(r.opt.Env, "ANTHROPIC_API_KEY=", "CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-none")
+}
+
 // modelFixtures are about what models and their API do.
 func modelFixtures() []fixture {
 	play := func(r *rig, steps ...fakemodel.Step) { r.play(costing(steps...)...) }
@@ -134,6 +139,29 @@ func modelFixtures() []fixture {
 			play(r, fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 529, Times: 3}})
 			r.finish("")
 		}},
+		{name: "rate-limit", prose: "A login comes near its limit, and then to it.", play: func(r *rig) {
+			r.login()
+			limit := func(status, used string) fakemodel.Headers {
+				return fakemodel.Headers{
+					"anthropic-ratelimit-unified-status": status, "anthropic-ratelimit-unified-reset": "1795300000",
+					"anthropic-ratelimit-unified-representative-claim": "five_hour", "anthropic-ratelimit-unified-5h-utilization": used,
+					"anthropic-ratelimit-unified-5h-reset": "1795300000", "anthropic-ratelimit-unified-5h-status": status,
+					"anthropic-ratelimit-unified-5h-surpassed-threshold": "0.8",
+				}
+			}
+			play(r, fakemodel.Step{Text: "Still good.", Headers: limit("allowed_warning", "0.83")})
+			r.finish("")
+			play(r, fakemodel.Step{Text: "Never.", Fail: &fakemodel.Failure{Status: 429, Headers: limit("rejected", "1")}})
+			r.finish("")
+		}},
+		{name: "login-refused", prose: "A login is no longer good. It may renew itself once, then the turn ends.", play: func(r *rig) {
+			r.login()
+			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
+			r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
+			r.finish("")
+			play(r, says("It is good again."))
+			r.finish("")
+		}, ends: "we ended the turn as failed, then interrupted the agent; it knows of the interrupt only"},
 		{name: "compact-auto", prose: "The conversation is too long for the model, and the agent summarises it by itself.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two.", "Three."} {
 				play(r, says(s))

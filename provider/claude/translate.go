@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -243,7 +244,7 @@ func (t *translator) system(f frame) {
 	case "compact_boundary":
 		t.notice(event.LevelInfo, "COMPACTED", "The agent summarised the conversation to make room in its context.")
 	case "model_fallback":
-		t.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent goes on with another one.")
+		t.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent goes on with "+cmp.Or(oneLine(f.FallbackModel, 200), "another one")+".")
 	case "model_refusal_fallback", "model_refusal_no_fallback":
 		t.notice(event.LevelWarning, "REFUSED", "The model declined to answer.")
 	case "task_started", "task_progress", "task_updated", "task_notification":
@@ -311,7 +312,11 @@ func (t *translator) limits(f frame) {
 		Status: oneLine(r.Status, 40), Kind: oneLine(r.RateLimitType, 40), Utilization: r.Utilization, ResetsAt: r.ResetsAt,
 	}})
 	if r.Status == "rejected" {
-		t.notice(event.LevelWarning, "RATE_LIMITED", "The account's limit is used up.")
+		until := ""
+		if r.ResetsAt > 0 && r.ResetsAt < 1<<33 {
+			until = " until " + time.Unix(r.ResetsAt, 0).UTC().Format("2006-01-02 15:04 MST")
+		}
+		t.notice(event.LevelWarning, "RATE_LIMITED", "The account's limit is used up"+until+".")
 	}
 }
 

@@ -211,6 +211,40 @@ func TestD10_CrashAtByte(t *testing.T) {
 	}
 }
 
+// TestD10_CrashBetweenLines ends recordings after every line, as the agent's
+// death does: what was held is given out, and everything has an end.
+func TestD10_CrashBetweenLines(t *testing.T) {
+	for _, name := range []string{"background-agent@2.1.197", "background-meanwhile@2.1.329", "subagents@2.1.329", "background-left@2.1.329"} {
+		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []runnel.Line
+		for l, err := range recorded(t, section(a, "in")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, l)
+		}
+		for n := range lines {
+			var evs []event.Event
+			for ev, err := range New().Translate(func(yield func(runnel.Line, error) bool) {
+				for _, l := range lines[:n] {
+					if !yield(l, nil) {
+						return
+					}
+				}
+			}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				evs = append(evs, ev)
+			}
+			closed(t, evs)
+		}
+	}
+}
+
 // maxSeed keeps the inputs of fuzzing short: each that finds something new is
 // made smaller first, which takes as many runs as it has bytes.
 const maxSeed = 3 << 10
