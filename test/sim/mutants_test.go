@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the module's directory.
+const root = "../.."
+
+// A mutant is the program with one mistake. It says nothing about the program,
+// but about this simulation: one that does not find it proves nothing.
+type mutant struct {
+	name    string
+	file    string // of the engine, or the disk where the mistake is a log's
+	patches [][2]string
+}
+
+const disks = "test/sim/disk_test.go"
+
+var mutants = []mutant{
+	{"publish before sync", disks, [][2]string{{
+		"	if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Decides(ev.Body) }) {\n",
+		"	_ = d.show(l.gen)\n	if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Decides(ev.Body) }) {\n",
+	}}},
+	{"off-by-one cursor", "log.go", [][2]string{{"				after = ev.Seq\n", "				after = ev.Seq + 1\n"}}},
+	{"lost wake-up", disks, [][2]string{{
+		"	d.visible = len(d.events)\n	close(d.grown)\n	d.grown = make(chan struct{})\n	return nil\n",
+		"	close(d.grown)\n	d.grown = make(chan struct{})\n	d.mu.Unlock()\n	time.Sleep(time.Microsecond)\n	d.mu.Lock()\n	d.visible = len(d.events)\n	return nil\n",
+	}}},
+	{"double terminal", "turn.go", [][2]string{{"	if r.ended {\n		r.dropped++\n", "	if false {\n		r.dropped++\n"}}},
+	{"ack before append", "actor.go", [][2]string{{
+		"	if err := s.flush(); err != nil {\n		return err\n	}\n	lt.heard = now\n", "	defer s.flush()\n	lt.heard = now\n",
+	}}},
+	{"coalesced terminal", "upsert/pacer.go", [][2]string{{
+		"		case Upsert:\n			at, again",
+		"		case TurnEvent:\n			if _, again := latest[\"turn\"]; again {\n				continue\n			}\n			latest[\"turn\"] = kept - 1\n		case Upsert:\n			at, again",
+	}}},
+	{"lock leak", "record.go", [][2]string{{"	s.live = slices.Delete(s.live, i, i+1)\n", "	if !lt.rules.cancelling {\n		s.live = slices.Delete(s.live, i, i+1)\n	}\n"}}},
+	{"stale approval accepted", "actor.go", [][2]string{{
+		"	if d.ArgumentsDigest != \"\" && d.ArgumentsDigest != a.ArgumentsDigest {\n", "	if false {\n",
+	}}},
+	{"renumber on filter", "handle.go", [][2]string{{
+		"			if !yield(ev, nil) || event.Ends(ev.Body) {\n", "			if ev.Seq -= t.after; !yield(ev, nil) || event.Ends(ev.Body) {\n",
+	}}},
+	{"retry of a failed sync", disks, [][2]string{{"		d.events, d.visible = d.events[:head:head], min(d.visible, int(head))\n		return errSync\n", "		return nil\n"}}},
+	{"generation ignored", disks, [][2]string{
+		{"	if gen != d.gen || head != int64(len(d.events)) {\n", "	if head != int64(len(d.events)) {\n"},
+		{"	if gen != d.gen {\n", "	if false {\n"},
+	}},
+	{"drop on overflow", "link.go", [][2]string{{
+		"			case l.in <- a:\n			case <-l.quit:\n				return\n			}\n", "			case l.in <- a:\n			case <-l.quit:\n				return\n			default:\n			}\n",
+	}}},
+
+	{"log opened without sync", disks, [][2]string{{"	d.synced, d.visible = len(d.events), len(d.events)\n", "	d.visible = len(d.events)\n"}}},
+	{"adopted deltas told twice", "adopt.go", [][2]string{{"		n := min(a.deltas[b.ItemID], len(b.DeltaContent))\n", "		n := 0\n"}}},
+	{"adopted agent prompted twice", "adopt.go", [][2]string{{
+		"		if lt.rules.started || slices.Contains(back.Prompts, lt.rules.turn) {\n", "		if lt.rules.started {\n",
+	}}},
+	{"two users decide", "turn.go", [][2]string{{
+		"		r.asked = slices.Delete(r.asked, i, i+1)\n		r.settled[b.ApprovalID] = true\n",
+		"		if b.By != event.ByUser || r.settled[b.ApprovalID] {\n			r.asked = slices.Delete(r.asked, i, i+1)\n		}\n		r.settled[b.ApprovalID] = true\n",
+	}}},
+	{"two turns at a time", "actor.go", [][2]string{{"	if len(s.live) > 0 {\n		return nil, &Error{Code: TurnInProgress", "	if len(s.live) > 1 {\n		return nil, &Error{Code: TurnInProgress"}}},
+}
+
+// mutantRuns is how many seeds a mutant has to survive to count as not found.
+const mutantRuns = "4000"
+
+// TestK02_SeededBugs builds this simulation over each mistake and has it found.
+func TestK02_SeededBugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program once for each mistake")
+	}
+	for i, m := range mutants {
+		if i%6 != 0 && !long() {
+			continue
+		}
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			t.Log(m.found(t))
+		})
+	}
+}
+
+var evidence = regexp.MustCompile(`(?m)(seed \d+), plan.*\n\s*(.*)`)
+
+// found runs the simulation over the mutant and returns what it found first.
+func (m mutant) found(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	file, err := filepath.Abs(filepath.Join(root, m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(src)
+	for _, p := range m.patches {
+		if !strings.Contains(text, p[0]) {
+			t.Fatalf("%s no longer has the lines that the mutant changes:\n%s", m.file, p[0])
+		}
+		text = strings.ReplaceAll(text, p[0], p[1])
+	}
+	patched := filepath.Join(dir, filepath.Base(m.file))
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: patched}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
+	for name, data := range map[string][]byte{patched: []byte(text), list: overlay} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^(TestK01|TestG01|TestK03)", "-test.timeout", "5m", "-sim.runs", mutantRuns).CombinedOutput()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.ExitCode() < 0 {
+		t.Fatalf("the simulation does not find the mistake (%v):\n%.2000s", err, out)
+	}
+	if e := evidence.FindSubmatch(out); e != nil {
+		return string(e[1]) + ": " + string(e[2])
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return first
+}

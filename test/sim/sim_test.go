@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+var (
+	seedFlag = flag.Uint64("sim.seed", 0, "the first seed; default 1, and for one run if -sim.runs is not given (SIM_SEED)")
+	runsFlag = flag.Int("sim.runs", 0, "how many seeds (SIM_RUNS)")
+	traceAll = flag.Bool("sim.trace", false, "print what happened also where nothing is wrong")
+)
+
+// long reports whether there is time for everything.
+func long() bool { return os.Getenv("SIM_LONG") == "1" }
+
+// seeds returns the first seed and how many runs, n by default.
+func seeds(t *testing.T, n int) (first uint64, runs int) {
+	first, runs = *seedFlag, *runsFlag
+	if v := os.Getenv("SIM_SEED"); v != "" && first == 0 {
+		first, _ = strconv.ParseUint(v, 10, 64)
+	}
+	if v := os.Getenv("SIM_RUNS"); v != "" && runs == 0 {
+		runs, _ = strconv.Atoi(v)
+	}
+	switch {
+	case runs == 0 && first != 0:
+		runs = 1
+	case runs == 0 && testing.Short():
+		runs = n / 10
+	case runs == 0 && long():
+		runs = 20 * n
+	case runs == 0:
+		runs = n
+	}
+	if first == 0 {
+		first = 1
+	}
+	return first, runs
+}
+
+// run lives through a seed and reports what went wrong.
+func run(t *testing.T, seed uint64, p plan) *world {
+	var w *world
+	broken := false // the rules of a turn
+	synctest.Test(t, func(t *testing.T) {
+		w = newWorld(seed, p)
+		w.live()
+		providertest.CheckLog(t, &diskLog{w.disk, 0}, session)
+		broken = t.Failed()
+	})
+	if len(w.wrong) > 0 || broken || *traceAll {
+		t.Errorf("seed %d, plan %+v:\n%s\n%s", seed, p, strings.Join(w.wrong, "\n"), w.story())
+	}
+	return w
+}
+
+// story is what happened, and the log that came of it.
+func (w *world) story() string {
+	var b strings.Builder
+	lines := w.trace
+	for _, ev := range w.disk.snapshot() {
+		lines = append(lines, fmt.Sprintf("%s %.8s %s", ev.At.Format("05.000000"), ev.Turn, show(ev)))
+	}
+	for _, l := range lines {
+		if b.Len() > 40<<10 {
+			return b.String() + "…"
+		}
+		b.WriteString("\t" + l + "\n")
+	}
+	return b.String()
+}
+
+// spread runs seeds on all processors.
+func spread(t *testing.T, n int, plan func(seed uint64) plan) {
+	first, runs := seeds(t, n)
+	began, events := time.Now(), make([]int, runtime.GOMAXPROCS(0))
+	t.Run("seeds", func(t *testing.T) {
+		for shard := range len(events) {
+			t.Run(strconv.Itoa(shard), func(t *testing.T) {
+				t.Parallel()
+				for i := shard; i < runs && !t.Failed(); i += len(events) {
+					seed := first + uint64(i)
+					events[shard] += len(run(t, seed, plan(seed)).disk.events)
+				}
+			})
+		}
+	})
+	sum := 0
+	for _, n := range events {
+		sum += n
+	}
+	t.Logf("%d seeds from %d, %d events, %v", runs, first, sum, time.Since(began).Round(time.Millisecond))
+}
+
+// TestK01_CoreSim runs the core through schedules of everything that happens to it.
+func TestK01_CoreSim(t *testing.T) { spread(t, 5000, makePlan) }
+
+// TestG01_ReconnectFuzz is the same with connections that hardly last, and
+// processes that are killed all the time.
+func TestG01_ReconnectFuzz(t *testing.T) {
+	spread(t, 5000, func(seed uint64) plan {
+		p := makePlan(seed + 1<<32)
+		p.faults, p.unstable, p.kinds = false, p.unstable/10, nil
+		for range 1 + seed%5 {
+			p.kinds = append(p.kinds, []fate{killed, killed, detached, powerless}[seed/5%4])
+			seed = seed/4 + 7*seed
+		}
+		return p
+	})
+}

@@ -1,0 +1,406 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// random returns the n-th source of a seed.
+func random(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+
+// session is the one session of a world.
+const session = "s"
+
+// A plan is what a seed decides before anything happens.
+type plan struct {
+	users, ops int
+	crashes    int
+	kinds      []fate
+	survive    bool // agents outlive a killed process, and are adopted
+	faults     bool // syncs fail now and then
+	timeout    time.Duration
+	pace       time.Duration // between the operations of a user
+	unstable   time.Duration // how long a connection lasts
+}
+
+// A fate is how a process ends.
+type fate string
+
+const (
+	killed    fate = "killed"
+	powerless fate = "powerless"
+	fenced    fate = "fenced" // it goes on, but the disk has another owner
+	detached  fate = "detached"
+)
+
+func makePlan(seed uint64) plan {
+	r := random(seed, 0)
+	p := plan{
+		users: 2, ops: 2 + r.IntN(4), crashes: r.IntN(4), survive: r.IntN(2) == 0, faults: r.IntN(6) == 0,
+		pace: time.Duration(20+r.IntN(150)) * time.Millisecond, unstable: time.Duration(20+r.IntN(400)) * time.Millisecond,
+	}
+	if r.IntN(3) == 0 {
+		p.timeout = time.Duration(20+r.IntN(200)) * time.Millisecond
+	}
+	for range p.crashes {
+		p.kinds = append(p.kinds, []fate{killed, killed, powerless, fenced, detached}[r.IntN(5)])
+	}
+	return p
+}
+
+// A world is one run of everything. Its goroutines are in work.
+type world struct {
+	seed uint64
+	plan plan
+	disk *disk
+	work sync.WaitGroup
+	over chan struct{} // closed when everyone is to go home
+
+	mu      sync.Mutex // never held while time passes; guards the rest
+	rng     *rand.Rand
+	sources uint64
+	clock   int64 // of operations
+	wrong   []string
+	trace   []string
+	effects map[string]int // what reached an agent, and how often
+	agent   *agent         // the newest
+	now     *incarnation   // nil while no process is up
+	changed chan struct{}  // closed and replaced when now changes
+	all     []*incarnation
+	calm    bool // no connection is cut any more
+	ops     []op
+	clients []*client
+	paced   *paced
+	agents  []*agent
+	turns   []*turnView
+}
+
+func newWorld(seed uint64, p plan) *world {
+	return &world{
+		seed: seed, plan: p, disk: newDisk(seed), over: make(chan struct{}), rng: random(seed, 2), sources: 10,
+		effects: make(map[string]int), changed: make(chan struct{}),
+	}
+}
+
+// source returns a new source of chance.
+func (w *world) source() *rand.Rand {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources++
+	return random(w.seed, w.sources)
+}
+
+func (w *world) span(mean time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Duration(w.rng.ExpFloat64() * float64(mean))
+}
+
+// chance is true once in n times.
+func (w *world) chance(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rng.IntN(n) == 0
+}
+
+func (w *world) violation(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.wrong) < 20 {
+		w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace = append(w.trace, time.Now().Format("05.000000 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *world) tick() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock++
+	return w.clock
+}
+
+// effect notes that something decided reaches an agent: once, and not before
+// the log has it for good.
+func (w *world) effect(what string, recorded func(event.Event) bool) {
+	w.note("agent: %s", what)
+	w.disk.mu.Lock()
+	durable := w.disk.events[:w.disk.synced]
+	w.disk.mu.Unlock()
+	if !slices.ContainsFunc(durable, recorded) {
+		w.violation("%s reached the agent before it was in the log", what)
+	}
+	w.mu.Lock()
+	w.effects[what]++
+	n := w.effects[what]
+	w.mu.Unlock()
+	if n > 1 {
+		w.violation("%s reached an agent %d times", what, n)
+	}
+}
+
+// machine makes a the agent that runs.
+func (w *world) machine(a *agent) {
+	w.mu.Lock()
+	before := w.agent
+	w.agent = a
+	w.agents = append(w.agents, a)
+	w.mu.Unlock()
+	if before != nil && before.alive() {
+		w.violation("an agent was started while the one before it ran")
+	}
+}
+
+func (w *world) running() *agent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.agent == nil || !w.agent.alive() {
+		return nil
+	}
+	return w.agent
+}
+
+// An incarnation is one process of ours.
+type incarnation struct {
+	w       *world
+	n       int
+	log     *diskLog
+	session *runnel.Session
+	killed  chan struct{} // closed with dead
+
+	mu    sync.Mutex
+	dead  bool
+	how   fate // how it ended, or is about to
+	taint bool // the log may fail it: the disk has another owner, or it is detached
+}
+
+// reach calls f, which takes no time, unless the process is dead.
+func (inc *incarnation) reach(f func()) bool {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	if !inc.dead {
+		f()
+	}
+	return !inc.dead
+}
+
+func (inc *incarnation) end(how fate, dead bool) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	if inc.how == "" {
+		inc.how = how
+	}
+	inc.taint = true
+	if dead && !inc.dead {
+		inc.dead = true
+		close(inc.killed)
+	}
+}
+
+func (inc *incarnation) tainted() bool {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	return inc.taint
+}
+
+// boot starts a process that owns generation gen of the disk.
+func (w *world) boot(gen int) (up bool) {
+	inc := &incarnation{w: w, n: gen, log: &diskLog{w.disk, gen}, killed: make(chan struct{})}
+	cfg := runnel.Config{ID: session, Log: inc.log, Dormant: w.chance(2), Adopt: true, ApprovalTimeout: w.plan.timeout}
+	for tries := 0; ; tries++ {
+		s, err := runnel.Open(context.Background(), provider{inc}, runnel.Options{}, cfg)
+		if err == nil {
+			inc.session = s
+			break
+		}
+		w.note("process %d: open: %v", gen, err)
+		if code := runnel.CodeOf(err); code != runnel.SessionCreateFailed && !w.plan.faults || tries == 100 {
+			w.violation("a session cannot be opened: %v", err)
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if a := w.running(); a != nil && a.take() { // nobody came for it
+		a.kill()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = inc
+	w.all = append(w.all, inc)
+	close(w.changed)
+	w.changed = make(chan struct{})
+	w.trace = append(w.trace, fmt.Sprintf("%s process %d is up", time.Now().Format("05.000000"), gen))
+	return true
+}
+
+// current waits for a process that is up; nil when all is over.
+func (w *world) current() *incarnation {
+	for {
+		w.mu.Lock()
+		inc, changed := w.now, w.changed
+		w.mu.Unlock()
+		if inc != nil {
+			return inc
+		}
+		select {
+		case <-changed:
+		case <-w.over:
+			return nil
+		}
+	}
+}
+
+// strike ends the process that is up, and starts the next one.
+func (w *world) strike(how fate) (up bool) {
+	w.mu.Lock()
+	inc, before := w.now, slices.Clone(w.all)
+	w.now = nil
+	w.mu.Unlock()
+	w.note("process %d is %s", inc.n, how)
+	if how == detached {
+		inc.end(how, false)
+		if inc.session.Detach(context.Background()) {
+			w.note("process %d left its agent", inc.n)
+		} else {
+			_ = inc.session.Close()
+		}
+		inc.end(how, true)
+	}
+	for _, old := range before { // what was fenced before is gone by now
+		old.end(how, how != fenced || old != inc)
+	}
+	gen := w.disk.restart(how == powerless)
+	if how == powerless {
+		w.forget()
+	}
+	if a := w.running(); a != nil {
+		switch {
+		case how == killed && w.plan.survive:
+			a.leave()
+		case how != detached: // its supervisor ends it
+			a.kill()
+		}
+	}
+	switch how {
+	case detached:
+	case fenced:
+		lives := w.span(50 * time.Millisecond)
+		w.work.Go(func() { time.Sleep(lives); _ = inc.session.Close() })
+	default:
+		w.work.Go(func() { _ = inc.session.Close() })
+	}
+	time.Sleep(w.span(20 * time.Millisecond))
+	return w.boot(gen)
+}
+
+// An op is something a user did.
+type op struct {
+	user      int
+	kind      string // send, decide, cancel
+	arg       string // the turn, the approval
+	choice    string
+	call, ret int64
+	out       string // ok, busy, gone, unknown; else an error
+	busy      string // the turn that is running, if busy
+}
+
+const forever = int64(1) << 62
+
+// do does one operation and remembers it.
+func (w *world) do(inc *incarnation, o op, f func() error) op {
+	o.call = w.tick()
+	err := f()
+	o.ret, o.out = w.tick(), "ok"
+	if err != nil {
+		o.out = string(runnel.CodeOf(err))
+	}
+	e, _ := errors.AsType[*runnel.Error](err)
+	switch {
+	case !inc.reach(func() {}) && inc.how != detached:
+		o.out, o.ret = "unknown", forever // nobody was told
+	case err == nil:
+	case e != nil && e.Code == runnel.TurnInProgress:
+		o.out = "busy"
+		if details, ok := e.Details.(map[string]string); ok {
+			o.busy = details["turnId"]
+		}
+	case e != nil && e.Code == runnel.ApprovalGone:
+		o.out = "gone"
+	case e != nil && (e.Code == runnel.SessionDead || e.Code == runnel.ProcessCrash):
+		o.out, o.ret = "unknown", forever
+	case e != nil && e.Code == runnel.StoreUnavailable && (w.plan.faults || inc.tainted()):
+		o.out, o.ret = "unknown", forever
+	default:
+		w.violation("%s %s: %v", o.kind, o.arg, err)
+	}
+	w.note("user %d: %s %s %s: %s %s", o.user, o.kind, o.arg, o.choice, o.out, o.busy)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ops = append(w.ops, o)
+	return o
+}
+
+// user does the operations of user n, who sees what client c sees.
+func (w *world) user(n int, c *client) {
+	r := w.source()
+	for range w.plan.ops {
+		time.Sleep(time.Duration(r.ExpFloat64() * float64(w.plan.pace)))
+		inc := w.current()
+		if inc == nil {
+			return
+		}
+		pending, old := c.approvals()
+		switch dice := r.IntN(100); {
+		case len(pending) > 0 && dice < 75:
+			w.decide(r, inc, n, pending[r.IntN(len(pending))])
+		case len(old) > 0 && dice < 85:
+			w.decide(r, inc, n, old[r.IntN(len(old))])
+		case dice < 97:
+			w.send(r, inc, n)
+		default:
+			w.do(inc, op{user: n, kind: "cancel"}, func() error { return inc.session.Cancel(context.Background()) })
+		}
+	}
+}
+
+func (w *world) decide(r *rand.Rand, inc *incarnation, user int, a event.Approval) {
+	d := runnel.Decision{Choice: choices[r.IntN(len(choices))].ID, ArgumentsDigest: a.ArgumentsDigest}
+	stale := r.IntN(8) == 0
+	if stale {
+		d.ArgumentsDigest = "digest of what was asked before"
+	}
+	o := w.do(inc, op{user: user, kind: "decide", arg: a.ID, choice: d.Choice}, func() error { return inc.session.Decide(context.Background(), a.ID, d) })
+	if stale && o.out == "ok" {
+		w.violation("the approval %s was given for other arguments, and counted", a.ID)
+	}
+}
+
+func (w *world) send(r *rand.Rand, inc *incarnation, user int) {
+	var id uuid.UUID
+	binary.LittleEndian.PutUint64(id[:], r.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], r.Uint64())
+	in := runnel.Input{Text: "prompt " + id.String(), Turn: id.String()}
+	var t *runnel.Turn
+	o := w.do(inc, op{user: user, kind: "send", arg: in.Turn}, func() (err error) {
+		t, err = inc.session.Send(context.Background(), in)
+		return err
+	})
+	if o.out == "ok" && r.IntN(2) == 0 {
+		w.work.Go(func() { w.watch(inc, t) })
+	}
+}
