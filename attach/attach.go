@@ -31,7 +31,8 @@ const maxPath = 4096 // bytes
 
 // A Ref is how a client names an attachment: a path, or the id of an upload.
 // As JSON it is an object with one of the two, or just the path. Whatever else
-// the object says is ignored.
+// the object says is ignored; a key that is nearly one of the two is refused,
+// since readers differ in what they take it for.
 type Ref struct {
 	Path   string `json:"path,omitzero"`
 	Upload string `json:"uploadId,omitzero"`
@@ -42,6 +43,17 @@ func (r *Ref) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		*r = Ref{}
 		return json.Unmarshal(data, &r.Path)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return err
+	}
+	for key := range members {
+		for _, name := range []string{"path", "uploadId"} {
+			if key != name && strings.EqualFold(key, name) {
+				return fmt.Errorf("attachment: write the key %q as %q", key, name)
+			}
+		}
 	}
 	type plain Ref // without this method
 	var p plain

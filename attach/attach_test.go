@@ -279,6 +279,12 @@ func TestRefJSON(t *testing.T) {
 		{`{"name":"x"}`, attach.Ref{}, true},
 		{`7`, attach.Ref{}, true},
 		{`null`, attach.Ref{}, true},
+		{`{"Path":"/p/a.png"}`, attach.Ref{}, true},
+		{`{"path":"/p/a.png","PATH":"/etc/passwd"}`, attach.Ref{}, true},
+		{`{"PATH":"/etc/passwd","path":"/p/a.png"}`, attach.Ref{}, true},
+		{`{"uploadid":"u"}`, attach.Ref{}, true},
+		{`{"uploadId":"u","uploadID":"v"}`, attach.Ref{}, true},
+		{`{"path":"/p/a.png","paths":["/x"],"uploadIds":1}`, attach.Ref{Path: "/p/a.png"}, false},
 	} {
 		var got attach.Ref
 		err := json.Unmarshal([]byte(c.data), &got)

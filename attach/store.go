@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -20,7 +21,18 @@ import (
 type Store struct {
 	dir  string
 	root *os.Root
+
+	mu   sync.Mutex
+	kept int64 // bytes, those being written among them
+	most int64
 }
+
+// MaxKept bounds the uploads of a Store, in bytes, and what it holds back for a
+// folder and a name.
+const (
+	MaxKept   = 4 << 30
+	perUpload = 8 << 10
+)
 
 // An Upload is a file that a client sent.
 type Upload struct {
@@ -56,7 +68,45 @@ func OpenStore(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{filepath.Clean(dir), root}, nil
+	s := &Store{dir: filepath.Clean(dir), root: root, most: MaxKept}
+	if s.kept, err = s.weigh(); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return s, nil
+}
+
+// weigh returns how much there is.
+func (s *Store) weigh() (bytes int64, err error) {
+	err = fs.WalkDir(s.root.FS(), ".", func(_ string, f fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || f.IsDir() {
+			return err
+		}
+		if st, err := f.Info(); err == nil {
+			bytes += st.Size() + perUpload
+		}
+		return nil
+	})
+	return bytes, err
+}
+
+// reserve makes room for a file, or not.
+func (s *Store) reserve(size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept+size+perUpload > s.most {
+		return false
+	}
+	s.kept += size + perUpload
+	return true
+}
+
+func (s *Store) release(size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = max(0, s.kept-size-perUpload)
 }
 
 // Close releases the folder; the uploads stay.
@@ -82,7 +132,11 @@ func (s *Store) Save(r io.Reader, name string) (Upload, error) {
 		return Upload{}, rejected(name, why)
 	}
 	up.Size, up.Path = int64(len(data)), filepath.Join(s.dir, up.ID, name)
+	if !s.reserve(up.Size) {
+		return Upload{}, runnel.Fail(runnel.RateLimited, "there are too many uploads already; those that nobody sends are removed after a day")
+	}
 	if err := s.write(up.ID, name, data); err != nil {
+		s.release(up.Size)
 		return Upload{}, runnel.Fail(runnel.StoreUnavailable, "the upload cannot be kept; is the disk full?", err)
 	}
 	return up, nil
@@ -115,13 +169,27 @@ func (s *Store) Prune(before time.Time) error {
 	for _, f := range folders {
 		st, err := f.Info()
 		if err == nil && f.IsDir() && validID(f.Name()) && st.ModTime().Before(before) {
-			err = s.root.RemoveAll(f.Name())
+			err = s.remove(f.Name())
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (s *Store) remove(id string) error {
+	size := int64(0)
+	if files, err := fs.ReadDir(s.root.FS(), id); err == nil && len(files) == 1 {
+		if st, err := files[0].Info(); err == nil {
+			size = st.Size()
+		}
+	}
+	err := s.root.RemoveAll(id)
+	if err == nil {
+		s.release(size)
+	}
+	return err
 }
 
 // locate finds an upload by its id.

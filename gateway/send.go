@@ -37,6 +37,8 @@ type queued struct {
 	Settings runnel.Settings `json:"settings,omitzero"`
 }
 
+const maxQueue = 50 // prompts of one session
+
 // Send begins a turn, or lets the prompt wait for its turn. It returns once
 // that is durable, and never waits for the agent. Everything about the prompt
 // is judged under the session's turn lock, in the order of the contract.
@@ -54,6 +56,9 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	}
 	if busy && !p.Queue {
 		return Sent{}, inProgress(st.Turn)
+	}
+	if waiting >= maxQueue {
+		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts wait in this session; cancel its turn, or wait for some of them")
 	}
 	if err := g.allowed(p.Settings); err != nil {
 		return Sent{}, err

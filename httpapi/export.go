@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/upsert"
@@ -23,6 +24,11 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.gw.Status(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
+	}
+	if id := caller(r.Context()).ID; !s.exports.open(id, s.cfg.Streams, s.cfg.Limits.Exports) {
+		return runnel.Fail(runnel.RateLimited, "this credential exports as much as it may at a time; wait for an end")
+	} else {
+		defer s.exports.close(id)
 	}
 	format := r.URL.Query().Get("format")
 	var write func(context.Context, *bufio.Writer, gateway.Status) error

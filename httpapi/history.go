@@ -70,6 +70,8 @@ type itemsAnswer struct {
 	More  bool              `json:"more"`
 }
 
+const maxItems = 1000 // of one answer, about
+
 // items answers with a stretch of the history. Its end is where a chunk ends,
 // so there may be more entries than were asked for.
 func (s *Server) items(r *http.Request) (itemsAnswer, error) {
@@ -85,6 +87,7 @@ func (s *Server) items(r *http.Request) (itemsAnswer, error) {
 	if err != nil {
 		return itemsAnswer{}, err
 	}
+	limit = min(limit, maxItems)
 	verdict, after, err := s.judgeCursor(r.Context(), id, after)
 	if err != nil {
 		return itemsAnswer{}, err

@@ -38,6 +38,7 @@ type Config struct {
 	Heartbeat     time.Duration // between comments on a silent SSE stream. Default: 15 s
 	WriteStall    time.Duration // how long one write to a client may take. Default: 15 s
 	StreamsPerID  int           // open streams of one credential. Default: 256
+	Limits        Limits        // of one credential
 	Streams       int           // open streams in all. Default: 20,000
 
 	Redact func(string) string // takes secrets out of the messages of errors. Default: nothing is taken out
@@ -59,6 +60,8 @@ type Server struct {
 	document    []byte // the OpenAPI document
 	streams     streams
 	endings     endings
+	made, sent  budget // sessions and uploads, by credential
+	exports     streams
 
 	ctx  context.Context // of open streams; ends with errShutdown
 	stop context.CancelCauseFunc
@@ -81,6 +84,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Streams == 0 {
 		cfg.Streams = 20_000
 	}
+	cfg.Limits.complete()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

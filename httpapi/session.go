@@ -110,6 +110,9 @@ func (s *Server) create(r *http.Request, in createRequest) (createAnswer, error)
 	if err != nil {
 		return createAnswer{}, err
 	}
+	if err := s.maySession(r); err != nil {
+		return createAnswer{}, err
+	}
 	st, err := s.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.persona)
 	return createAnswer{st.SessionID, st.CLIType, opt.warnings}, err
 }
@@ -212,6 +215,9 @@ func (s *Server) changeOptions(r *http.Request, id string, in json.RawMessage) (
 }
 
 func (s *Server) fork(r *http.Request, _ empty) (createAnswer, error) {
+	if err := s.maySession(r); err != nil {
+		return createAnswer{}, err
+	}
 	st, err := s.gw.Fork(r.Context(), r.PathValue("id"))
 	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType}, err
 }
@@ -242,8 +248,13 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > maxUpload {
 		return runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
 	}
+	id := caller(r.Context()).ID
+	if !s.sent.spend(id, attach.MaxFile, s.cfg.Limits.UploadBytes, uploadDay) { // as large as it may be
+		return runnel.Fail(runnel.RateLimited, "this credential has uploaded as much as it may in a day")
+	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout))
 	up, err := s.gw.Upload(http.MaxBytesReader(w, r.Body, maxUpload), r.URL.Query().Get("name"))
+	s.sent.refund(id, attach.MaxFile-up.Size)
 	if err != nil {
 		return err
 	}

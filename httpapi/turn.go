@@ -168,6 +168,9 @@ func (s *Server) harnessCreate(r *http.Request, in harnessCreateRequest) (harnes
 	if err != nil {
 		return harnessSession{}, err
 	}
+	if err := s.maySession(r); err != nil {
+		return harnessSession{}, err
+	}
 	st, err := s.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.persona)
 	return harnessSession{st, opt.warnings}, err
 }

@@ -207,6 +207,7 @@ describe.skipIf(skip)("the page", () => {
     const server = await Server.start();
     onTestFinished(() => server.close());
     await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     const id = await session(page, server, {
       steps: [
         { text: "Before. " },

@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// What one credential takes too much of, it does not take from another.
+func TestLimitsOfACredential(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rg := newRig(t, func(c *Config, g *gateway.Config) {
+			c.Limits = Limits{Sessions: 2, UploadBytes: 30 << 20}
+			g.IdleTimeout = -1
+		})
+		mine, other := rg.token, rg.mint(auth.All()...)
+		octets := header("Content-Type", "application/octet-stream")
+		create := func() int {
+			body, _ := json.Marshal(createRequest{CLIType: "script", ProjectDir: rg.dir})
+			return rg.do("POST", "/api/session/create", string(body)).Code
+		}
+		upload := func(n int) int {
+			w := rg.do("POST", "/api/uploads?name=a.txt", strings.Repeat("a", n), octets)
+			return w.Code
+		}
+		for i, want := range []int{201, 201, 429, 429} {
+			if got := create(); got != want {
+				t.Errorf("session %d: got %d, want %d", i, got, want)
+			}
+		}
+		body, _ := json.Marshal(harnessCreateRequest{CLIType: "script", ProjectRoot: rg.dir})
+		if w := rg.do("POST", "/api/harness/session/create", string(body)); w.Code != 429 || code(w) != "RATE_LIMITED" || w.Header().Get("Retry-After") == "" {
+			t.Errorf("by the harness: got %d %s", w.Code, w.Body)
+		}
+		for i, want := range []int{201, 201, 429} { // 10 MiB each, of which the third might be too much
+			if got := upload(10<<20 + -i); got != want {
+				if i < 2 || got != 201 {
+					t.Errorf("upload %d: got %d, want %d", i, got, want)
+				}
+			}
+		}
+		if got := upload(1); got != 429 {
+			t.Errorf("an upload beyond the limit: got %d", got)
+		}
+		rg.token = other
+		if got := create(); got != 201 {
+			t.Errorf("another's session: got %d", got)
+		}
+		if got := upload(1); got != 201 {
+			t.Errorf("another's upload: got %d", got)
+		}
+		rg.token = mine
+		<-time.After(time.Minute)
+		if got := create(); got != 201 {
+			t.Errorf("a minute later: got %d", got)
+		}
+		<-time.After(uploadDay)
+		for range 40 { // what is small counts as what it is
+			if got := upload(1); got != 201 {
+				t.Fatalf("a day later: got %d", got)
+			}
+		}
+	})
+}
+
+func TestLimitOfExports(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	id := s.create()
+	s.events(id, s.prompt(id, burst(20000)))
+	first, second := s.get("/api/session/"+id+"/export?format=jsonl"), s.get("/api/session/"+id+"/export?format=md")
+	third := s.get("/api/session/" + id + "/export?format=jsonl") // the others are not read
+	if first.StatusCode != 200 || second.StatusCode != 200 || third.StatusCode != 429 {
+		t.Errorf("got %d, %d, %d", first.StatusCode, second.StatusCode, third.StatusCode)
+	}
+	all(t, first.Body)
+	again := s.get("/api/session/" + id + "/export?format=jsonl")
+	for again.StatusCode == 429 { // its handler is about to return
+		again = s.get("/api/session/" + id + "/export?format=jsonl")
+	}
+	if again.StatusCode != 200 {
+		t.Errorf("after one has ended: got %d", again.StatusCode)
+	}
+}
+
+func TestLimitOfTheQueue(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	rg.prompt(id, "hang")
+	rg.until(id, is[event.ResponseStart])
+	got := map[int]int{}
+	for i := range 60 {
+		w := rg.do("POST", "/api/session/"+id+"/send", fmt.Sprintf(`{"content":"%d","queue":true}`, i))
+		got[w.Code]++
+	}
+	if got[202] != 50 || got[429] != 10 {
+		t.Errorf("got %v", got)
+	}
+	if st := call[gateway.Status](rg, "GET", "/api/session/"+id+"/status", "", 200); st.Queued != 50 {
+		t.Errorf("%d wait", st.Queued)
+	}
+	call[empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
+}
+
+func TestItemsHaveALimit(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	for range 3 {
+		rg.events(id, rg.prompt(id, "text"))
+	}
+	for _, limit := range []string{"0", "1", "9223372036854775807"} {
+		if n := len(call[itemsAnswer](rg, "GET", "/api/session/"+id+"/items?limit="+limit, "", 200).Items); n == 0 || n > maxItems {
+			t.Errorf("limit %s: %d items", limit, n)
+		}
+	}
+}
