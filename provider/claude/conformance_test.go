@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 					r := newRig(t, b)
 					t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
+					r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 					return New(), r.opt
 				},
 				Prompts: map[providertest.Scenario]string{
@@ -41,7 +42,14 @@ func TestConformance(t *testing.T) {
 					providertest.LongText: prompt(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
 					providertest.LongTool: prompt(call("Bash", args{"command": "touch running; sleep 600", "description": "Wait"}), said),
 					providertest.Failure:  prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
-					providertest.Recover:  prompt(said),
+					providertest.Subagent: prompt(calls(agent("Look", false, calls(bash("echo found", "Look")), says("Found."))), said),
+					providertest.Plan:     prompt(calls(use("TodoWrite", args{"todos": []args{{"content": "Look", "status": "in_progress", "activeForm": "Looking"}}})), said),
+					providertest.Question: prompt(calls(use("AskUserQuestion", args{"questions": []args{{
+						"question": "Which one?", "header": "Pick", "multiSelect": false,
+						"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
+					}}})), said),
+					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("sleep 0.3; touch behind", "Ask")), says("Later."))), says("It runs."), said),
+					providertest.Recover: prompt(said),
 				},
 				Said:        "Done.",
 				Processes:   true,

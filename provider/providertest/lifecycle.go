@@ -171,7 +171,7 @@ func (s Subject) replayEqualsLive(t *testing.T) {
 	if _, ok := p.(runnel.Historian); !ok {
 		t.Skip("the provider is no Historian: its sessions are rebuilt from our log only")
 	}
-	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Failure} {
+	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subagent, Plan, Question, Failure} {
 		t.Run(string(sc), func(t *testing.T) {
 			prompt := s.prompt(t, sc)
 			l := s.open(t)

@@ -29,6 +29,10 @@ const (
 	LongText  Scenario = "long-text" // a message that goes on until it is interrupted
 	LongTool  Scenario = "long-tool" // a tool that runs until it is interrupted
 	Failure   Scenario = "failure"   // the model fails so that the turn fails
+	Subagent  Scenario = "subagent"  // a subagent that uses a tool and speaks, within the turn
+	Plan      Scenario = "plan"      // a plan, then a message
+	Question  Scenario = "question"  // one question to the user, then a message
+	Behind    Scenario = "behind"    // work that goes on after the turn, asks, and ends with a message as of Said
 	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
 )
 
@@ -62,7 +66,7 @@ const patience = 90 * time.Second
 
 // Run runs the suite.
 func Run(t *testing.T, s Subject) {
-	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, LongText, LongTool, Failure, Recover} {
+	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, LongText, LongTool, Failure, Subagent, Plan, Question, Behind, Recover} {
 		if s.Prompts[sc] == "" && s.Cannot[sc] == "" {
 			t.Errorf("%s: neither a prompt nor a reason why the agent cannot do it", sc)
 		}
@@ -80,6 +84,10 @@ func Run(t *testing.T, s Subject) {
 	t.Run("InterruptInTool", func(t *testing.T) { s.interrupt(t, LongTool) })
 	t.Run("InterruptInApproval", func(t *testing.T) { s.interrupt(t, Approval) })
 	t.Run("Failure", s.failure)
+	t.Run("Subagent", s.subagent)
+	t.Run("Plan", s.plan)
+	t.Run("Question", s.question)
+	t.Run("Behind", s.behind)
 	t.Run("ResumeAfterKill", s.resumeAfterKill)
 	t.Run("ResumeAfterClose", s.resumeAfterClose)
 	t.Run("StuffedPipes", s.stuffedPipes)

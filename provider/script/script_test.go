@@ -28,7 +28,13 @@ func TestConformance(t *testing.T) {
 			providertest.LongText:  `{"steps":[{"text":"word ","repeat":100000,"rate":100}]}`,
 			providertest.LongTool:  `{"steps":[{"tool":{"name":"Bash","takesMs":600000}}]}`,
 			providertest.Failure:   "fail",
+			providertest.Plan:      `{"steps":[{"plan":[{"content":"Look","status":"in_progress"}]},{"text":"so"}]}`,
 			providertest.Recover:   "text",
+		},
+		Cannot: map[providertest.Scenario]string{
+			providertest.Subagent: "scripts have no subagents",
+			providertest.Question: "scripts ask only about tools",
+			providertest.Behind:   "a script ends with its turn",
 		},
 		Said: "scripted agent.",
 	})

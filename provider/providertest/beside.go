@@ -1,0 +1,138 @@
+package providertest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// subagent checks that the work of a subagent is nested in the call that
+// started it: its items name the call, in what they are and in their ids.
+func (s Subject) subagent(t *testing.T) {
+	prompt := s.prompt(t, Subagent)
+	l := s.open(t)
+	turn := l.send(prompt)
+	l.answerAll(turn, event.ChoiceAllowOnce)
+	l.completes(turn)
+	items := l.items(turn.ID)
+	calls := map[string]bool{}
+	nested, answered := 0, map[string]bool{}
+	for _, it := range items {
+		if it.Type == event.TypeFunctionCallOutput {
+			answered[it.CallID] = true
+		}
+		if it.Type == event.TypeFunctionCall {
+			calls[it.CallID] = true
+		}
+		if it.ParentCallID == "" {
+			continue
+		}
+		nested++
+		if !calls[it.ParentCallID] {
+			t.Errorf("item %s is of call %s, which was not made before", it.ID, it.ParentCallID)
+		}
+		if answered[it.ParentCallID] {
+			t.Errorf("item %s comes after the output of the call that it is of", it.ID)
+		}
+		if !strings.HasPrefix(it.ID, turn.ID+":") || !strings.Contains(it.ID, "/") {
+			t.Errorf("the id of a nested item is %s", it.ID)
+		}
+	}
+	if nested < 3 { // a call, its output, a message
+		t.Errorf("%d nested items\n%s", nested, l.dump())
+	}
+	for call := range calls {
+		if !answered[call] {
+			t.Errorf("call %s has no output", call)
+		}
+	}
+}
+
+// plan checks that what the agent means to do is an item of its own.
+func (s Subject) plan(t *testing.T) {
+	prompt := s.prompt(t, Plan)
+	l := s.open(t)
+	turn := l.send(prompt)
+	l.answerAll(turn, event.ChoiceAllowOnce)
+	l.completes(turn)
+	it, ok := find(l.items(turn.ID), ofType(event.TypePlan))
+	if !ok {
+		t.Fatalf("no plan\n%s", l.dump())
+	}
+	entries := it.Final.(event.Plan).Entries
+	if len(entries) == 0 {
+		t.Error("the plan is empty")
+	}
+	for _, e := range entries {
+		if e.Content == "" || !slices.Contains([]string{"pending", "in_progress", "completed"}, e.Status) {
+			t.Errorf("entry %+v", e)
+		}
+	}
+}
+
+// question checks that the agent can ask, and that the first choice answers.
+func (s Subject) question(t *testing.T) {
+	prompt := s.prompt(t, Question)
+	l := s.open(t)
+	turn := l.send(prompt)
+	asked := 0
+	l.watch(turn, func(ev event.Event) bool {
+		b, ok := ev.Body.(event.ApprovalRequested)
+		if !ok {
+			return false
+		}
+		asked++
+		if b.Approval.Kind != event.ApprovalQuestion || b.Approval.Choices[0].Kind != event.ChoiceAllowOnce {
+			t.Errorf("asked %+v", b.Approval)
+		}
+		d := runnel.Decision{Choice: b.Approval.Choices[0].ID, ArgumentsDigest: b.Approval.ArgumentsDigest}
+		if err := l.Decide(t.Context(), b.Approval.ID, d); err != nil {
+			t.Fatal(detail(err))
+		}
+		return false
+	})
+	l.completes(turn)
+	if asked != 1 {
+		t.Errorf("asked %d times\n%s", asked, l.dump())
+	}
+}
+
+// behind checks that what goes on after a turn is asked for and shown, in turns
+// that do not claim to be the user's.
+func (s Subject) behind(t *testing.T) {
+	prompt := s.prompt(t, Behind)
+	l := s.open(t)
+	turn := l.send(prompt)
+	l.answerAll(turn, event.ChoiceAllowOnce)
+	l.completes(turn)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	said := false
+	for ev, err := range runnel.Follow(ctx, l.log, l.ID(), 0) {
+		if err != nil {
+			t.Fatalf("%v\n%s", err, l.dump())
+		}
+		if ev.Turn == turn.ID {
+			continue
+		}
+		switch b := ev.Body.(type) {
+		case event.ApprovalRequested:
+			l.answer(b.Approval, event.ChoiceAllowOnce)
+		case event.ItemDone:
+			m, ok := b.FinalItem.(event.Message)
+			if ok && m.Origin == event.OriginUser {
+				t.Errorf("turn %s claims to be the user's", ev.Turn)
+			}
+			said = said || ok && strings.HasSuffix(m.Content, s.Said)
+		}
+		if said && event.Ends(ev.Body) {
+			break
+		}
+	}
+	s.nextTurnWorks(t, l)
+	CheckLog(t, l.log, l.ID())
+}
