@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -101,8 +102,13 @@ func TestF07_DirectoryRefused(t *testing.T) {
 
 func TestF07_DirectoryRemovedWhileRunning(t *testing.T) {
 	for name, remove := range map[string]func(dir string) error{
-		"removed": os.RemoveAll,
-		"moved":   func(dir string) error { return os.Rename(dir, dir+"2") },
+		"removed":     os.RemoveAll,
+		"log removed": func(dir string) error { return os.Remove(filepath.Join(dir, "runnel.db-wal")) },
+		"log moved": func(dir string) error {
+			wal := filepath.Join(dir, "runnel.db-wal")
+			return errors.Join(os.Rename(wal, wal+"2"), os.WriteFile(wal, nil, 0o600))
+		},
+		"moved": func(dir string) error { return os.Rename(dir, dir+"2") },
 		"replaced": func(dir string) error {
 			db := filepath.Join(dir, "runnel.db")
 			content, err := os.ReadFile(db)

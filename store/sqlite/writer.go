@@ -10,11 +10,11 @@ import (
 
 // A writer is the one connection that writes. It belongs to the committer's leader.
 type writer struct {
-	db   *sql.DB
-	conn *sql.Conn
-	path string
-	file os.FileInfo // of the database, when it was opened
-	room *reserve
+	db    *sql.DB
+	conn  *sql.Conn
+	path  string
+	files [2]os.FileInfo // the database and its write-ahead log, as they were first
+	room  *reserve
 
 	begin, commit, rollback              *sql.Stmt
 	findLog, findOpen, addLog            *sql.Stmt
@@ -48,7 +48,7 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 			err = errors.Join(err, w.close())
 		}
 	}()
-	if w.file, err = os.Lstat(path); err != nil {
+	if w.files[0], err = os.Lstat(path); err != nil {
 		return nil, err
 	}
 	if w.conn, err = db.Conn(ctx); err != nil {
@@ -191,15 +191,20 @@ func (w *writer) setStrength(ctx context.Context, strong bool) error {
 	return nil
 }
 
-// inPlace fails if the database is no longer where it was opened: we would
-// write into a file that nobody will find again.
+// inPlace fails if the database or its write-ahead log, which SQLite keeps open
+// and in place, is no longer where it was: we would write into a file that
+// nobody will find again.
 func (w *writer) inPlace() error {
-	now, err := os.Lstat(w.path)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errMoved, err)
-	}
-	if !os.SameFile(now, w.file) {
-		return errMoved
+	for i, path := range []string{w.path, w.path + "-wal"} {
+		now, err := os.Lstat(path)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", errMoved, err)
+		case w.files[i] == nil:
+			w.files[i] = now
+		case !os.SameFile(now, w.files[i]):
+			return errMoved
+		}
 	}
 	return nil
 }
