@@ -1,0 +1,293 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// users calls f as whoever runs the test and, if that is root, as a stranger, whom other rules hold for.
+func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
+	if os.Getuid() != 0 {
+		f(t, nil)
+		return
+	}
+	t.Run("root", func(t *testing.T) { f(t, nil) })
+	t.Run("stranger", func(t *testing.T) { f(t, stranger) })
+}
+
+// TestA11_Spy lets a program under an agent try everything to answer the agent's question, or to find what would let it:
+// as the agent's tool, and detached from all it came from.
+func TestA11_Spy(t *testing.T) {
+	users(t, func(t *testing.T, user *syscall.Credential) {
+		w := newWorld(t, user, "60s")
+		w.start()
+		other := w.follow(w.create())
+		defer other.leave()
+		other.end(other.send(plan{Deltas: 1}.prompt())) // its agent stays
+
+		c := w.follow(w.create())
+		c.answers = false
+		defer c.leave()
+		turn := c.send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-spy", w.project, spyDirect}}.prompt())
+		asked := c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		id := asked.Body.(event.ApprovalRequested).Approval.ID
+		o := w.orders(c.session, other.session, id)
+		w.give("orders", o)
+
+		for _, way := range []string{spyDirect, spyDetached} {
+			r := w.report(way)
+			t.Logf("%s: %d files and processes; pid %d under %d", way, r.Looked, r.Pid, r.Parent)
+			w.judge(way, r, user != nil || os.Getuid() != 0)
+		}
+		if got := strings.Count(w.stderr.String(), "refused what an agent may have started"); got < 20 {
+			t.Errorf("the operator was told %d times", got)
+		}
+
+		code, _ := w.call("POST", "/api/session/"+c.session+"/approvals/"+id, object{"choice": "allow_once"}, nil)
+		if code != http.StatusOK {
+			t.Errorf("who may answer was told %d", code)
+		}
+		end := c.end(turn)
+		resolved := 0
+		for _, ev := range c.events {
+			if b, ok := ev.Body.(event.ApprovalResolved); ok {
+				resolved++
+				t.Logf("resolved: %+v", b)
+			}
+		}
+		if _, ok := end.Body.(event.ResponseDone); !ok || resolved != 1 {
+			t.Errorf("%d answers, and the end %+v", resolved, end.Body)
+		}
+		w.killSessions()
+		w.empty(5 * time.Second)
+	})
+}
+
+// orders gathers what the spy is told: secrets that it found, and disguised ones that it must not find.
+func (w *world) orders(own, other, approval string) orders {
+	w.t.Helper()
+	stolen, _ := w.browse(w.link())
+	_, secret := w.browse(w.link())
+	o := orders{
+		Binary: program, Data: w.data, Addr: w.addr, Server: w.cmd.Process.Pid, Own: own, Other: other, Project: w.project, Approval: approval,
+		Token: w.runnel("token", "create", "stolen", "--scope", "read,send,approve,admin", "--data", w.data),
+		Code:  w.link(),
+	}
+	o.Cookie, o.Key, _ = strings.Cut(stolen, " ")
+	cookie, key, _ := strings.Cut(secret, " ")
+	for _, needle := range []string{w.token, cookie, key, w.link()} {
+		o.Needles = append(o.Needles, disguise([]byte(needle)))
+	}
+	return o
+}
+
+// link returns the code of a new link to the page.
+func (w *world) link() string {
+	w.t.Helper()
+	_, code, ok := strings.Cut(w.runnel("login", "--data", w.data), "#c=")
+	if !ok {
+		w.t.Fatal("no link")
+	}
+	return code
+}
+
+// browse logs a browser in and returns its cookie and key; twice, for the two things to do with them.
+func (w *world) browse(code string) (string, string) {
+	w.t.Helper()
+	body, err := json.Marshal(object{"code": code})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req, err := http.NewRequest("POST", "http://"+w.addr+"/api/login", bytes.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Origin", "http://"+w.addr)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Key string `json:"key"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || len(res.Cookies()) != 1 || answer.Key == "" {
+		w.t.Fatalf("login: %s %v", res.Status, err)
+	}
+	both := res.Cookies()[0].Value + " " + answer.Key
+	return both, both
+}
+
+// give puts a file into the project, whole.
+func (w *world) give(name string, v any) {
+	w.t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	half := filepath.Join(w.project, name+".half")
+	if err := os.WriteFile(half, b, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.own(half)
+	if err := os.Rename(half, filepath.Join(w.project, name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// report waits for what a spy has to say.
+func (w *world) report(way string) (r report) {
+	w.t.Helper()
+	w.file("report-"+way, &r)
+	return r
+}
+
+// file waits for a file in the project.
+func (w *world) file(name string, v any) {
+	w.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		b, err := os.ReadFile(filepath.Join(w.project, name))
+		if err == nil && json.Unmarshal(b, v) == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("no %s: %v", name, err)
+		}
+	}
+}
+
+// judge looks at what a spy got. Of root nothing can be hidden but what is not there.
+func (w *world) judge(way string, r report, hidden bool) {
+	t := w.t
+	t.Helper()
+	for _, where := range r.Found {
+		t.Errorf("%s: a secret: %s", way, where)
+	}
+	if hidden && len(r.Opened) > 0 {
+		t.Errorf("%s: opened %v", way, r.Opened)
+	}
+	if !hidden && len(r.Opened) == 0 {
+		t.Errorf("%s: nothing was opened where everything can be: the spy does not look", way)
+	}
+	if len(r.Tried) < 50 || r.Looked < 20 {
+		t.Errorf("%s: only %d attempts and %d looks", way, len(r.Tried), r.Looked)
+	}
+	for what, answer := range r.Tried {
+		if !refused(what, answer) {
+			t.Errorf("%s: %s: %s", way, what, answer)
+		}
+	}
+}
+
+// refused reports whether an attempt failed as it should.
+func refused(what, answer string) bool {
+	status, _, _ := strings.Cut(answer, " ")
+	door, act, _ := strings.Cut(what, ": ")
+	switch {
+	case what == "hit and run":
+		return true // what became of it shows in the log
+	case strings.HasPrefix(what, "supervisor "):
+		return strings.Contains(answer, "a process that an agent started")
+	case strings.HasPrefix(what, "runnel "):
+		return strings.Contains(answer, "exit status") && !strings.Contains(answer, "rnl_") && !strings.Contains(answer, "#c=")
+	case strings.HasSuffix(door, "token") && (act == "list" || act == "read other"):
+		return status == "200" // what its owner lets it do; but see the others
+	case door == "tcp, nothing" && act != "use link":
+		return status == "401" || status == "429"
+	}
+	return status == "403"
+}
+
+func (w *world) killSessions() {
+	w.t.Helper()
+	for _, id := range w.sessions {
+		if code, ok := w.call("POST", "/api/session/"+id+"/kill", object{}, nil); !ok || code != http.StatusOK {
+			w.t.Errorf("kill %s: %d", id, code)
+		}
+	}
+}
+
+// openZoo starts a turn whose tool is the zoo, and returns once that runs.
+func (w *world) openZoo(p plan) (c *client, turn string) {
+	w.t.Helper()
+	c = w.follow(w.create())
+	c.answers = false
+	p.Ask, p.Tool = true, []string{w.agent(), "play-zoo", w.project}
+	turn = c.send(p.prompt())
+	c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+	var n int
+	w.file("zoo-open", &n)
+	if err := os.Remove(filepath.Join(w.project, "zoo-open")); err != nil {
+		w.t.Error(err)
+	}
+	if got := len(w.processes()); got < len(species) {
+		w.t.Errorf("the zoo has only %d", got)
+	}
+	return c, turn
+}
+
+// TestD04_TreeZoo ends agents whose tools are hard to get rid of, in every way there is.
+func TestD04_TreeZoo(t *testing.T) {
+	users(t, func(t *testing.T, user *syscall.Credential) {
+		for name, end := range map[string]func(w *world, c *client){
+			"killed": func(w *world, _ *client) { w.killSessions() },
+			"cancelled": func(w *world, c *client) {
+				if code, _ := w.call("POST", "/api/session/"+c.session+"/cancel", object{}, nil); code != http.StatusOK {
+					w.t.Errorf("cancel: %d", code)
+				}
+			},
+			"agent killed": func(w *world, c *client) {
+				for _, p := range w.processes() {
+					if strings.HasPrefix(p.line, w.agent()+" --") {
+						_ = syscall.Kill(p.pid, syscall.SIGKILL)
+					}
+				}
+			},
+			"supervisor killed": func(w *world, _ *client) {
+				for _, pid := range w.supervisors() {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			},
+			"server killed, no window": func(w *world, _ *client) { w.kill() },
+			"server killed, window of 1s": func(w *world, _ *client) {
+				w.kill()
+				if len(w.supervisors()) == 0 {
+					w.t.Error("the supervisor did not wait")
+				}
+				<-time.After(time.Second)
+			},
+			"server asked to end": func(w *world, _ *client) { w.stop() },
+		} {
+			t.Run(name, func(t *testing.T) {
+				window := "60s"
+				switch {
+				case strings.Contains(name, "no window"):
+					window = "-1s"
+				case strings.Contains(name, "1s"):
+					window = "1s"
+				}
+				w := newWorld(t, user, window)
+				w.start()
+				c, _ := w.openZoo(plan{Stubborn: true})
+				defer c.leave()
+				n := len(w.processes())
+				end(w, c)
+				t.Logf("%d processes were gone after %v", n, w.empty(5*time.Second))
+			})
+		}
+	})
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package hostile
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// program is what is under test.
+var program string
+
+// This test binary is also the agent, when it is called claude, and with one of these words what the agent runs.
+var roles = map[string]func(args []string){"play-spy": spy, "play-zoo": zoo, "play-stay": stay}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		roles[os.Args[1]](os.Args[2:])
+		os.Exit(0)
+	}
+	if filepath.Base(os.Args[0]) == "claude" {
+		os.Exit(agentMain(os.Args[1:]))
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "runnel-hostile")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // another user runs it, too
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	program = filepath.Join(dir, "runnel")
+	build := exec.Command("go", "build", "-o", program, "github.com/runnel-dev/runnel/cmd/runnel")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// long reports whether there is time for what takes long.
+func long() bool { return os.Getenv("RUNNEL_LONG") != "" }
+
+// words joins an error and what a program printed.
+func words(out []byte, err error) string { return strings.TrimSpace(fmt.Sprint(string(out), " ", err)) }

@@ -1,0 +1,368 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for the server or an agent.
+const patience = 90 * time.Second
+
+// world is one machine as far as a test goes: a user with a home, a data directory, a server, and agents that are this
+// test binary.
+type world struct {
+	t        *testing.T
+	user     *syscall.Credential // nil: whoever runs the test
+	dir      string
+	data     string
+	project  string
+	addr     string
+	token    string // of the legitimate client
+	window   string
+	flags    []string
+	sessions []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	stderr *output
+}
+
+// output keeps what a server says.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// stranger is a user without a name or rights.
+var stranger = &syscall.Credential{Uid: 54321, Gid: 54321}
+
+func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "runnel-world")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, user: user, dir: dir, data: filepath.Join(dir, "data"), project: filepath.Join(dir, "project"), addr: freeAddr(t), window: window,
+	}
+	t.Cleanup(w.end)
+	for _, d := range []string{dir, w.project, filepath.Join(dir, "bin"), filepath.Join(dir, "other")} {
+		if err := os.Mkdir(d, 0o700); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		w.own(d)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, self, w.agent())
+	w.own(w.agent())
+	w.token = w.runnel("token", "create", "client", "--scope", "read,send,approve", "--data", w.data)
+	return w
+}
+
+// own gives a file to the world's user.
+func (w *world) own(path string) {
+	if w.user == nil {
+		return
+	}
+	if err := os.Chown(path, int(w.user.Uid), int(w.user.Gid)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// agent is where the agent is, which is also what it runs.
+func (w *world) agent() string { return filepath.Join(w.dir, "bin", "claude") }
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// command is one of the world's user.
+func (w *world) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = w.dir
+	cmd.Env = []string{"HOME=" + w.dir, "PATH=" + filepath.Dir(w.agent()) + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + w.dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}
+	return cmd
+}
+
+// runnel runs the program's command line to its end and returns what it prints.
+func (w *world) runnel(args ...string) string {
+	w.t.Helper()
+	cmd := w.command(args...)
+	cmd.Stderr = new(bytes.Buffer)
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("%v: %v %s", args, err, cmd.Stderr)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// start starts the server and returns when it answers.
+func (w *world) start() {
+	w.t.Helper()
+	cmd := w.command(append([]string{"serve", "--listen", w.addr, "--data", w.data, "--reattach-window=" + w.window, "--log-level", "info"}, w.flags...)...)
+	stderr := new(output)
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.cmd, w.stderr = cmd, stderr
+	w.mu.Unlock()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		w.t.Fatalf("the server does not start: %q %s", line, stderr)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the server
+}
+
+// kill ends the server without a word.
+func (w *world) kill() {
+	_ = w.cmd.Process.Kill()
+	_ = w.cmd.Wait()
+}
+
+// stop asks the server to end.
+func (w *world) stop() {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(os.Interrupt); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.cmd.Wait(); err != nil {
+		w.t.Errorf("serve: %v\n%s", err, w.stderr)
+	}
+}
+
+// end leaves nothing of a world behind, whatever became of its server.
+func (w *world) end() {
+	if w.cmd != nil && w.cmd.ProcessState == nil {
+		w.kill()
+	}
+	if w.t.Failed() && w.stderr != nil {
+		said := w.stderr.String()
+		w.t.Logf("the last server said:\n%s", said[max(0, len(said)-4000):])
+	}
+	for range 100 { // what forks all the time is not gone at once
+		left := w.processes()
+		if len(left) == 0 {
+			break
+		}
+		for _, p := range left {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+	_ = os.RemoveAll(w.dir)
+}
+
+// process is one of the machine that belongs to the world.
+type process struct {
+	pid        int
+	supervisor bool
+	line       string
+}
+
+// processes returns what runs in the world, without its server: what its user runs; where that is the tester, what runs
+// the agent's program or works in the world, and the supervisors of its sessions.
+func (w *world) processes() []process {
+	var found []process
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if w.cmd != nil && w.cmd.Process != nil && pid == w.cmd.Process.Pid || pid == os.Getpid() {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		argv := strings.Split(string(line), "\x00")
+		p := process{pid, len(argv) > 2 && argv[1] == "__supervise" && slices.Contains(w.sessions, argv[2]), strings.Join(argv, " ")}
+		if !w.has(dir, p) {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue
+		}
+		if state := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]; state != "Z" && state != "X" {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (w *world) has(dir string, p process) bool {
+	if w.user != nil {
+		var st syscall.Stat_t
+		status, err := os.ReadFile(filepath.Join(dir, "status")) // the directory of one that hides itself is root's
+		if err != nil || syscall.Stat(dir, &st) != nil {
+			return false
+		}
+		_, rest, _ := bytes.Cut(status, []byte("\nUid:\t"))
+		return bytes.HasPrefix(rest, []byte(strconv.Itoa(int(w.user.Uid))+"\t"))
+	}
+	exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+	cwd, _ := os.Readlink(filepath.Join(dir, "cwd"))
+	return p.supervisor || strings.HasPrefix(exe, w.dir) || strings.HasPrefix(cwd, w.dir) || strings.Contains(p.line, w.dir)
+}
+
+// supervisors returns the numbers of the supervisors.
+func (w *world) supervisors() []int {
+	var pids []int
+	for _, p := range w.processes() {
+		if p.supervisor {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+// empty waits until nothing of the world runs but its server, and says how long that took.
+func (w *world) empty(within time.Duration) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for clean, gone := 0, time.Duration(0); ; <-tick.C {
+		left := w.processes()
+		if len(left) > 0 {
+			clean = 0
+		} else if clean++; clean == 1 {
+			gone = time.Since(began)
+		} else if clean == 5 { // what forks all the time may be missed once
+			return gone
+		}
+		if time.Since(began) > within {
+			w.t.Errorf("still there after %v: %d, such as %+v", within, len(left), left[:min(5, len(left))])
+			return time.Since(began)
+		}
+	}
+}
+
+// call sends a request and decodes the answer into out. It reports false if the server did not answer.
+func (w *world) call(method, path string, body, out any) (code int, ok bool) {
+	var r io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			w.t.Error(err)
+			return 0, false
+		}
+		r = bytes.NewReader(data)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res, err := w.do(ctx, method, path, r)
+	if err != nil {
+		return 0, false
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, false
+	}
+	if out != nil && json.Unmarshal(data, out) != nil {
+		w.t.Errorf("%s %s: %d %s", method, path, res.StatusCode, data)
+	}
+	return res.StatusCode, true
+}
+
+func (w *world) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.addr+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+w.token)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return http.DefaultClient.Do(req)
+}
+
+type problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// create makes a session in the world's project.
+func (w *world) create() string {
+	w.t.Helper()
+	var made struct {
+		SessionID string  `json:"sessionId"`
+		Error     problem `json:"error"`
+	}
+	if code, ok := w.call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made); !ok || code != http.StatusCreated {
+		w.t.Fatalf("create: %d %+v", code, made.Error)
+	}
+	w.sessions = append(w.sessions, made.SessionID)
+	return made.SessionID
+}
+
+// rss returns a process's memory in KiB: resident, and its share of what it shares.
+func rss(pid int) (resident, share int) {
+	field := func(file, name string) (n int) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		for line := range strings.Lines(string(b)) {
+			if rest, ok := strings.CutPrefix(line, name+":"); ok {
+				_, _ = fmt.Sscan(rest, &n)
+			}
+		}
+		return n
+	}
+	return field("status", "VmRSS"), field("smaps_rollup", "Pss")
+}
