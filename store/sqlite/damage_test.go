@@ -1,14 +1,18 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -184,5 +188,41 @@ func TestF03_FlippedDatabase(t *testing.T) {
 	t.Logf("%d flips were reported, %d touched nothing that is read, %d hid the end of a log and are found by a check", reported, harmless, hidden)
 	if reported < 10*hidden || reported == 0 {
 		t.Errorf("%d flips were reported and %d not", reported, hidden)
+	}
+}
+
+// TestF03_HiddenDamage has an index that no longer leads to a session: nobody
+// who reads can know, but the store looks by itself and says so.
+func TestF03_HiddenDamage(t *testing.T) {
+	d := written(t, false)
+	hidden := 0
+	for at := 0; ; at++ {
+		i := bytes.Index(d.db[at:], []byte("s1"))
+		if i < 0 {
+			break
+		}
+		at += i
+		db := bytes.Clone(d.db)
+		db[at] = 'r'
+		if o := d.read(t, fmt.Sprint("name at ", at), db, nil); o.failed || !o.short {
+			continue
+		}
+		hidden++
+		synctest.Test(t, func(t *testing.T) {
+			var logged bytes.Buffer
+			s, err := open(t.Context(), Config{Dir: filepath.Join(d.dir, "store"), Logger: slog.New(slog.NewTextHandler(&logged, nil))}, small)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(2 * checkAfter)
+			synctest.Wait()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			wants(t, logged.String(), "level=ERROR", "damaged", "restore a backup")
+		})
+	}
+	if hidden == 0 {
+		t.Error("no damage is hidden: this test tests nothing")
 	}
 }

@@ -37,6 +37,8 @@ func notify(c chan struct{}) {
 const (
 	// patience bounds how long a chore waits for a moment in which nobody writes.
 	patience = 10 * time.Second
+	// checkAfter is how long a store must be open to be worth a check of it all.
+	checkAfter = time.Minute
 	// Space is given back in steps of vacuumPages once more than sparePages and
 	// one page in spareShare is free: what is free is soon used again.
 	vacuumPages = 32
@@ -61,11 +63,15 @@ func (s *Store) startKeeper(after time.Duration) {
 // once where a session was deleted.
 func (s *Store) keep(ctx context.Context, after time.Duration) {
 	var due <-chan time.Time // nil unless a turn is over
+	check := time.After(checkAfter)
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return
+		case <-check:
+			s.verify(ctx)
+			continue
 		case <-s.keeper.ended:
 			if due == nil && after >= 0 {
 				due = time.After(after)
@@ -186,6 +192,17 @@ func (s *Store) deleteAll(ctx context.Context, text string, log int64) error {
 		}
 	}
 	return nil
+}
+
+// verify has SQLite look through everything, and logs what it finds. Damage
+// to an index may hide the end of a log, which no reader can notice.
+func (s *Store) verify(ctx context.Context) {
+	var verdict string
+	err := s.reader.db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict)
+	if ctx.Err() != nil || err == nil && verdict == "ok" {
+		return
+	}
+	s.log.Error("the database is damaged; stop the server and restore a backup", slog.String("check", verdict), slog.Any("error", err))
 }
 
 // shrink gives free space back to the file system.

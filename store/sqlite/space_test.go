@@ -76,7 +76,7 @@ func TestF08_LogGrowth(t *testing.T) {
 		running, tidied float64 // times the item
 	}{
 		{600, 3, 1.6},
-		{5, 60, 1.6}, // what was shown piece by piece takes its place until the turn is over
+		{20, 15, 1.6}, // what was shown piece by piece takes its place until the turn is over
 	} {
 		dir := t.TempDir()
 		s := openTest(t, dir, small)
