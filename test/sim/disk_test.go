@@ -27,6 +27,7 @@ type disk struct {
 	gen     int           // the process that owns the disk
 	slow    time.Duration // how long an access takes
 	failing int           // so many syncs will fail
+	shown   func(event.Event)
 }
 
 func newDisk(seed uint64) *disk {
@@ -81,6 +82,13 @@ func (d *disk) show(gen int) error {
 	close(d.grown)
 	d.grown = make(chan struct{})
 	return nil
+}
+
+// told calls shown for what became visible since the first n events.
+func (d *disk) told(n int) {
+	for _, ev := range d.snapshot()[n:] {
+		d.shown(ev)
+	}
 }
 
 // fail lets the next n syncs fail.
@@ -144,6 +152,7 @@ func (l *diskLog) Append(ctx context.Context, session string, head int64, evs ..
 	if err := d.show(l.gen); err != nil {
 		return err
 	}
+	d.told(int(head))
 	d.access()
 	return nil
 }

@@ -93,7 +93,9 @@ func (w *world) rest() bool {
 			}
 		}
 		for _, a := range st.Pending {
-			_ = s.Decide(context.Background(), a.ID, runnel.Decision{Choice: "deny"})
+			w.do(w.last(), op{user: w.plan.users, kind: "decide", arg: a.ID, choice: "deny"}, func() error {
+				return s.Decide(context.Background(), a.ID, runnel.Decision{Choice: "deny"})
+			})
 		}
 		if i%20 == 10 {
 			_ = s.Cancel(context.Background())

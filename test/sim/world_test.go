@@ -73,10 +73,11 @@ type world struct {
 	clock   int64 // of operations
 	wrong   []string
 	trace   []string
-	effects map[string]int // what reached an agent, and how often
-	agent   *agent         // the newest
-	now     *incarnation   // nil while no process is up
-	changed chan struct{}  // closed and replaced when now changes
+	seen    map[string]int64 // when the log had an event, by its id
+	effects map[string]int   // what reached an agent, and how often
+	agent   *agent           // the newest
+	now     *incarnation     // nil while no process is up
+	changed chan struct{}    // closed and replaced when now changes
 	all     []*incarnation
 	calm    bool // no connection is cut any more
 	ops     []op
@@ -87,10 +88,17 @@ type world struct {
 }
 
 func newWorld(seed uint64, p plan) *world {
-	return &world{
+	w := &world{
 		seed: seed, plan: p, disk: newDisk(seed), over: make(chan struct{}), rng: random(seed, 2), sources: 10,
-		effects: make(map[string]int), changed: make(chan struct{}),
+		seen: make(map[string]int64), effects: make(map[string]int), changed: make(chan struct{}),
 	}
+	w.disk.shown = func(ev event.Event) {
+		now := w.tick()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.seen[ev.ID()] = now
+	}
+	return w
 }
 
 // source returns a new source of chance.
@@ -284,7 +292,9 @@ func (w *world) strike(how fate) (up bool) {
 	for _, old := range before { // what was fenced before is gone by now
 		old.end(how, how != fenced || old != inc)
 	}
+	shown := len(w.disk.snapshot())
 	gen := w.disk.restart(how == powerless)
+	w.disk.told(min(shown, len(w.disk.snapshot())))
 	if how == powerless {
 		w.forget()
 	}
@@ -317,6 +327,7 @@ type op struct {
 	call, ret int64
 	out       string // ok, busy, gone, unknown; else an error
 	busy      string // the turn that is running, if busy
+	stale     bool   // it is about other arguments than those that were asked about
 }
 
 const forever = int64(1) << 62
@@ -384,7 +395,7 @@ func (w *world) decide(r *rand.Rand, inc *incarnation, user int, a event.Approva
 	if stale {
 		d.ArgumentsDigest = "digest of what was asked before"
 	}
-	o := w.do(inc, op{user: user, kind: "decide", arg: a.ID, choice: d.Choice}, func() error { return inc.session.Decide(context.Background(), a.ID, d) })
+	o := w.do(inc, op{user: user, kind: "decide", arg: a.ID, choice: d.Choice, stale: stale}, func() error { return inc.session.Decide(context.Background(), a.ID, d) })
 	if stale && o.out == "ok" {
 		w.violation("the approval %s was given for other arguments, and counted", a.ID)
 	}
