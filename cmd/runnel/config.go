@@ -40,6 +40,7 @@ type config struct {
 	StallTimeout    time.Duration `koanf:"stall-timeout"`
 	IdleTimeout     time.Duration `koanf:"idle-timeout"`
 	ReattachWindow  time.Duration `koanf:"reattach-window"`
+	CompactAfter    time.Duration `koanf:"compact-after"`
 	StreamFamily    string        `koanf:"stream-family"`
 
 	LogLevel  string `koanf:"log-level"`
@@ -70,6 +71,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
 	fl.Duration("reattach-window", time.Minute, "how long the agent of a running turn waits for this server to come back; negative: it ends with the server")
 	fl.Duration("idle-timeout", 15*time.Minute, "end an agent that nobody used for this long; its session goes on later; negative never")
+	fl.Duration("compact-after", time.Minute, "keep what an agent said piece by piece for this long after the turn; then only the whole; negative: for ever")
 	fl.String("stream-family", "", "what a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
 	fl.String("log-level", "warn", "debug, info, warn or error")
 	fl.String("log-format", "text", "text or json")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -72,7 +73,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		}
 		defer undo()
 	}
-	st, err := sqlite.Open(ctx, sqlite.Config{Dir: c.Data, Logger: log})
+	st, err := sqlite.Open(ctx, sqlite.Config{Dir: c.Data, CompactAfter: cmp.Or(c.CompactAfter, time.Nanosecond), Logger: log})
 	if err != nil {
 		return err
 	}
