@@ -3,9 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,6 +95,70 @@ func TestB07_SlowReader(t *testing.T) {
 	})
 }
 
+// A WebSocket that takes a byte a second is closed, and so is one that takes
+// nothing of an answer that is no stream.
+func TestB07_SlowReaderOfOthers(t *testing.T) {
+	for name, request := range map[string]string{
+		"WebSocket": "GET /api/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+		"items":     "GET /api/session/ID/items HTTP/1.1\r\nHost: localhost\r\n",
+		"export":    "GET /api/session/ID/export?format=md HTTP/1.1\r\nHost: localhost\r\n",
+		"turn":      "POST /api/harness/turn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: LEN\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			timed(t, minute)
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t)
+				id := s.create()
+				s.events(id, s.prompt(id, burst(3000)))
+				c, err := s.ln.dial(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				body, _ := json.Marshal(turnRequest{SessionID: id, Message: burst(3000)})
+				request = strings.NewReplacer("ID", id, "LEN", strconv.Itoa(len(body))).Replace(request) + "Authorization: Bearer " + s.token + "\r\n\r\n"
+				if name == "turn" {
+					request += string(body)
+				}
+				_, _ = io.WriteString(c, request)
+				if name == "WebSocket" {
+					head := make([]byte, 4)
+					for !strings.HasSuffix(string(head), "\r\n\r\n") {
+						copy(head, head[1:])
+						if _, err := io.ReadFull(c, head[3:]); err != nil {
+							t.Fatal(err)
+						}
+					}
+					say := `{"type":"session:subscribe","sessionId":"` + id + `"}`
+					frame := append([]byte{0x81, 0x80 | byte(len(say)), 0, 0, 0, 0}, say...)
+					if _, err := c.Write(frame); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began := time.Now()
+				one := make([]byte, 1)
+				for {
+					<-time.After(time.Second)
+					if _, err := c.Read(one); err != nil {
+						break
+					}
+					if time.Since(began) > time.Minute {
+						t.Fatal("it is still served after a minute")
+					}
+				}
+				if took := time.Since(began); took > 31*time.Second {
+					t.Errorf("closed after %v", took)
+				}
+				<-time.After(10 * time.Second)
+				synctest.Wait()
+				if n := s.streams.count() + s.exports.count(); n != 0 {
+					t.Errorf("%d streams are still served", n)
+				}
+			})
+		})
+	}
+}
+
 func TestB10_WebSocketAbuse(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -128,12 +195,45 @@ func TestB10_WebSocketAbuse(t *testing.T) {
 			_, err := p.raw.Write([]byte{0xC1, 0x82, 0, 0, 0, 0, '{', '}'})
 			return err
 		}, websocket.StatusProtocolError},
+		"a text in the middle of another": {func(p *peer) error {
+			_, err := p.raw.Write([]byte{0x01, 0x81, 0, 0, 0, 0, '{', 0x81, 0x81, 0, 0, 0, 0, '}'})
+			return err
+		}, websocket.StatusProtocolError},
+		"a large ping": {func(p *peer) error {
+			_, err := p.raw.Write(append([]byte{0x89, 0xfe, 0, 126, 0, 0, 0, 0}, make([]byte, 126)...))
+			return err
+		}, websocket.StatusProtocolError},
+		"a ping in parts": {func(p *peer) error { _, err := p.raw.Write([]byte{0x09, 0x80, 0, 0, 0, 0}); return err }, websocket.StatusProtocolError},
+		"20,000 pings": {func(p *peer) (err error) {
+			for range 20_000 {
+				if err == nil {
+					_, err = p.raw.Write([]byte{0x89, 0x84, 0, 0, 0, 0, 'p', 'i', 'n', 'g'})
+				}
+			}
+			return err
+		}, websocket.StatusPolicyViolation},
+		"deflate 1 GB": {func(p *peer) error { // a frame of a compressed message, whatever is in it
+			_, err := p.raw.Write(append([]byte{0xC1, 0xff, 0, 0, 0, 0, 0, 15, 66, 64, 0, 0, 0, 0}, make([]byte, 4096)...))
+			return err
+		}, websocket.StatusProtocolError},
+		"claims 8 EiB": {func(p *peer) error {
+			_, err := p.raw.Write(append([]byte{0x81, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0}, make([]byte, 2<<20)...))
+			return err
+		}, closeTooLarge},
 	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
 		p := s.dial()
 		go func() { _ = tt.abuse(p) }()
 		if got := p.closed(); got != tt.want {
 			t.Errorf("%s: closed with %d, want %d", name, got, tt.want)
 		}
+		runtime.GC()
+		if runtime.ReadMemStats(&after); after.HeapAlloc > before.HeapAlloc+16<<20 {
+			t.Errorf("%s: holds %d bytes", name, after.HeapAlloc-before.HeapAlloc)
+		}
+		_ = p.conn.CloseNow()
 	}
 	// Nonsense that is JSON is answered, and the connection lives on.
 	p := s.join(familyUpsert)
@@ -210,4 +310,10 @@ func TestRealSocket(t *testing.T) {
 		p.await("session:hello:ack")
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	}
+}
+
+func (st *streams) count() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.n
 }

@@ -149,6 +149,40 @@ func TestA10_ThrottleBeforeEvaluation(t *testing.T) {
 	}
 }
 
+// A second credential, good or not, changes nothing about the count, and neither
+// does where the first one is.
+func TestA10_ThrottleWithASecondCredential(t *testing.T) {
+	rg := newRig(t)
+	page := rg.login()
+	wrong := "Bearer rnl_" + strings.Repeat("A", 43)
+	for name, edit := range map[string][]func(*http.Request){
+		"a good cookie": {header("Cookie", cookieName+"="+page.Cookie), header(keyHeader, page.Key), header("Sec-Fetch-Site", "same-origin")},
+		"a bad cookie":  {header("Cookie", cookieName+"=x"), header("Sec-Fetch-Site", "same-origin")},
+		"a socket's":    {header(keyHeader, rg.token), header("Sec-WebSocket-Protocol", keyProtocol+rg.token), header("Upgrade", "websocket")},
+		"in the query":  {func(r *http.Request) { r.URL.RawQuery = "token=" + rg.token }},
+	} {
+		got := map[int]int{}
+		for i := range 40 {
+			from := func(r *http.Request) {
+				a := []string{"192.0.2.%d:1", "[::ffff:192.0.2.%d]:2"}[i%2]
+				r.RemoteAddr = fmt.Sprintf(a, int(name[2]))
+			}
+			got[rg.do("GET", "/api/me", "", append(edit, header("Authorization", wrong), from)...).Code]++
+		}
+		if got[401] != 10 || got[429] != 30 {
+			t.Errorf("with %s: got %v", name, got)
+		}
+	}
+	got := map[int]int{}
+	for i := range 40 { // one subnet
+		got[rg.do("POST", "/api/login", `{"code":"rnl_`+strings.Repeat("A", 43)+`"}`, anonymous, header("Origin", "http://localhost:7777"),
+			func(r *http.Request) { r.RemoteAddr = fmt.Sprintf("[2001:db8::%d]:1", i) }).Code]++
+	}
+	if got[401] != 10 || got[429] != 30 {
+		t.Errorf("codes: got %v", got)
+	}
+}
+
 func TestB01_RebindHTTP(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()

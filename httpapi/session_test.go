@@ -262,6 +262,16 @@ func TestC15_JSONStrict(t *testing.T) {
 		"upper case":           `{"CHOICE":"allow"}`,
 		"both cases":           `{"choice":"deny","Choice":"allow"}`,
 		"long s":               `{"choice":"a","reaſon":"x"}`,
+		"other case, alone":    `{"choice":"a","REASON":"x"}`,
+		"last letter":          `{"choicE":"allow"}`,
+		"case by escape":       `{"\u0043hoice":"allow"}`,
+		"key with a NUL":       `{"choice\u0000":"allow"}`,
+		"lone surrogate key":   `{"\ud800choice":"allow"}`,
+		"lone surrogate":       `{"choice":"a\udc00"}`,
+		"-1e400":               `{"choice":"a","updatedArguments":-1e400}`,
+		"hexadecimal":          `{"choice":"a","updatedArguments":0x10}`,
+		"nothing but space":    "  ",
+		"deep in an object":    `{"choice":"a","updatedArguments":` + strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65) + `}`,
 		"unknown":              `{"choice":"allow","choices":[]}`,
 		"deep 65":              deep(65),
 		"deep 10k":             deep(10_000),
@@ -300,6 +310,9 @@ func TestC15_JSONStrict(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
+	if w := rg.do("POST", "/api/session/"+id+"/approvals/a", "["+strings.Repeat("{},", 10<<20/3)+"{}]"); w.Code != 413 {
+		t.Errorf("10 MiB of little objects: got %d %s", w.Code, w.Body)
+	}
 	body := `{"choice":"a","updatedArguments":[` + strings.Repeat("{},", 349_000) + `{}]}`
 	if w := rg.do("POST", "/api/session/"+id+"/approvals/a", body); w.Code != 409 {
 		t.Errorf("many little objects: got %d %s", w.Code, w.Body)

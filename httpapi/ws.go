@@ -39,6 +39,7 @@ const (
 	subprotocol       = "runnel.v1"
 	maxMessage        = 1 << 20          // bytes of a client's message
 	pingEvery         = 30 * time.Second // so that a peer that vanished is noticed
+	pingsAllowed      = 100              // of a client, in a second
 	subscriptionsEach = 256              // per connection
 )
 
@@ -62,6 +63,8 @@ type socket struct {
 	family  string // "" until the first message
 	closed  func() // counts the connection out of its family
 	watcher *watcher
+	pings   int // of the client, since the time below
+	since   time.Time
 }
 
 // webSocket upgrades a request that the chain has let through, and serves it.
@@ -71,10 +74,12 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 		return runnel.Fail(runnel.RateLimited, "too many open streams; close some")
 	}
 	defer s.streams.close(id.ID)
+	k := &socket{s: s, id: id, req: r, pumps: make(map[string]*pump)}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
+		OnPingReceived:     k.pinged,
 	})
 	if err != nil {
 		return nil // Accept has answered
@@ -82,7 +87,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 	conn.SetReadLimit(-1) // read has its own, with a code of its own
 	bound, unbind := s.keys.Bind(context.WithoutCancel(r.Context()), id)
 	defer unbind()
-	k := &socket{s: s, conn: conn, id: id, req: r, pumps: make(map[string]*pump)}
+	k.conn = conn
 	k.ctx, k.end = context.WithCancelCause(bound)
 	unhook := context.AfterFunc(s.ctx, func() { k.end(errShutdown) })
 	closing := make(chan struct{})
@@ -141,6 +146,7 @@ var (
 	errStalled   = errors.New("httpapi: the client does not read")
 	errTooLarge  = errors.New("httpapi: message too large")
 	errStore     = errors.New("httpapi: the store has failed")
+	errFlood     = errors.New("httpapi: too many pings")
 )
 
 func closeCode(cause error) (websocket.StatusCode, string) {
@@ -157,6 +163,8 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 		return closeBadRequest, "messages are JSON text"
 	case errors.Is(cause, errTooLarge):
 		return closeTooLarge, "the message is too large"
+	case errors.Is(cause, errFlood):
+		return websocket.StatusPolicyViolation, "too many pings"
 	case errors.Is(cause, errStore):
 		return closeStore, "events cannot be read or recorded now; resume by seq"
 	case errors.Is(cause, errProtocol):
@@ -192,6 +200,18 @@ func (k *socket) read() error {
 			return err
 		}
 	}
+}
+
+// pinged is called by read for each ping, and reports whether it is answered.
+func (k *socket) pinged(context.Context, []byte) bool {
+	if now := time.Now(); now.Sub(k.since) >= time.Second {
+		k.pings, k.since = 0, now
+	}
+	if k.pings++; k.pings > pingsAllowed {
+		k.end(errFlood)
+		return false
+	}
+	return true
 }
 
 // A message is the part of a client's message that all have.
