@@ -332,3 +332,41 @@ func TestAPromptThatNeverArrivedIsHandedOver(t *testing.T) {
 		_ = s.Close()
 	})
 }
+
+// ill is a log that refuses while it is ill.
+type ill struct {
+	runnel.Memory
+	ill atomic.Bool
+}
+
+func (l *ill) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	if l.ill.Load() {
+		return errors.New("no space")
+	}
+	return l.Memory.Append(ctx, session, head, evs...)
+}
+
+// TestATurnThatTheLogLostSaysSo: the log recovers by itself, and the turn has
+// the end that who waited for it was told.
+func TestATurnThatTheLogLostSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(ill)
+		s, err := runnel.Open(t.Context(), &script.Provider{Script: script.Script{Steps: adopted}}, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		turn := send(t, s)
+		time.Sleep(50 * time.Millisecond)
+		log.ill.Store(true)
+		if _, err := turn.Wait(t.Context()); runnel.CodeOf(err) != runnel.StoreUnavailable {
+			t.Errorf("who waits is told %v", err)
+		}
+		log.ill.Store(false)
+		time.Sleep(5 * time.Second)
+		got := trace(t, log, "s")
+		if last := got[strings.LastIndex(strings.TrimSpace(got), "\n")+1:]; !strings.Contains(last, "response_error") || !strings.Contains(last, "STORE_UNAVAILABLE") {
+			t.Errorf("the log ends with %s", last)
+		}
+	})
+}
