@@ -43,6 +43,13 @@ func turnPrompt(n int) string {
 // turnTime is how long such a turn takes, about.
 const turnTime = 1400 * time.Millisecond
 
+// reasons are the codes of turns that end because something else did.
+var reasons = map[string]bool{
+	"PROCESS_CRASH":         true,
+	"SESSION_CREATE_FAILED": true, // the agent was killed while it was started for the turn
+	"STORE_UNAVAILABLE":     true, // the disk was full
+}
+
 // tally is what became of the turns in which something was killed.
 type tally struct{ continued, closed int }
 
@@ -76,8 +83,7 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 				c.whole(turns[i])
 			case event.ResponseError:
 				sum.closed++
-				// The second: it was killed while it was being started for the turn.
-				if b.Error.Code != "PROCESS_CRASH" && b.Error.Code != "SESSION_CREATE_FAILED" || b.Error.Message == "" {
+				if !reasons[b.Error.Code] || b.Error.Message == "" {
 					t.Errorf("closed as %+v", b.Error)
 				}
 				t.Logf("round %d, session %d: closed: %s", r, i, b.Error.Message)

@@ -83,6 +83,11 @@ type world struct {
 
 func newWorld(t *testing.T, window string) *world {
 	t.Helper()
+	return newWorldIn(t, window, filepath.Join(t.TempDir(), "data"))
+}
+
+func newWorldIn(t *testing.T, window, data string) *world {
+	t.Helper()
 	agent := realagents.Claude(t)[0]
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
@@ -90,7 +95,7 @@ func newWorld(t *testing.T, window string) *world {
 	}
 	t.Cleanup(func() { _ = model.Close() })
 	w := &world{
-		t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: filepath.Join(t.TempDir(), "data"),
+		t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
 		addr: freeAddr(t), window: window, binary: binaries[0],
 	}
 	if err := os.Symlink(agent.Path, filepath.Join(w.bin, "claude")); err != nil {
@@ -123,6 +128,23 @@ func (w *world) environ() []string {
 // start starts the server and returns when it answers.
 func (w *world) start() {
 	w.t.Helper()
+	if said := w.tryStart(); said != "" {
+		w.t.Fatalf("the server does not start: %s", said)
+	}
+}
+
+// refusesOrStarts starts the server where it may be that it cannot: then it says
+// why, and what to do.
+func (w *world) refusesOrStarts() {
+	w.t.Helper()
+	if said := w.tryStart(); said != "" && !strings.Contains(said, "space") {
+		w.t.Errorf("the server does not start, and says only: %s", said)
+	}
+}
+
+// tryStart returns what the server said if it does not start.
+func (w *world) tryStart() string {
+	w.t.Helper()
 	cmd := exec.Command(w.binary, "serve", "--listen", w.addr, "--data", w.data, "--reattach-window", w.window, "--log-level", "info")
 	cmd.Env = w.environ()
 	stderr := new(bytes.Buffer)
@@ -135,14 +157,15 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		_ = cmd.Wait()
-		w.t.Fatalf("the server does not start: %q %s", line, stderr)
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the server
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cmd, w.stderr = cmd, stderr
+	if err != nil {
+		_ = cmd.Wait()
+		return line + stderr.String()
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the server
+	return ""
 }
 
 // kill ends the server without a word.
