@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -25,11 +26,23 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	}
 	c := newConn(process, opt)
 	back, err := c.relive(kept)
+	if err == nil && !kept.Known {
+		err = c.isSetUp(opt)
+	}
 	if err != nil {
 		process.Detach() // as it was
 		return nil, runnel.Backlog{}, runnel.Fail(runnel.ProcessCrash, "Claude Code cannot be taken over", err)
 	}
 	return c, back, nil
+}
+
+// isSetUp fails if the connection before this one ended in its handshake.
+func (c *conn) isSetUp(opt runnel.Options) error {
+	reqs, err := setup(opt)
+	if err == nil && (c.requests < len(reqs) || len(c.tr.requests) > 0) {
+		err = errors.New("it was still being started")
+	}
+	return err
 }
 
 // Detach implements [runnel.Detacher].
