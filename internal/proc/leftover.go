@@ -9,6 +9,8 @@ import (
 type Leftovers struct {
 	Mark string // of the agent it ran, as NAME=value; see Command.Mark
 
+	Fence string // of that agent; see Process.Fence. Default: it had none
+
 	// Orphans says that this process is the subreaper that they fell to: every child that it did not start itself, and
 	// all that those started, counts.
 	Orphans bool
@@ -20,18 +22,28 @@ const markLength = 26
 // End ends them and returns how many are left even so. It refuses a mark that is not one: a variable that others have,
 // too, would end them.
 func (l Leftovers) End() (left int, err error) {
+	fenceClear := l.Fence == "" || endFence(l.Fence)
 	_, value, ok := strings.Cut(l.Mark, "=")
-	if !ok || len(value) != markLength || strings.Trim(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+	if !ok || !isMark(value) {
 		return 0, errors.New("not a mark")
 	}
 	const nobody = -1
-	t := newTree(nobody, l.Mark, false)
+	t := newTree(nobody, l.Mark, nil, false)
 	if l.Orphans {
 		for _, o := range adopted() {
 			t.known[o] = true
 		}
 	}
-	return t.sweep(), nil
+	left = t.sweep()
+	if left == 0 && !fenceClear {
+		left = 1
+	}
+	return left, nil
+}
+
+// isMark reports whether crypto/rand may have made this text.
+func isMark(s string) bool {
+	return len(s) == markLength && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // Identity is a process for ever, where its number alone is used again: the number and when it started, in the

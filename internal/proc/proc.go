@@ -10,8 +10,9 @@
 //
 // How much is left behind depends on the system. On Linux every descendant is found that is still linked to
 // the child: by parenthood, by a session of the tree, by an earlier look, or by Command.Mark. A process that
-// detached itself (forked, setsid, parent gone) before anyone looked is found by its mark only. On macOS and
-// Windows it is the same without marks, and as good as the process table; elsewhere it is the process group.
+// detached itself (forked, setsid, parent gone) before anyone looked is found by its mark only. With a
+// fence (see Command.Fence) it is found by that, too. On Windows it is the fence. On macOS it is as on Linux without
+// marks and fences, and as good as the process table; elsewhere it is the process group.
 package proc
 
 import (
@@ -43,6 +44,10 @@ type Command struct {
 	// DieWithParent ends the child at once when this process ends, however that comes. The caller must be locked to the
 	// main thread: the system means the thread that started the child. Linux only.
 	DieWithParent bool
+
+	// Fence asks for a fence of the system's around the child and all it starts, which ends all of it at once: a cgroup on
+	// Linux, where ours may hold others. On Windows there always is one, a job object. Elsewhere there is none.
+	Fence bool
 
 	Redact    func([]byte) []byte `json:"-"` // takes secrets out of StderrTail. Default: nothing is taken out
 	MaxOutbox int                 // bytes that may wait for the child's stdin. Default 64 MiB
@@ -101,7 +106,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 		stdin:    NewOutbox(child.stdin, withDefault(c.MaxOutbox, defaultMaxOutbox)),
 		stdout:   newStdout(child.stdout),
 		stderr:   newTail(child.stderr, withDefault(c.MaxStderr, defaultMaxStderr), c.Redact),
-		tree:     newTree(child.cmd.Process.Pid, child.mark, c.Sole),
+		tree:     newTree(child.cmd.Process.Pid, child.mark, child.fence, c.Sole),
 		linger:   withDefault(c.Linger, defaultLinger),
 		exited:   make(chan struct{}),
 		done:     make(chan struct{}),
@@ -122,6 +127,9 @@ func withDefault[T int | time.Duration](v, def T) T {
 
 // Mark returns the variable that every descendant inherits, as NAME=value; empty without Command.Mark.
 func (p *Process) Mark() string { return p.tree.mark }
+
+// Fence returns where the child's fence is; empty if it has none that could be found again.
+func (p *Process) Fence() string { return p.tree.fence.where() }
 
 // Pid returns the child's process id. It means nothing any more once Done is closed.
 func (p *Process) Pid() int { return p.tree.root.pid }
@@ -187,6 +195,7 @@ func (p *Process) wait() {
 	p.climbers.Wait()
 
 	p.reap()
+	p.tree.fence.close()
 	close(p.done)
 }
 

@@ -49,6 +49,7 @@ type child struct {
 	cmd                   *exec.Cmd
 	stdin, stdout, stderr *os.File
 	mark                  string // the whole NAME=value, or empty
+	fence                 *fence
 }
 
 func spawn(c Command) (*child, error) {
@@ -64,13 +65,6 @@ func spawn(c Command) (*child, error) {
 		mark = c.Mark + "=" + rand.Text()
 		env = append(env, mark)
 	}
-	cmd := &exec.Cmd{
-		Path:        c.Path,
-		Args:        append([]string{c.Path}, c.Args...),
-		Dir:         c.Dir,
-		Env:         env,
-		SysProcAttr: attributes(c),
-	}
 	var pipes [3]struct{ read, write *os.File }
 	closeAll := func() {
 		for _, p := range pipes {
@@ -85,8 +79,14 @@ func spawn(c Command) (*child, error) {
 			return fail(reasonOf(c, bare(err)))
 		}
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0].read, pipes[1].write, pipes[2].write
-	if err := cmd.Start(); err != nil {
+	command := func() *exec.Cmd {
+		return &exec.Cmd{
+			Path: c.Path, Args: append([]string{c.Path}, c.Args...), Dir: c.Dir, Env: env, SysProcAttr: attributes(c),
+			Stdin: pipes[0].read, Stdout: pipes[1].write, Stderr: pipes[2].write,
+		}
+	}
+	cmd, fence, err := fenced(c, command)
+	if err != nil {
 		closeAll()
 		return fail(reasonOf(c, bare(err)))
 	}
@@ -94,7 +94,26 @@ func spawn(c Command) (*child, error) {
 	pipes[0].read.Close()
 	pipes[1].write.Close()
 	pipes[2].write.Close()
-	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, mark: mark}, nil
+	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, mark: mark, fence: fence}, nil
+}
+
+// fenced starts the command in a fence, or without one where that fails.
+func fenced(c Command, command func() *exec.Cmd) (*exec.Cmd, *fence, error) {
+	if f := newFence(c); f != nil {
+		cmd := command()
+		f.enclose(cmd.SysProcAttr)
+		err := cmd.Start()
+		if err == nil {
+			if err = f.hold(cmd.Process.Pid); err == nil {
+				return cmd, f, nil
+			}
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		f.close()
+	}
+	cmd := command()
+	return cmd, nil, cmd.Start()
 }
 
 // check refuses what must not be tried. goos is an argument so that every system's rules are tested on each.

@@ -31,10 +31,11 @@ type entry struct {
 // tree is the set of a child's descendants, as far as it can be known: the system itself forgets whose
 // child an orphan was. So whoever was once seen stays known, until it is gone.
 type tree struct {
-	root entry
-	mark string // NAME=value, or empty
-	self entry  // this process: its own session is never touched
-	sole bool   // whoever falls to this process is a descendant; marks are not asked for
+	root  entry
+	mark  string // NAME=value, or empty
+	self  entry  // this process: its own session is never touched
+	fence *fence // or nil
+	sole  bool   // whoever falls to this process is a descendant; marks are not asked for
 
 	mu        sync.Mutex
 	known     map[identity]bool // whether linked; see member
@@ -44,10 +45,11 @@ type tree struct {
 	buf       []byte            // for environments
 }
 
-func newTree(pid int, mark string, sole bool) *tree {
+func newTree(pid int, mark string, f *fence, sole bool) *tree {
 	t := &tree{
 		root:      entry{identity: identity{pid: pid}},
 		mark:      mark,
+		fence:     f,
 		sole:      sole,
 		known:     make(map[identity]bool),
 		strangers: make(map[identity]bool),
@@ -204,6 +206,7 @@ func (t *tree) sweep() (left int) {
 		} else if clean++; clean == 2 {
 			return 0
 		}
+		t.fence.kill()
 		for _, m := range living {
 			kill(m.entry)
 			if m.linked && m.pgid > 1 && m.pgid != t.root.pid { // a group is within one session

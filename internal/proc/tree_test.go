@@ -60,7 +60,7 @@ func TestMembers(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	for name, mark := range map[string]string{"linked": "", "marked": "PROC_TEST_MARK=none"} {
 		b.Run(name, func(b *testing.B) {
-			tr := newTree(os.Getpid(), mark, false)
+			tr := newTree(os.Getpid(), mark, nil, false)
 			for b.Loop() {
 				tr.look()
 			}

@@ -76,7 +76,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 		return nil, nil, err
 	}
 	ch := newChild(proc.Command{Redact: redact}, c, out)
-	ch.supervisor, ch.pid, ch.mark = r.Supervisor, w.Pid, w.Mark
+	ch.supervisor, ch.pid, ch.mark, ch.fence = r.Supervisor, w.Pid, w.Mark, w.Fence
 	ch.sent, ch.taken = w.Sent, w.Sent
 	ch.run()
 	return ch, b, nil
@@ -141,7 +141,7 @@ func End(k Keep) error {
 	}
 	left, err := 0, error(nil)
 	if r.Boot == bootID() {
-		left, err = proc.Leftovers{Mark: r.Mark}.End()
+		left, err = proc.Leftovers{Mark: r.Mark, Fence: r.Fence}.End()
 	}
 	if left > 0 {
 		err = fmt.Errorf("supervisor: %d processes could not be ended", left)

@@ -26,6 +26,7 @@ type child struct {
 	supervisor proc.Identity
 	pid        int // the agent's
 	mark       string
+	fence      string
 	redact     func([]byte) []byte
 	control    *net.UnixConn
 	output     *net.UnixConn
@@ -112,7 +113,7 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 		}
 		return nil, failed(err)
 	}
-	ch.pid, ch.mark = w.Pid, w.Mark
+	ch.pid, ch.mark, ch.fence = w.Pid, w.Mark, w.Fence
 	ch.run()
 	return ch, nil
 }
@@ -242,7 +243,7 @@ func (ch *child) sweep() (left int, err error) {
 	if ch.mark == "" {
 		return 0, nil
 	}
-	return proc.Leftovers{Mark: ch.mark, Orphans: proc.IsSubreaper()}.End()
+	return proc.Leftovers{Mark: ch.mark, Fence: ch.fence, Orphans: proc.IsSubreaper()}.End()
 }
 
 // Pid implements [Agent].

@@ -24,7 +24,8 @@ type Record struct {
 	Supervisor proc.Identity `json:"supervisor"`
 	Boot       string        `json:"boot"` // of the system; numbers of another mean nothing
 	Nonce      string        `json:"nonce"`
-	Mark       string        `json:"mark"` // of the agent; see proc.Command.Mark
+	Mark       string        `json:"mark"`            // of the agent; see proc.Command.Mark
+	Fence      string        `json:"fence,omitempty"` // around it; see proc.Process.Fence
 }
 
 const maxRecord = 4 << 10

@@ -90,7 +90,7 @@ func serve() int {
 		return 1
 	}
 	defer s.open(g.Start)()
-	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Whole: true}))
+	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Whole: true}))
 	go s.hear(control)
 	go s.relay()
 	go s.farewell()
@@ -132,7 +132,7 @@ func begin(g greeting, control, output *net.UnixConn) (*server, error) {
 		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
 	}
 	c := g.Start.Command
-	c.Sole, c.DieWithParent = true, true
+	c.Sole, c.DieWithParent, c.Fence = true, true, true
 	agent, err := proc.Start(context.Background(), c)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func (s *server) open(to *toStart) (shut func()) {
 		s.window = 0
 		return func() {}
 	}
-	r := Record{Version: version, Supervisor: self, Boot: bootID(), Nonce: s.nonce, Mark: s.agent.Mark()}
+	r := Record{Version: version, Supervisor: self, Boot: bootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
 	ln, err := k.listen()
 	if err == nil {
 		if err = k.write(r); err != nil {
@@ -99,7 +99,9 @@ func (s *server) hand(c, output *net.UnixConn, theirs int) error {
 	case s.over:
 		return fmt.Errorf("the agent is being ended")
 	}
-	w := welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Spool: s.spool.size, Whole: s.spool.whole, Sent: s.sent}
+	w := welcome{
+		Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Spool: s.spool.size, Whole: s.spool.whole, Sent: s.sent,
+	}
 	frame := appendJSON(nil, kindHello, w)
 	rights := unix.UnixRights(theirs, int(s.spool.f.(*os.File).Fd()))
 	if n, _, err := c.WriteMsgUnix(frame, rights, nil); err != nil || n != len(frame) {

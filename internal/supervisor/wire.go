@@ -57,6 +57,7 @@ type welcome struct {
 	Failed  *startFailure `json:"failed,omitempty"`
 	Pid     int           `json:"pid,omitempty"` // the agent's
 	Mark    string        `json:"mark,omitempty"`
+	Fence   string        `json:"fence,omitempty"`
 	Spool   int64         `json:"spool"` // bytes of it that precede the output
 	Whole   bool          `json:"whole"` // the spool is: it holds what passed since the last Begin
 	Sent    int64         `json:"sent"`  // bytes of lines so far

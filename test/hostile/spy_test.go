@@ -226,11 +226,20 @@ func (r *report) into(what string, pid int, o orders) {
 	}
 	opened("process_vm_readv", errv)
 	seized := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and ends with it, which lets go of who was seized
-		seized <- unix.PtraceSeize(pid)
-	}()
+	go seize(pid, seized)
 	opened("ptrace", <-seized)
+}
+
+// seize stops a process's threads from running undisturbed, until the thread that it runs on ends, which the first never does.
+func seize(pid int, done chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		other := make(chan error)
+		go seize(pid, other)
+		done <- <-other
+		return
+	}
+	done <- unix.PtraceSeize(pid)
 }
 
 // supervisors tries to take an agent over, with all that a server would know.

@@ -1,0 +1,19 @@
+//go:build !linux && !windows
+
+package proc
+
+import "syscall"
+
+// fence is nothing here: the system has no such thing.
+type fence struct{}
+
+func newFence(Command) *fence               { return nil }
+func (*fence) enclose(*syscall.SysProcAttr) {}
+func (*fence) hold(int) error               { return nil }
+func (*fence) where() string                { return "" }
+func (*fence) kill()                        {}
+func (*fence) close()                       {}
+func endFence(string) (clear bool)          { return true }
+
+// CanFence reports whether children get fences.
+func CanFence() bool { return false }
