@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,24 +89,49 @@ func (s *Server) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.S
 	}
 }
 
-// outs yields a session's history, chunk by chunk.
+// outs yields a session's history. An item that is not over where a stretch ends
+// is held back until it is, or its turn: there it stands once.
 func (s *Server) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
-		for from := int64(0); ; {
-			c, err := readChunk(ctx, s.gw.Log(), session, from, 0)
+		var held []upsert.Upsert
+		put := func(o upsert.Out) bool {
+			switch o := o.(type) {
+			case upsert.Upsert:
+				held = slices.DeleteFunc(held, func(h upsert.Upsert) bool { return h.ItemID == o.ItemID })
+				if o.Status == upsert.StatusCreate || o.Status == upsert.StatusUpdate {
+					held = append(held, o)
+					return true
+				}
+			case upsert.TurnEvent:
+				if o.Type == upsert.TurnStarted {
+					break
+				}
+				for _, h := range held {
+					if h.TurnID == o.TurnID && !yield(h, nil) {
+						return false
+					}
+				}
+				held = slices.DeleteFunc(held, func(h upsert.Upsert) bool { return h.TurnID == o.TurnID })
+			}
+			return yield(o, nil)
+		}
+		for past, more := newPast(s.gw.Log(), session, 0, 0), true; more; {
+			c, err := past.next(ctx)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			for _, o := range c.entries {
-				if !yield(o, nil) {
+				if !put(o) {
 					return
 				}
 			}
-			if !c.more {
+			more = c.more
+		}
+		for _, h := range held {
+			if !yield(h, nil) {
 				return
 			}
-			from = c.last
 		}
 	}
 }

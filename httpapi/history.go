@@ -1,14 +1,9 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
-	"iter"
 	"net/http"
-	"time"
 
-	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -19,9 +14,11 @@ type entry struct {
 	Payload any    `json:"payload"`
 }
 
-// chunkEvents is how many events are folded before what has come of them is
-// handed on. A chunk ends where no turn is open, so that no item is in two.
-const chunkEvents = 2000
+// Bounds of what is folded before what has come of it is handed on.
+const (
+	chunkEvents = 2000
+	chunkBytes  = 4 << 20
+)
 
 // A chunk is a stretch of history, folded.
 type chunk struct {
@@ -29,39 +26,6 @@ type chunk struct {
 	pacer   *upsert.Pacer // where the stretch ends
 	last    int64         // its position
 	more    bool          // the log goes on
-}
-
-// readChunk folds the history from position from, of which the reader has everything
-// up to after. Nothing of the store is open when it returns.
-func readChunk(ctx context.Context, log runnel.Log, session string, from, after int64) (chunk, error) {
-	c := chunk{pacer: new(upsert.Pacer), last: from}
-	var err error
-	c.entries, err = c.pacer.History(c.stretch(log.Read(ctx, session, from)), after, time.Now())
-	return c, err
-}
-
-func (c *chunk) stretch(events iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		open := make(map[string]bool)
-		n := 0
-		for ev, err := range events {
-			if n >= chunkEvents && len(open) == 0 && err == nil {
-				c.more = true
-				return
-			}
-			if !yield(ev, err) || err != nil {
-				return
-			}
-			n++
-			c.last = ev.Seq
-			switch {
-			case event.Ends(ev.Body):
-				delete(open, ev.Turn)
-			case ev.Turn != "":
-				open[ev.Turn] = true
-			}
-		}
-	}
 }
 
 type itemsAnswer struct {
@@ -100,8 +64,9 @@ func (s *Server) items(r *http.Request) (itemsAnswer, error) {
 		return itemsAnswer{}, err
 	}
 	out := itemsAnswer{Items: []json.RawMessage{}, Seq: after}
+	past := newPast(s.gw.Log(), id, from, after)
 	for more := true; more && int64(len(out.Items)) < max(limit, 1); {
-		c, err := readChunk(r.Context(), s.gw.Log(), id, from, after)
+		c, err := past.next(r.Context())
 		if err != nil {
 			return itemsAnswer{}, err
 		}
@@ -112,7 +77,7 @@ func (s *Server) items(r *http.Request) (itemsAnswer, error) {
 			}
 			out.Items = append(out.Items, data)
 		}
-		out.Seq, out.More, more, from = max(c.last, after), c.more, c.more, c.last
+		out.Seq, out.More, more = max(c.last, after), c.more, c.more
 	}
 	return out, nil
 }

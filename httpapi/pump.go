@@ -158,16 +158,17 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict resume) error {
 	if err != nil {
 		return err
 	}
-	first := &verdict
+	first, past := &verdict, newPast(log, p.session, from, after)
 	for {
-		c, err := readChunk(ctx, log, p.session, from, after)
+		from := max(past.at, after)
+		c, err := past.next(ctx)
 		if err != nil {
 			return err
 		}
-		if err := p.history(c, max(from, after), after, first); err != nil {
+		if err := p.history(c, from, after, first); err != nil {
 			return err
 		}
-		first, from = nil, c.last
+		first = nil
 		if !c.more {
 			return p.live(ctx, c.pacer, c.last)
 		}

@@ -1,0 +1,197 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// state is what a reader of entries ends up with.
+type state struct {
+	items     map[string]upsert.Upsert
+	approvals map[string]upsert.Approval
+	others    []string
+}
+
+func (st *state) take(outs []upsert.Out) {
+	if st.items == nil {
+		st.items, st.approvals = make(map[string]upsert.Upsert), make(map[string]upsert.Approval)
+	}
+	for _, o := range outs {
+		switch o := o.(type) {
+		case upsert.Upsert:
+			o.EmittedAt = time.Time{}
+			if o.Status == upsert.StatusCreate {
+				o.Status = upsert.StatusUpdate // how it came to be is no part of it
+			}
+			st.items[o.ItemID] = o
+		case upsert.Approval:
+			st.approvals[o.Approval.ID] = o
+		default:
+			st.others = append(st.others, fmt.Sprintf("%T %d", o, newestIn(o)))
+		}
+	}
+}
+
+// However a history is cut, and wherever its reader comes back, what the reader
+// ends up with is the same; each event, approval and end of an item once.
+func TestPastIsTheSameHoweverItIsCut(t *testing.T) {
+	timed(t, minute)
+	rg := newRig(t)
+	id := rg.create()
+	for _, prompt := range []string{"tools", burst(30), "demo", `{"steps":[{"tool":{"name":"A","output":"a"}},{"text":"b ","repeat":5},{"tool":{"name":"B","output":"b"}}]}`} {
+		if prompt == "demo" {
+			rg.prompt(id, "approve")
+			asked := rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+			call[empty](rg, "POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`, 200)
+			rg.events(id, rg.until(id, is[event.ApprovalResolved]).Turn)
+			continue
+		}
+		rg.events(id, rg.prompt(id, prompt))
+	}
+	turn := rg.prompt(id, `{"steps":[{"text":"one "},{"tool":{"name":"C","output":"c"}},{"text":"two "},{"hang":true}]}`) // it goes on
+	_ = turn
+	head, err := rg.log.State(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A copy that does not grow, of every length.
+	var evs []event.Event
+	for ev, err := range rg.log.Read(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Seq <= head.Head {
+			evs = append(evs, ev)
+		}
+	}
+	for n := 1; n <= len(evs); n += 1 + len(evs)/40 {
+		log := new(runnel.Memory)
+		if err := log.Append(t.Context(), id, 0, evs[:n]...); err != nil {
+			t.Fatal(err)
+		}
+		var whole state
+		outs, err := upsert.History(log.Read(t.Context(), id, 0), 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole.take(outs)
+		for _, cut := range []int{1, 2, 3, 7, 50} {
+			var got state
+			p := newPast(log, id, 0, 0)
+			p.events = cut
+			for more := true; more; {
+				c, err := p.next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got.take(c.entries)
+				more = c.more
+			}
+			// Of a cancelled item the last text may have been told as growing.
+			opt := cmp.Options{cmp.AllowUnexported(state{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(upsert.Upsert{}, "Seq", "SourceTimestamp")}
+			if d := cmp.Diff(whole, got, opt); d != "" {
+				t.Fatalf("%d events in stretches of %d (-whole +cut):\n%s", n, cut, d)
+			}
+			for id, u := range got.items {
+				if u.Status == upsert.StatusComplete && u.Seq != whole.items[id].Seq {
+					t.Errorf("%s is of %d, want %d", id, u.Seq, whole.items[id].Seq)
+				}
+			}
+		}
+	}
+	for after := int64(1); after < int64(len(evs)); after += 1 + int64(len(evs))/30 { // a reader that comes back
+		log := new(runnel.Memory)
+		if err := log.Append(t.Context(), id, 0, evs...); err != nil {
+			t.Fatal(err)
+		}
+		outs, err := upsert.History(log.Read(t.Context(), id, 0), after, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var whole, got state
+		whole.take(outs)
+		p := newPast(log, id, 0, after)
+		p.events = 5
+		for more := true; more; {
+			c, err := p.next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range c.entries {
+				if newestIn(o) <= after {
+					t.Errorf("after %d: %T of %d again", after, o, newestIn(o))
+				}
+			}
+			got.take(c.entries)
+			more = c.more
+		}
+		for id := range maps.Keys(whole.items) {
+			if _, ok := got.items[id]; !ok {
+				t.Errorf("after %d: %s is missing", after, id)
+			}
+		}
+		if d := cmp.Diff(whole.others, got.others); d != "" {
+			t.Errorf("after %d: %s", after, d)
+		}
+	}
+}
+
+// A turn of many items is not held as a whole.
+func TestPastOfALongTurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 60 MB")
+	}
+	log := new(runnel.Memory)
+	const items, size = 600, 100 << 10
+	at := time.Unix(1e9, 0).UTC()
+	head := int64(0)
+	put := func(b event.Body) {
+		t.Helper()
+		head++
+		if err := log.Append(t.Context(), "s", head-1, event.Event{Session: "s", Turn: "t", Seq: head, At: at, Body: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.Repeat("a", size)
+	put(event.ResponseStart{ProviderID: "p"})
+	put(event.ItemStart{ItemID: "t:0:0", ItemType: event.TypeFunctionCall, CallID: "task", Name: "Task"}) // open all the time
+	for i := range items {
+		id := fmt.Sprintf("t:1:%d", i)
+		put(event.ItemStart{ItemID: id, ItemType: event.TypeMessage, ParentCallID: "task"})
+		put(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: text + id, Origin: event.OriginAgent}}) // a string of its own
+	}
+	p := newPast(log, "s", 0, 0)
+	seen, stretches, most := 0, 0, 0
+	for more := true; more; stretches++ {
+		c, err := p.next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, o := range c.entries {
+			if u, ok := o.(upsert.Upsert); ok && u.Message != nil {
+				seen++
+				n += len(u.Message.Content)
+			}
+		}
+		most, more = max(most, n), c.more
+		if held := len(p.front()); held > 3 {
+			t.Errorf("%d events are held", held)
+		}
+	}
+	if seen != items || stretches < 10 || most > 2*chunkBytes {
+		t.Errorf("%d of %d items in %d stretches, the largest of %d bytes", seen, items, stretches, most)
+	}
+	runtime.KeepAlive(log)
+}
