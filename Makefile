@@ -10,6 +10,7 @@ FUZZTIME ?= 30s
 RACE := -race
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
+SUPERVISOR := internal/supervisor/bin/supervise_$(shell go env GOARCH)
 AGENTS_READY := test/agents/node_modules/.ready
 PEERS_READY := bench/peers/node_modules/.ready
 LINT := go tool -modfile=tools/go.mod golangci-lint
@@ -23,9 +24,13 @@ run: build ## build everything, start the server and print the link to the page
 	@exec bin/runnel serve $(ARGS)
 
 .PHONY: build
-build: ui ## build the page and bin/runnel
+build: ui $(SUPERVISOR) ## build the page and bin/runnel
 	@echo "building bin/runnel"
-	@go build -o bin/runnel ./cmd/runnel
+	@CGO_ENABLED=0 go build -o bin/runnel ./cmd/runnel
+
+# Built into the binary for Linux: as a supervisor it is smaller in memory than the binary itself.
+$(SUPERVISOR): go.mod $(shell find cmd/supervise internal/supervisor internal/proc -name '*.go' -not -name '*_test.go')
+	@CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o $@ ./cmd/supervise
 
 .PHONY: ui
 ui: ui/dist/index.html ## build the page, if it changed
@@ -112,4 +117,4 @@ verify: generate lint ## fail if anything generated is out of date or the linter
 
 .PHONY: clean
 clean: ## remove what was built and installed
-	rm -rf bin ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules
+	rm -rf bin internal/supervisor/bin/supervise_* ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules

@@ -80,7 +80,7 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 	closeBoth := func() { control.Close(); output.Close() }
 
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{"runnel", command, k.Name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
+		Path: image(), Args: []string{"runnel", command, k.Name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
 		ExtraFiles: []*os.File{theirControl, theirOutput}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if err := cmd.Start(); err != nil {
