@@ -80,7 +80,7 @@ test-ui: build ## run the tests of the page, in a real browser too
 test-long: ui $(AGENTS_READY) ## run every Go test five times over, and fuzz for a minute each
 	@.ci/need cc
 	go test -timeout 60m $(RACE) -p 1 -count 5 ./...
-	SIM_LONG=1 go test -timeout 60m ./test/sim
+	RUNNEL_LONG=1 go test -timeout 60m ./test/sim
 	RUNNEL_LONG=1 go test -timeout 120m -v -run 'F0|F14|I04' ./store/sqlite
 	$(MAKE) fuzz FUZZTIME=60s
 

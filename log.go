@@ -14,7 +14,8 @@ import (
 // ErrConflict means that someone else has appended to the log.
 var ErrConflict = errors.New("runnel: log has another writer")
 
-// A Log keeps the events of sessions. Implementations pass storetest.
+// A Log keeps the events of sessions. Implementations pass storetest. One that
+// is opened again makes durable what it finds: it will be acted on.
 type Log interface {
 	// Append adds evs after position head; their Seq is head+1, head+2 … (see
 	// [CheckAppend]). It returns ErrConflict if head is no longer the end of the

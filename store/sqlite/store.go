@@ -109,6 +109,9 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err != nil {
 		return nil, err
 	}
+	// What a killed process wrote and did not flush is flushed before anyone
+	// relies on it: who adopts its agents tells them what it had decided.
+	s.writer.checkpoint()
 	if s.reader, err = openReader(ctx, path, cfg.vfs); err != nil {
 		return nil, err
 	}

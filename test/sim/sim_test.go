@@ -20,8 +20,11 @@ var (
 	traceAll = flag.Bool("sim.trace", false, "print what happened also where nothing is wrong")
 )
 
+// slower is how much longer a run takes in this build.
+var slower = 1
+
 // long reports whether there is time for everything.
-func long() bool { return os.Getenv("SIM_LONG") == "1" }
+func long() bool { return os.Getenv("RUNNEL_LONG") != "" }
 
 // seeds returns the first seed and how many runs, n by default.
 func seeds(t *testing.T, n int) (first uint64, runs int) {
@@ -40,7 +43,7 @@ func seeds(t *testing.T, n int) (first uint64, runs int) {
 	case runs == 0 && long():
 		runs = 20 * n
 	case runs == 0:
-		runs = n
+		runs = n / slower
 	}
 	if first == 0 {
 		first = 1
@@ -103,12 +106,12 @@ func spread(t *testing.T, n int, plan func(seed uint64) plan) {
 }
 
 // TestK01_CoreSim runs the core through schedules of everything that happens to it.
-func TestK01_CoreSim(t *testing.T) { spread(t, 5000, makePlan) }
+func TestK01_CoreSim(t *testing.T) { spread(t, 10_000, makePlan) }
 
 // TestG01_ReconnectFuzz is the same with connections that hardly last, and
 // processes that are killed all the time.
 func TestG01_ReconnectFuzz(t *testing.T) {
-	spread(t, 5000, func(seed uint64) plan {
+	spread(t, 10_000, func(seed uint64) plan {
 		p := makePlan(seed + 1<<32)
 		p.faults, p.unstable, p.kinds = false, p.unstable/10, nil
 		for range 1 + seed%5 {
