@@ -47,6 +47,10 @@ func parts() []part {
 		{"burst", (*bench).gatewayBursts},
 		{"crash", (*bench).gatewayCrashes},
 		{"memory", (*bench).memoryRows},
+		{"upsert", (*bench).upsertRow},
+		{"first", (*bench).firstDeltaRows},
+		{"whole", (*bench).wholeRows},
+		{"micro", (*bench).microRows},
 	}
 }
 

@@ -65,6 +65,14 @@ func TestTally(t *testing.T) {
 	}
 }
 
+func TestMicroCells(t *testing.T) {
+	got := microCells("./store", "goos: linux\nBenchmarkAppend/Shown-2 \t 1000\t 25.5 ns/op\t 9 p99-µs\nPASS\n")
+	want := []row{{what: "store BenchmarkAppend/Shown-2", ours: "25.5 ns/op; 9 p99-µs"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	for _, tt := range []struct {
 		of   []int

@@ -72,7 +72,8 @@ func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash,
 	return out, err
 }
 
-// agents counts the processes that are no servers under test.
+// agents counts the processes that are no servers under test: agents, what they
+// started, and supervisors.
 func (b *bench) agents() (n int, err error) {
 	all, err := processes(b.w.dir)
 	for _, p := range all {

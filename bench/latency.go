@@ -65,19 +65,27 @@ type lane struct {
 
 func (l lane) String() string { return l.s.name() + " over " + l.transport }
 
-// latencyRows measures the lanes in turn, several times over, and compares the
-// medians. The first lanes are ours.
-func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
+// inTurn measures the lanes one after the other, several times over.
+func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]stretch, error) {
 	got := make(map[lane][]stretch)
 	for round := range b.size.rounds {
 		for _, l := range lanes {
 			b.w.say("latency, round %d of %d: %s", round+1, b.size.rounds, l)
 			st, err := measureLatency(ctx, l.s, l.transport, b.size.paced)
 			if err != nil {
-				return fmt.Errorf("latency of %s: %w", l, err)
+				return nil, fmt.Errorf("latency of %s: %w", l, err)
 			}
 			got[l] = append(got[l], st)
 		}
+	}
+	return got, nil
+}
+
+// latencyRows compares the medians of our lanes and of the others.
+func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
+	got, err := b.inTurn(ctx, lanes)
+	if err != nil {
+		return err
 	}
 	for _, l := range lanes {
 		if l.s != b.ours {

@@ -12,8 +12,9 @@ import (
 
 // A process is one of those that belong to a run.
 type process struct {
-	pid, parent int
-	args        []string
+	pid     int
+	program string
+	args    []string
 }
 
 // supervises reports whether p stands between a server and an agent.
@@ -29,7 +30,7 @@ func processes(dir string) ([]process, error) {
 	var out []process
 	for _, file := range stats {
 		p, ok := readProcess(filepath.Dir(file))
-		if ok && strings.HasPrefix(p.args[0], dir+"/") {
+		if ok && strings.HasPrefix(p.program, dir+"/") {
 			out = append(out, p)
 		}
 	}
@@ -48,10 +49,10 @@ func readProcess(dir string) (p process, ok bool) {
 	}
 	p.args = strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 	p.pid, err = strconv.Atoi(filepath.Base(dir))
-	if err != nil {
-		return p, false
+	p.program = p.args[0]
+	if program, err := os.Readlink(dir + "/exe"); err == nil { // what hides its memory hides this too, but not from root
+		p.program = program
 	}
-	p.parent, err = strconv.Atoi(fields[1])
 	return p, err == nil
 }
 
@@ -87,16 +88,19 @@ func cpuTime(pids []int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// memory is what a process holds of the machine's, in bytes.
-func memory(pid int) (int, error) {
+// memory is what a process holds of the machine's, in bytes: all that is
+// resident, and what of it is not shared with its file.
+func memory(pid int) (resident, own int, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, rest, _ := strings.Cut(string(data), "VmRSS:")
-	var kib int
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		return 0, fmt.Errorf("VmRSS of %d: %w", pid, err)
+	for name, value := range map[string]*int{"VmRSS:": &resident, "RssAnon:": &own} {
+		_, rest, _ := strings.Cut(string(data), name)
+		if _, err := fmt.Sscan(rest, value); err != nil {
+			return 0, 0, fmt.Errorf("%s of %d: %w", name, pid, err)
+		}
+		*value <<= 10
 	}
-	return kib << 10, nil
+	return resident, own, nil
 }

@@ -10,8 +10,9 @@ import (
 var errNoProc = errors.New("processes are looked up in /proc, which this system lacks")
 
 type process struct {
-	pid, parent int
-	args        []string
+	pid     int
+	program string
+	args    []string
 }
 
 func (p process) supervises() bool { return false }
@@ -20,4 +21,4 @@ func processes(string) ([]process, error) { return nil, errNoProc }
 
 func cpuTime([]int) (time.Duration, error) { return 0, errNoProc }
 
-func memory(int) (int, error) { return 0, errNoProc }
+func memory(int) (resident, own int, err error) { return 0, 0, errNoProc }

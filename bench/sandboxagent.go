@@ -108,18 +108,27 @@ func freePort(ctx context.Context) (int, error) {
 
 // answers waits until a server answers.
 func answers(ctx context.Context, url string) error {
-	return until(ctx, 30*time.Second, func() (bool, error) {
+	last := errors.New("it was not asked")
+	err := until(ctx, 30*time.Second, func() (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // one that came too early may hang for ever
+		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return false, err
 		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
-			return false, nil // not yet
+			last = err
+			return false, nil
 		}
 		defer res.Body.Close()
+		last = fmt.Errorf("GET %s: %s", url, res.Status)
 		return res.StatusCode < 300, nil
 	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
 }
 
 func (s *sandboxAgent) kill()                   { s.daemon.kill() }

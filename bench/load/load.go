@@ -27,13 +27,13 @@ func (p Plan) Prompt() string {
 	return fmt.Sprintf("%sevents=%d rate=%g tool=%t", opening, p.Events, p.Rate, p.Tool)
 }
 
-// Parse finds the plan in a prompt, or in a message that holds one.
+// Parse finds the last plan in a prompt, or in a message that holds some.
 func Parse(text string) (p Plan, ok bool) {
-	_, words, ok := strings.Cut(text, opening)
-	if !ok {
+	at := strings.LastIndex(text, opening)
+	if at < 0 {
 		return Plan{}, false
 	}
-	n, err := fmt.Sscanf(words, "events=%d rate=%g tool=%t", &p.Events, &p.Rate, &p.Tool)
+	n, err := fmt.Sscanf(text[at+len(opening):], "events=%d rate=%g tool=%t", &p.Events, &p.Rate, &p.Tool)
 	return p, err == nil && n == 3
 }
 

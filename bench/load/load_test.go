@@ -11,7 +11,7 @@ import (
 
 func TestPlanSurvivesThePrompt(t *testing.T) {
 	for _, want := range []Plan{{}, {20000, 0, false}, {2000, 195, true}, {5, 0.5, true}} {
-		got, ok := Parse("before\n" + want.Prompt())
+		got, ok := Parse(Plan{Events: 1}.Prompt() + "\n" + want.Prompt())
 		if !ok || got != want {
 			t.Errorf("%q: %+v %v", want.Prompt(), got, ok)
 		}

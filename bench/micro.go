@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// microRows runs those of the Go benchmarks that the rows above are made of.
+func (b *bench) microRows(ctx context.Context) error {
+	if !b.size.micro {
+		b.report.add(row{what: "Go benchmarks", ours: "left out of a small run"})
+		return nil
+	}
+	for _, m := range []struct{ pkg, pattern string }{
+		{"./store/sqlite", "^Benchmark(Append|I04_AppendWriters|Follow)$"},
+		{"./provider/claude", "^BenchmarkTranslate$"},
+		{"./internal/proc", "^BenchmarkRoundTrip$"},
+	} {
+		b.w.say("Go benchmarks of %s", m.pkg)
+		cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", m.pattern, "-benchtime", "1s", m.pkg)
+		cmd.Dir = b.w.root
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("benchmarks of %s: %w\n%s", m.pkg, err, out)
+		}
+		b.report.add(microCells(m.pkg, string(out))...)
+	}
+	return nil
+}
+
+// microCells reads what `go test -bench` prints: a name, a count, and values
+// with their units.
+func microCells(pkg, out string) (rows []row) {
+	for line := range strings.Lines(out) {
+		name, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		fields := strings.Fields(rest)
+		if !ok || !strings.HasPrefix(name, "Benchmark") || len(fields) < 3 {
+			continue
+		}
+		w := row{what: strings.TrimPrefix(pkg, "./") + " " + strings.TrimSpace(name)}
+		for i := 1; i+1 < len(fields); i += 2 {
+			w.ours = join(w.ours, fields[i]+" "+fields[i+1])
+		}
+		rows = append(rows, w)
+	}
+	return rows
+}

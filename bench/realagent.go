@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// realAgent is the pinned agent, with a directory of its own in PATH.
+type realAgent struct {
+	bin     string // a directory with it as "claude"
+	version string
+}
+
+func (w *workspace) realAgent() (a realAgent, err error) {
+	dir := filepath.Join(w.root, "test", "agents", "node_modules", "claude-code")
+	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, err
+	}
+	var pkg struct{ Version string }
+	if err := json.Unmarshal(data, &pkg); err != nil {
+		return a, err
+	}
+	a.version, a.bin = pkg.Version, w.path("real")
+	if err := os.Mkdir(a.bin, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return a, err
+	}
+	program := filepath.Join(dir, "bin", "claude.exe")
+	if _, err := os.Stat(program); err != nil {
+		return a, err
+	}
+	err = os.Symlink(program, filepath.Join(a.bin, "claude"))
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return a, err
+}
+
+// modelEnviron points the agent at a model of ours and keeps it to itself.
+func modelEnviron(home, model string) []string {
+	return []string{
+		"CLAUDE_CONFIG_DIR=" + filepath.Join(home, ".claude"), "ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=dummy",
+		"DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_EAGER_FLUSH=1",
+	}
+}
+
+// firstDeltaRows compares the time from the start of the real agent to its first
+// words, driven directly and through our server.
+func (b *bench) firstDeltaRows(ctx context.Context) error {
+	agent, err := b.w.realAgent()
+	if errors.Is(err, fs.ErrNotExist) {
+		b.report.add(row{what: "start of the real agent → first delta", target: "≤ 1.03× the agent driven directly", ours: "not measured", note: "npm ci --prefix test/agents was not run"})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.report.fact("agent", "Claude Code "+agent.version+" with a scripted model on loopback")
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	home, err := b.w.fresh("home")
+	if err != nil {
+		return err
+	}
+	s, err := newRunnel(b.w, agent.bin, modelEnviron(home, model.URL())...)
+	if err != nil {
+		return err
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	defer s.stop()
+	var direct, through, warm []time.Duration
+	for i := range b.size.starts + 1 { // the first of each warms the file cache up
+		b.w.say("first delta of the real agent, %d of %d", i, b.size.starts)
+		d, err := firstDirect(ctx, b.w, agent, home, model.URL())
+		if err != nil {
+			return fmt.Errorf("directly: %w", err)
+		}
+		t, w, err := firstThrough(ctx, s)
+		if err != nil {
+			return fmt.Errorf("through the server: %w", err)
+		}
+		if i > 0 {
+			direct, through, warm = append(direct, d), append(through, t), append(warm, w)
+		}
+	}
+	note := fmt.Sprintf("median of %d in turn", b.size.starts)
+	beside := "driven directly " + millis(median(direct))
+	b.report.add(
+		row{what: "real agent: create the session and send → first delta", target: "≤ 1.03×", ours: millis(median(through)), peer: fmt.Sprintf("%s; ratio %.3f", beside, ratio(median(through), median(direct))), note: note},
+		row{what: "real agent started already: send → first delta", target: "≤ 0.2×", ours: millis(median(warm)), peer: fmt.Sprintf("%s; ratio %.3f", beside, ratio(median(warm), median(direct))), note: note},
+	)
+	return nil
+}
+
+var hello = fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "Hello from the model."}}}.Prompt("go")
+
+// firstDirect runs the agent as our server does, without it.
+func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	dir, err := w.fresh("project")
+	if err != nil {
+		return 0, err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(agent.bin, "claude"), "--output-format=stream-json", "--verbose", "--input-format=stream-json",
+		"--include-partial-messages", "--permission-prompt-tool=stdio", "--setting-sources=user")
+	cmd.Dir, cmd.Env = dir, w.environ(home, agent.bin, modelEnviron(home, model)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	defer cmd.Wait() //nolint:errcheck // it is killed
+	defer cancel()
+	for _, m := range []map[string]any{
+		{"type": "control_request", "request_id": "1", "request": map[string]any{"subtype": "initialize"}},
+		{"type": "user", "message": map[string]any{"role": "user", "content": hello}},
+	} {
+		if err := json.NewEncoder(in).Encode(m); err != nil {
+			return 0, err
+		}
+	}
+	return untilDelta(out, start)
+}
+
+func untilDelta(out io.Reader, start time.Time) (time.Duration, error) {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return 0, err
+		}
+		took := time.Since(start)
+		var f struct {
+			Type  string
+			Event struct{ Type string }
+		}
+		if err := json.Unmarshal(line, &f); err != nil {
+			return 0, err
+		}
+		if f.Type == "stream_event" && f.Event.Type == "content_block_delta" {
+			return took, nil
+		}
+	}
+}
+
+// firstThrough measures the same through the server, and then a second turn of
+// the agent that runs already.
+func firstThrough(ctx context.Context, s *runnel) (cold, warm time.Duration, err error) {
+	start := time.Now()
+	c, err := s.open(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for turn, took := range []*time.Duration{&cold, &warm} {
+		if turn > 0 {
+			start = time.Now()
+		}
+		if *took, err = firstOfTurn(ctx, c, start, turn+1); err != nil {
+			return 0, 0, err
+		}
+	}
+	return cold, warm, c.end(ctx)
+}
+
+// firstOfTurn sends a prompt and follows the session from its start until the
+// turn with this number, from 1, has ended.
+func firstOfTurn(ctx context.Context, c conversation, start time.Time, number int) (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	open := make(chan struct{})
+	go func() {
+		ends := 0
+		done <- c.follow(ctx, overSSE, func() { close(open) }, func(m message) bool {
+			if m.delta != "" && ends == number-1 && took == 0 {
+				took = m.at.Sub(start)
+			}
+			if m.end != "" {
+				ends++
+			}
+			return ends == number
+		})
+	}()
+	select {
+	case <-open:
+	case err := <-done:
+		return 0, err
+	}
+	if err := c.prompt(ctx, hello); err != nil {
+		return 0, err
+	}
+	if err := <-done; err != nil {
+		return 0, err
+	}
+	if took == 0 {
+		return 0, errors.New("the turn ended without a delta")
+	}
+	return took, nil
+}
