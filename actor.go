@@ -104,6 +104,10 @@ func (s *Session) handle(m message) {
 	case releaseMsg:
 		m.reply <- answer[struct{}]{err: s.release()}
 	case detachMsg:
+		if s.opening != nil && len(s.live) > 0 { // its prompt is about to be handed over
+			s.departing = append(s.departing, m.reply)
+			return
+		}
 		m.reply <- answer[bool]{value: s.detach()}
 	case closeMsg:
 		s.closing = append(s.closing, m.reply)

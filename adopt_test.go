@@ -301,6 +301,43 @@ func TestDetachLeavesTheTurnToTheNextSession(t *testing.T) {
 	})
 }
 
+// TestDetachWaitsForTheAgent: a prompt that waits for its agent to start is
+// handed over first.
+func TestDetachWaitsForTheAgent(t *testing.T) {
+	want, _ := uncut(t)
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), slow{k}, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log, Dormant: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn}); err != nil {
+			t.Fatal(err)
+		}
+		if !s.Detach(t.Context()) {
+			t.Fatal("not detached")
+		}
+		s, err = runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log, Dormant: true, Adopt: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		play(t, s, func() bool { return false })
+		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
+			t.Error(diff)
+		}
+		_ = s.Close()
+	})
+}
+
+// slow is a provider whose agent takes its time to start.
+type slow struct{ *keeper }
+
+func (s slow) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	time.Sleep(time.Second)
+	return s.keeper.Open(ctx, opt)
+}
+
 // TestAPromptThatNeverArrivedIsHandedOver: the prompt is in the log, and the
 // death came before the agent had it.
 func TestAPromptThatNeverArrivedIsHandedOver(t *testing.T) {

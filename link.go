@@ -98,6 +98,12 @@ func (s *Session) open() {
 // attach takes the agent that open started.
 func (s *Session) attach(o openedMsg) {
 	s.opening = nil
+	defer func() {
+		for _, reply := range s.departing {
+			reply <- answer[bool]{value: s.detach()}
+		}
+		s.departing = nil
+	}()
 	// What the agent before it still had to say has been overtaken.
 	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {

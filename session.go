@@ -36,21 +36,22 @@ type Session struct {
 	final Status
 
 	// The rest belongs to loop.
-	opt      Options
-	head     int64
-	live     []*liveTurn     // in the order they began; at most one is a prompt's
-	link     *link           // nil: no agent
-	gone     <-chan struct{} // closed once the agent before it has gone
-	opening  context.CancelFunc
-	closing  []chan error // who waits for the end of the session
-	facts    facts
-	batch    []event.Event
-	recover  error           // the log failed; it has to be reconciled first
-	retry    time.Time       // when tick tries that; zero: only the next Send does
-	pause    time.Duration   // before that try
-	over     map[string]bool // turns that have ended
-	lastExit *ExitStatus
-	adopting *adoption // while what the log may have already comes in again
+	opt       Options
+	head      int64
+	live      []*liveTurn     // in the order they began; at most one is a prompt's
+	link      *link           // nil: no agent
+	gone      <-chan struct{} // closed once the agent before it has gone
+	opening   context.CancelFunc
+	closing   []chan error        // who waits for the end of the session
+	departing []chan answer[bool] // who waits to detach until the agent is there
+	facts     facts
+	batch     []event.Event
+	recover   error           // the log failed; it has to be reconciled first
+	retry     time.Time       // when tick tries that; zero: only the next Send does
+	pause     time.Duration   // before that try
+	over      map[string]bool // turns that have ended
+	lastExit  *ExitStatus
+	adopting  *adoption // while what the log may have already comes in again
 }
 
 // Config is what a Session needs besides its agent. The zero value works.
