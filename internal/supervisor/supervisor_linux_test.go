@@ -333,9 +333,7 @@ func TestD03_BothKilled(t *testing.T) {
 	_ = unix.Kill(r.Supervisor.Pid, unix.SIGKILL)
 	_ = cmd.Process.Kill()
 	until(t, "the agent is gone", func() bool { return !alive(pids[0]) || !alive(pids[1]) || !alive(pids[2]) })
-	if _, _, err := Attach(k, nil); !errors.Is(err, ErrNone) {
-		t.Errorf("taken over: %v", err)
-	}
+	until(t, "nobody is there", func() bool { _, _, err := Attach(k, nil); return errors.Is(err, ErrNone) })
 	if err := End(k); err != nil {
 		t.Fatal(err)
 	}
