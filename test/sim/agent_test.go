@@ -381,6 +381,9 @@ func (a *agent) next() string {
 	return fmt.Sprintf("%s:%d:0", a.turn, a.ordinal)
 }
 
+// secret is what nobody is to be shown.
+const secret = "correct-horse-17"
+
 // speak says a message in deltas, sometimes very many at once.
 func (a *agent) speak() outcome {
 	id := a.next()
@@ -397,6 +400,13 @@ func (a *agent) speak() outcome {
 			}
 		}
 		word := fmt.Sprintf("%d.%d ", a.ordinal, i)
+		switch { // what it should not have said comes in pieces, whole or not
+		case a.chance(85):
+		case a.chance(50):
+			word += secret[:6]
+		default:
+			word = secret[6:]
+		}
 		text += word
 		a.say(event.ItemDelta{ItemID: id, DeltaContent: word})
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -148,6 +149,11 @@ func (w *world) judge() {
 	w.judgeEffects(log)
 	w.judgeAgent(log)
 	w.judgePaced(log)
+	for _, ev := range log {
+		if text, _ := event.MarshalBody(ev.Body); bytes.Contains(text, []byte(secret)) {
+			w.violation("the log holds the secret: %s", show(ev))
+		}
+	}
 }
 
 // same checks that view is how the log begins.

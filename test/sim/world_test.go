@@ -14,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/redact"
 )
 
 // random returns the n-th source of a seed.
@@ -226,12 +227,14 @@ func (inc *incarnation) tainted() bool {
 	return inc.taint
 }
 
+func filter(runnel.Options) runnel.Filter { return redact.New(secret).Events() }
+
 // boot starts a process that owns generation gen of the disk.
 func (w *world) boot(gen int) (up bool) {
 	inc := &incarnation{w: w, n: gen, log: &diskLog{w.disk, gen}, killed: make(chan struct{})}
 	cfg := runnel.Config{ID: session, Log: inc.log, Dormant: w.chance(2), Adopt: true, ApprovalTimeout: w.plan.timeout}
 	for tries := 0; ; tries++ {
-		s, err := runnel.Open(context.Background(), provider{inc}, runnel.Options{}, cfg)
+		s, err := runnel.Open(context.Background(), provider{inc}, runnel.Options{Filter: filter}, cfg)
 		if err == nil {
 			inc.session = s
 			break
