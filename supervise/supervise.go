@@ -14,3 +14,6 @@ import "github.com/runnel-dev/runnel/internal/supervisor"
 
 // Main must be the first thing that main does. In a process that was started as a supervisor it does not return.
 func Main() { supervisor.Main() }
+
+// Enabled reports whether agents get supervisors: Main was called, on a system where there are some.
+func Enabled() bool { return supervisor.Enabled() }

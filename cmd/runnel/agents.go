@@ -77,6 +77,8 @@ func (a *app) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "Say which agents are installed, and how to get the others",
+		Long: `Say which agents are installed, how to get the others, and how surely nothing of an
+agent is left on this system once it has ended.`,
 		Example: `  runnel agents
   runnel agents --json | jq -r '.[] | select(.installed) | .cliType'`,
 		Args: nothing,
@@ -113,7 +115,11 @@ func (a *app) printAgents(rows []installed) error {
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.CLIType, cell(r.Version), cell(r.Path), cell(todo(r.Installation)))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(a.out, "\n"+ending())
+	return err
 }
 
 // todo says what stands between the user and the agent.
