@@ -1,0 +1,238 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// soakTime is how long the soak takes: RUNNEL_SOAK, or an hour with RUNNEL_LONG, or moments.
+func soakTime(t *testing.T) time.Duration {
+	t.Helper()
+	if s := os.Getenv("RUNNEL_SOAK"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if long() {
+		return time.Hour
+	}
+	return 8 * time.Second
+}
+
+// sample is what a server holds at a moment.
+type sample struct {
+	at                          time.Duration
+	fds, goroutines, rss, turns float64
+}
+
+// soak runs one turn a second, in turn in each of a few sessions, which are given up for new ones after a while.
+type soak struct {
+	w       *world
+	rnd     *rand.Rand
+	clients []*client
+	turns   int
+	lost    int // turns that a kill closed
+	samples []sample
+}
+
+const (
+	soakSessions = 4
+	sessionTurns = 40
+)
+
+// TestI06_Soak: a turn each second, and a kill of a server, a supervisor or an agent each sixtieth of the time. In the
+// last half the server lives, and what it holds must not grow.
+func TestI06_Soak(t *testing.T) {
+	total := soakTime(t)
+	each := min(max(total/60, time.Second), time.Minute)
+	w := newWorld(t, nil, "60s")
+	w.start()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("%v, a kill each %v, seed %d", total, each, seed)
+	s := &soak{w: w, rnd: rand.New(rand.NewPCG(seed, 1)), clients: make([]*client, soakSessions)}
+	began, killed, kills := time.Now(), time.Now(), 0
+	beat := time.NewTicker(min(time.Second, total/16))
+	defer beat.Stop()
+	for ; time.Since(began) < total && !t.Failed(); <-beat.C {
+		var act func()
+		if time.Since(killed) >= each {
+			killed = time.Now()
+			victims := []func(){s.killAgents, s.killSupervisors}
+			if time.Since(began) < total/2 {
+				victims = append(victims, s.killServer)
+			}
+			act = victims[kills%len(victims)]
+			kills++
+		}
+		s.turn(act)
+		if act == nil {
+			s.sample(time.Since(began))
+		}
+	}
+	t.Logf("%d turns, %d kills, %d turns closed by one", s.turns, kills, s.lost)
+	s.growth(total / 2)
+	for _, c := range s.clients {
+		if c != nil {
+			c.leave()
+		}
+	}
+	if n := zombies(w.cmd.Process.Pid); n > 0 {
+		t.Errorf("%d zombies", n)
+	}
+	w.stop()
+	w.empty(2 * time.Second)
+}
+
+// turn runs one, does something in the middle of it, and checks all of it.
+func (s *soak) turn(act func()) {
+	t := s.w.t
+	t.Helper()
+	i := s.turns % soakSessions
+	if s.turns/soakSessions%sessionTurns == 0 {
+		s.renew(i)
+	}
+	s.turns++
+	c := s.clients[i]
+	turn := c.send(plan{Deltas: 10, Pace: 15 * time.Millisecond, Ask: true}.prompt())
+	if act != nil {
+		<-time.After(time.Duration(s.rnd.Int64N(int64(200 * time.Millisecond))))
+		act()
+	}
+	end := c.end(turn)
+	if b, ok := end.Body.(event.ResponseError); ok {
+		s.lost++
+		if act == nil || b.Error.Code != "PROCESS_CRASH" && b.Error.Code != "SESSION_CREATE_FAILED" {
+			t.Errorf("turn %d ended with %+v", s.turns, b)
+		}
+	}
+	c.agrees(turn, s.w.log(c.session, end.Seq))
+}
+
+// renew gives up a session for a new one.
+func (s *soak) renew(i int) {
+	if old := s.clients[i]; old != nil {
+		old.leave()
+		if code, _ := s.w.call("POST", "/api/session/"+old.session+"/kill", object{}, nil); code != http.StatusOK {
+			s.w.t.Errorf("kill: %d", code)
+		}
+	}
+	s.clients[i] = s.w.follow(s.w.create())
+}
+
+func (s *soak) killServer() {
+	s.w.kill()
+	s.w.start()
+}
+
+func (s *soak) killSupervisors() {
+	for _, pid := range s.w.supervisors() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func (s *soak) killAgents() {
+	for _, p := range s.w.processes() {
+		if strings.HasPrefix(p.line, s.w.agent()+" --") {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// sample looks at the server between two turns.
+func (s *soak) sample(at time.Duration) {
+	pid := s.w.cmd.Process.Pid
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // of a process that hides itself: root only
+	resident, _ := rss(pid)
+	s.samples = append(s.samples, sample{at, float64(len(fds)), s.goroutines(), float64(resident), float64(s.turns)})
+}
+
+func (s *soak) goroutines() (n float64) {
+	res, err := s.w.do(context.Background(), "GET", "/metrics", nil)
+	if err != nil {
+		s.w.t.Error(err)
+		return 0
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.w.t.Error(err)
+	}
+	_, rest, ok := bytes.Cut(body, []byte("\ngo_goroutines "))
+	if _, err := fmt.Sscan(string(rest), &n); !ok || err != nil {
+		s.w.t.Errorf("metrics: %d %.200s", res.StatusCode, body)
+	}
+	return n
+}
+
+// growth judges how what the server holds grows, by the line through the samples after a time.
+func (s *soak) growth(after time.Duration) {
+	t := s.w.t
+	t.Helper()
+	var last []sample
+	for _, p := range s.samples {
+		if p.at > after {
+			last = append(last, p)
+		}
+	}
+	if len(last) < 3 {
+		t.Fatalf("only %d samples", len(last))
+	}
+	for _, q := range []struct {
+		name string
+		of   func(sample) float64
+		most float64 // growth in the time of the samples that is none
+	}{
+		{"fds", func(p sample) float64 { return p.fds }, 6},
+		{"goroutines", func(p sample) float64 { return p.goroutines }, 12},
+		{"RSS in KiB", func(p sample) float64 { return p.rss }, 12 << 10},
+	} {
+		slope, mean := line(last, q.of)
+		span := (last[len(last)-1].at - last[0].at).Seconds()
+		t.Logf("%s: %.0f on the mean of %d samples, %+.2f a minute, %+.4f a turn", q.name, mean, len(last), slope*60, slope*span/max(1, last[len(last)-1].turns-last[0].turns))
+		if grown := slope * span; grown > q.most {
+			t.Errorf("%s grew by %.1f", q.name, grown)
+		}
+	}
+}
+
+// line fits one: how much y grows in a second, and its mean.
+func line(samples []sample, y func(sample) float64) (slope, mean float64) {
+	var sx, sy, sxx, sxy float64
+	n := float64(len(samples))
+	for _, p := range samples {
+		x := p.at.Seconds()
+		sx, sy, sxx, sxy = sx+x, sy+y(p), sxx+x*x, sxy+x*y(p)
+	}
+	return (n*sxy - sx*sy) / (n*sxx - sx*sx), sy / n
+}
+
+// zombies counts the dead children of a process that nobody has waited for.
+func zombies(parent int) (n int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		stat, err := os.ReadFile("/proc/" + d.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if f[0] == "Z" && f[1] == fmt.Sprint(parent) {
+			n++
+		}
+	}
+	return n
+}
