@@ -94,6 +94,55 @@ func TestD20_SubagentAfterResult(t *testing.T) {
 	})
 }
 
+// A question of the background outlives the prompt's turn in which it came up,
+// and holds the conversation no longer than until it is answered.
+func TestD20_QuestionsOutliveTurns(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		log := new(runnel.Memory)
+		s := r.session(runnel.Config{Log: log})
+		if _, err := turnIn(t, s, costing(calls(agent("Later", true,
+			calls(bash(waits("go", "went"), "Wait")), calls(bash("touch asked; "+waits("stop", "stopped"), "Ask")), says("Later."))),
+			says("It runs."), says("Over."))...); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		second, err := s.Send(ctx, runnel.Text(scenario(costing(calls(bash(waits("second", "second"), "Second")), says("Second."))...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.write("go", "")
+		seen := s.Status().Head
+		until := func(stop func(event.Event) bool) event.Event {
+			for ev, err := range runnel.Follow(ctx, log, "s", seen) {
+				if err != nil {
+					t.Fatalf("%v", err)
+				}
+				seen = ev.Seq
+				if stop(ev) {
+					return ev
+				}
+			}
+			return event.Event{}
+		}
+		asked := until(func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		if asked.Turn == second.ID {
+			t.Error("the question is part of a turn that is not its own")
+		}
+		r.write("second", "")
+		if res, err := second.Wait(ctx); err != nil || res.FinalText != "Second." {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		decideSession(t, s, asked.Body.(event.ApprovalRequested).Approval, runnel.Decision{Choice: allowOnce})
+		await(t, r.file("asked"))
+		until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == asked.Turn })
+		if res, err := turnIn(t, s, says("Third.")); err != nil || res.FinalText != "Third." {
+			t.Errorf("while the tool runs: %+v, %v", res, err)
+		}
+		r.write("stop", "")
+	})
+}
+
 func decideSession(t *testing.T, s *runnel.Session, a event.Approval, d runnel.Decision) {
 	t.Helper()
 	if err := s.Decide(t.Context(), a.ID, d); err != nil {
