@@ -73,6 +73,14 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 			turns[i] = c.send(turnPrompt(r*sessions + i))
 			pass(time.Duration(rnd.Int64N(int64(turnTime / 8))))
 		}
+		for i, c := range clients {
+			if w.begun {
+				c.until("beginning", func(ev event.Event) bool {
+					_, says := ev.Body.(event.ItemDelta)
+					return says && ev.Turn == turns[i]
+				})
+			}
+		}
 		pass(time.Duration(rnd.Int64N(int64(turnTime))))
 		act()
 		for i, c := range clients {
@@ -200,6 +208,7 @@ func TestD02_ServerFrozen(t *testing.T) {
 // the reason, at once, and nothing is left of their agents.
 func TestD03_SupervisorKilled(t *testing.T) {
 	w := newWorld(t, "60s")
+	w.begun = true
 	w.start()
 	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
 		for _, pid := range w.supervisors() {
@@ -214,6 +223,7 @@ func TestD03_SupervisorKilled(t *testing.T) {
 // end at once, what they had started with the next start.
 func TestD03_BothKilled(t *testing.T) {
 	w := newWorld(t, "60s")
+	w.begun = true
 	w.start()
 	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
 		var both sync.WaitGroup

@@ -75,6 +75,7 @@ type world struct {
 	token  string
 	window string
 	binary string
+	begun  bool // something is done only after all turns have begun to say something
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
