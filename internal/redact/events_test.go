@@ -212,3 +212,49 @@ func BenchmarkEventDelta(b *testing.B) {
 		e.Event(ev)
 	}
 }
+
+// FuzzJ08_JSON: a JSON value stays one, and no string in it holds a secret.
+func FuzzJ08_JSON(f *testing.F) {
+	for _, doc := range []string{
+		`{"cmd":"echo correct-horse-battery-staple"}`, `["\u0063orrect-horse-battery-staple",1e5,null,{"a":[]}]`,
+		`"-----BEGIN PRIVATE KEY-----\nMIIE"`, `{"correct-horse-battery-staple":{"x":"zwölf/Boxkämpfer+jagen=Eva\\"}}`,
+		`{"a":"Authorization: Bearer \"abcdefgh\"","b":"correct-horse-","c":"battery-staple"}`, `"\ud800correct-horse-battery-staple"`,
+	} {
+		f.Add([]byte(doc))
+	}
+	r := New(secretA, secretB)
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		if !json.Valid(doc) {
+			t.Skip()
+		}
+		out := r.raw(doc)
+		var v any
+		dec := json.NewDecoder(bytes.NewReader(out))
+		dec.UseNumber()
+		if err := dec.Decode(&v); err != nil || !json.Valid(out) {
+			t.Fatalf("%q became %q: %v", doc, out, err)
+		}
+		var walk func(v any)
+		walk = func(v any) {
+			switch v := v.(type) {
+			case string:
+				if strings.Contains(v, secretA) || strings.Contains(v, secretB) {
+					t.Fatalf("%q became %q", doc, out)
+				}
+			case []any:
+				for _, e := range v {
+					walk(e)
+				}
+			case map[string]any:
+				for k, e := range v {
+					walk(k)
+					walk(e)
+				}
+			}
+		}
+		walk(v)
+		if again := r.raw(out); string(again) != string(out) && !strings.Contains(string(out), "BEGIN") {
+			t.Fatalf("%q became %q, and then %q", doc, out, again)
+		}
+	})
+}

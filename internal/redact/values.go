@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -120,7 +121,9 @@ func Env(environ []string) []string {
 // that say so, and passwords within addresses, at any depth.
 func JSON(doc []byte) []string {
 	var v any
-	if json.Unmarshal(doc, &v) != nil {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber() // one that is too large hides nothing
+	if dec.Decode(&v) != nil {
 		return nil
 	}
 	var out []string
