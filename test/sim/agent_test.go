@@ -44,6 +44,7 @@ func (p provider) Adopt(context.Context, runnel.Options) (runnel.Conn, runnel.Ba
 	if a == nil || !a.take() {
 		return nil, runnel.Backlog{}, runnel.Fail(runnel.ProcessCrash, "there is no agent")
 	}
+	p.inc.w.count("agent adopted")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	back := runnel.Backlog{After: a.after, Events: slices.Clone(a.said[a.began:]), Prompts: slices.Clone(a.given)}

@@ -64,6 +64,7 @@ func (c *client) follow(inc *incarnation) {
 			}
 		}
 	})
+	c.w.count("connection")
 	for ev, err := range runnel.Follow(ctx, inc.log, session, c.cursor()) {
 		if err != nil || !inc.reach(func() { c.see(ev) }) {
 			return

@@ -27,6 +27,7 @@ type disk struct {
 	gen     int           // the process that owns the disk
 	slow    time.Duration // how long an access takes
 	failing int           // so many syncs will fail
+	failed  int           // so many did
 	shown   func(event.Event)
 }
 
@@ -64,6 +65,7 @@ func (d *disk) sync(gen int, head int64) error {
 	}
 	if d.failing > 0 {
 		d.failing--
+		d.failed++
 		d.events, d.visible = d.events[:head:head], min(d.visible, int(head))
 		return errSync
 	}

@@ -149,7 +149,17 @@ func (w *world) judge() {
 	w.judgeEffects(log)
 	w.judgeAgent(log)
 	w.judgePaced(log)
+	w.counts["sync failed"] += w.disk.failed
 	for _, ev := range log {
+		w.counts[event.Type(ev.Body)]++
+		switch b := ev.Body.(type) {
+		case event.ApprovalResolved:
+			w.counts["resolved by "+string(b.By)]++
+		case event.ResponseDone:
+			w.counts["turn "+string(b.Status)]++
+		case event.ResponseError:
+			w.counts["turn ended as "+b.Error.Code]++
+		}
 		if text, _ := event.MarshalBody(ev.Body); bytes.Contains(text, []byte(secret)) {
 			w.violation("the log holds the secret: %s", show(ev))
 		}

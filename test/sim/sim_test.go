@@ -83,30 +83,47 @@ func (w *world) story() string {
 	return b.String()
 }
 
-// spread runs seeds on all processors.
-func spread(t *testing.T, n int, plan func(seed uint64) plan) {
+// spread runs seeds on all processors. It fails if one of kinds never happened:
+// then the runs show less than they seem to.
+func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 	first, runs := seeds(t, n)
-	began, events := time.Now(), make([]int, runtime.GOMAXPROCS(0))
+	began, counts := time.Now(), make([]map[string]int, runtime.GOMAXPROCS(0))
 	t.Run("seeds", func(t *testing.T) {
-		for shard := range len(events) {
+		for shard := range counts {
+			counts[shard] = make(map[string]int)
 			t.Run(strconv.Itoa(shard), func(t *testing.T) {
 				t.Parallel()
-				for i := shard; i < runs && !t.Failed(); i += len(events) {
+				for i := shard; i < runs && !t.Failed(); i += len(counts) {
 					seed := first + uint64(i)
-					events[shard] += len(run(t, seed, plan(seed)).disk.events)
+					for what, n := range run(t, seed, plan(seed)).counts {
+						counts[shard][what] += n
+					}
 				}
 			})
 		}
 	})
-	sum := 0
-	for _, n := range events {
-		sum += n
+	sum := make(map[string]int)
+	for _, c := range counts {
+		for what, n := range c {
+			sum[what] += n
+		}
 	}
-	t.Logf("%d seeds from %d, %d events, %v", runs, first, sum, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d seeds from %d, %v: %v", runs, first, time.Since(began).Round(time.Millisecond), sum)
+	for _, what := range kinds {
+		if sum[what] == 0 && runs >= 500 {
+			t.Errorf("in %d runs there was no %q", runs, what)
+		}
+	}
 }
 
 // TestK01_CoreSim runs the core through schedules of everything that happens to it.
-func TestK01_CoreSim(t *testing.T) { spread(t, 10_000, makePlan) }
+func TestK01_CoreSim(t *testing.T) {
+	spread(t, 10_000, makePlan,
+		"process killed", "process powerless", "process fenced", "process detached", "agent adopted", "sync failed",
+		"send ok", "send busy", "send unknown", "decide ok", "decide gone", "decide unknown", "cancel ok",
+		"resolved by user", "resolved by timeout", "resolved by agent", "resolved by policy",
+		"turn completed", "turn cancelled", "turn ended as AGENT_ERROR", "turn ended as PROCESS_CRASH")
+}
 
 // TestG01_ReconnectFuzz is the same with connections that hardly last, and
 // processes that are killed all the time.

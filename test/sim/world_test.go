@@ -82,6 +82,7 @@ type world struct {
 	all     []*incarnation
 	calm    bool // no connection is cut any more
 	ops     []op
+	counts  map[string]int // what happened, and how often
 	clients []*client
 	paced   *paced
 	agents  []*agent
@@ -91,7 +92,7 @@ type world struct {
 func newWorld(seed uint64, p plan) *world {
 	w := &world{
 		seed: seed, plan: p, disk: newDisk(seed), over: make(chan struct{}), rng: random(seed, 2), sources: 10,
-		seen: make(map[string]int64), effects: make(map[string]int), changed: make(chan struct{}),
+		seen: make(map[string]int64), counts: make(map[string]int), effects: make(map[string]int), changed: make(chan struct{}),
 	}
 	w.disk.shown = func(ev event.Event) {
 		now := w.tick()
@@ -135,6 +136,12 @@ func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trace = append(w.trace, time.Now().Format("05.000000 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
 }
 
 func (w *world) tick() int64 {
@@ -283,6 +290,7 @@ func (w *world) strike(how fate) (up bool) {
 	w.now = nil
 	w.mu.Unlock()
 	w.note("process %d is %s", inc.n, how)
+	w.count("process " + string(how))
 	if how == detached {
 		inc.end(how, false)
 		if inc.session.Detach(context.Background()) {
@@ -366,6 +374,7 @@ func (w *world) do(inc *incarnation, o op, f func() error) op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ops = append(w.ops, o)
+	w.counts[o.kind+" "+o.out]++
 	return o
 }
 
