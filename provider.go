@@ -192,6 +192,7 @@ type Options struct {
 	Path           string                        `json:"-"` // the agent's program. Default: looked up in PATH
 	Env            []string                      `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext bool                          `json:"-"` // a Run ends with the context of its Start. Default: it does not
+	OneTurn        bool                          `json:"-"` // nothing may go on behind the first turn: the agent ends with it. A Run sets it
 	Trusted        bool                          `json:"-"` // the folder's own settings may run code. Default: they are not read
 	AllowBypass    bool                          `json:"-"` // makes ModeBypass possible
 	Timeout        time.Duration                 `json:"-"` // of a Run, from spawn to exit. Default: none

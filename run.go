@@ -28,6 +28,7 @@ func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error)
 		return nil, err
 	}
 	r := &Run{over: make(chan struct{})}
+	opt.OneTurn = true
 	cfg := Config{Lifetime: opt.Timeout, Dormant: true}
 	if opt.Approve == nil {
 		cfg.ApprovalTimeout = -1

@@ -192,6 +192,9 @@ func environ(parent []string, opt runnel.Options) []string {
 		"CLAUDE_CODE_EAGER_FLUSH": "1", // its file is complete when a result is printed
 		"DISABLE_AUTOUPDATER":     "1", // not under a running conversation
 	}
+	if opt.OneTurn { // else subagents go on in the background, as 2.1.329 has it, and are ended with the agent
+		extra["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] = "1"
+	}
 	for _, e := range opt.Env {
 		if name, value, ok := strings.Cut(e, "="); ok {
 			extra[name] = value

@@ -235,3 +235,39 @@ func TestATaskThatSaysVeryMuchComesInParts(t *testing.T) {
 		t.Errorf("%d of 20 messages", n)
 	}
 }
+
+// A run ends with its turn. What the agent hands to others has to be done by
+// then, also where it would rather do it in the background.
+func TestARunWaitsForItsSubagents(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		inner := scenario(costing(calls(bash("echo found", "Look")), says("Found."))...)
+		input := args{"description": "Look", "prompt": inner, "subagent_type": "general-purpose"}
+		run, err := runnel.Start(t.Context(), New(), r.opt, runnel.Text(scenario(costing(calls(use("Agent", input)), says("Done."))...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		var evs []event.Event
+		for ev, err := range run.Events(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			evs = append(evs, ev)
+		}
+		res, err := run.Wait(ctx)
+		if err != nil || res.FinalText != "Done." {
+			t.Errorf("%+v, %v", res, err)
+		}
+		nested := 0
+		for _, it := range items(evs) {
+			if it.ParentCallID != "" {
+				nested++
+			}
+		}
+		if nested != 3 {
+			t.Errorf("%d items of the subagent, want 3\n%s", nested, dump(evs))
+		}
+	})
+}
