@@ -158,7 +158,7 @@ func reasonOf(c Command, err error) (Reason, error) {
 		return BadDir, err
 	}
 	switch {
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case ReasonOf(err) == NoResources:
 		return NoResources, err
 	case errors.Is(err, syscall.ENOEXEC):
 		return BadFormat, err
@@ -173,6 +173,16 @@ func reasonOf(c Command, err error) (Reason, error) {
 		return NotExecutable, err
 	}
 	return Failed, err
+}
+
+// ReasonOf sorts an error that has nothing to do with the program: NoResources or Failed.
+func ReasonOf(err error) Reason {
+	for _, none := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, none) {
+			return NoResources
+		}
+	}
+	return Failed
 }
 
 // program returns the base name of path, fit for a message.

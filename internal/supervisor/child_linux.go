@@ -123,7 +123,7 @@ func failed(err error) error {
 	if errors.As(err, &errno) {
 		err = errno
 	}
-	return &proc.StartError{Program: "supervisor", Reason: proc.Failed, Err: err}
+	return &proc.StartError{Program: "supervisor", Reason: proc.ReasonOf(err), Err: err}
 }
 
 // socketPair returns our end and theirs.

@@ -21,6 +21,9 @@ import (
 )
 
 func playHere(role string, args []string) {
+	if playLoad(role, args) {
+		return
+	}
 	switch role {
 	case "server": // starts an agent, tells what it says, and waits to be killed
 		window, _ := time.ParseDuration(args[1])

@@ -1,0 +1,373 @@
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// often is how often, or how much, something is done: less where time is short.
+func often(long, short int) int {
+	if os.Getenv("RUNNEL_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// playLoad plays the agents of these tests. It reports whether there is such a role.
+func playLoad(role string, args []string) bool {
+	switch role {
+	case "complain": // MiB of it, then a line
+		mib, _ := strconv.Atoi(args[0])
+		chunk := bytes.Repeat([]byte("all the same line on standard error\n"), 1<<20/36)
+		for range mib {
+			_, _ = os.Stderr.Write(chunk)
+		}
+		fmt.Println("said it")
+	case "torrent": // MiB of lines
+		mib, _ := strconv.Atoi(args[0])
+		chunk := bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 1024)
+		for range mib {
+			_, _ = os.Stdout.Write(chunk)
+		}
+	case "exhausted":
+		exhausted(args[0])
+	default:
+		return false
+	}
+	return true
+}
+
+// peak returns the most memory that a process had, in KiB, and its present one.
+func peak(t testing.TB, pid int) (most, now int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			_, _ = fmt.Sscan(rest, &most)
+		}
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			_, _ = fmt.Sscan(rest, &now)
+		}
+	}
+	return most, now
+}
+
+// bounded checks that a supervisor took no more memory than most, in KiB. The race detector takes its own.
+func bounded(t testing.TB, what string, a Agent, before, most int) {
+	t.Helper()
+	after, _ := peak(t, supervisorOf(a))
+	t.Logf("%s: the supervisor had %d KiB, and at most %d", what, before, after)
+	if !raceEnabled && after-before > most {
+		t.Errorf("%s: the supervisor took %d KiB more", what, after-before)
+	}
+}
+
+// The agent says nothing but on standard error, and far more than anyone keeps.
+func TestD11_StderrFlood(t *testing.T) {
+	a := start(t, roleCommand("complain", strconv.Itoa(often(1024, 64))), Keep{})
+	before, _ := peak(t, supervisorOf(a))
+	if got := readLine(t, a.Stdout()); got != "said it" {
+		t.Errorf("it said %q", got)
+	}
+	bounded(t, "stderr", a, before, 8<<10)
+	wait(t, a)
+	if n := len(a.StderrTail()); n == 0 || n > 64<<10 {
+		t.Errorf("%d bytes of stderr are kept", n)
+	}
+}
+
+// The agent is faster than its reader: it waits, and nobody keeps what was not read beyond the spool.
+func TestD12_SlowReader(t *testing.T) {
+	mib := often(1024, 96) // more than a spool
+	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Keep{})
+	before, _ := peak(t, supervisorOf(a))
+	buf, total := make([]byte, 64<<10), 0
+	for slow := 0; ; {
+		n, err := a.Stdout().Read(buf)
+		total += n
+		if err != nil {
+			break
+		}
+		if slow += n; slow > 1<<20 { // a pause each MiB
+			slow = 0
+			<-time.After(time.Millisecond)
+		}
+	}
+	if total != mib<<20 {
+		t.Errorf("%d bytes of %d", total, mib<<20)
+	}
+	bounded(t, "slow reader", a, before, 8<<10)
+}
+
+// Nobody is there: what the spool holds is kept, the agent waits with the rest, and all of it comes to whoever takes over
+// unless the turn was longer than the spool.
+func TestD12_NoReader(t *testing.T) {
+	k := Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	a := start(t, roleCommand("torrent", "48"), k)
+	before, _ := peak(t, supervisorOf(a))
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	again, b := attach(t, k)
+	rest, err := io.ReadAll(again.Stdout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := len(rest) + len(b.Rest)
+	for _, l := range b.Lines {
+		total += len(l.Text)
+	}
+	if total != 48<<20 {
+		t.Errorf("%d bytes of %d", total, 48<<20)
+	}
+	bounded(t, "no reader", again, before, 8<<10)
+}
+
+// held is what this process holds of the system.
+type held struct{ fds, goroutines, zombies int }
+
+func holds(t testing.TB) (h held) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = held{fds: len(fds), goroutines: runtime.NumGoroutine()}
+	self := strconv.Itoa(os.Getpid())
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		stat, err := os.ReadFile("/proc/" + d.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if f[0] == "Z" && f[1] == self {
+			h.zombies++
+		}
+	}
+	return h
+}
+
+// TestD15_Leaks runs agents to their end, by themselves and by us, again and again.
+func TestD15_Leaks(t *testing.T) {
+	dir := t.TempDir()
+	once := func(i int) {
+		k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+		switch i % 4 {
+		case 0:
+			a := start1(t, roleCommand("exit", "0"), k)
+			wait(t, a)
+			stop(t, a)
+		case 1:
+			a := start1(t, roleCommand("ticker"), k)
+			_ = a.Send([]byte("x\n"), 0)
+			readLine(t, a.Stdout())
+			stop(t, a)
+		case 2:
+			a := start1(t, roleCommand("deaf"), k)
+			readPids := readyPids(t, a.Stdout(), 1)
+			_ = unix.Kill(supervisorOf(a), unix.SIGKILL)
+			<-a.Done()
+			allGone(t, readPids)
+			stop(t, a)
+		case 3:
+			if _, err := Start(t.Context(), proc.Command{Path: "/no/such/program"}, k); err == nil {
+				t.Error("started")
+			}
+		}
+	}
+	for i := range 8 {
+		once(i)
+	}
+	_, rssBefore := peak(t, os.Getpid())
+	before, runs := holds(t), often(10000, 200)
+	for i := range runs {
+		if once(i); t.Failed() {
+			t.FailNow()
+		}
+	}
+	var after held
+	until(t, "all is given back", func() bool {
+		after = holds(t)
+		return after.fds <= before.fds+1 && after.goroutines <= before.goroutines+1 && after.zombies == 0
+	})
+	runtime.GC()
+	_, rssAfter := peak(t, os.Getpid())
+	t.Logf("after %d runs: %+v, before %+v; RSS %+.2f KiB a run", runs, after, before, float64(rssAfter-rssBefore)/float64(runs))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 1 {
+		t.Errorf("files are left: %v, %v", left, err)
+	}
+}
+
+func stop(t testing.TB, a Agent) {
+	t.Helper()
+	if err := a.Stop(t.Context(), proc.Now); err != nil {
+		t.Error(err)
+	}
+}
+
+// start1 is start for many: what ends them is not kept.
+func start1(t testing.TB, c proc.Command, k Keep) Agent {
+	t.Helper()
+	a, err := Start(t.Context(), c, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// exhausted is a server that runs out of something, and then does not any more. It tells what it got.
+func exhausted(what string) {
+	agent := func() {
+		a, err := Start(context.Background(), roleCommand("ticker"), Keep{})
+		if start, ok := errors.AsType[*proc.StartError](err); ok {
+			fmt.Println("not started:", start.Reason)
+			return
+		}
+		if err == nil {
+			err = a.Stop(context.Background(), proc.Now)
+		}
+		fmt.Println("started:", err)
+	}
+	older, err := Start(context.Background(), roleCommand("ticker"), Keep{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit := map[string]int{"descriptors": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC}[what]
+	var full unix.Rlimit
+	_ = unix.Getrlimit(limit, &full)
+	fds, _ := os.ReadDir("/proc/self/fd")
+	few := map[string]int{"descriptors": len(fds), "processes": 1}[what]
+	for spare := range 12 { // it may fail anywhere on the way
+		_ = unix.Setrlimit(limit, &unix.Rlimit{Cur: uint64(few + spare), Max: full.Max})
+		agent()
+		if what == "processes" {
+			break
+		}
+	}
+	_ = older.Send([]byte("still here\n"), 0)
+	line, err := bufio.NewReader(older.Stdout()).ReadString('\n')
+	fmt.Printf("the older one: %q %v\n", line, err)
+	_ = unix.Setrlimit(limit, &full)
+	agent()
+	_ = older.Stop(context.Background(), proc.Now)
+}
+
+// TestD16_Exhaustion: without descriptors or processes an agent is not started, which is told as what it is; those
+// that run go on, and the next starts when there are some again.
+func TestD16_Exhaustion(t *testing.T) {
+	for _, what := range []string{"descriptors", "processes"} {
+		t.Run(what, func(t *testing.T) {
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(self, what)
+			cmd.Env = []string{roleVar + "=exhausted"}
+			if what == "processes" {
+				if os.Getuid() != 0 {
+					t.Skip("the limit counts all that this user runs")
+				}
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54322, Gid: 54322}} // root has no limit
+				cmd.Path = readable(t, self)
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			t.Logf("%s", out)
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			n := len(lines)
+			if n < 3 || lines[0] != "not started: "+string(proc.NoResources) || lines[n-1] != "started: <nil>" || lines[n-2] != `the older one: "0 still here\n" <nil>` {
+				t.Errorf("it told %q", lines)
+			}
+			for _, line := range lines[:n-2] {
+				if line != lines[0] && line != "started: <nil>" {
+					t.Errorf("it told %q", line)
+				}
+			}
+		})
+	}
+}
+
+// readable copies a program to where everyone can run it.
+func readable(t *testing.T, program string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "supervisor-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b, err := os.ReadFile(program)
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/agent", b, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir + "/agent"
+}
+
+// TestD19_ThreadsEnd: an agent dies with its supervisor's thread, not with any thread of ours.
+func TestD19_ThreadsEnd(t *testing.T) {
+	quit := make(chan struct{})
+	var chaos sync.WaitGroup
+	threads := 0
+	chaos.Go(func() {
+		for threads < often(10000, 500) {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				runtime.LockOSThread() // and ends with it
+			}()
+			<-ended
+			threads++
+		}
+	})
+	for i := range often(100, 10) {
+		var agents []Agent
+		for range 3 {
+			agents = append(agents, start1(t, roleCommand("ticker"), Keep{}))
+		}
+		for _, a := range agents {
+			for n := range 5 {
+				if err := a.Send([]byte("x\n"), 0); err != nil {
+					t.Fatal(err)
+				}
+				if got := readLine(t, a.Stdout()); got != fmt.Sprint(n, " x") {
+					t.Fatalf("run %d: got %q", i, got)
+				}
+			}
+			stop(t, a)
+		}
+	}
+	close(quit)
+	chaos.Wait()
+	t.Logf("%d threads ended meanwhile", threads)
+}
