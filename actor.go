@@ -448,7 +448,7 @@ func (s *Session) agentGone(cause error) {
 func (s *Session) dismiss(err *Error) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.prompt == nil {
-			s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: err.Fault()}))
+			s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
 		}
 	}
 	_ = s.flush()
@@ -457,7 +457,7 @@ func (s *Session) dismiss(err *Error) {
 
 // fail ends a turn with an error on our own account.
 func (s *Session) fail(lt *liveTurn, err *Error) {
-	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: err.Fault()}))
+	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
 	_ = s.flush()
 }
 

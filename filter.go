@@ -78,6 +78,11 @@ func (l *link) screened(ev event.Event, err error) []arrival {
 	return l.out
 }
 
+// fault is err in the form in which the log has it.
+func (s *Session) fault(err *Error) event.Fault {
+	return Safe(filterError(s.opt.filter(), err)).Fault()
+}
+
 // filterError changes the message of an *Error, the only part that is shown.
 func filterError(f Filter, err error) error {
 	if f == nil || err == io.EOF {

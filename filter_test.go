@@ -68,6 +68,35 @@ func TestFilterChangesErrors(t *testing.T) {
 	}
 }
 
+// talkative refuses prompts in its agent's words.
+type talkative struct{ *stubborn }
+
+func (p talkative) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	conn, err := p.stubborn.Open(ctx, opt)
+	return talkativeConn{conn}, err
+}
+
+type talkativeConn struct{ runnel.Conn }
+
+func (talkativeConn) Prompt(context.Context, string, runnel.Input) error {
+	return runnel.Fail(runnel.AgentError, "the agent said "+filtered)
+}
+
+func TestFilterChangesTheEndOfARefusedTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), talkative{newStubborn(0)}, runnel.Options{Filter: filter}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		_, err = send(t, s).Wait(t.Context())
+		if got := trace(t, log, "s"); strings.Contains(got, filtered) || !strings.Contains(got, "the agent said [redacted]") || strings.Contains(err.Error(), filtered) {
+			t.Errorf("%v\n%s", err, got)
+		}
+	})
+}
+
 func TestFilteredHistory(t *testing.T) {
 	history := func(yield func(event.Event, error) bool) {
 		for _, b := range []event.Body{
