@@ -98,8 +98,8 @@ lint: ## run the linters of .golangci.yml (the first time builds them: two minut
 	$(LINT) run ./...
 
 .PHONY: bench
-bench: ui $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (a quarter of an hour)
-	go run ./bench -o bench/RESULTS.md
+bench: build $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (a quarter of an hour)
+	go run ./bench -runnel bin/runnel -o bench/RESULTS.md
 
 .PHONY: record
 record: $(AGENTS_READY) ## record testdata anew with the real agents; read the diff before you commit it

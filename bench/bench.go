@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A size says how much is measured.
@@ -57,7 +58,9 @@ func parts() []part {
 func names() []string { return each(parts(), func(p part) string { return p.name }) }
 
 // measure runs all parts, or those that only names.
-func (b *bench) measure(ctx context.Context, only string, progress io.Writer) (err error) {
+// Program is the one to measure, empty for one that is built here. A part that
+// fails leaves a row that says so, and the others run.
+func (b *bench) measure(ctx context.Context, only, program string, progress io.Writer) (err error) {
 	var chosen []string
 	if only != "" {
 		chosen = strings.Split(only, ",")
@@ -67,7 +70,7 @@ func (b *bench) measure(ctx context.Context, only string, progress io.Writer) (e
 			return fmt.Errorf("there is no part %q; there are %s", name, strings.Join(names(), ", "))
 		}
 	}
-	if b.w, err = newWorkspace(ctx, progress); err != nil {
+	if b.w, err = newWorkspace(ctx, program, progress); err != nil {
 		return err
 	}
 	defer func() {
@@ -81,12 +84,25 @@ func (b *bench) measure(ctx context.Context, only string, progress io.Writer) (e
 			continue
 		}
 		b.report.part = p.name
-		if err := p.run(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+		if failed := b.runPart(ctx, p); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
+			b.report.add(row{what: p.name, ours: "failed", note: strings.ReplaceAll(failed.Error(), "\n", " ")})
+		}
+		if ctx.Err() != nil {
+			return err
 		}
 	}
 	b.report.fact("load average at the end", loadAverage())
-	return nil
+	return err
+}
+
+// partTime bounds one part: something in it may hang for ever.
+const partTime = 12 * time.Minute
+
+func (b *bench) runPart(ctx context.Context, p part) error {
+	ctx, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	return errors.Join(p.run(b, ctx), b.w.sweep())
 }
 
 // gateways are the subjects that run the agent of ours, us first. A peer that
@@ -150,5 +166,10 @@ func (b *bench) gatewayCrashes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.crashRows(ctx, b.lanes(subjects, overSSE))
+	alone, err := newRunnel(b.w, b.w.path("bin"))
+	if err != nil {
+		return err
+	}
+	alone.flags = []string{"--reattach-window=-1s"}
+	return b.crashRows(ctx, append(b.lanes(subjects, overSSE), lane{alone, overSSE}))
 }

@@ -12,7 +12,7 @@ import (
 // times: only that nothing is lost and that every row has its value.
 func TestBench(t *testing.T) {
 	b := &bench{size: little, report: &report{command: "go test ./bench", started: time.Now()}}
-	if err := b.measure(t.Context(), "", t.Output()); err != nil {
+	if err := b.measure(t.Context(), "", "", t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	table := b.report.text()

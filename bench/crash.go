@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel/bench/load"
@@ -75,7 +77,7 @@ func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash,
 // agents counts the processes that are no servers under test: agents, what they
 // started, and supervisors.
 func (b *bench) agents() (n int, err error) {
-	all, err := processes(b.w.dir)
+	all, err := b.w.processes()
 	for _, p := range all {
 		if !slices.Contains(p.args, "serve") && !slices.Contains(p.args, "server") {
 			n++
@@ -148,13 +150,14 @@ func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
 		}
 	}
 	for _, l := range lanes {
-		if l.s != b.ours {
+		ours, ok := l.s.(*runnel)
+		if !ok {
 			continue
 		}
-		rows := crashCells(got[l])
+		rows := crashCells(got[l], strings.Join(ours.flags, " "))
 		for _, other := range lanes {
-			if other.s != b.ours {
-				for i, cell := range crashCells(got[other]) {
+			if _, ok := other.s.(*runnel); !ok && l.s == b.ours {
+				for i, cell := range crashCells(got[other], "") {
 					rows[i].peer = other.s.name() + " " + cell.ours
 				}
 			}
@@ -164,31 +167,41 @@ func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
 	return nil
 }
 
-func crashCells(all []crash) []row {
+// crashCells sums the kills up. How is what was special about the server.
+func crashCells(all []crash, how string) []row {
 	sum := crash{}
 	hows := map[string]int{}
 	once, worst, worstAfter := 0, 0, 0
+	continued := 0
 	for _, c := range all {
 		sum.seen += c.seen
 		sum.kept += c.kept
-		how := c.how
+		end := c.how
 		if c.how == "completed" && c.missing == 0 {
-			how = "continued and completed"
+			end = "continued and completed"
+			continued++
 		}
-		hows[how]++
+		hows[end]++
 		if c.ends == 1 {
 			once++
 		}
 		worst, worstAfter = max(worst, c.left), max(worstAfter, c.leftAfter)
 	}
-	how := ""
-	for name, n := range hows {
-		how = join(how, fmt.Sprintf("%s %d×", name, n))
+	ends := ""
+	for _, name := range slices.Sorted(maps.Keys(hows)) {
+		ends = join(ends, fmt.Sprintf("%s %d×", name, hows[name]))
 	}
-	what := fmt.Sprintf("kill -9 of the server in a turn, %d times: ", len(all))
+	if how != "" {
+		how = ", " + how
+	}
+	what := fmt.Sprintf("kill -9 of the server in a turn%s, %d times: ", how, len(all))
+	left := "the most of any kill; the agent has a tool running in a session of its own"
+	if continued > 0 {
+		left += ". Meanwhile the supervisor keeps them for the server to come back"
+	}
 	return []row{
 		{what: what + "of the deltas the client had seen, kept", target: "all", ours: fmt.Sprintf("%d of %d", sum.kept, sum.seen)},
-		{what: what + "turns that ended exactly once after the restart", target: "all", ours: fmt.Sprintf("%d of %d (%s)", once, len(all), how)},
-		{what: what + "processes left after 1 s; 1 s after restart and end of the session", target: "0; 0", ours: fmt.Sprintf("%d; %d", worst, worstAfter), note: "the most of any kill; the agent has a tool running in a session of its own"},
+		{what: what + "turns that ended exactly once after the restart", target: "all", ours: fmt.Sprintf("%d of %d (%s)", once, len(all), ends)},
+		{what: what + "processes left after 1 s; 1 s after restart and end of the session", target: "0; 0", ours: fmt.Sprintf("%d; %d", worst, worstAfter), note: left},
 	}
 }

@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	small := fl.Bool("small", false, "a little of everything, for a check that it works")
 	only := fl.String("only", "", "some of: "+strings.Join(names(), ","))
+	program := fl.String("runnel", "", "the program to measure; built from here if empty, then without the small supervisor")
 	file := fl.String("o", "", "write the results to this file too")
 	if err := fl.Parse(args); err != nil {
 		return err
@@ -60,11 +61,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *file != "" && *only == "" && !*small {
 		b.report.command = "make bench"
 	}
-	if err := b.measure(ctx, *only, stderr); err != nil {
-		return err
+	err := b.measure(ctx, *only, *program, stderr)
+	if _, writeErr := io.WriteString(stdout, b.report.text()); writeErr != nil || *file == "" {
+		return errors.Join(err, writeErr)
 	}
-	if _, err := io.WriteString(stdout, b.report.text()); err != nil || *file == "" {
-		return err
-	}
-	return os.WriteFile(*file, []byte(b.report.markdown()), 0o644)
+	return errors.Join(err, os.WriteFile(*file, []byte(b.report.markdown()), 0o644))
 }

@@ -44,7 +44,7 @@ func (b *bench) memoryWith(ctx context.Context, s *runnel, more int) (int, error
 		}
 	}
 	err := until(ctx, time.Minute, func() (bool, error) {
-		all, err := processes(b.w.dir)
+		all, err := b.w.processes()
 		return len(all) == 1, err
 	})
 	if err != nil {
@@ -69,7 +69,7 @@ func (b *bench) supervisorRow(ctx context.Context) error {
 			return err
 		}
 	}
-	all, err := processes(b.w.dir)
+	all, err := b.w.processes()
 	if err != nil {
 		return err
 	}

@@ -20,9 +20,9 @@ type process struct {
 // supervises reports whether p stands between a server and an agent.
 func (p process) supervises() bool { return len(p.args) > 1 && p.args[1] == "__supervise" }
 
-// processes returns all that were started as a program under dir, which is
-// this run's own.
-func processes(dir string) ([]process, error) {
+// processes returns all that belong to this run: programs under its directory,
+// and the supervisors of its sessions, which may be programs without a file.
+func (w *workspace) processes() ([]process, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func processes(dir string) ([]process, error) {
 	var out []process
 	for _, file := range stats {
 		p, ok := readProcess(filepath.Dir(file))
-		if ok && strings.HasPrefix(p.program, dir+"/") {
+		if ok && (strings.HasPrefix(p.program, w.dir+"/") || p.supervises() && w.sessions[p.args[len(p.args)-1]]) {
 			out = append(out, p)
 		}
 	}

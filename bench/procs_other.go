@@ -17,7 +17,7 @@ type process struct {
 
 func (p process) supervises() bool { return false }
 
-func processes(string) ([]process, error) { return nil, errNoProc }
+func (*workspace) processes() ([]process, error) { return nil, errNoProc }
 
 func cpuTime([]int) (time.Duration, error) { return 0, errNoProc }
 

@@ -85,7 +85,7 @@ func (s *runnel) stop() { s.daemon.stop() }
 
 func (s *runnel) servers() ([]int, error) {
 	pids := []int{s.daemon.pid()}
-	all, err := processes(s.w.dir)
+	all, err := s.w.processes()
 	for _, p := range all {
 		if p.supervises() {
 			pids = append(pids, p.pid)
@@ -141,6 +141,7 @@ func (s *runnel) open(ctx context.Context) (conversation, error) {
 	if err := s.post(ctx, "/api/session/create", map[string]any{"cliType": "claude", "projectDir": dir}, &made); err != nil {
 		return nil, err
 	}
+	s.w.sessions[made.SessionID] = true
 	return &session{s, made.SessionID}, nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,9 +19,12 @@ type workspace struct {
 	dir      string // absolute and real
 	root     string // of the repository
 	progress io.Writer
+	sessions map[string]bool // ids of those that our server opened
 }
 
-func newWorkspace(ctx context.Context, progress io.Writer) (*workspace, error) {
+// newWorkspace makes a workspace with the programs that are measured. Without a
+// program to measure it builds one.
+func newWorkspace(ctx context.Context, program string, progress io.Writer) (*workspace, error) {
 	root := oneLine(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}"))
 	dir, err := os.MkdirTemp("", "runnel-bench")
 	if err != nil {
@@ -29,14 +33,20 @@ func newWorkspace(ctx context.Context, progress io.Writer) (*workspace, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	w := &workspace{dir: dir, root: root, progress: progress}
-	for program, pkg := range map[string]string{"runnel": "./cmd/runnel", "bin/claude": "./bench/agent"} {
+	w := &workspace{dir: dir, root: root, progress: progress, sessions: make(map[string]bool)}
+	targets := map[string]string{"runnel": "./cmd/runnel", "bin/claude": "./bench/agent"}
+	if program != "" {
+		delete(targets, "runnel")
+		if err := copyProgram(program, w.path("runnel")); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
+	for target, pkg := range targets {
 		w.say("building %s", pkg)
-		build := exec.CommandContext(ctx, "go", "build", "-o", w.path(program), pkg)
+		build := exec.CommandContext(ctx, "go", "build", "-o", w.path(target), pkg)
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {
-			_ = w.close()
-			return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+			return nil, errors.Join(fmt.Errorf("build %s: %w\n%s", pkg, err, out), w.close())
 		}
 	}
 	return w, nil
@@ -66,7 +76,7 @@ func (w *workspace) environ(home, bin string, more ...string) []string {
 // sweep kills what is left of the programs under test.
 func (w *workspace) sweep() error {
 	for range 50 {
-		left, err := processes(w.dir)
+		left, err := w.processes()
 		if err != nil || len(left) == 0 {
 			return err
 		}
