@@ -153,7 +153,9 @@ func (b *bench) lanes(subjects []subject, transports ...string) (out []lane) {
 }
 
 func (b *bench) gatewayLatency(ctx context.Context) error {
-	return b.running(ctx, func(s []subject) error { return b.latencyRows(ctx, b.lanes(s, overWS, overSSE)) })
+	return b.running(ctx, func(s []subject) error {
+		return b.latencyRows(ctx, append(b.lanes(s, overWS, overSSE), lane{&bare{b.w}, overPipe}))
+	})
 }
 
 func (b *bench) gatewayBursts(ctx context.Context) error {

@@ -96,7 +96,9 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 			ours: latencies(got[l]), note: shortfall(got[l]),
 		}
 		for _, other := range lanes {
-			if other.s != b.ours {
+			if other.transport == overPipe {
+				w.note += "; " + other.s.name() + " through a pipe " + latencies(got[other])
+			} else if other.s != b.ours {
 				w.peer = fmt.Sprintf("%s (keeps nothing) %s; ratio of p50 %.2f, of p99 %.2f", other.s.name(), latencies(got[other]),
 					ratio(p50(got[l]), p50(got[other])), ratio(p99(got[l]), p99(got[other])))
 			}
@@ -113,7 +115,7 @@ func (b *bench) cpuRow(lanes []lane, got map[lane][]stretch) {
 		cell := fmt.Sprintf("%s %s", l.transport, millis(median(each(got[l], func(s stretch) time.Duration { return s.cpu }))))
 		if l.s == b.ours {
 			w.ours = join(w.ours, cell)
-		} else {
+		} else if l.transport != overPipe {
 			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
 		}
 	}
