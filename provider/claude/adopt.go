@@ -146,6 +146,7 @@ type point struct {
 	Keyed                bool              `json:",omitzero"`
 	Cost                 float64           `json:",omitzero"`
 	Requests             map[string]string `json:",omitzero"`
+	Denies               bool              `json:",omitzero"`
 	Own                  int               `json:",omitzero"`
 	Sent                 int               `json:",omitzero"` // control requests of the connection
 	Commands             []string          `json:",omitzero"`
@@ -170,7 +171,7 @@ func (c *conn) checkpoint() ([]byte, bool) {
 		return nil, false
 	}
 	p := point{
-		Session: t.session, Model: t.model, Mode: t.mode, Keyed: t.keyed, Cost: t.cost, Requests: t.requests, Own: t.own,
+		Session: t.session, Model: t.model, Mode: t.mode, Keyed: t.keyed, Cost: t.cost, Denies: t.denies, Requests: t.requests, Own: t.own,
 		Sent: c.requests, Commands: slices.Sorted(maps.Keys(c.commands)), Parts: t.parts, Agents: t.agents,
 		Files: slices.Collect(maps.Keys(t.files)), Behind: slices.Sorted(maps.Keys(t.behind)),
 	}
@@ -188,6 +189,7 @@ func (c *conn) restore(state []byte) error {
 	}
 	t := newTranslator()
 	t.session, t.model, t.mode, t.keyed, t.cost, t.own = p.Session, p.Model, p.Mode, p.Keyed, p.Cost, p.Own
+	t.denies = p.Denies
 	maps.Copy(t.requests, p.Requests)
 	maps.Copy(t.parts, p.Parts)
 	maps.Copy(t.agents, p.Agents)

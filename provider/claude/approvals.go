@@ -22,6 +22,7 @@ type approval struct {
 	grants   []grant  // what the agent offers to allow for this session
 	options  []string // labels of the answers to a single question
 	question string
+	fixed    bool // the arguments may not be changed
 }
 
 // Ids of choices.
@@ -53,6 +54,9 @@ func (t *translator) ask(f frame) {
 		id: derive("approval " + f.RequestID), request: f.RequestID, toolUse: r.ToolUseID,
 		kind: approvalKind(r.ToolName), input: r.Input, grants: grants(r.Suggestions),
 	}
+	// The agent does not hold changed arguments against its rules: what they
+	// deny would run. An answer or a plan is none of their business.
+	a.fixed = t.denies && a.kind == event.ApprovalTool
 	if open := t.approvals[a.id]; open != nil {
 		t.asksAgain(open, r.Input)
 		return
@@ -63,7 +67,7 @@ func (t *translator) ask(f frame) {
 	t.approvals[a.id] = a
 	ev := event.Approval{
 		ID: a.id, CallID: r.ToolUseID, Kind: a.kind, Title: toolTitle(r.ToolName, a.input), ToolName: r.ToolName,
-		Arguments: a.input, ArgumentsEditable: true, ArgumentsDigest: digest(a.input),
+		Arguments: a.input, ArgumentsEditable: !a.fixed, ArgumentsDigest: digest(a.input),
 		Why: oneLine(r.DecisionReason, 500),
 	}
 	if toolKind(r.ToolName) == event.KindEdit {
@@ -241,6 +245,9 @@ func (t *translator) answer(id string, d runnel.Decision) (response, error) {
 
 func (a *approval) decide(d runnel.Decision) (decision, error) {
 	input := a.input
+	if len(d.UpdatedArguments) > 0 && a.fixed {
+		return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments: the agent's settings deny some calls, and it would not hold changed arguments against them")
+	}
 	if len(d.UpdatedArguments) > 0 {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(d.UpdatedArguments, &object) != nil || object == nil {

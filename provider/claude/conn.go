@@ -55,6 +55,7 @@ func (c *conn) handshake(ctx context.Context, reqs []controlRequest) error {
 	defer stop()
 	err := c.negotiate(reqs)
 	if err == nil && stop() {
+		_, _ = c.control(controlRequest{Subtype: "get_settings"}) // no one waits for it; an agent that is gone says so to Next
 		return nil
 	}
 	c.process.Stop(context.WithoutCancel(ctx), proc.Now)

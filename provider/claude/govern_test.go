@@ -254,3 +254,59 @@ func TestE10_EightCallsOfOneMessage(t *testing.T) {
 		}
 	})
 }
+
+// The agent runs changed arguments without another look at its rules. So none
+// are changed where rules deny anything.
+func TestE07_UpdatedInput(t *testing.T) {
+	edited := []byte(`{"command":"touch denied","description":"x"}`)
+	eachAgent(t, func(t *testing.T, r *rig) {
+		_, a := r.ask("touch asked", says("ok"))
+		if !a.ArgumentsEditable {
+			t.Error("nothing is denied, and yet the arguments are not to be changed")
+		}
+		r.decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"x"}`)})
+		r.finish("")
+		if !exists(r.file("edited")) || exists(r.file("asked")) {
+			t.Error("the changed arguments did not run")
+		}
+		r.conn.Close()
+		r.conn = nil
+		rules := `{"permissions":{"deny":["Bash(touch denied:*)"]}}`
+		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, a = r.ask("touch asked", says("ok"))
+		if a.ArgumentsEditable {
+			t.Error("the arguments may be changed into what is denied")
+		}
+		if err := r.conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce, UpdatedArguments: edited}); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("got %v", err)
+		}
+		r.decide(a, runnel.Decision{Choice: allowOnce})
+		r.finish("")
+		if exists(r.file("denied")) || !exists(r.file("asked")) {
+			t.Error("it ran what was not approved")
+		}
+	})
+}
+
+func TestE07_UnknownRulesAreRules(t *testing.T) {
+	tr := newTranslator()
+	for _, tt := range []struct {
+		answer string
+		want   bool
+	}{
+		{"", true},
+		{`{"subtype":"error","request_id":"s","error":"no such thing"}`, true},
+		{`{"subtype":"success","request_id":"s","response":{"effective":{"permissions":{"deny":["x"]}}}}`, true},
+		{`{"subtype":"success","request_id":"s","response":{"effective":{}}}`, false},
+	} {
+		tr.sent([]byte(`{"type":"control_request","request_id":"s","request":{"subtype":"get_settings"}}`), fixtureStart)
+		if tt.answer != "" {
+			tr.printed([]byte(`{"type":"control_response","response":`+tt.answer+`}`), fixtureStart)
+		}
+		if tr.denies != tt.want {
+			t.Errorf("after %q: %v", tt.answer, tr.denies)
+		}
+	}
+}

@@ -47,7 +47,8 @@ type translator struct {
 	session, model, mode string // as last announced
 	keyed                bool   // the agent uses an API key, not a login
 	cost                 float64
-	skipped              int // frames that mean nothing to us
+	denies               bool // the settings deny some calls, or are not known yet
+	skipped              int  // frames that mean nothing to us
 }
 
 // turn is the state of a turn in flight.
@@ -326,6 +327,9 @@ func (t *translator) requested(f frame) {
 		return
 	}
 	t.requests[f.RequestID] = f.Request.Subtype
+	if f.Request.Subtype == "get_settings" {
+		t.denies = true
+	}
 	if f.Request.Subtype != "interrupt" {
 		return
 	}
@@ -346,6 +350,8 @@ func (t *translator) answered(f frame) {
 	switch {
 	case subtype == "interrupt":
 		t.stopAsides()
+	case subtype == "get_settings" && f.Response.Subtype == "success":
+		t.denies = len(decodeLoose[settings](f.Response.Response).Effective.Permissions.Deny) > 0
 	case subtype == "initialize" && f.Response.Subtype == "success":
 		var in initialized
 		if json.Unmarshal(f.Response.Response, &in) == nil && len(in.Commands) > 0 {

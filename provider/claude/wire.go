@@ -234,6 +234,15 @@ type decision struct {
 	ToolUseID          string            `json:"toolUseID,omitempty"`
 }
 
+// settings is the answer to get_settings.
+type settings struct {
+	Effective struct {
+		Permissions struct {
+			Deny []json.RawMessage `json:"deny"`
+		} `json:"permissions"`
+	} `json:"effective"`
+}
+
 // initialized is the answer to our initialize request.
 type initialized struct {
 	Commands []struct {
