@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -20,7 +21,8 @@ type client struct {
 	w       *world
 	session string
 	events  []event.Event // all that it has seen, in the order in which it did
-	answers bool
+	answers atomic.Bool
+	last    atomic.Int64 // position of the newest event seen
 	quit    context.CancelFunc
 	done    chan struct{}
 	grown   chan event.Event
@@ -28,7 +30,8 @@ type client struct {
 
 func (w *world) follow(session string) *client {
 	ctx, quit := context.WithCancel(context.Background())
-	c := &client{w: w, session: session, answers: true, quit: quit, done: make(chan struct{}), grown: make(chan event.Event, 100_000)}
+	c := &client{w: w, session: session, quit: quit, done: make(chan struct{}), grown: make(chan event.Event, 100_000)}
+	c.answers.Store(true)
 	go c.run(ctx)
 	return c
 }
@@ -72,8 +75,9 @@ func (c *client) read(ctx context.Context) {
 			continue // the frame that opens the stream
 		}
 		c.events = append(c.events, ev)
+		c.last.Store(ev.Seq)
 		c.grown <- ev
-		if b, ok := ev.Body.(event.ApprovalRequested); ok && c.answers {
+		if b, ok := ev.Body.(event.ApprovalRequested); ok && c.answers.Load() {
 			go c.decide(b.Approval.ID)
 		}
 	}
@@ -137,7 +141,7 @@ func (c *client) leave() {
 func (w *world) log(session string, head int64) []event.Event {
 	w.t.Helper()
 	c := w.follow(session)
-	c.answers = false
+	c.answers.Store(false)
 	defer c.leave()
 	c.until("end of the log", func(ev event.Event) bool { return ev.Seq >= head })
 	c.leave()
