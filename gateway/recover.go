@@ -114,6 +114,10 @@ func (g *Gateway) recover(ctx context.Context) error {
 			}
 		}
 	}
+	waiting, err := g.recoverQueues(ctx) // before sessions count what waits in them
+	if err != nil {
+		return err
+	}
 	if err := g.takeOver(ctx); err != nil {
 		return err
 	}
@@ -126,7 +130,8 @@ func (g *Gateway) recover(ctx context.Context) error {
 			g.finish(ctx, id)
 		}
 	}
-	return g.recoverQueues(ctx)
+	g.resumeQueues(ctx, waiting)
+	return nil
 }
 
 // renote brings e's record to what the log says: a crash may have come before

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -249,12 +251,13 @@ func final(err error) bool {
 	return false
 }
 
-// recoverQueues goes on with the prompts that waited when the process before us
-// ended. One whose turn is in the log began already.
-func (g *Gateway) recoverQueues(ctx context.Context) error {
+// recoverQueues returns the sessions in which prompts waited when the process
+// before us ended. A prompt whose turn is in the log began already: it waits no
+// longer.
+func (g *Gateway) recoverQueues(ctx context.Context) (sessions []string, err error) {
 	all, err := g.cfg.Catalogue.Queue(ctx, "")
 	if err != nil {
-		return storeError(err)
+		return nil, storeError(err)
 	}
 	seen := make(map[string]map[string]bool)
 	for _, q := range all {
@@ -262,18 +265,23 @@ func (g *Gateway) recoverQueues(ctx context.Context) error {
 			seen[q.Session] = make(map[string]bool)
 			for ev, err := range g.cfg.Log.Read(ctx, q.Session, 0) {
 				if err != nil {
-					return storeError(err)
+					return nil, storeError(err)
 				}
 				seen[q.Session][ev.Turn] = true
 			}
 		}
 		if seen[q.Session][q.Turn] {
 			if err := g.cfg.Catalogue.Dequeue(ctx, q.Session, q.Turn); err != nil {
-				return storeError(err)
+				return nil, storeError(err)
 			}
 		}
 	}
-	for id := range seen {
+	return slices.Collect(maps.Keys(seen)), nil
+}
+
+// resumeQueues goes on with the prompts that wait in these sessions.
+func (g *Gateway) resumeQueues(ctx context.Context, sessions []string) {
+	for _, id := range sessions {
 		e, err := g.acquire(ctx, id)
 		if err != nil {
 			g.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts not taken up", slog.String("session", id), slog.String("error", err.Error()))
@@ -284,7 +292,6 @@ func (g *Gateway) recoverQueues(ctx context.Context) error {
 		}
 		g.release(e)
 	}
-	return nil
 }
 
 // Cancel ends the running turn; none is not an error.
