@@ -132,3 +132,32 @@ func (c *client) closed(turn string) {
 		c.w.t.Errorf("still open: %v", open)
 	}
 }
+
+// TestQueueSurvives kills the server while one prompt runs and another waits:
+// both have their turn, in order.
+func TestQueueSurvives(t *testing.T) {
+	w := newWorld(t, "60s")
+	w.start()
+	c := w.follow(w.create())
+	defer c.leave()
+	first := c.send(turnPrompt(1))
+	c.until("text", func(ev event.Event) bool { return grows(ev, ":1") })
+	var second struct {
+		TurnID string `json:"turnId"`
+	}
+	if code, ok := w.call("POST", "/api/session/"+c.session+"/send", map[string]any{"content": turnPrompt(2), "queue": true}, &second); !ok || code != 202 {
+		t.Fatalf("queued: %d", code)
+	}
+	w.kill()
+	w.start()
+	for _, turn := range []string{first, second.TurnID} {
+		end := c.end(turn)
+		if _, ok := end.Body.(event.ResponseDone); !ok {
+			t.Errorf("ended with %+v", end.Body)
+		}
+		c.whole(turn)
+		c.agrees(turn, w.log(c.session, end.Seq))
+	}
+	w.stop(syscall.SIGINT)
+	w.empty(time.Second)
+}
