@@ -34,6 +34,12 @@ type itemsAnswer struct {
 	More  bool              `json:"more"`
 }
 
+// placed is where an item stands in an answer, and how it came there.
+type placed struct {
+	place  int
+	status upsert.Status
+}
+
 const maxItems = 1000 // of one answer, about
 
 // items answers with a stretch of the history. Its end is where a chunk ends,
@@ -64,18 +70,33 @@ func (s *Server) items(r *http.Request) (itemsAnswer, error) {
 		return itemsAnswer{}, err
 	}
 	out := itemsAnswer{Items: []json.RawMessage{}, Seq: after}
-	past := newPast(s.gw.Log(), id, from, after)
+	past, places := newPast(s.gw.Log(), id, from, after), make(map[string]placed)
 	for more := true; more && int64(len(out.Items)) < max(limit, 1); {
 		c, err := past.next(r.Context())
 		if err != nil {
 			return itemsAnswer{}, err
 		}
 		for _, o := range c.entries {
+			place := len(out.Items)
+			if u, ok := o.(upsert.Upsert); ok { // an item stands once, as it is at the end
+				if first, again := places[u.ItemID]; again {
+					place = first.place
+					if u.Status == upsert.StatusUpdate {
+						u.Status = first.status
+					}
+					o = u
+				} else {
+					places[u.ItemID] = placed{place, u.Status}
+				}
+			}
 			data, err := json.Marshal(entry{o.Frame(), o})
 			if err != nil {
 				return itemsAnswer{}, err
 			}
-			out.Items = append(out.Items, data)
+			if place == len(out.Items) {
+				out.Items = append(out.Items, nil)
+			}
+			out.Items[place] = data
 		}
 		out.Seq, out.More, more = max(c.last, after), c.more, c.more
 	}
