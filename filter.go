@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"errors"
 	"io"
 	"iter"
 
@@ -85,8 +86,11 @@ func (s *Session) fault(err *Error) event.Fault {
 
 // filterError changes the message of an *Error, the only part that is shown.
 func filterError(f Filter, err error) error {
-	if f == nil || err == io.EOF {
+	if f == nil {
 		return err
+	}
+	if _, coded := errors.AsType[*Error](err); !coded && errors.Is(err, io.EOF) {
+		return err // it says only that the agent has gone
 	}
 	e := *Safe(err)
 	e.Message = f.Text(e.Message)

@@ -303,13 +303,11 @@ func (a *agent) play(turn string) bool {
 	}
 	for range 1 + a.rng.IntN(4) {
 		a.noise()
-		how := goOn
-		switch {
-		case a.chance(45):
-			how = a.speak()
-		default:
-			how = a.tool()
+		act := a.tool
+		if a.chance(45) {
+			act = a.speak
 		}
+		how := act()
 		if a.chance(3) {
 			a.kill() // it crashes
 			return false
