@@ -16,6 +16,7 @@ const paced = 195
 type stretch struct {
 	p50, p99 time.Duration
 	cpu      time.Duration // of the servers, per 1,000 events
+	relay    time.Duration // what of it is the supervisors'
 	lost     int
 }
 
@@ -33,7 +34,7 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 	if err != nil {
 		return out, err
 	}
-	before, err := cpuTime(pids)
+	before, relayed, err := cpuSplit(pids)
 	if err != nil {
 		return out, err
 	}
@@ -43,14 +44,28 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 	if err := <-r.done; err != nil {
 		return out, fmt.Errorf("after %d events: %w", r.tally.got(), err)
 	}
-	after, err := cpuTime(pids)
+	after, relayedAfter, err := cpuSplit(pids)
 	if err != nil {
 		return out, err
 	}
+	per := 1000 / float64(events)
 	return stretch{
-		percentile(r.tally.latencies, 50), percentile(r.tally.latencies, 99),
-		(after - before) * 1000 / time.Duration(events), r.tally.lost(),
+		p50: percentile(r.tally.latencies, 50), p99: percentile(r.tally.latencies, 99), lost: r.tally.lost(),
+		cpu: time.Duration(float64(after-before) * per), relay: time.Duration(float64(relayedAfter-relayed) * per),
 	}, c.end(ctx)
+}
+
+// cpuSplit is what all servers used so far, and what of it all but the first.
+func cpuSplit(pids []int) (all, rest time.Duration, err error) {
+	if len(pids) == 0 {
+		return 0, 0, nil
+	}
+	first, err := cpuTime(pids[:1])
+	if err != nil {
+		return 0, 0, err
+	}
+	rest, err = cpuTime(pids[1:])
+	return first + rest, rest, err
 }
 
 // stillWaiting is how long a reader waits for more before it gives the rest up
@@ -115,6 +130,7 @@ func (b *bench) cpuRow(lanes []lane, got map[lane][]stretch) {
 		cell := fmt.Sprintf("%s %s", l.transport, millis(median(each(got[l], func(s stretch) time.Duration { return s.cpu }))))
 		if l.s == b.ours {
 			w.ours = join(w.ours, cell)
+			w.note = join(w.note, fmt.Sprintf("%s: %s of it the supervisor's", l.transport, millis(median(each(got[l], func(s stretch) time.Duration { return s.relay })))))
 		} else if l.transport != overPipe {
 			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
 		}

@@ -28,9 +28,6 @@ func (w *workspace) realAgent() (a realAgent, err error) {
 	if err != nil {
 		return a, err
 	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return a, err
-	}
 	var pkg struct{ Version string }
 	if err := json.Unmarshal(data, &pkg); err != nil {
 		return a, err
@@ -136,7 +133,7 @@ func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	defer cmd.Wait() //nolint:errcheck // it is killed
+	defer cmd.Wait() // it is killed
 	defer cancel()
 	for _, m := range []map[string]any{
 		{"type": "control_request", "request_id": "1", "request": map[string]any{"subtype": "initialize"}},

@@ -238,7 +238,7 @@ func (c *session) followWS(ctx context.Context, family string, ready func(), see
 	if err != nil {
 		return err
 	}
-	defer conn.CloseNow() //nolint:errcheck // the measurement is over
+	defer conn.CloseNow()
 	conn.SetReadLimit(-1)
 	for _, m := range []map[string]any{
 		{"type": "session:hello", "streamProtocol": family},
