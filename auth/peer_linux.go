@@ -64,56 +64,78 @@ func agentAt(here, there netip.AddrPort) bool {
 // holders finds processes by the sockets they hold.
 var holders holderCache
 
-// A holderCache remembers who called last: a browser comes again and again, and
-// is found without a look at everyone else.
+// A holderCache remembers who called last, and with which descriptor: a browser
+// comes again and again, and a program that opens thousands of connections has
+// the next one near the last. They are found without a look at everyone else.
 type holderCache struct {
 	mu     sync.Mutex
-	recent []int // newest first
+	recent []holder // newest first; of a process only one
 }
 
-const holdersKept = 8
+type holder struct{ pid, fd int }
+
+func (h holder) link() string {
+	return "/proc/" + strconv.Itoa(h.pid) + "/fd/" + strconv.Itoa(h.fd)
+}
+
+const (
+	holdersKept = 8
+	fdsBefore   = 32 // looked at without reading the directory
+	fdsAfter    = 128
+)
 
 // find returns the pid of a process that holds a socket, and where its
 // descriptor is; zero if there is none that we may look into.
-func (h *holderCache) find(inode uint64) (pid int, link string) {
-	h.mu.Lock()
-	recent := append([]int(nil), h.recent...)
-	h.mu.Unlock()
-	for _, pid := range recent {
-		if link := heldBy(pid, inode); link != "" {
-			return pid, link
+func (c *holderCache) find(inode uint64) (pid int, link string) {
+	c.mu.Lock()
+	recent := slices.Clone(c.recent)
+	c.mu.Unlock()
+	for _, h := range recent {
+		for fd := max(0, h.fd-fdsBefore); fd < h.fd+fdsAfter; fd++ {
+			if near := (holder{h.pid, fd}); holds(near.link(), inode) {
+				return c.found(near)
+			}
+		}
+	}
+	for _, h := range recent {
+		if h, ok := heldBy(h.pid, inode); ok {
+			return c.found(h)
 		}
 	}
 	pids, _ := processes()
 	for _, pid := range slices.Backward(pids) { // who came last calls first, as a rule
-		link := heldBy(pid, inode)
-		if link == "" {
-			continue
+		if h, ok := heldBy(pid, inode); ok {
+			return c.found(h)
 		}
-		h.mu.Lock()
-		h.recent = append([]int{pid}, h.recent[:min(len(h.recent), holdersKept-1)]...)
-		h.mu.Unlock()
-		return pid, link
 	}
 	return 0, ""
 }
 
-// heldBy returns the descriptor with which pid holds a socket; empty if it does
-// not, or if it cannot be looked into.
-func heldBy(pid int, inode uint64) string {
-	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
-	d, err := os.Open(dir)
+func (c *holderCache) found(h holder) (pid int, link string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recent = slices.DeleteFunc(c.recent, func(old holder) bool { return old.pid == h.pid })
+	c.recent = slices.Insert(c.recent, 0, h)
+	c.recent = c.recent[:min(len(c.recent), holdersKept)]
+	return h.pid, h.link()
+}
+
+// heldBy finds the descriptor with which pid holds a socket; it reports false if
+// there is none, or if the process cannot be looked into.
+func heldBy(pid int, inode uint64) (holder, bool) {
+	d, err := os.Open("/proc/" + strconv.Itoa(pid) + "/fd")
 	if err != nil {
-		return ""
+		return holder{}, false
 	}
 	defer d.Close()
 	names, _ := d.Readdirnames(-1)
-	for _, name := range names {
-		if link := dir + "/" + name; holds(link, inode) {
-			return link
+	for _, name := range slices.Backward(names) {
+		fd, err := strconv.Atoi(name)
+		if h := (holder{pid, fd}); err == nil && holds(h.link(), inode) {
+			return h, true
 		}
 	}
-	return ""
+	return holder{}, false
 }
 
 func holds(link string, inode uint64) bool {

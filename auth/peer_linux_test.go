@@ -358,6 +358,33 @@ func BenchmarkPeer(b *testing.B) {
 			h.find(sock.inode)
 		}
 	})
+	b.Run("holder/of thousands", func(b *testing.B) {
+		var h holderCache
+		var socks []uint64
+		for range 5000 { // each with both ends here
+			c, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			s, err := ln.Accept()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			sock, err := findSocket(addressOf(s.RemoteAddr()), addressOf(s.LocalAddr()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			socks = append(socks, sock.inode)
+		}
+		b.ResetTimer()
+		for i := 0; b.Loop(); i++ {
+			if pid, _ := h.find(socks[i%len(socks)]); pid != os.Getpid() {
+				b.Fatal(pid)
+			}
+		}
+	})
 	b.Run("holder/none", func(b *testing.B) {
 		for b.Loop() {
 			new(holderCache).find(1)
