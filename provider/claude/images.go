@@ -71,6 +71,9 @@ func scaled(a runnel.Attachment) (runnel.Attachment, error) {
 	w, h := fit(c.Width, c.Height)
 	dst := image.NewNRGBA(image.Rect(0, 0, w, h))
 	draw.BiLinear.Scale(dst, dst.Bounds(), src, src.Bounds(), draw.Src, nil)
+	if format == "jpeg" {
+		dst = upright(dst, orientation(a.Data))
+	}
 	data, media, err := packed(dst, format == "jpeg")
 	if err != nil {
 		return a, nil

@@ -99,6 +99,47 @@ func TestLargeImagesAreScaled(t *testing.T) {
 	}
 }
 
+// turned gives a JPEG a note of how it is to be turned.
+func turned(jpeg []byte, orientation byte) []byte {
+	exif := []byte("Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00")
+	exif = append(exif, orientation, 0, 0, 0, 0, 0, 0)
+	out := append([]byte{}, jpeg[:2]...)
+	out = append(out, 0xff, 0xe1)
+	out = binary.BigEndian.AppendUint16(out, uint16(len(exif)+2))
+	return append(append(out, exif...), jpeg[2:]...)
+}
+
+func TestImagesStayUpright(t *testing.T) {
+	data := encoded(t, "jpeg", picture(2400, 1200)) // red on the left, blue on the right
+	tests := []struct {
+		orientation byte
+		size        image.Point
+		red         image.Point // a place that is red
+	}{
+		{1, image.Pt(2000, 1000), image.Pt(100, 500)}, {2, image.Pt(2000, 1000), image.Pt(1900, 500)},
+		{3, image.Pt(2000, 1000), image.Pt(1900, 500)}, {4, image.Pt(2000, 1000), image.Pt(100, 500)},
+		{5, image.Pt(1000, 2000), image.Pt(500, 100)}, {6, image.Pt(1000, 2000), image.Pt(500, 100)},
+		{7, image.Pt(1000, 2000), image.Pt(500, 1900)}, {8, image.Pt(1000, 2000), image.Pt(500, 1900)},
+		{9, image.Pt(2000, 1000), image.Pt(100, 500)},
+	}
+	for _, tt := range tests {
+		out, err := prepare(t, runnel.Attachment{MediaType: "image/jpeg", Data: turned(data, tt.orientation)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := jpeg.Decode(bytes.NewReader(out[0].Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if red, _, blue, _ := m.At(tt.red.X, tt.red.Y).RGBA(); m.Bounds().Size() != tt.size || red < 0xa000 || blue > 0x5000 {
+			t.Errorf("orientation %d: %v, red %x, blue %x", tt.orientation, m.Bounds().Size(), red, blue)
+		}
+	}
+	for n := range 200 { // cut anywhere, it is no reason to fail
+		orientation(turned(data, 6)[:n])
+	}
+}
+
 func TestVeryLargeImagesAreLeftToTheAgent(t *testing.T) {
 	data := encoded(t, "jpeg", image.NewGray(image.Rect(0, 0, 5000, 4000)))
 	out, err := prepare(t, runnel.Attachment{MediaType: "image/jpeg", Data: data})
