@@ -89,7 +89,10 @@ func TestK02_SeededBugs(t *testing.T) {
 	}
 }
 
-var evidence = regexp.MustCompile(`(?m)(seed \d+), plan.*\n\s*(.*)`)
+var (
+	evidence = regexp.MustCompile(`(?m)(seed \d+), plan.*\n\s*(\S.*)`)
+	broken   = regexp.MustCompile(`(?m)^\s*(rules\.go.*|panic: .*)$`) // a rule of turns, or the program itself
+)
 
 // found runs the simulation over the mutant and returns what it found first.
 func (m mutant) found(t *testing.T) string {
@@ -128,6 +131,9 @@ func (m mutant) found(t *testing.T) string {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() < 0 {
 		t.Fatalf("the simulation does not find the mistake (%v):\n%.2000s", err, out)
+	}
+	if e := broken.FindSubmatch(out); e != nil {
+		return string(e[1])
 	}
 	if e := evidence.FindSubmatch(out); e != nil {
 		return string(e[1]) + ": " + string(e[2])
