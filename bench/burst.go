@@ -44,7 +44,7 @@ func measureBurst(ctx context.Context, l lane, events int, withSlow bool) (out b
 	if err := c.prompt(ctx, load.Plan{Events: events}.Prompt()); err != nil {
 		return out, err
 	}
-	<-fast.done // what it lacks is counted, whatever ended it
+	fast.finish()
 	after, err := cpuTime(pids)
 	if err != nil {
 		return out, err
@@ -53,9 +53,9 @@ func measureBurst(ctx context.Context, l lane, events int, withSlow bool) (out b
 	if err != nil {
 		return out, err
 	}
-	<-late.done
+	late.finish()
 	if slow != nil {
-		<-slow.done
+		slow.finish()
 		out.slow = slow.tally
 	}
 	out.fast, out.late, out.cpu = fast.tally, late.tally, (after-before)*1000/time.Duration(events)

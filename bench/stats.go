@@ -29,6 +29,7 @@ type tally struct {
 	first      time.Time // when the first delta was written
 	last       time.Time // when the last one was read
 	end        string
+	cut        string // why the connection ended before the turn did
 }
 
 func newTally(events int) *tally {
@@ -95,6 +96,9 @@ func (t *tally) faults() string {
 	s := fmt.Sprintf("%d lost, %d duplicated", t.lost(), t.duplicated())
 	if t.disordered > t.duplicated() {
 		s += fmt.Sprintf(", %d out of order", t.disordered)
+	}
+	if t.cut != "" && t.lost() > 0 {
+		s += " (" + t.cut + ")"
 	}
 	return s
 }

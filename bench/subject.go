@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/coder/websocket"
 )
 
 // A subject is a program under test that runs agents for its clients.
@@ -94,6 +96,21 @@ func getSSE(ctx context.Context, url string, header http.Header) (*http.Response
 type reader struct {
 	tally *tally
 	done  chan error
+}
+
+// finish waits for the reader's end. What it lacks is counted, whatever ended
+// it; the tally says what did.
+func (r *reader) finish() {
+	err := <-r.done
+	switch code := websocket.CloseStatus(err); {
+	case err == nil:
+	case code != -1:
+		r.tally.cut = fmt.Sprintf("closed by the server with %d", code)
+	case errors.Is(err, context.Canceled):
+		r.tally.cut = "nothing more came"
+	default:
+		r.tally.cut = "the connection broke off"
+	}
 }
 
 // read begins to follow c and returns once nothing can be missed. The reader
