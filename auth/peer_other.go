@@ -7,12 +7,13 @@ import (
 	"net/netip"
 )
 
-// Who is at the other end cannot be told here in a way that an agent could not
-// get round, so the socket gives no identity and a token is needed.
+// canTell says that who is at the other end can be told in a way that an agent
+// could not get round. Here it cannot: the socket gives no identity and a token
+// is needed, and one that an agent found counts as anyone's.
+const canTell = false
 
 func sameUser(*net.UnixConn) (int, bool) { return 0, false }
 
 func fromAgent(int) bool { return true }
 
-// A token that an agent found counts as anyone's here.
-func agentAt(_, _ netip.AddrPort) bool { return false }
+func agentAt(_, _ netip.AddrPort) bool { return true }
