@@ -44,6 +44,7 @@ func TestFence(t *testing.T) {
 func TestFenceOfNobody(t *testing.T) {
 	wantFence(t)
 	f := newFence(Command{Fence: true})
+	defer f.close()
 	cmd := exec.Command("/bin/sleep", "300")
 	cmd.Env, cmd.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
 	f.enclose(cmd.SysProcAttr)

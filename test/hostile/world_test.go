@@ -178,6 +178,7 @@ func (w *world) start() {
 func (w *world) kill() {
 	_ = w.cmd.Process.Kill()
 	_ = w.cmd.Wait()
+	http.DefaultClient.CloseIdleConnections() // no prompt is sent into a dead one
 }
 
 // stop asks the server to end.
@@ -189,6 +190,7 @@ func (w *world) stop() {
 	if err := w.cmd.Wait(); err != nil {
 		w.t.Errorf("serve: %v\n%s", err, w.stderr)
 	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // end leaves nothing of a world behind, whatever became of its server.

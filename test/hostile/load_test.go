@@ -1,0 +1,362 @@
+//go:build linux
+
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// often is how often, or how much, something is done: less where time is short.
+func often(most, least int) int {
+	if long() {
+		return most
+	}
+	return least
+}
+
+// failed checks that a turn was closed by the agent's death, once, and that the session goes on.
+func (c *client) failed(turn string) {
+	t := c.w.t
+	t.Helper()
+	end := c.end(turn)
+	if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != "PROCESS_CRASH" {
+		t.Errorf("the turn ended with %+v", end.Body)
+	}
+	c.agrees(turn, c.w.log(c.session, end.Seq))
+}
+
+func (c *client) succeeds(p plan) {
+	t := c.w.t
+	t.Helper()
+	turn := c.send(p.prompt())
+	end := c.end(turn)
+	if _, ok := end.Body.(event.ResponseDone); !ok {
+		t.Errorf("the turn ended with %+v", end.Body)
+	}
+	c.agrees(turn, c.w.log(c.session, end.Seq))
+}
+
+// TestD10_AgentDiesAnywhere: the agent ends after each of many bytes of a turn.
+func TestD10_AgentDiesAnywhere(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	c := w.follow(w.create())
+	defer c.leave()
+	const turnSize = 2900 // what such a turn takes, less its end
+	step := turnSize / often(180, 12)
+	died := 0
+	for at := 1; at < turnSize && !t.Failed(); at += step {
+		c.failed(c.send(plan{Deltas: 3, Ask: true, DieAt: at}.prompt()))
+		died++
+	}
+	t.Logf("died at %d places", died)
+	c.succeeds(plan{Deltas: 3, Ask: true})
+}
+
+// peak returns the most memory that a process had, in KiB.
+func peak(pid int) (most int) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			_, _ = fmt.Sscan(rest, &most)
+		}
+	}
+	return most
+}
+
+// idle waits until no turn runs, without a stream.
+func (w *world) idle(session string) {
+	w.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(5 * time.Minute); ; <-tick.C {
+		var st struct {
+			Activity string `json:"activity"`
+			LastTurn string `json:"lastTurn"`
+		}
+		if code, ok := w.call("GET", "/api/session/"+session+"/status", nil, &st); ok && code == http.StatusOK && st.Activity == "idle" {
+			if st.LastTurn != "completed" {
+				w.t.Errorf("the turn is %q", st.LastTurn)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("still %q", st.Activity)
+		}
+	}
+}
+
+// TestD11_StderrFlood and TestD12_StdoutFlood: an agent says far too much, and nobody listens, or somebody slow.
+func TestD11_StderrFlood(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
+
+func TestD12_StdoutFlood(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 24)}) }
+
+func flood(t *testing.T, p plan) {
+	for _, slow := range []bool{false, true} {
+		t.Run(map[bool]string{false: "no client", true: "slow client"}[slow], func(t *testing.T) {
+			w := newWorld(t, nil, "60s")
+			w.flags = []string{"--stall-timeout", "10m"}
+			w.start()
+			id := w.create()
+			ctx, leave := context.WithCancel(context.Background())
+			defer leave()
+			if slow {
+				res, err := w.do(ctx, "GET", "/api/session/"+id+"/events", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				go func() { // ends when the connection does
+					for buf := make([]byte, 4<<10); ; <-time.After(5 * time.Millisecond) {
+						if _, err := res.Body.Read(buf); err != nil {
+							return
+						}
+					}
+				}()
+			}
+			began := time.Now()
+			c := &client{w: w, session: id}
+			c.send(p.prompt())
+			pids := w.supervisors()
+			w.idle(id)
+			server := peak(w.cmd.Process.Pid)
+			t.Logf("%d MiB in %v: server at most %d MiB, supervisor %d MiB", p.Stdout+p.Stderr, time.Since(began).Round(time.Millisecond), server>>10, peak(pids[0])>>10)
+			if server > 128<<10 {
+				t.Error("the server took too much")
+			}
+			if len(pids) != 1 || peak(pids[0]) > 24<<10 {
+				t.Errorf("supervisors %v took too much", pids)
+			}
+		})
+	}
+}
+
+// TestD15_Leaks runs turns with an agent each, and looks at what the server holds then.
+func TestD15_Leaks(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	s := &soak{w: w}
+	once := func() {
+		c := w.follow(w.create())
+		defer c.leave()
+		c.succeeds(plan{Deltas: 1, Ask: true})
+		if code, _ := w.call("POST", "/api/session/"+c.session+"/kill", object{}, nil); code != http.StatusOK {
+			t.Errorf("kill: %d", code)
+		}
+	}
+	runs := often(2000, 40)
+	for range runs / 4 {
+		once()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	s.sample(0)
+	for range runs {
+		if once(); t.Failed() {
+			t.FailNow()
+		}
+	}
+	before, tries := s.samples[0], 0
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for ; tries < 100; <-tick.C { // connections end in their own time
+		http.DefaultClient.CloseIdleConnections()
+		s.sample(0)
+		if last := s.samples[len(s.samples)-1]; last.fds <= before.fds+1 && last.goroutines <= before.goroutines+3 {
+			break
+		}
+		tries++
+	}
+	after := s.samples[len(s.samples)-1]
+	t.Logf("after %d agents: %+v, before %+v: %.2f KiB an agent", runs, after, before, (after.rss-before.rss)/float64(runs))
+	if tries == 100 {
+		t.Error("not all is given back")
+	}
+	if n := zombies(w.cmd.Process.Pid); n > 0 {
+		t.Errorf("%d zombies", n)
+	}
+	w.empty(time.Second)
+}
+
+// TestD16_Exhaustion takes the descriptors from a server: what it cannot do it says, what runs goes on, and with enough
+// of them all is well.
+func TestD16_Exhaustion(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root sees how many descriptors a server has that hides itself")
+	}
+	w := newWorld(t, stranger, "60s")
+	w.start()
+	c := w.follow(w.create())
+	defer c.leave()
+	c.succeeds(plan{Deltas: 1})
+	pid := w.cmd.Process.Pid
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := w.limit(pid, uint64(len(fds)+3))
+	var made struct {
+		Error struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	code, ok := w.call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
+	t.Logf("%d %+v", code, made.Error)
+	if !ok || code < 400 || code == http.StatusInternalServerError || !strings.Contains(made.Error.Message, "no processes, memory or file descriptors left") {
+		t.Error("that was not said")
+	}
+	turn := c.send(plan{Deltas: 1}.prompt())
+	if _, ok := c.end(turn).Body.(event.ResponseDone); !ok {
+		t.Error("the older session's turn failed")
+	}
+	w.limit(pid, full)
+	other := w.follow(w.create())
+	defer other.leave()
+	other.succeeds(plan{Deltas: 1})
+}
+
+// limit gives a process of the world's user so many descriptors, and returns how many it was given before.
+func (w *world) limit(pid int, n uint64) (before uint64) {
+	w.t.Helper()
+	cmd := exec.Command(w.agent(), "play-limit", fmt.Sprint(pid), fmt.Sprint(n)) // a user may do that to its own
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("limit: %v %s", err, out)
+	}
+	if _, err := fmt.Sscan(string(out), &before); err != nil {
+		w.t.Fatal(err)
+	}
+	return before
+}
+
+// limiter is the role that does it.
+func limiter(args []string) {
+	var pid int
+	var limit, old unix.Rlimit
+	_, err := fmt.Sscan(strings.Join(args, " "), &pid, &limit.Cur)
+	if err == nil {
+		err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old)
+	}
+	if limit.Max = old.Max; err == nil {
+		err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(old.Cur)
+}
+
+// TestD17_DoubleSend sends 64 prompts at once to a session whose agent is not there: one is taken, and one agent starts.
+func TestD17_DoubleSend(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	c := w.follow(w.create())
+	c.answers = false
+	defer c.leave()
+	c.succeeds(plan{Deltas: 1})
+	agents := func() (pids []int) {
+		for _, p := range w.processes() {
+			if strings.HasPrefix(p.line, w.agent()+" --") {
+				pids = append(pids, p.pid)
+			}
+		}
+		return pids
+	}
+	for range often(20, 3) {
+		w.stop()
+		w.start() // without agents
+		codes := make([]int, 64)
+		var all sync.WaitGroup
+		for i := range codes {
+			all.Go(func() {
+				codes[i], _ = w.call("POST", "/api/session/"+c.session+"/send", object{"content": plan{Ask: true}.prompt()}, nil)
+			})
+		}
+		all.Wait()
+		taken := 0
+		for _, code := range codes {
+			if code == http.StatusAccepted {
+				taken++
+			} else if code != http.StatusConflict {
+				t.Errorf("answered %d", code)
+			}
+		}
+		asked := c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		if n := len(agents()); taken != 1 || n != 1 {
+			t.Errorf("%d taken, %d agents", taken, n)
+		}
+		c.decide(asked.Body.(event.ApprovalRequested).Approval.ID)
+		c.end(asked.Turn)
+	}
+	second := w.command("serve", "--listen", freeAddr(t), "--data", w.data)
+	if out, err := second.CombinedOutput(); err == nil {
+		t.Errorf("a second server: %s", out)
+	}
+}
+
+// TestI08_ManyAgents has fifty at once, and weighs their supervisors.
+func TestI08_ManyAgents(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	clients := make([]*client, 50)
+	var turns []string
+	for i := range clients {
+		clients[i] = w.follow(w.create())
+		defer clients[i].leave()
+		turns = append(turns, clients[i].send(plan{Deltas: 3, Pace: time.Millisecond, Ask: true}.prompt()))
+	}
+	for i, c := range clients {
+		if _, ok := c.end(turns[i]).Body.(event.ResponseDone); !ok {
+			t.Errorf("turn %d failed", i)
+		}
+	}
+	pids := w.supervisors()
+	if len(pids) != len(clients) {
+		t.Errorf("%d supervisors", len(pids))
+	}
+	var resident, share []int
+	weigh := func() {
+		resident, share = nil, nil
+		for _, pid := range pids {
+			r, s := rss(pid)
+			resident, share = append(resident, r), append(share, s)
+		}
+		slices.Sort(resident)
+		slices.Sort(share)
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	const most = 6 << 10 // KiB each; how many they are is in the log
+	for range 25 {       // they make themselves small when nothing happens
+		if weigh(); resident[len(resident)-1] <= most/2 {
+			break
+		}
+		<-tick.C
+	}
+	n := len(resident)
+	server, _ := rss(w.cmd.Process.Pid)
+	t.Logf("KiB a supervisor: RSS %d to %d, median %d; PSS %d to %d, median %d; the server %d", resident[0], resident[n-1], resident[n/2], share[0], share[n-1], share[n/2], server)
+	if resident[n/2] > most {
+		t.Errorf("a supervisor has %d KiB", resident[n/2])
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	w.empty(2 * time.Second)
+}
