@@ -24,13 +24,17 @@ func (b *bench) memoryRows(ctx context.Context) error {
 	b.report.add(row{what: "resident memory of an idle server", target: "≤ 25 MB", ours: megabytes(idle)})
 
 	b.w.say("memory of sessions without an agent")
+	warm, err := b.memoryWith(ctx, s, b.size.sessions/2) // what the first ones make it load stays
+	if err != nil {
+		return err
+	}
 	all, err := b.memoryWith(ctx, s, b.size.sessions)
 	if err != nil {
 		return err
 	}
 	b.report.add(row{
-		what: "each further session without an agent", target: "≤ 50 kB", ours: fmt.Sprintf("≤ %.0f kB", float64(all-idle)/float64(b.size.sessions)/1000),
-		note: fmt.Sprintf("growth from idle to %d sessions whose agents have ended, garbage included: %s to %s", b.size.sessions, megabytes(idle), megabytes(all)),
+		what: "each further session without an agent", target: "≤ 50 kB", ours: fmt.Sprintf("%.0f kB", max(0, float64(all-warm)/float64(b.size.sessions)/1000)),
+		note: fmt.Sprintf("growth of resident memory, garbage included, from %d sessions whose agents have ended to %d: %s to %s", b.size.sessions/2, b.size.sessions/2+b.size.sessions, megabytes(warm), megabytes(all)),
 	})
 	return b.supervisorRow(ctx)
 }
@@ -38,8 +42,11 @@ func (b *bench) memoryRows(ctx context.Context) error {
 // memoryWith opens more sessions, waits until their agents have ended for lack
 // of use and returns what the server holds then.
 func (b *bench) memoryWith(ctx context.Context, s *runnel, more int) (int, error) {
-	const atOnce = 20 // the server bounds the agents that run together
+	const atOnce = 50 // a credential may make 60 in a minute
 	for opened := 0; opened < more; {
+		if err := s.credential(ctx); err != nil {
+			return 0, err
+		}
 		for range min(atOnce, more-opened) {
 			if _, err := s.open(ctx); err != nil {
 				return 0, err

@@ -57,11 +57,9 @@ var link = regexp.MustCompile(`(http://\S+)/#c=`)
 
 func (s *runnel) start(ctx context.Context) error {
 	if s.token == "" {
-		out, err := s.command(ctx, "token", "create", "bench", "--scope", "read,send,approve").Output()
-		if err != nil {
-			return fmt.Errorf("token create: %w", err)
+		if err := s.credential(ctx); err != nil {
+			return err
 		}
-		s.token = strings.TrimSpace(string(out))
 	}
 	var err error
 	s.daemon, err = launch(s.command(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, s.flags...)...), func(out io.Reader) error {
@@ -78,6 +76,16 @@ func (s *runnel) start(ctx context.Context) error {
 		}
 	})
 	return err
+}
+
+// credential makes one and uses it from now on.
+func (s *runnel) credential(ctx context.Context) error {
+	out, err := s.command(ctx, "token", "create", "bench", "--scope", "read,send,approve").Output()
+	if err != nil {
+		return fmt.Errorf("token create: %w", err)
+	}
+	s.token = strings.TrimSpace(string(out))
+	return nil
 }
 
 func (s *runnel) kill() { s.daemon.kill() }
