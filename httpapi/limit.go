@@ -11,14 +11,14 @@ import (
 // A Limits bounds what one credential may take of the server, so that a client
 // gone wrong does not take it from the others.
 type Limits struct {
-	Sessions    int   // made within a minute. Default: 60
+	Sessions    int   // made within a minute. Default: 600
 	UploadBytes int64 // sent within a day. Default: 1 GiB
 	Exports     int   // written at a time. Default: 2
 }
 
 func (l *Limits) complete() {
 	if l.Sessions == 0 {
-		l.Sessions = 60
+		l.Sessions = 600
 	}
 	if l.UploadBytes == 0 {
 		l.UploadBytes = 1 << 30
