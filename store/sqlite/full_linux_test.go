@@ -2,11 +2,13 @@ package sqlite
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -167,19 +169,26 @@ func TestF04_DiskFull(t *testing.T) {
 	}
 }
 
-// TestF04_DeletingMakesRoom has nothing but our own data fill the disk:
-// deleting a session is possible and makes room for others.
+// TestF04_DeletingMakesRoom deletes a session on a full disk: that is possible
+// and makes room for others.
 func TestF04_DeletingMakesRoom(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
 	head := int64(0)
-	for {
-		if err := s.Append(t.Context(), "old", head, delta("old", head+1), delta("old", head+2)); err != nil {
-			wantFull(t, "Append", err)
-			break
+	for head < 1500 {
+		evs := make([]event.Event, 50)
+		for i := range evs {
+			evs[i] = delta("old", head+int64(i)+1)
+			evs[i].Body = event.ItemDelta{ItemID: "i", DeltaContent: strings.Repeat("x", 1000)}
 		}
-		head += 2
+		if err := s.Append(t.Context(), "old", head, evs...); err != nil {
+			t.Fatal(err)
+		}
+		head += int64(len(evs))
 	}
+	// What the write-ahead log holds beyond the database would have to go there first.
+	inWriter(t, s, func(*sql.Conn) error { s.writer.pages, s.writer.truncate = maxPages, true; return nil })
+	inWriter(t, s, func(*sql.Conn) error { return nil })
 	free := fillDisk(t, dir)
 	wantFull(t, "Append", s.Append(t.Context(), "new", 0, big("new", 1)))
 	if err := s.DeleteSession(t.Context(), "old"); err != nil {

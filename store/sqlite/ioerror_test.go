@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -37,8 +39,12 @@ func TestF06_IOErrors(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
-				n := 1
-				for ; !t.Failed(); n++ {
+				n, step := 1, 1
+				if raced {
+					n, step = 1+rand.IntN(3), 10
+				}
+				runs := 0
+				for ; !t.Failed(); n += step {
 					calls, failed := 0, false
 					r := faultRun{t: t, disk: newDisk(t), dir: memoryDir(t), passes: f.passes, message: f.message, name: fmt.Sprintf("%s at call %d", f.name, n)}
 					r.disk.failing(func(call, file string) int32 {
@@ -57,9 +63,10 @@ func TestF06_IOErrors(t *testing.T) {
 					if !failed {
 						break
 					}
+					runs++
 				}
-				t.Logf("%d calls could fail", n-1)
-				if n < 2 {
+				t.Logf("%d runs, the last with a failure of call %d", runs, n-step)
+				if runs == 0 {
 					t.Error("the call is never made")
 				}
 			})
@@ -93,7 +100,7 @@ func (r *faultRun) step(what string, err error) {
 		r.t.Errorf("%s: %s: %v, want %s", r.name, what, err, runnel.StoreUnavailable)
 	}
 	if !strings.Contains(runnel.Safe(err).Message, r.message) {
-		r.t.Errorf("%s: %s: %v, want %q", r.name, what, err, r.message)
+		r.t.Errorf("%s: %s: %v (%v), want %q", r.name, what, err, errors.Unwrap(err), r.message)
 	}
 	r.dead = !r.passes
 }

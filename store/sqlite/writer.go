@@ -61,10 +61,22 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 		return nil, err
 	}
 	// Only now: a database that migrate refuses is left as it is.
-	if _, err := w.conn.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
+	if err := w.useLog(ctx); err != nil {
 		return nil, err
 	}
 	return w, w.prepare(ctx)
+}
+
+// useLog has the connection write to a write-ahead log. Where that cannot be,
+// SQLite may stay as it is and only say how it is.
+func (w *writer) useLog(ctx context.Context) error {
+	var mode string
+	for range 2 {
+		if err := w.conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil || mode == "wal" {
+			return err
+		}
+	}
+	return fmt.Errorf("sqlite: the journal mode is %s and not wal", mode)
 }
 
 func (w *writer) prepare(ctx context.Context) error {
@@ -218,12 +230,13 @@ func (w *writer) worthCheckpoint(alone bool) bool {
 // checkpoint moves what the write-ahead log holds into the database. SQLite
 // would do so within a commit, and would not tell if it failed.
 func (w *writer) checkpoint() {
-	text := "PRAGMA wal_checkpoint(PASSIVE)"
+	ctx, text := context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"
 	if w.truncate { // without waiting for readers, who may take long
-		text = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5000"
+		text = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)"
+		defer func() { _, _ = w.conn.ExecContext(ctx, "PRAGMA busy_timeout = 5000") }()
 	}
 	w.pages, w.truncate = 0, false
-	if _, err := w.conn.ExecContext(context.Background(), text); err != nil {
+	if _, err := w.conn.ExecContext(ctx, text); err != nil {
 		_ = w.judge(err) // if it is not fatal, the log only grows
 	}
 }

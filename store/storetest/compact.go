@@ -25,7 +25,7 @@ func RunCompaction(t *testing.T, open func(t *testing.T) (log runnel.Log, compac
 		equal(t, "events", collect(t, log, "s", 0), want)
 	})
 	t.Run("Random", func(t *testing.T) {
-		for range 3 {
+		for range 2 {
 			seed := rand.Uint64()
 			testCompaction(t, both(open(t)), seed)
 			if t.Failed() {
@@ -80,7 +80,7 @@ func compactScript(session string) (evs []event.Event) {
 // testCompaction compares every view of a random log with what should be left.
 func testCompaction(t *testing.T, log compactable, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	all := randomLog(rnd, "s", 200)
+	all := randomLog(rnd, "s", 150)
 	var want []event.Event
 	head := 0
 	for head < len(all) {
