@@ -36,7 +36,11 @@ func written(t *testing.T, crashed bool) damaged {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for i := range 300 {
+	appends := 300
+	if raced {
+		appends = 100
+	}
+	for i := range appends {
 		session := fmt.Sprint("s", i%3)
 		head := int64(len(d.said[session]))
 		evs := crashEvents(session, head, 2)

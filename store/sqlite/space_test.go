@@ -78,6 +78,9 @@ func TestF08_LogGrowth(t *testing.T) {
 		{600, 3, 1.6},
 		{100, 5, 1.6}, // what was shown piece by piece takes its place until the turn is over
 	} {
+		if raced && tt.piece < 600 {
+			continue
+		}
 		dir := t.TempDir()
 		s := openTest(t, dir, small)
 		say(t, s, "s", 0, "01890c7c-0000-7000-8000-000000000000", size, tt.piece)
