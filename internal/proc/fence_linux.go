@@ -33,6 +33,7 @@ func newFence(c Command) *fence {
 	if err != nil || unix.Access(filepath.Join(own, "cgroup.procs"), unix.W_OK) != nil {
 		return nil
 	}
+	removeStale(own)
 	path := filepath.Join(own, fencePrefix+rand.Text())
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil
@@ -43,6 +44,26 @@ func newFence(c Command) *fence {
 		return nil
 	}
 	return f
+}
+
+// staleAfter is when an empty fence is one that nobody is about to fill.
+const staleAfter = time.Minute
+
+// removeStale takes empty fences away whose owners were killed. Of one with someone inside the system says no.
+func removeStale(own string) {
+	entries, err := os.ReadDir(own)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(e.Name(), fencePrefix)
+		if !ok || !isMark(id) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
+			_ = unix.Rmdir(filepath.Join(own, e.Name()))
+		}
+	}
 }
 
 const killFile = "cgroup.kill"

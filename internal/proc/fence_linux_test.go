@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // wantFence skips a test where the system lets us have no cgroups.
@@ -98,5 +99,35 @@ func TestGroupDir(t *testing.T) {
 		if got, _ := groupDir(c.own, c.mounts); got != c.want {
 			t.Errorf("%s in %q: %q, want %q", c.own, c.mounts, got, c.want)
 		}
+	}
+}
+
+// What killed owners have left goes when there is nobody inside, and not before.
+func TestStaleFences(t *testing.T) {
+	wantFence(t)
+	used, empty := newFence(Command{Fence: true}), newFence(Command{Fence: true})
+	defer used.close()
+	defer empty.close()
+	cmd := exec.Command("/bin/sleep", "300")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	used.enclose(cmd.SysProcAttr)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { used.kill(); _ = cmd.Wait() }()
+	exists := func(f *fence) bool { _, err := os.Stat(f.path); return err == nil }
+	removeStale(filepath.Dir(empty.path))
+	if !exists(empty) {
+		t.Fatal("a new one was taken away")
+	}
+	old := time.Now().Add(-2 * staleAfter)
+	for _, f := range []*fence{used, empty} {
+		if err := os.Chtimes(f.path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeStale(filepath.Dir(empty.path))
+	if exists(empty) || !exists(used) {
+		t.Errorf("there is the empty one %t, the used one %t", exists(empty), exists(used))
 	}
 }

@@ -39,6 +39,7 @@ type world struct {
 	window   string
 	flags    []string
 	sessions []string
+	group    *os.File // the cgroup of its server, or nil
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -154,6 +155,9 @@ func (w *world) runnel(args ...string) string {
 func (w *world) start() {
 	w.t.Helper()
 	cmd := w.command(append([]string{"serve", "--listen", w.addr, "--data", w.data, "--reattach-window=" + w.window, "--log-level", "info"}, w.flags...)...)
+	if w.group != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(w.group.Fd())
+	}
 	stderr := new(output)
 	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()

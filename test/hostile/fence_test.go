@@ -1,0 +1,78 @@
+//go:build linux
+
+package hostile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// delegate makes a cgroup that belongs to the world's user, and has its servers start there, as a service manager does.
+func (w *world) delegate() {
+	w.t.Helper()
+	root := ""
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if where, _, ok := strings.Cut(line, " - cgroup2 "); ok {
+			root = strings.Fields(where)[4]
+		}
+	}
+	dir, err := os.MkdirTemp(root, "delegated")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil { // what is inside would be left
+			w.t.Error(err)
+		}
+	})
+	for _, name := range []string{"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"} {
+		w.own(filepath.Join(dir, name))
+	}
+	if w.group, err = os.Open(dir); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { w.group.Close() })
+}
+
+// TestD03_BothKilled kills the server and its supervisors at once, with the zoo open. What lost all that it could be
+// known by is ended by its cgroup when the server starts again, before anyone is served.
+func TestD03_BothKilled(t *testing.T) {
+	if !proc.CanFence() || os.Getuid() != 0 {
+		t.Skip("no cgroup to delegate")
+	}
+	users(t, func(t *testing.T, user *syscall.Credential) {
+		w := newWorld(t, user, "60s")
+		w.delegate()
+		t.Cleanup(w.end) // before its cgroup goes
+		w.start()
+		c, turn := w.openZoo(plan{Stubborn: true})
+		defer c.leave()
+		n := len(w.processes())
+		var both sync.WaitGroup
+		for _, pid := range w.supervisors() {
+			both.Go(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+		}
+		both.Go(func() { _ = w.cmd.Process.Kill() })
+		both.Wait()
+		w.kill()
+		left := len(w.processes())
+		w.start()
+		t.Logf("of %d processes %d were left, and gone %v after the start", n, left, w.empty(2*time.Second))
+		if left == 0 {
+			t.Error("nothing was left that a cgroup is needed for")
+		}
+		c.failed(turn)
+		w.stop()
+	})
+}
