@@ -81,6 +81,7 @@ test-long: ui $(AGENTS_READY) ## run every Go test five times over, and fuzz for
 	@.ci/need cc
 	go test -timeout 60m $(RACE) -p 1 -count 5 ./...
 	RUNNEL_LONG=1 go test -timeout 60m ./test/sim
+	RUNNEL_LONG=1 go test -run C10 ./attach
 	RUNNEL_LONG=1 go test -timeout 120m -v -run 'F0|F14|I04' ./store/sqlite
 	$(MAKE) fuzz FUZZTIME=60s
 
