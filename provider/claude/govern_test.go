@@ -75,9 +75,12 @@ func TestE04_WhatWasApprovedRuns(t *testing.T) {
 // Options and settings in which nobody would be asked do not come about
 // unnoticed.
 func TestE06_ShadowedCallback(t *testing.T) {
-	eachAgentInTurn(t, func(t *testing.T, r *rig) {
-		t.Setenv("CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS", "1")
-		r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS=1", "IS_SANDBOX=1")
+	skip := "CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS=1"
+	if env := environ([]string{skip, "CLAUDE_CODE_ENTRYPOINT=x"}, runnel.Options{}); slices.Contains(env, skip) || !slices.Contains(env, "CLAUDE_CODE_ENTRYPOINT=x") {
+		t.Errorf("the agent's environment is %q", env)
+	}
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.opt.Env = append(r.opt.Env, skip, "IS_SANDBOX=1")
 		settings := `{"permissions":{"defaultMode":"bypassPermissions"},"skipDangerousModePermissionPrompt":true}`
 		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func TestClearBeginsAnotherConversation(t *testing.T) {
 // A fork holds copies of entries under the same ids of the agent's. Ours are
 // those of the same prompts, and belong to the session that is asked.
 func TestForksKeepApart(t *testing.T) {
-	eachAgentInTurn(t, func(t *testing.T, r *rig) {
+	eachAgent(t, func(t *testing.T, r *rig) {
 		r.play(costing(calls(agent("Behind", true, calls(bash("echo x", "Say")), says("Behind."))), says("Runs."), says("Over."))...)
 		r.finish(allowOnce)
 		r.until(func(ev event.Event) bool {
@@ -165,9 +165,12 @@ func TestForksKeepApart(t *testing.T) {
 		defer c.Close()
 		r.stillWorks()
 		copied := r.agentSession()
-		t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
 		turns := func(session string) (ids []string) {
-			for _, it := range items(history(t, runnel.Conversation{AgentSessionID: session, Dir: r.home.Project})) {
+			files, err := filepath.Glob(filepath.Join(r.home.Config, "projects", "*", session+".jsonl"))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%q, %v", files, err)
+			}
+			for _, it := range items(history(t, runnel.Conversation{AgentSessionID: session, File: files[0], Anywhere: true})) {
 				if !slices.Contains(ids, it.Turn) {
 					ids = append(ids, it.Turn)
 				}
