@@ -55,16 +55,27 @@ func (t *translator) taskOf(parent string) *task {
 			return k // a subagent of the subagent
 		}
 	}
-	if t.turn == nil || t.turn.id == "" || t.turn.ended {
-		return t.background(parent)
-	}
 	return nil
 }
 
-// late reports whether a frame is the output of a call of a task whose turn is
-// over: what was killed may yet speak.
+// between reports whether there is no turn that a frame could be part of.
+func (t *translator) between() bool { return t.turn == nil || t.turn.id == "" || t.turn.ended }
+
+// late reports whether a frame is the output of a call whose turn is over: what
+// was killed may yet speak.
 func (t *translator) late(f frame) bool {
-	return f.Type == "user" && t.parts[f.ParentToolUseID] > 0 && t.tasks[f.ParentToolUseID] == nil
+	return f.Type == "user" && f.ParentToolUseID != "" && t.taskOf(f.ParentToolUseID) == nil &&
+		(t.between() || t.parts[f.ParentToolUseID] > 0)
+}
+
+// beside returns the task that a frame is part of, if any. Who speaks while no
+// turn runs works in the background, whether we heard of it or not.
+func (t *translator) beside(f frame) *task {
+	k := t.taskOf(f.ParentToolUseID)
+	if k == nil && f.ParentToolUseID != "" && t.between() {
+		k = t.background(f.ParentToolUseID)
+	}
+	return k
 }
 
 // within does something as part of another turn than the one in flight.

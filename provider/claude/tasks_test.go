@@ -196,6 +196,18 @@ func TestTasksAreHeldUntilTheyEnd(t *testing.T) {
 	}
 }
 
+func TestWhatComesAfterATurnBeginsNoTask(t *testing.T) {
+	late := `{"type":"user","session_id":"s","parent_tool_use_id":"c1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"late"}]}}`
+	tr := newTranslator()
+	tr.sent([]byte(promptLine("go")), fixtureStart)
+	for _, l := range []string{initLine, agentLine, startTask, subLine("m1", "one"), resultLine, late} {
+		tr.printed([]byte(l), fixtureStart)
+	}
+	if evs := tr.gone(); len(evs) != 0 || len(tr.tasks) != 0 {
+		t.Errorf("%d tasks, got\n%s", len(tr.tasks), dump(evs))
+	}
+}
+
 func TestATaskThatIsCutOffIsNotLost(t *testing.T) {
 	tr := newTranslator()
 	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine, subLine("m1", "one")} {

@@ -133,7 +133,7 @@ func (t *translator) frame(f frame) {
 	case "assistant", "user":
 		if t.late(f) {
 			t.skipped++
-		} else if k := t.taskOf(f.ParentToolUseID); k != nil {
+		} else if k := t.beside(f); k != nil {
 			t.hold(k, func() { t.said(f) })
 		} else {
 			t.said(f)
