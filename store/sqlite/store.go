@@ -95,18 +95,7 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if err := checkHeader(path, list); err != nil {
 		return nil, err
 	}
-	room := &reserve{path: filepath.Join(dir, "reserve"), log: s.log}
-	if err := room.hold(); err != nil {
-		s.log.Warn("no space could be set aside for a full disk", slog.Any("error", err))
-	}
-	s.writer, err = openWriter(ctx, path, cfg.vfs, list, room)
-	if err != nil && room.full(err) && room.give() { // enough to read, and to say how things ended
-		s.writer, err = openWriter(ctx, path, cfg.vfs, list, room)
-	}
-	if err != nil && room.full(err) {
-		err = fmt.Errorf("%w: %w", errFull, err)
-	}
-	if err != nil {
+	if s.writer, err = s.openWriter(ctx, path, cfg.vfs, list); err != nil {
 		return nil, err
 	}
 	// What a killed process wrote and did not flush is flushed before anyone
@@ -118,6 +107,23 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	s.startKeeper(cmp.Or(cfg.CompactAfter, time.Minute))
 	s.shut = sync.OnceValue(s.close)
 	return s, nil
+}
+
+// openWriter opens the connection that writes, and with it the reserve. On a
+// full disk it gives that up: enough to read, and to say how things ended.
+func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string) (*writer, error) {
+	room := &reserve{path: filepath.Join(filepath.Dir(path), "reserve"), log: s.log}
+	if err := room.hold(); err != nil {
+		s.log.Warn("no space could be set aside for a full disk", slog.Any("error", err))
+	}
+	w, err := openWriter(ctx, path, vfs, list, room)
+	if err != nil && room.full(err) && room.give() {
+		w, err = openWriter(ctx, path, vfs, list, room)
+	}
+	if err != nil && room.full(err) {
+		err = fmt.Errorf("%w: %w", errFull, err)
+	}
+	return w, err
 }
 
 // Close waits for the transaction under way, refuses what comes later, and lets
