@@ -67,7 +67,7 @@ func TestCompactedLog(t *testing.T) {
 		burst(40), "tools please", `{"steps":[{"text":"before it broke"},{"fail":{"code":"RATE_LIMITED","message":"slow down"}}]}`,
 		`{"steps":[{"reasoning":"hm hm hm"},{"text":"and then some"},{"crash":true}]}`, burst(5),
 	} {
-		all = s.whole(id, s.prompt(id, prompt))
+		s.whole(id, s.prompt(id, prompt))
 	}
 	// One is cancelled in the middle of its text: its deltas are all there is of it.
 	text, _ := json.Marshal(strings.Repeat("slowly ", 1000))

@@ -44,7 +44,7 @@ func TestG13_HelloFamily(t *testing.T) {
 			t.Fatalf("got %+v", f)
 		}
 	}
-	turn := s.prompt(id, "tools")
+	s.prompt(id, "tools")
 	for f := p.hear(); ; f = p.hear() {
 		if f.Type == "session:status" {
 			continue
@@ -65,7 +65,7 @@ func TestG13_HelloFamily(t *testing.T) {
 	if f := p.await("error"); f.RequestID != "late" {
 		t.Errorf("a late hello: %+v", f)
 	}
-	turn = s.prompt(id, "text")
+	turn := s.prompt(id, "text")
 	for f := p.hear(); ; f = p.hear() {
 		if f.Type == "session:event" || f.Type == "session:hello:ack" {
 			t.Fatalf("%s in upsert-v1", f.Type)

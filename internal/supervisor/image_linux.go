@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"embed"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -29,13 +28,17 @@ var image = sync.OnceValue(func() string {
 	if err != nil {
 		return itself
 	}
-	f := os.NewFile(uintptr(fd), "supervise")
-	if _, err := f.Write(b); err != nil || unix.Fchmod(fd, 0o700) != nil {
-		f.Close()
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		if err != nil {
+			unix.Close(fd)
+			return itself
+		}
+		b = b[n:]
+	}
+	if unix.Fchmod(fd, 0o700) != nil {
+		unix.Close(fd)
 		return itself
 	}
-	images = f
 	return "/proc/self/fd/" + strconv.Itoa(fd)
 })
-
-var images *os.File // keeps the memory of image
