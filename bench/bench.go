@@ -118,6 +118,7 @@ func (b *bench) gateways() ([]subject, error) {
 		b.absent("sandbox-agent")
 		return []subject{ours}, nil
 	}
+	b.report.fact("sandbox-agent", b.w.peerVersion("sandbox-agent"))
 	return []subject{ours, peer}, err
 }
 

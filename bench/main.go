@@ -58,9 +58,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		size = little
 	}
 	b := &bench{size: size, report: &report{command: strings.Join(append([]string{"go run ./bench"}, args...), " "), started: time.Now()}}
-	if *file != "" && *only == "" && !*small {
-		b.report.command = "make bench"
-	}
 	err := b.measure(ctx, *only, *program, stderr)
 	if _, writeErr := io.WriteString(stdout, b.report.text()); writeErr != nil || *file == "" {
 		return errors.Join(err, writeErr)

@@ -52,6 +52,16 @@ func (w *workspace) peerProgram(pkg, program string) (string, error) {
 	return dst, copyProgram(src, dst)
 }
 
+// peerVersion is what the package that is installed says.
+func (w *workspace) peerVersion(pkg string) string {
+	var v struct{ Version string }
+	data, err := os.ReadFile(filepath.Join(w.root, "bench", "peers", "node_modules", pkg, "package.json"))
+	if err != nil || json.Unmarshal(data, &v) != nil {
+		return "unknown version"
+	}
+	return v.Version
+}
+
 func copyProgram(src, dst string) error {
 	in, err := os.Open(src)
 	if err != nil {

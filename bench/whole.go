@@ -39,6 +39,7 @@ func (b *bench) wholeRows(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
+		b.report.fact("opencode", b.w.peerVersion("opencode-ai"))
 		subjects = append(subjects, peer)
 	}
 	for _, s := range subjects {
