@@ -201,6 +201,9 @@ func TestD15_Leaks(t *testing.T) {
 	}
 	_, rssBefore := peak(t, os.Getpid())
 	before, runs := holds(t), often(10000, 200)
+	if raceEnabled {
+		runs /= 10 // a start takes many times as long
+	}
 	for i := range runs {
 		if once(i); t.Failed() {
 			t.FailNow()
@@ -254,6 +257,7 @@ func exhausted(what string) {
 		fmt.Println(err)
 		return
 	}
+	spareThreads(40)
 	limit := map[string]int{"descriptors": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC}[what]
 	var full unix.Rlimit
 	_ = unix.Getrlimit(limit, &full)
@@ -272,6 +276,21 @@ func exhausted(what string) {
 	_ = unix.Setrlimit(limit, &full)
 	agent()
 	_ = older.Stop(context.Background(), proc.Now)
+}
+
+// spareThreads has n threads wait for work: Go itself cannot go on where it needs another and there is none.
+func spareThreads(n int) {
+	var all, ended sync.WaitGroup
+	all.Add(n)
+	for range n {
+		ended.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			all.Done()
+			all.Wait()
+		})
+	}
+	ended.Wait()
 }
 
 // TestD16_Exhaustion: without descriptors or processes an agent is not started, which is told as what it is; those
@@ -350,7 +369,11 @@ func TestD19_ThreadsEnd(t *testing.T) {
 			threads++
 		}
 	})
-	for i := range often(100, 10) {
+	runs := often(100, 10)
+	if raceEnabled {
+		runs /= 5
+	}
+	for i := range runs {
 		var agents []Agent
 		for range 3 {
 			agents = append(agents, start1(t, roleCommand("ticker"), Keep{}))

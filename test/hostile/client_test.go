@@ -19,16 +19,23 @@ import (
 type client struct {
 	w       *world
 	session string
-	events  []event.Event // all that it has seen, in the order in which it did
+	events  []event.Event // what until has gone through of all that it has seen, in the order in which it did
+	last    int64         // position of what it has seen; belongs to run
 	answers bool
 	quit    context.CancelFunc
 	done    chan struct{}
 	grown   chan event.Event
 }
 
-func (w *world) follow(session string) *client {
+// follow is a client that allows everything.
+func (w *world) follow(session string) *client { return w.open(session, true) }
+
+// watch is one that answers nothing.
+func (w *world) watch(session string) *client { return w.open(session, false) }
+
+func (w *world) open(session string, answers bool) *client {
 	ctx, quit := context.WithCancel(context.Background())
-	c := &client{w: w, session: session, answers: true, quit: quit, done: make(chan struct{}), grown: make(chan event.Event, 100_000)}
+	c := &client{w: w, session: session, answers: answers, quit: quit, done: make(chan struct{}), grown: make(chan event.Event, 100_000)}
 	go c.run(ctx)
 	return c
 }
@@ -48,11 +55,7 @@ func (c *client) run(ctx context.Context) {
 
 // read follows the stream until it breaks.
 func (c *client) read(ctx context.Context) {
-	after := int64(0)
-	if n := len(c.events); n > 0 {
-		after = c.events[n-1].Seq
-	}
-	res, err := c.w.do(ctx, "GET", fmt.Sprintf("/api/session/%s/events?after=%d", c.session, after), nil)
+	res, err := c.w.do(ctx, "GET", fmt.Sprintf("/api/session/%s/events?after=%d", c.session, c.last), nil)
 	if err != nil {
 		return
 	}
@@ -71,7 +74,7 @@ func (c *client) read(ctx context.Context) {
 		if json.Unmarshal([]byte(data), &ev) != nil {
 			continue // the frame that opens the stream
 		}
-		c.events = append(c.events, ev)
+		c.last = ev.Seq
 		c.grown <- ev
 		if b, ok := ev.Body.(event.ApprovalRequested); ok && c.answers {
 			go c.decide(b.Approval.ID)
@@ -113,6 +116,7 @@ func (c *client) until(what string, want func(event.Event) bool) event.Event {
 	for {
 		select {
 		case ev := <-c.grown:
+			c.events = append(c.events, ev)
 			if want(ev) {
 				return ev
 			}
@@ -136,8 +140,7 @@ func (c *client) leave() {
 // log returns the session's log as a new client reads it.
 func (w *world) log(session string, head int64) []event.Event {
 	w.t.Helper()
-	c := w.follow(session)
-	c.answers = false
+	c := w.watch(session)
 	defer c.leave()
 	c.until("end of the log", func(ev event.Event) bool { return ev.Seq >= head })
 	c.leave()

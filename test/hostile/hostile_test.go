@@ -36,8 +36,7 @@ func TestA11_Spy(t *testing.T) {
 		defer other.leave()
 		other.end(other.send(plan{Deltas: 1}.prompt())) // its agent stays
 
-		c := w.follow(w.create())
-		c.answers = false
+		c := w.watch(w.create())
 		defer c.leave()
 		turn := c.send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-spy", w.project, spyDirect}}.prompt())
 		asked := c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
@@ -224,8 +223,7 @@ func (w *world) killSessions() {
 // openZoo starts a turn whose tool is the zoo, and returns once that runs.
 func (w *world) openZoo(p plan) (c *client, turn string) {
 	w.t.Helper()
-	c = w.follow(w.create())
-	c.answers = false
+	c = w.watch(w.create())
 	p.Ask, p.Tool = true, []string{w.agent(), "play-zoo", w.project}
 	turn = c.send(p.prompt())
 	c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })

@@ -158,7 +158,7 @@ func TestD15_Leaks(t *testing.T) {
 			t.Errorf("kill: %d", code)
 		}
 	}
-	runs := often(2000, 40)
+	runs := often(2000, 24)
 	for range runs / 4 {
 		once()
 	}
@@ -266,8 +266,7 @@ func limiter(args []string) {
 func TestD17_DoubleSend(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
-	c := w.follow(w.create())
-	c.answers = false
+	c := w.watch(w.create())
 	defer c.leave()
 	c.succeeds(plan{Deltas: 1})
 	agents := func() (pids []int) {
