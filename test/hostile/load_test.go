@@ -83,7 +83,7 @@ func (w *world) idle(session string) {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(5 * time.Minute); ; <-tick.C {
+	for deadline := time.Now().Add(20 * time.Minute); ; <-tick.C {
 		var st struct {
 			Activity string `json:"activity"`
 			LastTurn string `json:"lastTurn"`
@@ -109,7 +109,7 @@ func flood(t *testing.T, p plan) {
 	for _, slow := range []bool{false, true} {
 		t.Run(map[bool]string{false: "no client", true: "slow client"}[slow], func(t *testing.T) {
 			w := newWorld(t, nil, "60s")
-			w.flags = []string{"--stall-timeout", "10m"}
+			w.flags = []string{"--stall-timeout", "30m"}
 			w.start()
 			id := w.create()
 			ctx, leave := context.WithCancel(context.Background())
