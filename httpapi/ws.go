@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -39,6 +40,7 @@ const (
 	subprotocol       = "runnel.v1"
 	maxMessage        = 1 << 20          // bytes of a client's message
 	pingEvery         = 30 * time.Second // so that a peer that vanished is noticed
+	pongStalls        = 8                // times WriteStall: the ping may stand behind much that a slow client has yet to read
 	pingsAllowed      = 100              // of a client, in a second
 	subscriptionsEach = 256              // per connection
 )
@@ -63,7 +65,8 @@ type socket struct {
 	family  string // "" until the first message
 	closed  func() // counts the connection out of its family
 	watcher *watcher
-	pings   int // of the client, since the time below
+	wrote   atomic.Bool // something, since the last look
+	pings   int         // of the client, since the time below
 	since   time.Time
 }
 
@@ -448,6 +451,7 @@ func (k *socket) send(data []byte) error {
 		k.end(errGone)
 		return errGone
 	}
+	k.wrote.Store(true)
 	if k.family != "" {
 		k.s.metrics.messages.WithLabelValues(k.family).Inc()
 	}
@@ -467,7 +471,10 @@ func (k *socket) ping() {
 			return
 		case <-tick.C:
 		}
-		watchdog := time.AfterFunc(k.s.cfg.WriteStall, k.stall)
+		if k.wrote.Swap(false) {
+			continue // a peer that vanished while there is something to write is noticed by that
+		}
+		watchdog := time.AfterFunc(pongStalls*k.s.cfg.WriteStall, k.stall)
 		err := k.conn.Ping(k.ctx)
 		watchdog.Stop()
 		if err != nil {
