@@ -2,9 +2,12 @@ package claude
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -12,7 +15,9 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/supervisor"
+	"github.com/runnel-dev/runnel/supervise"
 )
 
 // TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
@@ -106,4 +111,43 @@ func TestRelivedIsWhatWasLived(t *testing.T) {
 			t.Errorf("no turn was marked, and the log begins at %d", back.After)
 		}
 	})
+}
+
+// TestDetachEndsTheRecording: what reads the connection is told that nothing
+// more comes, also where a recording waits for the agent's last words.
+func TestDetachEndsTheRecording(t *testing.T) {
+	if !supervise.Enabled() {
+		t.Skip("agents get no supervisors here")
+	}
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		t.Skip(err)
+	}
+	keep := supervisor.Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	a, err := supervisor.Start(t.Context(), proc.Command{Path: cat, Mark: "CLAUDE_CODE_RUNNEL_MARK"}, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := supervisor.End(keep); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := newConn(a, runnel.Options{Tap: func(runnel.Dir, []byte) {}})
+	said := make(chan error, 1)
+	go func() {
+		_, err := c.Next(t.Context())
+		said <- err
+	}()
+	if !c.Detach() {
+		t.Fatal("not detached")
+	}
+	select {
+	case err := <-said:
+		if !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the reader waits for ever")
+	}
 }

@@ -259,7 +259,13 @@ func (c *conn) end() {
 	if c.tap == nil {
 		return
 	}
-	<-c.process.Done()
+	if _, err := c.process.Wait(context.Background()); err != nil {
+		select {
+		case <-c.process.Done():
+		default:
+			return // it was left to its supervisor
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
