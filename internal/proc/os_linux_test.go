@@ -3,6 +3,8 @@ package proc
 import (
 	"os/exec"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Who ended while the table was read may have been someone's parent: the survey is not complete.
@@ -56,5 +58,30 @@ func TestFindMark(t *testing.T) {
 		if got := findMark(cmd.Process.Pid, mark, make([]byte, 4096)); got != unknown {
 			t.Errorf("%s: %v of a process that is gone", name, got)
 		}
+	}
+}
+
+// What falls to a program that is a subreaper for reasons of its own is not ours to end.
+func TestSubreaperOfItsOwnAccord(t *testing.T) {
+	if IsSubreaper() {
+		t.Fatal("is one already")
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	if IsSubreaper() {
+		t.Error("counts as one of ours")
+	}
+	stop, err := BecomeSubreaper()
+	if err != nil {
+		t.Skip(err)
+	}
+	if !IsSubreaper() {
+		t.Error("not one after all")
+	}
+	stop()
+	if IsSubreaper() {
+		t.Error("still one")
 	}
 }

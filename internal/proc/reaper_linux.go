@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"unsafe"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,17 +21,13 @@ import (
 // waited for, the os package holds it by a pidfd, which tells them apart. Without pidfds (Linux before 5.4) it
 // fails with errors.ErrUnsupported.
 func BecomeSubreaper() (stop func(), err error) {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err == nil {
-		defer unix.Close(fd)
-		err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
-	}
-	if !errors.Is(err, unix.ECHILD) { // the right answer: it is not our child
+	if !CanBeSubreaper() {
 		return nil, errors.ErrUnsupported
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl", err)
 	}
+	reaping.Store(true)
 	ended := make(chan os.Signal, 1) // one is enough: each leads to a look at all
 	signal.Notify(ended, unix.SIGCHLD)
 	quit := make(chan struct{})
@@ -51,7 +47,18 @@ func BecomeSubreaper() (stop func(), err error) {
 		close(quit)
 		reaper.Wait()
 		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+		reaping.Store(false)
 	}), nil
+}
+
+// CanBeSubreaper reports whether BecomeSubreaper can succeed here.
+func CanBeSubreaper() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err == nil {
+		defer unix.Close(fd)
+		err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+	}
+	return errors.Is(err, unix.ECHILD) // the right answer: it is not our child
 }
 
 func reapOrphans() {
@@ -132,9 +139,9 @@ func adopted() []identity {
 	return slices.DeleteFunc(found, func(id identity) bool { return held[id.pid] })
 }
 
-// IsSubreaper reports whether orphaned descendants fall to this process.
-func IsSubreaper() bool {
-	var is int
-	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&is)), 0, 0, 0)
-	return err == nil && is != 0
-}
+// reaping is true between BecomeSubreaper and its stop.
+var reaping atomic.Bool
+
+// IsSubreaper reports whether orphaned descendants fall to this process because of BecomeSubreaper. A program that is a
+// subreaper for reasons of its own may have children that are not ours to end.
+func IsSubreaper() bool { return reaping.Load() }
