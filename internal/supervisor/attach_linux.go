@@ -76,7 +76,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 		return nil, nil, err
 	}
 	ch := newChild(proc.Command{Redact: redact}, c, out)
-	ch.supervisor, ch.pid, ch.mark, ch.fence = r.Supervisor, w.Pid, w.Mark, w.Fence
+	ch.supervisor, ch.pid, ch.mark, ch.fence, ch.kept = r.Supervisor, w.Pid, w.Mark, w.Fence, true
 	ch.sent, ch.taken = w.Sent, w.Sent
 	ch.run()
 	return ch, b, nil

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -27,6 +26,7 @@ type child struct {
 	pid        int // the agent's
 	mark       string
 	fence      string
+	kept       bool // it can be found again
 	redact     func([]byte) []byte
 	control    *net.UnixConn
 	output     *net.UnixConn
@@ -79,11 +79,8 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 	defer theirOutput.Close()
 	closeBoth := func() { control.Close(); output.Close() }
 
-	cmd := &exec.Cmd{
-		Path: image(), Args: []string{"runnel", command, k.Name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
-		ExtraFiles: []*os.File{theirControl, theirOutput}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	if err := cmd.Start(); err != nil {
+	cmd, err := execute(k.Name, theirControl, theirOutput)
+	if err != nil {
 		closeBoth()
 		return nil, failed(err)
 	}
@@ -104,16 +101,20 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 		_ = cmd.Process.Kill()
 		<-reaped
 		closeBoth()
+		ch.mark, ch.fence = w.Mark, w.Fence // the agent may have been there for a moment
+		_, _ = ch.sweep()
+		if k.Dir != "" {
+			_ = End(k) // by the record, if it came so far
+		}
 		switch {
 		case ctx.Err() != nil:
-			_, _ = ch.sweep() // the agent may have been there for a moment
 			return nil, ctx.Err()
 		case w.Failed != nil:
 			return nil, w.Failed.unpack()
 		}
 		return nil, failed(err)
 	}
-	ch.pid, ch.mark, ch.fence = w.Pid, w.Mark, w.Fence
+	ch.pid, ch.mark, ch.fence, ch.kept = w.Pid, w.Mark, w.Fence, w.Kept
 	ch.run()
 	return ch, nil
 }
@@ -374,6 +375,9 @@ func (ch *child) Detach() bool {
 	case <-ch.done:
 		return false
 	default:
+	}
+	if !ch.kept {
+		return false
 	}
 	ch.detaches.Do(func() {
 		close(ch.detached)

@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-const supported = false
+func supported() bool { return false }
 
 // ErrNone means that there is no supervisor to take over from.
 var ErrNone = errors.New("supervisor: none is there")

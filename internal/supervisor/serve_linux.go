@@ -18,7 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-const supported = true
+// supported reports whether this system has what a supervisor needs.
+var supported = sync.OnceValue(proc.CanBeSubreaper)
 
 // Main makes this process a supervisor, and never returns, if it was started as one. Otherwise it returns at once, and
 // agents get supervisors from now on. It must be called first thing in main.
@@ -70,6 +71,7 @@ func serve() int {
 	debug.SetMaxThreads(200) // a fault of ours must not take the machine
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(outputFD)
+	_ = unix.Close(imageFD) // it has served
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	if _, err := proc.BecomeSubreaper(); err != nil {
@@ -90,7 +92,7 @@ func serve() int {
 		return 1
 	}
 	defer s.open(g.Start)()
-	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Whole: true}))
+	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Kept: s.window > 0, Whole: true}))
 	go s.hear(control)
 	go s.relay()
 	go s.farewell()
@@ -127,7 +129,7 @@ func hello(c *net.UnixConn) (greeting, error) {
 
 // begin starts the agent.
 func begin(g greeting, control, output *net.UnixConn) (*server, error) {
-	fd, err := unix.MemfdCreate("spool", unix.MFD_CLOEXEC)
+	memory, err := spoolFile()
 	if err != nil {
 		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
 	}
@@ -139,10 +141,22 @@ func begin(g greeting, control, output *net.UnixConn) (*server, error) {
 	}
 	s := &server{
 		agent: agent, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window), finished: make(chan struct{}),
-		spool: newSpool(os.NewFile(uintptr(fd), "spool"), maxSpool), control: control, output: output,
+		spool: newSpool(memory, spoolFile, maxSpool), control: control, output: output,
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return s, nil
+}
+
+// spoolFile returns a new file in memory.
+func spoolFile() (file, error) {
+	fd, err := unix.MemfdCreate("spool", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL) // some systems allow no other
+	if errors.Is(err, unix.EINVAL) {                                            // Linux before 6.3
+		fd, err = unix.MemfdCreate("spool", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "spool"), nil
 }
 
 // obey ends the agent when the system or a person asks this process to end.
@@ -291,6 +305,7 @@ func (s *server) left(c *net.UnixConn) {
 		return
 	}
 	s.control = nil
+	s.changed.Broadcast()
 	if s.over {
 		return // what is still on its way is for a reader that knows
 	}

@@ -31,20 +31,25 @@ const relaySize = 32 << 10
 // file is what a spool is kept in.
 type file interface {
 	io.WriterAt
+	io.Closer
 	Truncate(int64) error
 }
 
 // spool is the writing end. It belongs to whoever holds the supervisor's lock.
 type spool struct {
-	f     file
-	max   int64
-	size  int64
-	whole bool  // it holds everything since the last Begin, or since the start
-	out   int64 // how much output there was
-	buf   []byte
+	f      file
+	fresh  func() (file, error) // another such file
+	shared bool                 // whoever takes over may be reading f
+	max    int64
+	size   int64
+	whole  bool  // it holds everything since the last Begin, or since the start
+	out    int64 // how much output there was
+	buf    []byte
 }
 
-func newSpool(f file, max int64) *spool { return &spool{f: f, max: max, whole: true} }
+func newSpool(f file, fresh func() (file, error), max int64) *spool {
+	return &spool{f: f, fresh: fresh, max: max, whole: true}
+}
 
 // add appends a record. A spool that cannot be written, or is full, is no longer whole, and empty.
 func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
@@ -71,8 +76,21 @@ func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
 }
 
 func (s *spool) lose() {
-	s.whole, s.size = false, 0
-	_ = s.f.Truncate(0) // what is in it is not read any more
+	s.whole = false
+	s.empty()
+}
+
+// empty forgets what the spool holds. Who may be reading it keeps the file.
+func (s *spool) empty() {
+	s.size = 0
+	if s.shared {
+		if f, err := s.fresh(); err == nil {
+			_ = s.f.Close()
+			s.f, s.shared = f, false
+			return
+		}
+	}
+	_ = s.f.Truncate(0)
 }
 
 // room reports whether n more bytes of output fit.
@@ -87,8 +105,8 @@ func (s *spool) output(p []byte, at time.Time) {
 // begin notes the begin of a turn. What came before is forgotten if all of it had been taken account of.
 func (s *spool) begin(point []byte, after int64, at time.Time) {
 	if after == s.out {
-		s.whole, s.size = true, 0
-		_ = s.f.Truncate(0)
+		s.whole = true
+		s.empty()
 	}
 	s.add(recordBegin, after, at, point)
 }

@@ -77,7 +77,7 @@ const command = "__supervise"
 var enabled atomic.Bool // Main was called: this program can be executed again
 
 // Enabled reports whether agents get supervisors.
-func Enabled() bool { return enabled.Load() && supported }
+func Enabled() bool { return enabled.Load() && supported() }
 
 // Start runs c: under a supervisor where there can be one. Errors are those of proc.Start.
 func Start(ctx context.Context, c proc.Command, k Keep) (Agent, error) {

@@ -51,6 +51,23 @@ func playHere(role string, args []string) {
 		}
 		fmt.Println("ready", os.Getpid())
 		<-time.After(lifetime)
+	case "fds": // what is lowest is taken, one more each time
+		n, _ := strconv.Atoi(args[1])
+		for range n {
+			_, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		for range 5 { // the numbers differ each time
+			a, err := Start(context.Background(), roleCommand("exit", "0"), Keep{Dir: args[0], Name: "one", Window: time.Minute})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			_ = a.Stop(context.Background(), proc.Now)
+			_, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		fmt.Println("ready")
+	case "nopidfd":
+		withoutPidfds()
 	case "spy":
 		_, _, err := Attach(Keep{Dir: args[0], Name: "one"}, nil)
 		fmt.Println(err)
@@ -398,4 +415,112 @@ func TestMemory(t *testing.T) {
 			t.Logf("%s", bytes.TrimSpace(line))
 		}
 	}
+}
+
+// A supervisor that cannot be found again keeps no agent for anyone.
+func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
+	blocked := filepath.Join(t.TempDir(), "missing")
+	for _, k := range []Keep{{}, {Window: time.Minute}, {Dir: t.TempDir(), Name: "one"}, {Dir: blocked, Name: "one", Window: time.Minute}} {
+		a := start(t, roleCommand("echo"), k)
+		if a.Detach() {
+			t.Errorf("%+v: detached", k)
+			continue
+		}
+		if err := a.Send([]byte("still there\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := readLine(t, a.Stdout()); got != "still there" {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
+// The descriptor numbers of the program that starts a supervisor are of no account: here each of the low ones is free once.
+func TestStartWhateverDescriptorsAreFree(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 12 {
+		cmd := exec.Command("/proc/self/exe", dir, strconv.Itoa(n))
+		cmd.Env = []string{roleVar + "=fds", "GODEBUG=containermaxprocs=0"}
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ready\n" {
+			t.Errorf("with %d: %v, %q", n, err, out)
+		}
+	}
+}
+
+// Who takes over at once waits for the end of the one before to be seen.
+func TestTakeoverWaitsForTheOneBefore(t *testing.T) {
+	k := Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	before := start(t, roleCommand("ticker"), k)
+	type taken struct {
+		a   Agent
+		err error
+	}
+	after := make(chan taken, 1)
+	r, err := k.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		a, _, err := Attach(k, nil)
+		after <- taken{a, err}
+	}()
+	until(t, "one asks", func() bool { return sockets(r.Supervisor.Pid) >= 4 || len(after) > 0 })
+	if !before.Detach() {
+		t.Fatal("not detached")
+	}
+	got := <-after
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	if err := got.a.Stop(t.Context(), proc.Now); err != nil {
+		t.Error(err)
+	}
+}
+
+// sockets counts those that a process has open: many, where only root may know.
+func sockets(pid int) (n int) {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return 1 << 10
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink(dir + fd.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// While a backlog is read its supervisor goes on, and forgets what it has no room for.
+func TestBacklogStaysWhileItIsRead(t *testing.T) {
+	f, err := spoolFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSpool(f, spoolFile, 1<<10)
+	for s.room(100) {
+		s.output([]byte(strings.Repeat("x", 99)+"\n"), time.Now())
+	}
+	lines, size := int(s.out/100), s.size
+	taken, err := unix.Dup(int(s.f.(*os.File).Fd())) // as it is passed on
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(taken), "")
+	defer theirs.Close()
+	s.shared = true
+	s.output([]byte(strings.Repeat("x", 999)+"\n"), time.Now())
+	if s.whole {
+		t.Fatal("there was room")
+	}
+	b, err := readBacklog(io.NewSectionReader(theirs, 0, size))
+	if err != nil || len(b.Lines) != lines {
+		t.Errorf("%d of %d lines, %v", len(b.Lines), lines, err)
+	}
+	s.begin([]byte("{}"), s.out, time.Now())
+	if !s.whole || s.size == 0 {
+		t.Error("no turn was begun")
+	}
+	_ = s.f.Close()
 }

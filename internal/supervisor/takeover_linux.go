@@ -15,6 +15,7 @@ import (
 // runs on, and ends with the server that started it.
 func (s *server) open(to *toStart) (shut func()) {
 	if to.Dir == "" || s.window <= 0 {
+		s.window = 0
 		return func() {}
 	}
 	k := Keep{Dir: to.Dir, Name: to.Name}
@@ -89,10 +90,31 @@ func (s *server) takeover(c *net.UnixConn) error {
 	return nil
 }
 
+// leaveTime is how long one that takes over waits for the server before it to be gone: that one may have been killed
+// a moment ago, and its end not yet be seen.
+const leaveTime = time.Second
+
+// awaitLeave returns when there is no server, or none that leaves soon; s.mu is held.
+func (s *server) awaitLeave() {
+	late := false
+	timer := time.AfterFunc(leaveTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		late = true
+		s.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for s.control != nil && !s.over && !late {
+		s.changed.Wait()
+	}
+}
+
 // hand gives the agent over to the server at the other end of c.
 func (s *server) hand(c, output *net.UnixConn, theirs int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.awaitLeave()
+	_ = c.SetDeadline(time.Now().Add(takeoverTime))
 	switch {
 	case s.control != nil:
 		return fmt.Errorf("another server holds this agent")
@@ -111,7 +133,7 @@ func (s *server) hand(c, output *net.UnixConn, theirs int) error {
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	s.control, s.output = c, output
+	s.control, s.output, s.spool.shared = c, output, true
 	s.changed.Broadcast()
 	if s.drained {
 		output.Close()

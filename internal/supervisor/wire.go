@@ -58,6 +58,7 @@ type welcome struct {
 	Pid     int           `json:"pid,omitempty"` // the agent's
 	Mark    string        `json:"mark,omitempty"`
 	Fence   string        `json:"fence,omitempty"`
+	Kept    bool          `json:"kept"`  // the supervisor can be found again
 	Spool   int64         `json:"spool"` // bytes of it that precede the output
 	Whole   bool          `json:"whole"` // the spool is: it holds what passed since the last Begin
 	Sent    int64         `json:"sent"`  // bytes of lines so far
