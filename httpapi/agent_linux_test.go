@@ -84,6 +84,10 @@ func TestA11_AgentSelfApprove(t *testing.T) {
 		t.Fatal(err)
 	}
 	narrow := rg.mint(auth.Read, auth.Send)
+	bound, _, err := rg.keyed.Create(t.Context(), auth.Grant{Name: "bound", Scopes: []auth.Scope{auth.Read, auth.Send, auth.Approve}, Project: rg.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
 	call := func(who string, ln net.Listener, target, body string, headers ...string) (int, string) {
 		t.Helper()
 		method, p, _ := strings.Cut(target, " ")
@@ -142,8 +146,11 @@ func TestA11_AgentSelfApprove(t *testing.T) {
 		"a link":                         {unix, "POST /api/login/code", "{}", []string{bearer}, 403, "FORBIDDEN"},
 		"a link that it found":           {tcp, "POST /api/login", `{"code":"` + code + `"}`, nil, 403, "FORBIDDEN"},
 		"an answer in advance":           {tcp, "POST /api/session/" + id + "/options", `{"permissionMode":"acceptEdits"}`, []string{bearer}, 403, "FORBIDDEN"},
-		"to read with a token":           {tcp, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + narrow}, 200, ""},
-		"to read over the socket, token": {unix, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + narrow}, 200, ""},
+		"to read what others do":         {tcp, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + narrow}, 403, "FORBIDDEN"},
+		"there to read what others do":   {unix, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + narrow}, 403, "FORBIDDEN"},
+		"to read with a project's token": {tcp, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + bound}, 200, ""},
+		"there with a project's token":   {unix, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + bound}, 200, ""},
+		"to approve with it":             {tcp, decide, yes, []string{"Authorization: Bearer " + bound}, 403, "FORBIDDEN"},
 	} {
 		status, code := call("", tt.ln, tt.target, tt.body, tt.headers...)
 		if status != tt.want || code != tt.code {

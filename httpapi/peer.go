@@ -44,11 +44,15 @@ func (s *Server) onSocket(r *http.Request, p *auth.Peer) (auth.Identity, error) 
 	return auth.Identity{}, s.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
 }
 
-// curbed takes from an agent what would let it answer its own questions, or give
-// itself the right to. A token with the rest may have been made for it.
+// curbed takes from an agent what would let it answer its own questions, give
+// itself the right to, or read what others do: a token that is for one project
+// may have been made for it, one that is for all was not.
 func (s *Server) curbed(r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
 	if !p.Agent() {
 		return id, nil
+	}
+	if id.Project == "" {
+		return auth.Identity{}, s.refuseAgent(r, "it may use only a token that is for one project, made with `runnel token create --project`")
 	}
 	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), curbs) // the original is shared
 	return id, nil
