@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -62,6 +63,11 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 		return nil, err
 	}
 	if k.Dir != "" {
+		dir, err := filepath.Abs(k.Dir) // a supervisor has a working directory of its own
+		if err != nil {
+			return nil, failed(err)
+		}
+		k.Dir = dir
 		if err := End(k); err != nil {
 			return nil, failed(err)
 		}

@@ -73,7 +73,7 @@ func serve() int {
 	unix.CloseOnExec(outputFD)
 	_ = unix.Close(imageFD) // it has served
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) // what is ignored the agent would inherit
 	if _, err := proc.BecomeSubreaper(); err != nil {
 		return 1
 	}

@@ -524,3 +524,12 @@ func TestBacklogStaysWhileItIsRead(t *testing.T) {
 	}
 	_ = s.f.Close()
 }
+
+func TestKeepInADirectoryBesideUs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	a := start(t, roleCommand("echo"), Keep{Dir: ".", Name: "one", Window: time.Minute})
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	attach(t, Keep{Dir: ".", Name: "one", Window: time.Minute})
+}
