@@ -86,7 +86,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 					f, err := p.tryHear()
 					if err != nil {
 						if c := websocket.CloseStatus(err); c != closeStore || !told {
-							t.Errorf("closed with %d; told why: %v", c, told)
+							t.Errorf("closed with %d (%v); told why: %v", c, err, told)
 						}
 						return
 					}

@@ -475,7 +475,7 @@ func (k *socket) ping() {
 			continue // a peer that vanished while there is something to write is noticed by that
 		}
 		watchdog := time.AfterFunc(pongStalls*k.s.cfg.WriteStall, k.stall)
-		err := k.conn.Ping(k.ctx)
+		err := k.conn.Ping(context.Background()) // ended by close; the end of k.ctx would cut the connection before its code is sent
 		watchdog.Stop()
 		if err != nil {
 			return
