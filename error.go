@@ -41,6 +41,7 @@ const (
 	AgentStalled            Code = "AGENT_STALLED"
 	Timeout                 Code = "TIMEOUT"
 	StoreUnavailable        Code = "STORE_UNAVAILABLE"
+	Overloaded              Code = "OVERLOADED"
 	Internal                Code = "INTERNAL"
 )
 

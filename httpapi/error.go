@@ -42,6 +42,7 @@ var statuses = map[runnel.Code]int{
 	runnel.AgentNotInstalled:       http.StatusServiceUnavailable,
 	runnel.AgentNotLoggedIn:        http.StatusServiceUnavailable,
 	runnel.StoreUnavailable:        http.StatusServiceUnavailable,
+	runnel.Overloaded:              http.StatusServiceUnavailable,
 	runnel.AgentStalled:            http.StatusGatewayTimeout,
 	runnel.Timeout:                 http.StatusGatewayTimeout,
 	runnel.Internal:                http.StatusInternalServerError,

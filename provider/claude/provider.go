@@ -115,6 +115,8 @@ func startFault(ctx context.Context, err error) error {
 		return notInstalled(err)
 	case start.Reason == proc.BadDir:
 		return runnel.Fail(runnel.WorkingRootInaccessible, "the project directory is missing or not accessible", err)
+	case start.Reason == proc.NoResources:
+		return runnel.Fail(runnel.Overloaded, "Claude Code could not be started: "+string(start.Reason)+" on this machine. End something, and try again.", err)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, "Claude Code could not be started: "+string(start.Reason), err)
 }

@@ -216,7 +216,7 @@ func TestD16_Exhaustion(t *testing.T) {
 	}
 	code, ok := w.call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
 	t.Logf("%d %+v", code, made.Error)
-	if !ok || code < 400 || code == http.StatusInternalServerError || !strings.Contains(made.Error.Message, "no processes, memory or file descriptors left") {
+	if !ok || code != http.StatusServiceUnavailable || made.Error.Type != "OVERLOADED" || !strings.Contains(made.Error.Message, "no processes, memory or file descriptors left") {
 		t.Error("that was not said")
 	}
 	turn := c.send(plan{Deltas: 1}.prompt())
