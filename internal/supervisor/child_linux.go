@@ -62,8 +62,15 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if c.Dir == "" { // a supervisor has a working directory of its own
+		dir, err := os.Getwd()
+		if err != nil {
+			return nil, failed(err)
+		}
+		c.Dir = dir
+	}
 	if k.Dir != "" {
-		dir, err := filepath.Abs(k.Dir) // a supervisor has a working directory of its own
+		dir, err := filepath.Abs(k.Dir)
 		if err != nil {
 			return nil, failed(err)
 		}

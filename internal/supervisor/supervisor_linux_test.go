@@ -533,3 +533,16 @@ func TestKeepInADirectoryBesideUs(t *testing.T) {
 	}
 	attach(t, Keep{Dir: ".", Name: "one", Window: time.Minute})
 }
+
+// An agent that is given no directory runs where we do, although its supervisor does not.
+func TestAgentRunsBesideUs(t *testing.T) {
+	here, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(here)
+	a := start(t, proc.Command{Path: "/bin/pwd"}, Keep{})
+	if got := readLine(t, a.Stdout()); got != here {
+		t.Errorf("it runs in %s, not in %s", got, here)
+	}
+}
