@@ -78,6 +78,14 @@ type forker struct {
 	forked atomic.Bool
 }
 
+// Prepare implements [runnel.Preparer], as far as the provider does.
+func (f *forker) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, error) {
+	if p, ok := f.Provider.(runnel.Preparer); ok {
+		return p.Prepare(ctx, in)
+	}
+	return in, nil
+}
+
 func (f *forker) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if f.forked.Load() {
 		return f.Provider.Open(ctx, opt)

@@ -345,3 +345,38 @@ func TestCloseEndsTurns(t *testing.T) {
 	_, err := g.Send(t.Context(), sents[0].SessionID, Prompt{Text: "text"})
 	wantCode(t, err, runnel.StoreUnavailable)
 }
+
+// tidy prepares prompts: it says so in them.
+type tidy struct{ forking }
+
+func (*tidy) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {
+	in.Text += " (prepared)"
+	return in, nil
+}
+
+// A session that began as a copy treats prompts as any other.
+func TestForkPreparesPrompts(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{&tidy{}} })
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	d.ends(t, send(t, g, id, "text"))
+	st, err := g.Fork(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ends(t, send(t, g, st.SessionID, "text"))
+	var asked []string
+	for ev, err := range d.log.Read(t.Context(), st.SessionID, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, _ := ev.Body.(event.ItemDone)
+		if m, ok := done.FinalItem.(event.Message); ok && m.Origin == event.OriginUser {
+			asked = append(asked, m.Content)
+		}
+	}
+	if len(asked) != 2 || asked[0] != "text (prepared)" || asked[1] != asked[0] {
+		t.Errorf("the agent was asked %q", asked)
+	}
+}
