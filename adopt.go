@@ -217,10 +217,14 @@ func (s *Session) promptOf(ctx context.Context, lt *liveTurn) (Input, error) {
 	return in, Fail(ProcessCrash, "runnel ended before the agent had this prompt; send it again")
 }
 
-// detach lets go of an agent that has a turn to finish, and ends the session.
+// detach lets go of an agent that has a turn to finish, and is not asked to
+// end it, and ends the session.
 func (s *Session) detach() bool {
 	if len(s.live) == 0 || s.link == nil || s.link.leaving || s.opening != nil || len(s.closing) > 0 {
 		return false
+	}
+	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.rules.cancelling }) {
+		return false // that it was asked to end is known here only
 	}
 	d, ok := s.link.conn.(Detacher)
 	if !ok || s.flush() != nil || !d.Detach() {

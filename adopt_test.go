@@ -407,3 +407,46 @@ func TestATurnThatTheLogLostSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// numb takes no notice of being asked to end its turn.
+type numb struct{ *keeper }
+
+func (n numb) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	c, err := n.keeper.Open(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	return numbConn{c.(*kept)}, nil
+}
+
+type numbConn struct{ *kept }
+
+func (numbConn) Interrupt(context.Context) error { return nil }
+
+// TestDetachLeavesNoTurnThatWasCancelled: the next process could not know that
+// the turn is to end, and as what.
+func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), numb{k}, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := s.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s.Detach(t.Context()) {
+			t.Error("detached")
+		}
+		_ = s.Close()
+		if res, err := turn.Wait(t.Context()); err != nil || res.Status != event.StatusCancelled {
+			t.Errorf("the turn ended as %s, %v", res.Status, err)
+		}
+	})
+}
