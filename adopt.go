@@ -81,7 +81,7 @@ func (s *Session) adopt(ctx context.Context) error {
 		return Safe(err)
 	}
 	if err := s.recall(ctx, back); err != nil {
-		s.live, s.over = nil, make(map[string]bool)
+		s.live, s.over, s.adopting = nil, make(map[string]bool), nil
 		if d, ok := conn.(Detacher); !ok || !d.Detach() {
 			_ = conn.Close()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -448,5 +449,62 @@ func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
 		if res, err := turn.Wait(t.Context()); err != nil || res.Status != event.StatusCancelled {
 			t.Errorf("the turn ended as %s, %v", res.Status, err)
 		}
+	})
+}
+
+// torn is a log of which one reading breaks off at its end.
+type torn struct {
+	*runnel.Memory
+	once sync.Once
+}
+
+func (l *torn) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for ev, err := range l.Memory.Read(ctx, session, after) {
+			if !yield(ev, err) {
+				return
+			}
+		}
+		l.once.Do(func() { yield(event.Event{}, errors.New("cannot be read now")) })
+	}
+}
+
+// TestNotAdoptedForgetsThePast: where an agent could not be taken over, what it
+// said is not taken for what the next one says again.
+func TestNotAdoptedForgetsThePast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted[:2]}}}
+		log := new(runnel.Memory)
+		turn := func(s *runnel.Session) (notices int) {
+			from := s.Status().Head
+			if _, err := s.Send(t.Context(), runnel.Input{Text: "go"}); err != nil {
+				t.Fatal(err)
+			}
+			play(t, s, func() bool { return false })
+			for ev := range log.Read(t.Context(), "s", from) {
+				if _, ok := ev.Body.(event.Notice); ok {
+					notices++
+				}
+			}
+			return notices
+		}
+		var first *kept
+		s, err := runnel.Open(t.Context(), opening{k, &first}, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := turn(s)
+		first.dead.Store(true) // the session is killed
+		_ = s.Close()
+		left := k.agent
+		s, err = runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: &torn{Memory: log}, Dormant: true, Adopt: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := turn(s); want == 0 || got != want {
+			t.Errorf("%d notices, not %d", got, want)
+		}
+		_ = s.Close()
+		_ = left.Close()
 	})
 }
