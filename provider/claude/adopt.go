@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
@@ -30,7 +31,9 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 		err = c.isSetUp(opt)
 	}
 	if err != nil {
-		process.Detach() // as it was
+		if !process.Detach() { // as it was
+			_ = process.Stop(context.Background(), proc.Now) // it has ended
+		}
 		return nil, runnel.Backlog{}, runnel.Fail(runnel.ProcessCrash, "Claude Code cannot be taken over", err)
 	}
 	return c, back, nil
@@ -73,9 +76,7 @@ func (c *conn) relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.base = c.heard
 	c.lines = jsonl.NewReader(io.MultiReader(bytes.NewReader(kept.Rest), c.process.Stdout()), 0)
 	for _, id := range slices.Sorted(maps.Keys(owed)) {
-		if err := c.write(owed[id]); err != nil {
-			return back, err
-		}
+		_ = c.write(owed[id]) // one that has ended meanwhile has said all the more
 	}
 	back.Waiting = slices.Sorted(maps.Keys(c.tr.approvals))
 	return back, nil

@@ -151,3 +151,25 @@ func TestDetachEndsTheRecording(t *testing.T) {
 		t.Fatal("the reader waits for ever")
 	}
 }
+
+// lost is an agent that ended before it was answered.
+type lost struct{ mute }
+
+func (lost) Send([]byte, int64) error { return proc.ErrStdinClosed }
+
+// TestRelivedAfterTheEnd: what an agent said while nobody was there is told,
+// although it ended with a question of its own that was never answered.
+func TestRelivedAfterTheEnd(t *testing.T) {
+	kept := &supervisor.Backlog{Lines: []supervisor.Line{
+		{Text: []byte(`{"type":"system","subtype":"init","session_id":"0192f0c1-0000-7000-8000-000000000001","model":"m"}` + "\n")},
+		{Text: []byte(`{"type":"control_request","request_id":"r1","request":{"subtype":"unheard_of"}}` + "\n")},
+	}}
+	c := newConn(lost{}, runnel.Options{})
+	back, err := c.relive(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(back.Events) == 0 {
+		t.Error("nothing is told")
+	}
+}
