@@ -57,7 +57,7 @@ func TestD03_BothKilled(t *testing.T) {
 		t.Cleanup(w.end) // before its cgroup goes
 		w.start()
 		c, turn := w.openZoo(plan{Stubborn: true})
-		defer c.leave()
+		defer c.Leave()
 		n := len(w.processes())
 		var both sync.WaitGroup
 		for _, pid := range w.supervisors() {
@@ -72,7 +72,7 @@ func TestD03_BothKilled(t *testing.T) {
 		if left == 0 {
 			t.Error("nothing was left that a cgroup is needed for")
 		}
-		c.failed(turn)
+		w.failed(c, turn)
 		w.stop()
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 // users calls f as whoever runs the test and, if that is root, as a stranger, whom other rules hold for.
@@ -32,16 +33,16 @@ func TestA11_Spy(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
 		w.start()
-		other := w.follow(w.create())
-		defer other.leave()
-		other.end(other.send(plan{Deltas: 1}.prompt())) // its agent stays
+		other := w.Follow(w.create())
+		defer other.Leave()
+		other.End(other.Send(plan{Deltas: 1}.prompt())) // its agent stays
 
-		c := w.watch(w.create())
-		defer c.leave()
-		turn := c.send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-spy", w.project, spyDirect}}.prompt())
-		asked := c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		c := w.Watch(w.create())
+		defer c.Leave()
+		turn := c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-spy", w.project, spyDirect}}.prompt())
+		asked := c.Until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 		id := asked.Body.(event.ApprovalRequested).Approval.ID
-		o := w.orders(c.session, other.session, id)
+		o := w.orders(c.Session, other.Session, id)
 		w.give("orders", o)
 
 		for _, way := range []string{spyDirect, spyDetached} {
@@ -53,13 +54,13 @@ func TestA11_Spy(t *testing.T) {
 			t.Errorf("the operator was told %d times", got)
 		}
 
-		code, _ := w.call("POST", "/api/session/"+c.session+"/approvals/"+id, object{"choice": "allow_once"}, nil)
+		code, _ := w.Call("POST", "/api/session/"+c.Session+"/approvals/"+id, object{"choice": "allow_once"}, nil)
 		if code != http.StatusOK {
 			t.Errorf("who may answer was told %d", code)
 		}
-		end := c.end(turn)
+		end := c.End(turn)
 		resolved := 0
-		for _, ev := range c.events {
+		for _, ev := range c.Events {
 			if b, ok := ev.Body.(event.ApprovalResolved); ok {
 				resolved++
 				t.Logf("resolved: %+v", b)
@@ -79,13 +80,13 @@ func (w *world) orders(own, other, approval string) orders {
 	stolen, _ := w.browse(w.link())
 	_, secret := w.browse(w.link())
 	o := orders{
-		Binary: program, Data: w.data, Addr: w.addr, Server: w.cmd.Process.Pid, Own: own, Other: other, Project: w.project, Approval: approval,
+		Binary: program, Data: w.data, Addr: w.Addr, Server: w.cmd.Process.Pid, Own: own, Other: other, Project: w.project, Approval: approval,
 		Token: w.runnel("token", "create", "stolen", "--scope", "read,send,approve,admin", "--data", w.data),
 		Code:  w.link(),
 	}
 	o.Cookie, o.Key, _ = strings.Cut(stolen, " ")
 	cookie, key, _ := strings.Cut(secret, " ")
-	for _, needle := range []string{w.token, cookie, key, w.link()} {
+	for _, needle := range []string{w.Token, cookie, key, w.link()} {
 		o.Needles = append(o.Needles, disguise([]byte(needle)))
 	}
 	return o
@@ -108,12 +109,12 @@ func (w *world) browse(code string) (string, string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	req, err := http.NewRequest("POST", "http://"+w.addr+"/api/login", bytes.NewReader(body))
+	req, err := http.NewRequest("POST", "http://"+w.Addr+"/api/login", bytes.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Origin", "http://"+w.addr)
+	req.Header.Set("Origin", "http://"+w.Addr)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		w.t.Fatal(err)
@@ -158,7 +159,7 @@ func (w *world) file(name string, v any) {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
 		b, err := os.ReadFile(filepath.Join(w.project, name))
 		if err == nil && json.Unmarshal(b, v) == nil {
 			return
@@ -212,19 +213,19 @@ func refused(what, answer string) bool {
 func (w *world) killSessions() {
 	w.t.Helper()
 	for _, id := range w.sessions {
-		if code, ok := w.call("POST", "/api/session/"+id+"/kill", object{}, nil); !ok || code != http.StatusOK {
+		if code, ok := w.Call("POST", "/api/session/"+id+"/kill", object{}, nil); !ok || code != http.StatusOK {
 			w.t.Errorf("kill %s: %d", id, code)
 		}
 	}
 }
 
 // openZoo starts a turn whose tool is the zoo, and returns once that runs.
-func (w *world) openZoo(p plan) (c *client, turn string) {
+func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 	w.t.Helper()
-	c = w.watch(w.create())
+	c = w.Watch(w.create())
 	p.Ask, p.Tool = true, []string{w.agent(), "play-zoo", w.project}
-	turn = c.send(p.prompt())
-	c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+	turn = c.Send(p.prompt())
+	c.Until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 	var n int
 	w.file("zoo-open", &n)
 	if err := os.Remove(filepath.Join(w.project, "zoo-open")); err != nil {
@@ -239,34 +240,34 @@ func (w *world) openZoo(p plan) (c *client, turn string) {
 // TestD04_TreeZoo ends agents whose tools are hard to get rid of, in every way there is.
 func TestD04_TreeZoo(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
-		for name, end := range map[string]func(w *world, c *client){
-			"killed": func(w *world, _ *client) { w.killSessions() },
-			"cancelled": func(w *world, c *client) {
-				if code, _ := w.call("POST", "/api/session/"+c.session+"/cancel", object{}, nil); code != http.StatusOK {
+		for name, end := range map[string]func(w *world, c *testapi.Client){
+			"killed": func(w *world, _ *testapi.Client) { w.killSessions() },
+			"cancelled": func(w *world, c *testapi.Client) {
+				if code, _ := w.Call("POST", "/api/session/"+c.Session+"/cancel", object{}, nil); code != http.StatusOK {
 					w.t.Errorf("cancel: %d", code)
 				}
 			},
-			"agent killed": func(w *world, c *client) {
+			"agent killed": func(w *world, c *testapi.Client) {
 				for _, p := range w.processes() {
 					if strings.HasPrefix(p.line, w.agent()+" --") {
 						_ = syscall.Kill(p.pid, syscall.SIGKILL)
 					}
 				}
 			},
-			"supervisor killed": func(w *world, _ *client) {
+			"supervisor killed": func(w *world, _ *testapi.Client) {
 				for _, pid := range w.supervisors() {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			},
-			"server killed, no window": func(w *world, _ *client) { w.kill() },
-			"server killed, window of 1s": func(w *world, _ *client) {
+			"server killed, no window": func(w *world, _ *testapi.Client) { w.kill() },
+			"server killed, window of 1s": func(w *world, _ *testapi.Client) {
 				w.kill()
 				if len(w.supervisors()) == 0 {
 					w.t.Error("the supervisor did not wait")
 				}
 				<-time.After(time.Second)
 			},
-			"server asked to end": func(w *world, _ *client) { w.stop() },
+			"server asked to end": func(w *world, _ *testapi.Client) { w.stop() },
 		} {
 			t.Run(name, func(t *testing.T) {
 				window := "60s"
@@ -279,7 +280,7 @@ func TestD04_TreeZoo(t *testing.T) {
 				w := newWorld(t, user, window)
 				w.start()
 				c, _ := w.openZoo(plan{Stubborn: true})
-				defer c.leave()
+				defer c.Leave()
 				n := len(w.processes())
 				end(w, c)
 				t.Logf("%d processes were gone after %v", n, w.empty(5*time.Second))

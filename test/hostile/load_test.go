@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 // often is how often, or how much, something is done: less where time is short.
@@ -29,42 +30,42 @@ func often(most, least int) int {
 }
 
 // failed checks that a turn was closed by the agent's death, once, and that the session goes on.
-func (c *client) failed(turn string) {
-	t := c.w.t
+func (w *world) failed(c *testapi.Client, turn string) {
+	t := w.t
 	t.Helper()
-	end := c.end(turn)
+	end := c.End(turn)
 	if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != "PROCESS_CRASH" {
 		t.Errorf("the turn ended with %+v", end.Body)
 	}
-	c.agrees(turn, c.w.log(c.session, end.Seq))
+	c.Agrees(turn, w.Log(c.Session, end.Seq))
 }
 
-func (c *client) succeeds(p plan) {
-	t := c.w.t
+func (w *world) succeeds(c *testapi.Client, p plan) {
+	t := w.t
 	t.Helper()
-	turn := c.send(p.prompt())
-	end := c.end(turn)
+	turn := c.Send(p.prompt())
+	end := c.End(turn)
 	if _, ok := end.Body.(event.ResponseDone); !ok {
 		t.Errorf("the turn ended with %+v", end.Body)
 	}
-	c.agrees(turn, c.w.log(c.session, end.Seq))
+	c.Agrees(turn, w.Log(c.Session, end.Seq))
 }
 
 // TestD10_AgentDiesAnywhere: the agent ends after each of many bytes of a turn.
 func TestD10_AgentDiesAnywhere(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
-	c := w.follow(w.create())
-	defer c.leave()
+	c := w.Follow(w.create())
+	defer c.Leave()
 	const turnSize = 2900 // what such a turn takes, less its end
 	step := turnSize / often(180, 12)
 	died := 0
 	for at := 1; at < turnSize && !t.Failed(); at += step {
-		c.failed(c.send(plan{Deltas: 3, Ask: true, DieAt: at}.prompt()))
+		w.failed(c, c.Send(plan{Deltas: 3, Ask: true, DieAt: at}.prompt()))
 		died++
 	}
 	t.Logf("died at %d places", died)
-	c.succeeds(plan{Deltas: 3, Ask: true})
+	w.succeeds(c, plan{Deltas: 3, Ask: true})
 }
 
 // peak returns the most memory that a process had, in KiB.
@@ -88,7 +89,7 @@ func (w *world) idle(session string) {
 			Activity string `json:"activity"`
 			LastTurn string `json:"lastTurn"`
 		}
-		if code, ok := w.call("GET", "/api/session/"+session+"/status", nil, &st); ok && code == http.StatusOK && st.Activity == "idle" {
+		if code, ok := w.Call("GET", "/api/session/"+session+"/status", nil, &st); ok && code == http.StatusOK && st.Activity == "idle" {
 			if st.LastTurn != "completed" {
 				w.t.Errorf("the turn is %q", st.LastTurn)
 			}
@@ -115,7 +116,7 @@ func flood(t *testing.T, p plan) {
 			ctx, leave := context.WithCancel(context.Background())
 			defer leave()
 			if slow {
-				res, err := w.do(ctx, "GET", "/api/session/"+id+"/events", nil)
+				res, err := w.Do(ctx, "GET", "/api/session/"+id+"/events", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -129,8 +130,7 @@ func flood(t *testing.T, p plan) {
 				}()
 			}
 			began := time.Now()
-			c := &client{w: w, session: id}
-			c.send(p.prompt())
+			w.Send(id, p.prompt())
 			pids := w.supervisors()
 			w.idle(id)
 			server := peak(w.cmd.Process.Pid)
@@ -151,10 +151,10 @@ func TestD15_Leaks(t *testing.T) {
 	w.start()
 	s := &soak{w: w}
 	once := func() {
-		c := w.follow(w.create())
-		defer c.leave()
-		c.succeeds(plan{Deltas: 1, Ask: true})
-		if code, _ := w.call("POST", "/api/session/"+c.session+"/kill", object{}, nil); code != http.StatusOK {
+		c := w.Follow(w.create())
+		defer c.Leave()
+		w.succeeds(c, plan{Deltas: 1, Ask: true})
+		if code, _ := w.Call("POST", "/api/session/"+c.Session+"/kill", object{}, nil); code != http.StatusOK {
 			t.Errorf("kill: %d", code)
 		}
 	}
@@ -199,9 +199,9 @@ func TestD16_Exhaustion(t *testing.T) {
 	}
 	w := newWorld(t, stranger, "60s")
 	w.start()
-	c := w.follow(w.create())
-	defer c.leave()
-	c.succeeds(plan{Deltas: 1})
+	c := w.Follow(w.create())
+	defer c.Leave()
+	w.succeeds(c, plan{Deltas: 1})
 	pid := w.cmd.Process.Pid
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -214,19 +214,19 @@ func TestD16_Exhaustion(t *testing.T) {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
-	code, ok := w.call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
+	code, ok := w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
 	t.Logf("%d %+v", code, made.Error)
 	if !ok || code != http.StatusServiceUnavailable || made.Error.Type != "OVERLOADED" || !strings.Contains(made.Error.Message, "no processes, memory or file descriptors left") {
 		t.Error("that was not said")
 	}
-	turn := c.send(plan{Deltas: 1}.prompt())
-	if _, ok := c.end(turn).Body.(event.ResponseDone); !ok {
+	turn := c.Send(plan{Deltas: 1}.prompt())
+	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok {
 		t.Error("the older session's turn failed")
 	}
 	w.limit(pid, full)
-	other := w.follow(w.create())
-	defer other.leave()
-	other.succeeds(plan{Deltas: 1})
+	other := w.Follow(w.create())
+	defer other.Leave()
+	w.succeeds(other, plan{Deltas: 1})
 }
 
 // limit gives a process of the world's user so many descriptors, and returns how many it was given before.
@@ -266,9 +266,9 @@ func limiter(args []string) {
 func TestD17_DoubleSend(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
-	c := w.watch(w.create())
-	defer c.leave()
-	c.succeeds(plan{Deltas: 1})
+	c := w.Watch(w.create())
+	defer c.Leave()
+	w.succeeds(c, plan{Deltas: 1})
 	agents := func() (pids []int) {
 		for _, p := range w.processes() {
 			if strings.HasPrefix(p.line, w.agent()+" --") {
@@ -284,7 +284,7 @@ func TestD17_DoubleSend(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range codes {
 			all.Go(func() {
-				codes[i], _ = w.call("POST", "/api/session/"+c.session+"/send", object{"content": plan{Ask: true}.prompt()}, nil)
+				codes[i], _ = w.Call("POST", "/api/session/"+c.Session+"/send", object{"content": plan{Ask: true}.prompt()}, nil)
 			})
 		}
 		all.Wait()
@@ -296,12 +296,12 @@ func TestD17_DoubleSend(t *testing.T) {
 				t.Errorf("answered %d", code)
 			}
 		}
-		asked := c.until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		asked := c.Until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 		if n := len(agents()); taken != 1 || n != 1 {
 			t.Errorf("%d taken, %d agents", taken, n)
 		}
-		c.decide(asked.Body.(event.ApprovalRequested).Approval.ID)
-		c.end(asked.Turn)
+		c.Decide(asked.Body.(event.ApprovalRequested).Approval.ID)
+		c.End(asked.Turn)
 	}
 	second := w.command("serve", "--listen", freeAddr(t), "--data", w.data)
 	if out, err := second.CombinedOutput(); err == nil {
@@ -313,15 +313,15 @@ func TestD17_DoubleSend(t *testing.T) {
 func TestI08_ManyAgents(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
-	clients := make([]*client, 50)
+	clients := make([]*testapi.Client, 50)
 	var turns []string
 	for i := range clients {
-		clients[i] = w.follow(w.create())
-		defer clients[i].leave()
-		turns = append(turns, clients[i].send(plan{Deltas: 3, Pace: time.Millisecond, Ask: true}.prompt()))
+		clients[i] = w.Follow(w.create())
+		defer clients[i].Leave()
+		turns = append(turns, clients[i].Send(plan{Deltas: 3, Pace: time.Millisecond, Ask: true}.prompt()))
 	}
 	for i, c := range clients {
-		if _, ok := c.end(turns[i]).Body.(event.ResponseDone); !ok {
+		if _, ok := c.End(turns[i]).Body.(event.ResponseDone); !ok {
 			t.Errorf("turn %d failed", i)
 		}
 	}

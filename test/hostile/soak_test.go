@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 // soakTime is how long the soak takes: RUNNEL_SOAK, or an hour with RUNNEL_LONG, or moments.
@@ -44,7 +45,7 @@ type sample struct {
 type soak struct {
 	w       *world
 	rnd     *rand.Rand
-	clients []*client
+	clients []*testapi.Client
 	turns   int
 	lost    int // turns that a kill closed
 	samples []sample
@@ -64,7 +65,7 @@ func TestI06_Soak(t *testing.T) {
 	w.start()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("%v, a kill each %v, seed %d", total, each, seed)
-	s := &soak{w: w, rnd: rand.New(rand.NewPCG(seed, 1)), clients: make([]*client, soakSessions)}
+	s := &soak{w: w, rnd: rand.New(rand.NewPCG(seed, 1)), clients: make([]*testapi.Client, soakSessions)}
 	began, killed, kills := time.Now(), time.Now(), 0
 	beat := time.NewTicker(min(time.Second, total/16))
 	defer beat.Stop()
@@ -88,7 +89,7 @@ func TestI06_Soak(t *testing.T) {
 	s.growth(total / 2)
 	for _, c := range s.clients {
 		if c != nil {
-			c.leave()
+			c.Leave()
 		}
 	}
 	if n := zombies(w.cmd.Process.Pid); n > 0 {
@@ -108,30 +109,30 @@ func (s *soak) turn(act func()) {
 	}
 	s.turns++
 	c := s.clients[i]
-	turn := c.send(plan{Deltas: 10, Pace: 15 * time.Millisecond, Ask: true}.prompt())
+	turn := c.Send(plan{Deltas: 10, Pace: 15 * time.Millisecond, Ask: true}.prompt())
 	if act != nil {
 		<-time.After(time.Duration(s.rnd.Int64N(int64(200 * time.Millisecond))))
 		act()
 	}
-	end := c.end(turn)
+	end := c.End(turn)
 	if b, ok := end.Body.(event.ResponseError); ok {
 		s.lost++
 		if act == nil || b.Error.Code != "PROCESS_CRASH" && b.Error.Code != "SESSION_CREATE_FAILED" {
 			t.Errorf("turn %d ended with %+v", s.turns, b)
 		}
 	}
-	c.agrees(turn, s.w.log(c.session, end.Seq))
+	c.Agrees(turn, s.w.Log(c.Session, end.Seq))
 }
 
 // renew gives up a session for a new one.
 func (s *soak) renew(i int) {
 	if old := s.clients[i]; old != nil {
-		old.leave()
-		if code, _ := s.w.call("POST", "/api/session/"+old.session+"/kill", object{}, nil); code != http.StatusOK {
+		old.Leave()
+		if code, _ := s.w.Call("POST", "/api/session/"+old.Session+"/kill", object{}, nil); code != http.StatusOK {
 			s.w.t.Errorf("kill: %d", code)
 		}
 	}
-	s.clients[i] = s.w.follow(s.w.create())
+	s.clients[i] = s.w.Follow(s.w.create())
 }
 
 func (s *soak) killServer() {
@@ -162,7 +163,7 @@ func (s *soak) sample(at time.Duration) {
 }
 
 func (s *soak) goroutines() (n float64) {
-	res, err := s.w.do(context.Background(), "GET", "/metrics", nil)
+	res, err := s.w.Do(context.Background(), "GET", "/metrics", nil)
 	if err != nil {
 		s.w.t.Error(err)
 		return 0

@@ -25,6 +25,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 // orders is what the test tells the spy: everything that an attacker could find out, and what it looks for.
@@ -75,7 +77,7 @@ func spy(args []string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var o orders
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
 		b, err := os.ReadFile(filepath.Join(dir, "orders"))
 		if err == nil && json.Unmarshal(b, &o) == nil {
 			break
@@ -97,7 +99,7 @@ func spy(args []string) {
 	if way == spyDirect {
 		detach(dir)
 	}
-	<-time.After(patience)
+	<-time.After(testapi.Patience)
 }
 
 // detach starts a spy without a parent, a session of ours, a name, an environment, or an open file.
@@ -297,8 +299,8 @@ type door struct {
 }
 
 func doors(o orders) []door {
-	tcp := &http.Client{Timeout: patience, Transport: &http.Transport{}}
-	sock := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	tcp := &http.Client{Timeout: testapi.Patience, Transport: &http.Transport{}}
+	sock := &http.Client{Timeout: testapi.Patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(o.Data, "api.sock"))
 	}}}
 	token := http.Header{"Authorization": {"Bearer " + o.Token}}

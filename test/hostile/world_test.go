@@ -5,8 +5,6 @@ package hostile
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -21,21 +19,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// patience bounds every wait for the server or an agent.
-const patience = 90 * time.Second
+	"github.com/runnel-dev/runnel/internal/testapi"
+)
 
 // world is one machine as far as a test goes: a user with a home, a data directory, a server, and agents that are this
 // test binary.
 type world struct {
+	testapi.Server
 	t        *testing.T
 	user     *syscall.Credential // nil: whoever runs the test
 	dir      string
 	data     string
 	project  string
-	addr     string
-	token    string // of the legitimate client
 	window   string
 	flags    []string
 	sessions []string
@@ -77,7 +73,7 @@ func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, user: user, dir: dir, data: filepath.Join(dir, "data"), project: filepath.Join(dir, "project"), addr: freeAddr(t), window: window,
+		Server: testapi.Server{T: t, Addr: freeAddr(t)}, t: t, user: user, dir: dir, data: filepath.Join(dir, "data"), project: filepath.Join(dir, "project"), window: window,
 	}
 	t.Cleanup(w.end)
 	for _, d := range []string{dir, w.project, filepath.Join(dir, "bin"), filepath.Join(dir, "other")} {
@@ -92,7 +88,7 @@ func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
 	}
 	copyFile(t, self, w.agent())
 	w.own(w.agent())
-	w.token = w.runnel("token", "create", "client", "--scope", "read,send,approve", "--data", w.data)
+	w.Token = w.runnel("token", "create", "client", "--scope", "read,send,approve", "--data", w.data)
 	return w
 }
 
@@ -154,7 +150,7 @@ func (w *world) runnel(args ...string) string {
 // start starts the server and returns when it answers.
 func (w *world) start() {
 	w.t.Helper()
-	cmd := w.command(append([]string{"serve", "--listen", w.addr, "--data", w.data, "--reattach-window=" + w.window, "--log-level", "info"}, w.flags...)...)
+	cmd := w.command(append([]string{"serve", "--listen", w.Addr, "--data", w.data, "--reattach-window=" + w.window, "--log-level", "info"}, w.flags...)...)
 	if w.group != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(w.group.Fd())
 	}
@@ -300,46 +296,6 @@ func (w *world) empty(within time.Duration) time.Duration {
 	}
 }
 
-// call sends a request and decodes the answer into out. It reports false if the server did not answer.
-func (w *world) call(method, path string, body, out any) (code int, ok bool) {
-	var r io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			w.t.Error(err)
-			return 0, false
-		}
-		r = bytes.NewReader(data)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	res, err := w.do(ctx, method, path, r)
-	if err != nil {
-		return 0, false
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, false
-	}
-	if out != nil && json.Unmarshal(data, out) != nil {
-		w.t.Errorf("%s %s: %d %s", method, path, res.StatusCode, data)
-	}
-	return res.StatusCode, true
-}
-
-func (w *world) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.addr+path, body)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+w.token)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	return http.DefaultClient.Do(req)
-}
-
 type problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -352,7 +308,7 @@ func (w *world) create() string {
 		SessionID string  `json:"sessionId"`
 		Error     problem `json:"error"`
 	}
-	if code, ok := w.call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made); !ok || code != http.StatusCreated {
+	if code, ok := w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made); !ok || code != http.StatusCreated {
 		w.t.Fatalf("create: %d %+v", code, made.Error)
 	}
 	w.sessions = append(w.sessions, made.SessionID)

@@ -64,10 +64,10 @@ func TestF04_DiskFull(t *testing.T) {
 		}
 	})
 	t.Logf("%+v", sum)
-	c := w.follow(w.create())
-	defer c.leave()
-	turn := c.send(turnPrompt(1000))
-	if end, ok := c.end(turn).Body.(event.ResponseDone); !ok || end.Status != event.StatusCompleted {
+	c := w.Follow(w.create())
+	defer c.Leave()
+	turn := c.Send(turnPrompt(1000))
+	if end, ok := c.End(turn).Body.(event.ResponseDone); !ok || end.Status != event.StatusCompleted {
 		t.Error("with space again, a turn does not end well")
 	}
 	w.stop(syscall.SIGINT)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 const (
@@ -61,21 +62,21 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)
-	clients := make([]*client, sessions)
+	clients := make([]*testapi.Client, sessions)
 	for i := range clients {
-		clients[i] = w.follow(w.create())
-		defer clients[i].leave()
+		clients[i] = w.Follow(w.create())
+		defer clients[i].Leave()
 	}
 	var sum tally
 	for r := range repeat {
 		turns := make([]string, sessions)
 		for i, c := range clients {
-			turns[i] = c.send(turnPrompt(r*sessions + i))
+			turns[i] = c.Send(turnPrompt(r*sessions + i))
 			pass(time.Duration(rnd.Int64N(int64(turnTime / 8))))
 		}
 		for i, c := range clients {
 			if w.begun {
-				c.until("beginning", func(ev event.Event) bool {
+				c.Until("beginning", func(ev event.Event) bool {
 					_, says := ev.Body.(event.ItemDelta)
 					return says && ev.Turn == turns[i]
 				})
@@ -84,11 +85,11 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 		pass(time.Duration(rnd.Int64N(int64(turnTime))))
 		act()
 		for i, c := range clients {
-			end := c.end(turns[i])
+			end := c.End(turns[i])
 			switch b := end.Body.(type) {
 			case event.ResponseDone:
 				sum.continued++
-				c.whole(turns[i])
+				w.whole(c, turns[i])
 			case event.ResponseError:
 				sum.closed++
 				if !reasons[b.Error.Code] || b.Error.Message == "" {
@@ -96,7 +97,7 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 				}
 				t.Logf("round %d, session %d: closed: %s", r, i, b.Error.Message)
 			}
-			c.agrees(turns[i], w.log(c.session, end.Seq))
+			c.Agrees(turns[i], w.Log(c.Session, end.Seq))
 		}
 		if t.Failed() {
 			t.Fatalf("in round %d", r)
@@ -106,12 +107,12 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 }
 
 // whole checks that nothing of a turn that ended well is missing.
-func (c *client) whole(turn string) {
-	t := c.w.t
+func (w *world) whole(c *testapi.Client, turn string) {
+	t := w.t
 	t.Helper()
 	var texts []string
 	tools := 0
-	for _, ev := range c.events {
+	for _, ev := range c.Events {
 		b, ok := ev.Body.(event.ItemDone)
 		if !ok || ev.Turn != turn {
 			continue
@@ -244,10 +245,10 @@ func TestD03_BothKilled(t *testing.T) {
 func TestWindowEnds(t *testing.T) {
 	w := newWorld(t, "2s")
 	w.start()
-	c := w.follow(w.create())
-	defer c.leave()
-	turn := c.send(turnPrompt(1))
-	c.until("text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
+	c := w.Follow(w.create())
+	defer c.Leave()
+	turn := c.Send(turnPrompt(1))
+	c.Until("text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
 	w.kill()
 	if len(w.supervisors()) != 1 {
 		t.Error("the supervisor did not wait")
@@ -255,14 +256,14 @@ func TestWindowEnds(t *testing.T) {
 	pass(2 * time.Second)
 	w.empty(time.Second)
 	w.start()
-	end := c.end(turn)
+	end := c.End(turn)
 	if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != "PROCESS_CRASH" {
 		t.Errorf("the turn ended with %+v", end.Body)
 	}
-	c.agrees(turn, w.log(c.session, end.Seq))
-	turn = c.send(turnPrompt(2)) // the agent's own resume
-	if _, ok := c.end(turn).Body.(event.ResponseDone); !ok {
+	c.Agrees(turn, w.Log(c.Session, end.Seq))
+	turn = c.Send(turnPrompt(2)) // the agent's own resume
+	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok {
 		t.Error("the next turn did not end well")
 	}
-	c.whole(turn)
+	w.whole(c, turn)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 // phases are the moments of a turn that differ in what is unfinished.
@@ -43,39 +44,39 @@ func TestF11_RestartInEachPhase(t *testing.T) {
 		t.Run("window="+window, func(t *testing.T) {
 			w := newWorld(t, window)
 			w.start()
-			c := w.follow(w.create())
-			defer c.leave()
+			c := w.Follow(w.create())
+			defer c.Leave()
 			for i, ph := range phases {
-				c.answers.Store(ph.name != "approval") // there it is answered by the next server's client
-				turn := c.send(turnPrompt(2 * i))
-				c.until(ph.name, func(ev event.Event) bool { return ev.Turn == turn && ph.when(ev) })
+				c.Answers.Store(ph.name != "approval") // there it is answered by the next server's client
+				turn := c.Send(turnPrompt(2 * i))
+				at := c.Until(ph.name, func(ev event.Event) bool { return ev.Turn == turn && ph.when(ev) })
 				w.kill()
 				if window == "-1s" {
 					w.empty(2 * time.Second)
 				}
 				w.start()
-				c.answers.Store(true)
-				if ph.name == "approval" && window != "-1s" {
-					c.decide(c.pending(turn))
+				c.Answers.Store(true)
+				if b, ok := at.Body.(event.ApprovalRequested); ok && window != "-1s" {
+					c.Decide(b.Approval.ID)
 				}
-				end := c.end(turn)
-				c.agrees(turn, w.log(c.session, end.Seq))
-				c.closed(turn)
+				end := c.End(turn)
+				c.Agrees(turn, w.Log(c.Session, end.Seq))
+				w.closed(c, turn)
 				if window != "-1s" {
 					if _, ok := end.Body.(event.ResponseDone); !ok {
 						t.Errorf("%s: ended with %+v", ph.name, end.Body)
 					}
-					c.whole(turn)
+					w.whole(c, turn)
 					continue
 				}
 				if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != "PROCESS_CRASH" {
 					t.Errorf("%s: ended with %+v", ph.name, end.Body)
 				}
-				turn = c.send(turnPrompt(2*i + 1))
-				if _, ok := c.end(turn).Body.(event.ResponseDone); !ok {
+				turn = c.Send(turnPrompt(2*i + 1))
+				if _, ok := c.End(turn).Body.(event.ResponseDone); !ok {
 					t.Errorf("after %s: the conversation does not go on", ph.name)
 				}
-				c.whole(turn)
+				w.whole(c, turn)
 			}
 			w.stop(syscall.SIGINT)
 			w.empty(time.Second)
@@ -83,33 +84,11 @@ func TestF11_RestartInEachPhase(t *testing.T) {
 	}
 }
 
-// pending returns the approval of a turn that nobody has answered.
-func (c *client) pending(turn string) string {
-	c.w.t.Helper()
-	id := ""
-	for _, ev := range c.w.log(c.session, c.last.Load()) {
-		switch b := ev.Body.(type) {
-		case event.ApprovalRequested:
-			if ev.Turn == turn {
-				id = b.Approval.ID
-			}
-		case event.ApprovalResolved:
-			if id == b.ApprovalID {
-				id = ""
-			}
-		}
-	}
-	if id == "" {
-		c.w.t.Error("no question is open any more")
-	}
-	return id
-}
-
 // closed checks that nothing of a turn that is over is open.
-func (c *client) closed(turn string) {
-	c.w.t.Helper()
+func (w *world) closed(c *testapi.Client, turn string) {
+	w.t.Helper()
 	open := make(map[string]bool)
-	for _, ev := range c.events {
+	for _, ev := range c.Events {
 		if ev.Turn != turn {
 			continue
 		}
@@ -129,7 +108,7 @@ func (c *client) closed(turn string) {
 		}
 	}
 	if len(open) > 0 {
-		c.w.t.Errorf("still open: %v", open)
+		w.t.Errorf("still open: %v", open)
 	}
 }
 
@@ -138,25 +117,25 @@ func (c *client) closed(turn string) {
 func TestQueueSurvives(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
-	c := w.follow(w.create())
-	defer c.leave()
-	first := c.send(turnPrompt(1))
-	c.until("text", func(ev event.Event) bool { return grows(ev, ":1") })
+	c := w.Follow(w.create())
+	defer c.Leave()
+	first := c.Send(turnPrompt(1))
+	c.Until("text", func(ev event.Event) bool { return grows(ev, ":1") })
 	var second struct {
 		TurnID string `json:"turnId"`
 	}
-	if code, ok := w.call("POST", "/api/session/"+c.session+"/send", map[string]any{"content": turnPrompt(2), "queue": true}, &second); !ok || code != 202 {
+	if code, ok := w.Call("POST", "/api/session/"+c.Session+"/send", map[string]any{"content": turnPrompt(2), "queue": true}, &second); !ok || code != 202 {
 		t.Fatalf("queued: %d", code)
 	}
 	w.kill()
 	w.start()
 	for _, turn := range []string{first, second.TurnID} {
-		end := c.end(turn)
+		end := c.End(turn)
 		if _, ok := end.Body.(event.ResponseDone); !ok {
 			t.Errorf("ended with %+v", end.Body)
 		}
-		c.whole(turn)
-		c.agrees(turn, w.log(c.session, end.Seq))
+		w.whole(c, turn)
+		c.Agrees(turn, w.Log(c.Session, end.Seq))
 	}
 	w.stop(syscall.SIGINT)
 	w.empty(time.Second)

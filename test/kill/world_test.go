@@ -5,8 +5,6 @@ package kill
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -23,10 +21,8 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
-
-// patience bounds every wait for the server or an agent.
-const patience = 90 * time.Second
 
 // binaries are two builds of the program: the second is the first's update.
 var binaries [2]string
@@ -66,13 +62,12 @@ func rounds(often, seldom int) int {
 // world is one machine as far as a test goes: a home, a model, a data directory
 // and, most of the time, a server with real agents.
 type world struct {
+	testapi.Server
 	t      *testing.T
 	home   realagents.Home
 	model  *fakemodel.Server
 	bin    string // the directory that PATH begins with
 	data   string
-	addr   string
-	token  string
 	window string
 	binary string
 	begun  bool // something is done only after all turns have begun to say something
@@ -96,8 +91,8 @@ func newWorldIn(t *testing.T, window, data string) *world {
 	}
 	t.Cleanup(func() { _ = model.Close() })
 	w := &world{
-		t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
-		addr: freeAddr(t), window: window, binary: binaries[0],
+		Server: testapi.Server{T: t, Addr: freeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
+		window: window, binary: binaries[0],
 	}
 	if err := os.Symlink(agent.Path, filepath.Join(w.bin, "claude")); err != nil {
 		t.Fatal(err)
@@ -108,7 +103,7 @@ func newWorldIn(t *testing.T, window, data string) *world {
 	if err != nil {
 		t.Fatalf("token create: %v", err)
 	}
-	w.token = strings.TrimSpace(string(secret))
+	w.Token = strings.TrimSpace(string(secret))
 	t.Cleanup(w.end)
 	return w
 }
@@ -146,7 +141,7 @@ func (w *world) refusesOrStarts() {
 // tryStart returns what the server said if it does not start.
 func (w *world) tryStart() string {
 	w.t.Helper()
-	cmd := exec.Command(w.binary, "serve", "--listen", w.addr, "--data", w.data, "--reattach-window", w.window, "--log-level", "info")
+	cmd := exec.Command(w.binary, "serve", "--listen", w.Addr, "--data", w.data, "--reattach-window", w.window, "--log-level", "info")
 	cmd.Env = w.environ()
 	stderr := new(bytes.Buffer)
 	cmd.Stderr = stderr
@@ -176,6 +171,7 @@ func (w *world) kill() {
 		w.t.Fatal(err)
 	}
 	_ = w.cmd.Wait()
+	http.DefaultClient.CloseIdleConnections() // no prompt is sent into a dead one
 }
 
 // stop asks the server to end.
@@ -187,6 +183,7 @@ func (w *world) stop(sig syscall.Signal) {
 	if err := w.cmd.Wait(); err != nil {
 		w.t.Errorf("serve: %v\n%s", err, w.stderr)
 	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // end leaves nothing of a world behind, whatever became of its server.
@@ -287,47 +284,6 @@ func (w *world) empty(within time.Duration) {
 	}
 }
 
-// call sends a request and decodes the answer into out. It reports false if the
-// server did not answer.
-func (w *world) call(method, path string, body, out any) (code int, ok bool) {
-	var r io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			w.t.Error(err)
-			return 0, false
-		}
-		r = bytes.NewReader(data)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	res, err := w.do(ctx, method, path, r)
-	if err != nil {
-		return 0, false
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, false
-	}
-	if out != nil && json.Unmarshal(data, out) != nil {
-		w.t.Errorf("%s %s: %d %s", method, path, res.StatusCode, data)
-	}
-	return res.StatusCode, true
-}
-
-func (w *world) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.addr+path, body)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+w.token)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	return http.DefaultClient.Do(req)
-}
-
 // create makes a session of the real agent.
 func (w *world) create() string {
 	w.t.Helper()
@@ -335,7 +291,7 @@ func (w *world) create() string {
 		SessionID string `json:"sessionId"`
 		Error     any    `json:"error"`
 	}
-	if code, ok := w.call("POST", "/api/session/create", map[string]any{"cliType": "claude", "projectDir": w.home.Project}, &made); !ok || code != http.StatusCreated {
+	if code, ok := w.Call("POST", "/api/session/create", map[string]any{"cliType": "claude", "projectDir": w.home.Project}, &made); !ok || code != http.StatusCreated {
 		w.t.Fatalf("create: %d %v", code, made.Error)
 	}
 	return made.SessionID
