@@ -15,8 +15,19 @@ import (
 )
 
 // canTell says that who is at the other end can be told in a way that an agent
-// could not get round.
-const canTell = true
+// could not get round: what loses its parent falls to a supervisor. Where the
+// system has no pidfds there are none, and it is as on other systems.
+var canTell = hasPidfds()
+
+func hasPidfds() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+	return errors.Is(err, unix.ECHILD) // the right answer: it is not our child
+}
 
 // sameUser returns the pid of the other end if it runs as our user.
 func sameUser(c *net.UnixConn) (pid int, ok bool) {
