@@ -29,11 +29,7 @@ func (l Leftovers) End() (left int, err error) {
 	}
 	const nobody = -1
 	t := newTree(nobody, l.Mark, nil, false)
-	if l.Orphans {
-		for _, o := range adopted() {
-			t.known[o] = true
-		}
-	}
+	t.orphans = l.Orphans
 	left = t.sweep()
 	if left == 0 && !fenceClear {
 		left = 1

@@ -37,6 +37,8 @@ type tree struct {
 	fence *fence // or nil
 	sole  bool   // whoever falls to this process is a descendant; marks are not asked for
 
+	orphans bool // whoever fell to this process is one, though it runs others, too
+
 	mu        sync.Mutex
 	known     map[identity]bool // whether linked; see member
 	strangers map[identity]bool // seen without the mark, which they cannot get any more
@@ -102,6 +104,11 @@ func (t *tree) lookOnce() (living []member, sure bool) {
 		}
 	}
 	t.ended, t.strangers = ended, strangers // without those that are gone
+	if t.orphans {
+		for _, o := range adopted() { // each time anew: who forks and ends leaves another one
+			t.known[o] = true
+		}
+	}
 
 	sure = true
 	found := t.members(table, func(e entry) bool {
