@@ -175,6 +175,13 @@ func (e *entry) snapshot() (rec store.Session, waiting int) {
 	return e.rec, e.waiting
 }
 
+// running reports whether the log has a turn without an end.
+func (e *entry) running() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.turns, func(t span) bool { return t.end == 0 })
+}
+
 // change edits the record and makes the change known.
 func (e *entry) change(f func()) {
 	e.mu.Lock()
@@ -248,7 +255,7 @@ func (g *Gateway) putAway(now time.Time) {
 	}
 	for id, e := range g.live {
 		rec, waiting := e.snapshot()
-		if e.users > 0 || waiting > 0 || now.Sub(rec.LastActiveAt) < g.cfg.IdleTimeout || g.flights[id] != nil {
+		if e.users > 0 || waiting > 0 || e.running() || now.Sub(rec.LastActiveAt) < g.cfg.IdleTimeout || g.flights[id] != nil {
 			continue
 		}
 		delete(g.live, id)
