@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -38,18 +40,34 @@ func (g *Gateway) takeOver(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("directory for running agents: %w", err)
 	}
-	for _, id := range ids {
-		err := g.takeOverSession(ctx, id)
-		if err == nil {
-			g.log.LogAttrs(ctx, slog.LevelInfo, "agent taken over", slog.String("session", id))
-			continue
-		}
-		g.log.LogAttrs(ctx, slog.LevelInfo, "agent not taken over", slog.String("session", id), slog.String("error", err.Error()))
-		if err := supervisor.End(supervisor.Keep{Dir: g.keepDir(), Name: id}); err != nil {
-			g.log.LogAttrs(ctx, slog.LevelWarn, "agent not ended", slog.String("session", id), slog.String("error", err.Error()))
-		}
+	if len(ids) == 0 {
+		return nil
 	}
+	var all sync.WaitGroup
+	for some := range slices.Chunk(ids, (len(ids)+atOnce-1)/atOnce) { // an agent may hold its supervisor up: the others do not wait
+		all.Go(func() {
+			for _, id := range some {
+				g.takeOverOrEnd(ctx, id)
+			}
+		})
+	}
+	all.Wait()
 	return nil
+}
+
+// atOnce is how many agents are looked after at a time.
+const atOnce = 8
+
+func (g *Gateway) takeOverOrEnd(ctx context.Context, id string) {
+	err := g.takeOverSession(ctx, id)
+	if err == nil {
+		g.log.LogAttrs(ctx, slog.LevelInfo, "agent taken over", slog.String("session", id))
+		return
+	}
+	g.log.LogAttrs(ctx, slog.LevelInfo, "agent not taken over", slog.String("session", id), slog.String("error", err.Error()))
+	if err := supervisor.End(supervisor.Keep{Dir: g.keepDir(), Name: id}); err != nil {
+		g.log.LogAttrs(ctx, slog.LevelWarn, "agent not ended", slog.String("session", id), slog.String("error", err.Error()))
+	}
 }
 
 func (g *Gateway) takeOverSession(ctx context.Context, id string) error {
