@@ -52,7 +52,7 @@ $(AGENTS_READY): test/agents/package.json test/agents/package-lock.json
 
 $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 	@echo "installing what the benchmark runs beside Runnel"
-	@npm ci --prefix bench/peers --no-fund --no-audit
+	@npm install --no-save --prefix bench/peers --no-fund --no-audit
 	@touch $@
 
 .PHONY: test

@@ -123,7 +123,7 @@ func (b *bench) gateways() ([]subject, error) {
 }
 
 func (b *bench) absent(peer string) {
-	b.report.fact(peer, "not measured: npm ci --prefix bench/peers was not run")
+	b.report.fact(peer, "not measured: make bench installs it")
 }
 
 // running starts the gateways for f and stops them afterwards.
