@@ -30,7 +30,7 @@ build: ui $(SUPERVISOR) ## build the page and bin/runnel
 
 # Built into the binary for Linux: as a supervisor it is smaller in memory than the binary itself.
 $(SUPERVISOR): go.mod $(shell find cmd/supervise internal/supervisor internal/proc -name '*.go' -not -name '*_test.go')
-	@CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o $@ ./cmd/supervise
+	@CGO_ENABLED=0 GOOS=linux go build -tags supervise -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/supervise
 
 .PHONY: ui
 ui: ui/dist/index.html ## build the page, if it changed
@@ -66,7 +66,7 @@ vet: ui
 	GOOS=windows go build ./...
 
 .PHONY: test-go
-test-go: ui $(AGENTS_READY) ## run the Go tests, with the race detector
+test-go: ui $(SUPERVISOR) $(AGENTS_READY) ## run the Go tests, with the race detector
 	@.ci/need cc
 	go test -timeout 15m $(RACE) -p 2 ./...
 	go test -run 'K01|G01' ./test/sim # all of its runs; under the race detector it does a tenth
@@ -78,7 +78,7 @@ test-ui: build ## run the tests of the page, in a real browser too
 	npm run --prefix ui test:browser
 
 .PHONY: test-long
-test-long: ui $(AGENTS_READY) ## what is too long for a commit: rare moments often, a soak of an hour, everything twice, fuzzing (hours)
+test-long: ui $(SUPERVISOR) $(AGENTS_READY) ## what is too long for a commit: rare moments often, a soak of an hour, everything twice, fuzzing (hours)
 	@.ci/need cc
 	RUNNEL_LONG=1 go test -timeout 6h -p 1 ./...
 	go test -timeout 60m $(RACE) -p 1 -count 2 ./...

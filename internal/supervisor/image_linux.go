@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"embed"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,11 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// bin holds cmd/supervise as a program for this system, if it was built before: see the Makefile.
-//
-//go:embed all:bin
-var bin embed.FS
 
 // itself is this program, also after its file was replaced.
 const itself = "/proc/self/exe"
