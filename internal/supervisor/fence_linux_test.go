@@ -45,9 +45,9 @@ func TestD03_BothKilledWithFence(t *testing.T) {
 	if err != nil || len(strings.Fields(string(in))) < len(pids) {
 		t.Fatalf("in the fence %q are %q, %v", r.Fence, in, err)
 	}
-	_ = unix.Kill(r.Supervisor.Pid, unix.SIGKILL)
-	_ = cmd.Process.Kill()
+	_ = cmd.Process.Kill() // first: as long as it lives it would see to what the supervisor leaves
 	_ = cmd.Wait()
+	_ = unix.Kill(r.Supervisor.Pid, unix.SIGKILL)
 	left := 0
 	for _, pid := range pids {
 		if alive(pid) {
