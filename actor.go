@@ -33,6 +33,8 @@ type question struct {
 // facts is what is known of the conversation beside its turns.
 type facts struct {
 	agentSessionID, modelID, permissionMode string
+
+	config []event.ConfigOption
 }
 
 // loop owns the session's state and its log.
@@ -361,13 +363,7 @@ func (s *Session) approval(id string) (*liveTurn, event.Approval) {
 }
 
 func (s *Session) set(set Settings) error {
-	opt := s.opt
-	if set.Model != "" {
-		opt.Model = set.Model
-	}
-	if set.PermissionMode != "" {
-		opt.PermissionMode = set.PermissionMode
-	}
+	opt := set.Apply(s.opt)
 	if err := checkOptions(opt); err != nil {
 		return err
 	}
@@ -377,30 +373,10 @@ func (s *Session) set(set Settings) error {
 		}
 	}
 	s.opt = opt
-	s.between(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
+	if set.Model != "" || set.PermissionMode != "" { // of the others it is the agent that tells
+		s.between(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
+	}
 	return s.flush()
-}
-
-func (s *Session) setLive(set Settings) error {
-	if set.Model != "" {
-		m, ok := s.link.conn.(ModelSetter)
-		if !ok {
-			return Fail(UnsupportedCapability, "this agent cannot change the model of a live session")
-		}
-		if err := m.SetModel(s.ctx, set.Model); err != nil {
-			return Safe(err)
-		}
-	}
-	if set.PermissionMode != "" {
-		m, ok := s.link.conn.(ModeSetter)
-		if !ok {
-			return Fail(UnsupportedCapability, "this agent cannot change the permission mode of a live session")
-		}
-		if err := m.SetPermissionMode(s.ctx, set.PermissionMode); err != nil {
-			return Safe(err)
-		}
-	}
-	return nil
 }
 
 func (s *Session) release() error {
@@ -414,7 +390,7 @@ func (s *Session) release() error {
 func (s *Session) status() Status {
 	st := Status{
 		ID: s.id, Provider: s.provider.Name(), Activity: event.ActivityIdle, State: event.StateOpen, Head: s.head,
-		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode,
+		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode, Config: s.facts.config,
 		AgentAlive: s.link != nil && !s.link.leaving, Exit: s.lastExit,
 	}
 	for _, lt := range s.live {

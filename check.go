@@ -37,6 +37,14 @@ func checkOptions(opt Options) error {
 	if opt.MaxTurns < 0 || opt.MaxThinkingTokens < 0 {
 		return Fail(InvalidRequest, "maxTurns and maxThinkingTokens: must not be negative")
 	}
+	if len(opt.Config) > 100 {
+		return Fail(InvalidRequest, "config: more than 100 settings")
+	}
+	for id, value := range opt.Config {
+		if id == "" || len(id) > 200 || len(value) > 1000 {
+			return Fail(InvalidRequest, "config: an id has 1 to 200 bytes, a value up to 1000")
+		}
+	}
 	if opt.Dir != "" && !filepath.IsAbs(opt.Dir) {
 		return Fail(InvalidRequest, "projectDir: must be an absolute path")
 	}

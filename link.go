@@ -2,6 +2,7 @@ package runnel
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/runnel-dev/runnel/event"
@@ -129,14 +130,65 @@ func (s *Session) attach(o openedMsg) {
 
 // catchUp tells the agent of settings that changed while it started with opt.
 func (s *Session) catchUp(opt Options) error {
-	var late Settings
+	late := Settings{Config: make(Values)}
 	if s.opt.Model != opt.Model {
 		late.Model = s.opt.Model
 	}
 	if s.opt.PermissionMode != opt.PermissionMode {
 		late.PermissionMode = s.opt.PermissionMode
 	}
+	if s.opt.ReasoningEffort != opt.ReasoningEffort {
+		late.ReasoningEffort = s.opt.ReasoningEffort
+	}
+	for id, value := range s.opt.Config {
+		if opt.Config[id] != value {
+			late.Config[id] = value
+		}
+	}
 	return s.setLive(late)
+}
+
+// setLive tells the running agent of settings.
+func (s *Session) setLive(set Settings) error {
+	conn := s.link.conn
+	if m, ok := conn.(ModelSetter); set.Model != "" {
+		if !ok {
+			return unsettable("model")
+		}
+		if err := m.SetModel(s.ctx, set.Model); err != nil {
+			return Safe(err)
+		}
+	}
+	if m, ok := conn.(ModeSetter); set.PermissionMode != "" {
+		if !ok {
+			return unsettable("permission mode")
+		}
+		if err := m.SetPermissionMode(s.ctx, set.PermissionMode); err != nil {
+			return Safe(err)
+		}
+	}
+	if m, ok := conn.(EffortSetter); set.ReasoningEffort != "" {
+		if !ok {
+			return unsettable("reasoning effort")
+		}
+		if err := m.SetReasoningEffort(s.ctx, set.ReasoningEffort); err != nil {
+			return Safe(err)
+		}
+	}
+	m, ok := conn.(ConfigSetter)
+	if len(set.Config) > 0 && !ok {
+		return unsettable("configuration")
+	}
+	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
+		if err := m.SetConfig(s.ctx, id, set.Config[id]); err != nil {
+			return Safe(err)
+		}
+	}
+	return nil
+}
+
+func unsettable(what string) error {
+	return Fail(UnsupportedCapability, "this agent cannot change the "+what+" of a live session")
 }
 
 // unlink forgets the agent; its end goes on in the background.

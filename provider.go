@@ -61,6 +61,16 @@ type (
 	ModeSetter interface {
 		SetPermissionMode(ctx context.Context, mode PermissionMode) error
 	}
+	// An EffortSetter can change the reasoning effort of a live conversation.
+	EffortSetter interface {
+		SetReasoningEffort(ctx context.Context, effort string) error
+	}
+	// A ConfigSetter can change what the agent offers as event.ConfigOption. It
+	// refuses options and values that are not offered, and without
+	// Options.AllowBypass those that make the agent ask nobody.
+	ConfigSetter interface {
+		SetConfig(ctx context.Context, id, value string) error
+	}
 	// A Detacher can leave its agent running when this process ends, for an
 	// [Adopter] in another one. Detach reports false if it cannot. After it
 	// returned true nothing but Next is called, which ends with an error.
@@ -111,6 +121,12 @@ type (
 	Prober interface {
 		Probe(ctx context.Context) Installation
 	}
+	// A Programmable can run another program than the one it looks for, with
+	// further variables ("K=V") in its environment. Without a command it is the
+	// usual one. Clients may not choose it, only who configures the server.
+	Programmable interface {
+		WithProgram(command, env []string) Provider
+	}
 	// A ConnPrototype shows the type of its connections, so that one can ask
 	// what they implement without starting an agent. The value is never used.
 	ConnPrototype interface {
@@ -150,6 +166,9 @@ type Installation struct {
 	Problem   string   `json:"problem,omitzero"`  // why it cannot be used, safe to show
 	Models    []Model  `json:"models,omitzero"`
 	Modes     []string `json:"modes,omitzero"` // permission modes
+
+	// Config is what a new conversation offers, as far as it is known without one.
+	Config []event.ConfigOption `json:"config,omitzero"`
 }
 
 // A Model is one that an agent offers.
@@ -181,6 +200,7 @@ type Options struct {
 	MaxTurns           int             `json:"maxTurns,omitzero"`           // model calls a prompt may take. Default: no limit
 	PermissionMode     PermissionMode  `json:"permissionMode,omitzero"`     // Default: ModeDefault
 	ReasoningEffort    string          `json:"reasoningEffort,omitzero"`    // Default: the agent's
+	Config             Values          `json:"config,omitzero"`             // of what the agent offers as event.ConfigOption. Default: the agent's
 	MaxThinkingTokens  int             `json:"maxThinkingTokens,omitzero"`  // Default: the agent's
 	AddDirs            []string        `json:"addDirs,omitzero"`            // further absolute directories the agent may use
 	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
@@ -202,6 +222,9 @@ type Options struct {
 	Warn           func(code, message string)    `json:"-"` // told of dangerous settings. Default: dropped
 	Debug          func(msg string, args ...any) `json:"-"` // structured diagnostics without content. Default: dropped
 }
+
+// Values are settings of an agent's own, by the id of their event.ConfigOption.
+type Values map[string]string
 
 // Keep says how an agent is found again by a process after this one; see
 // [Adopter]. It takes effect where agents have supervisors.

@@ -151,6 +151,9 @@ func (f *facts) update(b event.SessionUpdated) {
 	if b.PermissionMode != "" {
 		f.permissionMode = b.PermissionMode
 	}
+	if b.Config != nil {
+		f.config = b.Config
+	}
 }
 
 func (s *Session) find(turn string) *liveTurn {

@@ -2,6 +2,7 @@ package runnel
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -98,14 +99,43 @@ type Status struct {
 	AgentSessionID string
 	ModelID        string
 	PermissionMode string
+	Config         []event.ConfigOption // that the agent offers
 	AgentAlive     bool
 	Exit           *ExitStatus // of the last agent that ended
 }
 
 // Settings can be changed in a live session. Empty fields stay as they are.
 type Settings struct {
-	Model          string         `json:"model,omitzero"`
-	PermissionMode PermissionMode `json:"permissionMode,omitzero"`
+	Model           string         `json:"model,omitzero"`
+	PermissionMode  PermissionMode `json:"permissionMode,omitzero"`
+	ReasoningEffort string         `json:"reasoningEffort,omitzero"`
+	Config          Values         `json:"config,omitzero"`
+}
+
+// IsZero reports whether s changes nothing.
+func (s Settings) IsZero() bool {
+	return s.Model == "" && s.PermissionMode == "" && s.ReasoningEffort == "" && len(s.Config) == 0
+}
+
+// Apply returns opt with the settings in it.
+func (s Settings) Apply(opt Options) Options {
+	if s.Model != "" {
+		opt.Model = s.Model
+	}
+	if s.PermissionMode != "" {
+		opt.PermissionMode = s.PermissionMode
+	}
+	if s.ReasoningEffort != "" {
+		opt.ReasoningEffort = s.ReasoningEffort
+	}
+	if len(s.Config) > 0 {
+		opt.Config = maps.Clone(opt.Config)
+		if opt.Config == nil {
+			opt.Config = make(Values)
+		}
+		maps.Copy(opt.Config, s.Config)
+	}
+	return opt
 }
 
 const (
@@ -188,7 +218,7 @@ func (s *Session) Decide(ctx context.Context, approval string, d Decision) error
 	return err
 }
 
-// Set changes the model or the permission mode, at once where the agent can.
+// Set changes settings, at once where the agent can.
 func (s *Session) Set(ctx context.Context, set Settings) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return setMsg{set, reply} })
 	return err

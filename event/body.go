@@ -1,6 +1,9 @@
 package event
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // ItemType says what an item is.
 type ItemType string
@@ -117,7 +120,8 @@ type (
 		Title          string         `json:"title,omitzero"`
 		Commands       []AgentCommand `json:"commands,omitzero"`
 		Tools          []string       `json:"tools,omitzero"`
-		Files          []AgentFile    `json:"files,omitzero"` // that the agent named
+		Files          []AgentFile    `json:"files,omitzero"`  // that the agent named
+		Config         []ConfigOption `json:"config,omitzero"` // all there are, instead of those before
 		State          SessionState   `json:"state,omitzero"`
 		Activity       Activity       `json:"activity,omitzero"`
 	}
@@ -186,6 +190,40 @@ type AgentFile struct {
 	Kind string `json:"kind"` // plan, skill
 }
 
+// A ConfigOption is a setting that the agent offers, under its own name, with
+// the value that it has.
+type ConfigOption struct {
+	ID          string         `json:"id"`
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitzero"`
+	Category    string         `json:"category,omitzero"` // what it is about, if that is known: mode, model, effort
+	Type        string         `json:"type"`              // select, boolean
+	Value       string         `json:"value"`             // of a choice; "true" or "false"
+	Choices     []ConfigChoice `json:"choices,omitzero"`  // of a select
+}
+
+// A ConfigChoice is a value that a ConfigOption may have.
+type ConfigChoice struct {
+	Value       string `json:"value"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Group       string `json:"group,omitzero"` // heading to show it under
+}
+
+// The types of a ConfigOption.
+const (
+	ConfigSelect  = "select"
+	ConfigBoolean = "boolean"
+)
+
+// Allows reports whether value is one that o may have.
+func (o ConfigOption) Allows(value string) bool {
+	if o.Type == ConfigBoolean {
+		return value == "true" || value == "false"
+	}
+	return slices.ContainsFunc(o.Choices, func(c ConfigChoice) bool { return c.Value == value })
+}
+
 // A Fault is an error in a form that is safe to log and to show.
 type Fault struct {
 	Code    string `json:"code"`
@@ -217,6 +255,11 @@ const (
 	ApprovalTool     ApprovalKind = "tool"     // may this tool run?
 	ApprovalPlan     ApprovalKind = "plan"     // is this plan good?
 	ApprovalQuestion ApprovalKind = "question" // the agent wants to know something
+
+	// ApprovalForm asks for values. Arguments is {"message", "schema", "url"}: a
+	// JSON Schema of one flat object, or a page to visit; the answer's
+	// UpdatedArguments are that object.
+	ApprovalForm ApprovalKind = "form"
 )
 
 // An Approval is a question the agent asked before it goes on.

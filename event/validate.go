@@ -58,6 +58,8 @@ func check(b Body) (field, why string) {
 			return "choice", "missing"
 		}
 		return oneOf("by", b.By, ByUser, ByPolicy, ByTimeout, ByAgent)
+	case SessionUpdated:
+		return checkConfig(b.Config)
 	case Notice:
 		if b.Code == "" {
 			return "code", "missing"
@@ -104,6 +106,18 @@ func checkFinal(f FinalItem) (field, why string) {
 		}
 	case FunctionCallOutput:
 		return required("finalItem.callId", f.CallID)
+	}
+	return "", ""
+}
+
+func checkConfig(options []ConfigOption) (field, why string) {
+	for i, o := range options {
+		if o.ID == "" {
+			return fmt.Sprintf("config[%d].id", i), "missing"
+		}
+		if field, why = oneOf(fmt.Sprintf("config[%d].type", i), o.Type, ConfigSelect, ConfigBoolean); field != "" {
+			return field, why
+		}
 	}
 	return "", ""
 }

@@ -132,7 +132,7 @@ func inProgress(turn string) error {
 
 // prompt begins a turn; e.sending is held.
 func (g *Gateway) prompt(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) (*runnel.Turn, error) {
-	if set != (runnel.Settings{}) {
+	if !set.IsZero() {
 		if err := g.set(ctx, e, set); err != nil {
 			return nil, err
 		}
@@ -320,7 +320,7 @@ func (g *Gateway) Decide(ctx context.Context, ref, approval string, d runnel.Dec
 	return e.session.Decide(ctx, approval, d)
 }
 
-// Set changes the model or the permission mode, now and for later.
+// Set changes settings, now and for later.
 func (g *Gateway) Set(ctx context.Context, ref string, s runnel.Settings) (Status, error) {
 	e, err := g.lock(ctx, ref)
 	if err != nil {
@@ -344,11 +344,7 @@ func (g *Gateway) set(ctx context.Context, e *entry, s runnel.Settings) error {
 		if err = json.Unmarshal(e.rec.Options, &opt); err != nil {
 			return
 		}
-		set(&opt.Model, s.Model)
-		if s.PermissionMode != "" {
-			opt.PermissionMode = s.PermissionMode
-		}
-		e.rec.Options, err = json.Marshal(opt)
+		e.rec.Options, err = json.Marshal(s.Apply(opt))
 	})
 	return err
 }

@@ -10,26 +10,29 @@ import (
 
 // Status is what lists and watchers show of a session.
 type Status struct {
-	SessionID        string             `json:"sessionId"`
-	CLIType          string             `json:"cliType"`
-	ProjectID        string             `json:"projectId"`
-	ProjectDir       string             `json:"projectDir"`
-	Title            string             `json:"title"`
-	State            event.SessionState `json:"state" enum:"open,loading,dead"`
-	Status           event.SessionState `json:"status" enum:"open,loading,dead" doc:"same as state"`
-	IsAlive          bool               `json:"isAlive" doc:"the agent's process runs"`
-	Activity         event.Activity     `json:"activity" enum:"idle,working,waiting"`
-	TurnID           string             `json:"turnId,omitempty" doc:"of the running turn"`
-	LastSeq          int64              `json:"lastSeq"`
-	ModelID          string             `json:"modelId,omitempty"`
-	PermissionMode   string             `json:"permissionMode,omitempty"`
-	AgentSessionID   string             `json:"agentSessionId,omitempty"`
-	LastLine         string             `json:"lastLine,omitempty"`
-	LastTurn         event.TurnStatus   `json:"lastTurn,omitempty" enum:"completed,cancelled,error"`
-	PendingApprovals []event.Approval   `json:"pendingApprovals"`
-	Queued           int                `json:"queued"`
-	CreatedAt        time.Time          `json:"createdAt"`
-	LastActiveAt     time.Time          `json:"lastActiveAt"`
+	SessionID      string             `json:"sessionId"`
+	CLIType        string             `json:"cliType"`
+	ProjectID      string             `json:"projectId"`
+	ProjectDir     string             `json:"projectDir"`
+	Title          string             `json:"title"`
+	State          event.SessionState `json:"state" enum:"open,loading,dead"`
+	Status         event.SessionState `json:"status" enum:"open,loading,dead" doc:"same as state"`
+	IsAlive        bool               `json:"isAlive" doc:"the agent's process runs"`
+	Activity       event.Activity     `json:"activity" enum:"idle,working,waiting"`
+	TurnID         string             `json:"turnId,omitempty" doc:"of the running turn"`
+	LastSeq        int64              `json:"lastSeq"`
+	ModelID        string             `json:"modelId,omitempty"`
+	PermissionMode string             `json:"permissionMode,omitempty"`
+	AgentSessionID string             `json:"agentSessionId,omitempty"`
+
+	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, while it runs"`
+
+	LastLine         string           `json:"lastLine,omitempty"`
+	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error"`
+	PendingApprovals []event.Approval `json:"pendingApprovals"`
+	Queued           int              `json:"queued"`
+	CreatedAt        time.Time        `json:"createdAt"`
+	LastActiveAt     time.Time        `json:"lastActiveAt"`
 }
 
 // Status returns what is known of a session. It opens nothing.
@@ -66,7 +69,9 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	out := make([]Status, 0, len(recs))
 	for _, rec := range recs {
 		if e := g.peek(rec.ID); e != nil {
-			out = append(out, g.status(e))
+			st := g.status(e)
+			st.Config = nil // long, and for the one that is looked at
+			out = append(out, st)
 			continue
 		}
 		st, err := g.dormant(ctx, rec)
@@ -138,7 +143,7 @@ func (g *Gateway) status(e *entry) Status {
 	if len(live.Pending) > 0 {
 		st.PendingApprovals = live.Pending
 	}
-	st.Queued = waiting
+	st.Queued, st.Config = waiting, live.Config
 	return st
 }
 

@@ -41,6 +41,8 @@ func callersOptions(r *http.Request, data json.RawMessage) (options, error) {
 	switch {
 	case len(opt.MCPServers) > 0:
 		what = "mcpServers"
+	case len(opt.Config) > 0: // any of it may be about what the agent does without asking
+		what = "config"
 	case opt.PermissionMode == runnel.ModeAcceptEdits, opt.PermissionMode == runnel.ModeBypass:
 		what = "permissionMode " + quoted(string(opt.PermissionMode))
 	default:
@@ -118,9 +120,9 @@ func fit(name string, members map[string]json.RawMessage, v any) error {
 // settings returns what can change in a session that exists. The rest becomes
 // a warning.
 func (o *options) settings() runnel.Settings {
-	set := runnel.Settings{Model: o.Model, PermissionMode: o.PermissionMode}
+	set := runnel.Settings{Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config}
 	rest := o.Options
-	rest.Model, rest.PermissionMode = "", ""
+	rest.Model, rest.PermissionMode, rest.ReasoningEffort, rest.Config = "", "", "", nil
 	data, _ := json.Marshal(rest) // it was decoded from JSON
 	var left map[string]json.RawMessage
 	_ = json.Unmarshal(data, &left)

@@ -204,8 +204,8 @@ func (s *Server) changeOptions(r *http.Request, id string, in json.RawMessage) (
 		return optionsAnswer{}, err
 	}
 	set := opt.settings()
-	if set == (runnel.Settings{}) {
-		return optionsAnswer{}, invalid("nothing to change: give model or permissionMode")
+	if set.IsZero() {
+		return optionsAnswer{}, invalid("nothing to change: give model, permissionMode, reasoningEffort or config")
 	}
 	if id, err = s.mine(r.Context(), id); err != nil {
 		return optionsAnswer{}, err

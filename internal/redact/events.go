@@ -147,12 +147,22 @@ func (r *Redactor) body(b event.Body) event.Body {
 			c.Name, c.Description, c.Hint = r.String(c.Name), r.String(c.Description), r.String(c.Hint)
 			return c
 		})
+		b.Config = each(b.Config, r.option)
 		return b
 	case event.Notice:
 		b.Message = r.String(b.Message)
 		return b
 	}
 	return b
+}
+
+func (r *Redactor) option(o event.ConfigOption) event.ConfigOption {
+	o.Name, o.Description, o.Value = r.String(o.Name), r.String(o.Description), r.String(o.Value)
+	o.Choices = each(o.Choices, func(c event.ConfigChoice) event.ConfigChoice {
+		c.Value, c.Name, c.Description, c.Group = r.String(c.Value), r.String(c.Name), r.String(c.Description), r.String(c.Group)
+		return c
+	})
+	return o
 }
 
 func (r *Redactor) fault(f *event.Fault) *event.Fault {

@@ -107,6 +107,7 @@ func TestEveryFieldOfEveryEvent(t *testing.T) {
 		}},
 		event.ApprovalResolved{ApprovalID: "a", Choice: "y", By: event.ByAgent, Reason: dirty},
 		event.SessionUpdated{Title: dirty, Tools: []string{dirty}, Commands: []event.AgentCommand{{Name: dirty, Description: dirty, Hint: dirty}}},
+		event.SessionUpdated{Config: []event.ConfigOption{{ID: "o", Type: event.ConfigSelect, Name: dirty, Description: dirty, Value: dirty, Choices: []event.ConfigChoice{{Value: dirty, Name: dirty, Description: dirty, Group: dirty}}}}},
 		event.Notice{Level: event.LevelInfo, Code: "X", Message: dirty},
 		event.ResponseDone{Status: event.StatusCompleted, FinishReason: dirty, Error: &fault},
 		event.ResponseError{Error: fault},

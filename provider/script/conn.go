@@ -24,8 +24,9 @@ type conn struct {
 	closed chan struct{}
 	once   sync.Once
 
-	mu    sync.Mutex
-	inbox []wish
+	mu     sync.Mutex // guards inbox and config
+	inbox  []wish
+	config []event.ConfigOption // that a script named last
 
 	// The rest belongs to Next.
 	ready   []event.Event
@@ -34,7 +35,7 @@ type conn struct {
 	allowed map[string]bool // tools that need no approval any more
 }
 
-// wish is one of promptWish, interruptWish, decideWish and runnel.PermissionMode.
+// wish is one of promptWish, interruptWish, decideWish, configWish and runnel.PermissionMode.
 type wish any
 
 type (
@@ -47,6 +48,7 @@ type (
 		approval string
 		d        runnel.Decision
 	}
+	configWish struct{ config []event.ConfigOption }
 )
 
 func newConn(s Script, opt runnel.Options) *conn {
@@ -69,6 +71,24 @@ func (c *conn) SetModel(context.Context, string) error { return nil }
 // SetPermissionMode implements [runnel.ModeSetter].
 func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) error {
 	return c.leave(mode)
+}
+
+// SetReasoningEffort implements [runnel.EffortSetter].
+func (c *conn) SetReasoningEffort(context.Context, string) error { return nil }
+
+// SetConfig implements [runnel.ConfigSetter], for what a script named.
+func (c *conn) SetConfig(_ context.Context, id, value string) error {
+	c.mu.Lock()
+	config := slices.Clone(c.config)
+	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
+	if i < 0 || !config[i].Allows(value) {
+		c.mu.Unlock()
+		return runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value")
+	}
+	config[i].Value = value
+	c.config = config
+	c.mu.Unlock()
+	return c.leave(configWish{config})
 }
 
 func (c *conn) Close() error {
@@ -213,6 +233,8 @@ func (c *conn) obey(w wish) error {
 		if c.player != nil && c.player.asking == w.approval {
 			c.resolved(w.d)
 		}
+	case configWish:
+		c.ready = append(c.ready, at("", event.SessionUpdated{Config: w.config}))
 	case runnel.PermissionMode:
 		c.opt.PermissionMode = w
 	}
@@ -266,8 +288,15 @@ func (c *conn) finish(b event.Body) {
 }
 
 func (c *conn) emit(b event.Body) {
-	if d, ok := b.(event.ItemDelta); ok {
-		c.player.usage.OutputTokens += int64(words(d.DeltaContent))
+	switch b := b.(type) {
+	case event.ItemDelta:
+		c.player.usage.OutputTokens += int64(words(b.DeltaContent))
+	case event.SessionUpdated:
+		if b.Config != nil {
+			c.mu.Lock()
+			c.config = b.Config
+			c.mu.Unlock()
+		}
 	}
 	c.ready = append(c.ready, at(c.player.turn, b))
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/provider/providertest"
 	"github.com/runnel-dev/runnel/provider/script"
 )
@@ -56,5 +57,50 @@ func TestEveryBuiltInScriptPlays(t *testing.T) {
 	}
 	if _, err := script.Find(`{"stepps":[]}`); runnel.CodeOf(err) != runnel.InvalidRequest {
 		t.Error(err)
+	}
+}
+
+// A setting of the agent's own is set by its id, is told by the agent, and
+// nothing is set that it does not offer.
+func TestAgentsOwnSettings(t *testing.T) {
+	option := event.ConfigOption{
+		ID: "speed", Name: "Speed", Type: event.ConfigSelect, Value: "slow",
+		Choices: []event.ConfigChoice{{Value: "slow", Name: "Slow"}, {Value: "fast", Name: "Fast"}},
+	}
+	p := &script.Provider{Script: script.Script{Steps: []script.Step{
+		{Session: &event.SessionUpdated{Config: []event.ConfigOption{option}}}, {Text: "so"},
+	}}}
+	log := new(runnel.Memory)
+	s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	turn, err := s.Send(t.Context(), runnel.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := turn.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []runnel.Values{{"speed": "warp"}, {"sped": "fast"}, {"": "fast"}} {
+		if err := s.Set(t.Context(), runnel.Settings{Config: bad}); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if err := s.Set(t.Context(), runnel.Settings{Config: runnel.Values{"speed": "fast"}, ReasoningEffort: "high"}); err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range runnel.Follow(t.Context(), log, "s", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, ok := ev.Body.(event.SessionUpdated)
+		if ok && len(b.Config) == 1 && b.Config[0].Value == "fast" {
+			break
+		}
+	}
+	if st := s.Status(); len(st.Config) != 1 || st.Config[0].Value != "fast" {
+		t.Errorf("%+v", st.Config)
 	}
 }
