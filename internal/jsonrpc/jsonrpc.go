@@ -1,0 +1,312 @@
+// Package jsonrpc is JSON-RPC as agents speak it: the codec, and what one side has to remember.
+//
+// It has no goroutine and no connection. Whoever has one decodes the lines of the other side with Decode, encodes its own
+// with Encode, and shows both, in the order in which they passed, to a Peer. So a slow reader is backpressure and nothing
+// else, and a recording of both directions gives what the connection gave.
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Codes of errors.
+const (
+	CodeInvalidRequest   = -32600
+	CodeMethodNotFound   = -32601
+	CodeInvalidParams    = -32602
+	CodeInternal         = -32603
+	CodeOverloaded       = -32000 // ours: too many requests are open
+	CodeRequestCancelled = -32800
+)
+
+// CancelMethod is the notification that takes a request back: {"requestId": …}.
+const CancelMethod = "$/cancel_request"
+
+const (
+	maxID     = 1 << 10 // bytes of an id, and
+	maxMethod = 256     // of a method's name, that are taken
+)
+
+// ErrMalformed is what Decode says of anything that is no message. It holds nothing of it.
+var ErrMalformed = errors.New("jsonrpc: not a message")
+
+// ID is the id of a request: a number, of which 0 is one, or a string. The zero value is none.
+//
+// It is kept, and sent back, as it was written. Compare ids with Same: 1 and 1.0 are the same number.
+type ID struct{ raw string }
+
+// Number returns the id n.
+func Number(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
+
+// String returns the id s.
+func String(s string) ID {
+	raw, err := marshal(s)
+	if err != nil {
+		return ID{} // a string can always be encoded
+	}
+	return ID{string(raw)}
+}
+
+// IsZero reports whether there is no id.
+func (id ID) IsZero() bool { return id.raw == "" }
+
+// Same reports whether both are one id.
+func (id ID) Same(other ID) bool { return id.Key() == other.Key() }
+
+// Key returns a text that two ids have in common if, and only if, they are the same: "" is that of no id.
+func (id ID) Key() string {
+	if id.raw == "" {
+		return ""
+	}
+	if s, ok := id.Text(); ok {
+		if strings.ContainsRune(s, utf8.RuneError) { // for what is no text: any two would look the same
+			return "r" + id.raw
+		}
+		return "s" + s
+	}
+	if n, ok := id.Int(); ok {
+		return "n" + strconv.FormatInt(n, 10)
+	}
+	return "n" + id.raw
+}
+
+// Text returns an id that is a string.
+func (id ID) Text() (string, bool) {
+	if id.raw == "" || id.raw[0] != '"' {
+		return "", false
+	}
+	var s string
+	err := json.Unmarshal([]byte(id.raw), &s)
+	return s, err == nil
+}
+
+// Int returns an id that is a whole number.
+func (id ID) Int() (int64, bool) {
+	if n, err := strconv.ParseInt(id.raw, 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(id.raw, 64)
+	const exact = 1 << 53
+	if err != nil || f != float64(int64(f)) || f > exact || f < -exact {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (id ID) MarshalJSON() ([]byte, error) {
+	if id.raw == "" {
+		return []byte("null"), nil
+	}
+	return []byte(id.raw), nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. null is no id.
+func (id *ID) UnmarshalJSON(data []byte) error {
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0 || len(data) > maxID:
+		return ErrMalformed
+	case bytes.Equal(data, []byte("null")):
+		*id = ID{}
+	case data[0] == '"' || data[0] == '-' || '0' <= data[0] && data[0] <= '9':
+		*id = ID{string(data)}
+	default:
+		return ErrMalformed
+	}
+	return nil
+}
+
+// Error is a request's failure, in the words of whoever answered it. What they are may be anything: Error does not repeat
+// them, so that they reach nobody unseen.
+type Error struct {
+	Code    int64           `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("jsonrpc: error %d", e.Code) }
+
+// Message is a request (a method and an id), a notification (a method without one) or a response (neither a method).
+type Message struct {
+	ID     ID
+	Method string
+	Params json.RawMessage // nil if there are none
+	Result json.RawMessage // of a response that is no error
+	Error  *Error          // of one that is
+}
+
+// Kind says what a message is.
+type Kind int
+
+// The kinds of messages.
+const (
+	Notification Kind = iota
+	Request
+	Response
+)
+
+// Kind returns what m is.
+func (m Message) Kind() Kind {
+	switch {
+	case m.Method == "":
+		return Response
+	case m.ID.IsZero():
+		return Notification
+	}
+	return Request
+}
+
+// NewRequest returns a request.
+func NewRequest(id ID, method string, params any) (Message, error) {
+	m, err := NewNotification(method, params)
+	m.ID = id
+	return m, err
+}
+
+// NewNotification returns a notification. Params that are nil are left out.
+func NewNotification(method string, params any) (Message, error) {
+	m := Message{Method: method}
+	if params == nil {
+		return m, nil
+	}
+	var err error
+	m.Params, err = marshal(params)
+	return m, err
+}
+
+// NewResult returns the answer to a request.
+func NewResult(id ID, result any) (Message, error) {
+	raw, err := marshal(result)
+	return Message{ID: id, Result: raw}, err
+}
+
+// NewFailure returns the answer to a request that fails.
+func NewFailure(id ID, code int64, text string) Message {
+	return Message{ID: id, Error: &Error{Code: code, Message: text}}
+}
+
+// envelope is a message as it is on the wire, but for its version.
+type envelope struct {
+	Version string          `json:"jsonrpc,omitempty"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  json.RawMessage `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
+// Decode reads one message. It is lenient: members that it does not know are left out, the version may be missing, and an
+// error may have any form. What is no message at all is ErrMalformed.
+//
+// Params and Result are the bytes as they came, in memory of their own.
+func Decode(line []byte) (Message, error) {
+	var e envelope
+	if err := json.Unmarshal(line, &e); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok || e.ID == nil && e.Method == nil {
+			return Message{}, ErrMalformed
+		}
+	}
+	m := Message{Params: present(e.Params)}
+	if present(e.ID) != nil && m.ID.UnmarshalJSON(e.ID) != nil {
+		return Message{}, ErrMalformed
+	}
+	if raw := present(e.Method); raw != nil {
+		if json.Unmarshal(raw, &m.Method) != nil || m.Method == "" || len(m.Method) > maxMethod {
+			return Message{}, ErrMalformed
+		}
+		return m, nil
+	}
+	m.Params = nil
+	if raw := present(e.Error); raw != nil {
+		m.Error = decodeError(raw)
+	} else {
+		m.Result = e.Result
+	}
+	if m.ID.IsZero() && m.Error == nil {
+		return Message{}, ErrMalformed
+	}
+	return m, nil
+}
+
+// present returns a member that is there and not null.
+func present(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	return raw
+}
+
+func decodeError(raw json.RawMessage) *Error {
+	var loose struct {
+		Code    json.RawMessage `json:"code"`
+		Message json.RawMessage `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
+	e := &Error{}
+	if json.Unmarshal(raw, &loose) != nil { // a bare text, as a rule
+		if json.Unmarshal(raw, &e.Message) != nil {
+			e.Data = raw
+		}
+		return e
+	}
+	if n, ok := (ID{string(bytes.Trim(loose.Code, `"`))}).Int(); ok {
+		e.Code = n
+	}
+	if len(loose.Message) > 0 && json.Unmarshal(loose.Message, &e.Message) != nil {
+		e.Message = ""
+	}
+	e.Data = present(loose.Data)
+	return e
+}
+
+// Encode returns m as one line, without its line ending. version says whether it has the member "jsonrpc", which not every
+// agent's dialect has.
+func Encode(m Message, version bool) ([]byte, error) {
+	var e envelope
+	var err error
+	if version {
+		e.Version = "2.0"
+	}
+	if !m.ID.IsZero() {
+		e.ID = json.RawMessage(m.ID.raw)
+	}
+	switch {
+	case m.Method != "":
+		if e.Method, err = marshal(m.Method); err != nil {
+			return nil, err
+		}
+		e.Params = m.Params
+	case m.Error != nil:
+		if e.Error, err = marshal(m.Error); err != nil {
+			return nil, err
+		}
+		if e.ID == nil {
+			e.ID = json.RawMessage("null")
+		}
+	case m.ID.IsZero():
+		return nil, errors.New("jsonrpc: neither an id nor a method")
+	default:
+		if e.Result = m.Result; len(e.Result) == 0 {
+			e.Result = json.RawMessage("null")
+		}
+	}
+	return marshal(e)
+}
+
+// marshal encodes v on one line, without the escapes that only HTML needs.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}
