@@ -20,8 +20,10 @@ const install = "npm ci --prefix test/agents"
 
 // A Binary is one installed agent.
 type Binary struct {
+	Name    string // of its provider
 	Version string
-	Path    string
+	Path    string   // what npm puts into PATH, so for some agents a script for Node.js
+	Args    []string // that make it speak the protocol which Runnel drives it by
 }
 
 // Claude returns the pinned versions of Claude Code, newest first. If one is
@@ -29,28 +31,46 @@ type Binary struct {
 // cannot fail.
 func Claude(t testing.TB) []Binary {
 	t.Helper()
-	return []Binary{
-		find(t, "claude-code", "bin/claude.exe"),
-		find(t, "claude-code-2-1-197", "bin/claude.exe"),
-	}
+	old := agents["claude-code"]
+	old.module = "claude-code-2-1-197"
+	return []Binary{Find(t, "claude-code"), find(t, "claude-code", old)}
 }
 
-func find(t testing.TB, alias, program string) Binary {
+// ACP returns the names of the agents that speak the Agent Client Protocol.
+func ACP() []string {
+	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
+}
+
+// Find returns the pinned version of the agent with this provider's name. If
+// it is not installed the test fails as in [Claude].
+func Find(t testing.TB, name string) Binary {
 	t.Helper()
-	dir := filepath.Join(repository(t), "test", "agents", "node_modules", alias)
+	a, ok := agents[name]
+	if !ok {
+		t.Fatalf("realagents: no agent %q", name)
+	}
+	return find(t, name, a)
+}
+
+// Codex returns the pinned Codex.
+func Codex(t testing.TB) Binary { t.Helper(); return Find(t, "codex") }
+
+func find(t testing.TB, name string, a agent) Binary {
+	t.Helper()
+	dir := filepath.Join(repository(t), "test", "agents", "node_modules", filepath.FromSlash(a.module))
 	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
-		absent(t, alias, err)
+		absent(t, a.module, err)
 	}
 	var pkg struct{ Version string }
 	if err := json.Unmarshal(data, &pkg); err != nil {
-		t.Fatalf("%s: package.json: %v", alias, err)
+		t.Fatalf("%s: package.json: %v", a.module, err)
 	}
-	path := filepath.Join(dir, filepath.FromSlash(program))
+	path := filepath.Join(dir, filepath.FromSlash(a.program))
 	if _, err := os.Stat(path); err != nil {
-		absent(t, alias, err)
+		absent(t, a.module, err)
 	}
-	return Binary{Version: pkg.Version, Path: path}
+	return Binary{Name: name, Version: pkg.Version, Path: path, Args: a.args}
 }
 
 func absent(t testing.TB, alias string, err error) {
@@ -80,11 +100,13 @@ func repository(t testing.TB) string {
 	}
 }
 
-// A Home is a place for an agent to run in: nothing of the developer's
+// A Home is a place for agents to run in: nothing of the developer's
 // configuration, logins or projects is visible from it.
 type Home struct {
 	Dir     string // HOME
 	Config  string // CLAUDE_CONFIG_DIR
+	Codex   string // CODEX_HOME
+	Tmp     string // TMPDIR of all but Claude Code
 	Project string // an empty directory to work in
 
 	modelURL string
@@ -106,30 +128,31 @@ func NewHomeIn(t testing.TB, root, modelURL string) Home {
 	}
 	h := Home{
 		Dir: filepath.Join(root, "home"), Config: filepath.Join(root, "home", ".claude"),
+		Codex: filepath.Join(root, "home", ".codex"), Tmp: filepath.Join(root, "tmp"),
 		Project: filepath.Join(root, "project"), modelURL: modelURL,
 	}
-	for _, dir := range []string{h.Config, h.Project} {
+	for _, dir := range []string{h.Config, h.Codex, h.Tmp, h.Project} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, a := range agents {
+		if a.files == nil {
+			continue
+		}
+		for path, text := range a.files(h) {
+			write(t, path, text)
 		}
 	}
 	return h
 }
 
-// Environ returns what an agent's environment must hold beside PATH. Keys are
-// dummies: the model API on loopback takes any.
-func (h Home) Environ() []string {
-	env := []string{
-		"HOME=" + h.Dir,
-		"CLAUDE_CONFIG_DIR=" + h.Config,
-		"ANTHROPIC_BASE_URL=" + h.modelURL,
-		"ANTHROPIC_API_KEY=dummy",
-		"DISABLE_TELEMETRY=1",
-		"DISABLE_AUTOUPDATER=1",
-		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
 	}
-	if os.Getuid() == 0 {
-		env = append(env, "IS_SANDBOX=1") // Claude Code refuses to skip permissions as root without it
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return env
 }

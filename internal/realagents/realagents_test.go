@@ -3,6 +3,7 @@ package realagents_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,3 +72,30 @@ type recorder struct {
 
 func (r *recorder) Fatalf(string, ...any) { r.got = "fatal"; panic(r) }
 func (r *recorder) Skipf(string, ...any)  { r.got = "skip"; panic(r) }
+
+func TestAgentsSeeOnlyTheirHome(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := realagents.NewHomeIn(t, root, "http://127.0.0.1:1")
+	for _, name := range append(realagents.ACP(), "claude-code", "codex") {
+		env := map[string]string{}
+		for _, kv := range home.EnvironFor(name) {
+			k, v, _ := strings.Cut(kv, "=")
+			env[k] = v
+			if strings.HasPrefix(v, "/") && !strings.HasPrefix(v, root+"/") {
+				t.Errorf("%s: %s is outside of its home", name, kv)
+			}
+			if strings.Contains(v, "://") && !strings.Contains(v, "http://127.0.0.1:1") {
+				t.Errorf("%s: %s is not the model API", name, kv)
+			}
+		}
+		if env["HOME"] != home.Dir {
+			t.Errorf("%s: HOME is %q", name, env["HOME"])
+		}
+		if tmp, codex := env["TMPDIR"], env["CODEX_HOME"]; codex != "" && strings.HasPrefix(codex, tmp+"/") {
+			t.Errorf("%s: CODEX_HOME %s is in TMPDIR %s", name, codex, tmp)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package realagents
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// An agent is how one program is found, started and kept to itself.
+type agent struct {
+	module  string // under node_modules
+	program string // under module
+	args    []string
+	environ func(Home) []string
+	files   func(Home) map[string]string // what it reads before it is asked anything, by path
+}
+
+// agents are the programs that Runnel drives, by the name of their provider.
+var agents = map[string]agent{
+	"claude-code": {module: "claude-code", program: "bin/claude.exe", environ: Home.claude},
+	"codex":       {module: "@openai/codex", program: "bin/codex.js", args: []string{"app-server"}, environ: Home.codex, files: Home.codexFiles},
+	"codex-acp": {module: "@agentclientprotocol/codex-acp", program: "dist/index.js", environ: func(h Home) []string {
+		// Its mode of its own, "agent", has a model decide about permissions.
+		return append(h.codex(), "NO_BROWSER=1", "INITIAL_AGENT_MODE=workspace-write")
+	}, files: Home.codexFiles},
+	"claude-agent-acp": {module: "@agentclientprotocol/claude-agent-acp", program: "dist/index.js", environ: func(h Home) []string {
+		return append(h.claude(), h.xdg()...)
+	}},
+	"gemini":   {module: "@google/gemini-cli", program: "bundle/gemini.js", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles},
+	"opencode": {module: "opencode-ai", program: "bin/opencode.exe", args: []string{"acp"}, environ: Home.opencode},
+	"copilot":  {module: "@github/copilot", program: "npm-loader.js", args: []string{"--acp"}, environ: Home.copilot},
+	"qwen":     {module: "@qwen-code/qwen-code", program: "cli.js", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
+}
+
+// EnvironFor returns what the environment of one of the agents must hold
+// beside PATH: only the model API on loopback, only directories of this Home,
+// and no telemetry, updates or other calls home. Keys are dummies: the model
+// API takes any.
+func (h Home) EnvironFor(name string) []string {
+	a, ok := agents[name]
+	if !ok {
+		panic(fmt.Sprintf("realagents: no agent %q", name))
+	}
+	return a.environ(h)
+}
+
+// Environ is EnvironFor of Claude Code.
+func (h Home) Environ() []string { return h.claude() }
+
+// xdg returns the directories that programs share.
+func (h Home) xdg() []string {
+	return []string{
+		"HOME=" + h.Dir,
+		"TMPDIR=" + h.Tmp,
+		"XDG_CONFIG_HOME=" + filepath.Join(h.Dir, ".config"),
+		"XDG_DATA_HOME=" + filepath.Join(h.Dir, ".local", "share"),
+		"XDG_STATE_HOME=" + filepath.Join(h.Dir, ".local", "state"),
+		"XDG_CACHE_HOME=" + filepath.Join(h.Dir, ".cache"),
+	}
+}
+
+func (h Home) claude() []string {
+	env := []string{
+		"HOME=" + h.Dir,
+		"CLAUDE_CONFIG_DIR=" + h.Config,
+		"ANTHROPIC_BASE_URL=" + h.modelURL,
+		"ANTHROPIC_API_KEY=dummy",
+		"DISABLE_TELEMETRY=1",
+		"DISABLE_AUTOUPDATER=1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+	}
+	if os.Getuid() == 0 {
+		env = append(env, "IS_SANDBOX=1") // Claude Code refuses to skip permissions as root without it
+	}
+	return env
+}
+
+// codex's TMPDIR is not above CODEX_HOME: Codex puts its sandbox helper there
+// and refuses to do so in a temporary directory.
+func (h Home) codex() []string {
+	return append(h.xdg(), "CODEX_HOME="+h.Codex, "FAKE_API_KEY=dummy")
+}
+
+func (h Home) codexFiles() map[string]string {
+	// The model is one of its catalog: it gives an unknown one fewer tools.
+	// Retries are few and fast, so that a test of failures is too.
+	return map[string]string{filepath.Join(h.Codex, "config.toml"): fmt.Sprintf(`model = "gpt-5.5"
+model_provider = "fake"
+check_for_update_on_startup = false
+
+[model_providers.fake]
+name = "fake"
+base_url = %q
+env_key = "FAKE_API_KEY"
+wire_api = "responses"
+request_max_retries = 1
+stream_max_retries = 2
+stream_idle_timeout_ms = 5000
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+`, h.modelURL+"/v1")}
+}
+
+func (h Home) gemini() []string {
+	return append(h.xdg(),
+		"GEMINI_API_KEY=dummy",
+		"GOOGLE_GEMINI_BASE_URL="+h.modelURL,
+		"GEMINI_CLI_NO_RELAUNCH=true",     // else it starts itself once more, for a bigger heap
+		"GEMINI_CLI_TRUST_WORKSPACE=true", // else it ignores modes
+		"GEMINI_TELEMETRY_ENABLED=false",  // OpenTelemetry; the statistics are in its settings
+		"GEMINI_CLI_SYSTEM_SETTINGS_PATH="+filepath.Join(h.Dir, "no-system-settings.json"),
+		"GEMINI_CLI_SYSTEM_DEFAULTS_PATH="+filepath.Join(h.Dir, "no-system-defaults.json"),
+	)
+}
+
+func (h Home) geminiFiles() map[string]string {
+	return map[string]string{filepath.Join(h.Dir, ".gemini", "settings.json"): object{
+		"security":  object{"auth": object{"selectedType": "gemini-api-key"}},
+		"privacy":   object{"usageStatisticsEnabled": false},
+		"telemetry": object{"enabled": false},
+		"general":   object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+		"tools":     object{"useRipgrep": false}, // it would download it
+	}.json()}
+}
+
+func (h Home) qwen() []string {
+	return append(h.xdg(),
+		"OPENAI_API_KEY=dummy",
+		"OPENAI_BASE_URL="+h.modelURL+"/v1",
+		"OPENAI_MODEL=fake-model",
+		"QWEN_CODE_NO_RELAUNCH=true",
+		"QWEN_CODE_SYSTEM_SETTINGS_PATH="+filepath.Join(h.Dir, "no-system-settings.json"),
+		"QWEN_CODE_SYSTEM_DEFAULTS_PATH="+filepath.Join(h.Dir, "no-system-defaults.json"),
+	)
+}
+
+func (h Home) qwenFiles() map[string]string {
+	return map[string]string{filepath.Join(h.Dir, ".qwen", "settings.json"): object{
+		"$version":  3,
+		"security":  object{"auth": object{"selectedType": "openai"}},
+		"privacy":   object{"usageStatisticsEnabled": false},
+		"telemetry": object{"enabled": false},
+		"general":   object{"enableAutoUpdate": false},
+		"tools":     object{"useRipgrep": false},
+	}.json()}
+}
+
+func (h Home) opencode() []string {
+	model := object{
+		"name": "Fake", "attachment": true, "reasoning": true, "tool_call": true,
+		"limit":      object{"context": 200_000, "output": 32_000},
+		"modalities": object{"input": []string{"text", "image"}, "output": []string{"text"}},
+	}
+	config := object{
+		"model": "fake/fake-model", "small_model": "fake/fake-model", "autoupdate": false, "share": "disabled",
+		"enabled_providers": []string{"fake"},
+		"provider": object{"fake": object{
+			"npm": "@ai-sdk/openai-compatible", "name": "Fake", // compiled into it
+			"options": object{"baseURL": h.modelURL + "/v1", "apiKey": "dummy"},
+			"models":  object{"fake-model": model},
+		}},
+	}
+	return append(h.xdg(),
+		"OPENCODE_CONFIG_CONTENT="+config.json(),
+		"OPENCODE_DISABLE_AUTOUPDATE=1",
+		"OPENCODE_DISABLE_MODELS_FETCH=1",
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+	)
+}
+
+func (h Home) copilot() []string {
+	return append(h.xdg(),
+		"COPILOT_HOME="+filepath.Join(h.Dir, ".copilot"),
+		"COPILOT_OFFLINE=true", // no GitHub, no telemetry
+		"COPILOT_AUTO_UPDATE=false",
+		"COPILOT_PROVIDER_BASE_URL="+h.modelURL+"/v1",
+		"COPILOT_PROVIDER_API_KEY=dummy",
+		"COPILOT_PROVIDER_WIRE_API=completions",
+		"COPILOT_MODEL=gpt-4.1", // one of its catalog, for the limits
+	)
+}
+
+// object is a JSON object whose fields differ by type.
+type object map[string]any
+
+func (o object) json() string {
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // all values are ours
+	}
+	return string(b)
+}
