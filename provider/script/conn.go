@@ -26,7 +26,7 @@ type conn struct {
 
 	mu     sync.Mutex // guards inbox and config
 	inbox  []wish
-	config []event.ConfigOption // that a script named last
+	config []event.ConfigOption // the player's, or what a script named last
 
 	// The rest belongs to Next.
 	ready   []event.Event
@@ -52,7 +52,11 @@ type (
 )
 
 func newConn(s Script, opt runnel.Options) *conn {
-	return &conn{script: s, opt: opt, woken: make(chan struct{}, 1), closed: make(chan struct{}), allowed: map[string]bool{}}
+	c := &conn{script: s, opt: opt, woken: make(chan struct{}, 1), closed: make(chan struct{}), allowed: map[string]bool{}}
+	if len(s.Steps) == 0 {
+		c.config = settings(opt.Config)
+	}
+	return c
 }
 
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
@@ -76,14 +80,14 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 // SetReasoningEffort implements [runnel.EffortSetter].
 func (c *conn) SetReasoningEffort(context.Context, string) error { return nil }
 
-// SetConfig implements [runnel.ConfigSetter], for what a script named.
+// SetConfig implements [runnel.ConfigSetter].
 func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	c.mu.Lock()
 	config := slices.Clone(c.config)
 	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
 	if i < 0 || !config[i].Allows(value) {
 		c.mu.Unlock()
-		return runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value")
+		return runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value; the session's status lists those that it does")
 	}
 	config[i].Value = value
 	c.config = config
@@ -187,8 +191,11 @@ func (c *conn) advance() (wait time.Duration, more bool) {
 }
 
 // allows reports whether a tool needs no answer, because of the permission mode
-// or an earlier one.
+// or an earlier one. What is no question of permission always needs one.
 func (c *conn) allows(a event.Approval) bool {
+	if a.Kind != event.ApprovalTool {
+		return false
+	}
 	return c.allowed[a.ToolName] || c.opt.PermissionMode == runnel.ModeBypass
 }
 
@@ -249,7 +256,10 @@ func (c *conn) begin(turn string, s Script, in runnel.Input) {
 	if c.opt.Model != "" {
 		model = c.opt.Model
 	}
-	c.player = compile(turn, s)
+	c.mu.Lock()
+	config := c.config
+	c.mu.Unlock()
+	c.player = play(turn, s, config)
 	c.player.usage.InputTokens = int64(words(in.Text))
 	c.emit(event.ResponseStart{ModelID: model})
 	if !c.greeted {
@@ -258,7 +268,7 @@ func (c *conn) begin(turn string, s Script, in runnel.Input) {
 		if id == "" {
 			id = uuid.NewString()
 		}
-		c.emit(event.SessionUpdated{AgentSessionID: id, ModelID: model})
+		c.emit(event.SessionUpdated{AgentSessionID: id, ModelID: model, Config: config})
 	}
 }
 
@@ -268,11 +278,15 @@ func (c *conn) resolved(d runnel.Decision) {
 	ask := p.asked
 	p.asking, p.asked = "", nil
 	i := slices.IndexFunc(ask.approval.Choices, func(ch event.Choice) bool { return ch.ID == d.Choice })
-	kind := event.ChoiceDeny
+	chosen := event.Choice{Kind: event.ChoiceDeny}
 	if i >= 0 {
-		kind = ask.approval.Choices[i].Kind
+		chosen = ask.approval.Choices[i]
 	}
-	switch kind {
+	switch chosen.Kind {
+	case event.ChoiceAllowOnce:
+		if answer := ask.answer(chosen, d.UpdatedArguments); answer != nil {
+			p.queue = append(answer, p.queue[ask.skip:]...)
+		}
 	case event.ChoiceDeny:
 		p.queue = append(ask.denied(d.Reason), p.queue[ask.skip:]...)
 	case event.ChoiceDenyStop:

@@ -3,6 +3,7 @@ package script
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,19 @@ func (a *ask) denied(reason string) []action {
 		reason = "denied"
 	}
 	return outputActions(a.output, event.FunctionCallOutput{CallID: a.call, Output: reason, IsError: true}, "")
+}
+
+// answer is what comes of a question that was answered: the tool gives the
+// answer, so that one sees what the agent was told. It is nil for a permission.
+func (a *ask) answer(chosen event.Choice, values json.RawMessage) []action {
+	if a.approval.Kind != event.ApprovalQuestion && a.approval.Kind != event.ApprovalForm {
+		return nil
+	}
+	text := string(values)
+	if text == "" {
+		text = chosen.Label
+	}
+	return outputActions(a.output, event.FunctionCallOutput{CallID: a.call, Output: text}, "")
 }
 
 // compiler turns steps into actions with the ids of the turn.
@@ -179,8 +193,11 @@ func (c *compiler) output(id, call string, t Tool) []action {
 		}
 	}
 	out := append(work, outputActions(id+":output", event.FunctionCallOutput{
-		CallID: call, Output: t.Output, IsError: t.IsError, Changes: t.Changes, ExitCode: t.ExitCode,
+		CallID: call, Output: t.Output + strings.Join(t.Pieces, ""), IsError: t.IsError, Changes: t.Changes, ExitCode: t.ExitCode,
 	}, c.parent)...)
+	if len(t.Pieces) > 0 {
+		out = slices.Insert(out, len(out)-1, t.pieces(id+":output")...)
+	}
 	out[0].after += time.Duration(t.TakesMS) * time.Millisecond
 	if t.Ask == nil {
 		return out
@@ -199,24 +216,53 @@ func outputActions(id string, f event.FunctionCallOutput, parent string) []actio
 	}
 }
 
+// pieces tells the output as it grows.
+func (t Tool) pieces(id string) []action {
+	var out []action
+	for _, piece := range append([]string{t.Output}, t.Pieces...) {
+		if piece != "" {
+			after := time.Duration(t.PieceMS) * time.Millisecond
+			out = append(out, action{after: after, body: event.ItemDelta{ItemID: id, DeltaContent: piece}})
+		}
+	}
+	return out
+}
+
 func approval(id, item, call string, t Tool) event.Approval {
+	args := t.Ask.Arguments
+	if len(args) == 0 {
+		args = t.arguments()
+	}
 	a := event.Approval{
 		ID: id, ItemID: item, CallID: call, Kind: t.Ask.Kind, Title: t.Ask.Title, ToolName: t.Name, Why: t.Ask.Why,
-		Arguments: t.arguments(), ArgumentsDigest: digest(t.arguments()), Changes: t.Changes,
-		Choices: []event.Choice{
-			{ID: "allow", Kind: event.ChoiceAllowOnce, Label: "Allow once"},
-			{ID: "allow_session", Kind: event.ChoiceAllowSession, Label: "Allow for this session"},
-			{ID: "deny", Kind: event.ChoiceDeny, Label: "Deny"},
-			{ID: "deny_stop", Kind: event.ChoiceDenyStop, Label: "Deny and stop"},
-		},
+		Arguments: args, ArgumentsDigest: digest(args), Changes: t.Changes, Choices: t.Ask.Choices,
 	}
 	if a.Kind == "" {
 		a.Kind = event.ApprovalTool
+	}
+	a.ArgumentsEditable = a.Kind == event.ApprovalQuestion || a.Kind == event.ApprovalForm
+	if len(a.Choices) == 0 {
+		a.Choices = choices(a.Kind)
 	}
 	if a.Title == "" {
 		a.Title = t.Name
 	}
 	return a
+}
+
+func choices(kind event.ApprovalKind) []event.Choice {
+	once := event.Choice{ID: "allow", Kind: event.ChoiceAllowOnce, Label: "Allow once"}
+	no := event.Choice{ID: "deny", Kind: event.ChoiceDeny, Label: "Deny"}
+	stop := event.Choice{ID: "deny_stop", Kind: event.ChoiceDenyStop, Label: "Deny and stop"}
+	switch kind {
+	case event.ApprovalQuestion:
+		once.Label, no.Label, stop.Label = "Answer", "Do not answer", "Stop"
+	case event.ApprovalForm:
+		once.Label, no.Label, stop.Label = "Send", "Decline", "Stop"
+	default:
+		return []event.Choice{once, {ID: "allow_session", Kind: event.ChoiceAllowSession, Label: "Allow for this session"}, no, stop}
+	}
+	return []event.Choice{once, no, stop}
 }
 
 func (t Tool) arguments() json.RawMessage {

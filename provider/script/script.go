@@ -54,6 +54,8 @@ type Tool struct {
 	Title     string          `json:"title,omitzero"`
 	Arguments json.RawMessage `json:"arguments,omitzero"`
 	Output    string          `json:"output,omitzero"`
+	Pieces    []string        `json:"pieces,omitzero"`  // of the output, after Output: it grows by one after the other
+	PieceMS   int             `json:"pieceMs,omitzero"` // silence before each
 	IsError   bool            `json:"isError,omitzero"`
 	ExitCode  *int            `json:"exitCode,omitzero"`
 	Changes   []event.Change  `json:"changes,omitzero"`
@@ -62,12 +64,15 @@ type Tool struct {
 	Steps     []Step          `json:"steps,omitzero"` // what the subagent it starts does
 }
 
-// An Ask is an approval. Withdraw takes it back without an answer.
+// An Ask is an approval. Where it is a question or a form, the answer becomes
+// the tool's output. Withdraw takes it back without an answer.
 type Ask struct {
-	Kind     event.ApprovalKind `json:"kind,omitzero"` // Default: tool
-	Title    string             `json:"title,omitzero"`
-	Why      string             `json:"why,omitzero"`
-	Withdraw bool               `json:"withdraw,omitzero"`
+	Kind      event.ApprovalKind `json:"kind,omitzero"` // Default: tool
+	Title     string             `json:"title,omitzero"`
+	Why       string             `json:"why,omitzero"`
+	Arguments json.RawMessage    `json:"arguments,omitzero"` // Default: the tool's
+	Choices   []event.Choice     `json:"choices,omitzero"`   // Default: those of an approval of this kind
+	Withdraw  bool               `json:"withdraw,omitzero"`
 }
 
 //go:embed scripts/*.json
@@ -115,7 +120,8 @@ func decode(data []byte) (Script, error) {
 
 // Provider plays scripts. The zero value is ready to use.
 type Provider struct {
-	// Script is played for every prompt if it has steps.
+	// Script is played for every prompt if it has steps. It is played as it is:
+	// there are no settings but those that it names.
 	Script Script
 }
 
@@ -136,11 +142,15 @@ func (p *Provider) Prototype() runnel.Conn { return (*conn)(nil) }
 // Probe implements [runnel.Prober].
 func (p *Provider) Probe(context.Context) runnel.Installation {
 	yes := true
-	return runnel.Installation{
+	in := runnel.Installation{
 		Installed: true, LoggedIn: &yes, Version: "built in",
 		Models: []runnel.Model{{ID: "scripted", Name: "Scripted", Description: "plays a script; no model is asked"}},
 		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeBypass)},
 	}
+	if len(p.Script.Steps) == 0 {
+		in.Config = settings(nil)
+	}
+	return in
 }
 
 // Extra implements [runnel.Capable].

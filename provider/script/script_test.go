@@ -31,10 +31,10 @@ func TestConformance(t *testing.T) {
 			providertest.Failure:   "fail",
 			providertest.Plan:      `{"steps":[{"plan":[{"content":"Look","status":"in_progress"}]},{"text":"so"}]}`,
 			providertest.Recover:   "text",
+			providertest.Question:  `{"steps":[{"tool":{"name":"ask_user","arguments":{"questions":[]},"ask":{"kind":"question"}}}]}`,
 		},
 		Cannot: map[providertest.Scenario]string{
 			providertest.Subagent: "scripts have no subagents",
-			providertest.Question: "scripts ask only about tools",
 			providertest.Behind:   "a script ends with its turn",
 		},
 		Said: "scripted agent.",

@@ -1,0 +1,131 @@
+package script_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+// played is a turn of p, in which every approval is given to decide.
+func played(t *testing.T, p *script.Provider, opt runnel.Options, prompt string, decide func(event.Approval) runnel.Decision) []event.Event {
+	t.Helper()
+	log := new(runnel.Memory)
+	s, err := runnel.Open(t.Context(), p, opt, runnel.Config{ID: "s", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Send(t.Context(), runnel.Text(prompt)); err != nil {
+		t.Fatal(err)
+	}
+	var out []event.Event
+	for ev, err := range runnel.Follow(t.Context(), log, "s", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, ev)
+		if r, ok := ev.Body.(event.ApprovalRequested); ok {
+			if err := s.Decide(t.Context(), r.Approval.ID, decide(r.Approval)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if event.Ends(ev.Body) {
+			break
+		}
+	}
+	return out
+}
+
+func outputs(evs []event.Event) (out []event.FunctionCallOutput) {
+	for _, ev := range evs {
+		if done, ok := ev.Body.(event.ItemDone); ok {
+			if f, ok := done.FinalItem.(event.FunctionCallOutput); ok {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// What a form or a question is answered with is the output of its tool; nothing
+// answers them in advance.
+func TestAnswersAreTold(t *testing.T) {
+	for _, prompt := range []string{"form", "question"} {
+		kinds := map[string]event.ApprovalKind{"form": event.ApprovalForm, "question": event.ApprovalQuestion}
+		n := 0
+		evs := played(t, script.New(), runnel.Options{PermissionMode: runnel.ModeBypass, AllowBypass: true, Config: runnel.Values{"pace": "fast"}}, prompt, func(a event.Approval) runnel.Decision {
+			if a.Kind != kinds[prompt] || !a.ArgumentsEditable || !json.Valid(a.Arguments) {
+				t.Errorf("%s: %+v", prompt, a)
+			}
+			n++
+			if n == 1 {
+				return runnel.Decision{Choice: "allow", UpdatedArguments: json.RawMessage(`{"name":"x"}`), ArgumentsDigest: a.ArgumentsDigest}
+			}
+			return runnel.Decision{Choice: "deny", Reason: "not now"}
+		})
+		got := outputs(evs)
+		if n != 2 || len(got) != 2 || got[0].Output != `{"name":"x"}` || got[1].Output != "not now" || !got[1].IsError {
+			t.Errorf("%s: %d asked, outputs %+v", prompt, n, got)
+		}
+	}
+}
+
+func TestAnOptionIsAnAnswer(t *testing.T) {
+	evs := played(t, script.New(), runnel.Options{Config: runnel.Values{"pace": "fast"}}, "question", func(a event.Approval) runnel.Decision {
+		if slices.ContainsFunc(a.Choices, func(c event.Choice) bool { return c.ID == "option_2" }) {
+			return runnel.Decision{Choice: "option_2"}
+		}
+		return runnel.Decision{Choice: "allow"}
+	})
+	if got := outputs(evs); len(got) != 2 || got[0].Output != "PostgreSQL" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOutputGrowsInPieces(t *testing.T) {
+	one := 1
+	p := &script.Provider{Script: script.Script{Steps: []script.Step{
+		{Tool: &script.Tool{Name: "exec_command", Kind: event.KindExecute, Output: "a", Pieces: []string{"\rb", "\x1b[31mc"}, ExitCode: &one}},
+	}}}
+	var grown []string
+	evs := played(t, p, runnel.Options{}, "go", nil)
+	for _, ev := range evs {
+		if d, ok := ev.Body.(event.ItemDelta); ok && strings.HasSuffix(d.ItemID, ":output") {
+			grown = append(grown, d.DeltaContent)
+		}
+	}
+	if !slices.Equal(grown, []string{"a", "\rb", "\x1b[31mc"}) {
+		t.Errorf("%q", grown)
+	}
+	if got := outputs(evs); len(got) != 1 || got[0].Output != "a\rb\x1b[31mc" || *got[0].ExitCode != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The player's own settings hold from the first turn on, and are offered before.
+func TestOwnSettings(t *testing.T) {
+	offered := script.New().Probe(t.Context()).Config
+	if len(offered) != 2 || offered[1].Value != "true" {
+		t.Fatalf("%+v", offered)
+	}
+	evs := played(t, script.New(), runnel.Options{Config: runnel.Values{"pace": "fast", "thoughts": "false", "unknown": "x"}}, `{"steps":[{"reasoning":"hm"},{"text":"so"}]}`, nil)
+	told := false
+	for _, ev := range evs {
+		switch b := ev.Body.(type) {
+		case event.SessionUpdated:
+			told = told || len(b.Config) == 2 && b.Config[0].Value == "fast" && b.Config[1].Value == "false"
+		case event.ItemStart:
+			if b.ItemType == event.TypeReasoning {
+				t.Error("it thought aloud")
+			}
+		}
+	}
+	if !told {
+		t.Error("the settings were not told")
+	}
+}
