@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -26,6 +28,7 @@ type Status struct {
 	AgentSessionID string             `json:"agentSessionId,omitempty"`
 
 	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, while it runs"`
+	Given  runnel.Values        `json:"given,omitempty" doc:"what was set of that, by id; it holds when the agent starts again, too"`
 
 	LastLine         string           `json:"lastLine,omitempty"`
 	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error"`
@@ -159,8 +162,10 @@ func (g *Gateway) dormant(ctx context.Context, rec store.Session) (Status, error
 
 // Describe returns what a record says of a session that is not open.
 func Describe(rec store.Session) Status {
+	var opt runnel.Options
+	_ = json.Unmarshal(rec.Options, &opt) // we wrote it; without it nothing was given
 	return Status{
-		SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
+		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
 		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
 		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt,

@@ -1,0 +1,34 @@
+package gateway
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// What was set is told whether or not the agent runs, and by a gateway that
+// only has the record of it.
+func TestSettingsThatWereGivenAreTold(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{Config: runnel.Values{"pace": "fast"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := st.SessionID
+	d.ends(t, send(t, g, id, "text"))
+	if st, err = g.Set(t.Context(), id, runnel.Settings{Config: runnel.Values{"thoughts": "false"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := runnel.Values{"pace": "fast", "thoughts": "false"}
+	if !maps.Equal(st.Given, want) {
+		t.Errorf("given %v", st.Given)
+	}
+	closeIt(t, g)
+	g = d.open(t)
+	defer closeIt(t, g)
+	if st, err = g.Status(t.Context(), id); err != nil || !maps.Equal(st.Given, want) || st.Config != nil {
+		t.Errorf("after a restart: %+v, %v", st, err)
+	}
+}
