@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 	"github.com/runnel-dev/runnel/supervise"
@@ -26,25 +27,25 @@ import (
 func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
 	points := 0
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		one := &conn{tr: newTranslator()}
-		var others []*conn
+		one := newTranslator()
+		var others []*translator
 		for l, err := range recorded(t, section(a, "in")) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if l.Dir == runnel.DirIn && isPrompt(l.Text) {
-				if state, ok := one.checkpoint(); ok {
-					c := new(conn)
-					if err := c.restore(state); err != nil {
+				if state, ok := one.Checkpoint(); ok {
+					c := newTranslator()
+					if err := c.Restore(state); err != nil {
 						t.Fatal(err)
 					}
 					others = append(others, c)
 					points++
 				}
 			}
-			want, wantReplies := feed(one, l)
+			want, wantReplies := agentconn.Feed(one, l)
 			for _, c := range others {
-				got, replies := feed(c, l)
+				got, replies := agentconn.Feed(c, l)
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("after a checkpoint (-all +since):\n%s\nat %.200s", d, l.Text)
 				}
@@ -64,16 +65,6 @@ func isPrompt(line []byte) bool {
 	return err == nil && f.Type == "user"
 }
 
-func feed(c *conn, l runnel.Line) ([]event.Event, []any) {
-	if l.Dir == runnel.DirIn {
-		return c.tr.sent(l.Text, l.At), nil
-	}
-	if l.Dir != runnel.DirOut {
-		return nil, nil
-	}
-	return c.tr.printed(l.Text, l.At)
-}
-
 // mute is an agent of which only the past matters.
 type mute struct{ supervisor.Agent }
 
@@ -86,7 +77,7 @@ func TestRelivedIsWhatWasLived(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		kept := &supervisor.Backlog{}
 		var want []event.Event
-		lived := &conn{tr: newTranslator()}
+		lived := newTranslator()
 		for l, err := range recorded(t, section(a, "in")) {
 			if err != nil {
 				t.Fatal(err)
@@ -96,11 +87,10 @@ func TestRelivedIsWhatWasLived(t *testing.T) {
 			}
 			text := append(bytes.Clone(l.Text), '\n')
 			kept.Lines = append(kept.Lines, supervisor.Line{In: l.Dir == runnel.DirIn, At: l.At, Text: text})
-			evs, _ := feed(lived, l)
+			evs, _ := agentconn.Feed(lived, l)
 			want = append(want, evs...)
 		}
-		c := newConn(mute{}, runnel.Options{})
-		back, err := c.relive(kept)
+		back, err := agentconn.New(mute{}, product, newTranslator(), runnel.Options{}).Relive(kept)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +123,7 @@ func TestDetachEndsTheRecording(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	c := newConn(a, runnel.Options{Tap: func(runnel.Dir, []byte) {}})
+	c := agentconn.New(a, product, newTranslator(), runnel.Options{Tap: func(runnel.Dir, []byte) {}})
 	said := make(chan error, 1)
 	go func() {
 		_, err := c.Next(t.Context())
@@ -164,8 +154,7 @@ func TestRelivedAfterTheEnd(t *testing.T) {
 		{Text: []byte(`{"type":"system","subtype":"init","session_id":"0192f0c1-0000-7000-8000-000000000001","model":"m"}` + "\n")},
 		{Text: []byte(`{"type":"control_request","request_id":"r1","request":{"subtype":"unheard_of"}}` + "\n")},
 	}}
-	c := newConn(lost{}, runnel.Options{})
-	back, err := c.relive(kept)
+	back, err := agentconn.New(lost{}, product, newTranslator(), runnel.Options{}).Relive(kept)
 	if err != nil {
 		t.Fatal(err)
 	}

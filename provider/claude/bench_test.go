@@ -8,15 +8,15 @@ import (
 // BenchmarkTranslate is the cost of one streamed delta.
 func BenchmarkTranslate(b *testing.B) {
 	tr := newTranslator()
-	tr.sent([]byte(promptLine("go")), fixtureStart)
+	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	for _, l := range []string{initLine, startLine, blockLine} {
-		tr.printed([]byte(l), fixtureStart)
+		tr.Printed([]byte(l), fixtureStart)
 	}
 	line := []byte(strings.Replace(deltaLine, `"text":"hi"`, `"text":"The quick brown fox jumps over"`, 1))
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if evs, _ := tr.printed(line, fixtureStart); len(evs) != 1 {
+		if evs, _ := tr.Printed(line, fixtureStart); len(evs) != 1 {
 			b.Fatal(len(evs))
 		}
 	}

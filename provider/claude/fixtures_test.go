@@ -198,7 +198,7 @@ func (r *rig) stalled(n int) {
 func (r *rig) kill() {
 	r.t.Helper()
 	session := r.agentSession()
-	process := r.conn.(*conn).process
+	process := r.conn.(*conn).Process()
 	p, err := os.FindProcess(process.Pid())
 	if err != nil {
 		r.t.Fatal(err)

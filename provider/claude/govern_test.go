@@ -25,23 +25,23 @@ func askLine(request, call, input string) string {
 // begun is a translator in the middle of a turn.
 func begun() *translator {
 	tr := newTranslator()
-	tr.sent([]byte(promptLine("go")), fixtureStart)
-	tr.printed([]byte(initLine), fixtureStart)
+	tr.Sent([]byte(promptLine("go")), fixtureStart)
+	tr.Printed([]byte(initLine), fixtureStart)
 	return tr
 }
 
 func TestE04_DigestSwap(t *testing.T) {
 	tr := begun()
-	evs, _ := tr.printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
+	evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
 	a := bodies[event.ApprovalRequested](evs)[0].Approval
 	if a.ArgumentsDigest != digest([]byte(`{"command":"ls"}`)) {
 		t.Errorf("digest %s", a.ArgumentsDigest)
 	}
-	same, replies := tr.printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
+	same, replies := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
 	if len(same)+len(replies) != 0 {
 		t.Errorf("the same question again: %s %v", dump(same), replies)
 	}
-	evs, replies = tr.printed([]byte(askLine("q", "c", `{"command":"rm -rf /"}`)), fixtureStart)
+	evs, replies = tr.Printed([]byte(askLine("q", "c", `{"command":"rm -rf /"}`)), fixtureStart)
 	if b, err := json.Marshal(replies); err != nil || !strings.Contains(string(b), `"behavior":"deny"`) || strings.Contains(string(b), "updatedInput") {
 		t.Errorf("answered %s, %v", b, err)
 	}
@@ -62,7 +62,7 @@ func TestE04_DigestSwap(t *testing.T) {
 func TestE04_WhatWasApprovedRuns(t *testing.T) {
 	tr := begun()
 	input := `{"command":"ls","description":"List"}`
-	evs, _ := tr.printed([]byte(askLine("q", "c", input)), fixtureStart)
+	evs, _ := tr.Printed([]byte(askLine("q", "c", input)), fixtureStart)
 	r, err := tr.answer(bodies[event.ApprovalRequested](evs)[0].Approval.ID, runnel.Decision{Choice: allowOnce})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestE10_ParallelBatch(t *testing.T) {
 		}
 		rnd.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, q := range order {
-			evs, _ := tr.printed([]byte(askLine(q, "call-"+q, inputs[q])), fixtureStart)
+			evs, _ := tr.Printed([]byte(askLine(q, "call-"+q, inputs[q])), fixtureStart)
 			a := bodies[event.ApprovalRequested](evs)
 			if len(a) != 1 || string(a[0].Approval.Arguments) != inputs[q] || a[0].Approval.CallID != "call-"+q {
 				t.Fatalf("%d: %s asked as %+v", shuffle, q, a)
@@ -182,7 +182,7 @@ func TestE10_ParallelBatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []event.ApprovalResolved{{ApprovalID: ids[q], Choice: choice, By: event.ByUser}}
-			if d := cmp.Diff(want, bodies[event.ApprovalResolved](tr.sent(line, fixtureStart))); d != "" {
+			if d := cmp.Diff(want, bodies[event.ApprovalResolved](tr.Sent(line, fixtureStart))); d != "" {
 				t.Fatal(d)
 			}
 		}
@@ -304,9 +304,9 @@ func TestE07_UnknownRulesAreRules(t *testing.T) {
 		{`{"subtype":"success","request_id":"s","response":{"effective":{"permissions":{"deny":["x"]}}}}`, true},
 		{`{"subtype":"success","request_id":"s","response":{"effective":{}}}`, false},
 	} {
-		tr.sent([]byte(`{"type":"control_request","request_id":"s","request":{"subtype":"get_settings"}}`), fixtureStart)
+		tr.Sent([]byte(`{"type":"control_request","request_id":"s","request":{"subtype":"get_settings"}}`), fixtureStart)
 		if tt.answer != "" {
-			tr.printed([]byte(`{"type":"control_response","response":`+tt.answer+`}`), fixtureStart)
+			tr.Printed([]byte(`{"type":"control_response","response":`+tt.answer+`}`), fixtureStart)
 		}
 		if tr.denies != tt.want {
 			t.Errorf("after %q: %v", tt.answer, tr.denies)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
 // maxStored bounds what is read of one conversation, subagents included, in bytes.
@@ -399,7 +400,7 @@ func (h *historian) finish() []event.Event {
 			h.inBackground(call)
 		}
 	}
-	return append(append(evs, h.t.take()...), h.t.gone()...)
+	return append(append(evs, h.t.take()...), h.t.Gone()...)
 }
 
 // close ends the turn in flight as its entries say that it ended.
@@ -434,26 +435,7 @@ func (h *historian) close() {
 // Translate implements [runnel.Translator]. Beside what Next gave, it yields
 // what the session records on its own account: the prompts and the decisions.
 func (p *Provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		t := newTranslator()
-		for line, err := range lines {
-			if err != nil {
-				yield(event.Event{}, err)
-				return
-			}
-			var evs []event.Event
-			switch line.Dir {
-			case runnel.DirIn:
-				evs = t.sent(line.Text, line.At)
-			case runnel.DirOut:
-				evs, _ = t.printed(line.Text, line.At) // what was answered is in the recording
-			}
-			if !yieldEach(evs, yield) {
-				return
-			}
-		}
-		yieldEach(t.gone(), yield)
-	}
+	return agentconn.Translate(newTranslator(), lines)
 }
 
 func yieldEach(evs []event.Event, yield func(event.Event, error) bool) bool {

@@ -1,20 +1,15 @@
 package claude
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
-
-// probeOutput bounds what is read of a command that says who it is, in bytes.
-const probeOutput = 64 << 10
 
 // Probe implements [runnel.Prober].
 func (p *Provider) Probe(ctx context.Context) runnel.Installation {
@@ -29,20 +24,21 @@ func probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
 		},
 	}
-	path, err := find(opt.Path)
+	path, err := agentconn.Find(cmp.Or(opt.Path, "claude"), product)
 	if err != nil {
 		in.Problem = runnel.Safe(err).Message
 		return in
 	}
 	in.Path = path
-	out, err := output(ctx, path, opt, "--version")
+	env := environ(parentEnviron(), opt)
+	out, err := agentconn.Output(ctx, path, env, "--version")
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {
 		in.Problem = "It does not say its version. Try it in a terminal: claude --version"
 		return in
 	}
 	in.Installed, in.Version = true, oneLine(version, 40)
-	out, err = output(ctx, path, opt, "auth", "status", "--json")
+	out, err = agentconn.Output(ctx, path, env, "auth", "status", "--json")
 	var status struct {
 		LoggedIn *bool `json:"loggedIn"`
 	}
@@ -55,25 +51,6 @@ func probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 	}
 	in.Models = models(ctx, opt)
 	return in
-}
-
-// output runs the program with arguments of ours and returns what it prints.
-// How it exits says nothing: "auth status" fails if there is no login.
-func output(ctx context.Context, path string, opt runnel.Options, args ...string) ([]byte, error) {
-	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Env: environ(parentEnviron(), opt)})
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { p.Stop(context.WithoutCancel(ctx), proc.Now) })
-	defer stop()
-	p.CloseStdin()
-	var buf bytes.Buffer
-	_, err = io.Copy(&buf, io.LimitReader(p.Stdout(), probeOutput))
-	if err == nil {
-		_, err = io.Copy(io.Discard, p.Stdout())
-	}
-	_, waitErr := p.Wait(context.WithoutCancel(ctx))
-	return buf.Bytes(), errors.Join(err, waitErr, ctx.Err())
 }
 
 // models asks the agent for its models. It is started for that, away from

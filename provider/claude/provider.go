@@ -2,17 +2,18 @@
 package claude
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
-	"github.com/runnel-dev/runnel/internal/redact"
-	"github.com/runnel-dev/runnel/internal/supervisor"
 )
+
+// product is how messages to users call it.
+var product = agentconn.Agent{Name: "Claude Code", Install: installCommand, Try: "claude --version"}
 
 // Provider runs Claude Code. The zero value runs the "claude" in PATH.
 type Provider struct{}
@@ -58,67 +59,20 @@ func open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	path, err := find(opt.Path)
+	path, err := agentconn.Find(cmp.Or(opt.Path, "claude"), product)
 	if err != nil {
 		return nil, err
 	}
-	env := environ(parentEnviron(), opt)
-	process, err := supervisor.Start(ctx, proc.Command{
-		Path: path, Args: args, Dir: opt.Dir, Env: env, Mark: "CLAUDE_CODE_RUNNEL_MARK",
-		Redact: redactor(env),
-	}, supervisor.Keep(opt.Keep))
+	tr := newTranslator()
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_RUNNEL_MARK"}, product, tr, opt)
 	if err != nil {
-		return nil, startFault(ctx, err)
+		return nil, err
 	}
-	c := newConn(process, opt)
+	c := &conn{shell, tr, opt.AllowBypass}
 	if err := c.handshake(ctx, reqs); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-// redactor takes out of a text what the agent's environment holds as secrets.
-func redactor(env []string) func([]byte) []byte {
-	return func(b []byte) []byte { return redact.New(redact.Env(env)...).Bytes(b) }
-}
-
-// find returns the absolute path of the program.
-func find(path string) (string, error) {
-	name := path
-	if name == "" {
-		name = "claude"
-	}
-	found, err := exec.LookPath(name)
-	if err == nil {
-		found, err = filepath.Abs(found)
-	}
-	if err != nil {
-		return "", notInstalled(err)
-	}
-	return found, nil
-}
-
-func notInstalled(cause error) error {
-	return runnel.Fail(runnel.AgentNotInstalled, "Claude Code is not installed, or not in PATH. Run: "+installCommand, cause)
-}
-
-// startFault says why the program did not start.
-func startFault(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return runnel.Fail(runnel.Timeout, "starting Claude Code was given up", err)
-	}
-	start, _ := errors.AsType[*proc.StartError](err)
-	switch {
-	case start == nil:
-		return runnel.Fail(runnel.SessionCreateFailed, "Claude Code could not be started", err)
-	case start.Reason == proc.NotFound:
-		return notInstalled(err)
-	case start.Reason == proc.BadDir:
-		return runnel.Fail(runnel.WorkingRootInaccessible, "the project directory is missing or not accessible", err)
-	case start.Reason == proc.NoResources:
-		return runnel.Fail(runnel.Overloaded, "Claude Code could not be started: "+string(start.Reason)+" on this machine. End something, and try again.", err)
-	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Claude Code could not be started: "+string(start.Reason), err)
 }
 
 // configDir is where the agent keeps its conversations.

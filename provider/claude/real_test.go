@@ -118,9 +118,12 @@ func TestCostIsOfTheTurn(t *testing.T) {
 // agentSession returns the agent's id of the conversation.
 func (r *rig) agentSession() string {
 	c := r.conn.(*conn)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tr.session
+	var id string
+	_ = c.Do(func(func(any) error) error {
+		id = c.tr.session
+		return nil
+	})
+	return id
 }
 
 func TestFiveToolsTwoInParallel(t *testing.T) {

@@ -40,7 +40,7 @@ func TestLimitsAndFallbacksAreTold(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		evs, _ := begun().printed([]byte(tt.line), fixtureStart)
+		evs, _ := begun().Printed([]byte(tt.line), fixtureStart)
 		var got []event.Body
 		for _, ev := range evs {
 			got = append(got, ev.Body)

@@ -200,7 +200,7 @@ func taskEnd(status string) event.Body {
 }
 
 // gone gives out what is held once the agent has gone.
-func (t *translator) gone() []event.Event {
+func (t *translator) Gone() []event.Event {
 	for _, call := range slices.Sorted(maps.Keys(t.tasks)) {
 		t.release(t.tasks[call], taskEnd(""))
 	}

@@ -164,11 +164,11 @@ func subLine(id, text string) string {
 
 func TestTasksAreHeldUntilTheyEnd(t *testing.T) {
 	tr := newTranslator()
-	tr.sent([]byte(promptLine("go")), fixtureStart)
+	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	var evs []event.Event
 	say := func(lines ...string) {
 		for _, l := range lines {
-			out, _ := tr.printed([]byte(l), fixtureStart)
+			out, _ := tr.Printed([]byte(l), fixtureStart)
 			evs = append(evs, out...)
 		}
 	}
@@ -199,11 +199,11 @@ func TestTasksAreHeldUntilTheyEnd(t *testing.T) {
 func TestWhatComesAfterATurnBeginsNoTask(t *testing.T) {
 	late := `{"type":"user","session_id":"s","parent_tool_use_id":"c1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"late"}]}}`
 	tr := newTranslator()
-	tr.sent([]byte(promptLine("go")), fixtureStart)
+	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	for _, l := range []string{initLine, agentLine, startTask, subLine("m1", "one"), resultLine, late} {
-		tr.printed([]byte(l), fixtureStart)
+		tr.Printed([]byte(l), fixtureStart)
 	}
-	if evs := tr.gone(); len(evs) != 0 || len(tr.tasks) != 0 {
+	if evs := tr.Gone(); len(evs) != 0 || len(tr.tasks) != 0 {
 		t.Errorf("%d tasks, got\n%s", len(tr.tasks), dump(evs))
 	}
 }
@@ -211,9 +211,9 @@ func TestWhatComesAfterATurnBeginsNoTask(t *testing.T) {
 func TestATaskThatIsCutOffIsNotLost(t *testing.T) {
 	tr := newTranslator()
 	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine, subLine("m1", "one")} {
-		tr.printed([]byte(l), fixtureStart)
+		tr.Printed([]byte(l), fixtureStart)
 	}
-	evs := tr.gone()
+	evs := tr.Gone()
 	end, ok := last(evs).(event.ResponseError)
 	if !ok || end.Error.Code != string(runnel.ProcessCrash) || len(items(evs)) != 1 {
 		t.Errorf("got\n%s", dump(evs))
@@ -222,21 +222,21 @@ func TestATaskThatIsCutOffIsNotLost(t *testing.T) {
 
 func TestATaskThatSaysVeryMuchComesInParts(t *testing.T) {
 	tr := newTranslator()
-	tr.sent([]byte(promptLine("go")), fixtureStart)
+	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	var evs []event.Event
 	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine} {
-		out, _ := tr.printed([]byte(l), fixtureStart)
+		out, _ := tr.Printed([]byte(l), fixtureStart)
 		evs = append(evs, out...)
 	}
 	big := strings.Repeat("x", 1<<20)
 	for i := range 20 {
-		out, _ := tr.printed([]byte(subLine("m"+itoa(i), big)), fixtureStart)
+		out, _ := tr.Printed([]byte(subLine("m"+itoa(i), big)), fixtureStart)
 		evs = append(evs, out...)
 		if k := tr.tasks["c1"]; k.size > maxTaskSize+2<<20 {
 			t.Fatalf("%d bytes are held", k.size)
 		}
 	}
-	out, _ := tr.printed([]byte(endTask), fixtureStart)
+	out, _ := tr.Printed([]byte(endTask), fixtureStart)
 	evs = append(evs, out...)
 	sound(t, evs)
 	n := 0

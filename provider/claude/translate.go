@@ -2,8 +2,9 @@ package claude
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,7 +36,9 @@ type translator struct {
 	turn      *turn                // from its init until its result
 	requests  map[string]string    // subtypes of our control requests that were not answered yet
 	approvals map[string]*approval // open ones by our id
+	asked     int                  // control requests of the connection
 	own       int                  // control requests made by the translator
+	commands  map[string]bool      // that the agent offers
 	tasks     map[string]*task     // that go on in the background, by their call
 	parts     map[string]int       // how many turns each task has had
 	agents    map[string]string    // calls by the id of the subagent that they started
@@ -71,7 +74,7 @@ func newTranslator() *translator {
 	return &translator{
 		requests: make(map[string]string), approvals: make(map[string]*approval),
 		tasks: make(map[string]*task), parts: make(map[string]int), agents: make(map[string]string),
-		files: make(map[event.AgentFile]bool), behind: make(map[string]bool),
+		files: make(map[event.AgentFile]bool), behind: make(map[string]bool), commands: make(map[string]bool),
 	}
 }
 
@@ -80,7 +83,7 @@ func newTurn(id string) *turn {
 }
 
 // sent takes a line that we wrote to the agent.
-func (t *translator) sent(line []byte, at time.Time) []event.Event {
+func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 	f, err := decode(line)
 	if err != nil {
 		return nil // ours always decode; a damaged recording may not
@@ -99,7 +102,7 @@ func (t *translator) sent(line []byte, at time.Time) []event.Event {
 
 // printed takes a line that the agent wrote. The second result is what to
 // answer at once; it must pass through sent as well when it is written.
-func (t *translator) printed(line []byte, at time.Time) ([]event.Event, []any) {
+func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.at = at
 	f, err := decode(line)
 	if err != nil {
@@ -326,6 +329,9 @@ func (t *translator) requested(f frame) {
 	if f.Request == nil {
 		return
 	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(f.RequestID, requestPrefix)); err == nil {
+		t.asked = max(t.asked, n)
+	}
 	t.requests[f.RequestID] = f.Request.Subtype
 	if f.Request.Subtype == "get_settings" {
 		t.denies = true
@@ -338,6 +344,15 @@ func (t *translator) requested(f frame) {
 	} else {
 		t.early = len(t.waiting) > 0
 	}
+}
+
+// requestPrefix begins the ids of the connection's own control requests; the
+// number of each follows.
+const requestPrefix = "runnel-"
+
+// request makes the next control request of the connection.
+func (t *translator) request(r controlRequest) request {
+	return request{"control_request", requestPrefix + itoa(t.asked+1), r}
 }
 
 // answered takes the agent's answer to a control request of ours.
@@ -353,8 +368,11 @@ func (t *translator) answered(f frame) {
 	case subtype == "get_settings" && f.Response.Subtype == "success":
 		t.denies = len(decodeLoose[settings](f.Response.Response).Effective.Permissions.Deny) > 0
 	case subtype == "initialize" && f.Response.Subtype == "success":
-		var in initialized
-		if json.Unmarshal(f.Response.Response, &in) == nil && len(in.Commands) > 0 {
+		in := decodeLoose[initialized](f.Response.Response)
+		for _, cmd := range in.Commands {
+			t.commands[cmd.Name] = true
+		}
+		if len(in.Commands) > 0 {
 			t.emit(event.SessionUpdated{Commands: commands(in)})
 		}
 	case f.Response.Subtype == "error" && (subtype == "set_model" || subtype == "set_permission_mode"):

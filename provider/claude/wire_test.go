@@ -49,9 +49,9 @@ func promptLine(text string) string {
 func run(lines ...string) []event.Event {
 	t := newTranslator()
 	at := fixtureStart
-	evs := t.sent([]byte(promptLine("go")), at)
+	evs := t.Sent([]byte(promptLine("go")), at)
 	for _, l := range lines {
-		out, _ := t.printed([]byte(l), at)
+		out, _ := t.Printed([]byte(l), at)
 		evs = append(evs, out...)
 	}
 	return evs
@@ -195,16 +195,16 @@ func TestD10_CrashAtByte(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.Dir == runnel.DirIn {
-				evs = append(evs, tr.sent(l.Text, l.At)...)
+				evs = append(evs, tr.Sent(l.Text, l.At)...)
 				continue
 			}
 			for k := 1; k < len(l.Text); k++ {
-				got, replies := tr.printed(l.Text[:k], l.At)
+				got, replies := tr.Printed(l.Text[:k], l.At)
 				if len(got) != 1 || event.Type(got[0].Body) != "notice" || len(replies) != 0 {
 					t.Fatalf("%d bytes of a line give %s", k, dump(got))
 				}
 			}
-			got, _ := tr.printed(l.Text, l.At)
+			got, _ := tr.Printed(l.Text, l.At)
 			evs = append(evs, got...)
 			closed(t, evs)
 		}
@@ -280,10 +280,10 @@ func FuzzJ02_ClaudeEvent(f *testing.F) {
 		var evs []event.Event
 		for line := range strings.Lines(string(data)) {
 			if text, sent := strings.CutPrefix(line, "<"); sent {
-				evs = append(evs, tr.sent([]byte(text), fixtureStart)...)
+				evs = append(evs, tr.Sent([]byte(text), fixtureStart)...)
 				continue
 			}
-			out, _ := tr.printed([]byte(strings.TrimPrefix(line, ">")), fixtureStart)
+			out, _ := tr.Printed([]byte(strings.TrimPrefix(line, ">")), fixtureStart)
 			evs = append(evs, out...)
 		}
 		for _, ev := range evs {
@@ -464,7 +464,7 @@ func TestD14_StdinNeverRead(t *testing.T) {
 
 func TestUnsupportedQuestionsAreRefusedAtOnce(t *testing.T) {
 	tr := newTranslator()
-	_, replies := tr.printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"elicitation"}}`), fixtureStart)
+	_, replies := tr.Printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"elicitation"}}`), fixtureStart)
 	b, err := json.Marshal(replies)
 	if err != nil || string(b) != `[{"type":"control_response","response":{"subtype":"error","request_id":"q","error":"not supported by this client"}}]` {
 		t.Errorf("%s, %v", b, err)
@@ -474,7 +474,7 @@ func TestUnsupportedQuestionsAreRefusedAtOnce(t *testing.T) {
 func TestQuestionsBetweenTurnsHaveATurn(t *testing.T) {
 	tr := newTranslator()
 	ask := `{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}`
-	evs, _ := tr.printed([]byte(ask), fixtureStart)
+	evs, _ := tr.Printed([]byte(ask), fixtureStart)
 	a := bodies[event.ApprovalRequested](evs)
 	if len(a) != 1 || evs[0].Turn == "" || event.Type(evs[0].Body) != "response_start" {
 		t.Fatalf("events\n%s", dump(evs))
@@ -487,8 +487,8 @@ func TestQuestionsBetweenTurnsHaveATurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	evs = append(evs, tr.sent(line, fixtureStart)...)
-	more, _ := tr.printed([]byte(`{"type":"system","subtype":"status"}`), fixtureStart)
+	evs = append(evs, tr.Sent(line, fixtureStart)...)
+	more, _ := tr.Printed([]byte(`{"type":"system","subtype":"status"}`), fixtureStart)
 	evs = append(evs, more...)
 	sound(t, evs)
 	if got := summary(evs); got[len(got)-1] != "completed " {
@@ -510,9 +510,9 @@ func TestAForeignResultDoesNotEndThePromptsTurn(t *testing.T) {
 
 func TestDecideRefusesWhatTheApprovalDoesNotOffer(t *testing.T) {
 	tr := newTranslator()
-	tr.sent([]byte(promptLine("go")), fixtureStart)
-	tr.printed([]byte(initLine), fixtureStart)
-	evs, _ := tr.printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}`), fixtureStart)
+	tr.Sent([]byte(promptLine("go")), fixtureStart)
+	tr.Printed([]byte(initLine), fixtureStart)
+	evs, _ := tr.Printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}`), fixtureStart)
 	id := bodies[event.ApprovalRequested](evs)[0].Approval.ID
 	for _, d := range []runnel.Decision{
 		{Choice: "allow_always"}, {Choice: allowSession}, {Choice: option + "1"}, {}, {Choice: allowOnce, UpdatedArguments: []byte(`[1]`)},

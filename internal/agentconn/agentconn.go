@@ -1,0 +1,292 @@
+// Package agentconn is what providers share whose agents are processes that speak in lines.
+//
+// A provider gives a [Translator], a pure function of the lines that pass in both directions, and says which program
+// to start. A [Conn] does the rest: it starts the program under a supervisor, keeps the lines in the order in which a
+// recording has them, hands what is due back to the agent, marks where a turn begins, and lets a process after this
+// one take over in the middle of it. What is left to the provider is to make the messages that Conn.Send writes.
+//
+// One process serves one conversation, also where an agent could serve several: what is supervised, taken over, ended
+// and found to be gone is a process, and one that fails takes nobody else with it.
+package agentconn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/supervisor"
+)
+
+// drain is how long an agent has to leave by itself once its input is closed.
+const drain = 2 * time.Second
+
+// A Translator turns what passes between us and one agent into events. It is pure: the same lines in the same order
+// give the same events with the same ids, live, from a recording, and when a process after this one takes over.
+// A Conn calls it with its lock held.
+type Translator interface {
+	// Sent takes a line that we wrote to the agent. Its events are for those who have nothing but the lines: the
+	// prompts and decisions that a live session has recorded already, before it had them written.
+	Sent(line []byte, at time.Time) []event.Event
+
+	// Printed takes a line that the agent wrote, nil for one that is not JSON. The second result is what to write at
+	// once, without asking anyone; it passes through Sent as well.
+	Printed(line []byte, at time.Time) ([]event.Event, []any)
+
+	// Gone gives out what is held once the agent has gone.
+	Gone() []event.Event
+
+	// About says what a line that was sent, or is due, means to who takes over.
+	About(line []byte) About
+
+	// Waiting returns the approvals that are open, by their ids.
+	Waiting() []string
+
+	// Checkpoint returns all that a translator has to know to begin with the next turn. It reports false while
+	// something goes on beside the turns: then it is the earlier one, and all that came after it, that tells.
+	Checkpoint() ([]byte, bool)
+
+	// Restore takes what Checkpoint returned.
+	Restore(state []byte) error
+}
+
+// About is what a line of ours means.
+type About struct {
+	Prompt  string // turn that it begins
+	Settles string // name of what was due and is done with it
+}
+
+// An Agent is how a provider calls its agent in messages to users.
+type Agent struct {
+	Name    string // "Claude Code"
+	Install string // command that installs it
+	Try     string // command that shows whether it works
+}
+
+// A Conn is one conversation with one process. It has no goroutine of its own: Next reads the process's output in its
+// caller's.
+type Conn struct {
+	process supervisor.Agent
+	agent   Agent
+	lines   *jsonl.Reader // belongs to Next, and before that to Handshake
+	tap     func(runnel.Dir, []byte)
+	ready   []event.Event // belongs to Next
+
+	mu    sync.Mutex // guards the following fields, and the order of lines
+	tr    Translator
+	base  int64 // where lines begins in the agent's output
+	heard int64 // of the agent's output, what the translator has been given
+	over  bool  // the end was told to tap
+}
+
+// New returns a Conn with a process that runs. The caller's methods share tr, within Do.
+func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
+	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr}
+}
+
+// Do runs f with the translator at rest. What f sends comes right after what the translator has seen.
+func (c *Conn) Do(f func(send func(message any) error) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f(c.write)
+}
+
+// Send writes one message, as JSON, and never waits for the agent.
+func (c *Conn) Send(message any) error {
+	return c.Do(func(send func(any) error) error { return send(message) })
+}
+
+// Prompt sends the message that compose makes, as the beginning of a turn.
+func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	message, err := compose()
+	if err != nil {
+		return err
+	}
+	if state, ok := c.tr.Checkpoint(); ok {
+		c.process.Begin(supervisor.Checkpoint{Log: in.After, State: state}, c.heard)
+	}
+	return c.write(message)
+}
+
+// Handshake calls negotiate, which reads lines with next until the agent is ready for a prompt. What they say is told
+// by Next later. If negotiate fails or ctx ends, nothing is left running.
+func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte, error)) error) error {
+	stop := context.AfterFunc(ctx, func() { c.process.Stop(context.WithoutCancel(ctx), proc.Now) })
+	defer stop()
+	err := negotiate(c.next)
+	if err == nil && stop() {
+		return nil
+	}
+	c.process.Stop(context.WithoutCancel(ctx), proc.Now)
+	if ctx.Err() != nil {
+		return runnel.Fail(runnel.Timeout, "starting "+c.agent.Name+" was given up", ctx.Err(), err)
+	}
+	return err
+}
+
+// next returns a line of the agent once the translator has seen it.
+func (c *Conn) next() ([]byte, error) {
+	for {
+		line, err := c.lines.Next()
+		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.ready = append(c.ready, c.translate(line)...)
+		return line, nil
+	}
+}
+
+// Ended ends the process and returns what it wrote to standard error, for a provider that wants to know why it did not
+// come up. It is not to be shown: it may hold anything.
+func (c *Conn) Ended() string {
+	c.process.Stop(context.Background(), proc.Now)
+	return c.process.StderrTail()
+}
+
+// translate passes a line of the agent through the translator, and answers what has to be answered at once.
+func (c *Conn) translate(line []byte) []event.Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard = c.base + c.lines.Offset()
+	if c.tap != nil {
+		c.tap(runnel.DirOut, line)
+	}
+	if !jsonl.Valid(line) {
+		line = nil
+	}
+	evs, due := c.tr.Printed(line, time.Now())
+	for _, m := range due {
+		_ = c.write(m) // a process that cannot be written to is about to end anyway
+	}
+	return evs
+}
+
+// write sends one message; c.mu is held. What it means is the session's to record, not ours to report: it did so
+// before it called us.
+func (c *Conn) write(v any) error {
+	message, err := encode(v)
+	if err != nil {
+		return err
+	}
+	line, err := jsonl.Append(nil, message)
+	if err != nil {
+		return runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
+	}
+	if err := c.process.Send(line, c.heard); err != nil {
+		if errors.Is(err, proc.ErrOutboxFull) {
+			return runnel.Fail(runnel.AgentStalled, c.agent.Name+" does not take its input. Cancel, or end the session.", err)
+		}
+		return runnel.Fail(runnel.ProcessCrash, c.agent.Name+" has ended. Send again to resume the conversation.", err)
+	}
+	message = bytes.TrimRight(line, "\n")
+	if c.tap != nil {
+		c.tap(runnel.DirIn, message)
+	}
+	c.tr.Sent(message, time.Now())
+	return nil
+}
+
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}
+
+var tooLong = event.Notice{
+	Level: event.LevelWarning, Code: "LINE_TOO_LONG", Message: "The agent printed a message that is too long; it was left out.",
+}
+
+// Next implements [runnel.Conn].
+func (c *Conn) Next(ctx context.Context) (event.Event, error) {
+	for len(c.ready) == 0 {
+		if err := ctx.Err(); err != nil {
+			return event.Event{}, err
+		}
+		line, err := c.lines.Next()
+		switch _, long := errors.AsType[*jsonl.TooLongError](err); {
+		case long:
+			c.ready = []event.Event{{At: time.Now(), Body: tooLong}}
+		case errors.Is(err, io.EOF):
+			c.end()
+			c.mu.Lock()
+			c.ready = c.tr.Gone()
+			c.mu.Unlock()
+			if len(c.ready) == 0 {
+				return event.Event{}, io.EOF
+			}
+		case err != nil:
+			return event.Event{}, runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output broke off", err)
+		case c.lines.Torn() && !json.Valid(line): // it died in the middle of a word
+		default:
+			c.ready = c.translate(line)
+		}
+	}
+	ev := c.ready[0]
+	c.ready = c.ready[1:]
+	return ev, nil
+}
+
+// end tells the recording what the agent wrote beside the protocol.
+func (c *Conn) end() {
+	if c.tap == nil {
+		return
+	}
+	if _, err := c.process.Wait(context.Background()); err != nil {
+		select {
+		case <-c.process.Done():
+		default:
+			return // it was left to its supervisor
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over = true
+	for line := range strings.Lines(c.process.StderrTail()) {
+		c.tap(runnel.DirErr, []byte(strings.TrimSuffix(line, "\n")))
+	}
+}
+
+// Detach implements [runnel.Detacher].
+func (c *Conn) Detach() bool { return c.process.Detach() }
+
+// Close implements [runnel.Conn]: the agent's input is closed, and what does not end by itself is ended.
+func (c *Conn) Close() error {
+	return c.process.Stop(context.Background(), proc.Ladder{Drain: drain})
+}
+
+// ExitStatus implements [runnel.Exiter].
+func (c *Conn) ExitStatus() (runnel.ExitStatus, bool) {
+	select {
+	case <-c.process.Done():
+	default:
+		return runnel.ExitStatus{}, false
+	}
+	st, err := c.process.Wait(context.Background())
+	if err != nil {
+		return runnel.ExitStatus{}, false
+	}
+	return runnel.ExitStatus{Code: st.Code, Signal: st.Signal, StdoutHeld: st.StdoutHeld}, true
+}
+
+// Process returns the agent that the connection is with.
+func (c *Conn) Process() supervisor.Agent { return c.process }

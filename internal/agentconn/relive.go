@@ -1,0 +1,137 @@
+package agentconn
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/supervisor"
+)
+
+// Adopt takes over the agent that a process before this one left. The translator is fed what the supervisor has kept,
+// in the order in which the one before it was. isReady is asked if no turn has begun yet: it fails if that process
+// ended in the middle of its handshake. On failure the agent is as it was.
+func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady func() error) (*Conn, runnel.Backlog, error) {
+	process, kept, err := supervisor.Attach(supervisor.Keep(opt.Keep), redactor(env))
+	if err != nil {
+		return nil, runnel.Backlog{}, notAdopted(agent, err)
+	}
+	c := New(process, agent, tr, opt)
+	back, err := c.Relive(kept)
+	if err == nil && !kept.Known {
+		err = isReady()
+	}
+	if err != nil {
+		if !process.Detach() {
+			_ = process.Stop(context.Background(), proc.Now) // it has ended
+		}
+		return nil, runnel.Backlog{}, notAdopted(agent, err)
+	}
+	return c, back, nil
+}
+
+func notAdopted(agent Agent, cause error) error {
+	return runnel.Fail(runnel.ProcessCrash, agent.Name+" cannot be taken over", cause)
+}
+
+// Relive brings the connection to where the one before it was.
+func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	back := runnel.Backlog{After: -1}
+	if kept.Known {
+		back.After = kept.Log
+		if err := c.tr.Restore(kept.State); err != nil {
+			return back, err
+		}
+	}
+	c.heard = kept.From
+	due := make(map[string]any) // what we do not see settled, by name
+	for _, l := range kept.Lines {
+		if !l.In {
+			c.heard = l.End
+			back.Events = append(back.Events, c.rehear(l, due)...)
+			continue
+		}
+		line := bytes.TrimRight(l.Text, "\n")
+		about := c.tr.About(line)
+		delete(due, about.Settles)
+		if about.Prompt != "" {
+			back.Prompts = append(back.Prompts, about.Prompt)
+		}
+		back.Events = append(back.Events, c.tr.Sent(line, l.At)...)
+	}
+	c.base = c.heard
+	c.lines = jsonl.NewReader(io.MultiReader(bytes.NewReader(kept.Rest), c.process.Stdout()), 0)
+	for _, name := range slices.Sorted(maps.Keys(due)) {
+		_ = c.write(due[name]) // one that has ended meanwhile has said all the more
+	}
+	back.Waiting = c.tr.Waiting()
+	return back, nil
+}
+
+// rehear takes a line that the agent printed.
+func (c *Conn) rehear(l supervisor.Line, due map[string]any) []event.Event {
+	line := bytes.TrimRight(l.Text, "\r\n")
+	switch {
+	case len(bytes.TrimSpace(line)) == 0:
+		return nil
+	case len(line) > jsonl.DefaultMax:
+		return []event.Event{{At: l.At, Body: tooLong}}
+	case !jsonl.Valid(line):
+		line = nil
+	}
+	evs, messages := c.tr.Printed(line, l.At)
+	for _, m := range messages {
+		if text, err := encode(m); err == nil {
+			due[c.tr.About(text).Settles] = m
+		}
+	}
+	return evs
+}
+
+// Translate passes a recording through a translator. Beside what Next gave, it yields what the session records on its
+// own account: the prompts and the decisions.
+func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		each := func(evs []event.Event) bool {
+			for _, ev := range evs {
+				if !yield(ev, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		for line, err := range lines {
+			if err != nil {
+				yield(event.Event{}, err)
+				return
+			}
+			if evs, _ := Feed(tr, line); !each(evs) {
+				return
+			}
+		}
+		each(tr.Gone())
+	}
+}
+
+// Feed passes one line of a recording through a translator. What is due then is in the recording, too.
+func Feed(tr Translator, l runnel.Line) ([]event.Event, []any) {
+	switch l.Dir {
+	case runnel.DirIn:
+		return tr.Sent(l.Text, l.At), nil
+	case runnel.DirOut:
+		if !jsonl.Valid(l.Text) {
+			return tr.Printed(nil, l.At)
+		}
+		return tr.Printed(l.Text, l.At)
+	}
+	return nil, nil
+}

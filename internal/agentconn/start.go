@@ -1,0 +1,101 @@
+package agentconn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/redact"
+	"github.com/runnel-dev/runnel/internal/supervisor"
+)
+
+// A Command is a program to start. Nothing that a client says is among its arguments.
+type Command struct {
+	Path string // absolute; see Find
+	Args []string
+	Env  []string // all of it, "K=V"
+	Mark string   // variable that the supervisor marks its processes with; ends in RUNNEL_MARK
+}
+
+// Start starts an agent in opt.Dir, to be found again as opt.Keep says.
+func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
+	process, err := supervisor.Start(ctx, proc.Command{
+		Path: cmd.Path, Args: cmd.Args, Dir: opt.Dir, Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env),
+	}, supervisor.Keep(opt.Keep))
+	if err != nil {
+		return nil, startFault(ctx, agent, err)
+	}
+	return New(process, agent, tr, opt), nil
+}
+
+// redactor takes out of a text what the agent's environment holds as secrets.
+func redactor(env []string) func([]byte) []byte {
+	return func(b []byte) []byte { return redact.New(redact.Env(env)...).Bytes(b) }
+}
+
+// Find returns the absolute path of a program, which is looked up in PATH if it is a bare name.
+func Find(program string, agent Agent) (string, error) {
+	found, err := exec.LookPath(program)
+	if err == nil {
+		found, err = filepath.Abs(found)
+	}
+	if err != nil {
+		return "", notInstalled(agent, err)
+	}
+	return found, nil
+}
+
+func notInstalled(agent Agent, cause error) error {
+	do := "Check the command in the configuration."
+	if agent.Install != "" {
+		do = "Run: " + agent.Install
+	}
+	return runnel.Fail(runnel.AgentNotInstalled, agent.Name+" is not installed, or not in PATH. "+do, cause)
+}
+
+// startFault says why the program did not start.
+func startFault(ctx context.Context, agent Agent, err error) error {
+	if ctx.Err() != nil {
+		return runnel.Fail(runnel.Timeout, "starting "+agent.Name+" was given up", err)
+	}
+	failed := agent.Name + " could not be started"
+	start, _ := errors.AsType[*proc.StartError](err)
+	switch {
+	case start == nil:
+		return runnel.Fail(runnel.SessionCreateFailed, failed, err)
+	case start.Reason == proc.NotFound:
+		return notInstalled(agent, err)
+	case start.Reason == proc.BadDir:
+		return runnel.Fail(runnel.WorkingRootInaccessible, "the project directory is missing or not accessible", err)
+	case start.Reason == proc.NoResources:
+		return runnel.Fail(runnel.Overloaded, failed+": "+string(start.Reason)+" on this machine. End something, and try again.", err)
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, failed+": "+string(start.Reason), err)
+}
+
+// maxOutput bounds what is read of a command that says who it is, in bytes.
+const maxOutput = 64 << 10
+
+// Output runs a program with arguments of ours and returns what it prints. How it exits says nothing: there are those
+// that fail where the answer is no.
+func Output(ctx context.Context, path string, env []string, args ...string) ([]byte, error) {
+	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Env: env})
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { p.Stop(context.WithoutCancel(ctx), proc.Now) })
+	defer stop()
+	p.CloseStdin()
+	var buf bytes.Buffer
+	_, err = io.Copy(&buf, io.LimitReader(p.Stdout(), maxOutput))
+	if err == nil {
+		_, err = io.Copy(io.Discard, p.Stdout())
+	}
+	_, waitErr := p.Wait(context.WithoutCancel(ctx))
+	return buf.Bytes(), errors.Join(err, waitErr, ctx.Err())
+}
