@@ -14,6 +14,7 @@ import (
 
 // Adopt implements [runnel.Adopter].
 func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
+	opt = p.configured(opt)
 	tr := newTranslator()
 	c, back, err := agentconn.Adopt(opt, environ(parentEnviron(), opt), product, tr, func() error { return tr.isSetUp(opt) })
 	if err != nil {

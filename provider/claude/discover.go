@@ -27,7 +27,7 @@ const peek = 64 << 10
 // Discover implements [runnel.Discoverer]. Of each file it reads both ends only.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
-		root, err := os.OpenRoot(filepath.Join(configDir(parentEnviron()), "projects"))
+		root, err := os.OpenRoot(filepath.Join(configDir(p.parent()), "projects"))
 		if err != nil {
 			return // the agent was never used
 		}

@@ -366,11 +366,11 @@ func TestProbe(t *testing.T) {
 			home := realagents.NewHome(t, "http://127.0.0.1:1")
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			in := probe(ctx, runnel.Options{Path: b.Path, Env: home.Environ()})
+			in := New().probe(ctx, runnel.Options{Path: b.Path, Env: home.Environ()})
 			if !in.Installed || in.Version != b.Version || in.Path != b.Path || in.LoggedIn == nil || !*in.LoggedIn || in.Problem != "" || len(in.Models) == 0 {
 				t.Errorf("with a key: %+v", in)
 			}
-			in = probe(ctx, runnel.Options{Path: b.Path, Env: append(home.Environ(), "ANTHROPIC_API_KEY=")})
+			in = New().probe(ctx, runnel.Options{Path: b.Path, Env: append(home.Environ(), "ANTHROPIC_API_KEY=")})
 			if !in.Installed || in.LoggedIn == nil || *in.LoggedIn || !strings.Contains(in.Problem, loginCommand) {
 				t.Errorf("without: %+v", in)
 			}

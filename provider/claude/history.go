@@ -29,7 +29,7 @@ const maxStored = 512 << 20
 // agent's files instead of from its output.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		c, err := load(ctx, ref)
+		c, err := p.load(ctx, ref)
 		if err != nil {
 			yield(event.Event{}, err)
 			return
@@ -59,8 +59,8 @@ type conversation struct {
 	short bool // not all subagents are there
 }
 
-func load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
-	dir := filepath.Join(configDir(parentEnviron()), "projects")
+func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
+	dir := filepath.Join(configDir(p.parent()), "projects")
 	if ref.Anywhere && ref.File != "" {
 		dir = filepath.Dir(ref.File)
 	}

@@ -1,10 +1,10 @@
 package claude
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -13,10 +13,10 @@ import (
 
 // Probe implements [runnel.Prober].
 func (p *Provider) Probe(ctx context.Context) runnel.Installation {
-	return probe(ctx, runnel.Options{})
+	return p.probe(ctx, runnel.Options{})
 }
 
-func probe(ctx context.Context, opt runnel.Options) runnel.Installation {
+func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 	in := runnel.Installation{
 		Install: installCommand, Login: loginCommand,
 		Modes: []string{
@@ -24,21 +24,21 @@ func probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
 		},
 	}
-	path, err := agentconn.Find(cmp.Or(opt.Path, "claude"), product)
+	path, first, err := p.program(opt)
 	if err != nil {
 		in.Problem = runnel.Safe(err).Message
 		return in
 	}
 	in.Path = path
-	env := environ(parentEnviron(), opt)
-	out, err := agentconn.Output(ctx, path, env, "--version")
+	env := environ(parentEnviron(), p.configured(opt))
+	out, err := agentconn.Output(ctx, path, env, slices.Concat(first, []string{"--version"})...)
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {
 		in.Problem = "It does not say its version. Try it in a terminal: claude --version"
 		return in
 	}
 	in.Installed, in.Version = true, oneLine(version, 40)
-	out, err = agentconn.Output(ctx, path, env, "auth", "status", "--json")
+	out, err = agentconn.Output(ctx, path, env, slices.Concat(first, []string{"auth", "status", "--json"})...)
 	var status struct {
 		LoggedIn *bool `json:"loggedIn"`
 	}
@@ -49,13 +49,13 @@ func probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 		in.Problem = "Claude Code is not logged in. Run: " + loginCommand
 		return in
 	}
-	in.Models = models(ctx, opt)
+	in.Models = p.models(ctx, opt)
 	return in
 }
 
 // models asks the agent for its models. It is started for that, away from
 // any project, and says nothing to any model.
-func models(ctx context.Context, opt runnel.Options) []runnel.Model {
+func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Model {
 	var out []runnel.Model
 	opt.Tap = func(dir runnel.Dir, line []byte) {
 		f, err := decode(line)
@@ -69,7 +69,7 @@ func models(ctx context.Context, opt runnel.Options) []runnel.Model {
 		}
 	}
 	opt.Dir = os.TempDir()
-	c, err := open(ctx, opt, false)
+	c, err := p.open(ctx, opt, false)
 	if err != nil {
 		return nil
 	}

@@ -2,10 +2,10 @@
 package claude
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -16,10 +16,40 @@ import (
 var product = agentconn.Agent{Name: "Claude Code", Install: installCommand, Try: "claude --version"}
 
 // Provider runs Claude Code. The zero value runs the "claude" in PATH.
-type Provider struct{}
+type Provider struct {
+	command []string // instead of that one: the program and its first arguments
+	env     []string // "K=V", further variables of its environment
+}
 
 // New returns a Provider.
 func New() *Provider { return &Provider{} }
+
+// WithProgram implements [runnel.Programmable].
+func (*Provider) WithProgram(command, env []string) runnel.Provider {
+	return &Provider{slices.Clone(command), slices.Clone(env)}
+}
+
+// program returns the program to run, by its absolute path, and its first arguments.
+func (p *Provider) program(opt runnel.Options) (path string, first []string, err error) {
+	path, agent := "claude", product
+	switch {
+	case opt.Path != "":
+		path = opt.Path
+	case len(p.command) > 0:
+		path, first, agent.Install = p.command[0], p.command[1:], "" // it is said where it is
+	}
+	path, err = agentconn.Find(path, agent)
+	return path, first, err
+}
+
+// configured returns the options with what the configuration says.
+func (p *Provider) configured(opt runnel.Options) runnel.Options {
+	opt.Env = slices.Concat(p.env, opt.Env)
+	return opt
+}
+
+// parent is the environment that an agent's own is made of.
+func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.env) }
 
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
@@ -39,7 +69,7 @@ func (*Provider) Extra() []runnel.Capability {
 
 // Open implements [runnel.Provider].
 func (p *Provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	return open(ctx, opt, false)
+	return p.open(ctx, opt, false)
 }
 
 // Fork implements [runnel.Forker].
@@ -47,10 +77,11 @@ func (p *Provider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 	if opt.Resume == "" {
 		return nil, runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
 	}
-	return open(ctx, opt, true)
+	return p.open(ctx, opt, true)
 }
 
-func open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, error) {
+func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, error) {
+	opt = p.configured(opt)
 	args, err := argv(opt, fork)
 	if err != nil {
 		return nil, err
@@ -59,12 +90,12 @@ func open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	path, err := agentconn.Find(cmp.Or(opt.Path, "claude"), product)
+	path, first, err := p.program(opt)
 	if err != nil {
 		return nil, err
 	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_RUNNEL_MARK"}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_RUNNEL_MARK"}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
