@@ -15,7 +15,11 @@
 // A test never sleeps: a step can stop at a named [Gate] and go on when the
 // test opens it.
 //
-// The server speaks Anthropic Messages (anthropic.go). Everything it was asked
-// is kept for the test to read ([Server.Requests]), so it refuses to listen
+// The server speaks Anthropic Messages, OpenAI Responses, OpenAI Chat
+// Completions and Gemini, each in the file of its name; a scenario means the
+// same in all of them, except for the names of tools and what they take, which
+// are the agent's. What agents ask on their own account, titles and the like,
+// is answered without a scenario (helper.go). Everything the server was asked is
+// kept for the test to read ([Server.Requests]), so it refuses to listen
 // anywhere but on loopback.
 package fakemodel

@@ -1,6 +1,7 @@
 package fakemodel
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,8 +21,11 @@ type Step struct {
 	Text   string  `json:"text,omitzero"` // short for one text block before Blocks
 	Blocks []Block `json:"blocks,omitzero"`
 
+	// StopReason is one of Anthropic's words, which every API has its own word
+	// for, or any other, which is said as it is. In Responses all but the two
+	// of the default make the answer incomplete.
 	StopReason string           `json:"stopReason,omitzero"` // default: tool_use if there is a tool call, else end_turn
-	Usage      map[string]int64 `json:"usage,omitzero"`      // overrides the counted tokens, names as on the wire
+	Usage      map[string]int64 `json:"usage,omitzero"`      // overrides the counted tokens: names of Anthropic's, and reasoning_tokens
 	Model      string           `json:"model,omitzero"`      // default: the model asked for
 	Headers    Headers          `json:"headers,omitzero"`
 
@@ -39,17 +43,32 @@ type Step struct {
 // Headers are response headers by name.
 type Headers map[string]string
 
-// A Block is one part of a message.
+// A Block is one part of a message. Not every API can say all of them; asked
+// for what it cannot say, the server answers 400.
 type Block struct {
-	Type      string          `json:"type"` // text, thinking, redacted_thinking, tool_use
+	Type      string          `json:"type"` // text, thinking, redacted_thinking, tool_use, web_search
 	Text      string          `json:"text,omitzero"`
 	Repeat    int             `json:"repeat,omitzero"` // says Text this many times; default 1
+	Parts     []string        `json:"parts,omitzero"`  // of thinking, instead of Text: the parts of a summary
+	Phase     string          `json:"phase,omitzero"`  // of text: commentary, final_answer (Responses)
+	NoID      bool            `json:"noId,omitzero"`   // leaves out the id of the item (Responses)
 	Signature string          `json:"signature,omitzero"`
 	Data      string          `json:"data,omitzero"` // of redacted_thinking
 	ID        string          `json:"id,omitzero"`   // of tool_use; default made from the step
 	Name      string          `json:"name,omitzero"`
-	Input     json.RawMessage `json:"input,omitzero"`
-	RawInput  string          `json:"rawInput,omitzero"` // streamed instead of Input, valid JSON or not
+	Namespace string          `json:"namespace,omitzero"` // of Name; default the one it is offered in (Responses)
+	Input     json.RawMessage `json:"input,omitzero"`     // an object, or a string for a tool that takes text
+	RawInput  string          `json:"rawInput,omitzero"`  // streamed instead of Input, valid JSON or not
+}
+
+// Call returns a block that calls a tool as the agent names it. Input is
+// anything that encoding/json takes; a string is for a tool that takes text.
+func Call(name string, input any) Block {
+	b, err := json.Marshal(input)
+	if err != nil {
+		panic(err) // a mistake in a test
+	}
+	return Block{Type: "tool_use", Name: name, Input: b}
 }
 
 // A Failure answers with an HTTP error instead of a message.
@@ -68,6 +87,8 @@ const (
 	Stall      = "stall"       // nothing more until the gate opens; without a gate, until the client goes
 	ErrorEvent = "error_event" // an error event; the stream ends
 	NoStop     = "no_stop"     // the stream ends in good order but early
+	Failed     = "failed"      // the API reports that the answer failed (Responses), else as ErrorEvent
+	Incomplete = "incomplete"  // the answer stops here, with Type for a stop reason
 )
 
 // A Fault spoils a stream after a number of deltas.
@@ -75,7 +96,7 @@ type Fault struct {
 	Kind    string `json:"kind"`
 	After   int    `json:"after,omitzero"` // deltas sent before it
 	Gate    string `json:"gate,omitzero"`  // of a stall
-	Type    string `json:"type,omitzero"`  // of an error event; default overloaded_error
+	Type    string `json:"type,omitzero"`  // of an error event, default the API's word for overload; of Incomplete, default max_tokens
 	Message string `json:"message,omitzero"`
 	Times   int    `json:"times,omitzero"` // how many attempts it spoils; default all
 }
@@ -94,7 +115,7 @@ func (sc Scenario) validate() error {
 	for i, st := range sc.Steps {
 		for _, b := range st.Blocks {
 			switch b.Type {
-			case "text", "thinking", "redacted_thinking":
+			case "text", "thinking", "redacted_thinking", "web_search":
 			case "tool_use":
 				if len(b.Input) > 0 && !json.Valid(b.Input) {
 					return fmt.Errorf("step %d: input of %s is not JSON", i, b.Name)
@@ -105,7 +126,7 @@ func (sc Scenario) validate() error {
 		}
 		for _, f := range st.Faults {
 			switch f.Kind {
-			case Malformed, Truncate, Stall, ErrorEvent, NoStop:
+			case Malformed, Truncate, Stall, ErrorEvent, NoStop, Failed, Incomplete:
 			default:
 				return fmt.Errorf("step %d: unknown fault %q", i, f.Kind)
 			}
@@ -132,13 +153,30 @@ func (st Step) stopReason() string {
 	return "end_turn"
 }
 
-func (b Block) text() string { return strings.Repeat(b.Text, max(b.Repeat, 1)) }
+func (b Block) text() string {
+	return strings.Repeat(b.Text, max(b.Repeat, 1)) + strings.Join(b.Parts, "\n")
+}
+
+// parts returns the parts of a summary.
+func (b Block) parts() []string {
+	if len(b.Parts) > 0 {
+		return b.Parts
+	}
+	return []string{b.text()}
+}
+
+// arguments returns what a tool is called with, as it is streamed.
+func (b Block) arguments() string {
+	return cmp.Or(b.RawInput, string(b.Input), "{}")
+}
 
 // message is one entry of a conversation, in any API.
 type message struct {
 	role  string   // user, assistant or system
 	texts []string // without tool results
 }
+
+func (m message) text() string { return strings.Join(m.texts, "\n") }
 
 // cue is the step that a conversation asks for.
 type cue struct {

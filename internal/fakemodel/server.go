@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -146,15 +147,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n := s.log(r, body)
 	w.Header().Set("Request-Id", fmt.Sprintf("req_fake%06d", n))
-	switch r.URL.Path {
-	case "/":
+	s.route(w, r, body)
+}
+
+func (s *Server) route(w http.ResponseWriter, r *http.Request, body []byte) {
+	switch path := r.URL.Path; {
+	case path == "/":
 		w.WriteHeader(http.StatusOK)
-	case "/v1/messages":
-		s.messages(w, r, body)
-	case "/v1/messages/count_tokens":
+	case path == "/v1/messages":
+		s.serve(anthropic{}, w, r, body)
+	case path == "/v1/messages/count_tokens":
 		countTokens(w, body)
+	case path == "/v1/responses":
+		s.serve(responses{}, w, r, body)
+	case path == "/v1/chat/completions":
+		s.serve(chat{}, w, r, body)
+	case path == "/v1/models" && r.Method == http.MethodGet:
+		writeJSON(w, http.StatusOK, object{
+			"object": "list", "data": []object{{"id": "fake-model", "object": "model", "owned_by": "fake"}}, "models": []object{},
+		})
+	case strings.HasPrefix(path, "/v1beta/models/"):
+		s.gemini(w, r, body)
 	default:
-		anthropicError(w, Failure{Status: http.StatusNotFound, Message: "no such route"})
+		anthropic{}.refuse(w, Failure{Status: http.StatusNotFound, Message: "no such route"})
 	}
 }
 
