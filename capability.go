@@ -23,6 +23,16 @@ const (
 	CapArtifactFinalText Capability = "agent_api.artifacts.final_text.v1"
 )
 
+// AllCapabilities returns every capability that there is, sorted.
+func AllCapabilities() []Capability {
+	all := []Capability{
+		CapRun, CapEvents, CapEventsLive, CapCancel, CapToolsStructured, CapToolsResults, CapSessionHandle, CapSessionResume,
+		CapSessionFork, CapConfigModel, CapAddDirs, CapNonInteractive, CapExternalSandbox, CapArtifactFinalText,
+	}
+	slices.Sort(all)
+	return all
+}
+
 // A Capable is a Provider that can do more than its methods show, such as
 // honouring some of the Options.
 type Capable interface{ Extra() []Capability }

@@ -1,22 +1,10 @@
 package gateway
 
 import (
-	"context"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/runnel-dev/runnel"
 )
-
-// An Agent is a kind of agent this server can run.
-type Agent struct {
-	CLIType     string   `json:"cliType"`
-	DisplayName string   `json:"displayName"`
-	Aliases     []string `json:"aliases"`
-	runnel.Installation
-	Capabilities []runnel.Capability `json:"capabilities"`
-}
 
 // What a provider may say of itself.
 type (
@@ -30,8 +18,10 @@ func index(ps []runnel.Provider) (byName map[string]runnel.Provider, alias map[s
 	byName, alias = make(map[string]runnel.Provider), make(map[string]string)
 	for _, p := range ps {
 		byName[p.Name()] = p
+	}
+	for _, p := range ps {
 		for _, a := range aliases(p) {
-			if _, taken := alias[a]; !taken {
+			if _, taken := alias[a]; !taken && byName[a] == nil {
 				alias[a] = p.Name()
 			}
 		}
@@ -50,8 +40,6 @@ func aliases(p runnel.Provider) []string {
 	return []string{first, strings.ReplaceAll(p.Name(), "-", "_")}
 }
 
-// provider finds a provider by what a client calls it; an empty name is the
-// first one.
 // Find returns the provider with this name or alias, or nil.
 func Find(ps []runnel.Provider, name string) runnel.Provider {
 	byName, alias := index(ps)
@@ -61,6 +49,8 @@ func Find(ps []runnel.Provider, name string) runnel.Provider {
 	return byName[alias[name]]
 }
 
+// provider finds a provider by what a client calls it; an empty name is the
+// first one.
 func (g *Gateway) provider(cliType string) (runnel.Provider, error) {
 	if cliType == "" && len(g.cfg.Providers) > 0 {
 		return g.cfg.Providers[0], nil
@@ -78,52 +68,6 @@ func (g *Gateway) provider(cliType string) (runnel.Provider, error) {
 	return nil, &runnel.Error{
 		Code: runnel.UnsupportedCLIType, Message: "cliType: not one of " + strings.Join(known, ", "), Details: map[string]any{"cliTypes": known},
 	}
-}
-
-// probes remembers what was found out about the agents on this machine.
-type probes struct {
-	mu     sync.Mutex
-	at     time.Time
-	agents []Agent
-}
-
-const probeLife = time.Minute
-
-// Agents returns the kinds of agents, in the order of the configuration, with
-// what is known of them on this machine: as of the last minute, or of now.
-func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
-	g.probes.mu.Lock()
-	defer g.probes.mu.Unlock()
-	if !now && g.probes.agents != nil && time.Since(g.probes.at) < probeLife {
-		return g.probes.agents
-	}
-	out := make([]Agent, len(g.cfg.Providers))
-	var all sync.WaitGroup
-	for i, p := range g.cfg.Providers {
-		all.Go(func() { out[i] = g.describeAgent(ctx, p) })
-	}
-	all.Wait()
-	if ctx.Err() == nil {
-		g.probes.agents, g.probes.at = out, time.Now()
-	}
-	return out
-}
-
-func (g *Gateway) describeAgent(ctx context.Context, p runnel.Provider) Agent {
-	a := Agent{CLIType: p.Name(), DisplayName: displayName(p), Aliases: aliases(p), Capabilities: runnel.Capabilities(p)}
-	if prober, ok := p.(runnel.Prober); ok {
-		a.Installation = prober.Probe(ctx)
-	}
-	if !g.cfg.AllowBypass {
-		modes := a.Modes[:0:0]
-		for _, m := range a.Modes {
-			if m != string(runnel.ModeBypass) {
-				modes = append(modes, m)
-			}
-		}
-		a.Modes = modes
-	}
-	return a
 }
 
 func displayName(p runnel.Provider) string {

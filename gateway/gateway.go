@@ -43,17 +43,17 @@ type Config struct {
 // writes the catalogue, the reaper, and for moments those that open sessions
 // and take up queued prompts; Close waits for all of them.
 type Gateway struct {
-	cfg    Config
-	log    *slog.Logger
-	byName map[string]runnel.Provider
-	alias  map[string]string
-	probes probes
-	feed   feed
-	keeper keeper
-	files  *attach.Store   // nil without a data directory
-	ctx    context.Context // of the gateway's own work
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	cfg      Config
+	log      *slog.Logger
+	byName   map[string]runnel.Provider
+	alias    map[string]string
+	feed     feed
+	detector *detector
+	keeper   keeper
+	files    *attach.Store   // nil without a data directory
+	ctx      context.Context // of the gateway's own work
+	stop     context.CancelFunc
+	work     sync.WaitGroup
 
 	mu      sync.Mutex
 	live    map[string]*entry
@@ -104,6 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.feed.init()
 	g.keeper.init()
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
+	g.detector = newDetector(g.ctx, &g.work, cfg.Providers)
 	g.work.Go(g.keep)
 	if err := g.recover(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
@@ -130,6 +131,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		entries = append(entries, e)
 	}
 	g.mu.Unlock()
+	g.detector.close()
 
 	done := make(chan struct{})
 	go func() { // ends when Close would have, if ctx had let it

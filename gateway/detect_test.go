@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+// probed is a provider whose agent takes its time to say who it is.
+type probed struct {
+	script.Provider
+	name   string
+	takes  time.Duration
+	found  runnel.Installation
+	asked  atomic.Int32
+	before func() // called at the beginning, and what it returns at the end
+	after  func()
+}
+
+func (p *probed) Name() string { return p.name }
+
+func (p *probed) Probe(ctx context.Context) runnel.Installation {
+	p.asked.Add(1)
+	if p.before != nil {
+		p.before()
+		defer p.after()
+	}
+	select {
+	case <-time.After(p.takes):
+		return p.found
+	case <-ctx.Done():
+		return runnel.Installation{}
+	}
+}
+
+func byType(list []Agent, name string) Agent {
+	i := slices.IndexFunc(list, func(a Agent) bool { return a.CLIType == name })
+	if i < 0 {
+		return Agent{}
+	}
+	return list[i]
+}
+
+func TestASlowAgentHoldsUpNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yes := true
+		quick := &probed{name: "quick", found: runnel.Installation{Installed: true, Version: "1", LoggedIn: &yes}}
+		slow := &probed{name: "slow", takes: time.Hour}
+		missing := &probed{name: "missing", found: runnel.Installation{Install: "get it", Problem: "not there"}}
+		d := newDisk(t)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{slow, quick, missing} })
+		defer closeIt(t, g)
+		synctest.Wait()
+		if n := slow.asked.Load() + quick.asked.Load(); n != 0 {
+			t.Errorf("%d were asked before anyone wanted to know", n)
+		}
+		ask := func(now bool) ([]Agent, time.Duration) {
+			at := time.Now()
+			return g.Agents(t.Context(), now), time.Since(at)
+		}
+		list, took := ask(false)
+		if took != probeWait || len(list) != 3 || list[0].CLIType != "slow" {
+			t.Fatalf("after %v: %+v", took, list)
+		}
+		if a := byType(list, "quick"); a.Checking || !a.Installed || a.Version != "1" || a.CheckedAt.IsZero() {
+			t.Errorf("the quick one: %+v", a)
+		}
+		if a := byType(list, "slow"); !a.Checking || a.Installed || !a.CheckedAt.IsZero() || len(a.Capabilities) == 0 {
+			t.Errorf("the slow one: %+v", a)
+		}
+		<-time.After(probeTime)
+		list, took = ask(false)
+		if a := byType(list, "slow"); took != 0 || a.Checking || a.Problem == "" {
+			t.Errorf("after its time, in %v: %+v", took, a)
+		}
+
+		// What is known is told at once, and looked at again behind that.
+		<-time.After(problemLife)
+		list, took = ask(false)
+		if a := byType(list, "missing"); took != 0 || !a.Checking || a.Install != "get it" {
+			t.Errorf("in %v: %+v", took, a)
+		}
+		if a := byType(list, "quick"); a.Checking || quick.asked.Load() != 1 {
+			t.Errorf("the quick one was asked %d times: %+v", quick.asked.Load(), a)
+		}
+		<-time.After(probeLife)
+		quick.found.Version = "2"
+		if list, _ = ask(false); byType(list, "quick").Version != "1" {
+			t.Error("somebody had to wait")
+		}
+		synctest.Wait()
+		if list, _ = ask(false); byType(list, "quick").Version != "2" {
+			t.Error("an old answer was never replaced")
+		}
+
+		// On demand it is waited for.
+		quick.takes, quick.found.Version = 5*time.Second, "3"
+		list, took = ask(true)
+		if a := byType(list, "quick"); a.Version != "3" || took > refreshWait {
+			t.Errorf("in %v: %+v", took, a)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if list = g.Agents(ctx, true); !byType(list, "quick").Checking {
+			t.Error("who has gone was waited for")
+		}
+	})
+}
+
+func TestFewAgentsAreAskedAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		var ps []runnel.Provider
+		for i := range 10 {
+			ps = append(ps, &probed{name: fmt.Sprintf("agent-%d", i), takes: time.Second,
+				before: func() { most.Store(max(most.Load(), running.Add(1))) }, after: func() { running.Add(-1) }})
+		}
+		at := time.Now()
+		list := Detect(t.Context(), ps)
+		if most.Load() != probesAtOnce || time.Since(at) != 5*time.Second {
+			t.Errorf("%d at a time, in %v", most.Load(), time.Since(at))
+		}
+		for _, a := range list {
+			if a.Checking || a.CheckedAt.IsZero() {
+				t.Errorf("not waited for: %+v", a)
+			}
+		}
+	})
+}
+
+func TestManyWhoAskAreOneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probed{name: "p", takes: time.Second}
+		d := newDisk(t)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+		defer closeIt(t, g)
+		done := make(chan struct{}, 20)
+		for range cap(done) {
+			go func() { g.Agents(context.Background(), true); done <- struct{}{} }()
+		}
+		for range cap(done) {
+			<-done
+		}
+		if p.asked.Load() != 1 {
+			t.Errorf("asked %d times", p.asked.Load())
+		}
+	})
+}
+
+func TestAliasesLeadToOneAgent(t *testing.T) {
+	a, b, c := &probed{name: "some"}, &probed{name: "some-acp"}, &probed{name: "some-other-acp"}
+	d := newDisk(t)
+	g := d.open(t, func(c2 *Config) { c2.Providers = []runnel.Provider{b, c, a} })
+	defer closeIt(t, g)
+	for _, agent := range g.Agents(t.Context(), true) {
+		for _, name := range append(agent.Aliases, agent.CLIType) {
+			if p, err := g.provider(name); err != nil || p.Name() != agent.CLIType {
+				t.Errorf("%s says that it is called %q, which is %v", agent.CLIType, name, p)
+			}
+		}
+	}
+	if p, _ := g.provider("some_acp"); p == nil || p.Name() != "some-acp" {
+		t.Errorf("some_acp is %v", p)
+	}
+}
