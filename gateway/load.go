@@ -70,9 +70,9 @@ func (g *Gateway) resolve(ctx context.Context, ref, file string, copyIt bool) (s
 	}
 	rec, err := g.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID)
 	switch {
-	case err == nil:
+	case err == nil && rec.State != event.StateLoading: // else it is being copied
 		return rec.ID, nil
-	case !errors.Is(err, store.ErrNotFound):
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return "", storeError(err)
 	case !copyIt:
 		return "", runnel.Fail(runnel.SessionNotFound, "there is no such session; if the conversation began outside of runnel, load it first")
