@@ -107,6 +107,11 @@ record: $(AGENTS_READY) ## record testdata anew with the real agents; read the d
 		go test "./$$dir" -count 1 -run Record -record; \
 	done
 
+.PHONY: docs
+docs: $(AGENTS_READY) $(SUPERVISOR) ## ask every agent again what it can do, and write docs/agents.md from it
+	go test ./provider/... -count 1 -run Conformance -results
+	go run ./internal/agentdoc
+
 .PHONY: generate
 generate: ## write the generated files again
 	go generate ./...

@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -22,9 +24,11 @@ func TestConformance(t *testing.T) {
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) {
+			var model *fakemodel.Server
 			providertest.Run(t, providertest.Subject{
 				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 					r := newRig(t, b)
+					model = r.model
 					t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
 					r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 					return New(), r.opt
@@ -50,7 +54,14 @@ func TestConformance(t *testing.T) {
 					}}})), said),
 					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("sleep 0.3; touch behind", "Ask")), says("Later."))), says("It runs."), said),
 					providertest.Recover: prompt(said),
+					providertest.Image:   prompt(said),
 				},
+				SawImage: func(*testing.T) bool {
+					return slices.ContainsFunc(model.Requests(), func(r fakemodel.Request) bool {
+						return bytes.Contains(r.Body, []byte(`"media_type":"image/png"`))
+					})
+				},
+				Version:     b.Version,
 				Said:        "Done.",
 				Processes:   true,
 				Differences: map[string]func(event.Item) bool{},

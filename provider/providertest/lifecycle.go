@@ -95,7 +95,7 @@ func (s Subject) resumeAfterKill(t *testing.T) {
 func (s Subject) resumeAfterClose(t *testing.T) {
 	l := s.open(t)
 	if !slices.Contains(runnel.Capabilities(l.provider), runnel.CapSessionResume) {
-		t.Skip("the provider does not say that it can resume")
+		s.skip(t, "the provider does not say that it can resume")
 	}
 	l.completes(l.send(s.prompt(t, Text)))
 	id := l.Status().AgentSessionID
@@ -169,7 +169,7 @@ func (s Subject) nothingIsLeft(t *testing.T) {
 func (s Subject) replayEqualsLive(t *testing.T) {
 	p, _ := s.New(t)
 	if _, ok := p.(runnel.Historian); !ok {
-		t.Skip("the provider is no Historian: its sessions are rebuilt from our log only")
+		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
 	}
 	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subagent, Plan, Question, Failure} {
 		t.Run(string(sc), func(t *testing.T) {
@@ -232,6 +232,6 @@ func (s Subject) mayDiffer(it event.Item) bool {
 func (s Subject) needProcesses(t *testing.T) {
 	t.Helper()
 	if !s.Processes {
-		t.Skip("the provider runs no process")
+		s.skip(t, "the provider runs no process")
 	}
 }

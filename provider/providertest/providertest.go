@@ -24,6 +24,7 @@ const (
 	Reasoning Scenario = "reasoning" // reasoning, then a message
 	Tool      Scenario = "tool"      // a tool call with output that needs no approval, then a message
 	Parallel  Scenario = "parallel"  // two or more tool calls open at the same time, then a message
+	Image     Scenario = "image"     // a message, about an image that comes with the prompt
 	Edit      Scenario = "edit"      // a file edit with its changes, allowed beforehand or by approval
 	Approval  Scenario = "approval"  // a tool call that needs an approval, then a message
 	LongText  Scenario = "long-text" // a message that goes on until it is interrupted
@@ -49,6 +50,18 @@ type Subject struct {
 	// do it, with the version that was looked at.
 	Cannot map[Scenario]string
 
+	// Lacks is as Cannot, where the agent could and its provider does not.
+	Lacks map[Scenario]string
+
+	// Version is that of the agent, and Notes what else those who use it should
+	// know of it: both for the page that is made of the results.
+	Version string
+	Notes   []string
+
+	// SawImage reports whether the model was shown the image of the prompt, after
+	// Image. Default: nobody asks.
+	SawImage func(t *testing.T) bool
+
 	// Said is how the message of Text and Recover ends.
 	Said string
 
@@ -59,6 +72,8 @@ type Subject struct {
 	// scenario, and why. The value reports whether an item may be left out of
 	// the comparison.
 	Differences map[string]func(event.Item) bool
+
+	report *report
 }
 
 // patience bounds every wait of the suite for a real agent.
@@ -66,33 +81,37 @@ const patience = 90 * time.Second
 
 // Run runs the suite.
 func Run(t *testing.T, s Subject) {
-	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, LongText, LongTool, Failure, Subagent, Plan, Question, Behind, Recover} {
-		if s.Prompts[sc] == "" && s.Cannot[sc] == "" {
+	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Image, Approval, LongText, LongTool, Failure, Subagent, Plan, Question, Behind, Recover} {
+		if s.Prompts[sc] == "" && s.Cannot[sc] == "" && s.Lacks[sc] == "" {
 			t.Errorf("%s: neither a prompt nor a reason why the agent cannot do it", sc)
 		}
 	}
-	t.Run("Contract", s.contract)
-	t.Run("Text", s.text)
-	t.Run("Reasoning", s.reasoning)
-	t.Run("Tool", s.tool)
-	t.Run("Parallel", s.parallel)
-	t.Run("Edit", s.edit)
-	t.Run("ApprovalAllowed", s.approvalAllowed)
-	t.Run("ApprovalDenied", s.approvalDenied)
-	t.Run("ApprovalDeniedAndStopped", s.approvalStopped)
-	t.Run("InterruptInText", func(t *testing.T) { s.interrupt(t, LongText) })
-	t.Run("InterruptInTool", func(t *testing.T) { s.interrupt(t, LongTool) })
-	t.Run("InterruptInApproval", func(t *testing.T) { s.interrupt(t, Approval) })
-	t.Run("Failure", s.failure)
-	t.Run("Subagent", s.subagent)
-	t.Run("Plan", s.plan)
-	t.Run("Question", s.question)
-	t.Run("Behind", s.behind)
-	t.Run("ResumeAfterKill", s.resumeAfterKill)
-	t.Run("ResumeAfterClose", s.resumeAfterClose)
-	t.Run("StuffedPipes", s.stuffedPipes)
-	t.Run("NothingIsLeft", s.nothingIsLeft)
-	t.Run("TestReplayEqualsLive", s.replayEqualsLive)
+	s.report = &report{reasons: make(map[string]string)}
+	p, _ := s.New(t)
+	s.run(t, "Contract", s.contract)
+	s.run(t, "Text", s.text)
+	s.run(t, "Reasoning", s.reasoning)
+	s.run(t, "Tool", s.tool)
+	s.run(t, "Parallel", s.parallel)
+	s.run(t, "Edit", s.edit)
+	s.run(t, "Image", s.image)
+	s.run(t, "ApprovalAllowed", s.approvalAllowed)
+	s.run(t, "ApprovalDenied", s.approvalDenied)
+	s.run(t, "ApprovalDeniedAndStopped", s.approvalStopped)
+	s.run(t, "InterruptInText", func(t *testing.T) { s.interrupt(t, LongText) })
+	s.run(t, "InterruptInTool", func(t *testing.T) { s.interrupt(t, LongTool) })
+	s.run(t, "InterruptInApproval", func(t *testing.T) { s.interrupt(t, Approval) })
+	s.run(t, "Failure", s.failure)
+	s.run(t, "Subagent", s.subagent)
+	s.run(t, "Plan", s.plan)
+	s.run(t, "Question", s.question)
+	s.run(t, "Behind", s.behind)
+	s.run(t, "ResumeAfterKill", s.resumeAfterKill)
+	s.run(t, "ResumeAfterClose", s.resumeAfterClose)
+	s.run(t, "StuffedPipes", s.stuffedPipes)
+	s.run(t, "NothingIsLeft", s.nothingIsLeft)
+	s.run(t, "TestReplayEqualsLive", s.replayEqualsLive)
+	s.settle(t, p)
 }
 
 // live is a session of the subject with what the suite looks at.
@@ -126,7 +145,7 @@ func (s Subject) prompt(t *testing.T, sc Scenario) string {
 	t.Helper()
 	p := s.Prompts[sc]
 	if p == "" {
-		t.Skipf("cannot %s: %s", sc, s.Cannot[sc])
+		s.skip(t, s.Cannot[sc]+s.Lacks[sc])
 	}
 	return p
 }

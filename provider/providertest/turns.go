@@ -1,12 +1,16 @@
 package providertest
 
 import (
+	_ "embed"
 	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
+
+//go:embed red.png
+var redPixel []byte
 
 func (s Subject) text(t *testing.T) {
 	l := s.open(t)
@@ -104,6 +108,24 @@ func (s Subject) edit(t *testing.T) {
 		if c.Path == "" || c.Kind == "" || len(c.Hunks) == 0 && c.NewText == nil {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// image sends a picture of one red pixel.
+func (s Subject) image(t *testing.T) {
+	prompt := s.prompt(t, Image)
+	l := s.open(t)
+	turn, err := l.Send(t.Context(), runnel.Input{Text: prompt, Attachments: []runnel.Attachment{{Name: "red.png", MediaType: "image/png", Data: redPixel}}})
+	if err != nil {
+		t.Fatal(detail(err))
+	}
+	l.completes(turn)
+	m, _ := l.items(turn.ID)[0].Final.(event.Message)
+	if len(m.Attachments) != 1 || m.Attachments[0].MediaType != "image/png" {
+		t.Errorf("the user's message has the attachments %+v", m.Attachments)
+	}
+	if s.SawImage != nil && !s.SawImage(t) {
+		t.Error("the model was not shown the image")
 	}
 }
 

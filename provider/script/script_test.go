@@ -31,6 +31,7 @@ func TestConformance(t *testing.T) {
 			providertest.Failure:   "fail",
 			providertest.Plan:      `{"steps":[{"plan":[{"content":"Look","status":"in_progress"}]},{"text":"so"}]}`,
 			providertest.Recover:   "text",
+			providertest.Image:     "text",
 			providertest.Question:  `{"steps":[{"tool":{"name":"ask_user","arguments":{"questions":[]},"ask":{"kind":"question"}}}]}`,
 		},
 		Cannot: map[providertest.Scenario]string{

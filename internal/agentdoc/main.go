@@ -1,0 +1,187 @@
+// Command agentdoc writes docs/agents.md from what the suite of package providertest found out about each agent.
+//
+//	go run ./internal/agentdoc    # in the root of the repository; or: make docs
+//
+// The findings are in provider/*/testdata/conformance. A test fails if the page is not made of them.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+const page = "docs/agents.md"
+
+func main() {
+	text, err := render(".")
+	if err == nil {
+		err = os.WriteFile(page, []byte(text), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agentdoc:", err)
+		os.Exit(1)
+	}
+}
+
+// meanings say in words what the tests of the suite show, in the order of the page.
+var meanings = []struct{ test, means string }{
+	{"Text", "text, turn after turn"},
+	{"Reasoning", "reasoning"},
+	{"Tool", "a tool with its output"},
+	{"Parallel", "tools in parallel"},
+	{"Edit", "an edit with its diff"},
+	{"Image", "an image in the prompt"},
+	{"ApprovalAllowed", "an approval, allowed"},
+	{"ApprovalDenied", "an approval, denied"},
+	{"ApprovalDeniedAndStopped", "an approval, denied to end the turn"},
+	{"InterruptInText", "interrupt in a text"},
+	{"InterruptInTool", "interrupt in a tool"},
+	{"InterruptInApproval", "interrupt in an approval"},
+	{"Failure", "a failure of the model ends the turn with the reason"},
+	{"Plan", "plans"},
+	{"Question", "questions of the agent"},
+	{"Subagent", "subagents, nested in their call"},
+	{"Behind", "work that goes on after the turn"},
+	{"ResumeAfterKill", "goes on after its process was killed"},
+	{"ResumeAfterClose", "goes on in another session"},
+	{"ReplayEqualsLive", "its own history gives the same items, with the same ids"},
+	{"StuffedPipes", "an agent that reads nothing stops nobody"},
+	{"NothingIsLeft", "nothing is left when it is closed"},
+	{"Contract", "the contract of a provider"},
+}
+
+// render returns the page for the repository in root.
+func render(root string) (string, error) {
+	reports, err := load(root)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("# What works with which agent\n\n<!-- Made by `make docs` from provider/*/testdata/conformance. Do not edit. -->\n\n" +
+		"One test suite runs with every agent: the real program, in the version that is named, against a scripted model. This page is what came of it.\n" +
+		"A **no** leads to the reason: what the agent cannot do, or what Runnel does not do yet.\n")
+	for _, group := range groups(reports) {
+		matrix(&b, group)
+	}
+	for _, r := range reports {
+		section(&b, r)
+	}
+	return b.String(), nil
+}
+
+func load(root string) ([]providertest.Report, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "provider", "*", "testdata", "conformance", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var reports []providertest.Report
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		var r providertest.Report
+		if err := json.Unmarshal(data, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if i := slices.IndexFunc(r.Results, func(f providertest.Finding) bool { return means(f.Test) == "" }); i >= 0 {
+			return nil, fmt.Errorf("%s: the page does not know the test %q", path, r.Results[i].Test)
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+func means(test string) string {
+	for _, m := range meanings {
+		if m.test == test {
+			return m.means
+		}
+	}
+	return ""
+}
+
+// groups puts at most six agents into one table.
+func groups(reports []providertest.Report) [][]providertest.Report {
+	return slices.Collect(slices.Chunk(reports, 6))
+}
+
+func matrix(b *strings.Builder, reports []providertest.Report) {
+	b.WriteString("\n| |")
+	for _, r := range reports {
+		fmt.Fprintf(b, " %s |", strings.TrimSpace(r.Name+" "+r.Version))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(reports)) + "\n")
+	for _, m := range meanings {
+		row, known := "| "+m.means+" |", false
+		for _, r := range reports {
+			i := slices.IndexFunc(r.Results, func(f providertest.Finding) bool { return f.Test == m.test })
+			known = known || i >= 0
+			row += " " + mark(r, i) + " |"
+		}
+		if known {
+			b.WriteString(row + "\n")
+		}
+	}
+}
+
+func mark(r providertest.Report, i int) string {
+	switch {
+	case i < 0:
+		return ""
+	case r.Results[i].Works:
+		return "yes"
+	}
+	return fmt.Sprintf("[no](#%s)", anchor(r))
+}
+
+func anchor(r providertest.Report) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-':
+			return c
+		case c == ' ':
+			return '-'
+		}
+		return -1
+	}, strings.ToLower(title(r)))
+}
+
+func title(r providertest.Report) string { return strings.TrimSpace(r.Name + " " + r.Version) }
+
+func section(b *strings.Builder, r providertest.Report) {
+	fmt.Fprintf(b, "\n## %s\n\n`cliType`: `%s`\n", title(r), r.Agent)
+	var theirs, ours []string
+	for _, f := range r.Results {
+		line := fmt.Sprintf("- %s: %s\n", means(f.Test), f.Why)
+		switch {
+		case f.Works:
+		case f.Ours:
+			ours = append(ours, line)
+		default:
+			theirs = append(theirs, line)
+		}
+	}
+	list(b, "What it cannot do, and why:", theirs)
+	list(b, "What it could and Runnel does not yet:", ours)
+	notes := make([]string, len(r.Notes))
+	for i, n := range r.Notes {
+		notes[i] = "- " + n + "\n"
+	}
+	list(b, "Worth knowing:", notes)
+	if len(theirs)+len(ours)+len(notes) == 0 {
+		b.WriteString("\nEverything that the suite asks for.\n")
+	}
+}
+
+func list(b *strings.Builder, head string, lines []string) {
+	if len(lines) > 0 {
+		b.WriteString("\n" + head + "\n\n" + strings.Join(lines, ""))
+	}
+}

@@ -1,0 +1,121 @@
+package providertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// results says to write down what the suite found instead of comparing with it.
+// docs/agents.md is made of that.
+var results = flag.Bool("results", false, "write testdata/conformance anew")
+
+// A Report is what the suite found out about one agent, as kept in
+// testdata/conformance/<agent>@<version>.json.
+type Report struct {
+	Agent        string              `json:"agent"`
+	Name         string              `json:"displayName"`
+	Version      string              `json:"version,omitzero"`
+	Capabilities []runnel.Capability `json:"capabilities"`
+	Results      []Finding           `json:"results"`
+	Notes        []string            `json:"notes,omitzero"`
+}
+
+// A Finding is one test of the suite: it passed, or says why it was not run.
+type Finding struct {
+	Test  string `json:"test"`
+	Works bool   `json:"works"`
+	Why   string `json:"why,omitzero"`
+	Ours  bool   `json:"ours,omitzero"` // the limit is runnel's, not the agent's
+}
+
+// report gathers findings while the suite runs.
+type report struct {
+	mu       sync.Mutex
+	reasons  map[string]string // of skipped tests, by their full names
+	findings []Finding
+	planned  int
+	failed   bool
+}
+
+// run is t.Run, with what came of it noted.
+func (s Subject) run(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	s.report.planned++
+	t.Run(name, func(t *testing.T) {
+		t.Cleanup(func() { s.report.note(t, name) })
+		test(t)
+	})
+}
+
+func (r *report) note(t *testing.T, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why := r.reasons[t.Name()]
+	r.findings = append(r.findings, Finding{Test: strings.TrimPrefix(name, "Test"), Works: !t.Skipped() && !t.Failed(), Why: why})
+	r.failed = r.failed || t.Failed()
+}
+
+// skip ends a test that the subject cannot pass, with the reason.
+func (s Subject) skip(t *testing.T, why string) {
+	t.Helper()
+	s.report.mu.Lock()
+	s.report.reasons[t.Name()] = why
+	s.report.mu.Unlock()
+	t.Skip(why)
+}
+
+// settle compares what was found with what is kept. A run of some of the tests,
+// or one with failures, says nothing about that.
+func (s Subject) settle(t *testing.T, p runnel.Provider) {
+	t.Helper()
+	if s.report.failed || len(s.report.findings) != s.report.planned {
+		return
+	}
+	rep := Report{Agent: p.Name(), Name: p.Name(), Version: s.Version, Capabilities: runnel.Capabilities(p), Results: s.report.findings, Notes: s.Notes}
+	if d, ok := p.(interface{ DisplayName() string }); ok {
+		rep.Name = d.DisplayName()
+	}
+	for i, f := range rep.Results {
+		rep.Results[i].Ours = f.Why != "" && slices.Contains(s.ours(), f.Why)
+	}
+	var got bytes.Buffer
+	enc := json.NewEncoder(&got)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(rep); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "conformance", strings.TrimSuffix(rep.Agent+"@"+rep.Version, "@")+".json")
+	if *results {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	kept, _ := os.ReadFile(path) // none: all of it is new
+	if d := cmp.Diff(string(kept), got.String()); d != "" {
+		t.Errorf("%s says otherwise (-kept +found); if this is right, run the test with -results and make docs:\n%s", path, d)
+	}
+}
+
+// ours returns the reasons that are limits of the provider's own.
+func (s Subject) ours() (reasons []string) {
+	for _, why := range s.Lacks {
+		reasons = append(reasons, why)
+	}
+	return reasons
+}
