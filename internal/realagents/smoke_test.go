@@ -1,0 +1,254 @@
+package realagents_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// object is any JSON object.
+type object = map[string]any
+
+// peer is a running agent that speaks JSON-RPC in lines. It is no more than
+// these tests need: they say whether the agents and the model get along.
+type peer struct {
+	t     *testing.T
+	in    io.Writer
+	out   *bufio.Scanner
+	next  int
+	allow func(method string, params object) any // answers the agent's requests
+
+	text  strings.Builder // what the agent said since it was last asked
+	items []object        // what else it told of
+}
+
+// launch starts the agent in home.
+func launch(t *testing.T, b realagents.Binary, home realagents.Home) *peer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, b.Path, b.Args...)
+	cmd.Dir = home.Project
+	cmd.Env = append(home.EnvironFor(b.Name), "PATH="+os.Getenv("PATH"))
+	stderr := &strings.Builder{}
+	cmd.Stderr = stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sc := bufio.NewScanner(out)
+	sc.Buffer(nil, 16<<20)
+	t.Cleanup(func() {
+		in.Close()
+		for sc.Scan() { // until it has gone: it may have something to say yet
+		}
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("stderr: %s", stderr)
+		}
+	})
+	return &peer{t: t, in: in, out: sc}
+}
+
+func (p *peer) write(m object) {
+	p.t.Helper()
+	m["jsonrpc"] = "2.0"
+	b, err := json.Marshal(m)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.in.Write(append(b, '\n')); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// call returns the result of a request.
+func (p *peer) call(method string, params object) object {
+	p.t.Helper()
+	p.next++
+	p.text.Reset()
+	p.items = nil
+	p.write(object{"id": p.next, "method": method, "params": params})
+	return p.until(func(m object) bool { return m["method"] == nil && m["id"] == float64(p.next) })
+}
+
+// until reads lines up to one that is wanted and returns its result or params.
+func (p *peer) until(wanted func(object) bool) object {
+	p.t.Helper()
+	for p.out.Scan() {
+		var m object
+		if err := json.Unmarshal(p.out.Bytes(), &m); err != nil {
+			p.t.Fatalf("not JSON: %s", p.out.Bytes())
+		}
+		method, _ := m["method"].(string)
+		params, _ := m["params"].(object)
+		if method != "" && m["id"] != nil {
+			p.write(object{"id": m["id"], "result": p.allow(method, params)})
+		}
+		p.hear(method, params)
+		if !wanted(m) {
+			continue
+		}
+		if m["error"] != nil {
+			p.t.Fatalf("error: %v", m["error"])
+		}
+		if result, ok := m["result"].(object); ok {
+			return result
+		}
+		return params
+	}
+	p.t.Fatalf("the agent is gone: %v", p.out.Err())
+	return nil
+}
+
+func (p *peer) hear(method string, params object) {
+	switch method {
+	case "item/agentMessage/delta":
+		p.text.WriteString(params["delta"].(string))
+	case "item/completed":
+		p.items = append(p.items, params["item"].(object))
+	case "session/update":
+		u := params["update"].(object)
+		if c, ok := u["content"].(object); ok && u["sessionUpdate"] == "agent_message_chunk" {
+			text, _ := c["text"].(string)
+			p.text.WriteString(text)
+		}
+		p.items = append(p.items, u)
+	}
+}
+
+func model(t *testing.T) *fakemodel.Server {
+	t.Helper()
+	s, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// after says b and then, when the agent has come back, the last words.
+func after(b fakemodel.Block) string {
+	return fakemodel.Scenario{Steps: []fakemodel.Step{
+		{Text: "I will. ", Blocks: []fakemodel.Block{b}}, {Text: "It is done."},
+	}}.Prompt("")
+}
+
+// codexTurn runs one turn and returns its completed items by type.
+func codexTurn(p *peer, thread, text string) map[string]object {
+	p.t.Helper()
+	p.call("turn/start", object{"threadId": thread, "input": []object{{"type": "text", "text": text, "text_elements": []any{}}}})
+	done := p.until(func(m object) bool { return m["method"] == "turn/completed" })
+	if turn := done["turn"].(object); turn["status"] != "completed" {
+		p.t.Errorf("turn: %v", turn)
+	}
+	items := map[string]object{}
+	for _, it := range p.items {
+		items[it["type"].(string)] = it
+	}
+	return items
+}
+
+func TestCodexSpeaksToTheFakeModel(t *testing.T) {
+	b := realagents.Codex(t)
+	for _, name := range []string{"gpt-5.5", "gpt-6.1-sol"} { // tools as functions, and called from JavaScript
+		t.Run(name, func(t *testing.T) {
+			home := realagents.NewHome(t, model(t).URL())
+			p := launch(t, b, home)
+			p.allow = func(string, object) any { return object{"decision": "accept"} }
+			init := p.call("initialize", object{"clientInfo": object{"name": "test", "title": "test", "version": "1"}, "capabilities": object{"experimentalApi": true}})
+			if agent, _ := init["userAgent"].(string); !strings.Contains(agent, "/"+b.Version+" ") {
+				t.Errorf("user agent %q, want version %s", agent, b.Version)
+			}
+			p.write(object{"method": "initialized"})
+			started := p.call("thread/start", object{"cwd": home.Project, "model": name})
+			thread := started["thread"].(object)["id"].(string)
+
+			codexTurn(p, thread, "<<play hello>>")
+			if got := p.text.String(); got != "Hello from the fake model." {
+				t.Errorf("text: %q", got)
+			}
+			items := codexTurn(p, thread, after(fakemodel.Call("exec_command", object{"cmd": "echo $((40+2))"})))
+			if it := items["commandExecution"]; it["aggregatedOutput"] != "42\n" || it["exitCode"] != 0.0 || p.text.String() != "I will. It is done." {
+				t.Errorf("command: %v; text %q", it, p.text.String())
+			}
+			items = codexTurn(p, thread, after(fakemodel.Call("apply_patch", "*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch\n")))
+			data, err := os.ReadFile(filepath.Join(home.Project, "a.txt"))
+			if it := items["fileChange"]; it["status"] != "completed" || string(data) != "hello\n" {
+				t.Errorf("patch: %v; file %q, %v", it, data, err)
+			}
+		})
+	}
+}
+
+// shells are how the agents name the tool that runs a command, and what it takes.
+var shells = map[string]fakemodel.Block{
+	"claude-agent-acp": fakemodel.Call("Bash", object{"command": "echo hi > made", "description": "make it"}),
+	"codex-acp":        fakemodel.Call("exec_command", object{"cmd": "echo hi > made"}),
+	"copilot":          fakemodel.Call("bash", object{"command": "echo hi > made", "description": "make it"}),
+	"gemini":           fakemodel.Call("run_shell_command", object{"command": "echo hi > made", "description": "make it"}),
+	"opencode":         fakemodel.Call("bash", object{"command": "echo hi > made", "description": "make it"}),
+	"qwen":             fakemodel.Call("run_shell_command", object{"command": "echo hi > made", "description": "make it", "is_background": false}),
+}
+
+func TestACPAgentsSpeakToTheFakeModel(t *testing.T) {
+	for _, name := range realagents.ACP() {
+		t.Run(name, func(t *testing.T) {
+			home := realagents.NewHome(t, model(t).URL())
+			p := launch(t, realagents.Find(t, name), home)
+			p.allow = func(method string, params object) any {
+				if method != "session/request_permission" {
+					t.Errorf("%s is asked for", method)
+				}
+				for _, o := range params["options"].([]any) {
+					if o := o.(object); o["kind"] == "allow_once" {
+						return object{"outcome": object{"outcome": "selected", "optionId": o["optionId"]}}
+					}
+				}
+				t.Errorf("no way to allow it once: %v", params)
+				return object{"outcome": object{"outcome": "cancelled"}}
+			}
+			p.call("initialize", object{"protocolVersion": 1, "clientCapabilities": object{}, "clientInfo": object{"name": "test", "version": "1"}})
+			session := p.call("session/new", object{"cwd": home.Project, "mcpServers": []any{}})["sessionId"]
+			prompt := func(text string) string {
+				p.call("session/prompt", object{"sessionId": session, "prompt": []object{{"type": "text", "text": text}}})
+				return p.text.String()
+			}
+			if got := prompt("<<play hello>>"); got != "Hello from the fake model." {
+				t.Errorf("text: %q", got)
+			}
+			if got := prompt(after(shells[name])); got != "I will. It is done." {
+				t.Errorf("text around a tool: %q", got)
+			}
+			if data, err := os.ReadFile(filepath.Join(home.Project, "made")); string(data) != "hi\n" {
+				t.Errorf("the command made %q, %v", data, err)
+			}
+			tools := 0
+			for _, u := range p.items {
+				if kind := u["sessionUpdate"]; kind == "tool_call" || kind == "tool_call_update" {
+					tools++
+				}
+			}
+			if tools == 0 {
+				t.Error("no update of a tool")
+			}
+		})
+	}
+}
