@@ -40,15 +40,22 @@ func (k *keeper) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, err
 	if err != nil {
 		return nil, err
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.agent, k.grown, k.after = agent, make(chan struct{}), -1
-	go k.listen()
+	k.said, k.prompts, k.decided, k.gone = nil, nil, nil, nil // those of the agent before it
+	go k.listen(agent)
 	return &kept{k: k, quit: make(chan struct{})}, nil
 }
 
-func (k *keeper) listen() {
+func (k *keeper) listen(agent runnel.Conn) {
 	for {
-		ev, err := k.agent.Next(context.Background())
+		ev, err := agent.Next(context.Background())
 		k.mu.Lock()
+		if k.agent != agent {
+			k.mu.Unlock()
+			return
+		}
 		if err != nil {
 			k.gone = err
 		} else {
@@ -502,7 +509,7 @@ func TestNotAdoptedForgetsThePast(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := turn(s); want == 0 || got != want {
-			t.Errorf("%d notices, not %d", got, want)
+			t.Errorf("%d notices, not %d\n%s", got, want, trace(t, log, "s"))
 		}
 		_ = s.Close()
 		_ = left.Close()
