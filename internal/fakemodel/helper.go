@@ -10,31 +10,32 @@ import (
 // a command. Such a request repeats the conversation, directive included, so
 // it is told by its own words or by the form that it wants the answer in.
 
-// summaryWords are how agents ask for a summary of the conversation.
-var summaryWords = []string{
-	"CONTEXT CHECKPOINT COMPACTION",                             // codex
-	"Provide a detailed prompt for continuing our conversation", // opencode
-	"anchored context summarization",                            // opencode
-	"summarize internal chat history into a given structure",    // qwen
-	"distilling chat history",                                   // gemini
-	"state_snapshot",                                            // gemini, qwen: the structure
-	"create a detailed summary of",                              // copilot
-}
-
-// titleWords are how agents ask for a title.
-var titleWords = []string{"You are a title generator"} // opencode
+// words in the instructions tell of a whole request, words in the last message
+// of one that is made in the middle of a conversation.
+var (
+	titleInstructions   = []string{"You are a title generator"} // opencode
+	summaryInstructions = []string{
+		"You are a context summarization agent",                   // opencode
+		"summarizes internal chat history into a given structure", // qwen
+		"component responsible for distilling chat history",       // gemini
+	}
+	summaryRequests = []string{
+		"CONTEXT CHECKPOINT COMPACTION", // codex
+		"create a detailed summary of",  // claude, copilot
+	}
+)
 
 // helper returns the answer to a request that an agent made on its own
 // account, if this is one. Instructions are what the agent says before the
 // conversation.
 func helper(instructions, last string) *cue {
-	contains := func(text string) func(string) bool {
-		return func(words string) bool { return strings.Contains(text, words) }
+	in := func(text string, words []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	switch {
-	case slices.ContainsFunc(titleWords, contains(instructions)):
+	case in(instructions, titleInstructions):
 		return &cue{"title", Step{Text: "A title"}}
-	case slices.ContainsFunc(summaryWords, contains(last)):
+	case in(instructions, summaryInstructions), in(last, summaryRequests):
 		return &cue{"compact", Step{Text: "A summary of the conversation."}}
 	}
 	return nil
