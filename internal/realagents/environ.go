@@ -103,6 +103,11 @@ enabled = false
 
 [feedback]
 enabled = false
+
+[features] # they ask chatgpt.com and api.github.com what there is
+apps = false
+plugins = false
+remote_plugin = false
 `, h.modelURL+"/v1")}
 }
 
@@ -171,6 +176,7 @@ func (h Home) opencode() []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+		"npm_config_registry="+h.modelURL+"/npm", // it would install the types of its plugins; the model has none
 	)
 }
 
