@@ -60,6 +60,10 @@ type Config struct {
 	ID  string // Default: a new UUID
 	Log Log    // Default: a new Memory
 
+	// Conn is an agent that was started with the same options and has seen no
+	// prompt. Open takes it over, also if it fails. Default: one is started.
+	Conn Conn
+
 	// Dormant says not to start the agent before the first prompt.
 	Dormant bool
 
@@ -148,6 +152,14 @@ const (
 // already is continued: turns without an end are closed as PROCESS_CRASH.
 // Cancelling ctx does not end the session; Close does.
 func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
+	s, err := openSession(ctx, p, opt, cfg)
+	if err != nil && cfg.Conn != nil {
+		_ = cfg.Conn.Close()
+	}
+	return s, err
+}
+
+func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
 	if err := checkOptions(opt); err != nil {
 		return nil, err
 	}
@@ -175,14 +187,18 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 		s.stop()
 		return nil, Safe(err)
 	}
-	if !cfg.Dormant {
-		conn, err := openConn(ctx, p, opt)
-		if err != nil {
+	conn := cfg.Conn
+	if conn == nil && !cfg.Dormant {
+		var err error
+		if conn, err = openConn(ctx, p, opt); err != nil {
 			s.stop()
 			return nil, err
 		}
+	}
+	if conn != nil {
 		s.link = newLink(s, conn)
 	}
+	s.cfg.Conn = nil
 	go s.loop()
 	return s, nil
 }

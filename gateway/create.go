@@ -35,7 +35,15 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if err != nil {
 		return Status{}, err
 	}
-	return g.begin(ctx, p, opt, rec, nil)
+	b := beginning{provider: p, opt: opt, rec: rec}
+	if b.warm, b.tell = g.pool.take(p, opt); b.warm != nil {
+		b.rec.ID = b.warm.id
+	}
+	st, err := g.begin(ctx, b)
+	if err == nil {
+		g.pool.created(p, opt)
+	}
+	return st, err
 }
 
 // Fork makes a session that continues from a copy of the one with this id.
@@ -68,7 +76,10 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	rec.Title, rec.Options, rec.ModelID = from.Title, from.Options, from.ModelID
-	return g.begin(ctx, &forker{Provider: p}, opt, rec, func(ctx context.Context) error { return g.copyLog(ctx, from.ID, rec.ID) })
+	return g.begin(ctx, beginning{
+		provider: &forker{Provider: p}, opt: opt, rec: rec,
+		fill: func(ctx context.Context) error { return g.copyLog(ctx, from.ID, rec.ID) },
+	})
 }
 
 // forker is a provider whose first conversation begins as a copy. After that
@@ -95,22 +106,50 @@ func (f *forker) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, err
 	return conn, err
 }
 
+// Extra implements [runnel.Capable], as the provider does.
+func (f *forker) Extra() []runnel.Capability {
+	if p, ok := f.Provider.(runnel.Capable); ok {
+		return p.Extra()
+	}
+	return nil
+}
+
+// A beginning is a session that is not there yet.
+type beginning struct {
+	provider runnel.Provider
+	opt      runnel.Options
+	rec      store.Session
+	fill     func(context.Context) error // what its log begins with; nil: nothing
+	warm     *warm                       // its agent, if one waits already
+	tell     runnel.Settings             // what that one does not know yet
+}
+
+// drop ends the agent that waited: there is no session for it.
+func (b *beginning) drop() {
+	if b.warm != nil {
+		_ = b.warm.conn.Close()
+	}
+}
+
 // begin makes a session known before its agent starts, so that a crash leaves
 // no agent without a record, and unknown again if it does not start.
-func (g *Gateway) begin(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, fill func(context.Context) error) (Status, error) {
-	rec.State = event.StateLoading
-	if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
+func (g *Gateway) begin(ctx context.Context, b beginning) (Status, error) {
+	b.rec.State = event.StateLoading
+	if err := g.cfg.Catalogue.PutSession(ctx, b.rec); err != nil {
+		b.drop()
 		return Status{}, storeError(err)
 	}
+	id := b.rec.ID
 	g.mu.Lock()
 	if g.closing {
 		g.mu.Unlock()
+		b.drop()
 		return Status{}, errClosing()
 	}
-	f := g.fly(rec.ID, func() (*entry, error) {
-		e, err := g.startNew(g.ctx, p, opt, rec, fill)
+	f := g.fly(id, func() (*entry, error) {
+		e, err := g.startNew(g.ctx, b)
 		if err != nil {
-			g.erase(rec.ID)
+			g.erase(id)
 			return nil, err
 		}
 		return e, nil
@@ -124,26 +163,48 @@ func (g *Gateway) begin(ctx context.Context, p runnel.Provider, opt runnel.Optio
 	if f.err != nil {
 		return Status{}, createError(f.err)
 	}
-	return g.Status(ctx, rec.ID)
+	return g.Status(ctx, id)
 }
 
-func (g *Gateway) startNew(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, fill func(context.Context) error) (*entry, error) {
-	if fill != nil {
-		if err := fill(ctx); err != nil {
+func (g *Gateway) startNew(ctx context.Context, b beginning) (*entry, error) {
+	if b.fill != nil {
+		if err := b.fill(ctx); err != nil {
 			return nil, err
 		}
 	}
-	rec.State = event.StateOpen
-	e, err := g.start(ctx, p, opt, rec, 0, runnel.Config{})
-	if err != nil {
-		return nil, err
+	b.rec.State = event.StateOpen
+	e := g.startOver(ctx, b)
+	if e == nil {
+		var err error
+		if e, err = g.start(ctx, b.provider, b.opt, b.rec, 0, runnel.Config{}); err != nil {
+			return nil, err
+		}
 	}
 	if err := g.put(ctx, e); err != nil {
 		_ = e.session.Close()
 		return nil, err
 	}
-	g.feed.touch(rec.ID)
+	g.feed.touch(b.rec.ID)
 	return e, nil
+}
+
+// startOver begins with the agent that waits. It returns nil if there is none,
+// or it will not do: then one is started as ever.
+func (g *Gateway) startOver(ctx context.Context, b beginning) *entry {
+	if b.warm == nil {
+		return nil
+	}
+	e, err := g.start(ctx, b.provider, b.warm.opt, b.rec, 0, runnel.Config{Conn: b.warm.conn})
+	if err == nil && !b.tell.IsZero() {
+		if err = e.session.Set(ctx, b.tell); err != nil {
+			_ = e.session.Close()
+		}
+	}
+	if err != nil {
+		g.log.LogAttrs(ctx, slog.LevelInfo, "an agent that waited was not used", slog.String("session", b.rec.ID), slog.String("error", err.Error()))
+		return nil
+	}
+	return e
 }
 
 // erase removes a session that came to nothing.

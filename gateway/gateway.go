@@ -33,6 +33,12 @@ type Config struct {
 	ReattachWindow  time.Duration // how long a running turn's agent waits for the server after this one. Default: 60 s; negative: not at all
 	IdleTimeout     time.Duration // after which an idle agent is ended; its session goes on with the next prompt. Default: 15 min; negative: never
 
+	// Prewarm is how many agents are kept ready for sessions to come: one in each
+	// of the places (kind of agent, directory, options) that were used last.
+	// Default: none.
+	Prewarm    int
+	PrewarmAge time.Duration // after which one that nobody wanted is replaced. Default: 10 min
+
 	// Filter is runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
 
@@ -49,6 +55,7 @@ type Gateway struct {
 	alias    map[string]string
 	feed     feed
 	detector *detector
+	pool     *pool
 	keeper   keeper
 	files    *attach.Store   // nil without a data directory
 	ctx      context.Context // of the gateway's own work
@@ -105,12 +112,16 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.keeper.init()
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.detector = newDetector(g.ctx, &g.work, cfg.Providers)
+	g.pool = newPool(g.ctx, max(cfg.Prewarm, 0), cfg.PrewarmAge, g.log, g.startWarm)
 	g.work.Go(g.keep)
 	if err := g.recover(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	if cfg.IdleTimeout > 0 {
 		g.work.Go(g.reap)
+	}
+	if cfg.Prewarm > 0 {
+		g.work.Go(func() { g.pool.run(g.lastPlaces) })
 	}
 	return g, nil
 }
@@ -137,6 +148,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 	go func() { // ends when Close would have, if ctx had let it
 		defer close(done)
 		var all sync.WaitGroup
+		all.Go(g.pool.close)
 		for _, e := range entries {
 			all.Go(func() {
 				if !handOver || !e.session.Detach(ctx) {
@@ -276,6 +288,9 @@ func (g *Gateway) start(ctx context.Context, p runnel.Provider, opt runnel.Optio
 	e := &entry{g: g, rec: rec, waiting: waiting}
 	st, err := g.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
+		if cfg.Conn != nil {
+			_ = cfg.Conn.Close()
+		}
 		return nil, storeError(err)
 	}
 	e.known, e.head = st.Head, st.Head

@@ -74,8 +74,19 @@ func sessionsDesc() *prometheus.Desc {
 	return prometheus.NewDesc("runnel_sessions", "Open sessions: all, those with an agent, those in a turn.", []string{"which"}, nil)
 }
 
+func prewarmDescs() (ready, sessions, agents *prometheus.Desc) {
+	return prometheus.NewDesc("runnel_prewarm_ready", "Agents that wait for a session.", nil, nil),
+		prometheus.NewDesc("runnel_prewarm_sessions_total", "New sessions: those that got an agent that waited (hit), those that started their own (miss).", []string{"result"}, nil),
+		prometheus.NewDesc("runnel_prewarm_agents_total", "Agents kept ready: those started, those that failed, those ended unused.", []string{"what"}, nil)
+}
+
 // Describe implements [prometheus.Collector].
-func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) { out <- sessionsDesc() }
+func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
+	ready, sessions, agents := prewarmDescs()
+	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents} {
+		out <- d
+	}
+}
 
 // Collect implements [prometheus.Collector].
 func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
@@ -84,4 +95,12 @@ func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(open), "open")
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(alive), "alive")
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(working), "working")
+	p := c.s.gw.Prewarmed()
+	ready, sessions, agents := prewarmDescs()
+	out <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, float64(p.Ready))
+	out <- prometheus.MustNewConstMetric(sessions, prometheus.CounterValue, float64(p.Hits), "hit")
+	out <- prometheus.MustNewConstMetric(sessions, prometheus.CounterValue, float64(p.Misses), "miss")
+	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Started), "started")
+	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Failed), "failed")
+	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Unused), "unused")
 }

@@ -1,0 +1,555 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// started is a provider that keeps account of what it started.
+type started struct {
+	script.Provider
+	name  string
+	takes time.Duration // to become ready
+	plain bool          // its agents cannot be told of settings
+
+	mu     sync.Mutex // guards the rest
+	fail   error
+	agents []*startedConn
+	tries  int
+}
+
+func (p *started) Name() string {
+	if p.name != "" {
+		return p.name
+	}
+	return p.Provider.Name()
+}
+
+func (p *started) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	p.mu.Lock()
+	p.tries++
+	err, takes := p.fail, p.takes
+	p.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn, err := p.Provider.Open(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	c := &startedConn{Conn: conn, opt: opt, at: time.Now()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.agents = append(p.agents, c)
+	if p.plain {
+		return c, nil
+	}
+	return tellable{c}, nil
+}
+
+// list returns the agents that were started, oldest first.
+func (p *started) list() []*startedConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.agents)
+}
+
+// left counts those that were not ended.
+func (p *started) left() (n int) {
+	for _, a := range p.list() {
+		if !a.closed.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+type startedConn struct {
+	runnel.Conn
+	opt     runnel.Options
+	at      time.Time
+	prompts atomic.Int32
+	closed  atomic.Bool
+	dead    atomic.Bool
+}
+
+func (c *startedConn) Prompt(ctx context.Context, turn string, in runnel.Input) error {
+	c.prompts.Add(1)
+	return c.Conn.Prompt(ctx, turn, in)
+}
+
+func (c *startedConn) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+func (c *startedConn) ExitStatus() (runnel.ExitStatus, bool) {
+	return runnel.ExitStatus{}, c.dead.Load()
+}
+
+type tellable struct{ *startedConn }
+
+func (c tellable) SetModel(ctx context.Context, model string) error {
+	if model == "none" {
+		return runnel.Fail(runnel.InvalidRequest, "no such model")
+	}
+	c.opt.Model = model
+	return nil
+}
+
+func (c tellable) SetPermissionMode(ctx context.Context, mode runnel.PermissionMode) error {
+	c.opt.PermissionMode = mode
+	return nil
+}
+
+func (c tellable) SetReasoningEffort(ctx context.Context, effort string) error { return nil }
+func (c tellable) SetConfig(ctx context.Context, id, value string) error       { return nil }
+
+// warmed opens a gateway that keeps agents ready, with what a test is to change.
+func (d *disk) warmed(t *testing.T, p runnel.Provider, edit ...func(*Config)) *Gateway {
+	t.Helper()
+	g := d.open(t, append([]func(*Config){func(c *Config) { c.Providers, c.Prewarm, c.StallTimeout = []runnel.Provider{p}, 1, -1 }}, edit...)...)
+	synctest.Wait() // it has read the catalogue
+	return g
+}
+
+// createWith creates a session and says which of p's agents it has.
+func (d *disk) createWith(t *testing.T, g *Gateway, p *started, opt runnel.Options) (id string, agent *startedConn) {
+	t.Helper()
+	st, err := g.Create(t.Context(), p.Name(), d.dir, opt, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := send(t, g, st.SessionID, "text")
+	d.ends(t, sent)
+	for _, a := range p.list() {
+		if a.prompts.Load() > 0 {
+			agent = a
+		}
+	}
+	return st.SessionID, agent
+}
+
+// settle lets the pool do what it has to.
+func settle() {
+	<-time.After(refillPause + 2*time.Second)
+	synctest.Wait()
+}
+
+func TestANewSessionGetsAnAgentThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{takes: time.Second}
+		g := d.warmed(t, p)
+		settle()
+		if n := len(p.list()); n != 0 {
+			t.Fatalf("%d agents were started for nobody", n)
+		}
+		_, cold := d.createWith(t, g, p, runnel.Options{})
+		settle()
+		if st := g.Prewarmed(); st.Ready != 1 || st.Misses != 1 || st.Hits != 0 {
+			t.Fatalf("after the first: %+v", st)
+		}
+		if cold != p.list()[0] {
+			t.Error("the first session did not start its own")
+		}
+
+		asked := time.Now()
+		st, err := g.Create(t.Context(), "", d.dir, runnel.Options{}, "")
+		if err != nil || !st.IsAlive {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		if took := time.Since(asked); took != 0 {
+			t.Errorf("the second session waited %v for its agent", took)
+		}
+		d.ends(t, send(t, g, st.SessionID, "text"))
+		second := p.list()[1]
+		if second.prompts.Load() != 1 || !second.at.Before(asked) {
+			t.Errorf("the agent that waited was started at %v and has seen %d prompts; the session was asked for at %v", second.at, second.prompts.Load(), asked)
+		}
+		if n := len(p.list()); n != 2 {
+			t.Errorf("%d were started at once", n)
+		}
+		d.ends(t, send(t, g, st.SessionID, "text")) // it stays the session's
+		settle()
+		if st := g.Prewarmed(); st.Ready != 1 || st.Hits != 1 || st.Started != 2 {
+			t.Errorf("after the second: %+v", st)
+		}
+		third := p.list()[2]
+		closeIt(t, g)
+		if third.prompts.Load() != 0 || p.left() != 0 {
+			t.Errorf("the one that waits saw %d prompts; %d are left after the end", third.prompts.Load(), p.left())
+		}
+	})
+}
+
+func TestAnAgentThatWaitsIsHandedOutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{takes: time.Millisecond}
+		g := d.warmed(t, p)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				st, err := g.Create(t.Context(), "", d.dir, runnel.Options{}, "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				d.ends(t, send(t, g, st.SessionID, "text"))
+			})
+		}
+		all.Wait()
+		if st := g.Prewarmed(); st.Hits != 1 || st.Misses != 20 {
+			t.Errorf("%+v", st)
+		}
+		for i, a := range p.list() {
+			if a.prompts.Load() > 1 {
+				t.Errorf("agent %d was given to %d sessions", i, a.prompts.Load())
+			}
+		}
+		closeIt(t, g)
+		if p.left() != 0 {
+			t.Errorf("%d are left", p.left())
+		}
+	})
+}
+
+func TestOtherSessionsStartTheirOwn(t *testing.T) {
+	for name, opt := range map[string]runnel.Options{
+		"tools":  {Tools: []string{"Read"}},
+		"prompt": {SystemPromptAppend: "be kind"},
+		"mcp":    {MCPServers: json.RawMessage(`{"a":{}}`)},
+		"turns":  {MaxTurns: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, p := newDisk(t), &started{}
+				g := d.warmed(t, p)
+				defer closeIt(t, g)
+				d.createWith(t, g, p, runnel.Options{})
+				settle()
+				waits := p.list()[1]
+				_, agent := d.createWith(t, g, p, opt)
+				if agent == waits || waits.prompts.Load() != 0 || g.Prewarmed().Hits != 0 {
+					t.Error("got one that was started otherwise")
+				}
+				settle() // the newest place counts
+				if last := p.list()[len(p.list())-1]; !waits.closed.Load() || key(last.opt) != key(opt) {
+					t.Errorf("now %+v waits; the one before was ended: %v", last.opt, waits.closed.Load())
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // in another directory
+		d, p := newDisk(t), &started{}
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		d.dir = canonical(t.TempDir())
+		d.createWith(t, g, p, runnel.Options{})
+		if g.Prewarmed().Hits != 0 {
+			t.Error("got one of another directory")
+		}
+	})
+}
+
+func TestSettingsAreToldToAnAgentThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		opt := runnel.Options{Model: "other", PermissionMode: runnel.ModePlan, ReasoningEffort: "low"}
+		id, agent := d.createWith(t, g, p, opt)
+		if agent != p.list()[1] || g.Prewarmed().Hits != 1 || agent.opt.Model != "other" || agent.opt.PermissionMode != runnel.ModePlan {
+			t.Errorf("the agent has %+v; %+v", agent.opt, g.Prewarmed())
+		}
+		if st, err := g.Status(t.Context(), id); err != nil || st.PermissionMode != string(runnel.ModePlan) {
+			t.Errorf("%+v, %v", st, err)
+		}
+		settle() // now the settings are those of the place: there is no way back to the agent's own
+		d.createWith(t, g, p, runnel.Options{})
+		if st := g.Prewarmed(); st.Hits != 1 || st.Misses != 2 {
+			t.Errorf("%+v", st)
+		}
+
+		// One that is refused what the session asks for is not kept; the session is judged as ever.
+		settle()
+		before := len(p.list())
+		st, err := g.Create(t.Context(), "", d.dir, runnel.Options{Model: "none"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ends(t, send(t, g, st.SessionID, "text"))
+		if list := p.list(); !list[before-1].closed.Load() || list[before].opt.Model != "none" || list[before].prompts.Load() != 1 {
+			t.Error("it was not started anew")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // an agent that cannot be told
+		d, p := newDisk(t), &started{plain: true}
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		if d.createWith(t, g, p, runnel.Options{Model: "other"}); g.Prewarmed().Hits != 0 {
+			t.Error("got one with another model")
+		}
+	})
+}
+
+func TestAgentsThatWaitAreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		id, _ := d.createWith(t, g, p, runnel.Options{})
+		settle()
+		<-time.After(10*time.Minute + lookEvery)
+		synctest.Wait()
+		if list := p.list(); len(list) != 3 || !list[1].closed.Load() || list[2].closed.Load() || g.Prewarmed().Unused != 1 {
+			t.Fatalf("after its time: %d started; %+v", len(list), g.Prewarmed())
+		}
+		<-time.After(2 * quietAfter)
+		synctest.Wait()
+		if st := g.Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session's own was put away
+			t.Errorf("nobody is here, but %+v, %d agents run", st, p.left())
+		}
+		n := len(p.list())
+		<-time.After(24 * time.Hour)
+		if more := len(p.list()) - n; more != 0 {
+			t.Errorf("%d were started for nobody", more)
+		}
+		d.ends(t, send(t, g, id, "text")) // somebody is here again
+		settle()
+		if g.Prewarmed().Ready != 1 {
+			t.Errorf("%+v", g.Prewarmed())
+		}
+	})
+}
+
+func TestOneThatEndedIsNotHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		p.list()[1].dead.Store(true)
+		if _, agent := d.createWith(t, g, p, runnel.Options{}); agent == p.list()[1] || g.Prewarmed().Failed != 1 {
+			t.Errorf("%+v", g.Prewarmed())
+		}
+		<-time.After(lookEvery) // and it is noticed although nobody asks
+		synctest.Wait()
+		last := p.list()[len(p.list())-1]
+		last.dead.Store(true)
+		<-time.After(lookEvery + maxPause)
+		synctest.Wait()
+		if st := g.Prewarmed(); st.Failed != 2 || st.Ready != 1 || !last.closed.Load() {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestOneWhoseDirectoryIsAnotherIsNotHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		d.dir = filepath.Join(d.dir, "project")
+		mkdir := func() {
+			if err := os.Mkdir(d.dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mkdir()
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		if err := os.Rename(d.dir, d.dir+"-before"); err != nil {
+			t.Fatal(err)
+		}
+		mkdir()
+		if d.createWith(t, g, p, runnel.Options{}); g.Prewarmed().Hits != 0 {
+			t.Error("got one that works in the directory before")
+		}
+	})
+}
+
+func TestFailuresAreTriedLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.warmed(t, p)
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		p.mu.Lock()
+		p.fail = errors.New("not today")
+		p.mu.Unlock()
+		<-time.After(45 * time.Minute)
+		synctest.Wait()
+		p.mu.Lock()
+		tries := p.tries - 1
+		p.fail = nil
+		p.mu.Unlock()
+		if tries < 5 || tries > 12 {
+			t.Errorf("tried %d times in 45 minutes", tries)
+		}
+		if st := g.Prewarmed(); st.Failed != int64(tries) || st.Ready != 0 {
+			t.Errorf("%+v after %d tries", st, tries)
+		}
+		<-time.After(maxPause)
+		synctest.Wait()
+		if st := g.Prewarmed(); st.Ready != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestThePlacesOfTheCatalogue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+		d.create(t, g)
+		<-time.After(time.Minute)
+		newest := canonical(t.TempDir())
+		if _, err := g.Create(t.Context(), "", newest, runnel.Options{Model: "m"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		closeIt(t, g)
+		p.takes = time.Hour // a start does not wait for it
+		at := time.Now()
+		g = d.warmed(t, p)
+		if time.Since(at) != 0 {
+			t.Errorf("the start took %v", time.Since(at))
+		}
+		closeIt(t, g) // nor does an end
+		p.takes = 0
+		g = d.warmed(t, p)
+		defer closeIt(t, g)
+		synctest.Wait()
+		if st := g.Prewarmed(); st.Ready != 1 {
+			t.Fatalf("%+v", st)
+		}
+		if last := p.list()[len(p.list())-1]; last.opt.Dir != newest || last.opt.Model != "m" || last.opt.Resume != "" {
+			t.Errorf("waits with %+v", last.opt)
+		}
+	})
+}
+
+// What goes on has an agent of its own: one that waits begins a conversation.
+func TestResumedSessionsStartTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.warmed(t, p, func(c *Config) { c.IdleTimeout = 5 * time.Minute })
+		defer closeIt(t, g)
+		id, _ := d.createWith(t, g, p, runnel.Options{})
+		<-time.After(8 * time.Minute) // it is put away, and another waits
+		synctest.Wait()
+		if st, _ := g.Status(t.Context(), id); st.IsAlive || g.Prewarmed().Ready != 1 {
+			t.Fatalf("%+v, %+v", st, g.Prewarmed())
+		}
+		d.ends(t, send(t, g, id, "text"))
+		last := p.list()[len(p.list())-1]
+		if last.opt.Resume == "" || last.prompts.Load() != 1 || g.Prewarmed().Hits != 0 || g.Prewarmed().Ready != 1 {
+			t.Errorf("went on with %+v; %+v", last.opt, g.Prewarmed())
+		}
+	})
+}
+
+func TestEndingEndsThoseThatWait(t *testing.T) {
+	for name, end := range map[string]func(*Gateway, context.Context) error{"close": (*Gateway).Close, "hand over": (*Gateway).HandOver} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, p := newDisk(t), &started{}
+				g := d.warmed(t, p, func(c *Config) { c.Prewarm = 2 })
+				d.createWith(t, g, p, runnel.Options{})
+				d.createWith(t, g, p, runnel.Options{MaxTurns: 2})
+				settle()
+				if g.Prewarmed().Ready != 2 {
+					t.Fatalf("%+v", g.Prewarmed())
+				}
+				p.mu.Lock()
+				p.takes = time.Hour
+				p.mu.Unlock()
+				d.createWith(t, g, p, runnel.Options{}) // its place is being filled again when the end comes
+				settle()
+				if err := end(g, t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if p.left() != 0 {
+					t.Errorf("%d are left", p.left())
+				}
+				if _, err := g.Create(t.Context(), "", d.dir, runnel.Options{MaxTurns: 2}, ""); err == nil {
+					t.Error("a session was created after the end")
+				}
+			})
+		})
+	}
+}
+
+// A session that cannot be recorded gets no agent, also not one that waits.
+func TestNoSessionNoAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		cat := &failingCatalogue{Catalogue: d.cat}
+		g := d.warmed(t, p, func(c *Config) { c.Catalogue = cat })
+		defer closeIt(t, g)
+		d.createWith(t, g, p, runnel.Options{})
+		settle()
+		cat.fails.Store(true)
+		_, err := g.Create(t.Context(), "", d.dir, runnel.Options{}, "")
+		wantCode(t, err, runnel.StoreUnavailable)
+		cat.fails.Store(false)
+		if a := p.list()[1]; !a.closed.Load() || a.prompts.Load() != 0 {
+			t.Error("the agent that waited runs on")
+		}
+	})
+}
+
+type failingCatalogue struct {
+	store.Catalogue
+	fails atomic.Bool
+}
+
+func (c *failingCatalogue) PutSession(ctx context.Context, s store.Session) error {
+	if c.fails.Load() {
+		return errors.New("the disk is gone")
+	}
+	return c.Catalogue.PutSession(ctx, s)
+}
+
+// Whatever decides how an agent is started is what a place is known by, or is
+// the same for all sessions of a server, or is about one session.
+func TestEveryOptionTellsPlacesApart(t *testing.T) {
+	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn", "Debug"}
+	typ := reflect.TypeFor[runnel.Options]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		hidden := strings.HasPrefix(f.Tag.Get("json"), "-")
+		if hidden != slices.Contains(same, f.Name) {
+			t.Errorf("%s: is new; does an agent that waits have the same?", f.Name)
+		}
+	}
+}
