@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/runnel-dev/runnel/event"
 )
@@ -68,9 +69,10 @@ func (l *link) leave(s *Session) {
 }
 
 type openedMsg struct {
-	conn Conn
-	opt  Options // it was started with
-	err  error
+	conn   Conn
+	opt    Options // it was started with
+	afresh bool    // although there was a conversation
+	err    error
 }
 
 // open starts an agent for the prompt that waits. It comes back through
@@ -92,9 +94,17 @@ func (s *Session) open() {
 		defer cancel()
 		<-before
 		conn, err := openConn(ctx, s.provider, opt)
-		s.opened <- openedMsg{conn, opt, err}
+		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability
+		if afresh { // else the session could never go on
+			opt.Resume = ""
+			conn, err = openConn(ctx, s.provider, opt)
+		}
+		s.opened <- openedMsg{conn, opt, afresh, err}
 	})
 }
+
+var forgotten = event.Notice{Level: event.LevelWarning, Code: "CONVERSATION_FORGOTTEN",
+	Message: "This agent cannot go on with a conversation after its process has ended. It begins anew, and knows nothing of what was said above."}
 
 // attach takes the agent that open started.
 func (s *Session) attach(o openedMsg) {
@@ -112,6 +122,13 @@ func (s *Session) attach(o openedMsg) {
 		if len(s.closing) > 0 {
 			s.link.leave(s)
 			return
+		}
+		if o.afresh {
+			s.facts.agentSessionID = ""
+			s.between(event.Event{At: time.Now(), Body: forgotten})
+			if s.flush() != nil {
+				return
+			}
 		}
 		if s.catchUp(o.opt) != nil {
 			s.link.leave(s) // no prompt has reached it: another takes its place

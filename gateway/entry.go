@@ -247,6 +247,13 @@ func (g *Gateway) reap() {
 	}
 }
 
+// irreplaceable reports whether a session's conversation would end with its
+// agent's process.
+func (g *Gateway) irreplaceable(rec store.Session) bool {
+	p := g.byName[rec.CLIType]
+	return rec.LastTurn != "" && p != nil && runnel.Require(p, runnel.CapSessionResume) != nil
+}
+
 func (g *Gateway) putAway(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,6 +267,9 @@ func (g *Gateway) putAway(now time.Time) {
 		}
 		delete(g.live, id)
 		g.fly(id, func() (*entry, error) {
+			if g.irreplaceable(rec) && e.session.Status().AgentAlive {
+				return e, nil
+			}
 			if err := e.session.Release(g.ctx); err != nil {
 				return e, nil // a turn runs after all
 			}

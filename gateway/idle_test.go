@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// plainly is the scripted agent without what makes it resume.
+type plainly struct{ p *started }
+
+func (f plainly) Name() string { return f.p.Name() }
+func (f plainly) Open(ctx context.Context, o runnel.Options) (runnel.Conn, error) {
+	return f.p.Open(ctx, o)
+}
+
+// An idle agent is ended only if its conversation goes on without it.
+func TestAnAgentThatCannotResumeIsNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		g := d.open(t, func(c *Config) {
+			c.Providers, c.IdleTimeout, c.StallTimeout = []runnel.Provider{plainly{p}}, time.Minute, -1
+		})
+		defer closeIt(t, g)
+		used, unused, crashed := d.create(t, g), d.create(t, g), d.create(t, g)
+		d.ends(t, send(t, g, used, "text"))
+		d.ends(t, send(t, g, crashed, "text"))
+		d.ends(t, send(t, g, crashed, "crash"))
+		<-time.After(time.Hour)
+		synctest.Wait()
+		alive := func(id string) bool {
+			st, err := g.Status(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.IsAlive
+		}
+		if !alive(used) || alive(unused) || alive(crashed) {
+			t.Errorf("alive: used %v, unused %v, crashed %v", alive(used), alive(unused), alive(crashed))
+		}
+		if g.peek(used) == nil || g.peek(unused) != nil || g.peek(crashed) != nil {
+			t.Error("put away what is needed, or kept what is not")
+		}
+		n := len(p.list())
+		d.ends(t, send(t, g, used, "text"))
+		if len(p.list()) != n || p.list()[0].prompts.Load() != 2 {
+			t.Error("its conversation was interrupted")
+		}
+	})
+}
