@@ -19,6 +19,8 @@ const session = (
   state: "open",
   activity: "idle",
   lastSeq: 1,
+  isAlive: false,
+  given: {},
   pendingApprovals: [],
   queued: 0,
   createdAt: "",

@@ -11,11 +11,11 @@ export function Command({ text }: { text: string }) {
   );
 }
 
-export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+export function CopyButton({ text, label = "Copy" }: { text: string | (() => string); label?: string }) {
   const [state, setState] = useState<"" | "done" | "failed">("");
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(typeof text === "string" ? text : text());
       setState("done");
     } catch {
       setState("failed"); // no clipboard without TLS away from this machine

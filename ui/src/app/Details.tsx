@@ -1,6 +1,7 @@
 import { X } from "lucide-react";
 import { type ReactNode, useMemo, useState } from "react";
 import { byFile, countChanges } from "../model/diff";
+import { useAgentName } from "../model/store";
 import type { Transcript } from "../model/transcript";
 import { Counts, Diff } from "../stream/Diff";
 import { changesOf } from "../stream/TurnEnd";
@@ -22,6 +23,7 @@ export function Details({
   transcript: Transcript;
   onClose: () => void;
 }) {
+  const agent = useAgentName(s.cliType);
   const [shown, setShown] = useState<string>();
   const changes = useMemo(() => transcript.turns.flatMap(changesOf), [transcript]);
   const files = useMemo(() => byFile(changes), [changes]);
@@ -44,7 +46,7 @@ export function Details({
             <Visible text={s.projectDir} />
           </span>
         </Fact>
-        <Fact name="Agent">{plain(s.cliType)}</Fact>
+        <Fact name="Agent">{plain(agent)}</Fact>
         {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
         <Fact name="Permissions">{modeLabel(s.permissionMode ?? "default")}</Fact>
         <Fact name="Created">{absolute(s.createdAt)}</Fact>

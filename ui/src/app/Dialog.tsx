@@ -7,11 +7,13 @@ export function Dialog({
   onClose,
   children,
   wide,
+  sheet,
 }: {
   title: string;
   onClose: () => void;
   children: ReactNode;
   wide?: boolean;
+  sheet?: boolean; // on a phone it comes from below, as wide as the screen
 }) {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
@@ -26,7 +28,7 @@ export function Dialog({
       onClose={onClose}
       onClick={(e) => e.target === ref.current && onClose()}
       aria-label={title}
-      className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"}`}
+      className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"} ${sheet ? "sheet" : ""}`}
     >
       <div className="flex max-h-[90dvh] flex-col">
         <div className="flex items-center justify-between border-b py-2 pr-2 pl-4">

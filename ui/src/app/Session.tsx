@@ -2,8 +2,9 @@ import { ArrowLeft, PanelRight, Power } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { ApprovalBar } from "../composer/ApprovalBar";
 import { Composer } from "../composer/Composer";
+import { scripted } from "../model/agents";
 import { go } from "../model/routes";
-import { attempt, refresh, show, useStore } from "../model/store";
+import { attempt, refresh, show, useAgentName, useStore } from "../model/store";
 import { empty, pending } from "../model/transcript";
 import { markLabel, markOf, StateMark } from "../sessions/StateMark";
 import { Stream } from "../stream/Stream";
@@ -80,6 +81,7 @@ export function Session({ id }: { id: string }) {
 
 function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean; onDetails: () => void }) {
   const [asking, setAsking] = useState(false);
+  const agent = useAgentName(s?.cliType ?? "");
   const mark = s && markOf(s);
   return (
     <header className="flex min-h-12 shrink-0 items-center gap-2 border-b px-2 pt-[env(safe-area-inset-top)] wide:px-4">
@@ -97,7 +99,7 @@ function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean
         {s && (
           <p className="truncate text-xs text-muted" title={s.projectDir}>
             {plain(
-              [folderName(s.projectDir), s.cliType, s.modelId, mark && markLabel[mark]]
+              [folderName(s.projectDir), agent, s.modelId, mark && markLabel[mark]]
                 .filter(Boolean)
                 .join(" · "),
             )}
@@ -164,8 +166,8 @@ function Begin({ s }: { s?: SessionStatus }) {
           </p>
         )}
         <p>
-          {s?.cliType === "script"
-            ? "Try the prompts demo, tools, approve, long or fail."
+          {s && scripted(s.cliType)
+            ? "Try the prompts demo, tools, terminal, approve, question, form, settings, long or fail."
             : "What the agent does will be shown here as it happens."}
         </p>
       </div>

@@ -1,12 +1,14 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { typing } from "../app/hooks";
 import { attempt } from "../model/store";
+import { Arguments } from "../stream/Arguments";
 import { jsonText } from "../text/json";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { Approval, ApprovalEvent, Choice } from "../wire/types";
 import { Asked } from "./Asked";
+import { choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
 
 const calm = 400; // ms in which nothing is an answer: the key or click was meant for what was there before
 const calmInComposer = 1200; // ms; the prompt was sent from there, so its focus is no sign of writing
@@ -28,7 +30,7 @@ export function ApprovalBar({
   );
 }
 
-type Extra = "" | "reason" | "edit" | "why";
+type Extra = "" | "reason" | "edit" | "why" | "own" | "exact";
 
 function One({
   session,
@@ -53,21 +55,34 @@ function One({
   }, []);
   const changed = edited !== undefined && edited !== jsonText(a.arguments);
   const bad = changed && !isJSON(edited);
-  const choices = ordered(a);
+  const form = useAnswer(a);
+  const choices = ordered(a, choicesFor(a, form));
+  const quick = a.kind === "question" && !form ? optionsAsChoices(a) : undefined;
+  const bar = useRef<HTMLElement>(null);
 
-  const answer = async (c: Choice) => {
-    const denies = c.kind === "deny" || c.kind === "deny_stop";
-    if (busy || !ready || (bad && !denies)) return;
+  const decide = async (c: Choice, updatedArguments: string | undefined) => {
+    if (busy || !ready) return;
     setBusy(true);
     await attempt(() =>
       api.decide(session, a.id, {
         choice: c.id,
         argumentsDigest: a.argumentsDigest,
-        reason: denies && reason.trim() ? reason.trim() : undefined,
-        updatedArguments: !denies && changed ? edited : undefined,
+        reason: denies(c) && reason.trim() ? reason.trim() : undefined,
+        updatedArguments,
       }),
     );
     setBusy(false);
+  };
+  const answer = (c: Choice) => {
+    if (denies(c)) return decide(c, undefined);
+    if (bad || (form && !form.ready)) return;
+    if (!form) return decide(c, changed ? edited : undefined);
+    const values = form.values();
+    if (values !== undefined) return decide(c, values || undefined);
+    // To the first field that is wrong, once it says so.
+    requestAnimationFrame(() =>
+      bar.current?.querySelector<HTMLElement>("[data-wrong] :is(input, select, textarea, button)")?.focus(),
+    );
   };
 
   useEffect(() => {
@@ -85,6 +100,7 @@ function One({
 
   return (
     <section
+      ref={bar}
       aria-label="Approval"
       data-approval-bar={a.id}
       className="flex max-h-[70dvh] min-h-0 narrow:min-h-[50dvh] shrink-0 flex-col border-t-2 border-t-accent bg-raised wide:max-h-[50dvh]"
@@ -99,6 +115,10 @@ function One({
         <div className="mx-auto w-full max-w-[52rem] px-4 py-2">
           {extra === "edit" ? (
             <EditArguments value={edited ?? jsonText(a.arguments)} onChange={setEdited} bad={bad} />
+          ) : form && extra !== "exact" ? (
+            form.body
+          ) : form ? (
+            <Arguments value={a.arguments} />
           ) : (
             <Asked approval={a} dir={dir} />
           )}
@@ -122,15 +142,21 @@ function One({
             onChange={(e) => setReason(e.target.value)}
           />
         )}
+        {extra === "own" && quick?.own && (
+          <OwnWords
+            disabled={busy || !ready}
+            onSend={(text) => decide(quick.own as Choice, inOwnWords(a, quick.field, text))}
+          />
+        )}
         <div className="flex flex-wrap gap-2 narrow:grid narrow:grid-cols-2">
           {choices.map((c, i) => (
             <button
               key={c.id}
               type="button"
-              className={`button text-left whitespace-normal ${first(a, c, i) ? "primary" : ""}`}
+              className={`button text-left whitespace-normal ${i === 0 && c.kind === "allow_once" && (form || a.kind !== "question") ? "primary" : ""}`}
               data-choice={c.kind}
               aria-keyshortcuts={i < 9 ? String(i + 1) : undefined}
-              disabled={busy || !ready || (bad && !c.kind.startsWith("deny"))}
+              disabled={busy || !ready || (!denies(c) && (bad || form?.ready === false))}
               title={plain(c.label)}
               onClick={() => void answer(c)}
             >
@@ -143,9 +169,19 @@ function One({
             </button>
           ))}
           <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:ml-0 narrow:justify-between">
-            {a.argumentsEditable && (
+            {a.argumentsEditable && !form && !quick && (
               <Toggle on={extra === "edit"} set={(on) => setExtra(on ? "edit" : "")}>
                 Edit
+              </Toggle>
+            )}
+            {quick?.own && (
+              <Toggle on={extra === "own"} set={(on) => setExtra(on ? "own" : "")}>
+                Another answer
+              </Toggle>
+            )}
+            {form && (
+              <Toggle on={extra === "exact"} set={(on) => setExtra(on ? "exact" : "")}>
+                Exact
               </Toggle>
             )}
             <Toggle on={extra === "reason"} set={(on) => setExtra(on ? "reason" : "")}>
@@ -169,6 +205,10 @@ const emptyComposer = (e: KeyboardEvent) =>
 function heading(a: Approval) {
   if (a.kind === "plan") return "The agent asks you to accept its plan";
   if (a.kind === "question") return "The agent asks you";
+  if (a.kind === "form")
+    return (
+      <>{a.toolName ? <code className="font-mono">{plain(a.toolName, 80)}</code> : "The agent"} asks you</>
+    );
   return (
     <>
       Allow <code className="font-mono">{plain(a.toolName ?? "this tool", 80)}</code>?
@@ -180,11 +220,37 @@ function heading(a: Approval) {
 // widest. The answers to a question stay in the order they were given.
 const rank = { allow_once: 0, allow_session: 1, allow_always: 2, deny: 3, deny_stop: 4 };
 
-const ordered = (a: Approval): Choice[] =>
-  a.kind === "question" ? a.choices : [...a.choices].sort((x, y) => rank[x.kind] - rank[y.kind]);
+const ordered = (a: Approval, choices: Choice[]): Choice[] =>
+  a.kind === "question" ? choices : [...choices].sort((x, y) => rank[x.kind] - rank[y.kind]);
 
-const first = (a: Approval, c: Choice, i: number) =>
-  i === 0 && c.kind === "allow_once" && a.kind !== "question";
+const denies = (c: Choice) => c.kind === "deny" || c.kind === "deny_stop";
+
+function OwnWords({ disabled, onSend }: { disabled: boolean; onSend: (text: string) => void }) {
+  const [text, setText] = useState("");
+  const ready = !disabled && text.trim() !== "";
+  return (
+    <form
+      className="mb-2 flex gap-2"
+      onSubmit={(e) => {
+        e.preventDefault();
+        if (ready) onSend(text.trim());
+      }}
+    >
+      <input
+        className="field"
+        placeholder="Your own answer"
+        aria-label="Your own answer"
+        value={text}
+        // biome-ignore lint/a11y/noAutofocus: it appears where it was asked for
+        autoFocus
+        onChange={(e) => setText(e.target.value)}
+      />
+      <button type="submit" className="button primary" disabled={!ready}>
+        Answer
+      </button>
+    </form>
+  );
+}
 
 function Toggle({ on, set, children }: { on: boolean; set: (on: boolean) => void; children: ReactNode }) {
   return (

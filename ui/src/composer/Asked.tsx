@@ -1,9 +1,11 @@
 import type { ReactNode } from "react";
+import { formOf } from "../model/form";
 import { Arguments } from "../stream/Arguments";
 import { Diff } from "../stream/Diff";
 import { Prose } from "../stream/Prose";
 import { Visible } from "../text/Shown";
 import type { Approval } from "../wire/types";
+import { Page } from "./Page";
 
 /** What is asked, in exact words: the tool's arguments and changes, never a summary of them. */
 export function Asked({ approval: a, dir }: { approval: Approval; dir: string }) {
@@ -33,11 +35,38 @@ function inWords(a: Approval, dir: string): ReactNode {
   if (a.kind === "plan" && typeof args.plan === "string") return <Prose text={args.plan} live={false} />;
   if (a.kind === "question" && Array.isArray(args.questions))
     return args.questions.map((q, i) => <Question key={i} q={record(q)} />);
+  if (a.kind === "form") return <AskedForm args={a.arguments} />;
   if (a.kind === "tool") return null;
   return (
     <p className="isolate-text whitespace-pre-wrap">
       <Visible text={a.title} />
     </p>
+  );
+}
+
+// A form as it was asked for; it is filled in elsewhere.
+function AskedForm({ args }: { args: unknown }) {
+  const form = formOf(args);
+  if (form.kind === "page") return <Page message={form.message} url={form.url} link={false} />;
+  return (
+    <div>
+      <p className="isolate-text whitespace-pre-wrap">
+        <Visible text={form.message} />
+      </p>
+      <ul className="mt-1 list-disc pl-5">
+        {form.fields.map((f) => (
+          <li key={f.key} className="isolate-text">
+            <Visible text={f.name} />
+            {f.options.length > 0 && (
+              <span className="text-muted">
+                {": "}
+                <Visible text={f.options.map((o) => o.name).join(", ")} />
+              </span>
+            )}
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 

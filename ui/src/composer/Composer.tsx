@@ -1,12 +1,12 @@
 import { ArrowUp, ListPlus, Paperclip, Square } from "lucide-react";
 import { type KeyboardEvent as ReactKey, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { load, save } from "../model/keep";
-import { attempt, complain, useStore } from "../model/store";
-import { modeLabel } from "../text/words";
+import { attempt, complain } from "../model/store";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 import { Files } from "./FileList";
 import { accepted, useFiles } from "./files";
+import { Pills } from "./Settings";
 
 const twice = 1500; // ms between two Escapes that stop a turn
 
@@ -159,64 +159,6 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
         </div>
       </div>
     </form>
-  );
-}
-
-function Pills({ s }: { s: SessionStatus }) {
-  const agent = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType));
-  if (!agent) return null;
-  const models =
-    agent.models.some((m) => m.id === s.modelId) || !s.modelId
-      ? agent.models
-      : [{ id: s.modelId, name: undefined }, ...agent.models];
-  return (
-    <>
-      {models.length > 1 && (
-        <Pill
-          label="Model"
-          value={s.modelId ?? ""}
-          onChange={(model) => attempt(() => api.options(s.sessionId, { model }))}
-          options={models.map((m) => [m.id, m.name ?? m.id])}
-        />
-      )}
-      {agent.modes.length > 1 && (
-        <Pill
-          label="Permissions"
-          value={s.permissionMode ?? "default"}
-          onChange={(permissionMode) => attempt(() => api.options(s.sessionId, { permissionMode }))}
-          options={agent.modes.map((m) => [m, modeLabel(m)])}
-        />
-      )}
-    </>
-  );
-}
-
-function Pill({
-  label,
-  value,
-  options,
-  onChange,
-}: {
-  label: string;
-  value: string;
-  options: [string, string][];
-  onChange: (v: string) => void;
-}) {
-  return (
-    <select
-      aria-label={label}
-      title={label}
-      className="quiet max-w-36 appearance-none truncate"
-      value={value}
-      onChange={(e) => onChange(e.target.value)}
-    >
-      {!options.some(([v]) => v === value) && <option value={value}>{value || label}</option>}
-      {options.map(([v, text]) => (
-        <option key={v} value={v}>
-          {text}
-        </option>
-      ))}
-    </select>
   );
 }
 

@@ -235,6 +235,32 @@ function fold(rows: Row[]): Row[] {
   return out;
 }
 
+// What the agent calls a call, without the verb that stands before it here and
+// without the quotes that some put around commands.
+function title(t: ToolCall): string {
+  const text = (t.title || t.toolName).replace(/^(`+)(.+)\1$/s, "$2");
+  return text.replace(
+    /^(run|read|edit|write|create|delete|move|search|fetch)\b:?\s+(?=\S)/i,
+    (all, verb: string) => (verbs[t.kind ?? ""]?.includes(verb.toLowerCase()) ? "" : all),
+  );
+}
+
+const verbs: Record<string, string[]> = {
+  execute: ["run"],
+  read: ["read"],
+  edit: ["edit", "write", "create"],
+  delete: ["delete"],
+  move: ["move"],
+  search: ["search"],
+  fetch: ["fetch"],
+};
+
+// A command that is given as its words.
+function words(v: unknown): string | undefined {
+  if (!Array.isArray(v) || v.length === 0 || !v.every((w) => typeof w === "string")) return undefined;
+  return v.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replaceAll("'", "'\\''")}'`)).join(" ");
+}
+
 /** The one-line description of a call: what it does, to what. */
 export function describe(t: ToolCall, dir: string): { verb: string; object: string; code: boolean } {
   const args = isRecord(t.toolArguments) ? t.toolArguments : {};
@@ -242,29 +268,34 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
     names.map((n) => args[n]).find((v): v is string => typeof v === "string" && v !== "");
   const path = pick("file_path", "path", "notebook_path", "filePath", "filename") ?? t.locations?.[0]?.path;
   const rel = path && (path.startsWith(`${dir}/`) ? path.slice(dir.length + 1) : path);
+  const name = title(t);
   switch (t.kind) {
     case "execute":
-      return { verb: "Run", object: pick("command", "cmd", "script") ?? t.title ?? t.toolName, code: true };
+      return {
+        verb: "Run",
+        object: pick("command", "cmd", "script") ?? words(args.command) ?? words(args.cmd) ?? name,
+        code: true,
+      };
     case "read":
-      return { verb: "Read", object: rel ?? t.title ?? t.toolName, code: !!rel };
+      return { verb: "Read", object: rel ?? name, code: !!rel };
     case "edit": {
       const verb = t.changes?.[0]?.kind === "create" ? "Create" : "Edit";
       const files = new Set(t.changes?.map((c) => c.path));
       if (files.size > 1) return { verb, object: `${files.size} files`, code: false };
       const p = rel ?? t.changes?.[0]?.path;
-      return { verb, object: p ?? t.title ?? t.toolName, code: !!p };
+      return { verb, object: p ?? name, code: !!p };
     }
     case "delete":
-      return { verb: "Delete", object: rel ?? t.title ?? t.toolName, code: !!rel };
+      return { verb: "Delete", object: rel ?? name, code: !!rel };
     case "move":
-      return { verb: "Move", object: rel ?? t.title ?? t.toolName, code: !!rel };
+      return { verb: "Move", object: rel ?? name, code: !!rel };
     case "search": {
       const what = pick("pattern", "query", "q", "glob");
-      return { verb: "Search", object: what ?? t.title ?? t.toolName, code: !!what };
+      return { verb: "Search", object: what ?? name, code: !!what };
     }
     case "fetch": {
       const url = pick("url", "uri", "query");
-      return { verb: "Fetch", object: url ?? t.title ?? t.toolName, code: !!url };
+      return { verb: "Fetch", object: url ?? name, code: !!url };
     }
     case "delegate":
       return {
@@ -277,10 +308,11 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
     case "switch_mode":
       return { verb: "Switch mode", object: t.title ?? pick("mode", "plan") ?? "", code: false };
   }
-  const command = pick("command");
+  const command = pick("command") ?? words(args.command);
+  const called = t.title && t.title !== t.toolName ? t.title : undefined;
   return {
     verb: t.toolName,
-    object: t.title ?? command ?? rel ?? pick("query", "url", "name", "description") ?? "",
+    object: called ?? command ?? rel ?? pick("query", "url", "name", "description") ?? "",
     code: !!(command ?? rel),
   };
 }

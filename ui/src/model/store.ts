@@ -52,6 +52,7 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
       const again = status === "open" && (get().everOpen || !get().listed);
       set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
       if (again) void refresh(); // the server may be another one now
+      if (status === "open" && shown) void tell(shown);
     }
   },
   after: (id) => {
@@ -94,6 +95,16 @@ function out(why?: string) {
   set({ phase: "out", why });
 }
 
+/** What an agent is called. */
+export const useAgentName = (cliType: string): string =>
+  useStore((s) => s.agents?.find((a) => a.cliType === cliType)?.displayName ?? cliType);
+
+/** Reads again which agents there are. */
+export async function lookForAgents() {
+  const agents = await api.agents().catch(() => undefined);
+  if (agents) set({ agents });
+}
+
 /** Reads the session list, agents and folders again. */
 export async function refresh() {
   const results = await Promise.allSettled([
@@ -108,8 +119,18 @@ export async function refresh() {
 
 function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   const sessions = new Map(old);
-  for (const s of list) if ((old.get(s.sessionId)?.lastSeq ?? -1) <= s.lastSeq) sessions.set(s.sessionId, s);
+  for (const s of list) if ((old.get(s.sessionId)?.lastSeq ?? -1) <= s.lastSeq) put(sessions, s);
   return sessions;
+}
+
+// Lists leave out what an agent offers to set: what was told of it stays.
+function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
+  sessions.set(s.sessionId, s.config ? s : { ...s, config: sessions.get(s.sessionId)?.config });
+}
+
+/** Takes what the server answered about a session. */
+export function learn(s: SessionStatus | undefined) {
+  if (s) set((st) => ({ sessions: merge(st.sessions, [s]) }));
 }
 
 function take(frames: Frame[]) {
@@ -128,7 +149,11 @@ function take(frames: Frame[]) {
   }
   set((s) => {
     const next: Partial<State> = {};
-    if (status.size) next.sessions = new Map([...s.sessions, ...status]);
+    if (status.size) {
+      const sessions = new Map(s.sessions);
+      for (const st of status.values()) put(sessions, st);
+      next.sessions = sessions;
+    }
     if (gone.length) next.missing = new Set([...s.missing, ...gone]);
     if (bySession.size) {
       const transcripts = new Map(s.transcripts);
@@ -156,6 +181,13 @@ export function show(id: string | undefined) {
   });
   link.watch(id);
   look(id);
+  void tell(id);
+}
+
+// Of the session on the screen one wants to know all, lists do not say it. What
+// goes wrong is said by what else is read of it.
+async function tell(id: string) {
+  learn(await api.status(id).catch(() => undefined));
 }
 
 function look(id: string) {

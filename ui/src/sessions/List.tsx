@@ -4,7 +4,7 @@ import { useNow } from "../app/hooks";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { go } from "../model/routes";
 import { describeAsked } from "../model/rows";
-import { useStore } from "../model/store";
+import { useAgentName, useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
 import type { SessionStatus } from "../wire/types";
@@ -100,9 +100,8 @@ const SessionRow = memo(function SessionRow({
   const unseen = useStore((st) => (st.seen[s.sessionId] ?? 0) < s.lastSeq) && !current;
   const mark = markOf(s);
   const asks = s.pendingApprovals[0];
-  const about = [folder ? folderName(s.projectDir) : "", s.cliType, s.modelId ?? ""]
-    .filter(Boolean)
-    .join(" · ");
+  const agent = useAgentName(s.cliType);
+  const about = [folder ? folderName(s.projectDir) : "", agent, s.modelId ?? ""].filter(Boolean).join(" · ");
   const line = mark === "waiting" && asks ? `asks: ${describeAsked(asks, s.projectDir)}` : s.lastLine;
   return (
     <li>

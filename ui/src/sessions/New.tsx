@@ -1,13 +1,16 @@
 import { ArrowLeft } from "lucide-react";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { Command } from "../app/Copy";
+import { SettingField } from "../composer/Settings";
+import { scripted, sorted, usable } from "../model/agents";
 import { load, save } from "../model/keep";
 import { go } from "../model/routes";
-import { refresh, useStore } from "../model/store";
+import { asOptions, offered } from "../model/settings";
+import { lookForAgents, refresh, useStore } from "../model/store";
 import { plain } from "../text/visible";
-import { modeLabel } from "../text/words";
 import { ApiError, api } from "../wire/http";
 import type { Agent } from "../wire/types";
+import { Agents } from "./Agents";
 
 interface Last {
   agent?: string;
@@ -21,8 +24,7 @@ export function New({ first }: { first: boolean }) {
   const last = load<Last>("last", {});
   const [chosen, setChosen] = useState<string>();
   const [typed, setTyped] = useState<string>();
-  const [model, setModel] = useState("");
-  const [mode, setMode] = useState("");
+  const [values, setValues] = useState<Readonly<Record<string, Readonly<Record<string, string>>>>>({}); // by agent
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ApiError>();
   const id = useId();
@@ -31,6 +33,13 @@ export function New({ first }: { first: boolean }) {
     void refresh(); // an agent may have been installed meanwhile
   }, []);
 
+  const checking = agents?.some((a) => a.checking) ?? false;
+  useEffect(() => {
+    if (!checking) return;
+    const again = setInterval(() => void lookForAgents(), 1500);
+    return () => clearInterval(again);
+  }, [checking]);
+
   const list = sorted(agents ?? []);
   const agent =
     list.find((a) => a.cliType === chosen) ??
@@ -38,18 +47,18 @@ export function New({ first }: { first: boolean }) {
     list.find(usable) ??
     list[0];
   const dir = typed ?? last.dir ?? projects?.[0]?.projectDir ?? "";
-  const noneInstalled = agents !== undefined && !list.some((a) => usable(a) && a.cliType !== "script");
+  const noneInstalled =
+    agents !== undefined && !checking && !list.some((a) => usable(a) && !scripted(a.cliType));
+  const settings = agent ? offered(agent) : [];
+  const mine = values[agent?.cliType ?? ""] ?? {};
 
   const submit = async (e: FormEvent) => {
     e.preventDefault();
     if (!agent || busy) return;
     setBusy(true);
     setProblem(undefined);
-    const options: Record<string, string> = {};
-    if (model) options.model = model;
-    if (mode) options.permissionMode = mode;
     try {
-      const session = await api.create(agent.cliType, dir.trim(), options);
+      const session = await api.create(agent.cliType, dir.trim(), asOptions(mine));
       save("last", { agent: agent.cliType, dir: dir.trim() });
       void refresh();
       go({ at: "session", id: session });
@@ -88,17 +97,7 @@ export function New({ first }: { first: boolean }) {
               the scripted one, which needs nothing.
             </p>
           )}
-          <div role="radiogroup" aria-label="Agent" className="divide-y rounded-md border">
-            {list.map((a) => (
-              <AgentRow
-                key={a.cliType}
-                a={a}
-                checked={a === agent}
-                onChoose={() => setChosen(a.cliType)}
-                name={`${id}agent`}
-              />
-            ))}
-          </div>
+          <Agents list={list} chosen={agent} onChoose={(a) => setChosen(a.cliType)} />
         </Step>
 
         <Step n={2} title="Folder">
@@ -135,24 +134,26 @@ export function New({ first }: { first: boolean }) {
         </Step>
 
         <Step n={3} title="Start">
-          <div className="mb-3 grid gap-3 wide:grid-cols-2">
-            {agent && agent.models.length > 0 && (
-              <Select
-                label="Model"
-                value={model}
-                onChange={setModel}
-                options={agent.models.map((m) => [m.id, m.name ?? m.id])}
-              />
-            )}
-            {agent && agent.modes.length > 0 && (
-              <Select
-                label="Permissions"
-                value={mode}
-                onChange={setMode}
-                options={agent.modes.map((m) => [m, modeLabel(m)])}
-              />
-            )}
-          </div>
+          {agent && settings.length > 0 && (
+            <div className="mb-4 grid gap-x-4 gap-y-3 wide:grid-cols-2">
+              {settings.map((x) => (
+                <div key={x.key} data-setting={x.key}>
+                  <SettingField
+                    id={`${id}${x.key}`}
+                    setting={x}
+                    value={mine[x.key] ?? x.value}
+                    none={x.value === "" ? "The agent’s default" : undefined}
+                    onChange={(v) =>
+                      setValues((all) => ({
+                        ...all,
+                        [agent.cliType]: { ...all[agent.cliType], [x.key]: v },
+                      }))
+                    }
+                  />
+                </div>
+              ))}
+            </div>
+          )}
           {problem && <Problem e={problem} agent={agent} />}
           <button type="submit" className="button primary" disabled={!agent || busy || !usable(agent)}>
             {busy ? "Starting…" : "Start session"}
@@ -166,14 +167,6 @@ export function New({ first }: { first: boolean }) {
   );
 }
 
-// What is ready first, the scripted one last.
-function sorted(agents: Agent[]): Agent[] {
-  const rank = (a: Agent) => (a.cliType === "script" ? 2 : usable(a) ? 0 : 1);
-  return [...agents].sort((a, b) => rank(a) - rank(b));
-}
-
-const usable = (a: Agent) => a.installed && a.loggedIn !== false;
-
 function Step({ n, title, children }: { n: number; title: string; children: React.ReactNode }) {
   return (
     <section className="grid grid-cols-[24px_minmax(0,1fr)] gap-x-3">
@@ -185,74 +178,6 @@ function Step({ n, title, children }: { n: number; title: string; children: Reac
         {children}
       </div>
     </section>
-  );
-}
-
-function AgentRow({
-  a,
-  checked,
-  onChoose,
-  name,
-}: {
-  a: Agent;
-  checked: boolean;
-  onChoose: () => void;
-  name: string;
-}) {
-  const hint = !a.installed ? a.install : a.loggedIn === false ? a.login : undefined;
-  const state = !a.installed
-    ? "not installed"
-    : a.loggedIn === false
-      ? "not logged in"
-      : a.cliType === "script"
-        ? "needs nothing"
-        : (a.version ?? "ready");
-  return (
-    <div className={`px-3 py-2 ${checked ? "bg-tint" : ""}`}>
-      <label className="flex min-h-7 cursor-pointer items-center gap-3">
-        <input type="radio" name={name} checked={checked} onChange={onChoose} className="accent-accent" />
-        <span className="font-medium">{plain(a.displayName)}</span>
-        <span className="ml-auto text-sm text-muted">{plain(state)}</span>
-      </label>
-      {a.cliType === "script" && (
-        <p className="pl-6 text-sm text-muted">Plays scripted turns, to try things out. No model is asked.</p>
-      )}
-      {a.problem && !(hint && a.problem.includes(hint)) && (
-        <p className="mt-1 pl-6 text-sm text-muted">{plain(a.problem)}</p>
-      )}
-      {hint && (
-        <div className="mt-1 flex flex-wrap items-center gap-2 pl-6 text-sm">
-          <span className="text-muted">{a.installed ? "Log in with" : "Install it with"}</span>
-          <Command text={hint} />
-        </div>
-      )}
-    </div>
-  );
-}
-
-function Select({
-  label,
-  value,
-  onChange,
-  options,
-}: {
-  label: string;
-  value: string;
-  onChange: (v: string) => void;
-  options: [string, string][];
-}) {
-  return (
-    <label className="block text-sm">
-      <span className="mb-1 block text-muted">{label}</span>
-      <select className="field" value={value} onChange={(e) => onChange(e.target.value)}>
-        <option value="">The agent’s default</option>
-        {options.map(([v, text]) => (
-          <option key={v} value={v}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }
 

@@ -51,6 +51,9 @@ function outcome(e: ApprovalEvent, over: boolean): string {
   if (e.choice === "withdrawn" || !e.choice) return `${tool}: the question was withdrawn`;
   const c = e.approval.choices.find((x) => x.id === e.choice);
   if (!c && !e.choice.startsWith("deny")) return `${tool}: answered ${resolverLabel(e.by)}`;
+  const asks = e.approval.kind === "question" || e.approval.kind === "form";
+  if (asks)
+    return `${tool}: ${!c || c.kind.startsWith("deny") ? "not answered" : "answered"} ${resolverLabel(e.by)}`;
   const word =
     !c || c.kind === "deny" || c.kind === "deny_stop"
       ? "denied"

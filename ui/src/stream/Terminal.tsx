@@ -1,40 +1,83 @@
 import { memo, useMemo, useState } from "react";
-import { type Span, terminalLines } from "../text/ansi";
+import { CopyButton } from "../app/Copy";
+import { terminalLines } from "../text/ansi";
 import { bytes, plural } from "../text/format";
 import { Mark } from "../text/Shown";
+import { type Line, terminal, textOf } from "../text/terminal";
 
 const first = 20; // lines shown at once: the last ones, where the result is
+const more = 5000; // lines that are added when all are asked for
+const longLine = 2000; // characters of a line that are shown at once
 
-/** What a tool printed. */
+/** What a tool gave back. `screen` is for what was printed to a terminal. */
 export const Terminal = memo(function Terminal({
   output,
+  screen,
   truncated,
   totalBytes,
+  exitCode,
+  running,
 }: {
   output: string;
+  screen?: boolean;
   truncated?: boolean;
   totalBytes?: number;
+  exitCode?: number;
+  running?: boolean;
 }) {
-  const lines = useMemo(() => terminalLines(output), [output]);
-  const [all, setAll] = useState(false);
-  const hidden = all ? 0 : Math.max(0, lines.length - first);
-  const shown = hidden ? lines.slice(hidden) : lines;
-  if (output === "") return <p className="text-sm text-muted">No output.</p>;
+  const [exact, setExact] = useState(false);
+  const [shown, setShown] = useState(first);
+  const asScreen = screen && !exact;
+  const drawn = useMemo(() => (asScreen ? terminal(output) : undefined), [output, asScreen]);
+  const lines = useMemo(() => drawn?.lines ?? terminalLines(output), [output, drawn]);
+  const [skipped, setSkipped] = useState(0); // still known while they are shown
+  if (drawn && drawn.skipped !== skipped) setSkipped(drawn.skipped);
+  const hidden = Math.max(0, lines.length - shown);
+  const bare = lines.every((l) => l.length === 0);
+  const all =
+    hidden > more ? `Show ${plural(more, "more line")}` : `Show all ${plural(lines.length, "line")}`;
   return (
-    <div>
+    <div data-terminal={screen ? "" : undefined}>
+      {screen && (
+        <div className="-mt-1 flex min-h-7 items-center gap-2 text-xs">
+          {exitCode !== undefined && <ExitCode code={exitCode} />}
+          {running && <span className="text-muted">running</span>}
+          <span className="ml-auto" />
+          {skipped > 0 && (
+            <button
+              type="button"
+              className="quiet text-xs"
+              aria-pressed={exact}
+              onClick={() => setExact(!exact)}
+              title={`${plural(skipped, "control sequence")} that the terminal would obey`}
+            >
+              Exact
+            </button>
+          )}
+          {!bare && <CopyOutput lines={lines} />}
+        </div>
+      )}
       {hidden > 0 && (
-        <button type="button" className="quiet -ml-1.5" onClick={() => setAll(true)}>
-          Show all {plural(lines.length, "line")}
+        <button
+          type="button"
+          className="quiet -ml-1.5"
+          onClick={() => setShown((n) => (hidden > more ? n + more : Number.MAX_SAFE_INTEGER))}
+        >
+          {all}
         </button>
       )}
-      <pre className="mono-block">
-        {shown.map((line, i) => (
-          <span key={i + hidden}>
-            {line.map(draw)}
-            {"\n"}
-          </span>
-        ))}
-      </pre>
+      {bare ? (
+        <p className="text-sm text-muted">{running ? "Nothing so far." : "No output."}</p>
+      ) : (
+        <pre
+          className={`mono-block ${screen ? "terminal" : ""} ${shown > first ? "max-h-[70dvh] overflow-y-auto" : ""}`}
+          tabIndex={shown > first ? 0 : undefined}
+        >
+          {lines.slice(hidden).map((line, i) => (
+            <ShownLine key={i + hidden} line={line} />
+          ))}
+        </pre>
+      )}
       {truncated && (
         <p className="mt-1 text-sm text-muted">
           The output was cut{totalBytes ? `; all of it is ${bytes(totalBytes)}` : ""}.
@@ -44,18 +87,58 @@ export const Terminal = memo(function Terminal({
   );
 });
 
-function draw(s: Span, i: number) {
-  if (s.mark)
-    return (
-      <Mark key={i} label="control sequence, not obeyed">
-        {s.mark}
-      </Mark>
-    );
-  return s.className ? (
-    <span key={i} className={s.className}>
-      {s.text}
+/** The copied text is made when it is asked for. */
+function CopyOutput({ lines }: { lines: readonly Line[] }) {
+  return <CopyButton text={() => textOf(lines)} label="Copy output" />;
+}
+
+export function ExitCode({ code }: { code: number }) {
+  return (
+    <span
+      className={`rounded-md border px-1.5 font-mono ${code === 0 ? "text-muted" : "border-del text-del"}`}
+      data-exit={code}
+    >
+      exit {code}
     </span>
-  ) : (
-    s.text
   );
+}
+
+function ShownLine({ line }: { line: Line }) {
+  const [all, setAll] = useState(false);
+  const length = line.reduce((n, s) => n + s.text.length, 0);
+  const long = !all && length > longLine;
+  return (
+    <span>
+      {(long ? cut(line) : line).map((s, i) =>
+        s.mark ? (
+          <Mark key={i} label="not shown as it is, not obeyed">
+            {s.mark}
+          </Mark>
+        ) : s.className ? (
+          <span key={i} className={s.className}>
+            {s.text}
+          </span>
+        ) : (
+          s.text
+        ),
+      )}
+      {long && (
+        <button type="button" className="quiet font-sans text-accent" onClick={() => setAll(true)}>
+          … {plural(length - longLine, "more character")}
+        </button>
+      )}
+      {"\n"}
+    </span>
+  );
+}
+
+function cut(line: Line): Line {
+  const out: Line = [];
+  let left = longLine;
+  for (const s of line) {
+    if (left <= 0) break;
+    out.push(s.text.length > left ? { ...s, text: s.text.slice(0, left) } : s);
+    left -= s.text.length;
+  }
+  return out;
 }

@@ -154,6 +154,7 @@ function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: s
   const edits = t.changes && t.changes.length > 0;
   // The output of an edit or a read says nothing that its diff or its file does not.
   const quiet = edits && state === "done";
+  const runs = t.kind === "execute";
   return (
     <div className="mt-1 mb-2 ml-3 flex flex-col gap-3 border-l pl-4">
       {edits && <Diff changes={t.changes ?? []} dir={dir} />}
@@ -167,9 +168,16 @@ function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: s
           <Arguments value={t.toolArgumentsText} />
         </Part>
       )}
-      {t.toolOutput !== undefined && !quiet && (
+      {!quiet && (t.toolOutput !== undefined || (runs && state === "running")) && (
         <Part title="Output">
-          <Terminal output={t.toolOutput} truncated={t.truncated} totalBytes={t.totalBytes} />
+          <Terminal
+            output={t.toolOutput ?? ""}
+            screen={runs}
+            truncated={t.truncated}
+            totalBytes={t.totalBytes}
+            exitCode={t.exitCode}
+            running={state === "running"}
+          />
         </Part>
       )}
       {item.errorMessage && <p className="text-sm text-del">{plain(item.errorMessage, 1000)}</p>}

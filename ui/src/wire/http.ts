@@ -2,8 +2,8 @@
 // message is the server's own, made to be shown.
 
 import { keepKey, key } from "./key";
-import { parseAgents, parseJSON, parseProjects, parseSessions } from "./parse";
-import type { Agent, Project, SessionStatus } from "./types";
+import { parseAgents, parseJSON, parseProjects, parseSessions, parseStatus } from "./parse";
+import type { Agent, Options, Project, SessionStatus } from "./types";
 
 export class ApiError extends Error {
   constructor(
@@ -76,7 +76,7 @@ export const api = {
   sessions: async (): Promise<SessionStatus[]> =>
     parseSessions(await call("GET", "/api/session/list?projectId=*&all=1")),
 
-  async create(cliType: string, projectDir: string, options: Record<string, string>): Promise<string> {
+  async create(cliType: string, projectDir: string, options: Options): Promise<string> {
     const v = (await post("/api/session/create", { cliType, projectDir, options })) as {
       sessionId?: unknown;
     };
@@ -103,8 +103,11 @@ export const api = {
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
-  options: (id: string, options: { model?: string; permissionMode?: string }) =>
-    post(`${session(id)}/options`, options),
+  status: async (id: string): Promise<SessionStatus | undefined> =>
+    parseStatus(await call("GET", `${session(id)}/status`)),
+  /** Answers with the session as it is then. */
+  options: async (id: string, options: Options): Promise<SessionStatus | undefined> =>
+    parseStatus(await post(`${session(id)}/options`, options)),
 
   decide(id: string, approval: string, d: Decision): Promise<unknown> {
     const { updatedArguments, ...rest } = d;

@@ -6,6 +6,7 @@ import type {
   Approval,
   Change,
   Choice,
+  ConfigOption,
   Entry,
   Frame,
   Hunk,
@@ -286,7 +287,7 @@ function parseApproval(v: unknown): Approval | undefined {
     id: str(v.id),
     itemId: optStr(v.itemId),
     callId: optStr(v.callId),
-    kind: oneOf(v.kind, ["tool", "plan", "question"], "tool"),
+    kind: oneOf(v.kind, ["tool", "plan", "question", "form"], "tool"),
     title: str(v.title),
     toolName: optStr(v.toolName),
     arguments: v.arguments,
@@ -311,8 +312,11 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     activity: oneOf(v.activity, ["idle", "working", "waiting"], "idle"),
     turnId: optStr(v.turnId),
     lastSeq: num(v.lastSeq),
+    isAlive: v.isAlive === true,
     modelId: optStr(v.modelId),
     permissionMode: optStr(v.permissionMode),
+    config: v.config === undefined ? undefined : list(v.config, parseOption),
+    given: strings(v.given),
     lastLine: optStr(v.lastLine),
     lastTurn:
       v.lastTurn === undefined
@@ -324,6 +328,33 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     lastActiveAt: str(v.lastActiveAt),
   };
 }
+
+function parseOption(v: unknown): ConfigOption | undefined {
+  if (!isObj(v) || !str(v.id) || (v.type !== "select" && v.type !== "boolean")) return undefined;
+  return {
+    id: str(v.id),
+    name: str(v.name) || str(v.id),
+    description: optStr(v.description),
+    category: optStr(v.category),
+    type: v.type,
+    value: str(v.value),
+    choices: list(v.choices, (c) =>
+      isObj(c) && typeof c.value === "string"
+        ? {
+            value: c.value,
+            name: str(c.name) || c.value,
+            description: optStr(c.description),
+            group: optStr(c.group),
+          }
+        : undefined,
+    ),
+  };
+}
+
+const strings = (v: unknown): Record<string, string> =>
+  isObj(v)
+    ? Object.fromEntries(Object.entries(v).filter((e): e is [string, string] => typeof e[1] === "string"))
+    : {};
 
 export function parseSessions(v: unknown): SessionStatus[] {
   return isObj(v) ? list(v.sessions, parseStatus) : [];
@@ -338,6 +369,7 @@ function parseAgent(v: unknown): Agent | undefined {
   return {
     cliType: str(v.cliType),
     displayName: str(v.displayName) || str(v.cliType),
+    checking: v.checking === true,
     installed: v.installed === true,
     path: optStr(v.path),
     version: optStr(v.version),
@@ -351,6 +383,7 @@ function parseAgent(v: unknown): Agent | undefined {
         : undefined,
     ),
     modes: list(v.modes, (m) => (typeof m === "string" ? m : undefined)),
+    config: list(v.config, parseOption),
   };
 }
 

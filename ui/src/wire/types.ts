@@ -119,7 +119,7 @@ export interface Approval {
   id: string;
   itemId?: string;
   callId?: string;
-  kind: "tool" | "plan" | "question";
+  kind: "tool" | "plan" | "question" | "form";
   title: string;
   toolName?: string;
   arguments?: unknown;
@@ -171,8 +171,11 @@ export interface SessionStatus {
   activity: "idle" | "working" | "waiting";
   turnId?: string;
   lastSeq: number;
+  isAlive: boolean; // its agent runs
   modelId?: string;
   permissionMode?: string;
+  config?: ConfigOption[]; // what the agent offers to set; absent: not told this time
+  given: Readonly<Record<string, string>>; // what was set of it, by id
   lastLine?: string;
   lastTurn?: "completed" | "cancelled" | "error";
   pendingApprovals: Approval[];
@@ -214,9 +217,35 @@ export interface ApiErrorBody {
   details?: Record<string, unknown>;
 }
 
+export interface ConfigChoice {
+  value: string;
+  name: string;
+  description?: string;
+  group?: string;
+}
+
+/** A setting that an agent offers under its own name. */
+export interface ConfigOption {
+  id: string;
+  name: string;
+  description?: string;
+  category?: string;
+  type: "select" | "boolean";
+  value: string; // of a choice; "true" or "false"
+  choices: ConfigChoice[];
+}
+
+/** What can be set of a session, before and while it lives. */
+export interface Options {
+  model?: string;
+  permissionMode?: string;
+  config?: Record<string, string>;
+}
+
 export interface Agent {
   cliType: string;
   displayName: string;
+  checking: boolean; // it is still being looked for
   installed: boolean;
   path?: string;
   version?: string;
@@ -226,6 +255,7 @@ export interface Agent {
   problem?: string;
   models: { id: string; name?: string; description?: string }[];
   modes: string[];
+  config: ConfigOption[];
 }
 
 export interface Project {

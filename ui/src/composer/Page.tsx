@@ -1,0 +1,66 @@
+import { ExternalLink, TriangleAlert } from "lucide-react";
+import { Exact, Visible } from "../text/Shown";
+
+/** Where a page that an agent wants to be visited leads, or why nobody is led there. */
+export function pageOf(url: string): { href: string; host: string; warning?: string } | { why: string } {
+  if (/[\0-\x20\x7f-\x9f]/.test(url) || !URL.canParse(url))
+    return { why: "This is no address that could be opened." };
+  const u = new URL(url);
+  if (u.protocol !== "https:" && u.protocol !== "http:")
+    return { why: "Only pages of the web can be opened from here." };
+  if (u.username || u.password)
+    return { why: "The address has a name before its host, which can make it look like another’s." };
+  if (u.host.split(".").some((part) => part.startsWith("xn--")))
+    return {
+      href: u.href,
+      host: u.host,
+      warning: "Its name is written with letters that can look like others.",
+    };
+  if (u.protocol === "http:" && !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(u.hostname))
+    return { href: u.href, host: u.host, warning: "The way there is not encrypted." };
+  return { href: u.href, host: u.host };
+}
+
+/** A page to visit: its whole address as text, opened by a click and by nothing else. */
+export function Page({ message, url, link }: { message: string; url: string; link: boolean }) {
+  const page = pageOf(url);
+  return (
+    <div className="flex flex-col gap-3">
+      {message && (
+        <p className="isolate-text whitespace-pre-wrap">
+          <Visible text={message} />
+        </p>
+      )}
+      <pre className="mono-block rounded-md border bg-panel px-3 py-2">
+        <Exact text={url} />
+      </pre>
+      {"why" in page ? (
+        <p className="text-sm text-del">{page.why}</p>
+      ) : (
+        <>
+          {page.warning && (
+            <p className="flex gap-2 text-sm text-mark">
+              <TriangleAlert size={14} aria-hidden className="mt-0.5 shrink-0" />
+              {page.warning}
+            </p>
+          )}
+          {link && (
+            <p>
+              <a
+                className="button h-auto max-w-full text-left whitespace-normal"
+                href={page.href}
+                target="_blank"
+                rel="noopener noreferrer nofollow"
+              >
+                <ExternalLink size={14} aria-hidden className="shrink-0" />
+                <span className="isolate-text">
+                  Open <strong>{page.host}</strong> in a new tab
+                </span>
+              </a>
+            </p>
+          )}
+        </>
+      )}
+    </div>
+  );
+}

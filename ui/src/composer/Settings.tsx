@@ -1,0 +1,240 @@
+import { SlidersHorizontal } from "lucide-react";
+import { useEffect, useId, useRef, useState } from "react";
+import { Choose } from "../app/Choose";
+import { Dialog } from "../app/Dialog";
+import { asOptions, atHand, current, grouped, nameOf, type Setting } from "../model/settings";
+import { learn, useStore } from "../model/store";
+import { plain } from "../text/visible";
+import { api } from "../wire/http";
+import type { SessionStatus } from "../wire/types";
+
+const patience = 2500; // ms after its answer in which the agent may tell what it made of it
+
+type Change =
+  | { is: "asked"; wanted: string }
+  | { is: "answered"; wanted: string }
+  | { is: "refused"; why: string }
+  | { is: "kept"; wanted: string }; // the agent has another value than was wanted
+
+/**
+ * Changes settings and shows what came of it: what was wanted is shown while it
+ * is asked for, from then on what the agent says.
+ */
+function useSettings(s: SessionStatus) {
+  const agent = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType));
+  const settings = current(agent, s);
+  const [changes, setChanges] = useState<Readonly<Record<string, Change>>>({});
+  const timers = useRef(new Map<string, ReturnType<typeof setTimeout>>());
+  useEffect(() => () => timers.current.forEach(clearTimeout), []);
+  const latest = useRef(settings);
+  latest.current = settings;
+
+  const put = (key: string, c: Change | undefined) =>
+    setChanges((all) => {
+      const { [key]: _, ...rest } = all;
+      return c ? { ...rest, [key]: c } : rest;
+    });
+
+  const settle = (key: string, wanted: string) => {
+    const now = latest.current.find((x) => x.key === key);
+    // Models and modes may be told by another name than they were asked for.
+    put(key, now && key.startsWith("config:") && now.value !== wanted ? { is: "kept", wanted } : undefined);
+  };
+
+  const change = async (setting: Setting, wanted: string) => {
+    const { key } = setting;
+    clearTimeout(timers.current.get(key));
+    put(key, { is: "asked", wanted });
+    try {
+      learn(await api.options(s.sessionId, asOptions({ [key]: wanted })));
+      put(key, { is: "answered", wanted });
+      timers.current.set(
+        key,
+        setTimeout(() => settle(key, wanted), patience),
+      );
+    } catch (e) {
+      put(key, { is: "refused", why: e instanceof Error ? e.message : String(e) });
+    }
+  };
+
+  return { settings, changes: visible(settings, changes), change };
+}
+
+// What the agent has told meanwhile needs no waiting for.
+function visible(settings: readonly Setting[], changes: Readonly<Record<string, Change>>) {
+  const out: Record<string, Change> = {};
+  for (const [key, c] of Object.entries(changes)) {
+    const now = settings.find((s) => s.key === key);
+    if (now && (c.is === "refused" || c.is === "asked" || now.value !== c.wanted)) out[key] = c;
+  }
+  return out;
+}
+
+const isBusy = (c: Change | undefined) => c?.is === "asked" || c?.is === "answered";
+const shownOf = (s: Setting, c: Change | undefined) =>
+  c?.is === "asked" || c?.is === "answered" ? c.wanted : s.value;
+
+/** What can be set, in one line; all of it in a sheet. */
+export function Pills({ s }: { s: SessionStatus }) {
+  const { settings, changes, change } = useSettings(s);
+  const [open, setOpen] = useState(false);
+  if (settings.length === 0) return null;
+  const near = atHand(settings);
+  const refused = near.map((x) => changes[x.key]).find((c) => c?.is === "refused");
+  return (
+    <>
+      <span className="contents narrow:hidden">
+        {near.map((x) => (
+          <Choose
+            key={x.key}
+            label={plain(x.name, 60)}
+            value={shownOf(x, changes[x.key])}
+            choices={x.choices}
+            busy={isBusy(changes[x.key])}
+            className={`quiet max-w-40 appearance-none truncate ${isBusy(changes[x.key]) ? "progress" : ""}`}
+            onChange={(v) => void change(x, v)}
+          />
+        ))}
+      </span>
+      <button
+        type="button"
+        className={`quiet min-w-0 ${near.length === settings.length && !refused ? "wide:hidden" : ""}`}
+        onClick={() => setOpen(true)}
+        aria-haspopup="dialog"
+        aria-label="Settings"
+        title="Settings of the agent"
+      >
+        <SlidersHorizontal size={15} aria-hidden className="shrink-0" />
+        <span className="min-w-0 max-w-36 truncate wide:hidden">{near[0] && plain(nameOf(near[0]), 40)}</span>
+      </button>
+      {refused?.is === "refused" && !open && (
+        <span role="alert" className="min-w-0 truncate text-sm text-del" title={plain(refused.why, 500)}>
+          {plain(refused.why, 200)}
+        </span>
+      )}
+      {open && (
+        <Dialog title="Settings" onClose={() => setOpen(false)} sheet>
+          <Sheet settings={settings} changes={changes} change={change} alive={s.isAlive} />
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Sheet({
+  settings,
+  changes,
+  change,
+  alive,
+}: {
+  settings: Setting[];
+  changes: Readonly<Record<string, Change>>;
+  change: (s: Setting, wanted: string) => Promise<void>;
+  alive: boolean;
+}) {
+  return (
+    <div className="flex flex-col gap-5">
+      {grouped(settings).map((g) => (
+        <section key={g.title} aria-label={plain(g.title, 60)}>
+          {(g.settings.length > 1 || g.settings[0]?.name.toLowerCase() !== g.title.toLowerCase()) && (
+            <h3 className="mb-2 text-xs font-medium text-muted">{plain(g.title, 60)}</h3>
+          )}
+          <div className="flex flex-col gap-3">
+            {g.settings.map((x) => (
+              <Field key={x.key} setting={x} change={changes[x.key]} onChange={(v) => void change(x, v)} />
+            ))}
+          </div>
+        </section>
+      ))}
+      {!alive && <p className="text-sm text-muted">The agent is told when it starts for the next prompt.</p>}
+    </div>
+  );
+}
+
+function Field({
+  setting: s,
+  change: c,
+  onChange,
+}: {
+  setting: Setting;
+  change: Change | undefined;
+  onChange: (value: string) => void;
+}) {
+  const busy = isBusy(c);
+  const id = useId();
+  return (
+    <div data-setting={s.key} aria-busy={busy}>
+      <SettingField setting={s} value={shownOf(s, c)} onChange={onChange} busy={busy} id={id} />
+      <p role="status" className="text-sm text-muted">
+        {busy && "Asking the agent…"}
+        {c?.is === "kept" && `The agent kept ${plain(nameOf(s), 80) || "its own value"}.`}
+      </p>
+      {c?.is === "refused" && (
+        <p role="alert" className="isolate-text text-sm text-del">
+          {plain(c.why, 1000)}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** A setting with its name and what is said of it, here and for a new session. */
+export function SettingField({
+  setting: s,
+  value,
+  onChange,
+  none,
+  busy,
+  id,
+}: {
+  setting: Setting;
+  value: string;
+  onChange: (value: string) => void;
+  none?: string;
+  busy?: boolean;
+  id: string;
+}) {
+  const said = s.choices.find((c) => c.value === value)?.description ?? s.description;
+  const about = said ? `${id}about` : undefined;
+  const text = said && (
+    <p id={about} className="isolate-text mt-0.5 text-sm text-muted">
+      {plain(said, 300)}
+    </p>
+  );
+  if (s.type === "boolean")
+    return (
+      <div className="text-sm">
+        <label className="flex min-h-9 cursor-pointer items-center gap-3 [@media(pointer:coarse)]:min-h-11">
+          <span className="isolate-text min-w-0">{plain(s.name, 80)}</span>
+          <input
+            type="checkbox"
+            role="switch"
+            aria-checked={value === "true"}
+            className="switch ml-auto"
+            aria-describedby={about}
+            checked={value === "true"}
+            onChange={(e) => onChange(String(e.target.checked))}
+          />
+        </label>
+        {text}
+      </div>
+    );
+  return (
+    <div className="text-sm">
+      <label htmlFor={id} className="mb-1 block text-muted">
+        {plain(s.name, 80)}
+      </label>
+      <Choose
+        id={id}
+        label={plain(s.name, 80)}
+        value={value}
+        choices={s.choices}
+        onChange={onChange}
+        none={none}
+        busy={busy}
+        describedBy={about}
+      />
+      {text}
+    </div>
+  );
+}

@@ -1,0 +1,117 @@
+// How an approval is answered that wants more than a yes: forms and questions.
+
+import { type ReactNode, useState } from "react";
+import {
+  answered,
+  content,
+  defaults,
+  type Entered,
+  type Field,
+  fault,
+  formOf,
+  nothing,
+  questionsOf,
+} from "../model/form";
+import { Visible } from "../text/Shown";
+import { plain } from "../text/visible";
+import type { Approval, Choice } from "../wire/types";
+import { Fields } from "./Fields";
+import { Page } from "./Page";
+
+/** What is to be filled in before a yes. */
+export interface Answer {
+  body: ReactNode;
+  ready: boolean; // it can be answered at all
+  /** The values as JSON, "" if none are wanted; undefined if something is wrong, which is then shown. */
+  values(): string | undefined;
+}
+
+/** undefined for an approval that only wants one of its choices. */
+export function useAnswer(a: Approval): Answer | undefined {
+  const [plan] = useState(() => planOf(a));
+  const [values, setValues] = useState<ReadonlyMap<string, Entered>>(() =>
+    plan?.kind === "fields" ? defaults(a.arguments, plan.fields) : new Map(),
+  );
+  const [tried, setTried] = useState(false);
+  if (!plan) return undefined;
+  if (plan.kind === "page")
+    return { body: <Page message={plan.message} url={plan.url} link />, ready: true, values: () => "" };
+  const { fields, message } = plan;
+  const ready = fields.length === 0 || a.argumentsEditable === true;
+  return {
+    ready,
+    body: (
+      <div className="flex flex-col gap-4">
+        {message && (
+          <p className="isolate-text whitespace-pre-wrap">
+            <Visible text={message} />
+          </p>
+        )}
+        {ready ? (
+          <Fields
+            fields={fields}
+            values={values}
+            tried={tried}
+            onChange={(key, e) => setValues((all) => new Map(all).set(key, e))}
+          />
+        ) : (
+          <p className="text-del">This cannot be answered here: a part of it is kept from view.</p>
+        )}
+        {ready && fields.length > 0 && (
+          <p className="text-xs text-muted">
+            What you enter goes to {a.toolName ? plain(a.toolName, 60) : "the agent"} and is kept in the
+            record of this session.
+          </p>
+        )}
+      </div>
+    ),
+    values: () => {
+      if (fields.some((f) => fault(f, values.get(f.key) ?? nothing))) {
+        setTried(true);
+        return undefined;
+      }
+      if (a.kind === "question") return answered(a.arguments, fields, values);
+      return a.argumentsEditable ? content(fields, values) : "";
+    },
+  };
+}
+
+function planOf(a: Approval) {
+  if (a.kind === "form") return formOf(a.arguments);
+  if (a.kind !== "question" || !a.argumentsEditable || optionsAsChoices(a)) return undefined;
+  const fields = questionsOf(a.arguments);
+  return fields.length > 0 ? { kind: "fields" as const, message: "", fields } : undefined;
+}
+
+const says = (c: Choice) => c.kind === "allow_once";
+
+/**
+ * One question whose options are choices of their own is answered by them. Then
+ * there may be one choice more, which takes words of one's own.
+ */
+export function optionsAsChoices(a: Approval): { field: Field; own?: Choice } | undefined {
+  const fields = a.kind === "question" ? questionsOf(a.arguments) : [];
+  const field = fields[0];
+  const yes = a.choices.filter(says);
+  if (fields.length !== 1 || field?.kind !== "one") return undefined;
+  if (yes.length === field.options.length) return { field };
+  if (yes.length !== field.options.length + 1) return undefined;
+  return { field, own: a.argumentsEditable && field.other ? yes.at(-1) : undefined };
+}
+
+/** The words of one's own as the answer to the one question there is. */
+export const inOwnWords = (a: Approval, field: Field, text: string): string =>
+  answered(a.arguments, [field], new Map([[field.key, { ...nothing, other: true, text }]]));
+
+/** The choices as they are offered: of several that say yes to values one is enough. */
+export function choicesFor(a: Approval, answer: Answer | undefined): Choice[] {
+  if (a.kind === "question" && !answer) {
+    const own = optionsAsChoices(a)?.own;
+    return a.choices.filter((c) => c !== own);
+  }
+  if (!answer) return a.choices;
+  const yes = a.choices.filter(says).at(-1);
+  const rest = a.choices.filter((c) => !says(c));
+  if (!yes) return rest;
+  return [a.kind === "question" ? { ...yes, label: "Answer" } : yes, ...rest];
+}

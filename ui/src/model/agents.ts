@@ -1,0 +1,45 @@
+// What is to be said of agents before one is chosen. Their names, versions and
+// commands are the server's.
+
+import type { Agent } from "../wire/types";
+
+/** The one that plays scripts and runs no agent. */
+export const scripted = (cliType: string) => cliType === "script";
+
+export type Readiness = "ready" | "checking" | "missing" | "locked";
+
+export function readiness(a: Agent): Readiness {
+  if (a.installed) return a.loggedIn === false ? "locked" : "ready";
+  return a.checking ? "checking" : "missing";
+}
+
+/** Whether a session can be begun with it, as far as one knows. */
+export const usable = (a: Agent) => readiness(a) === "ready";
+
+const order: Record<Readiness, number> = { ready: 0, locked: 1, checking: 2, missing: 3 };
+
+/** What is ready first, the scripted one last of those, what is missing at the end. */
+export function sorted(agents: readonly Agent[]): Agent[] {
+  const rank = (a: Agent) => order[readiness(a)] + (scripted(a.cliType) ? 0.5 : 0);
+  return [...agents].sort((a, b) => rank(a) - rank(b));
+}
+
+/** What a person can do so that it runs here. */
+export interface Help {
+  text: string;
+  command: string;
+}
+
+export function help(a: Agent): Help[] {
+  const out: Help[] = [];
+  const state = readiness(a);
+  if (a.install && state === "missing") out.push({ text: "Install it with", command: a.install });
+  if (a.install && state === "checking")
+    out.push({ text: "If it is not here, install it with", command: a.install });
+  if (a.login && state === "locked") out.push({ text: "Log in with", command: a.login });
+  if (a.login && (state === "missing" || state === "checking"))
+    out.push({ text: "Then log in with", command: a.login });
+  if (a.login && state === "ready" && a.loggedIn === undefined)
+    out.push({ text: "If it is not logged in", command: a.login });
+  return out;
+}

@@ -1,0 +1,87 @@
+import { useId } from "react";
+import { Command } from "../app/Copy";
+import { help, readiness, scripted, usable } from "../model/agents";
+import { plain } from "../text/visible";
+import type { Agent } from "../wire/types";
+
+const few = 3; // agents that are missing and shown all the same
+
+/** The agents to choose from: what is here first, what could be here folded. */
+export function Agents({
+  list,
+  chosen,
+  onChoose,
+}: {
+  list: Agent[];
+  chosen: Agent | undefined;
+  onChoose: (a: Agent) => void;
+}) {
+  const name = useId();
+  const missing = list.filter((a) => readiness(a) === "missing");
+  const ready = list.some((a) => usable(a) && !scripted(a.cliType));
+  const fold = ready && missing.length > few ? missing : [];
+  const row = (a: Agent) => (
+    <AgentRow key={a.cliType} a={a} checked={a === chosen} onChoose={() => onChoose(a)} name={name} />
+  );
+  if (list.length === 0) return null;
+  return (
+    <div role="radiogroup" aria-label="Agent" className="rounded-md border">
+      <div className="divide-y">{list.filter((a) => !fold.includes(a)).map(row)}</div>
+      {fold.length > 0 && (
+        <details className="border-t" open={chosen && fold.includes(chosen) ? true : undefined}>
+          <summary className="quiet m-1 justify-start">{fold.length} more that are not installed</summary>
+          <div className="divide-y border-t">{fold.map(row)}</div>
+        </details>
+      )}
+    </div>
+  );
+}
+
+function AgentRow({
+  a,
+  checked,
+  onChoose,
+  name,
+}: {
+  a: Agent;
+  checked: boolean;
+  onChoose: () => void;
+  name: string;
+}) {
+  const state = readiness(a);
+  // What helps is shown for what cannot be used; for what can it is there once it is chosen.
+  const helps = checked || !usable(a) ? help(a) : [];
+  const word = {
+    ready: a.version ? plain(a.version, 40) : "ready",
+    checking: "looking for it…",
+    missing: "not installed",
+    locked: "not logged in",
+  }[state];
+  return (
+    <div className={`px-3 py-2 ${checked ? "bg-tint" : ""}`} data-agent={a.cliType} data-state={state}>
+      <label className="flex min-h-7 cursor-pointer flex-wrap items-center gap-x-3 [@media(pointer:coarse)]:min-h-11">
+        <input type="radio" name={name} checked={checked} onChange={onChoose} className="accent-accent" />
+        <span className="min-w-0 font-medium">{plain(a.displayName, 60)}</span>
+        <span
+          className={`ml-auto text-sm ${state === "locked" ? "text-mark" : "text-muted"}`}
+          title={a.path && plain(a.path)}
+        >
+          {state === "locked" && a.version && `${plain(a.version, 40)} · `}
+          {word}
+        </span>
+      </label>
+      {scripted(a.cliType) && (
+        <p className="pl-6 text-sm text-muted">Plays scripted turns, to try things out. No model is asked.</p>
+      )}
+      {a.problem && !helps.some((h) => a.problem?.includes(h.command)) && (
+        <p className="isolate-text mt-1 pl-6 text-sm text-muted">{plain(a.problem, 500)}</p>
+      )}
+      {helps.map((h) => (
+        <div key={h.text} className="mt-1 flex flex-wrap items-center gap-x-2 gap-y-1 pl-6 text-sm">
+          <span className="text-muted">{h.text}</span>
+          <Command text={h.command} />
+        </div>
+      ))}
+    </div>
+  );
+}
