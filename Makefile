@@ -21,7 +21,7 @@ help: ## list the targets
 
 .PHONY: run
 run: build ## build everything, start the server and print the link to the page
-	@exec bin/runnel serve $(ARGS)
+	@exec bin/runnel serve --prewarm 1 $(ARGS)
 
 .PHONY: build
 build: ui $(SUPERVISOR) ## build the page and bin/runnel

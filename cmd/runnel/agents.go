@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,17 +21,21 @@ import (
 // is installed.
 func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error) {
 	if name != "" {
-		if p := gateway.Find(a.providers, name); p != nil {
-			return p, nil
-		}
-		return nil, usage("there is no agent %q; runnel knows %s", termtext.Clean(name), strings.Join(a.names(), ", "))
+		return a.named(name)
 	}
 	for _, p := range a.providers {
-		if p.Name() != script.Name && probe(ctx, p).Installed { // that one is no agent
+		if p.Name() != script.Name && gateway.Probe(ctx, p).Installed { // that one is no agent
 			return p, nil
 		}
 	}
 	return nil, runnel.Fail(runnel.AgentNotInstalled, "no coding agent is installed; 'runnel agents' says how to get one, and --agent script plays a scripted one")
+}
+
+func (a *app) named(name string) (runnel.Provider, error) {
+	if p := gateway.Find(a.providers, name); p != nil {
+		return p, nil
+	}
+	return nil, usage("there is no agent %q; runnel knows %s", termtext.Clean(name), strings.Join(a.names(), ", "))
 }
 
 func (a *app) names() []string {
@@ -52,74 +56,116 @@ func (a *app) example() string {
 	return script.Name
 }
 
-// probeTimeout bounds how long an agent may take to say who it is.
-const probeTimeout = 10 * time.Second
-
-func probe(ctx context.Context, p runnel.Provider) runnel.Installation {
-	prober, ok := p.(runnel.Prober)
-	if !ok {
-		return runnel.Installation{Problem: "cannot be asked"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	return prober.Probe(ctx)
-}
-
-// installed is a row of `runnel agents`.
-type installed struct {
-	CLIType string `json:"cliType"`
-	runnel.Installation
-	Capabilities []runnel.Capability `json:"capabilities"`
-}
-
 func (a *app) agentsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "agents",
+		Use:   "agents [NAME]",
 		Short: "Say which agents are installed, and how to get the others",
-		Long: `Say which agents are installed, how to get the others, and how surely nothing of an
-agent is left on this system once it has ended.`,
+		Long: `Say which agents are installed, whether they are logged in and what is to be done
+about the others; at the end, how surely nothing of an agent is left on this
+system once it has ended. Each agent has ten seconds to answer.
+
+With NAME say all about one: its models, its permission modes, its own settings,
+and what it can do here and what it cannot.
+
+` + a.agentsHelp(),
 		Example: `  runnel agents
+  runnel agents ` + a.example() + `
   runnel agents --json | jq -r '.[] | select(.installed) | .cliType'`,
-		Args: nothing,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows := a.installations(cmd.Context())
-			if asJSON {
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("one name at most; without one all agents are listed")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.knowAgents(cmd.Flags()); err != nil {
+				return err
+			}
+			ps := a.providers
+			if len(args) == 1 {
+				p, err := a.named(args[0])
+				if err != nil {
+					return err
+				}
+				ps = []runnel.Provider{p}
+			}
+			list := gateway.Detect(cmd.Context(), ps)
+			switch {
+			case asJSON:
 				enc := json.NewEncoder(a.out)
 				enc.SetIndent("", "  ")
-				return enc.Encode(rows)
+				return enc.Encode(list)
+			case len(args) == 1:
+				return a.printAgent(list[0])
 			}
-			return a.printAgents(rows)
+			return a.printAgents(list)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	configFlag(cmd)
 	return cmd
 }
 
-// installations asks all providers at once.
-func (a *app) installations(ctx context.Context) []installed {
-	rows := make([]installed, len(a.providers))
-	var wg sync.WaitGroup
-	for i, p := range a.providers {
-		wg.Go(func() {
-			rows[i] = installed{p.Name(), probe(ctx, p), runnel.Capabilities(p)}
-		})
-	}
-	wg.Wait()
-	return rows
-}
-
-func (a *app) printAgents(rows []installed) error {
+func (a *app) printAgents(list []gateway.Agent) error {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(x, y gateway.Agent) int { return rank(x) - rank(y) })
 	w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "AGENT\tVERSION\tWHERE\tTO DO")
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.CLIType, cell(r.Version), cell(r.Path), cell(todo(r.Installation)))
+	fmt.Fprintln(w, "AGENT\tVERSION\tLOGGED IN\tMODELS\tWHERE\tTO DO")
+	for _, r := range list {
+		models := "-"
+		if n := len(r.Models); n > 0 {
+			models = fmt.Sprint(n)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.CLIType, cell(cut(r.Version, 20)), loggedIn(r.Installation), models, cell(short(r.Path)), cell(todo(r.Installation)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(a.out, "\n"+ending())
+	_, err := fmt.Fprintln(a.out, "\n"+ending()+"\nAll about one: runnel agents NAME")
 	return err
+}
+
+// rank puts first what can be used.
+func rank(a gateway.Agent) int {
+	if a.Installed {
+		return 0
+	}
+	return 1
+}
+
+func loggedIn(in runnel.Installation) string {
+	switch {
+	case !in.Installed:
+		return "-"
+	case in.LoggedIn == nil:
+		return "?"
+	case *in.LoggedIn:
+		return "yes"
+	}
+	return "no"
+}
+
+// short makes a path fit into a table: its end tells more than its beginning.
+func short(path string) string {
+	if home, err := os.UserHomeDir(); err == nil && len(home) > 1 {
+		if rest, ok := strings.CutPrefix(path, home+string(os.PathSeparator)); ok {
+			path = "~" + string(os.PathSeparator) + rest
+		}
+	}
+	const most = 36
+	if r := []rune(path); len(r) > most {
+		return "…" + string(r[len(r)-most+1:])
+	}
+	return path
+}
+
+// cut returns at most n characters of s.
+func cut(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
 }
 
 // todo says what stands between the user and the agent.

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/provider/all"
 )
 
 // config is what the server is told. A setting has one name: --allow-bypass,
@@ -40,14 +41,22 @@ type config struct {
 	StallTimeout    time.Duration `koanf:"stall-timeout"`
 	IdleTimeout     time.Duration `koanf:"idle-timeout"`
 	ReattachWindow  time.Duration `koanf:"reattach-window"`
+	Prewarm         int           `koanf:"prewarm"`
+	PrewarmAge      time.Duration `koanf:"prewarm-age"`
 	CompactAfter    time.Duration `koanf:"compact-after"`
 	StreamFamily    string        `koanf:"stream-family"`
 
 	LogLevel  string `koanf:"log-level"`
 	LogFormat string `koanf:"log-format"`
+
+	agents map[string]all.Agent // of the file
+	file   string               // where they are from
 }
 
-const envPrefix = "RUNNEL_"
+const (
+	envPrefix = "RUNNEL_"
+	unnested  = "\x00" // between the parts of a setting's name; no name holds it: settings are flat
+)
 
 // placeFlags are the settings that say where a server is.
 func placeFlags(fl *pflag.FlagSet) {
@@ -71,6 +80,8 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
 	fl.Duration("reattach-window", time.Minute, "how long the agent of a running turn waits for this server to come back; negative: it ends with the server")
 	fl.Duration("idle-timeout", 15*time.Minute, "end an agent that nobody used for this long; its session goes on later; negative never")
+	fl.Int("prewarm", 0, "how many agents to keep ready for new sessions: one in each of the places (agent, directory, options) used last")
+	fl.Duration("prewarm-age", 10*time.Minute, "replace an agent that was kept ready for this long; it knows its directory as it was then")
 	fl.Duration("compact-after", time.Minute, "keep what an agent said piece by piece for this long after the turn; then only the whole; negative: for ever")
 	fl.String("stream-family", "", "what a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
 	fl.String("log-level", "warn", "debug, info, warn or error")
@@ -80,18 +91,19 @@ func serveFlags(fl *pflag.FlagSet) {
 // loadConfig gathers the settings: flags over environment over file over defaults.
 func loadConfig(fl *pflag.FlagSet) (config, error) {
 	var c config
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	serveFlags(all)
-	k := koanf.New("\x00") // no name holds it: settings are flat
-	if err := k.Load(confmap.Provider(values(all, all.VisitAll), ""), nil); err != nil {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	serveFlags(flags)
+	k := koanf.New(unnested)
+	if err := k.Load(confmap.Provider(values(flags, flags.VisitAll), ""), nil); err != nil {
 		return c, err
 	}
-	if err := loadFile(k, fl, all); err != nil {
+	var err error
+	if c.file, c.agents, err = loadFile(k, fl); err != nil {
 		return c, err
 	}
 	known := func(name, v string) (string, any) {
 		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
-		f := all.Lookup(name)
+		f := flags.Lookup(name)
 		if f == nil {
 			return "", nil // someone else's variable
 		}
@@ -100,7 +112,7 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 		}
 		return name, v
 	}
-	if err := k.Load(env.Provider("\x00", env.Opt{Prefix: envPrefix, TransformFunc: known}), nil); err != nil {
+	if err := k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: known}), nil); err != nil {
 		return c, err
 	}
 	if err := k.Load(confmap.Provider(values(fl, fl.Visit), ""), nil); err != nil {
@@ -125,12 +137,13 @@ func values(fl *pflag.FlagSet, visit func(func(*pflag.Flag))) map[string]any {
 	return m
 }
 
-// loadFile reads the file that a flag or the environment names, or the default
-// one if it is there. A name it does not know is an error: it is a typo.
-func loadFile(k *koanf.Koanf, fl, all *pflag.FlagSet) error {
-	path, err := fl.GetString("config")
+// readFile reads the file that a flag or the environment names, or the default
+// one if it is there; else it returns nil. A name it does not know is an error:
+// it is a typo.
+func readFile(fl *pflag.FlagSet) (path string, f *koanf.Koanf, err error) {
+	path, err = fl.GetString("config")
 	if err != nil {
-		return err
+		return path, nil, err
 	}
 	if path == "" {
 		path = os.Getenv(envPrefix + "CONFIG")
@@ -138,20 +151,38 @@ func loadFile(k *koanf.Koanf, fl, all *pflag.FlagSet) error {
 	if path == "" {
 		path = defaultConfig()
 		if _, err := os.Stat(path); path == "" || errors.Is(err, fs.ErrNotExist) {
-			return nil
+			return path, nil, nil
 		}
 	}
-	f := koanf.New("\x00")
+	f = koanf.New(unnested)
 	if err := f.Load(file.Provider(path), yaml.Parser()); err != nil {
-		return usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
+		return path, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
 	}
-	for _, name := range f.Keys() {
-		if all.Lookup(name) == nil || name == "config" {
-			return usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	serveFlags(flags)
+	for name := range f.Raw() {
+		if name != agentsKey && flags.Lookup(name) == nil || name == "config" {
+			return path, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
 		}
 	}
-	return k.Merge(f)
+	return path, f, nil
 }
+
+// loadFile adds the settings of the file to k, and returns its agents.
+func loadFile(k *koanf.Koanf, fl *pflag.FlagSet) (path string, agents map[string]all.Agent, err error) {
+	path, f, err := readFile(fl)
+	if err != nil || f == nil {
+		return path, nil, err
+	}
+	if agents, err = agentsOf(f.Get(agentsKey)); err != nil {
+		return path, nil, badFile(path, err)
+	}
+	f.Delete(agentsKey)
+	return path, agents, k.Merge(f)
+}
+
+// maxPrewarm bounds the agents that wait: each takes the memory of one that works.
+const maxPrewarm = 20
 
 func (c *config) check() error {
 	switch {
@@ -159,6 +190,10 @@ func (c *config) check() error {
 		return usage("there is no home directory; name a data directory with --data")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return usage("--tls-cert and --tls-key belong together")
+	case c.Prewarm < 0 || c.Prewarm > maxPrewarm:
+		return usage("prewarm: must be a number from 0 to %d", maxPrewarm)
+	case c.PrewarmAge <= 0:
+		return usage("prewarm-age: must be longer than nothing, such as 10m")
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
 		return usage("log-level: not one of debug, info, warn, error")
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):

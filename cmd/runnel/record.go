@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway"
 )
 
 func (a *app) recordCommand() *cobra.Command {
@@ -18,16 +19,25 @@ func (a *app) recordCommand() *cobra.Command {
 		Short: "Run one prompt and keep every raw line that passed",
 		Long: `Run one prompt with a real agent and write every line that passed, in both
 directions, to a file: for reporting a problem and for tests. 'runnel translate'
-makes events of it again.
+makes events of it again, without the agent.
+
+Any agent can be recorded whose lines runnel translates itself: all but the
+scripted one. Each line of the file is {"t": milliseconds since the beginning,
+"dir": "in" (to the agent), "out", "err" or "meta", "line": the line as it was}.
 
 The file holds what you and the agent said and what its tools printed. It is
 readable by you only; look through it before you give it away.` + "\n" + exitHelpText,
 		Example: `  runnel record --agent ` + a.example() + ` -o turn.jsonl "list the files here"
-  runnel translate turn.jsonl`,
+  runnel record --set ID=VALUE --effort low -o turn.jsonl - < prompt.md
+  runnel translate turn.jsonl | jq -r .type
+  jq -r 'select(.dir == "in").line' turn.jsonl   # what the agent was told`,
 		Args: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
 				return usage("-o is missing: which file to write")
+			}
+			if err := a.knowAgents(cmd.Flags()); err != nil {
+				return err
 			}
 			return a.record(cmd.Context(), f, file, args)
 		},
@@ -59,7 +69,7 @@ func (a *app) record(ctx context.Context, f runFlags, file string, args []string
 		return usage("%s", err)
 	}
 	defer w.Close()
-	rec, err := newRecorder(w, p.Name(), probe(ctx, p).Version)
+	rec, err := newRecorder(w, p.Name(), gateway.Probe(ctx, p).Version)
 	if err != nil {
 		return fmt.Errorf("write the recording: %w", err)
 	}

@@ -26,6 +26,7 @@ type runFlags struct {
 	agent, path       string
 	dir, model, mode  string
 	effort, resume    string
+	set               []string
 	addDirs           []string
 	maxTurns          int
 	timeout           time.Duration
@@ -36,12 +37,14 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "which agent: "+strings.Join(a.names(), ", ")+"; default the first that is installed (RUNNEL_AGENT)")
-	fl.StringVar(&f.path, "agent-path", "", "the agent's program; default looked up in PATH")
+	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "which agent: "+strings.Join(a.names(), ", ")+", or one of the configuration; default the first that is installed (RUNNEL_AGENT)")
+	fl.StringVar(&f.path, "agent-path", "", "the agent's program; default as configured, or looked up in PATH")
+	configFlag(cmd)
 	fl.StringVarP(&f.dir, "dir", "C", "", "directory the agent works in; default the current one")
 	fl.StringVar(&f.model, "model", "", "model; default the agent's")
 	fl.StringVar(&f.mode, "permission-mode", "", "default, acceptEdits, plan or dontAsk; what would be asked is denied unless --ask is given")
-	fl.StringVar(&f.effort, "effort", "", "how hard the model thinks, in the agent's own words")
+	fl.StringVar(&f.effort, "effort", "", "how hard the model thinks, in the agent's own words, such as low, medium or high")
+	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as ID=VALUE; repeatable; 'runnel agents NAME' lists them")
 	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further directory the agent may use; repeatable")
 	fl.IntVar(&f.maxTurns, "max-turns", 0, "how many model calls the prompt may take; default no limit")
 	fl.StringVar(&f.resume, "resume", "", "the agent's own id of a conversation to go on with")
@@ -66,6 +69,9 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 		return opt, usage("bypassing permissions has a flag of its own: --dangerously-bypass-permissions")
 	}
 	var err error
+	if opt.Config, err = ownSettings(f.set); err != nil {
+		return opt, err
+	}
 	if opt.Dir, err = directory(f.dir); err != nil {
 		return opt, err
 	}
@@ -80,6 +86,25 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 		return opt, usage("--timeout must not be negative")
 	}
 	return opt, nil
+}
+
+// ownSettings reads ID=VALUE. A value may hold anything, also nothing.
+func ownSettings(set []string) (runnel.Values, error) {
+	if len(set) == 0 {
+		return nil, nil
+	}
+	values := make(runnel.Values)
+	for _, s := range set {
+		id, value, ok := strings.Cut(s, "=")
+		switch _, twice := values[id]; {
+		case !ok || id == "":
+			return nil, usage("--set %s: must be ID=VALUE; 'runnel agents NAME' lists what an agent offers", termtext.Clean(s))
+		case twice:
+			return nil, usage("--set %s: is given twice", termtext.Clean(id))
+		}
+		values[id] = value
+	}
+	return values, nil
 }
 
 // directory returns the absolute path of a directory that exists.
@@ -153,10 +178,16 @@ Output formats:
 		Example: `  runnel run "why does the build fail?"
   runnel run < prompt.md
   runnel run --agent ` + a.example() + ` --permission-mode acceptEdits --timeout 10m "fix the failing test"
+  runnel run --model MODEL --effort high --set ID=VALUE "plan the release"   # see 'runnel agents NAME'
   runnel run --output events "list the TODOs" | jq -r .type
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runPrompt(cmd.Context(), f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.knowAgents(cmd.Flags()); err != nil {
+				return err
+			}
+			return a.runPrompt(cmd.Context(), f, args)
+		},
 	}
 	f.register(cmd, a)
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, events, upserts or universal")

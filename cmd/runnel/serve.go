@@ -40,6 +40,8 @@ directory has one server.
 A setting is a flag, or a variable such as RUNNEL_LISTEN, or a line such as
 "listen: 127.0.0.1:7317" in the configuration file; the first of these wins.
 
+` + a.agentsHelp() + `
+
 It listens on loopback only. An address beyond this machine needs a certificate
 (or --proxied) and a token, made with 'runnel token create' before the start.`,
 		Example: `  runnel serve
@@ -50,6 +52,9 @@ It listens on loopback only. An address beyond this machine needs a certificate
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd.Flags())
 			if err != nil {
+				return err
+			}
+			if err := a.useAgents(c.file, c.agents); err != nil {
 				return err
 			}
 			return a.serve(cmd.Context(), c)
@@ -89,7 +94,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
-		Filter: a.filter, Logger: log,
+		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err

@@ -23,17 +23,26 @@ func (a *app) translateCommand() *cobra.Command {
 	var agent string
 	var history bool
 	cmd := &cobra.Command{
-		Use:   "translate [--agent NAME] [--history] FILE",
+		Use:   "translate [--agent NAME] [--history] FILE|ID",
 		Short: "Turn a recording, or an agent's own transcript, into events",
 		Long: `Turn a recording made by 'runnel record' into the events it gave when it was
-made, one JSON object a line. With --history the file is a transcript that the
-agent keeps itself, with the folder beside it if there is one. FILE may be "-".
+made, one JSON object a line. The agent is not started. FILE may be "-".
+
+With --history it is a conversation that the agent keeps itself: the file of its
+transcript, with the folder beside it if there is one, or the agent's own id of
+it. Some agents are started to be asked for it, away from any project. It needs
+--agent, and an agent whose conversations runnel reads.
 
 It succeeds also if the recorded turn did not.`,
 		Example: `  runnel translate turn.jsonl | jq -r .type
-  runnel translate --agent ` + a.example() + ` --history ~/path/to/transcript.jsonl`,
+  runnel translate --agent ` + a.example() + ` turn.jsonl   # a recording without a head
+  runnel translate --agent ` + a.example() + ` --history ~/path/to/transcript.jsonl
+  runnel translate --agent ` + a.example() + ` --history 0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11`,
 		Args: exactly(1, "one file is needed"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.knowAgents(cmd.Flags()); err != nil {
+				return err
+			}
 			evs, err := a.translation(cmd.Context(), agent, history, args[0])
 			if err != nil {
 				return err
@@ -51,7 +60,8 @@ It succeeds also if the recorded turn did not.`,
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "whose it is; default what the recording says")
-	cmd.Flags().BoolVar(&history, "history", false, "the file is an agent's own transcript")
+	cmd.Flags().BoolVar(&history, "history", false, "it is a conversation that the agent keeps itself")
+	configFlag(cmd)
 	return cmd
 }
 
@@ -101,19 +111,30 @@ func (a *app) historyOf(ctx context.Context, agent, file string) (iter.Seq2[even
 	if !ok {
 		return nil, usage("%s keeps no transcripts that runnel can read", p.Name())
 	}
-	abs, err := filepath.Abs(file)
+	ref, err := keptAs(file)
 	if err != nil {
 		return nil, err
+	}
+	return runnel.Replay(translated, p.Name(), h.History(ctx, ref)), nil
+}
+
+// keptAs returns what a name refers to: a file if there is one, or else the
+// agent's own id of a conversation.
+func keptAs(name string) (runnel.Conversation, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return runnel.Conversation{}, err
 	}
 	info, err := os.Stat(abs)
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, os.ErrNotExist) && filepath.Base(name) == name && filepath.Ext(name) == "":
+		return runnel.Conversation{AgentSessionID: name}, nil
+	case err != nil:
+		return runnel.Conversation{}, err
+	case !info.Mode().IsRegular():
+		return runnel.Conversation{}, errors.New(termtext.Clean(name) + " is not a file")
 	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New(termtext.Clean(file) + " is not a file")
-	}
-	ref := runnel.Conversation{File: abs, Anywhere: true, Size: info.Size(), UpdatedAt: info.ModTime()}
-	return runnel.Replay(translated, p.Name(), h.History(ctx, ref)), nil
+	return runnel.Conversation{File: abs, Anywhere: true, Size: info.Size(), UpdatedAt: info.ModTime()}, nil
 }
 
 // closeAtEnd closes a file once it has been read.

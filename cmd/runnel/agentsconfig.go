@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/redact"
+	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/provider/all"
+)
+
+// agentsKey is the setting of the configuration file that is no flag: which
+// agents there are, beside those that are known, and where those are.
+const agentsKey = "agents"
+
+// agentsHelp is the part of help texts about it.
+func (a *app) agentsHelp() string {
+	return `Which agents there are is in the configuration file too:
+
+  agents:
+    mine:                        # one more, that speaks ACP
+      protocol: acp
+      command: [my-agent, --acp]
+    ` + a.example() + `:                 # a known one, from elsewhere
+      path: /opt/agent/bin/program
+      env: {KEY: "value"}`
+}
+
+// knowAgents takes up the agents of the configuration file, for a command that
+// needs no server.
+func (a *app) knowAgents(fl *pflag.FlagSet) error {
+	path, f, err := readFile(fl)
+	if err != nil || f == nil {
+		return err
+	}
+	agents, err := agentsOf(f.Get(agentsKey))
+	if err != nil {
+		return badFile(path, err)
+	}
+	return a.useAgents(path, agents)
+}
+
+// useAgents changes what the commands know.
+func (a *app) useAgents(path string, agents map[string]all.Agent) error {
+	if len(agents) == 0 {
+		return nil
+	}
+	agents, err := a.canonical(agents)
+	if err != nil {
+		return badFile(path, err)
+	}
+	ps, err := all.Configured(agents)
+	if err != nil {
+		return badFile(path, err)
+	}
+	a.providers = ps
+	var env []string
+	for _, agent := range agents {
+		for name, value := range agent.Env {
+			env = append(env, name+"="+value)
+		}
+	}
+	a.secrets = a.secrets.With(redact.Env(env)...)
+	return nil
+}
+
+// canonical gives known agents their own names instead of others they go by.
+func (a *app) canonical(agents map[string]all.Agent) (map[string]all.Agent, error) {
+	out := make(map[string]all.Agent, len(agents))
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		agent := agents[name]
+		own := name
+		if p := gateway.Find(a.providers, name); p != nil {
+			own = p.Name()
+			if own != name && agent.Protocol != "" {
+				return nil, fmt.Errorf("agents.%s: this name belongs to %s; choose another", name, own)
+			}
+		}
+		if _, twice := out[own]; twice {
+			return nil, fmt.Errorf("agents.%s: is the same agent as agents.%s", name, own)
+		}
+		out[own] = agent
+	}
+	return out, nil
+}
+
+func badFile(path string, err error) error {
+	return usage("the configuration %s: %s", termtext.Clean(path), oneLine(termtext.Clean(err.Error()), 400))
+}
+
+// agentsOf reads the setting as the file has it. An error names the key.
+func agentsOf(raw any) (map[string]all.Agent, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	entries, ok := raw.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("agents: must be a list of names, each with its settings below it")
+	}
+	out := make(map[string]all.Agent, len(entries))
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		key := "agents." + name
+		fields, ok := entries[name].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: its settings are missing; see 'runnel serve --help'", key)
+		}
+		var a all.Agent
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			var err error
+			at, value := key+"."+field, fields[field]
+			switch field {
+			case "protocol":
+				a.Protocol, err = text(at, value)
+			case "path":
+				a.Path, err = text(at, value)
+			case "displayName":
+				a.DisplayName, err = text(at, value)
+			case "command":
+				a.Command, err = texts(at, value)
+			case "env":
+				a.Env, err = named(at, value)
+			default:
+				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env and displayName", at)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		out[name] = a
+	}
+	return out, nil
+}
+
+// text takes what YAML takes for text: a number would lose its zeros.
+func text(key string, v any) (string, error) {
+	s, ok := v.(string)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%s: must be text; put it in quotes", key)
+	case s == "":
+		return "", fmt.Errorf("%s: is empty", key)
+	}
+	return s, nil
+}
+
+func texts(key string, v any) ([]string, error) {
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("%s: must be a list of words, such as [my-agent, --acp]", key)
+	}
+	out := make([]string, len(list))
+	for i, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s[%d]: must be text; put it in quotes", key, i)
+		}
+		out[i] = s
+	}
+	return out, nil
+}
+
+func named(key string, v any) (map[string]string, error) {
+	entries, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: must be variables with their values, such as {KEY: \"value\"}", key)
+	}
+	out := make(map[string]string, len(entries))
+	for name, v := range entries {
+		s, ok := v.(string) // an empty one is a value
+		if !ok {
+			return nil, fmt.Errorf("%s.%s: must be text; put it in quotes", key, name)
+		}
+		out[name] = s
+	}
+	return out, nil
+}
+
+// configFlag lets a command that needs no server find the configuration.
+func configFlag(cmd *cobra.Command) {
+	cmd.Flags().String("config", "", "file with settings, in YAML; default "+shown(defaultConfig()))
+}
