@@ -1,0 +1,62 @@
+import { act } from "react";
+import { createRoot } from "react-dom/client";
+import { expect, it } from "vitest";
+import { help, readiness, sorted } from "../src/model/agents";
+import { Agents } from "../src/sessions/Agents";
+import { parseAgents } from "../src/wire/parse";
+import type { Agent } from "../src/wire/types";
+
+(globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+
+const agent = (cliType: string, more: object = {}): Agent =>
+  parseAgents({
+    agents: [
+      {
+        cliType,
+        displayName: cliType.toUpperCase(),
+        install: `get ${cliType}`,
+        login: `${cliType} login`,
+        ...more,
+      },
+    ],
+  })[0] as Agent;
+
+it("says of each how it stands, and what helps", () => {
+  const of = (more: object) => [readiness(agent("a", more)), ...help(agent("a", more)).map((h) => h.command)];
+  expect(of({ installed: true, loggedIn: true })).toEqual(["ready"]);
+  expect(of({ installed: true })).toEqual(["ready", "a login"]);
+  expect(of({ installed: true, loggedIn: false })).toEqual(["locked", "a login"]);
+  expect(of({})).toEqual(["missing", "get a", "a login"]);
+  expect(of({ checking: true })).toEqual(["checking", "get a", "a login"]);
+  expect(of({ checking: true, installed: true, loggedIn: true })).toEqual(["ready"]);
+});
+
+it("offers what is ready first", () => {
+  const all = [
+    agent("missing"),
+    agent("looking", { checking: true }),
+    agent("script", { installed: true }),
+    agent("locked", { installed: true, loggedIn: false }),
+    agent("ready", { installed: true }),
+  ];
+  expect(sorted(all).map((a) => a.cliType)).toEqual(["ready", "script", "locked", "looking", "missing"]);
+});
+
+it("shows what can be copied, and folds what is missing once something is here", () => {
+  const list = sorted([
+    agent("ready", { installed: true, loggedIn: true, version: "1.2.3" }),
+    agent("locked", { installed: true, loggedIn: false, version: "2.0" }),
+    agent("looking", { checking: true }),
+    ...["m1", "m2", "m3", "m4"].map((m) => agent(m, { problem: `no ${m}` })),
+  ]);
+  const host = document.createElement("div");
+  act(() => createRoot(host).render(<Agents list={list} chosen={list[0]} onChoose={() => undefined} />));
+  const row = (id: string) => host.querySelector(`[data-agent=${id}]`)?.textContent;
+  expect(row("ready")).toBe("READY1.2.3");
+  expect(row("locked")).toContain("2.0 · not logged inLog in withlocked login");
+  expect(row("looking")).toContain("looking for it…If it is not here, install it withget looking");
+  const folded = host.querySelector("details");
+  expect(folded?.querySelector("summary")?.textContent).toBe("4 more that are not installed");
+  expect(folded?.querySelectorAll("[data-agent]").length).toBe(4);
+  expect(folded?.textContent).toContain("no m1Install it withget m1");
+});
