@@ -3,6 +3,7 @@ package providertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -211,7 +212,15 @@ func Record(t testing.TB, log runnel.Log, session string, evs func(yield func(ev
 // where in the log. What else may differ is named in s.Differences.
 func (s Subject) comparable(items []event.Item) []event.Item {
 	var out []event.Item
+	place := map[string]string{}
 	for _, it := range items {
+		if s.TurnsByOrder {
+			if place[it.Turn] == "" {
+				place[it.Turn] = fmt.Sprintf("turn-%d", len(place)+1)
+			}
+			it.ID = place[it.Turn] + strings.TrimPrefix(it.ID, it.Turn)
+			it.Turn = place[it.Turn]
+		}
 		it.StartedAt, it.UpdatedAt, it.Seq, it.Native = time.Time{}, time.Time{}, 0, nil
 		if !s.mayDiffer(it) {
 			out = append(out, it)

@@ -34,6 +34,7 @@ const (
 	Plan      Scenario = "plan"      // a plan, then a message
 	Question  Scenario = "question"  // one question to the user, then a message
 	Behind    Scenario = "behind"    // work that goes on after the turn, asks, and ends with a message as of Said
+	Denial    Scenario = "denial"    // none of its own: an approval denied, after which the turn goes on
 	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
 )
 
@@ -61,6 +62,10 @@ type Subject struct {
 	// SawImage reports whether the model was shown the image of the prompt, after
 	// Image. Default: nobody asks.
 	SawImage func(t *testing.T) bool
+
+	// TurnsByOrder says that the agent keeps no ids of ours: a turn of its history
+	// is that of the same place in the log, and its id another one.
+	TurnsByOrder bool
 
 	// Said is how the message of Text and Recover ends.
 	Said string

@@ -173,6 +173,9 @@ func (s Subject) approvalAllowed(t *testing.T) {
 
 func (s Subject) approvalDenied(t *testing.T) {
 	prompt := s.prompt(t, Approval)
+	if why := s.Cannot[Denial] + s.Lacks[Denial]; why != "" {
+		s.skip(t, why)
+	}
 	l := s.open(t)
 	turn := l.send(prompt)
 	if l.answerAll(turn, event.ChoiceDeny) == 0 {

@@ -1,0 +1,107 @@
+package acp
+
+import (
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// An Agent is a program that speaks the protocol, as data. What it does that
+// the protocol would not make one expect is in its quirks, found by its name.
+type Agent struct {
+	Name        string   // of the provider: letters, digits and dashes, in lower case
+	DisplayName string   // Default: Name
+	Command     []string // program, looked up in PATH if it is a bare name, and its arguments
+	Install     string   // command that installs it
+	Login       string   // command that logs in
+	Version     int      // of the protocol that is asked for. Default: 1
+	Env         []string // "K=V": no updates, no calls home
+	Inherit     []string // variables of ours that it may have, beside those that every program needs; "*" ends a prefix
+	Refuse      []string // variables that would make it ask nobody
+
+	Resumes bool // a conversation goes on after its process ended
+	Loads   bool // and can be shown as it was
+	Lists   bool // its conversations can be listed
+	Forks   bool
+	AddDirs bool
+	Probes  bool // a conversation without a prompt leaves nothing behind: its models may be asked for
+}
+
+// inheritAll are variables that every agent may have: proxies.
+var inheritAll = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+
+// agents are those that are known.
+var agents = []Agent{
+	{
+		Name: "codex-acp", DisplayName: "Codex (ACP)", Command: []string{"codex-acp"}, Version: 2,
+		Install: "npm install -g @agentclientprotocol/codex-acp", Login: "codex login",
+		Env:     []string{"NO_BROWSER=1"},
+		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
+		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
+	},
+	{
+		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"},
+		Install: "npm install -g @agentclientprotocol/claude-agent-acp", Login: "claude auth login",
+		Env:     []string{"DISABLE_AUTOUPDATER=1"},
+		Inherit: []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
+		Refuse:  []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
+		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
+	},
+	{
+		Name: "opencode", DisplayName: "opencode", Command: []string{"opencode", "acp"},
+		Install: "npm install -g opencode-ai", Login: "opencode auth login",
+		Env:     []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
+		Inherit: []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
+		Refuse:  []string{"OPENCODE_PERMISSION"},
+		Resumes: true, Loads: true, Lists: true, Forks: true,
+	},
+	{
+		Name: "gemini", DisplayName: "Gemini CLI", Command: []string{"gemini", "--acp"},
+		Install: "npm install -g @google/gemini-cli", Login: "gemini",
+		Env:     []string{"GEMINI_CLI_NO_RELAUNCH=true"},
+		Inherit: []string{"GEMINI_*", "GOOGLE_*"},
+		Resumes: true, Probes: true,
+	},
+	{
+		Name: "copilot", DisplayName: "GitHub Copilot", Command: []string{"copilot", "--acp"},
+		Install: "npm install -g @github/copilot", Login: "copilot login",
+		Env:     []string{"COPILOT_AUTO_UPDATE=false"},
+		Inherit: []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
+		Refuse:  []string{"COPILOT_ALLOW_ALL"},
+		Resumes: true, Loads: true, Lists: true,
+	},
+	{
+		Name: "qwen", DisplayName: "Qwen Code", Command: []string{"qwen", "--acp"},
+		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
+		Env:     []string{"QWEN_CODE_NO_RELAUNCH=true"},
+		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
+		Resumes: true, Loads: true, Lists: true,
+	},
+}
+
+// Providers returns those that are known.
+func Providers() []runnel.Provider {
+	out := make([]runnel.Provider, 0, len(agents))
+	for _, a := range agents {
+		out = append(out, New(a))
+	}
+	return out
+}
+
+func (a Agent) conn() agentconn.Agent {
+	name := a.DisplayName
+	if name == "" {
+		name = a.Name
+	}
+	try := ""
+	if len(a.Command) > 0 {
+		try = a.Command[0] + " --version"
+	}
+	return agentconn.Agent{Name: name, Install: a.Install, Try: try}
+}
+
+func (a Agent) quirks() *quirks {
+	if of := byName[a.Name]; of != nil {
+		return of()
+	}
+	return &quirks{}
+}

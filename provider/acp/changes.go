@@ -1,0 +1,190 @@
+package acp
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// maxFileText bounds the texts in a change, in bytes each.
+const maxFileText = 128 << 10
+
+// maxChanges bounds the changes of a call.
+const maxChanges = 200
+
+// changes says what a call does to files. whole says that the agent gives whole
+// files, and not only the part that changes.
+func changes(content []toolContent, whole bool) []event.Change {
+	var out []event.Change
+	for _, c := range content {
+		if c.Type != "diff" || len(out) >= maxChanges {
+			continue
+		}
+		if c.Patch.Text != "" {
+			out = append(out, patched(c)...)
+		} else if c.Path != "" && c.NewText != nil {
+			out = append(out, replaced(c, whole))
+		}
+	}
+	return out
+}
+
+// replaced makes a change of two texts.
+func replaced(c toolContent, whole bool) event.Change {
+	ch := event.Change{Path: c.Path, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
+	old := ""
+	switch {
+	case c.OldText == nil || c.Meta.Kind == "add":
+		ch.Kind = event.ChangeCreate
+	default:
+		old = *c.OldText
+	}
+	if c.Meta.Kind == "delete" {
+		ch.Kind = event.ChangeDelete
+	}
+	if whole || ch.Kind == event.ChangeCreate {
+		if c.OldText != nil && ch.Kind != event.ChangeCreate && len(old) <= maxFileText {
+			ch.OldText = &old
+		}
+		if len(*c.NewText) <= maxFileText && ch.Kind != event.ChangeDelete {
+			ch.NewText = c.NewText
+		}
+	}
+	if len(old)+len(*c.NewText) <= 2*maxFileText {
+		ch.Hunks = hunk(old, *c.NewText, whole)
+	}
+	return ch
+}
+
+// around is how many lines a hunk shows before and after those that changed.
+const around = 3
+
+// hunk is what differs between two texts: one stretch of lines.
+func hunk(before, after string, whole bool) []event.Hunk {
+	a, b := splitLines(before), splitLines(after)
+	head := 0
+	for head < len(a) && head < len(b) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	if head == len(a) && head == len(b) {
+		return []event.Hunk{}
+	}
+	from := max(0, head-around)
+	more := min(tail, around)
+	h := event.Hunk{OldLines: len(a) - tail + more - from, NewLines: len(b) - tail + more - from}
+	if whole || before == "" {
+		h.OldStart, h.NewStart = from+1, from+1
+	}
+	if h.OldLines == 0 {
+		h.OldStart = 0
+	}
+	add := func(mark string, lines []string) {
+		for _, l := range lines {
+			h.Lines = append(h.Lines, mark+l)
+		}
+	}
+	add(" ", a[from:head])
+	add("-", a[head:len(a)-tail])
+	add("+", b[head:len(b)-tail])
+	add(" ", a[len(a)-tail:len(a)-tail+more])
+	return []event.Hunk{h}
+}
+
+func splitLines(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		out = append(out, strings.TrimSuffix(line, "\n"))
+	}
+	return out
+}
+
+var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
+
+// patched makes changes of a patch in the form of git's.
+func patched(c toolContent) []event.Change {
+	if len(c.Changes) == 0 || len(c.Patch.Text) > 2*maxFileText {
+		return nil
+	}
+	var out []event.Change
+	hunks := patchHunks(c.Patch.Text)
+	for i, file := range c.Changes {
+		if file.Path == "" {
+			continue
+		}
+		ch := event.Change{Path: file.Path, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
+		switch file.Operation {
+		case "add", "create":
+			ch.Kind = event.ChangeCreate
+		case "delete", "remove":
+			ch.Kind = event.ChangeDelete
+		case "move", "rename":
+			ch.Kind = event.ChangeMove
+			if file.OldPath != "" {
+				ch.Path, ch.MovedTo = file.OldPath, file.Path
+			}
+		}
+		if i < len(hunks) && len(hunks[i]) > 0 {
+			ch.Hunks = hunks[i]
+		}
+		if ch.Kind == event.ChangeCreate {
+			ch.NewText = created(ch.Hunks)
+		}
+		out = append(out, ch)
+	}
+	return out
+}
+
+// patchHunks returns the hunks of each file of a patch.
+func patchHunks(text string) [][]event.Hunk {
+	var files [][]event.Hunk
+	var h *event.Hunk
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "diff --git ") {
+			files, h = append(files, nil), nil
+			continue
+		}
+		if m := hunkHead.FindStringSubmatch(line); m != nil {
+			if len(files) == 0 {
+				files = append(files, nil)
+			}
+			last := len(files) - 1
+			files[last] = append(files[last], event.Hunk{
+				OldStart: number(m[1], 0), OldLines: number(m[2], 1), NewStart: number(m[3], 0), NewLines: number(m[4], 1),
+			})
+			h = &files[last][len(files[last])-1]
+			continue
+		}
+		if h != nil && line != "" && strings.ContainsRune(" -+", rune(line[0])) {
+			h.Lines = append(h.Lines, line)
+		}
+	}
+	return files
+}
+
+func number(digits string, otherwise int) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// created is the text of a new file.
+func created(hunks []event.Hunk) *string {
+	var b strings.Builder
+	for _, h := range hunks {
+		for _, l := range h.Lines {
+			b.WriteString(strings.TrimPrefix(l, "+"))
+			b.WriteByte('\n')
+		}
+	}
+	text := b.String()
+	return &text
+}

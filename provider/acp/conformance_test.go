@@ -1,0 +1,104 @@
+package acp
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+// said is the message at the end of most turns.
+var said = fakemodel.Step{Text: "Done."}
+
+func calls(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blocks: blocks} }
+
+// subject is what the agents have in common. The agents' own tests change it.
+func subject(t *testing.T, name string) providertest.Subject {
+	w := vocabulary[name]
+	var model *fakemodel.Server
+	return providertest.Subject{
+		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
+			r := newRig(t, name)
+			model = r.model
+			r.write("a.txt", "alpha\n")
+			r.write("b.txt", "beta\n")
+			return r.provider, r.opt
+		},
+		Prompts: map[providertest.Scenario]string{
+			providertest.Text:      scenario(said),
+			providertest.Reasoning: scenario(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."}}}),
+			providertest.Tool:      scenario(calls(w.shell("echo hi")), said),
+			providertest.Parallel:  scenario(calls(w.shell("sleep 0.5; echo one"), w.shell("sleep 0.5; echo two")), said),
+			providertest.Edit:      scenario(calls(w.write("made.txt", "made\n")), said),
+			providertest.Approval:  scenario(calls(w.shell("touch asked")), said),
+			providertest.LongText:  scenario(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
+			providertest.LongTool:  scenario(calls(w.shell("touch running; sleep 600")), said),
+			providertest.Failure:   scenario(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
+			providertest.Plan:      scenario(calls(w.plan("Look", "Leap")), said),
+			providertest.Recover:   scenario(said),
+			providertest.Image:     scenario(said),
+		},
+		SawImage: func(*testing.T) bool {
+			return slices.ContainsFunc(model.Requests(), func(r fakemodel.Request) bool {
+				return bytes.Contains(r.Body, []byte(`image/png`))
+			})
+		},
+		Cannot:       map[providertest.Scenario]string{},
+		Lacks:        map[providertest.Scenario]string{},
+		Said:         "Done.",
+		Processes:    true,
+		TurnsByOrder: true,
+		Differences:  map[string]func(event.Item) bool{},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, name := range []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"} {
+		t.Run(name, func(t *testing.T) {
+			s := subject(t, name)
+			s.Version = newRig(t, name).version
+			subjects[name](&s)
+			providertest.Run(t, s)
+		})
+	}
+}
+
+// subjects are the agents' own.
+var subjects = map[string]func(*providertest.Subject){
+	"codex-acp": func(s *providertest.Subject) {
+		s.Cannot[providertest.Denial] = "its only denial ends the turn (codex-acp 2.6.0, denied-stop)"
+		s.Prompts[providertest.Approval] = scenario(calls(fakemodel.Call("exec_command", args{
+			"cmd": "touch asked", "sandbox_permissions": "require_escalated", "justification": "May I?",
+		})), said)
+		s.Cannot[providertest.Subagent] = "todo"
+		s.Cannot[providertest.Question] = "todo"
+		s.Cannot[providertest.Behind] = "todo"
+	},
+	"claude-agent-acp": func(s *providertest.Subject) {
+		s.Cannot[providertest.Subagent] = "todo"
+		s.Cannot[providertest.Question] = "todo"
+		s.Cannot[providertest.Behind] = "todo"
+	},
+	"opencode": func(s *providertest.Subject) {
+		read := func(path string) fakemodel.Block { return fakemodel.Call("read", args{"filePath": path}) }
+		s.Prompts[providertest.Tool] = scenario(calls(read("a.txt")), said)
+		s.Prompts[providertest.Parallel] = scenario(calls(read("a.txt"), read("b.txt")), said)
+		s.Cannot[providertest.Subagent] = "todo"
+		s.Cannot[providertest.Question] = "todo"
+		s.Cannot[providertest.Behind] = "todo"
+	},
+	"gemini": func(s *providertest.Subject) {
+		s.Cannot[providertest.Subagent] = "todo"
+		s.Cannot[providertest.Question] = "todo"
+		s.Cannot[providertest.Behind] = "todo"
+	},
+	"copilot": func(s *providertest.Subject) {
+		s.Cannot[providertest.Subagent] = "todo"
+		s.Cannot[providertest.Question] = "todo"
+		s.Cannot[providertest.Behind] = "todo"
+	},
+}

@@ -1,0 +1,319 @@
+package acp
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// opening is how a conversation begins.
+type opening struct {
+	method  string // one of session/new, resume, load, fork; "" for none
+	session string // the agent's id of the one that it continues
+	show    bool   // it is loaded to be shown, and nothing else
+}
+
+// check refuses what can be refused before anything is started.
+func (p *provider) check(opt runnel.Options, begin opening) error {
+	q := p.agent.quirks()
+	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
+		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+	}
+	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.modes[m] == nil && q.environ == nil {
+		return noMode(p.agent.conn())
+	}
+	if len(begin.session) > 500 || strings.ContainsFunc(begin.session, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return runnel.Fail(runnel.InvalidRequest, "resume: not the id of a conversation with "+p.DisplayName())
+	}
+	restrict := func(field string, is bool) error {
+		if is {
+			return runnel.Fail(runnel.UnsupportedCapability, field+": "+p.DisplayName()+" has no such option")
+		}
+		return nil
+	}
+	passes := q.passesOptions
+	return errors.Join(
+		restrict("maxThinkingTokens", opt.MaxThinkingTokens > 0),
+		restrict("tools", len(opt.Tools) > 0 && !passes),
+		restrict("maxTurns", opt.MaxTurns > 0 && !passes),
+		restrict("systemPromptAppend", opt.SystemPromptAppend != "" && q.prepare == nil),
+	)
+}
+
+// handshake brings an agent to where it takes a prompt.
+type handshake struct {
+	p    *provider
+	c    *conn
+	opt  runnel.Options
+	next func() ([]byte, error)
+	opening
+}
+
+func (h *handshake) run(next func() ([]byte, error)) error {
+	h.next = next
+	if err := h.initialize(); err != nil || h.method == "" {
+		return err
+	}
+	if err := h.begin(); err != nil {
+		return err
+	}
+	for _, s := range h.settings() {
+		if err := h.set(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// call sends a request and returns the answer. id is ours if it is not given.
+func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Message, error) {
+	err := h.c.Do(func(send func(any) error) error {
+		var err error
+		if id.IsZero() {
+			if id, err = h.c.tr.peer.NextID(); err != nil {
+				return err
+			}
+		}
+		line, err := encode(jsonrpc.NewRequest(id, method, params))
+		if err != nil {
+			return err
+		}
+		return send(line)
+	})
+	if err != nil {
+		return jsonrpc.Message{}, h.left(err)
+	}
+	for {
+		line, err := h.next()
+		if err != nil {
+			return jsonrpc.Message{}, h.left(err)
+		}
+		if m, err := jsonrpc.Decode(line); err == nil && m.Kind() == jsonrpc.Response && m.ID.Same(id) {
+			return m, nil
+		}
+	}
+}
+
+// left says that the agent ended. What it printed is not shown: it may hold
+// anything.
+func (h *handshake) left(cause error) error {
+	said := h.c.Ended()
+	agent := h.p.agent.conn()
+	if strings.Contains(said, "nknown argument") || strings.Contains(said, "nknown option") {
+		return runnel.Fail(runnel.SessionCreateFailed, "This version of "+agent.Name+" does not know the protocol. Update it: "+agent.Install, cause)
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" ended before it was ready. Try it in a terminal: "+agent.Try, cause)
+}
+
+func (h *handshake) initialize() error {
+	want := max(h.p.agent.Version, 1)
+	us := map[string]any{"name": "runnel", "title": "Runnel", "version": "1"}
+	elicit := map[string]any{"form": map[string]any{}, "url": map[string]any{}}
+	params := map[string]any{
+		"protocolVersion": want, "clientInfo": us,
+		"clientCapabilities": map[string]any{
+			"fs": map[string]any{"readTextFile": false, "writeTextFile": false}, "terminal": false, "elicitation": elicit,
+		},
+	}
+	if want >= 2 {
+		params = map[string]any{"protocolVersion": want, "info": us, "capabilities": map[string]any{"elicitation": elicit}}
+	}
+	m, err := h.call(jsonrpc.ID{}, methodInitialize, params)
+	if err != nil {
+		return err
+	}
+	if v := h.c.tr.Version; m.Error != nil || v < 1 || v > 2 {
+		agent := h.p.agent.conn()
+		return runnel.Fail(runnel.ProtocolError, agent.Name+" does not speak a version of the protocol that we know. Update it: "+agent.Install)
+	}
+	return nil
+}
+
+// begin begins the conversation, or continues one.
+func (h *handshake) begin() error {
+	tr, caps := h.c.tr, h.c.tr.Caps
+	params, err := h.params()
+	if err != nil {
+		return err
+	}
+	var id jsonrpc.ID
+	switch {
+	case h.method == methodFork && !caps.Fork:
+		return h.cannot("cannot continue from a copy")
+	case h.show && tr.Version >= 2: // version 2 has one method for both
+		h.method, params["replayFrom"] = methodResume, map[string]any{"type": "start"}
+		id = jsonrpc.String(historyID)
+	case h.method == methodLoad && !caps.Load, h.method == methodResume && !caps.Resume && !caps.Load:
+		return h.cannot("does not keep conversations that could be continued")
+	case h.show:
+		id = jsonrpc.String(historyID)
+	case h.method == methodResume && !caps.Resume:
+		h.method = methodLoad // what it tells again is in the log already
+	}
+	m, err := h.call(id, h.method, params)
+	if err != nil {
+		return err
+	}
+	if m.Error != nil {
+		return h.refused(m.Error)
+	}
+	if tr.Session == "" {
+		return runnel.Fail(runnel.ProtocolError, h.p.DisplayName()+" began a conversation without an id")
+	}
+	for tr.load != nil { // it tells again behind its answer
+		if _, err := h.next(); err != nil {
+			return h.left(err)
+		}
+	}
+	return nil
+}
+
+func (h *handshake) cannot(what string) error {
+	return runnel.Fail(runnel.UnsupportedCapability, h.p.DisplayName()+" "+what)
+}
+
+// refused says why a conversation does not begin.
+func (h *handshake) refused(e *jsonrpc.Error) error {
+	cause := error(e)
+	agent := h.p.agent.conn()
+	why := reasonOf(e.Message)
+	switch {
+	case e.Code == codeAuthRequired:
+		do := ""
+		if h.p.agent.Login != "" {
+			do = " Run: " + h.p.agent.Login
+		}
+		return runnel.Fail(runnel.AgentNotLoggedIn, agent.Name+" is not logged in."+do, cause)
+	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why)):
+		return runnel.Fail(runnel.SessionNotFound, agent.Name+" has no such conversation.", cause)
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not begin a conversation: "+why, cause)
+}
+
+// absent reports whether a reason says that there is no such conversation.
+func absent(why string) bool {
+	why = strings.ToLower(why)
+	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "invalid session")
+}
+
+// params are those of what begins a conversation.
+func (h *handshake) params() (map[string]any, error) {
+	dir := h.opt.Dir
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return nil, runnel.Fail(runnel.WorkingRootInaccessible, "the current directory is not accessible", err)
+		}
+	}
+	servers, err := h.c.tr.mcpServers(h.opt.MCPServers)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]any{"cwd": dir, "mcpServers": servers}
+	if h.session != "" {
+		params["sessionId"] = h.session
+	}
+	if len(h.opt.AddDirs) > 0 {
+		if !h.c.tr.Caps.AddDirs {
+			return nil, h.cannot("does not take further directories (addDirs)")
+		}
+		params["additionalDirectories"] = h.opt.AddDirs
+	}
+	if f := h.c.tr.q.prepare; f != nil {
+		if err := f(h.opt, params); err != nil {
+			return nil, err
+		}
+	}
+	return params, nil
+}
+
+// mcpServers brings servers by name into the protocol's form.
+func (t *translator) mcpServers(given json.RawMessage) ([]any, error) {
+	out := []any{}
+	if len(given) == 0 {
+		return out, nil
+	}
+	var servers map[string]struct {
+		Type    string            `json:"type"`
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers"`
+	}
+	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
+		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	}
+	pairs := func(m map[string]string) []any {
+		list := []any{}
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			list = append(list, map[string]any{"name": name, "value": m[name]})
+		}
+		return list
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		s := servers[name]
+		switch {
+		case s.Command != "":
+			server := map[string]any{"name": name, "command": s.Command, "args": append([]string{}, s.Args...), "env": pairs(s.Env)}
+			if t.Version >= 2 {
+				server["type"] = "stdio"
+			}
+			out = append(out, server)
+		case s.URL != "" && (s.Type == "sse" && t.Caps.SSE || s.Type != "sse" && t.Caps.HTTP):
+			kind := "http"
+			if s.Type == "sse" {
+				kind = "sse"
+			}
+			out = append(out, map[string]any{"type": kind, "name": name, "url": s.URL, "headers": pairs(s.Headers)})
+		default:
+			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: "+t.agent.Name+" does not take "+oneLine(name, 100)+" in this form")
+		}
+	}
+	return out, nil
+}
+
+// settings are what has to be set before the first prompt. The permission mode
+// always is: the user's own settings may have one in which nobody is asked.
+func (h *handshake) settings() []setting {
+	mode := h.opt.PermissionMode
+	if mode == "" {
+		mode = runnel.ModeDefault
+	}
+	if h.show {
+		return nil
+	}
+	out := slices.Clone(h.c.tr.q.modes[mode])
+	if h.opt.Model != "" {
+		out = append(out, setting{"model", h.opt.Model})
+	}
+	if h.opt.ReasoningEffort != "" {
+		out = append(out, setting{"effort", h.opt.ReasoningEffort})
+	}
+	for _, id := range slices.Sorted(maps.Keys(h.opt.Config)) {
+		out = append(out, setting{id, h.opt.Config[id]})
+	}
+	return out
+}
+
+// set sets one of them.
+func (h *handshake) set(s setting) error {
+	method, params, err := h.c.tr.change(s, h.opt.AllowBypass)
+	if err != nil || method == "" {
+		return err
+	}
+	m, err := h.call(jsonrpc.ID{}, method, params)
+	if err != nil {
+		return err
+	}
+	if m.Error != nil {
+		return runnel.Fail(runnel.InvalidRequest, h.p.DisplayName()+" does not accept "+oneLine(s.value, 100)+" for "+oneLine(s.option, 100), m.Error)
+	}
+	return nil
+}

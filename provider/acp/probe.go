@@ -1,0 +1,90 @@
+package acp
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// probeTime bounds how long an agent is asked who it is.
+const probeTime = 20 * time.Second
+
+// Probe implements [runnel.Prober]. The agent is started in a directory of its
+// own, away from any project, and says nothing to any model.
+func (p *provider) Probe(ctx context.Context) runnel.Installation {
+	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login}
+	q := p.agent.quirks()
+	for _, m := range []runnel.PermissionMode{
+		runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass,
+	} {
+		if q.modes[m] != nil {
+			in.Modes = append(in.Modes, string(m))
+		}
+	}
+	path, _, err := p.command(runnel.Options{})
+	if err != nil {
+		in.Problem = runnel.Safe(err).Message
+		return in
+	}
+	in.Path = path
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "runnel-probe-")
+	if err != nil {
+		in.Problem = "There is no room for temporary files."
+		return in
+	}
+	defer os.RemoveAll(dir)
+	if err := p.ask(ctx, runnel.Options{Dir: dir}, &in); err != nil {
+		in.Problem = runnel.Safe(err).Message
+	}
+	return in
+}
+
+// ask fills in what the agent says of itself.
+func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Installation) error {
+	c, err := p.start(ctx, opt)
+	if err != nil {
+		return err
+	}
+	err = c.Handshake(ctx, func(next func() ([]byte, error)) error {
+		h := handshake{p: p, c: c, opt: opt, opening: opening{method: methodNew}, next: next}
+		if err := h.initialize(); err != nil {
+			return err
+		}
+		in.Installed, in.Version = true, oneLine(c.tr.version, 40)
+		if !p.agent.Probes {
+			return nil
+		}
+		err := h.begin()
+		if err == nil {
+			h.describe(in)
+		}
+		if code := runnel.CodeOf(err); code == runnel.AgentNotLoggedIn {
+			in.LoggedIn = new(bool)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.Close()
+	}
+	return err
+}
+
+// describe takes over what a new conversation offers, and removes it again.
+func (h *handshake) describe(in *runnel.Installation) {
+	yes := true
+	in.LoggedIn, in.Config = &yes, slices.Clone(h.c.tr.Config)
+	if m := find(in.Config, "model"); m != nil {
+		for _, ch := range m.Choices {
+			in.Models = append(in.Models, runnel.Model{ID: ch.Value, Name: ch.Name, Description: ch.Description})
+		}
+	}
+	if h.c.tr.Caps.Delete {
+		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.Session}) // it is empty all the same
+	}
+}

@@ -1,0 +1,195 @@
+// Package acp runs agents that speak the Agent Client Protocol.
+//
+// An agent is data (agents.go) and its quirks (quirks_*.go); everything else is the protocol, in version 1 as agents
+// really speak it, and in version 2 where one offers it. One process serves one conversation: see agentconn.
+package acp
+
+import (
+	"context"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// provider is what every agent can do.
+type provider struct {
+	agent Agent
+	env   []string // "K=V", configured
+}
+
+// What an agent can do besides: capabilities are computed from what a provider
+// implements, so there is a type for each that there is.
+type (
+	recalling struct{ *provider } // shows conversations that the agent keeps
+	listing   struct{ recalling } // and lists them
+	forking   struct{ listing }   // and continues from copies
+)
+
+// New returns a provider for an agent.
+func New(a Agent) runnel.Provider { return newProvider(&provider{agent: a}) }
+
+func newProvider(p *provider) runnel.Provider {
+	switch a := p.agent; {
+	case !a.Loads:
+		return p
+	case !a.Lists:
+		return recalling{p}
+	case !a.Forks:
+		return listing{recalling{p}}
+	}
+	return forking{listing{recalling{p}}}
+}
+
+// Name implements [runnel.Provider].
+func (p *provider) Name() string { return p.agent.Name }
+
+// DisplayName is the product's name.
+func (p *provider) DisplayName() string { return p.agent.conn().Name }
+
+// Prototype implements [runnel.ConnPrototype].
+func (p *provider) Prototype() runnel.Conn { return (*conn)(nil) }
+
+// WithProgram implements [runnel.Programmable].
+func (p *provider) WithProgram(command, env []string) runnel.Provider {
+	q := &provider{agent: p.agent, env: slices.Clone(env)}
+	switch {
+	case len(command) == 1 && len(q.agent.Command) > 0: // the arguments are the usual ones
+		q.agent.Command = append([]string{command[0]}, q.agent.Command[1:]...)
+	case len(command) > 0:
+		q.agent.Command = slices.Clone(command)
+	}
+	return newProvider(q)
+}
+
+// Extra implements [runnel.Capable].
+func (p *provider) Extra() []runnel.Capability {
+	caps := []runnel.Capability{runnel.CapToolsStructured, runnel.CapToolsResults}
+	if p.agent.Resumes {
+		caps = append(caps, runnel.CapSessionResume)
+	}
+	if p.agent.AddDirs {
+		caps = append(caps, runnel.CapAddDirs)
+	}
+	if p.agent.quirks().modes[runnel.ModeBypass] != nil {
+		caps = append(caps, runnel.CapExternalSandbox)
+	}
+	return caps
+}
+
+// Open implements [runnel.Provider].
+func (p *provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	begin := opening{method: methodNew}
+	if opt.Resume != "" {
+		begin = opening{method: methodResume, session: opt.Resume}
+	}
+	c, err := p.open(ctx, opt, begin)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Fork implements [runnel.Forker].
+func (p forking) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	if opt.Resume == "" {
+		return nil, runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
+	}
+	c, err := p.open(ctx, opt, opening{method: methodFork, session: opt.Resume})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Translate implements [runnel.Translator].
+func (p *provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
+	return agentconn.Translate(newTranslator(p.agent), lines)
+}
+
+// Adopt implements [runnel.Adopter].
+func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
+	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass}
+	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, c.isReady)
+	if err != nil {
+		return nil, runnel.Backlog{}, err
+	}
+	c.Conn = ac
+	return c, back, nil
+}
+
+// open starts the agent and begins a conversation.
+func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) (*conn, error) {
+	if err := p.check(opt, begin); err != nil {
+		return nil, err
+	}
+	c, err := p.start(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	h := handshake{p: p, c: c, opt: opt, opening: begin}
+	if err := c.Handshake(ctx, h.run); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// start starts the agent.
+func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error) {
+	path, args, err := p.command(opt)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass}
+	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
+		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_RUNNEL_MARK",
+	}, p.agent.conn(), c.tr, opt)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// command is what to run. Nothing that a client says is in it.
+func (p *provider) command(opt runnel.Options) (path string, args []string, err error) {
+	cmd := p.agent.Command
+	if len(cmd) == 0 {
+		return "", nil, runnel.Fail(runnel.AgentNotInstalled, p.DisplayName()+" has no command. Check the configuration.")
+	}
+	name := cmd[0]
+	if opt.Path != "" {
+		name = opt.Path
+	}
+	path, err = agentconn.Find(name, p.agent.conn())
+	return path, cmd[1:], err
+}
+
+// environ builds the agent's environment: ours by allow-list, then what this
+// provider needs, then what is configured, then what the caller adds.
+func (p *provider) environ(parent []string, opt runnel.Options) []string {
+	a := p.agent
+	extra := map[string]string{}
+	var quirky []string
+	if f := a.quirks().environ; f != nil {
+		quirky = f(opt)
+	}
+	for _, e := range slices.Concat(a.Env, quirky, p.env, opt.Env) {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			extra[name] = value
+		}
+	}
+	refused := func(e string) bool { // also by who configures: that needs the server's leave
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(a.Refuse, name) && !slices.Contains(quirky, e)
+	}
+	env := proc.Environ(parent, slices.Concat(proc.Base(), inheritAll, a.Inherit), extra)
+	if opt.AllowBypass {
+		return env
+	}
+	return slices.DeleteFunc(env, refused)
+}

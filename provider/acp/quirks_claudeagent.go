@@ -1,0 +1,77 @@
+package acp
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// claudeAgent is @agentclientprotocol/claude-agent-acp, seen at 0.49.0.
+func claudeAgent() *quirks {
+	mode := func(value string) []setting { return []setting{{"mode", value}} }
+	return &quirks{
+		modes: map[runnel.PermissionMode][]setting{
+			runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("acceptEdits"), runnel.ModePlan: mode("plan"),
+			runnel.ModeDontAsk: mode("dontAsk"), runnel.ModeBypass: mode("bypassPermissions"),
+		},
+		bypass: []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
+		name: func(tc toolCall) string { // tool
+			return decodeLoose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
+		},
+		parent: func(meta json.RawMessage) string { // subagent
+			return decodeLoose[claudeMeta](meta).ClaudeCode.Parent
+		},
+		output: func(c *call) (string, *int) { // tool
+			if s := decodeLoose[string](c.rawOutput); s != "" {
+				return s, nil
+			}
+			return unfenced(c.text()), nil
+		},
+		interrupted: func(text string) bool { // load
+			return strings.HasPrefix(text, "[Request interrupted by user")
+		},
+		userPart: linkedPart,
+		prepare:  claudeOptions, passesOptions: true,
+	}
+}
+
+type claudeMeta struct {
+	ClaudeCode struct {
+		ToolName string `json:"toolName"`
+		Parent   string `json:"parentToolUseId"`
+	} `json:"claudeCode"`
+}
+
+var fence = regexp.MustCompile("^```[a-z]*\n((?s).*)\n```$")
+
+// unfenced takes output out of the code block that it was put into (tool).
+func unfenced(text string) string {
+	if m := fence.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return text
+}
+
+// claudeOptions passes on what Claude Code can do and the protocol has no word
+// for. The folder's own settings may run commands: they are read only if it is
+// trusted.
+func claudeOptions(opt runnel.Options, params map[string]any) error {
+	options := map[string]any{"settingSources": []string{"user"}}
+	if opt.Trusted {
+		options["settingSources"] = []string{"user", "project", "local"}
+	}
+	if len(opt.Tools) > 0 {
+		options["tools"] = opt.Tools
+	}
+	if opt.MaxTurns > 0 {
+		options["maxTurns"] = opt.MaxTurns
+	}
+	meta := map[string]any{"claudeCode": map[string]any{"options": options}}
+	if opt.SystemPromptAppend != "" {
+		meta["systemPrompt"] = map[string]any{"append": opt.SystemPromptAppend}
+	}
+	params["_meta"] = meta
+	return nil
+}

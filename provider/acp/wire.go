@@ -1,0 +1,402 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// Methods of the protocol that we send or answer.
+const (
+	methodInitialize  = "initialize"
+	methodNew         = "session/new"
+	methodLoad        = "session/load"
+	methodResume      = "session/resume"
+	methodFork        = "session/fork"
+	methodList        = "session/list"
+	methodDelete      = "session/delete"
+	methodPrompt      = "session/prompt"
+	methodCancel      = "session/cancel"
+	methodSetMode     = "session/set_mode"
+	methodSetModel    = "session/set_model" // of before config options
+	methodSetConfig   = "session/set_config_option"
+	methodUpdate      = "session/update"
+	methodPermission  = "session/request_permission"
+	methodElicit      = "elicitation/create"
+	methodElicitEnded = "elicitation/complete"
+)
+
+// codeAuthRequired is the protocol's error for an agent that is not logged in.
+const codeAuthRequired = -32000
+
+// codeNotFound is the protocol's error for what there is not.
+const codeNotFound = -32002
+
+// promptID begins the id of a prompt's request; the id of its turn follows.
+const promptID = "prompt:"
+
+// historyID is the id of the request that loads a conversation to be shown.
+// One that is loaded to go on with is shown already.
+const historyID = "history"
+
+// decodeLoose decodes what fits. Fields of an unexpected type, unknown ones and
+// unknown words are left out: agents differ, and the rest of the line is good.
+func decodeLoose[T any](data []byte) (v T) {
+	_ = json.Unmarshal(data, &v) // what does not fit stays zero
+	return v
+}
+
+// initialized is the answer to initialize, of either version.
+type initialized struct {
+	ProtocolVersion int          `json:"protocolVersion"`
+	AgentInfo       info         `json:"agentInfo"`
+	Info            info         `json:"info"` // v2
+	AuthMethods     []authMethod `json:"authMethods"`
+
+	// v1
+	AgentCapabilities struct {
+		LoadSession         bool                       `json:"loadSession"`
+		PromptCapabilities  promptCaps                 `json:"promptCapabilities"`
+		MCPCapabilities     mcpCaps                    `json:"mcpCapabilities"`
+		SessionCapabilities map[string]json.RawMessage `json:"sessionCapabilities"`
+		Meta                map[string]json.RawMessage `json:"_meta"`
+	} `json:"agentCapabilities"`
+
+	// v2
+	Capabilities struct {
+		Auth    map[string]json.RawMessage `json:"auth"`
+		Session map[string]json.RawMessage `json:"session"`
+	} `json:"capabilities"`
+}
+
+type info struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+type authMethod struct {
+	ID       string `json:"id"`
+	MethodID string `json:"methodId"` // v2
+}
+
+type promptCaps struct {
+	Image           bool `json:"image"`
+	EmbeddedContext bool `json:"embeddedContext"`
+}
+
+type mcpCaps struct {
+	HTTP bool `json:"http"`
+	SSE  bool `json:"sse"`
+}
+
+// caps is what an agent said that it can do.
+type caps struct {
+	Load, Resume, Fork, List, Delete, AddDirs bool `json:",omitzero"`
+	SystemPrompt                              bool `json:",omitzero"`
+	Image, Embedded                           bool `json:",omitzero"`
+	HTTP, SSE                                 bool `json:",omitzero"`
+}
+
+// caps reads the capabilities of either version. One that is present is
+// offered, whatever its value, unless that is null or false.
+func (in initialized) caps() caps {
+	s := in.AgentCapabilities.SessionCapabilities
+	if in.ProtocolVersion >= 2 {
+		s = in.Capabilities.Session
+		p, m := decodeLoose[map[string]json.RawMessage](s["prompt"]), decodeLoose[map[string]json.RawMessage](s["mcp"])
+		return caps{
+			Resume: true, List: true, // of every agent
+			Fork: offers(s, "fork"), Delete: offers(s, "delete"), AddDirs: offers(s, "additionalDirectories"), SystemPrompt: offers(s, "systemPrompt"),
+			Image: offers(p, "image"), Embedded: offers(p, "embeddedContext"), HTTP: offers(m, "http"), SSE: offers(m, "sse"),
+		}
+	}
+	a := in.AgentCapabilities
+	return caps{
+		Load: a.LoadSession, Resume: offers(s, "resume"), Fork: offers(s, "fork"), List: offers(s, "list"), Delete: offers(s, "delete"),
+		AddDirs: offers(s, "additionalDirectories"), SystemPrompt: offers(s, "systemPrompt"),
+		Image: a.PromptCapabilities.Image, Embedded: a.PromptCapabilities.EmbeddedContext, HTTP: a.MCPCapabilities.HTTP, SSE: a.MCPCapabilities.SSE,
+	}
+}
+
+func offers(m map[string]json.RawMessage, name string) bool {
+	v := string(m[name])
+	return v != "" && v != "null" && v != "false"
+}
+
+// opened is the answer to what begins a session, or to a change of its options.
+type opened struct {
+	SessionID     string         `json:"sessionId"`
+	ConfigOptions []configOption `json:"configOptions"`
+	Modes         *modes         `json:"modes"`
+	Models        *models        `json:"models"` // of before config options
+}
+
+type modes struct {
+	Current   string `json:"currentModeId"`
+	Available []struct {
+		ID          string `json:"id"`
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	} `json:"availableModes"`
+}
+
+type models struct {
+	Current   string `json:"currentModelId"`
+	Available []struct {
+		ID          string `json:"modelId"`
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	} `json:"availableModels"`
+}
+
+type configOption struct {
+	ID          string          `json:"id"`
+	ConfigID    string          `json:"configId"` // v2
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Category    string          `json:"category"`
+	Type        string          `json:"type"`
+	Current     json.RawMessage `json:"currentValue"` // a string or a boolean
+	Options     []configChoice  `json:"options"`
+}
+
+// configChoice is a value, or a group of them.
+type configChoice struct {
+	Value       string         `json:"value"`
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	Group       string         `json:"group"`
+	Options     []configChoice `json:"options"`
+}
+
+// notified is what an agent says of a session.
+type notified struct {
+	SessionID string          `json:"sessionId"`
+	Update    json.RawMessage `json:"update"`
+}
+
+// update is one of many; each has some of the fields.
+type update struct {
+	Kind      string          `json:"sessionUpdate"`
+	MessageID string          `json:"messageId"`
+	Content   json.RawMessage `json:"content"` // of a chunk a block, of a message blocks, of a tool what it shows
+
+	toolCall
+
+	Entries       []planEntry     `json:"entries"`
+	Plan          planUpdate      `json:"plan"` // v2
+	Commands      []command       `json:"availableCommands"`
+	ModeID        string          `json:"currentModeId"`
+	ConfigOptions []configOption  `json:"configOptions"`
+	Used          int64           `json:"used"`
+	Size          int64           `json:"size"`
+	Cost          *cost           `json:"cost"`
+	Severity      string          `json:"severity"` // of a notice
+	State         string          `json:"state"`    // v2: running, requires_action, idle
+	StopReason    string          `json:"stopReason"`
+	Usage         *usage          `json:"usage"`
+	Error         *jsonrpc.Error  `json:"error"`
+	TerminalID    string          `json:"terminalId"`
+	Output        *terminalData   `json:"output"`
+	Data          string          `json:"data"` // base64
+	ExitStatus    *exitStatus     `json:"exitStatus"`
+	UpdateMeta    json.RawMessage `json:"_meta"`
+}
+
+// toolCall is a tool call, or what changed of one.
+type toolCall struct {
+	raw json.RawMessage // all of it
+
+	ID        string          `json:"toolCallId"`
+	Name      string          `json:"name"`
+	Title     string          `json:"title"` // also of a session, and of a notice
+	ToolKind  string          `json:"kind"`
+	Status    string          `json:"status"`
+	Locations []location      `json:"locations"`
+	RawInput  json.RawMessage `json:"rawInput"`
+	RawOutput json.RawMessage `json:"rawOutput"`
+}
+
+type location struct {
+	Path string `json:"path"`
+	Line int    `json:"line"`
+}
+
+type planEntry struct {
+	Content  string `json:"content"`
+	Status   string `json:"status"`
+	Priority string `json:"priority"`
+}
+
+// planUpdate is a plan of version 2, as a whole.
+type planUpdate struct {
+	Type    string      `json:"type"` // items, markdown, file
+	Entries []planEntry `json:"entries"`
+}
+
+type command struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Input       *struct {
+		Hint string `json:"hint"`
+	} `json:"input"`
+}
+
+type cost struct {
+	Amount   float64 `json:"amount"`
+	Currency string  `json:"currency"`
+}
+
+type usage struct {
+	Input       int64 `json:"inputTokens"`
+	Output      int64 `json:"outputTokens"`
+	CachedRead  int64 `json:"cachedReadTokens"`
+	CachedWrite int64 `json:"cachedWriteTokens"`
+	Thought     int64 `json:"thoughtTokens"`
+}
+
+type terminalData struct {
+	Data string `json:"data"` // base64
+}
+
+type exitStatus struct {
+	Code   *int    `json:"exitCode"`
+	Signal *string `json:"signal"`
+}
+
+// block is a piece of content.
+type block struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Data     string `json:"data"`
+	MimeType string `json:"mimeType"`
+	URI      string `json:"uri"`
+	Name     string `json:"name"`
+	Resource struct {
+		URI      string `json:"uri"`
+		Text     string `json:"text"`
+		Blob     string `json:"blob"`
+		MimeType string `json:"mimeType"`
+	} `json:"resource"`
+}
+
+// text is what can be shown of a block.
+func (b block) text() string {
+	switch b.Type {
+	case "text":
+		return b.Text
+	case "resource_link":
+		return "[" + oneLine(b.Name, 200) + "](" + oneLine(b.URI, 1000) + ")"
+	case "resource":
+		if b.Resource.Text != "" {
+			return b.Resource.Text
+		}
+		return "[" + oneLine(b.Resource.URI, 1000) + "]"
+	case "":
+		return ""
+	}
+	return "[" + oneLine(b.Type, 40) + "]"
+}
+
+// blocks reads one block or a list of them.
+func blocks(raw json.RawMessage) []block {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) > 0 && raw[0] == '{' {
+		return []block{decodeLoose[block](raw)}
+	}
+	return decodeEach[block](raw)
+}
+
+// decodeEach reads a list of which each element may be anything.
+func decodeEach[T any](raw json.RawMessage) []T {
+	var out []T
+	for _, r := range decodeLoose[[]json.RawMessage](raw) {
+		out = append(out, decodeLoose[T](r))
+	}
+	return out
+}
+
+// toolContent is something that a tool shows.
+type toolContent struct {
+	Type       string  `json:"type"` // content, diff, terminal
+	Content    block   `json:"content"`
+	Path       string  `json:"path"`
+	OldText    *string `json:"oldText"`
+	NewText    *string `json:"newText"`
+	TerminalID string  `json:"terminalId"`
+	Changes    []struct {
+		Operation string `json:"operation"` // add, modify, delete, rename
+		Path      string `json:"path"`
+		OldPath   string `json:"oldPath"`
+	} `json:"changes"` // v2
+	Patch struct {
+		Format string `json:"format"`
+		Text   string `json:"text"`
+	} `json:"patch"` // v2
+	Meta struct {
+		Kind string `json:"kind"`
+	} `json:"_meta"`
+}
+
+// terminalMeta is how agents whose client has no terminals tell of theirs.
+type terminalMeta struct {
+	Output *terminalText `json:"terminal_output"`
+	Delta  *terminalText `json:"terminal_output_delta"`
+	Exit   *struct {
+		TerminalID string `json:"terminal_id"`
+		Code       *int   `json:"exit_code"`
+	} `json:"terminal_exit"`
+}
+
+type terminalText struct {
+	TerminalID string `json:"terminal_id"`
+	Data       string `json:"data"`
+}
+
+// permission is a question of the agent.
+type permission struct {
+	ToolCall json.RawMessage `json:"toolCall"`
+	Title    string          `json:"title"`       // v2
+	About    string          `json:"description"` // v2
+	Subject  struct {
+		ToolCall json.RawMessage `json:"toolCall"`
+	} `json:"subject"` // v2
+	Options []permissionOption `json:"options"`
+}
+
+func (p permission) call() json.RawMessage {
+	if len(p.ToolCall) > 0 {
+		return p.ToolCall
+	}
+	return p.Subject.ToolCall
+}
+
+type permissionOption struct {
+	ID   string `json:"optionId"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+// elicitation asks the user for values, or to visit a page.
+type elicitation struct {
+	Mode    string          `json:"mode"`
+	Message string          `json:"message"`
+	Schema  json.RawMessage `json:"requestedSchema"`
+	URL     string          `json:"url"`
+}
+
+// prompted is the answer to a prompt.
+type prompted struct {
+	StopReason string          `json:"stopReason"`
+	Usage      *usage          `json:"usage"`
+	MessageID  string          `json:"messageId"` // v2: the turn has begun
+	Meta       json.RawMessage `json:"_meta"`
+}
+
+// isObject reports whether raw is a JSON object with something in it.
+func isObject(raw json.RawMessage) bool {
+	s := strings.TrimSpace(string(raw))
+	return strings.HasPrefix(s, "{") && s != "{}"
+}
