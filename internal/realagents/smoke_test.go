@@ -35,7 +35,7 @@ type peer struct {
 // launch starts the agent in home.
 func launch(t *testing.T, b realagents.Binary, home realagents.Home) *peer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, b.Path, b.Args...)
 	cmd.Dir = home.Project
