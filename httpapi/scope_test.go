@@ -9,6 +9,25 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
+// refusesInAdvance checks that options are forbidden wherever they can be said.
+func (rg *rig) refusesInAdvance(id string, options ...string) {
+	rg.t.Helper()
+	dir, _ := json.Marshal(rg.dir)
+	for _, opts := range options {
+		for _, at := range []struct{ path, body string }{
+			{"/api/session/create", `{"cliType":"script","projectDir":` + string(dir) + `,"options":` + opts + `}`},
+			{"/api/harness/session/create", `{"projectRoot":` + string(dir) + `,"opts":` + opts + `}`},
+			{"/api/session/" + id + "/send", `{"content":"text","opts":` + opts + `}`},
+			{"/api/session/" + id + "/options", opts},
+			{"/api/harness/turn", `{"sessionId":"` + id + `","message":"text","opts":` + opts + `}`},
+		} {
+			if w := rg.do("POST", at.path, at.body); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
+				rg.t.Errorf("%s %s: got %d %s", at.path, opts, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 // A credential that may not answer what an agent asks must not answer in
 // advance, nor have a command run that nobody is asked about.
 func TestA08_NoAnswersInAdvance(t *testing.T) {
@@ -18,21 +37,7 @@ func TestA08_NoAnswersInAdvance(t *testing.T) {
 	rg.token = rg.mint(auth.Read, auth.Send)
 	dir, _ := json.Marshal(rg.dir)
 	server := `{"x":{"command":"sh","args":["-c","true"]}}`
-	for _, opts := range []string{
-		`{"permissionMode":"acceptEdits"}`, `{"permissionMode":"bypass"}`, `{"mcpServers":` + server + `}`,
-	} {
-		for _, at := range []struct{ path, body string }{
-			{"/api/session/create", `{"cliType":"script","projectDir":` + string(dir) + `,"options":` + opts + `}`},
-			{"/api/harness/session/create", `{"projectRoot":` + string(dir) + `,"opts":` + opts + `}`},
-			{"/api/session/" + id + "/send", `{"content":"text","opts":` + opts + `}`},
-			{"/api/session/" + id + "/options", opts},
-			{"/api/harness/turn", `{"sessionId":"` + id + `","message":"text","opts":` + opts + `}`},
-		} {
-			if w := rg.do("POST", at.path, at.body); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
-				t.Errorf("%s %s: got %d %s", at.path, opts, w.Code, w.Body)
-			}
-		}
-	}
+	rg.refusesInAdvance(id, `{"permissionMode":"acceptEdits"}`, `{"permissionMode":"bypass"}`, `{"mcpServers":`+server+`}`)
 	for _, mode := range []string{"default", "plan", "dontAsk"} {
 		if w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":`+string(dir)+`,"options":{"permissionMode":"`+mode+`"}}`); w.Code != http.StatusCreated {
 			t.Errorf("%s: got %d %s", mode, w.Code, w.Body)
@@ -54,6 +59,8 @@ func TestA08_NoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 	for _, say := range []string{
 		`{"type":"session:options","requestId":"1","sessionId":"` + id + `","permissionMode":"acceptEdits"}`,
 		`{"type":"session:send","requestId":"1","sessionId":"` + id + `","content":"text","opts":{"permissionMode":"acceptEdits"}}`,
+		`{"type":"session:options","requestId":"1","sessionId":"` + id + `","config":{"pace":"fast"}}`,
+		`{"type":"session:send","requestId":"1","sessionId":"` + id + `","content":"text","opts":{"config":{"pace":"fast"}}}`,
 	} {
 		p.say("%s", say)
 		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {

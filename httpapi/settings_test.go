@@ -1,0 +1,189 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+// told is the scripted agent, and keeps what its agents were told.
+type told struct {
+	script.Provider
+	mu     sync.Mutex
+	opened []runnel.Options
+	heard  []string
+}
+
+func (p *told) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	conn, err := p.Provider.Open(ctx, opt)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened = append(p.opened, opt)
+	return &toldConn{conn, p}, err
+}
+
+func (p *told) hear(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = append(p.heard, what)
+}
+
+// take returns what was heard since it was called last.
+func (p *told) take() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heard := p.heard
+	p.heard = nil
+	return heard
+}
+
+type toldConn struct {
+	runnel.Conn
+	p *told
+}
+
+func (c *toldConn) SetModel(ctx context.Context, model string) error {
+	c.p.hear("model " + model)
+	return c.Conn.(runnel.ModelSetter).SetModel(ctx, model)
+}
+
+func (c *toldConn) SetPermissionMode(ctx context.Context, mode runnel.PermissionMode) error {
+	c.p.hear("mode " + string(mode))
+	return c.Conn.(runnel.ModeSetter).SetPermissionMode(ctx, mode)
+}
+
+func (c *toldConn) SetReasoningEffort(ctx context.Context, effort string) error {
+	c.p.hear("effort " + effort)
+	return c.Conn.(runnel.EffortSetter).SetReasoningEffort(ctx, effort)
+}
+
+func (c *toldConn) SetConfig(ctx context.Context, id, value string) error {
+	c.p.hear("config " + id + "=" + value)
+	return c.Conn.(runnel.ConfigSetter).SetConfig(ctx, id, value)
+}
+
+func value(config []event.ConfigOption, id string) string {
+	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
+	if i < 0 {
+		return ""
+	}
+	return config[i].Value
+}
+
+func TestSettingsReachTheAgent(t *testing.T) {
+	p := new(told)
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+	body, _ := json.Marshal(map[string]any{"cliType": "script", "projectDir": rg.dir, "options": map[string]any{
+		"reasoningEffort": "low", "config": map[string]string{"thoughts": "false"},
+	}})
+	id := call[createAnswer](rg, "POST", "/api/session/create", string(body), 201).SessionID
+	if o := p.opened[0]; o.ReasoningEffort != "low" || o.Config["thoughts"] != "false" {
+		t.Errorf("started with %+v", o)
+	}
+
+	st := call[optionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","reasoningEffort":"high","config":{"pace":"fast","thoughts":"true"}}`, 200)
+	if got := p.take(); !slices.Equal(got, []string{"model m2", "effort high", "config pace=fast", "config thoughts=true"}) {
+		t.Errorf("the agent heard %q", got)
+	}
+	if len(st.Warnings) != 0 {
+		t.Errorf("warned: %q", st.Warnings)
+	}
+	wait := func() gateway.Status {
+		t.Helper()
+		for version := int64(0); ; {
+			changed := rg.gw.Changed(version)
+			_, version = rg.gw.Changes(version)
+			if now, err := rg.gw.Status(t.Context(), id); err != nil || now.TurnID == "" {
+				return now
+			}
+			<-changed
+		}
+	}
+	call[sendAnswer](rg, "POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"reasoningEffort":"medium","config":{"pace":"written"}}}`, 202)
+	if got := p.take(); !slices.Equal(got, []string{"effort medium", "config pace=written"}) {
+		t.Errorf("with a prompt the agent heard %q", got)
+	}
+	if now := wait(); value(now.Config, "pace") != "written" || value(now.Config, "thoughts") != "true" {
+		t.Errorf("status has %+v", now.Config)
+	}
+	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text","opts":{"config":{"pace":"fast"}}}`)
+	if got := p.take(); w.Code != 200 || !slices.Equal(got, []string{"config pace=fast"}) {
+		t.Errorf("with a turn the agent heard %q (%d)", got, w.Code)
+	}
+
+	// What the agent does not offer is its to refuse.
+	for _, body := range []string{`{"config":{"pace":"slow"}}`, `{"config":{"speed":"1"}}`, `{"config":{"":"x"}}`, `{"config":["pace"]}`, `{"config":{"pace":1}}`,
+		`{"config":{"pace":"` + strings.Repeat("x", 1001) + `"}}`, `{"config":{}}`} {
+		if w := rg.do("POST", "/api/session/"+id+"/options", body); w.Code != http.StatusBadRequest || code(w) != "INVALID_REQUEST" {
+			t.Errorf("%.60s: got %d %s", body, w.Code, w.Body)
+		}
+	}
+	if now := wait(); value(now.Config, "pace") != "fast" {
+		t.Errorf("after refusals status has %+v", now.Config)
+	}
+
+	// What runs an agent is nobody's to send.
+	body, _ = json.Marshal(map[string]any{"cliType": "script", "projectDir": rg.dir, "options": map[string]any{
+		"path": "/bin/sh", "env": []string{"K=V"}, "command": []string{"sh"}, "keep": map[string]string{}, "allowBypass": true, "trusted": true, "agents": map[string]any{},
+	}})
+	before := len(p.opened)
+	created := call[createAnswer](rg, "POST", "/api/session/create", string(body), 201)
+	if o := p.opened[before]; o.Path != "" || len(o.Env) != 0 || o.AllowBypass || o.Trusted || len(created.Warnings) != 7 {
+		t.Errorf("started with %+v; warned %q", o, created.Warnings)
+	}
+}
+
+func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
+	p := new(told)
+	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+	id := s.create()
+	peer := s.join(familyUpsert)
+	peer.say(`{"type":"session:options","requestId":"1","sessionId":"%s","reasoningEffort":"high","config":{"pace":"fast"}}`, id)
+	if f := peer.await("error", "response"); f.Type == "error" {
+		t.Fatalf("%+v", f.Error)
+	}
+	if got := p.take(); !slices.Equal(got, []string{"effort high", "config pace=fast"}) {
+		t.Errorf("the agent heard %q", got)
+	}
+	peer.say(`{"type":"session:send","requestId":"2","sessionId":"%s","content":"text","opts":{"config":{"thoughts":"false"}}}`, id)
+	if f := peer.await("error", "response"); f.Type == "error" {
+		t.Fatalf("%+v", f.Error)
+	}
+	if got := p.take(); !slices.Equal(got, []string{"config thoughts=false"}) {
+		t.Errorf("the agent heard %q", got)
+	}
+	peer.say(`{"type":"session:options","requestId":"3","sessionId":"%s","config":{"speed":"1"}}`, id)
+	if f := peer.await("error", "response"); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// An agent's own settings may be about what it does unasked; how hard its model
+// thinks is not.
+func TestA08_OwnSettingsNeedTheScopeApprove(t *testing.T) {
+	p := new(told)
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+	id := rg.create()
+	rg.token = rg.mint(auth.Read, auth.Send)
+	if w := rg.do("POST", "/api/session/"+id+"/options", `{"reasoningEffort":"high","model":"m"}`); w.Code != 200 {
+		t.Errorf("effort and model: got %d %s", w.Code, w.Body)
+	}
+	if got := p.take(); !slices.Equal(got, []string{"model m", "effort high"}) {
+		t.Errorf("the agent heard %q", got)
+	}
+	opened := len(p.opened)
+	rg.refusesInAdvance(id, `{"config":{"pace":"fast"}}`, `{"config":{"pace":"fast"},"model":"m"}`)
+	if got := p.take(); len(got) != 0 || len(p.opened) != opened {
+		t.Errorf("the agent heard %q; %d were started", got, len(p.opened)-opened)
+	}
+}
