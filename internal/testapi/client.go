@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -77,17 +78,18 @@ func (c *Client) read(ctx context.Context) {
 		c.last = ev.Seq
 		c.grown <- ev
 		if b, ok := ev.Body.(event.ApprovalRequested); ok && c.Answers.Load() {
-			go c.Decide(b.Approval.ID)
+			go c.Decide(b.Approval)
 		}
 	}
 }
 
 // Decide allows what was asked, also through a server that is not there yet.
-func (c *Client) Decide(id string) {
+func (c *Client) Decide(a event.Approval) {
+	i := max(0, slices.IndexFunc(a.Choices, func(ch event.Choice) bool { return ch.Kind == event.ChoiceAllowOnce }))
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
 	for range 1000 {
-		code, ok := c.s.Call("POST", "/api/session/"+c.Session+"/approvals/"+id, map[string]any{"choice": "allow_once"}, nil)
+		code, ok := c.s.Call("POST", "/api/session/"+c.Session+"/approvals/"+a.ID, map[string]any{"choice": a.Choices[i].ID}, nil)
 		if ok && code != 503 {
 			return
 		}

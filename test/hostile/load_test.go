@@ -300,7 +300,7 @@ func TestD17_DoubleSend(t *testing.T) {
 		if n := len(agents()); taken != 1 || n != 1 {
 			t.Errorf("%d taken, %d agents", taken, n)
 		}
-		c.Decide(asked.Body.(event.ApprovalRequested).Approval.ID)
+		c.Decide(asked.Body.(event.ApprovalRequested).Approval)
 		c.End(asked.Turn)
 	}
 	second := w.command("serve", "--listen", freeAddr(t), "--data", w.data)

@@ -66,7 +66,7 @@ func TestF04_DiskFull(t *testing.T) {
 	t.Logf("%+v", sum)
 	c := w.Follow(w.create())
 	defer c.Leave()
-	turn := c.Send(turnPrompt(1000))
+	turn := c.Send(w.turnPrompt(1000))
 	if end, ok := c.End(turn).Body.(event.ResponseDone); !ok || end.Status != event.StatusCompleted {
 		t.Error("with space again, a turn does not end well")
 	}

@@ -3,7 +3,6 @@
 package kill
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
@@ -25,17 +25,11 @@ const (
 
 // turnPrompt is a turn of about a second that has all there is: thinking, text,
 // arguments, an approval, a tool that takes its time, and text again.
-func turnPrompt(n int) string {
-	input, err := json.Marshal(map[string]any{
-		"command": fmt.Sprintf("echo begin %d; sleep 0.3; touch done-%d; echo a long line of arguments that takes a while to be written", n, n), "description": "Work",
-	})
-	if err != nil {
-		panic(err)
-	}
+func (w *world) turnPrompt(n int) string {
+	tool := realagents.WordsOf(w.agent).Ask(fmt.Sprintf("echo begin %d; sleep 0.3; touch done-%d; echo a long line of arguments that takes a while to be written", n, n))
 	return fakemodel.Scenario{Steps: []fakemodel.Step{
 		{Chunk: 4, Pace: 150, Blocks: []fakemodel.Block{
-			{Type: "thinking", Text: "Let me think about this for a while."}, {Type: "text", Text: before},
-			{Type: "tool_use", Name: "Bash", Input: input},
+			{Type: "thinking", Text: "Let me think about this for a while."}, {Type: "text", Text: before}, tool,
 		}},
 		{Chunk: 4, Pace: 150, Text: after},
 	}}.Prompt(fmt.Sprintf("turn %d", n))
@@ -71,7 +65,7 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 	for r := range repeat {
 		turns := make([]string, sessions)
 		for i, c := range clients {
-			turns[i] = c.Send(turnPrompt(r*sessions + i))
+			turns[i] = c.Send(w.turnPrompt(r*sessions + i))
 			pass(time.Duration(rnd.Int64N(int64(turnTime / 8))))
 		}
 		for i, c := range clients {
@@ -247,7 +241,7 @@ func TestWindowEnds(t *testing.T) {
 	w.start()
 	c := w.Follow(w.create())
 	defer c.Leave()
-	turn := c.Send(turnPrompt(1))
+	turn := c.Send(w.turnPrompt(1))
 	c.Until("text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
 	w.kill()
 	if len(w.supervisors()) != 1 {
@@ -261,7 +255,7 @@ func TestWindowEnds(t *testing.T) {
 		t.Errorf("the turn ended with %+v", end.Body)
 	}
 	c.Agrees(turn, w.Log(c.Session, end.Seq))
-	turn = c.Send(turnPrompt(2)) // the agent's own resume
+	turn = c.Send(w.turnPrompt(2)) // the agent's own resume
 	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok {
 		t.Error("the next turn did not end well")
 	}

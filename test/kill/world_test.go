@@ -64,6 +64,7 @@ func rounds(often, seldom int) int {
 type world struct {
 	testapi.Server
 	t      *testing.T
+	agent  string // name of its provider
 	home   realagents.Home
 	model  *fakemodel.Server
 	bin    string // the directory that PATH begins with
@@ -84,7 +85,14 @@ func newWorld(t *testing.T, window string) *world {
 
 func newWorldIn(t *testing.T, window, data string) *world {
 	t.Helper()
-	agent := realagents.Claude(t)[0]
+	return newWorldOf(t, "claude-code", window, data)
+}
+
+// newWorldOf returns one whose sessions are of the agent with this provider's
+// name.
+func newWorldOf(t *testing.T, agent, window, data string) *world {
+	t.Helper()
+	program := realagents.Find(t, agent)
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -92,9 +100,10 @@ func newWorldIn(t *testing.T, window, data string) *world {
 	t.Cleanup(func() { _ = model.Close() })
 	w := &world{
 		Server: testapi.Server{T: t, Addr: freeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
-		window: window, binary: binaries[0],
+		window: window, binary: binaries[0], agent: agent,
 	}
-	if err := os.Symlink(agent.Path, filepath.Join(w.bin, "claude")); err != nil {
+	command := strings.TrimSuffix(agent, "-code") // as it is called in PATH
+	if err := os.Symlink(program.Path, filepath.Join(w.bin, command)); err != nil {
 		t.Fatal(err)
 	}
 	token := exec.Command(w.binary, "token", "create", "kill", "--scope", "read,send,approve", "--data", w.data)
@@ -118,7 +127,7 @@ func freeAddr(t *testing.T) string {
 }
 
 func (w *world) environ() []string {
-	return append(w.home.Environ(), "PATH="+w.bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1", "GORACE=atexit_sleep_ms=0")
+	return append(w.home.EnvironFor(w.agent), "PATH="+w.bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1", "GORACE=atexit_sleep_ms=0")
 }
 
 // start starts the server and returns when it answers.
@@ -291,7 +300,7 @@ func (w *world) create() string {
 		SessionID string `json:"sessionId"`
 		Error     any    `json:"error"`
 	}
-	if code, ok := w.Call("POST", "/api/session/create", map[string]any{"cliType": "claude", "projectDir": w.home.Project}, &made); !ok || code != http.StatusCreated {
+	if code, ok := w.Call("POST", "/api/session/create", map[string]any{"cliType": w.agent, "projectDir": w.home.Project}, &made); !ok || code != http.StatusCreated {
 		w.t.Fatalf("create: %d %v", code, made.Error)
 	}
 	return made.SessionID

@@ -1,0 +1,129 @@
+package realagents
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// Words are how a model calls the tools of one agent, and what they take: so
+// that one test says the same to all of them.
+type Words struct {
+	Shell func(command string) fakemodel.Block // runs a command
+	Ask   func(command string) fakemodel.Block // runs a command that the agent asks about first
+	Write func(path, content string) fakemodel.Block
+	Edit  func(path, old, new string) fakemodel.Block // of one line
+	Plan  func(first, second string) fakemodel.Block
+}
+
+// WordsOf returns those of the agent with this provider's name.
+func WordsOf(name string) Words {
+	w, ok := words[name]
+	if !ok {
+		panic(fmt.Sprintf("realagents: nobody knows how to speak to %q", name))
+	}
+	if w.Ask == nil {
+		w.Ask = w.Shell
+	}
+	return w
+}
+
+var words = map[string]Words{
+	"claude-code":      claudeWords,
+	"claude-agent-acp": claudeWords,
+	"codex":            codexWords,
+	"codex-acp":        codexWords,
+	"opencode": {
+		Shell: call("bash", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
+		Write: call("write", func(in object, s []string) { in["filePath"], in["content"] = s[0], s[1] }).two,
+		Edit: call("edit", func(in object, s []string) {
+			in["filePath"], in["oldString"], in["newString"] = s[0], s[1], s[2]
+		}).three,
+		Plan: call("todowrite", func(in object, s []string) {
+			in["todos"] = []object{
+				{"id": "1", "content": s[0], "status": "in_progress", "priority": "high"},
+				{"id": "2", "content": s[1], "status": "pending", "priority": "low"},
+			}
+		}).two,
+	},
+	"gemini": {
+		Shell: call("run_shell_command", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
+		Write: call("write_file", func(in object, s []string) { in["file_path"], in["content"] = s[0], s[1] }).two,
+		Edit: call("replace", func(in object, s []string) {
+			in["file_path"], in["old_string"], in["new_string"], in["instruction"] = s[0], s[1], s[2], "Replace it"
+		}).three,
+		Plan: call("write_todos", func(in object, s []string) {
+			in["todos"] = []object{{"description": s[0], "status": "in_progress"}, {"description": s[1], "status": "pending"}}
+		}).two,
+	},
+	"copilot": {
+		Shell: call("bash", func(in object, s []string) { in["command"], in["description"], in["mode"] = s[0], "Run it", "sync" }).one,
+		Write: call("create", func(in object, s []string) { in["path"], in["file_text"] = s[0], s[1] }).two,
+		Edit: call("edit", func(in object, s []string) {
+			in["path"], in["old_str"], in["new_str"] = s[0], s[1], s[2]
+		}).three,
+		Plan: call("update_todo", func(in object, s []string) { in["todos"] = "- [ ] " + s[0] + "\n- [ ] " + s[1] }).two,
+	},
+	"qwen": {
+		Shell: call("run_shell_command", func(in object, s []string) {
+			in["command"], in["description"], in["is_background"] = s[0], "Run it", false
+		}).one,
+		Write: call("write_file", func(in object, s []string) { in["file_path"], in["content"] = s[0], s[1] }).two,
+		Edit: call("edit", func(in object, s []string) {
+			in["file_path"], in["old_string"], in["new_string"] = s[0], s[1], s[2]
+		}).three,
+		Plan: call("todo_write", func(in object, s []string) {
+			in["todos"] = []object{{"id": "1", "content": s[0], "status": "in_progress"}, {"id": "2", "content": s[1], "status": "pending"}}
+		}).two,
+	},
+}
+
+var claudeWords = Words{
+	Shell: call("Bash", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
+	Write: call("Write", func(in object, s []string) { in["file_path"], in["content"] = s[0], s[1] }).two,
+	Edit: call("Edit", func(in object, s []string) {
+		in["file_path"], in["old_string"], in["new_string"] = s[0], s[1], s[2]
+	}).three,
+	Plan: call("TodoWrite", func(in object, s []string) {
+		in["todos"] = []object{
+			{"content": s[0], "status": "in_progress", "activeForm": s[0]}, {"content": s[1], "status": "pending", "activeForm": s[1]},
+		}
+	}).two,
+}
+
+var codexWords = Words{
+	Shell: call("exec_command", func(in object, s []string) { in["cmd"] = s[0] }).one,
+	Ask: call("exec_command", func(in object, s []string) {
+		in["cmd"], in["sandbox_permissions"], in["justification"] = s[0], "require_escalated", "May I?"
+	}).one,
+	Write: func(path, content string) fakemodel.Block {
+		lines := strings.Split(strings.TrimSuffix(content, "\n"), "\n")
+		return patch("Add File: "+path, "+"+strings.Join(lines, "\n+"))
+	},
+	Edit: func(path, old, new string) fakemodel.Block {
+		return patch("Update File: "+path, "@@\n-"+old+"\n+"+new)
+	},
+	Plan: call("update_plan", func(in object, s []string) {
+		in["plan"] = []object{{"step": s[0], "status": "in_progress"}, {"step": s[1], "status": "pending"}}
+	}).two,
+}
+
+func patch(what, body string) fakemodel.Block {
+	return fakemodel.Call("apply_patch", "*** Begin Patch\n*** "+what+"\n"+body+"\n*** End Patch\n")
+}
+
+// filler makes the input of a call from what is to be said with it.
+type filler func(said ...string) fakemodel.Block
+
+func call(tool string, fill func(in object, said []string)) filler {
+	return func(said ...string) fakemodel.Block {
+		in := object{}
+		fill(in, said)
+		return fakemodel.Call(tool, in)
+	}
+}
+
+func (f filler) one(a string) fakemodel.Block         { return f(a) }
+func (f filler) two(a, b string) fakemodel.Block      { return f(a, b) }
+func (f filler) three(a, b, c string) fakemodel.Block { return f(a, b, c) }
