@@ -40,11 +40,8 @@ func (chat) read(_ *http.Request, body []byte) (asked, error) {
 	var instructions []string
 	for _, m := range req.Messages {
 		texts := contentTexts(m.Content)
-		switch m.Role {
-		case "system", "developer":
+		if m.Role == "system" || m.Role == "developer" {
 			instructions = append(instructions, texts...)
-		case "tool":
-			texts = nil // results are no directives
 		}
 		q.msgs = append(q.msgs, message{m.Role, texts})
 	}

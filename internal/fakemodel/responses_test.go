@@ -2,6 +2,7 @@ package fakemodel_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -152,7 +153,7 @@ func TestResponsesKnowsItsAnswersByTheirIDs(t *testing.T) {
 
 func TestHelpersAreAnsweredAside(t *testing.T) {
 	prompt := play(fakemodel.Step{Text: "the answer", Fail: &fakemodel.Failure{Status: 500, Times: 1}})
-	title := object{"type": "object", "properties": object{"title": object{"type": "string"}, "n": object{"type": "INTEGER"}}}
+	title := object{"type": "object", "properties": object{"title": object{"type": "string"}, "n": object{"type": "INTEGER"}, "mood": object{"enum": []string{"good"}}}}
 	text := func(s string) []object { return []object{{"text": s}} }
 	tests := map[string]struct {
 		path  string
@@ -162,7 +163,7 @@ func TestHelpersAreAnsweredAside(t *testing.T) {
 	}{
 		"a title in a form": {"/v1/responses", object{
 			"input": prompt.Content, "text": object{"format": object{"type": "json_schema", "schema": title}},
-		}, "output.0.content.0.text", `{"n":1,"title":"A title"}`},
+		}, "output.0.content.0.text", `{"mood":"good","n":1,"title":"A title"}`},
 		"a summary": {"/v1/responses", object{"input": []object{
 			{"role": "user", "content": text(prompt.Content.(string))},
 			{"role": "user", "content": text("You are performing a CONTEXT CHECKPOINT COMPACTION.")},
@@ -189,6 +190,26 @@ func TestHelpersAreAnsweredAside(t *testing.T) {
 	body := object{"input": prompt.Content, "text": object{"format": object{"schema": object{"type": "object", "properties": object{"colour": object{}}}}}}
 	if resp := send(t, s, "/v1/responses", body); resp.StatusCode != 500 {
 		t.Errorf("status %d, want the failure of the step", resp.StatusCode)
+	}
+}
+
+func TestResponsesFailsInTwoWays(t *testing.T) {
+	for kind, want := range map[string]string{fakemodel.Failed: "event: response.failed", fakemodel.ErrorEvent: "event: error"} {
+		prompt := play(fakemodel.Step{Text: "abc", Faults: []fakemodel.Fault{{Kind: kind}}})
+		data, err := io.ReadAll(send(t, start(t, fakemodel.Config{}), "/v1/responses", apis["responses"].request([]turn{prompt})).Body)
+		if err != nil || !strings.Contains(string(data), want+"\n") {
+			t.Errorf("%s: %s, %v", kind, data, err)
+		}
+	}
+}
+
+func TestChatTellsUsageWhenAskedTo(t *testing.T) {
+	a := apis["chat"]
+	body := a.request([]turn{user("<<play hello>>")})
+	delete(body, "stream_options")
+	got, err := a.listen(send(t, start(t, fakemodel.Config{}), a.path, body))
+	if err != nil || got.Out != 0 || got.Stop != "stop" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
