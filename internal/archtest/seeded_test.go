@@ -77,3 +77,8 @@ func want(t *testing.T, name string, problems []string, want string) {
 		t.Errorf("%s: reported %q, want %q", name, got, want)
 	}
 }
+
+func TestSeededNamesOnThePage(t *testing.T) {
+	want(t, "a name", checkText("ui/src/x.tsx", []byte("const a = 1;\nif (cliType === \"claude-code\") b();\n")), "ui/src/x.tsx:2 names an agent (claude)")
+	want(t, "none", checkText("ui/src/x.tsx", []byte("const a = agent.displayName;\n")), "")
+}

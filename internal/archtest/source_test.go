@@ -40,6 +40,21 @@ func TestOnlyProvidersNameAgents(t *testing.T) {
 	})
 }
 
+// What the page says of an agent is what the server told it.
+func TestThePageNamesNoAgent(t *testing.T) {
+	n := 0
+	sources(t, func(file string, src []byte) {
+		if strings.HasPrefix(file, "ui/src/") {
+			n++
+			report(t, checkText(file, src))
+		}
+	})
+	report(t, checkText("ui/index.html", []byte(read(t, "ui/index.html"))))
+	if n < 10 {
+		t.Errorf("only %d files of the page found", n)
+	}
+}
+
 func TestTestPackagesStayOutOfTheBinary(t *testing.T) {
 	importers := map[string][]string{}
 	for _, p := range list(t) {
@@ -97,6 +112,18 @@ func checkNames(file string, src []byte) (problems []string) {
 		}
 		return true
 	})
+	return problems
+}
+
+// checkText is checkNames for what is no Go: no word of it names an agent.
+func checkText(file string, src []byte) (problems []string) {
+	n := 0
+	for line := range strings.Lines(string(src)) {
+		n++
+		if m := agents.FindString(line); m != "" {
+			problems = append(problems, fmt.Sprintf("%s:%d names an agent (%s): the server tells the page its words", file, n, m))
+		}
+	}
 	return problems
 }
 
