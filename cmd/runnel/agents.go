@@ -171,7 +171,7 @@ func cut(s string, n int) string {
 // todo says what stands between the user and the agent.
 func todo(in runnel.Installation) string {
 	switch {
-	case in.Problem != "" && in.Installed:
+	case in.Problem != "" && (in.Installed || in.Path != ""):
 		return in.Problem
 	case !in.Installed && in.Install != "":
 		return "install it: " + in.Install

@@ -1,16 +1,17 @@
-// Package all is the one list of the providers that come with runnel.
+// Package all is the one list of the providers that come with runnel, and what a
+// configuration makes of it.
 package all
 
 import (
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/provider/acp"
 	"github.com/runnel-dev/runnel/provider/claude"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
 // Providers returns a new value of each. To add a provider, add a line.
 func Providers() []runnel.Provider {
-	return []runnel.Provider{
-		claude.New(),
-		script.New(),
-	}
+	list := []runnel.Provider{claude.New()}
+	list = append(list, acp.Providers()...)
+	return append(list, script.New()) // the one that is no agent stays last
 }

@@ -1,0 +1,72 @@
+// Command acpagent is an agent that speaks ACP, as small as one can be: it says
+// what it was told. It wants to be called with --acp.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+type message struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  any             `json:"params,omitempty"`
+	Result  any             `json:"result,omitempty"`
+	Error   any             `json:"error,omitempty"`
+}
+
+type object map[string]any
+
+const session = "conversation-1"
+
+func main() {
+	if !slices.Contains(os.Args[1:], "--acp") {
+		fmt.Fprintln(os.Stderr, "usage: acpagent --acp")
+		os.Exit(2)
+	}
+	out := json.NewEncoder(os.Stdout)
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Prompt []struct{ Text string }
+			}
+		}
+		if json.Unmarshal(in.Bytes(), &m) != nil || len(m.ID) == 0 {
+			continue
+		}
+		answer := message{Version: "2.0", ID: m.ID}
+		switch m.Method {
+		case "initialize":
+			answer.Result = object{"protocolVersion": 1, "agentInfo": object{"name": "acpagent", "version": "1.2.3"}, "agentCapabilities": object{}}
+		case "session/new":
+			answer.Result = object{"sessionId": session}
+		case "session/prompt":
+			said := "you said:"
+			for _, p := range m.Params.Prompt {
+				said += " " + p.Text
+			}
+			if greeting := os.Getenv("ACPAGENT_GREETING"); greeting != "" {
+				said = greeting + ", " + said
+			}
+			for _, word := range strings.SplitAfter(said, " ") {
+				_ = out.Encode(message{Version: "2.0", Method: "session/update", Params: object{
+					"sessionId": session,
+					"update":    object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": word}},
+				}})
+			}
+			answer.Result = object{"stopReason": "end_turn"}
+		default:
+			answer.Error = object{"code": -32601, "message": "Method not found"}
+		}
+		_ = out.Encode(answer)
+	}
+}
