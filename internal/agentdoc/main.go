@@ -6,10 +6,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -58,9 +56,14 @@ var meanings = []struct{ test, means string }{
 
 // render returns the page for the repository in root.
 func render(root string) (string, error) {
-	reports, err := load(root)
+	reports, err := providertest.Reports(root)
 	if err != nil {
 		return "", err
+	}
+	for _, r := range reports {
+		if i := slices.IndexFunc(r.Results, func(f providertest.Finding) bool { return means(f.Test) == "" }); i >= 0 {
+			return "", fmt.Errorf("%s: the page does not know the test %q", r.Agent, r.Results[i].Test)
+		}
 	}
 	var b strings.Builder
 	b.WriteString("# What works with which agent\n\n<!-- Made by `make docs` from provider/*/testdata/conformance. Do not edit. -->\n\n" +
@@ -73,29 +76,6 @@ func render(root string) (string, error) {
 		section(&b, r)
 	}
 	return b.String(), nil
-}
-
-func load(root string) ([]providertest.Report, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "provider", "*", "testdata", "conformance", "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	var reports []providertest.Report
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		var r providertest.Report
-		if err := json.Unmarshal(data, &r); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if i := slices.IndexFunc(r.Results, func(f providertest.Finding) bool { return means(f.Test) == "" }); i >= 0 {
-			return nil, fmt.Errorf("%s: the page does not know the test %q", path, r.Results[i].Test)
-		}
-		reports = append(reports, r)
-	}
-	return reports, nil
 }
 
 func means(test string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +38,25 @@ type Finding struct {
 	Works bool   `json:"works"`
 	Why   string `json:"why,omitzero"`
 	Ours  bool   `json:"ours,omitzero"` // the limit is runnel's, not the agent's
+}
+
+// Reports returns what is kept of all agents, for a repository in root.
+func Reports(root string) ([]Report, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "provider", "*", "testdata", "conformance", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]Report, len(paths))
+	for i, path := range paths {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(data, &reports[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return reports, nil
 }
 
 // report gathers findings while the suite runs.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,10 @@ type tool struct {
 // A driver runs turns of one session as one kind of client.
 type driver interface {
 	turn(prompt string, react func(moment) reaction) outcome
+
+	// shown returns the session, and what the client was shown of it in the end:
+	// the text of each finished item by its id.
+	shown() (session string, texts map[string]string)
 }
 
 // act does what a reaction says, the same for every client.
@@ -80,11 +85,16 @@ func act(s *server, session string, r reaction, a event.Approval) {
 		}
 		act(s, session, cancel, a)
 	default:
+		i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return string(c.Kind) == string(r) })
+		if i < 0 {
+			s.t.Errorf("there is no choice %s in %+v", r, a.Choices)
+			i = 0
+		}
 		path := "/api/session/" + session + "/approvals/" + a.ID
-		if code := s.call("POST", path, map[string]any{"choice": string(r)}, nil); code != 200 {
+		if code := s.call("POST", path, map[string]any{"choice": a.Choices[i].ID}, nil); code != 200 {
 			s.t.Errorf("decide: %d", code)
 		}
-		if code := s.call("POST", path, map[string]any{"choice": string(allow)}, nil); code != 409 {
+		if code := s.call("POST", path, map[string]any{"choice": a.Choices[0].ID}, nil); code != 409 {
 			s.t.Errorf("a second decision: %d", code)
 		}
 	}
@@ -96,9 +106,12 @@ type sse struct {
 	s       *server
 	session string
 	after   string
+	texts   map[string]string
 }
 
-func newSSE(s *server) driver { return &sse{s, s.create(), "0"} }
+func newSSE(s *server) driver { return &sse{s, s.create(), "0", make(map[string]string)} }
+
+func (d *sse) shown() (string, map[string]string) { return d.session, d.texts }
 
 func (d *sse) turn(prompt string, react func(moment) reaction) outcome {
 	t := d.s.t
@@ -133,6 +146,11 @@ func (d *sse) turn(prompt string, react func(moment) reaction) outcome {
 		tr.Apply(ev)
 		if done := d.see(ev, &tr, react, &out); done {
 			out.fold(tr.Items())
+			for _, it := range tr.Items() {
+				if it.Status == event.ItemComplete && (it.Type == event.TypeMessage || it.Type == event.TypeReasoning) {
+					d.texts[it.ID] = it.Content
+				}
+			}
 			return out
 		}
 	}
@@ -194,10 +212,13 @@ type ws struct {
 	s       *server
 	session string
 	conn    *websocket.Conn
+	texts   map[string]string
 }
 
+func (d *ws) shown() (string, map[string]string) { return d.session, d.texts }
+
 func newWS(s *server) driver {
-	d := &ws{s: s, session: s.create()}
+	d := &ws{s: s, session: s.create(), texts: make(map[string]string)}
 	conn, _, err := websocket.Dial(s.t.Context(), s.url+"/api/ws", &websocket.DialOptions{
 		HTTPHeader: map[string][]string{"Authorization": {"Bearer " + s.token}}, Subprotocols: []string{"runnel.v1"},
 	})
@@ -217,6 +238,19 @@ func (d *ws) write(v any) {
 	if err := wsjson.Write(d.s.t.Context(), d.conn, v); err != nil {
 		d.s.t.Fatal(err)
 	}
+}
+
+// textOf is what a person reads of an item.
+func textOf(u upsert.Upsert) string {
+	switch {
+	case u.Message != nil:
+		return u.Message.Content
+	case u.Thinking != nil:
+		return u.Thinking.Content
+	case u.ToolCall != nil && u.ToolCall.ToolOutput != nil:
+		return *u.ToolCall.ToolOutput
+	}
+	return ""
 }
 
 // frame is what the server says.
@@ -261,6 +295,11 @@ func (d *ws) turn(prompt string, react func(moment) reaction) outcome {
 		for _, f := range todo {
 			if d.see(f, turn, &sc, react, &out) {
 				sc.fold(&out)
+				for id, u := range sc.items {
+					if u.Status == upsert.StatusComplete {
+						d.texts[id] = textOf(u)
+					}
+				}
 				return out
 			}
 		}

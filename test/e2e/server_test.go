@@ -53,6 +53,7 @@ type server struct {
 	token string
 	home  realagents.Home
 	model *fakemodel.Server
+	agent string // name of its provider
 	pid   int
 }
 
@@ -67,10 +68,11 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 	t.Cleanup(func() { _ = model.Close() })
 	home := realagents.NewHome(t, model.URL())
 	bin, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
-	if err := os.Symlink(agent.Path, filepath.Join(bin, "claude")); err != nil {
+	command := strings.TrimSuffix(agent.Name, "-code") // as it is called in PATH
+	if err := os.Symlink(agent.Path, filepath.Join(bin, command)); err != nil {
 		t.Fatal(err)
 	}
-	env := append(home.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1")
+	env := append(home.EnvironFor(agent.Name), "PATH="+bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1")
 	token := exec.Command(binary, "token", "create", "e2e", "--scope", "read,send,approve", "--data", data)
 	token.Env = env
 	secret, err := token.Output()
@@ -94,7 +96,7 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 			t.Errorf("serve: %v\n%s", err, stderr.String())
 		}
 	})
-	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, pid: cmd.Process.Pid}
+	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, agent: agent.Name, pid: cmd.Process.Pid}
 	lines := bufio.NewReader(out)
 	for s.url == "" {
 		line, err := lines.ReadString('\n')
@@ -163,7 +165,7 @@ func (s *server) create() string {
 		SessionID string `json:"sessionId"`
 		Error     any    `json:"error"`
 	}
-	code := s.call("POST", "/api/session/create", map[string]any{"cliType": "claude", "projectDir": s.home.Project}, &made)
+	code := s.call("POST", "/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project}, &made)
 	if code != http.StatusCreated {
 		s.t.Fatalf("create: %d %v", code, made.Error)
 	}
