@@ -79,7 +79,7 @@ func (h Home) claude() []string {
 // codex's TMPDIR is not above CODEX_HOME: Codex puts its sandbox helper there
 // and refuses to do so in a temporary directory.
 func (h Home) codex() []string {
-	return append(h.xdg(), "CODEX_HOME="+h.Codex, "FAKE_API_KEY=dummy")
+	return append(h.xdg(), "CODEX_HOME="+h.Codex, "CODEX_FAKE_API_KEY=dummy")
 }
 
 func (h Home) codexFiles() map[string]string {
@@ -92,7 +92,7 @@ check_for_update_on_startup = false
 [model_providers.fake]
 name = "fake"
 base_url = %q
-env_key = "FAKE_API_KEY"
+env_key = "CODEX_FAKE_API_KEY"
 wire_api = "responses"
 request_max_retries = 1
 stream_max_retries = 2

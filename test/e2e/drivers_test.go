@@ -86,6 +86,9 @@ func act(s *server, session string, r reaction, a event.Approval) {
 		act(s, session, cancel, a)
 	default:
 		i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return string(c.Kind) == string(r) })
+		if i < 0 && r == deny { // there are agents that end the turn with every no
+			i = slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.Kind == event.ChoiceDenyStop })
+		}
 		if i < 0 {
 			s.t.Errorf("there is no choice %s in %+v", r, a.Choices)
 			i = 0
