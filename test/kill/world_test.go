@@ -73,6 +73,8 @@ type world struct {
 	binary string
 	begun  bool // something is done only after all turns have begun to say something
 
+	settings []string // further ones of the server, as variables
+
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
@@ -127,7 +129,7 @@ func freeAddr(t *testing.T) string {
 }
 
 func (w *world) environ() []string {
-	return append(w.home.EnvironFor(w.agent), "PATH="+w.bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1", "GORACE=atexit_sleep_ms=0")
+	return append(append(w.home.EnvironFor(w.agent), w.settings...), "PATH="+w.bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1", "GORACE=atexit_sleep_ms=0")
 }
 
 // start starts the server and returns when it answers.

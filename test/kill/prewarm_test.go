@@ -1,0 +1,183 @@
+//go:build linux
+
+package kill
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// newWarmWorld returns a world whose server keeps one agent ready.
+func newWarmWorld(t *testing.T, window string) *world {
+	w := newWorld(t, window)
+	w.settings = []string{"RUNNEL_PREWARM=1"}
+	return w
+}
+
+// metric returns a line of the server's metrics.
+func (w *world) metric(name string) string {
+	w.t.Helper()
+	res, err := w.Do(w.t.Context(), "GET", "/metrics", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// warm waits until an agent is ready for nobody yet.
+func (w *world) warm() {
+	w.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); w.metric("runnel_prewarm_ready") != "1"; <-tick.C {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("no agent became ready: %+v", w.processes())
+		}
+	}
+}
+
+// supervisorOf returns the number of a session's supervisor.
+func (w *world) supervisorOf(session string) int {
+	w.t.Helper()
+	var record struct{ Supervisor struct{ Pid int } }
+	data, err := os.ReadFile(filepath.Join(w.data, "run", session+".json"))
+	if err == nil {
+		err = json.Unmarshal(data, &record)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return record.Supervisor.Pid
+}
+
+// firstWord creates a session, sends a prompt and returns when the first word of
+// the answer was there.
+func (w *world) firstWord() (session string, took time.Duration) {
+	w.t.Helper()
+	at := time.Now()
+	session = w.create()
+	c := w.Follow(session)
+	defer c.Leave()
+	turn := c.Send(fakemodel.Scenario{Steps: []fakemodel.Step{{Text: before}}}.Prompt("go"))
+	c.Until("first word", func(ev event.Event) bool {
+		_, says := ev.Body.(event.ItemDelta)
+		return says && ev.Turn == turn
+	})
+	took = time.Since(at)
+	if end, ok := c.End(turn).Body.(event.ResponseDone); !ok || end.Status != event.StatusCompleted {
+		w.t.Errorf("ended as %+v", end)
+	}
+	return session, took
+}
+
+// The first word comes from a process that ran before anyone asked for it.
+func TestAnAgentThatWaitedAnswers(t *testing.T) {
+	w := newWarmWorld(t, "10s")
+	w.start()
+	_, cold := w.firstWord()
+	w.warm()
+	before := w.processes()
+	session, warm := w.firstWord()
+	t.Logf("first word after %v, with an agent that waited after %v", cold, warm)
+	if w.metric(`runnel_prewarm_sessions_total{result="hit"}`) != "1" {
+		t.Error("no agent was handed out")
+	}
+	pid := w.supervisorOf(session)
+	if !slices.ContainsFunc(before, func(p process) bool { return p.pid == pid && p.supervisor }) {
+		t.Errorf("the supervisor %d is none of those before: %+v", pid, before)
+	}
+	agents := func(of []process) (pids []int) {
+		for _, p := range of {
+			if p.ppid == pid {
+				pids = append(pids, p.pid)
+			}
+		}
+		return pids
+	}
+	if was, is := agents(before), agents(w.processes()); len(was) == 0 || !slices.Equal(was, is) {
+		t.Errorf("under it ran %v, and run %v", was, is)
+	}
+
+	// It is the session's like any other: a turn of it survives the server.
+	w.warm()
+	c := w.Follow(session)
+	defer c.Leave()
+	turn := c.Send(w.turnPrompt(1))
+	c.Until("beginning", func(ev event.Event) bool {
+		_, says := ev.Body.(event.ItemDelta)
+		return says && ev.Turn == turn
+	})
+	w.kill()
+	w.start()
+	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok || w.supervisorOf(session) != pid {
+		t.Error("its turn did not go on")
+	}
+	w.whole(c, turn)
+}
+
+// Whatever becomes of the server, no agent that waits outlives it for long.
+func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
+	const window = 2 * time.Second
+	for _, tt := range []struct {
+		name   string
+		end    func(*world)
+		within time.Duration
+	}{
+		{"killed", (*world).kill, window + 2*time.Second},
+		{"replaced", func(w *world) { w.stop(syscall.SIGTERM) }, 0},
+		{"ended", func(w *world) { w.stop(syscall.SIGINT) }, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWarmWorld(t, window.String())
+			w.start()
+			w.firstWord()
+			w.warm()
+			if n := len(w.supervisors()); n != 2 {
+				t.Errorf("%d agents run, want the session's and one that waits", n)
+			}
+			tt.end(w)
+			w.empty(tt.within)
+			if left, _ := os.ReadDir(filepath.Join(w.data, "run")); len(left) != 0 {
+				t.Errorf("left in the directory: %v", left)
+			}
+		})
+	}
+	t.Run("killed and started", func(t *testing.T) {
+		w := newWarmWorld(t, "1h") // the next server ends it, not time
+		w.start()
+		session, _ := w.firstWord()
+		w.warm()
+		kept := w.supervisorOf(session)
+		was := w.supervisors()
+		w.settings = nil
+		w.kill()
+		w.start()
+		for _, pid := range w.supervisors() {
+			if pid != kept && slices.Contains(was, pid) {
+				t.Errorf("%d waits for a server that is gone", pid)
+			}
+		}
+		w.stop(syscall.SIGINT)
+		w.empty(0)
+	})
+}
