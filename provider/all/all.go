@@ -6,12 +6,13 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/provider/acp"
 	"github.com/runnel-dev/runnel/provider/claude"
+	"github.com/runnel-dev/runnel/provider/codex"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
 // Providers returns a new value of each. To add a provider, add a line.
 func Providers() []runnel.Provider {
-	list := []runnel.Provider{claude.New()}
+	list := []runnel.Provider{claude.New(), codex.New()}
 	list = append(list, acp.Providers()...)
 	return append(list, script.New()) // the one that is no agent stays last
 }

@@ -1,0 +1,156 @@
+package codex
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// maxFileText bounds the text in one change, in bytes.
+const maxFileText = 128 << 10
+
+// maxChanges bounds the files of one patch.
+const maxChanges = 1000
+
+// changes puts a patch into the shape that all agents' have.
+func changes(native []fileChange) []event.Change {
+	var out []event.Change
+	for _, c := range native[:min(len(native), maxChanges)] {
+		ch := event.Change{Path: c.Path, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
+		whole := &c.Diff
+		if len(c.Diff) > maxFileText {
+			whole = nil
+		}
+		switch {
+		case c.Kind.Type == "add":
+			ch.Kind, ch.NewText = event.ChangeCreate, whole
+		case c.Kind.Type == "delete":
+			ch.Kind, ch.OldText = event.ChangeDelete, whole
+		default:
+			if c.Kind.Move != "" {
+				ch.Kind, ch.MovedTo = event.ChangeMove, c.Kind.Move
+			}
+			if len(c.Diff) <= 2*maxFileText {
+				ch.Hunks = hunks(c.Diff)
+			}
+		}
+		out = append(out, ch)
+	}
+	return out
+}
+
+// hunks reads a unified diff without its file names. Lines that are in no hunk
+// are left out.
+func hunks(diff string) []event.Hunk {
+	out := []event.Hunk{}
+	for line := range strings.Lines(diff) {
+		line = strings.TrimSuffix(line, "\n")
+		if h, ok := hunkHead(line); ok {
+			out = append(out, h)
+			continue
+		}
+		if len(out) == 0 || strings.HasPrefix(line, `\`) {
+			continue
+		}
+		h := &out[len(out)-1]
+		switch {
+		case line == "":
+			h.Lines = append(h.Lines, " ")
+		case strings.ContainsRune(" +-", rune(line[0])):
+			h.Lines = append(h.Lines, line)
+		}
+	}
+	return out
+}
+
+// hunkHead reads "@@ -1,3 +1,4 @@".
+func hunkHead(line string) (h event.Hunk, ok bool) {
+	rest, ok := strings.CutPrefix(line, "@@ -")
+	if !ok {
+		return h, false
+	}
+	removed, rest, ok := strings.Cut(rest, " +")
+	if !ok {
+		return h, false
+	}
+	added, _, ok := strings.Cut(rest, " @@")
+	if !ok {
+		return h, false
+	}
+	h.OldStart, h.OldLines = span(removed)
+	h.NewStart, h.NewLines = span(added)
+	h.Lines = []string{}
+	return h, true
+}
+
+// span reads "12,3"; without the second it is 1.
+func span(s string) (start, n int) {
+	first, second, two := strings.Cut(s, ",")
+	start, _ = strconv.Atoi(first) // what is no number is 0
+	if n = 1; two {
+		n, _ = strconv.Atoi(second)
+	}
+	return max(start, 0), max(n, 0)
+}
+
+func patchKind(cs []fileChange) event.ToolKind {
+	kind := event.KindEdit
+	for i, c := range cs {
+		k := event.KindEdit
+		switch {
+		case c.Kind.Type == "delete":
+			k = event.KindDelete
+		case c.Kind.Move != "":
+			k = event.KindMove
+		}
+		if i > 0 && k != kind {
+			return event.KindEdit
+		}
+		kind = k
+	}
+	return kind
+}
+
+func patchTitle(cs []fileChange) string {
+	var names []string
+	for _, c := range cs[:min(len(cs), 20)] {
+		names = append(names, filepath.Base(c.Path))
+	}
+	return oneLine("Edit "+strings.Join(names, ", "), 200)
+}
+
+// patchText says what was done to which file.
+func patchText(cs []fileChange) string {
+	var lines []string
+	for _, c := range cs[:min(len(cs), maxChanges)] {
+		mark := "M "
+		switch c.Kind.Type {
+		case "add":
+			mark = "A "
+		case "delete":
+			mark = "D "
+		}
+		line := mark + c.Path
+		if c.Kind.Move != "" {
+			line += " -> " + c.Kind.Move
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// patchArguments is what a patch would do, without the text of what is too long.
+func patchArguments(cs []fileChange) json.RawMessage {
+	size := 0
+	short := make([]fileChange, 0, min(len(cs), maxChanges))
+	for _, c := range cs[:min(len(cs), maxChanges)] {
+		if size += len(c.Diff); size > maxArguments {
+			c.Diff = ""
+		}
+		short = append(short, c)
+	}
+	return object(map[string]any{"changes": short})
+}

@@ -1,0 +1,278 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// conn is one conversation with one process.
+type conn struct {
+	*agentconn.Conn
+	tr   *translator // shared with Conn: touched within Do only
+	opt  runnel.Options
+	home string // of the agent
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// clientInfo is who we say we are.
+var clientInfo = map[string]string{"name": "runnel", "title": "Runnel", "version": "1"}
+
+// initializeParams begins every conversation with an app-server.
+func initializeParams() any {
+	return map[string]any{
+		"clientInfo":   clientInfo,
+		"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": ignored},
+	}
+}
+
+// call sends a request and returns its id.
+func (c *conn) call(method string, params any) (id jsonrpc.ID, err error) {
+	err = c.Do(func(send func(any) error) error {
+		var line json.RawMessage
+		if id, line, err = c.tr.next(method, params); err != nil {
+			return err
+		}
+		return send(line)
+	})
+	return id, err
+}
+
+// next makes a request with a number of its own.
+func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessage, error) {
+	id, err := t.peer.NextID()
+	if err != nil {
+		return id, nil, runnel.Fail(runnel.AgentStalled, "Codex does not answer. Cancel, or end the session.", err)
+	}
+	line, err := outgoing(jsonrpc.NewRequest(id, method, params))
+	return id, line, err
+}
+
+// handshake brings the conversation about. On failure nothing is left running.
+func (c *conn) handshake(ctx context.Context, method string, params map[string]any) error {
+	return c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, method, params) })
+}
+
+func (c *conn) negotiate(next func() ([]byte, error), method string, params map[string]any) error {
+	if err := c.ask(next, methodInitialize, initializeParams()); err != nil {
+		return err
+	}
+	ready, err := outgoing(jsonrpc.NewNotification(methodInitialized, nil))
+	if err != nil {
+		return err
+	}
+	if err := c.Send(ready); err != nil {
+		return c.startupFault()
+	}
+	if _, err := c.call(methodModels, map[string]any{"limit": 100}); err != nil { // what comes of it is told when it comes
+		return c.startupFault()
+	}
+	if err := c.ask(next, method, params); err != nil {
+		return err
+	}
+	m, err := modeOf(c.opt.PermissionMode, c.opt.AllowBypass)
+	if err != nil || !m.plan {
+		return err
+	}
+	return c.ask(next, methodSettings, c.modeParams(m))
+}
+
+// ask sends a request and waits until it is answered.
+func (c *conn) ask(next func() ([]byte, error), method string, params any) error {
+	id, err := c.call(method, params)
+	if err != nil {
+		return c.startupFault()
+	}
+	for {
+		line, err := next()
+		if err != nil {
+			return c.startupFault()
+		}
+		m, err := jsonrpc.Decode(line)
+		if err != nil || m.Kind() != jsonrpc.Response || !m.ID.Same(id) {
+			continue
+		}
+		fatal := ""
+		_ = c.Do(func(func(any) error) error { fatal = c.tr.fatal; return nil })
+		if fatal != "" {
+			return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, and it would go on without it: see "+oneLine(fatal, 500)+".")
+		}
+		if m.Error != nil {
+			return c.refusal(method, m.Error)
+		}
+		return nil
+	}
+}
+
+// refusal says why a conversation does not begin.
+func (c *conn) refusal(method string, e *jsonrpc.Error) error {
+	switch {
+	case strings.Contains(e.Message, "already has an active writer"):
+		return runnel.Fail(runnel.SessionCreateFailed, "The conversation is open in "+writer(c.home, c.opt.Resume)+". Close it there first.", e)
+	case method != methodStart && (strings.Contains(e.Message, "no rollout found") || strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "invalid thread id")):
+		return runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.", e)
+	case strings.Contains(e.Message, "failed to load configuration"):
+		return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, or an option is not one that it knows. Try it in a terminal: codex", e)
+	case method == methodInitialize:
+		return runnel.Fail(runnel.ProtocolError, "Codex does not speak the protocol that we know; update it: "+installCommand, e)
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, "Codex did not begin the conversation. Try it in a terminal: codex", e)
+}
+
+// startupFault says why the agent left before it was ready. What it printed is
+// not shown: it may hold anything.
+func (c *conn) startupFault() error {
+	said := c.Ended()
+	cause := errors.New("codex: left before it was ready")
+	for _, known := range []struct{ words, tell string }{
+		{"CODEX_HOME", "Codex's folder is missing: see CODEX_HOME."},
+		{"no longer supported", "A setting in Codex's configuration is no longer supported. Try it in a terminal: codex"},
+		{"config.toml", "Codex's configuration is not valid. Try it in a terminal: codex"},
+		{"unrecognized subcommand", "This version of Codex has no app-server. Update it: " + installCommand},
+	} {
+		if strings.Contains(said, known.words) {
+			return runnel.Fail(runnel.SessionCreateFailed, known.tell, cause)
+		}
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, "Codex ended before it was ready. Try it in a terminal: "+product.Try, cause)
+}
+
+// Prompt implements [runnel.Conn].
+func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
+	return c.Conn.Prompt(in, func() (any, error) {
+		return outgoing(jsonrpc.NewRequest(jsonrpc.String(turnPrefix+turn), methodTurn, prompt(c.tr.thread, turn, in)))
+	})
+}
+
+// Interrupt implements [runnel.Conn].
+func (c *conn) Interrupt(context.Context) error {
+	return c.Do(func(send func(any) error) error {
+		line, err := c.tr.interruption()
+		if err != nil || line == nil {
+			return err
+		}
+		return send(line)
+	})
+}
+
+// interruption returns the request that ends what runs, or is about to; nil if
+// there is nothing.
+func (t *translator) interruption() (json.RawMessage, error) {
+	if tn := t.current(); tn != nil {
+		tn.stops++
+		return outgoing(jsonrpc.NewRequest(jsonrpc.String(interruptPrefix+tn.native+":"+itoa(tn.stops)), methodInterrupt,
+			map[string]string{"threadId": t.thread, "turnId": tn.native}))
+	}
+	if len(t.waiting) == 0 && len(t.turns) == 0 {
+		return nil, nil
+	}
+	native := ""
+	for id := range t.turns {
+		native = id
+	}
+	// It has no effect yet; but it is said, and repeated once the turn runs.
+	_, line, err := t.next(methodInterrupt, map[string]string{"threadId": t.thread, "turnId": native})
+	return line, err
+}
+
+// Decide implements [runnel.Conn].
+func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) error {
+	return c.Do(func(send func(any) error) error {
+		lines, err := c.tr.answer(approval, d)
+		for _, l := range lines {
+			err = errors.Join(err, send(l))
+		}
+		return err
+	})
+}
+
+// set changes settings of the live conversation, from the next turn on.
+func (c *conn) set(params map[string]any) error {
+	return c.Do(func(send func(any) error) error {
+		params["threadId"] = c.tr.thread
+		_, line, err := c.tr.next(methodSettings, params)
+		if err != nil {
+			return err
+		}
+		return send(line)
+	})
+}
+
+// SetModel implements [runnel.ModelSetter].
+func (c *conn) SetModel(_ context.Context, model string) error {
+	if err := check("model", model); err != nil {
+		return err
+	}
+	return c.set(map[string]any{"model": model})
+}
+
+// SetReasoningEffort implements [runnel.EffortSetter].
+func (c *conn) SetReasoningEffort(_ context.Context, effort string) error {
+	if err := check("reasoningEffort", effort); err != nil {
+		return err
+	}
+	return c.set(map[string]any{"effort": effort})
+}
+
+// SetPermissionMode implements [runnel.ModeSetter].
+func (c *conn) SetPermissionMode(_ context.Context, word runnel.PermissionMode) error {
+	m, err := modeOf(word, c.opt.AllowBypass)
+	if err != nil {
+		return err
+	}
+	return c.Do(func(send func(any) error) error {
+		c.tr.modes++
+		line, err := outgoing(jsonrpc.NewRequest(jsonrpc.String(modePrefix+string(word)+":"+itoa(c.tr.modes)), methodSettings, c.modeParamsLocked(m)))
+		if err != nil {
+			return err
+		}
+		return send(line)
+	})
+}
+
+func (c *conn) modeParams(m mode) (p map[string]any) {
+	_ = c.Do(func(func(any) error) error { p = c.modeParamsLocked(m); return nil })
+	return p
+}
+
+// modeParamsLocked is what makes a mode so in a live conversation; within Do.
+func (c *conn) modeParamsLocked(m mode) map[string]any {
+	s := &c.tr.config
+	collaboration := "default"
+	if m.plan {
+		collaboration = "plan"
+	}
+	var effort any
+	if s.Effort != "" {
+		effort = s.Effort
+	}
+	return map[string]any{
+		"threadId": c.tr.thread, "approvalPolicy": m.approval, "sandboxPolicy": policy(m.sandbox, c.opt.AddDirs),
+		"collaborationMode": map[string]any{"mode": collaboration, "settings": map[string]any{
+			"model": s.Model, "reasoning_effort": effort, "developer_instructions": nil,
+		}},
+	}
+}
+
+// SetConfig implements [runnel.ConfigSetter].
+func (c *conn) SetConfig(_ context.Context, id, value string) error {
+	if err := mayBe(id, value, c.opt.AllowBypass); err != nil {
+		return err
+	}
+	switch id {
+	case optionModel:
+		return c.set(map[string]any{"model": value})
+	case optionEffort:
+		return c.set(map[string]any{"effort": value})
+	case optionApproval:
+		return c.set(map[string]any{"approvalPolicy": value})
+	}
+	return c.set(map[string]any{"sandboxPolicy": policy(value, c.opt.AddDirs)})
+}

@@ -1,0 +1,144 @@
+package codex
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// maxListed bounds how many conversations are listed.
+const maxListed = 5000
+
+// Discover implements [runnel.Discoverer]: codex keeps an index, and is asked.
+func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+	return func(yield func(runnel.Conversation, error) bool) {
+		if st, err := os.Stat(filepath.Join(codexHome(append(os.Environ(), p.env...)), "sessions")); err != nil || !st.IsDir() {
+			return // the agent was never used
+		}
+		stopped := false
+		err := p.query(ctx, runnel.Options{}, func(a *asker) error {
+			var cursor *string
+			for n := 0; n < maxListed; {
+				threads, next, err := a.threads(dir, cursor)
+				if err != nil {
+					return err
+				}
+				for _, th := range threads {
+					n++
+					if !yield(conversation(th), nil) {
+						stopped = true
+						return nil
+					}
+				}
+				if next == nil || len(threads) == 0 {
+					return nil
+				}
+				cursor = next
+			}
+			return nil
+		})
+		if err != nil && !stopped {
+			yield(runnel.Conversation{}, err)
+		}
+	}
+}
+
+// threads returns one page of conversations, newest first.
+func (a *asker) threads(dir string, cursor *string) ([]thread, *string, error) {
+	params := map[string]any{"limit": 100, "cursor": cursor, "sortKey": "updated_at", "sortDirection": "desc", "modelProviders": []string{}}
+	if dir != "" {
+		params["cwd"] = projectDir(dir)
+	}
+	var r struct {
+		Data []thread `json:"data"`
+		Next *string  `json:"nextCursor"`
+	}
+	err := a.ask(methodThreads, params, &r)
+	return r.Data, r.Next, err
+}
+
+func conversation(th thread) runnel.Conversation {
+	c := runnel.Conversation{
+		AgentSessionID: th.ID, Dir: th.CWD, Title: oneLine(cmp.Or(th.Name, th.Preview), 200), File: th.Path,
+		CreatedAt: time.Unix(th.CreatedAt, 0), UpdatedAt: time.Unix(th.UpdatedAt, 0),
+	}
+	if st, err := os.Stat(th.Path); th.Path != "" && err == nil {
+		c.Size = st.Size()
+	}
+	return c
+}
+
+// Probe implements [runnel.Prober].
+func (p *Provider) Probe(ctx context.Context) runnel.Installation {
+	in := runnel.Installation{
+		Install: installCommand, Login: loginCommand,
+		Modes: []string{
+			string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModePlan),
+			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
+		},
+	}
+	opt := p.configured(runnel.Options{})
+	path, args, err := p.program(opt)
+	if err != nil {
+		in.Problem = runnel.Safe(err).Message
+		return in
+	}
+	in.Path = path
+	args[len(args)-1] = "--version"
+	out, err := agentconn.Output(ctx, path, environ(os.Environ(), opt), args...)
+	version, ok := strings.CutPrefix(string(out), "codex-cli ")
+	if err != nil || !ok {
+		in.Problem = "It does not say its version. Try it in a terminal: " + product.Try
+		return in
+	}
+	in.Installed, in.Version = true, oneLine(version, 40)
+	if err := p.query(ctx, runnel.Options{}, func(a *asker) error { return a.describe(&in) }); err != nil {
+		in.Problem = runnel.Safe(err).Message
+	}
+	return in
+}
+
+// describe adds what the agent says of itself.
+func (a *asker) describe(in *runnel.Installation) error {
+	var account struct {
+		Account *struct{} `json:"account"`
+		Needed  bool      `json:"requiresOpenaiAuth"`
+	}
+	if err := a.ask(methodAccount, map[string]any{}, &account); err != nil {
+		return runnel.Fail(runnel.AgentError, "Codex does not say whether it is logged in.", err)
+	}
+	if account.Needed { // with a provider of models of the user's own it is not for codex to say
+		loggedIn := account.Account != nil
+		in.LoggedIn = &loggedIn
+		if !loggedIn {
+			in.Problem = "Codex is not logged in. Run: " + loginCommand
+		}
+	}
+	var r struct {
+		Data []modelEntry `json:"data"`
+	}
+	if err := a.ask(methodModels, map[string]any{"limit": 100}, &r); err != nil {
+		return runnel.Fail(runnel.AgentError, "Codex does not list its models.", err)
+	}
+	s := settings{Approval: onRequest, Sandbox: workspace}
+	for _, e := range r.Data[:min(len(r.Data), 100)] {
+		if e.Hidden || !token.MatchString(e.Model) {
+			continue
+		}
+		e.DisplayName, e.Description = oneLine(e.DisplayName, 100), oneLine(e.Description, 300)
+		in.Models = append(in.Models, runnel.Model{ID: e.Model, Name: e.DisplayName, Description: e.Description})
+		s.Models = append(s.Models, e)
+		if e.IsDefault {
+			s.Model = e.Model
+		}
+	}
+	in.Config = s.options()
+	return nil
+}

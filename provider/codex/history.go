@@ -1,0 +1,351 @@
+package codex
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// page is how many turns are asked for at a time.
+const page = 50
+
+// History implements [runnel.Historian]. What codex keeps in its files has
+// another form than what it says, spans several files after a revert, and is
+// partly in a database: so it is asked. Its items are those that it said live,
+// byte by byte, and pass the same translator.
+func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		opt, id, clean, err := p.locate(ref)
+		if err != nil {
+			yield(event.Event{}, err)
+			return
+		}
+		defer clean()
+		errStopped := errors.New("stopped")
+		err = p.query(ctx, opt, func(a *asker) error {
+			h := newHistorian(id, a.turns)
+			return h.all(func(evs []event.Event) error {
+				for _, ev := range evs {
+					if !yield(ev, nil) {
+						return errStopped
+					}
+				}
+				return ctx.Err()
+			})
+		})
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(event.Event{}, historyFault(err))
+		}
+	}
+}
+
+func historyFault(err error) error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		if strings.Contains(e.Message, "no rollout found") || strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "invalid thread id") {
+			return runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.", err)
+		}
+		return runnel.Fail(runnel.AgentError, "Codex did not say what was said in the conversation.", err)
+	}
+	return err
+}
+
+// turns returns one page of a thread's turns, oldest first, and the cursor for
+// the next: nil after the last.
+func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, error) {
+	var r struct {
+		Data []nativeTurn `json:"data"`
+		Next *string      `json:"nextCursor"`
+	}
+	err := a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": page, "sortDirection": "asc", "itemsView": "full"}, &r)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+		return nil, nil, nil // 0.169 says so of a thread that has had no turn
+	}
+	return r.Data, r.Next, err
+}
+
+// historian feeds the translator with what the agent keeps.
+type historian struct {
+	t     *translator
+	list  func(thread string, cursor *string) ([]nativeTurn, *string, error)
+	known map[string][]nativeTurn // of subagents
+}
+
+func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *string, error)) *historian {
+	t := newTranslator()
+	t.thread, t.announced = thread, true
+	return &historian{t: t, list: list, known: make(map[string][]nativeTurn)}
+}
+
+// all gives out the events of each turn.
+func (h *historian) all(give func([]event.Event) error) error {
+	var cursor *string
+	for {
+		turns, next, err := h.list(h.t.thread, cursor)
+		if err != nil {
+			return err
+		}
+		for _, tn := range turns {
+			evs, err := h.turn(tn)
+			if err != nil {
+				return err
+			}
+			if err := give(evs); err != nil {
+				return err
+			}
+		}
+		if next == nil || cursor != nil && *next == *cursor {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+// said is an item with the thread and the turn that it is of.
+type said struct {
+	thread, turn string
+	item         item
+}
+
+// turn gives the events of a turn. Its items are kept in the order in which they
+// ended, and live they are in that in which they started.
+func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
+	t := h.t
+	all, err := h.gather(h.t.thread, native, 0)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b said) int { return cmp.Compare(a.item.StartedAt, b.item.StartedAt) })
+	t.at = time.Unix(native.StartedAt, 0)
+	id := ""
+	for _, s := range all {
+		if s.thread == t.thread && s.item.Type == "userMessage" {
+			if t.at = milli(s.item.StartedAt, t.at); uuid.Validate(s.item.ClientID) == nil {
+				id = s.item.ClientID
+			}
+			break
+		}
+	}
+	tn := t.bind(native.ID, id)
+	tn.began = true
+	h.prompt(tn, all)
+	t.emit(tn, event.ResponseStart{ProviderID: providerID})
+	for _, s := range all {
+		t.at = milli(max(s.item.CompletedAt, s.item.StartedAt), t.at)
+		h.item(tn, s)
+	}
+	if end := time.Unix(native.EndedAt, 0); native.EndedAt > 0 && end.After(t.at) {
+		t.at = end
+	}
+	for _, other := range sorted(keys(t.turns)) {
+		if c := t.turns[other]; c != tn {
+			t.close(c, native.Status)
+		}
+	}
+	tn.interrupted = native.Status == "interrupted"
+	t.close(tn, native.Status)
+	t.emit(tn, outcome(&native, tn.interrupted, nil))
+	t.turns, t.behind = make(map[string]*turn), make(map[string]*piece)
+	return t.take(), nil
+}
+
+// prompt shows what began the turn.
+func (h *historian) prompt(tn *turn, all []said) {
+	for _, s := range all {
+		if s.thread == h.t.thread && s.item.Type == "userMessage" {
+			h.t.userMessage(tn.id, tn.id+":0:0", loose[[]userInput](s.item.Content))
+			tn.prompt = s.item.ID
+			return
+		}
+	}
+}
+
+func (h *historian) item(main *turn, s said) {
+	t := h.t
+	tn := main
+	if s.thread != t.thread {
+		if tn = t.turnOf(note{ThreadID: s.thread, TurnID: s.turn}); tn == nil {
+			return
+		}
+	}
+	t.whole(tn, s.item)
+}
+
+// maxDepth bounds how deep subagents of subagents are looked for.
+const maxDepth = 8
+
+// gather returns the items of a turn and of what subagents did for its sake.
+func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said, error) {
+	var out []said
+	seen := make(map[string]bool)
+	for _, it := range native.Items {
+		out = append(out, said{thread, native.ID, it})
+		if it.Type != "subAgentActivity" || it.AgentID == "" || seen[it.AgentID] || depth >= maxDepth || len(h.known) >= maxAgents {
+			continue
+		}
+		seen[it.AgentID] = true
+		turns, err := h.of(it.AgentID)
+		if err != nil {
+			return nil, err
+		}
+		for _, inner := range turns {
+			if inner.Root != cmp.Or(native.Root, native.ID) {
+				continue
+			}
+			more, err := h.gather(it.AgentID, inner, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, more...)
+		}
+	}
+	return out, nil
+}
+
+// of returns the turns of a subagent; none if they are not kept.
+func (h *historian) of(thread string) ([]nativeTurn, error) {
+	if turns, ok := h.known[thread]; ok {
+		return turns, nil
+	}
+	var all []nativeTurn
+	var cursor *string
+	for {
+		turns, next, err := h.list(thread, cursor)
+		if _, gone := errors.AsType[*jsonrpc.Error](err); gone {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, turns...)
+		if next == nil || cursor != nil && *next == *cursor {
+			break
+		}
+		cursor = next
+	}
+	h.known[thread] = all
+	return all, nil
+}
+
+func milli(ms int64, before time.Time) time.Time {
+	if ms <= 0 {
+		return before
+	}
+	return time.UnixMilli(ms)
+}
+
+// rollout is the name of a file that codex keeps a conversation in.
+var rollout = regexp.MustCompile(`^rollout-[0-9T-]{19}-([0-9a-f-]{36})\.jsonl$`)
+
+// locate says how to ask for a conversation. A file must lie in codex's folder;
+// of one elsewhere, if who named it may read it, a copy is asked for, in a folder
+// that holds nothing else: that folder's configuration is none of ours.
+func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, id string, clean func(), err error) {
+	clean = func() {}
+	if ref.File == "" {
+		if !token.MatchString(ref.AgentSessionID) {
+			err = runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.")
+		}
+		return opt, ref.AgentSessionID, clean, err
+	}
+	if id, err = threadOf(ref.File); err != nil {
+		return opt, "", clean, err
+	}
+	home := codexHome(append(os.Environ(), p.env...))
+	if within(filepath.Join(home, "sessions"), ref.File) || within(filepath.Join(home, "archived_sessions"), ref.File) {
+		return opt, id, clean, nil
+	}
+	if !ref.Anywhere {
+		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file is not in Codex's own folder")
+	}
+	dir, err := copyOf(ref.File, id)
+	if err != nil {
+		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
+	}
+	opt.Env = []string{"CODEX_HOME=" + dir}
+	return opt, id, func() { os.RemoveAll(dir) }, nil
+}
+
+func within(dir, file string) bool {
+	a, errA := filepath.EvalSymlinks(dir)
+	b, errB := filepath.EvalSymlinks(file)
+	if errA != nil || errB != nil {
+		return false
+	}
+	rel, err := filepath.Rel(a, b)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// threadOf reads the conversation's id from the first line of its file.
+func threadOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
+	}
+	defer f.Close()
+	line, err := jsonl.NewReader(f, 0).Next()
+	var meta struct {
+		Type    string
+		Payload struct{ ID string }
+	}
+	if err == nil {
+		err = json.Unmarshal(line, &meta)
+	}
+	if meta.Type != "session_meta" || uuid.Validate(meta.Payload.ID) != nil {
+		return "", runnel.Fail(runnel.InvalidRequest, "the file is not a conversation with Codex", err)
+	}
+	return meta.Payload.ID, nil
+}
+
+// copyOf makes a folder for codex that holds one conversation.
+func copyOf(file, id string) (dir string, err error) {
+	name := filepath.Base(file)
+	if !rollout.MatchString(name) {
+		name = "rollout-2000-01-01T00-00-00-" + id + ".jsonl"
+	}
+	day := strings.Split(strings.TrimPrefix(name, "rollout-")[:10], "-")
+	if dir, err = os.MkdirTemp("", "runnel-codex-"); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	into := filepath.Join(append([]string{dir, "sessions"}, day...)...)
+	if err := os.MkdirAll(into, 0o700); err != nil {
+		return "", err
+	}
+	from, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(filepath.Join(into, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	return dir, errors.Join(err, to.Close())
+}
+
+// Translate implements [runnel.Translator].
+func (p *Provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
+	return agentconn.Translate(newTranslator(), lines)
+}

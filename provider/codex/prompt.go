@@ -1,0 +1,104 @@
+package codex
+
+import (
+	"context"
+	"encoding/base64"
+	"html"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// turnParams begins a turn.
+type turnParams struct {
+	ThreadID string      `json:"threadId"`
+	ClientID string      `json:"clientUserMessageId"`
+	Input    []userInput `json:"input"`
+}
+
+// prompt makes the parameters for a prompt. The turn's id goes with it, so that
+// the agent's own record of the conversation names the turn as we do. Codex
+// knows images and text: a text document is sent as text with a frame that
+// tells where it begins and ends.
+func prompt(thread, turn string, in runnel.Input) turnParams {
+	p := turnParams{ThreadID: thread, ClientID: turn, Input: []userInput{}}
+	for _, a := range in.Attachments {
+		if strings.HasPrefix(a.MediaType, "image/") {
+			p.Input = append(p.Input, userInput{Type: "image", URL: "data:" + a.MediaType + ";base64," + base64.StdEncoding.EncodeToString(a.Data)})
+			continue
+		}
+		p.Input = append(p.Input, textInput(frameOpen+html.EscapeString(a.Name)+`" type="`+html.EscapeString(a.MediaType)+"\">\n"+a.Text+frameClose))
+	}
+	if in.Text != "" || len(p.Input) == 0 {
+		p.Input = append(p.Input, textInput(in.Text))
+	}
+	return p
+}
+
+// The frame of a text document.
+const (
+	frameOpen  = `<document title="`
+	frameClose = "\n</document>"
+)
+
+func textInput(s string) userInput {
+	return userInput{Type: "text", Text: &s, Elements: &[]struct{}{}}
+}
+
+// spoken is what a prompt said, and what was sent beside it.
+func spoken(in []userInput) (text string, files []event.Attachment) {
+	var words []string
+	for i, part := range in {
+		switch {
+		case part.Type == "image":
+			files = append(files, image(part.URL))
+		case part.Type == "localImage":
+			files = append(files, event.Attachment{Name: oneLine(part.Path, 200), MediaType: "image/*"})
+		case part.Text == nil:
+		default:
+			if f, ok := document(*part.Text); ok && i < len(in) {
+				files = append(files, f)
+				continue
+			}
+			words = append(words, *part.Text)
+		}
+	}
+	return strings.Join(words, "\n"), files
+}
+
+func image(url string) event.Attachment {
+	a := event.Attachment{MediaType: "image/*"}
+	if head, data, ok := strings.Cut(url, ";base64,"); ok {
+		a.MediaType = oneLine(strings.TrimPrefix(head, "data:"), 100)
+		a.Size = int64(len(data)/4*3 - strings.Count(data[max(0, len(data)-2):], "="))
+	}
+	return a
+}
+
+// document reads the frame of a text document.
+func document(text string) (a event.Attachment, ok bool) {
+	rest, ok := strings.CutPrefix(text, frameOpen)
+	if !ok || !strings.HasSuffix(rest, frameClose) {
+		return a, false
+	}
+	head, body, ok := strings.Cut(rest, "\">\n")
+	if !ok {
+		return a, false
+	}
+	title, media, ok := strings.Cut(head, `" type="`)
+	if !ok || len(body) < len(frameClose) {
+		return a, false
+	}
+	return event.Attachment{Name: html.UnescapeString(title), MediaType: html.UnescapeString(media), Size: int64(len(body) - len(frameClose))}, true
+}
+
+// Prepare implements [runnel.Preparer]: Codex takes images and text only.
+func (*Provider) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {
+	for _, a := range in.Attachments {
+		if len(a.Data) > 0 && !strings.HasPrefix(a.MediaType, "image/") {
+			return in, runnel.Fail(runnel.AttachmentFailure, oneLine(a.Name, 100)+": Codex takes images and text only. Put the file into the project and name it in the prompt.")
+		}
+	}
+	return in, nil
+}

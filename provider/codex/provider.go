@@ -1,0 +1,313 @@
+// Package codex runs Codex through its app-server.
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// product is how messages to users call it.
+var product = agentconn.Agent{Name: "Codex", Install: installCommand, Try: "codex --version"}
+
+// Provider runs Codex. The zero value runs the "codex" in PATH.
+//
+// An app-server could serve many conversations. Each has one of its own all the
+// same: supervision, taking over and ending are by process, one that fails takes
+// nobody else with it, and 90 MB is what that costs.
+type Provider struct {
+	command []string // instead of that one: the program and its first arguments
+	env     []string // "K=V", further variables of its environment
+}
+
+// New returns a Provider.
+func New() *Provider { return &Provider{} }
+
+// WithProgram implements [runnel.Programmable].
+func (*Provider) WithProgram(command, env []string) runnel.Provider {
+	return &Provider{slices.Clone(command), slices.Clone(env)}
+}
+
+// Name implements [runnel.Provider].
+func (*Provider) Name() string { return providerID }
+
+// DisplayName is the product's name.
+func (*Provider) DisplayName() string { return "Codex" }
+
+// Prototype implements [runnel.ConnPrototype].
+func (*Provider) Prototype() runnel.Conn { return (*conn)(nil) }
+
+// Extra implements [runnel.Capable].
+func (*Provider) Extra() []runnel.Capability {
+	return []runnel.Capability{
+		runnel.CapToolsStructured, runnel.CapToolsResults, runnel.CapSessionResume, runnel.CapAddDirs, runnel.CapExternalSandbox,
+	}
+}
+
+// Open implements [runnel.Provider].
+func (p *Provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	method := methodStart
+	if opt.Resume != "" {
+		method = methodResume
+	}
+	return p.open(ctx, opt, method)
+}
+
+// Fork implements [runnel.Forker].
+func (p *Provider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	if opt.Resume == "" {
+		return nil, runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
+	}
+	return p.open(ctx, opt, methodFork)
+}
+
+func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) (runnel.Conn, error) {
+	opt = p.configured(opt)
+	params, err := threadParams(opt, method)
+	if err != nil {
+		return nil, err
+	}
+	path, args, err := p.program(opt)
+	if err != nil {
+		return nil, err
+	}
+	env := environ(os.Environ(), opt)
+	tr := newTranslator()
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark}, product, tr, opt)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: shell, tr: tr, opt: opt, home: codexHome(env)}
+	if err := c.handshake(ctx, method, params); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// mark is the variable that a supervisor marks its processes with.
+const mark = "CODEX_RUNNEL_MARK"
+
+// Adopt implements [runnel.Adopter].
+func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
+	opt = p.configured(opt)
+	env := environ(os.Environ(), opt)
+	tr := newTranslator()
+	shell, back, err := agentconn.Adopt(opt, env, product, tr, tr.isReady)
+	if err != nil {
+		return nil, runnel.Backlog{}, err
+	}
+	return &conn{Conn: shell, tr: tr, opt: opt, home: codexHome(env)}, back, nil
+}
+
+// program returns the program to run and all of its arguments: nothing that a
+// client says is among them.
+func (p *Provider) program(opt runnel.Options) (path string, args []string, err error) {
+	path, agent := "codex", product
+	switch {
+	case opt.Path != "":
+		path = opt.Path
+	case len(p.command) > 0:
+		path, args, agent.Install = p.command[0], slices.Clone(p.command[1:]), "" // it is said where it is
+	}
+	path, err = agentconn.Find(path, agent)
+	return path, append(args, "app-server"), err
+}
+
+// configured returns the options with what the configuration says.
+func (p *Provider) configured(opt runnel.Options) runnel.Options {
+	opt.Env = slices.Concat(p.env, opt.Env)
+	return opt
+}
+
+// threadParams says how the conversation is to be. What is not said here is as
+// the user's own configuration has it.
+func threadParams(opt runnel.Options, method string) (map[string]any, error) {
+	if err := firstError(check("model", opt.Model), check("reasoningEffort", opt.ReasoningEffort), check("resume", opt.Resume)); err != nil {
+		return nil, err
+	}
+	if len(opt.Tools) > 0 {
+		return nil, runnel.Fail(runnel.InvalidRequest, "tools: Codex does not let them be chosen")
+	}
+	m, err := modeOf(opt.PermissionMode, opt.AllowBypass)
+	if err != nil {
+		return nil, err
+	}
+	config, err := threadConfig(opt)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]any{"approvalPolicy": m.approval, "sandbox": m.sandbox, "approvalsReviewer": "user", "config": config}
+	if opt.Dir != "" {
+		params["cwd"] = opt.Dir
+	}
+	if opt.Model != "" {
+		params["model"] = opt.Model
+	}
+	if opt.SystemPromptAppend != "" {
+		params["developerInstructions"] = opt.SystemPromptAppend
+	}
+	if method != methodStart {
+		params["threadId"], params["excludeTurns"] = opt.Resume, true
+	}
+	for id, value := range opt.Config {
+		if err := applyOption(params, config, id, value, opt.AllowBypass); err != nil {
+			return nil, err
+		}
+	}
+	return params, nil
+}
+
+// threadConfig is what has no parameter of its own.
+func threadConfig(opt runnel.Options) (map[string]any, error) {
+	config := map[string]any{}
+	if opt.ReasoningEffort != "" {
+		config["model_reasoning_effort"] = opt.ReasoningEffort
+	}
+	if len(opt.AddDirs) > 0 {
+		config["sandbox_workspace_write"] = map[string]any{"writable_roots": opt.AddDirs}
+	}
+	if len(opt.MCPServers) > 0 {
+		var servers map[string]json.RawMessage
+		if err := json.Unmarshal(opt.MCPServers, &servers); err != nil || servers == nil {
+			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+		}
+		config["mcp_servers"] = servers
+	}
+	if dir := projectDir(opt.Dir); dir != "" { // also where the user's own configuration says otherwise
+		level := "untrusted"
+		if opt.Trusted {
+			level = "trusted"
+		}
+		config["projects"] = map[string]any{dir: map[string]any{"trust_level": level}}
+	}
+	return config, nil
+}
+
+func projectDir(dir string) string {
+	if dir == "" {
+		dir, _ = os.Getwd() // without one there is no project
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
+}
+
+// applyOption sets one of the options that the agent offers.
+func applyOption(params, config map[string]any, id, value string, allowBypass bool) error {
+	if err := mayBe(id, value, allowBypass); err != nil {
+		return err
+	}
+	switch id {
+	case optionModel:
+		params["model"] = value
+	case optionEffort:
+		config["model_reasoning_effort"] = value
+	case optionApproval:
+		params["approvalPolicy"] = value
+	case optionSandbox:
+		params["sandbox"] = value
+	}
+	return nil
+}
+
+// mayBe says whether an option may have a value.
+func mayBe(id, value string, allowBypass bool) error {
+	for _, o := range new(settings).options() {
+		if o.ID != id || id == optionModel {
+			continue
+		}
+		switch {
+		case value == fullAccess && !allowBypass:
+			return runnel.Fail(runnel.InvalidRequest, "config: "+fullAccess+" is not allowed here")
+		case value == "" || !o.Allows(value):
+			return runnel.Fail(runnel.InvalidRequest, "config: "+id+" has no such value")
+		}
+		return nil
+	}
+	if (id == optionModel || id == optionEffort) && value != "" {
+		return check("config: "+id, value)
+	}
+	return runnel.Fail(runnel.InvalidRequest, "config: there is no such option, or it needs a value")
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inherited are the variables that the agent may have of ours, beside
+// proc.Base.
+func inherited() []string {
+	return append(proc.Base(),
+		"CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "AZURE_OPENAI_*",
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+		"SSL_CERT_FILE", "RUST_LOG",
+	)
+}
+
+// environ builds the agent's environment: ours by allow-list, then what the
+// caller adds. The user's configuration names the variables that hold the keys
+// of providers of models.
+func environ(parent []string, opt runnel.Options) []string {
+	extra := make(map[string]string)
+	for _, e := range opt.Env {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			extra[name] = value
+		}
+	}
+	allow := append(inherited(), keyVariables(codexHome(append(slices.Clone(parent), opt.Env...)))...)
+	return proc.Environ(parent, allow, extra)
+}
+
+// envKey is how the configuration names the variable of a key.
+var envKey = regexp.MustCompile(`(?m)^\s*env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]{0,99})["']`)
+
+// maxConfig bounds what is read of the configuration, in bytes.
+const maxConfig = 1 << 20
+
+func keyVariables(home string) (names []string) {
+	st, err := os.Stat(filepath.Join(home, "config.toml"))
+	if err != nil || !st.Mode().IsRegular() || st.Size() > maxConfig {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(home, "config.toml"))
+	if err != nil {
+		return nil
+	}
+	for _, m := range envKey.FindAllSubmatch(text, 50) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}
+
+// codexHome is where the agent keeps its configuration and its conversations.
+func codexHome(env []string) string {
+	vars := make(map[string]string)
+	for _, e := range env { // the last one counts
+		if name, value, ok := strings.Cut(e, "="); ok {
+			vars[name] = value
+		}
+	}
+	switch {
+	case vars["CODEX_HOME"] != "":
+		return vars["CODEX_HOME"]
+	case vars["HOME"] != "":
+		return filepath.Join(vars["HOME"], ".codex")
+	case vars["USERPROFILE"] != "":
+		return filepath.Join(vars["USERPROFILE"], ".codex")
+	}
+	return ""
+}

@@ -1,0 +1,104 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// maxStored is the longest line that is read of what the agent keeps, in bytes.
+const maxStored = 128 << 20
+
+// asker asks an app-server that has no conversation open.
+type asker struct {
+	process *proc.Process
+	lines   *jsonl.Reader
+	peer    jsonrpc.Peer
+}
+
+// query starts an app-server for as long as do asks it.
+func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *asker) error) error {
+	opt = p.configured(opt)
+	path, args, err := p.program(opt)
+	if err != nil {
+		return err
+	}
+	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: os.TempDir(), Env: environ(os.Environ(), opt), Mark: mark})
+	if err != nil {
+		return runnel.Fail(runnel.AgentError, "Codex could not be started to be asked.", err)
+	}
+	stop := context.AfterFunc(ctx, func() { process.Stop(context.WithoutCancel(ctx), proc.Now) })
+	defer func() {
+		stop()
+		process.Stop(context.WithoutCancel(ctx), proc.Now)
+	}()
+	a := &asker{process: process, lines: jsonl.NewReader(process.Stdout(), maxStored)}
+	if err = a.ask(methodInitialize, initializeParams(), nil); err == nil {
+		err = a.say(jsonrpc.NewNotification(methodInitialized, nil))
+	}
+	if err == nil {
+		err = do(a)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (a *asker) say(m jsonrpc.Message, err error) error {
+	line, err := outgoing(m, err)
+	if err != nil {
+		return err
+	}
+	if line, err = jsonl.Append(nil, line); err != nil {
+		return err
+	}
+	a.peer.Sent(m)
+	return a.process.Send(line)
+}
+
+// ask sends a request and decodes its answer into result.
+func (a *asker) ask(method string, params, result any) error {
+	id, err := a.peer.NextID()
+	if err != nil {
+		return err
+	}
+	if err := a.say(jsonrpc.NewRequest(id, method, params)); err != nil {
+		return err
+	}
+	for {
+		line, err := a.lines.Next()
+		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
+			return runnel.Fail(runnel.AgentError, "What Codex keeps of the conversation is too large.", err)
+		}
+		if err != nil {
+			return runnel.Fail(runnel.AgentError, "Codex ended while it was asked.", err)
+		}
+		m, err := jsonrpc.Decode(line)
+		if err != nil {
+			continue
+		}
+		if verdict, c := a.peer.Got(m); verdict != jsonrpc.Answered || !c.ID.Same(id) {
+			continue
+		}
+		if m.Error != nil {
+			return m.Error
+		}
+		if result == nil {
+			return nil
+		}
+		if err := json.Unmarshal(m.Result, result); err != nil {
+			if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+				return fmt.Errorf("codex: %s: %w", method, err)
+			}
+		}
+		return nil
+	}
+}

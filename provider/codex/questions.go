@@ -1,0 +1,140 @@
+package codex
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// userQuestion is one that the agent wants the user to answer.
+type userQuestion struct {
+	ID       string `json:"id"`
+	Header   string `json:"header"`
+	Question string `json:"question"`
+	Options  []struct {
+		Label       string `json:"label"`
+		Description string `json:"description"`
+	} `json:"options"`
+}
+
+// sheet is what there is to answer.
+type sheet struct{ questions []userQuestion }
+
+// maxOptions bounds the answers that are choices of their own, and maxQuestions
+// the questions.
+const (
+	maxOptions   = 20
+	maxQuestions = 20
+)
+
+// given is the answer to a question: a label, words of the user's own, or
+// several of them.
+type given []string
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (g *given) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*g = given{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(g))
+}
+
+// user asks the user something. One question with options has them as choices.
+// All else, several questions and words of one's own, comes with
+// updatedArguments, as "answers": an object of each question's text, or its id,
+// and its answer. What is not answered there gets the first option, which is the
+// one that the agent recommends; the choice says so.
+func (a *approval) user(q question) (event.Approval, bool) {
+	if len(q.Questions) == 0 || len(q.Questions) > maxQuestions {
+		return event.Approval{}, false
+	}
+	a.sheet = &sheet{q.Questions}
+	first := q.Questions[0]
+	ev := event.Approval{
+		Kind: event.ApprovalQuestion, ToolName: "request_user_input", Title: oneLine(first.Question, 300),
+		Arguments: object(map[string]any{"questions": q.Questions}), ArgumentsEditable: true,
+	}
+	if len(q.Questions) == 1 {
+		for i, o := range first.Options[:min(len(first.Options), maxOptions)] {
+			a.add(option+itoa(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]given{first.ID: {o.Label}}))
+		}
+	}
+	label := "Answer in the arguments"
+	var else_ []string
+	for _, u := range q.Questions {
+		if len(u.Options) > 0 {
+			else_ = append(else_, u.Options[0].Label)
+		}
+	}
+	if len(else_) > 0 {
+		label += "; else: " + strings.Join(else_, ", ")
+	}
+	a.add(allowOnce, event.ChoiceAllowOnce, oneLine(label, maxLabel), a.sheet.result(a.sheet.firsts(nil)))
+	none := a.sheet.result(nil)
+	a.add(deny, event.ChoiceDeny, "Do not answer", none)
+	a.stop(none, true)
+	a.choices[len(a.choices)-1].Label = "Stop"
+	return ev, true
+}
+
+// result is the agent's form of answers by question id.
+func (s *sheet) result(answers map[string]given) decided {
+	out := make(map[string]map[string]given)
+	for id, g := range answers {
+		out[id] = map[string]given{"answers": g}
+	}
+	return decided{"answers": out}
+}
+
+// firsts completes answers with the first option of each question.
+func (s *sheet) firsts(answers map[string]given) map[string]given {
+	out := make(map[string]given)
+	for _, q := range s.questions {
+		switch {
+		case len(answers[q.ID]) > 0:
+			out[q.ID] = answers[q.ID]
+		case len(answers[q.Question]) > 0:
+			out[q.ID] = answers[q.Question]
+		case len(q.Options) > 0:
+			out[q.ID] = given{q.Options[0].Label}
+		}
+	}
+	return out
+}
+
+// fill puts the user's own answers into a result.
+func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
+	if len(values) == 0 || c.ID != allowOnce {
+		return c.result, nil
+	}
+	var v struct {
+		Answers map[string]given `json:"answers"`
+	}
+	if err := json.Unmarshal(values, &v); err != nil {
+		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments: answers: not an object of questions and their answers", err)
+	}
+	return json.Marshal(s.result(s.firsts(v.Answers)))
+}
+
+// choiceOf names the choice that a result is of.
+func (s *sheet) choiceOf(result json.RawMessage) string {
+	r := loose[struct {
+		Answers map[string]struct{ Answers []string } `json:"answers"`
+	}](result)
+	if len(r.Answers) == 0 {
+		return deny
+	}
+	if len(s.questions) == 1 {
+		g := r.Answers[s.questions[0].ID].Answers
+		for i, o := range s.questions[0].Options[:min(len(s.questions[0].Options), maxOptions)] {
+			if len(g) == 1 && g[0] == o.Label {
+				return option + itoa(i+1)
+			}
+		}
+	}
+	return allowOnce
+}

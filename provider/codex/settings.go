@@ -1,0 +1,233 @@
+package codex
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// settings are those of a conversation, as the agent told them last.
+type settings struct {
+	Model    string       `json:",omitzero"`
+	Effort   string       `json:",omitzero"`
+	Approval string       `json:",omitzero"` // untrusted, on-request, never, granular
+	Sandbox  string       `json:",omitzero"` // read-only, workspace-write, danger-full-access, external
+	Plan     bool         `json:",omitzero"` // the agent plans only
+	Mode     string       `json:",omitzero"` // our word for all of it
+	Asked    string       `json:",omitzero"` // the mode that we set last
+	Models   []modelEntry `json:",omitzero"`
+}
+
+// Ids of what can be set, in the agent's words.
+const (
+	optionModel    = "model"
+	optionEffort   = "effort"
+	optionApproval = "approval_policy"
+	optionSandbox  = "sandbox"
+)
+
+const (
+	readOnly   = "read-only"
+	workspace  = "workspace-write"
+	fullAccess = "danger-full-access"
+	onRequest  = "on-request"
+	never      = "never"
+)
+
+// mode is what one of our permission modes is to the agent.
+type mode struct {
+	approval, sandbox string
+	plan              bool
+}
+
+// modeOf returns what a permission mode is to Codex. Its sandbox is what
+// protects: within it, the project may be changed without asking, and what
+// needs more is asked for. So "default" and "acceptEdits" are the same.
+func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
+	switch m {
+	case "", runnel.ModeDefault, runnel.ModeAcceptEdits:
+		return mode{onRequest, workspace, false}, nil
+	case runnel.ModePlan:
+		return mode{onRequest, readOnly, true}, nil
+	case runnel.ModeDontAsk:
+		return mode{never, workspace, false}, nil
+	case runnel.ModeBypass:
+		if allowBypass {
+			return mode{never, fullAccess, false}, nil
+		}
+		return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+	}
+	return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
+}
+
+// word is our word for the settings; "" where we have none.
+func (s *settings) word() string {
+	m := mode{s.Approval, s.Sandbox, s.Plan}
+	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked == m {
+		return s.Asked
+	}
+	for _, w := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass} {
+		if known, err := modeOf(w, true); err == nil && known == m {
+			return string(w)
+		}
+	}
+	return ""
+}
+
+// policies of the sandbox, by our names of them.
+var sandboxTypes = map[string]string{"readOnly": readOnly, "workspaceWrite": workspace, "dangerFullAccess": fullAccess, "externalSandbox": "external"}
+
+// policy is what the agent takes for a sandbox in a live conversation.
+func policy(sandbox string, dirs []string) map[string]any {
+	switch sandbox {
+	case readOnly:
+		return map[string]any{"type": "readOnly", "networkAccess": false}
+	case fullAccess:
+		return map[string]any{"type": "dangerFullAccess"}
+	}
+	if dirs == nil {
+		dirs = []string{}
+	}
+	return map[string]any{"type": "workspaceWrite", "writableRoots": dirs, "networkAccess": false, "excludeTmpdirEnvVar": false, "excludeSlashTmp": false}
+}
+
+func (s *settings) opened(o opened) {
+	s.take(o.Model, o.Effort, o.ApprovalPolicy, o.Sandbox)
+}
+
+func (s *settings) take(model, effort string, approval json.RawMessage, sandbox sandboxPolicy) {
+	s.Model, s.Effort, s.Sandbox = oneLine(model, 200), oneLine(effort, 40), sandboxTypes[sandbox.Type]
+	if s.Approval = ""; json.Unmarshal(approval, &s.Approval) != nil {
+		s.Approval = "granular"
+	}
+	s.Mode = s.word()
+}
+
+// configured takes a request of ours that sets something.
+func (t *translator) configured(m jsonrpc.Message) {
+	name, _ := m.ID.Text()
+	if rest, ok := strings.CutPrefix(name, modePrefix); ok {
+		t.config.Asked, _, _ = strings.Cut(rest, ":")
+	}
+}
+
+func (t *translator) settingsUpdated(n note) {
+	if n.Settings == nil || n.ThreadID != t.thread {
+		return
+	}
+	before, old := t.config, t.config.options()
+	s := n.Settings
+	t.config.Plan = s.Collaboration.Mode == "plan"
+	t.config.take(s.Model, s.Effort, s.ApprovalPolicy, s.Sandbox)
+	var u event.SessionUpdated
+	if t.config.Model != before.Model {
+		u.ModelID = t.config.Model
+	}
+	if t.config.Mode != before.Mode {
+		u.PermissionMode = t.config.Mode
+	}
+	if now := t.config.options(); string(object(old)) != string(object(now)) {
+		u.Config = now
+	}
+	if u.ModelID != "" || u.PermissionMode != "" || u.Config != nil {
+		t.emit(t.current(), u)
+	}
+	if t.config.Sandbox != before.Sandbox {
+		t.warnOfBypass()
+	}
+}
+
+// warnOfBypass says so when nothing holds the agent back any more.
+func (t *translator) warnOfBypass() {
+	if t.config.Sandbox == fullAccess {
+		t.notice(event.LevelWarning, "PERMISSIONS_BYPASSED", "Every tool runs without a sandbox and without asking.")
+	}
+}
+
+// models takes the models that the agent offers.
+func (t *translator) models(m jsonrpc.Message) {
+	list := loose[struct {
+		Data []modelEntry `json:"data"`
+	}](m.Result).Data
+	t.config.Models = nil
+	for _, e := range list[:min(len(list), 100)] {
+		if !e.Hidden && token.MatchString(e.Model) {
+			e.Description = oneLine(e.Description, 300)
+			e.DisplayName = oneLine(e.DisplayName, 100)
+			t.config.Models = append(t.config.Models, e)
+		}
+	}
+	if t.thread != "" {
+		t.emit(t.current(), event.SessionUpdated{Config: t.config.options()})
+	}
+}
+
+// options are what can be set in a conversation, with what it is now.
+func (s *settings) options() []event.ConfigOption {
+	choice := func(value, name, about string) event.ConfigChoice {
+		return event.ConfigChoice{Value: value, Name: name, Description: about}
+	}
+	model := event.ConfigOption{ID: optionModel, Name: "Model", Category: "model", Type: event.ConfigSelect, Value: s.Model}
+	effort := event.ConfigOption{ID: optionEffort, Name: "Reasoning effort", Category: "effort", Type: event.ConfigSelect, Value: s.Effort}
+	for _, e := range s.Models {
+		model.Choices = append(model.Choices, choice(e.Model, e.DisplayName, e.Description))
+		if e.Model != s.Model {
+			continue
+		}
+		if effort.Value == "" {
+			effort.Value = oneLine(e.DefaultEffort, 40)
+		}
+		for _, f := range e.Efforts[:min(len(e.Efforts), 20)] {
+			effort.Choices = append(effort.Choices, choice(oneLine(f.Effort, 40), oneLine(f.Effort, 40), oneLine(f.Description, 300)))
+		}
+	}
+	if !model.Allows(s.Model) && s.Model != "" { // one of the user's own
+		model.Choices = append(model.Choices, choice(s.Model, s.Model, ""))
+	}
+	out := []event.ConfigOption{model}
+	if effort.Value != "" && !effort.Allows(effort.Value) {
+		effort.Choices = append(effort.Choices, choice(effort.Value, effort.Value, ""))
+	}
+	if len(effort.Choices) > 0 {
+		out = append(out, effort)
+	}
+	return append(out, event.ConfigOption{
+		ID: optionApproval, Name: "Approval policy", Type: event.ConfigSelect, Value: s.Approval, Description: "When the agent asks before it goes on.",
+		Choices: with(s.Approval, []event.ConfigChoice{
+			choice("untrusted", "Untrusted", "Asks for all that is not known to be harmless."),
+			choice(onRequest, "On request", "Asks for what the sandbox does not allow."),
+			choice(never, "Never", "Never asks; what the sandbox does not allow fails."),
+		}),
+	}, event.ConfigOption{
+		ID: optionSandbox, Name: "Sandbox", Type: event.ConfigSelect, Value: s.Sandbox, Description: "What commands may do without asking.",
+		Choices: with(s.Sandbox, []event.ConfigChoice{
+			choice(readOnly, "Read only", "Commands may read files."),
+			choice(workspace, "Workspace", "Commands may change files in the project."),
+			choice(fullAccess, "Full access", "Commands may do anything. Dangerous."),
+		}),
+	})
+}
+
+// with adds a value that is not among the usual ones.
+func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
+	for _, c := range choices {
+		if c.Value == value {
+			return choices
+		}
+	}
+	return append(choices, event.ConfigChoice{Value: value, Name: value})
+}
+
+// token is what the name of a model, an effort or a tool may be.
+var token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+
+func check(field, value string) error {
+	if value == "" || token.MatchString(value) {
+		return nil
+	}
+	return runnel.Fail(runnel.InvalidRequest, field+": may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+}

@@ -1,0 +1,174 @@
+package codex
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// maxDetail bounds what is kept of a structured result, and maxArguments what a
+// call shows of its own, in bytes.
+const (
+	maxDetail    = 16 << 10
+	maxArguments = 256 << 10
+)
+
+// toolCall is what a native item is as a call. It reports false for one that is
+// none, or that we do not know.
+func toolCall(it item) (event.FunctionCall, bool) {
+	f := event.FunctionCall{CallID: it.ID, Kind: event.KindOther}
+	switch it.Type {
+	case "commandExecution":
+		f.Name, f.Kind, f.Title = "shell", event.KindExecute, oneLine(script(it.Command), 200)
+		f.Arguments = object(map[string]string{"command": it.Command, "cwd": it.CWD})
+		for _, a := range it.Actions[:min(len(it.Actions), 20)] {
+			if a.Type == "read" && filepath.IsAbs(a.Path) {
+				f.Locations = append(f.Locations, event.Location{Path: a.Path})
+			}
+		}
+	case "fileChange":
+		f.Name, f.Kind, f.Title = "apply_patch", patchKind(it.Changes), patchTitle(it.Changes)
+		f.Arguments = patchArguments(it.Changes)
+		for _, c := range it.Changes[:min(len(it.Changes), 100)] {
+			f.Locations = append(f.Locations, event.Location{Path: c.Path})
+		}
+	case "mcpToolCall":
+		f.Name, f.Title = "mcp__"+it.Server+"__"+it.Tool, oneLine(it.Server+": "+it.Tool, 200)
+		f.Arguments = arguments(it.Arguments)
+		if it.ReadOnly {
+			f.Kind = event.KindRead
+		}
+	case "dynamicToolCall":
+		f.Name, f.Title, f.Arguments = it.Tool, oneLine(it.Tool, 200), arguments(it.Arguments)
+	case "webSearch":
+		f.Name, f.Kind, f.Title = "web_search", event.KindFetch, oneLine("Search: "+it.Query, 200)
+		f.Arguments = object(map[string]any{"query": it.Query, "action": it.Action})
+	case "imageView":
+		f.Name, f.Kind, f.Title = "view_image", event.KindRead, oneLine("View "+filepath.Base(it.Path), 200)
+		f.Arguments = object(map[string]string{"path": it.Path})
+		f.Locations = []event.Location{{Path: it.Path}}
+	case "imageGeneration":
+		f.Name, f.Title, f.Arguments = "image_generation", "Make an image", object(map[string]string{"prompt": it.Prompt})
+	case "sleep":
+		f.Name, f.Kind, f.Title, f.Arguments = "sleep", event.KindThink, "Wait", object(map[string]int64{"durationMs": it.Duration})
+	case "collabAgentToolCall":
+		f.Name, f.Kind, f.Title = collabName(it.Tool), event.KindDelegate, oneLine(it.Tool+" "+it.Prompt, 200)
+		f.Arguments = object(map[string]any{"prompt": clip(it.Prompt, maxArguments), "model": it.Model, "agents": it.Receivers})
+	case "subAgentActivity":
+		f.Name, f.Kind, f.Title = "spawn_agent", event.KindDelegate, oneLine("Agent "+it.AgentPath, 200)
+		f.Arguments = object(map[string]string{"agent": it.AgentPath, "model": it.Model})
+	default:
+		return f, false
+	}
+	if f.Name = clip(f.Name, 300); f.Name == "" {
+		f.Name = it.Type
+	}
+	return f, it.ID != ""
+}
+
+// collabName is the model's name of a tool about agents.
+func collabName(tool string) string {
+	switch tool {
+	case "spawnAgent":
+		return "spawn_agent"
+	case "sendInput":
+		return "send_message"
+	case "wait":
+		return "wait_agent"
+	case "closeAgent":
+		return "close_agent"
+	}
+	return clip(tool, 100)
+}
+
+func arguments(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return json.RawMessage("{}")
+	}
+	return raw
+}
+
+// toolOutput is what a finished item gave.
+func toolOutput(c *piece, it item) event.FunctionCallOutput {
+	out := event.FunctionCallOutput{CallID: c.native, IsError: it.Status == "failed" || it.Status == "declined"}
+	text := ""
+	switch it.Type {
+	case "commandExecution":
+		text, out.ExitCode = it.Output, it.Exit
+		out.IsError = out.IsError || it.Exit != nil && *it.Exit != 0
+	case "fileChange":
+		text = patchText(it.Changes)
+		if !out.IsError {
+			out.Changes = changes(it.Changes)
+		}
+	case "mcpToolCall":
+		if it.Result != nil {
+			text = joined(it.Result.Content)
+			if n := len(it.Result.Structured); n > 0 && n <= maxDetail && string(it.Result.Structured) != "null" {
+				out.Detail = it.Result.Structured
+			}
+		}
+		if it.Error != nil {
+			text, out.IsError = it.Error.Message, true
+		}
+	case "dynamicToolCall":
+		text = joined(it.Parts)
+	case "imageGeneration":
+		text = it.Saved
+	case "collabAgentToolCall":
+		text = agentsText(it)
+	}
+	if it.Status == "declined" {
+		text = "Not done: it was declined."
+	}
+	var short bool
+	if out.Output, short = cut(text, event.MaxOutput); short {
+		out.Truncated, out.TotalBytes = true, int64(len(text))
+	}
+	return out
+}
+
+// joined is the text of a tool's output, a line for each part; what is not text
+// is named.
+func joined(parts []outputPart) string {
+	var lines []string
+	for _, p := range parts {
+		switch {
+		case p.Text != "" || p.Type == "text" || p.Type == "inputText":
+			lines = append(lines, p.Text)
+		default:
+			lines = append(lines, "["+oneLine(p.Type, 40)+"]")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func agentsText(it item) string {
+	var lines []string
+	for _, id := range sorted(keys(it.Agents)) {
+		a := it.Agents[id]
+		lines = append(lines, strings.TrimSuffix(a.Status+": "+a.Message, ": "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// script is what a command is about: codex has a shell run it.
+func script(command string) string {
+	shell, rest, ok := strings.Cut(command, " ")
+	if !ok || !strings.HasSuffix(shell, "sh") {
+		return command
+	}
+	flag, quoted, ok := strings.Cut(rest, " ")
+	if !ok || flag != "-lc" && flag != "-c" {
+		return command
+	}
+	if inner, ok := strings.CutPrefix(quoted, "'"); ok && strings.HasSuffix(inner, "'") {
+		return strings.ReplaceAll(strings.TrimSuffix(inner, "'"), `'\''`, "'")
+	}
+	if inner, ok := strings.CutPrefix(quoted, `"`); ok && strings.HasSuffix(inner, `"`) {
+		return strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\$`, `$`, "\\`", "`").Replace(strings.TrimSuffix(inner, `"`))
+	}
+	return quoted
+}

@@ -1,0 +1,285 @@
+package codex
+
+import (
+	"encoding/json"
+
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// What codex app-server and we say to each other: JSON-RPC without its version,
+// one message a line. Only what is translated is decoded.
+
+// Methods of ours.
+const (
+	methodInitialize     = "initialize"
+	methodInitialized    = "initialized"
+	methodModels         = "model/list"
+	methodStart          = "thread/start"
+	methodResume         = "thread/resume"
+	methodFork           = "thread/fork"
+	methodSettings       = "thread/settings/update"
+	methodTurn           = "turn/start"
+	methodInterrupt      = "turn/interrupt"
+	methodCleanTerminals = "thread/backgroundTerminals/clean"
+	methodTurns          = "thread/turns/list"
+	methodThreads        = "thread/list"
+	methodAccount        = "account/read"
+)
+
+// Questions of the agent.
+const (
+	askCommand     = "item/commandExecution/requestApproval"
+	askFileChange  = "item/fileChange/requestApproval"
+	askPermissions = "item/permissions/requestApproval"
+	askUser        = "item/tool/requestUserInput"
+	askElicitation = "mcpServer/elicitation/request"
+)
+
+// ignored are notifications that we ask not to get: they are large or about
+// other things.
+var ignored = []string{
+	"remoteControl/status/changed", "account/rateLimits/updated", "thread/readState/changed", "turn/diff/updated",
+	"item/fileChange/outputDelta", "item/fileChange/patchUpdated", "rawResponseItem/completed", "rawResponse/completed",
+	"fs/changed", "skills/changed", "app/list/updated",
+}
+
+// note is the parameters of any notification, and of the questions. Each has
+// some of the fields.
+type note struct {
+	ThreadID string          `json:"threadId"`
+	TurnID   string          `json:"turnId"`
+	ItemID   string          `json:"itemId"`
+	Item     *item           `json:"item"`
+	Turn     *nativeTurn     `json:"turn"`
+	Thread   *thread         `json:"thread"`
+	Delta    string          `json:"delta"`
+	Index    int             `json:"summaryIndex"`
+	Usage    *tokenUsage     `json:"tokenUsage"`
+	Settings *threadSettings `json:"threadSettings"`
+	Request  jsonrpc.ID      `json:"requestId"` // serverRequest/resolved
+	Name     string          `json:"threadName"`
+
+	// error
+	Error     *turnError `json:"error"`
+	WillRetry bool       `json:"willRetry"`
+
+	// turn/plan/updated
+	Plan []struct {
+		Step   string `json:"step"`
+		Status string `json:"status"` // pending, inProgress, completed
+	} `json:"plan"`
+
+	// warning, configWarning
+	Message string `json:"message"`
+	Summary string `json:"summary"`
+	Path    string `json:"path"`
+	Range   struct {
+		Start struct {
+			Line int `json:"line"`
+		} `json:"start"`
+	} `json:"range"`
+
+	// model/rerouted
+	ToModel string `json:"toModel"`
+}
+
+// thread is a conversation.
+type thread struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Preview   string `json:"preview"` // the first prompt
+	Path      string `json:"path"`
+	CWD       string `json:"cwd"`
+	Model     string `json:"model"`
+	CreatedAt int64  `json:"createdAt"` // unix seconds
+	UpdatedAt int64  `json:"updatedAt"`
+	ParentID  string `json:"parentThreadId"` // of a subagent's
+}
+
+// opened is the answer to thread/start, thread/resume and thread/fork.
+type opened struct {
+	Thread         thread          `json:"thread"`
+	Model          string          `json:"model"`
+	ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
+	Sandbox        sandboxPolicy   `json:"sandbox"`
+	Effort         string          `json:"reasoningEffort"`
+}
+
+type threadSettings struct {
+	Model          string          `json:"model"`
+	ApprovalPolicy json.RawMessage `json:"approvalPolicy"`
+	Sandbox        sandboxPolicy   `json:"sandboxPolicy"`
+	Effort         string          `json:"effort"`
+	Collaboration  struct {
+		Mode string `json:"mode"` // plan, default
+	} `json:"collaborationMode"`
+}
+
+type sandboxPolicy struct {
+	Type          string   `json:"type"` // readOnly, workspaceWrite, dangerFullAccess, externalSandbox
+	WritableRoots []string `json:"writableRoots,omitempty"`
+}
+
+// nativeTurn is a turn as the agent has it.
+type nativeTurn struct {
+	ID        string     `json:"id"`
+	Root      string     `json:"rootTurnId"` // the turn for whose sake it ran
+	Items     []item     `json:"items"`
+	Status    string     `json:"status"` // inProgress, completed, interrupted, failed
+	Error     *turnError `json:"error"`
+	StartedAt int64      `json:"startedAt"` // unix seconds
+	EndedAt   int64      `json:"completedAt"`
+}
+
+type turnError struct {
+	Message string          `json:"message"`
+	Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object with one word
+}
+
+// item is a ThreadItem: which fields it has depends on its type.
+type item struct {
+	Type        string `json:"type"`
+	ID          string `json:"id"`
+	StartedAt   int64  `json:"startedAtMs"`
+	CompletedAt int64  `json:"completedAtMs"`
+	Status      string `json:"status"` // inProgress, completed, failed, declined
+
+	// userMessage; content is strings in reasoning
+	ClientID string          `json:"clientId"`
+	Content  json.RawMessage `json:"content"`
+
+	// agentMessage, plan
+	Text  string `json:"text"`
+	Phase string `json:"phase"` // commentary, partial_answer, final_answer
+
+	// reasoning
+	Summary []string `json:"summary"`
+
+	// commandExecution
+	Command string          `json:"command"`
+	CWD     string          `json:"cwd"`
+	Source  string          `json:"source"`
+	Actions []commandAction `json:"commandActions"`
+	Output  string          `json:"aggregatedOutput"`
+	Exit    *int            `json:"exitCode"`
+
+	// fileChange
+	Changes []fileChange `json:"changes"`
+
+	// mcpToolCall, dynamicToolCall
+	Server    string          `json:"server"`
+	Namespace string          `json:"namespace"`
+	Tool      string          `json:"tool"` // also of collabAgentToolCall
+	Arguments json.RawMessage `json:"arguments"`
+	ReadOnly  bool            `json:"readOnlyHint"`
+	Result    *mcpResult      `json:"result"`
+	Error     *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Parts []outputPart `json:"contentItems"`
+
+	// webSearch
+	Query  string          `json:"query"`
+	Action json.RawMessage `json:"action"`
+
+	// imageView, imageGeneration
+	Path  string `json:"path"`
+	Saved string `json:"savedPath"`
+
+	// collabAgentToolCall, subAgentActivity
+	Prompt    string                `json:"prompt"`
+	Model     string                `json:"model"`
+	Receivers []string              `json:"receiverThreadIds"`
+	Agents    map[string]agentState `json:"agentsStates"`
+	Kind      string                `json:"kind"`
+	AgentID   string                `json:"agentThreadId"`
+	AgentPath string                `json:"agentPath"`
+
+	// sleep
+	Duration int64 `json:"durationMs"`
+}
+
+type agentState struct {
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+type commandAction struct {
+	Type    string `json:"type"` // read, listFiles, search, unknown
+	Command string `json:"command"`
+	Path    string `json:"path"`
+}
+
+// fileChange is one file of a patch. Diff is the whole file where it is new or
+// gone, and hunks else.
+type fileChange struct {
+	Path string `json:"path"`
+	Kind struct {
+		Type string `json:"type"` // add, delete, update
+		Move string `json:"move_path,omitempty"`
+	} `json:"kind"`
+	Diff string `json:"diff,omitempty"`
+}
+
+type mcpResult struct {
+	Content    []outputPart    `json:"content"`
+	Structured json.RawMessage `json:"structuredContent"`
+}
+
+// outputPart is one part of a tool's output.
+type outputPart struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// userInput is one part of a prompt.
+type userInput struct {
+	Type     string      `json:"type"` // text, image, localImage, …
+	Text     *string     `json:"text,omitempty"`
+	Elements *[]struct{} `json:"text_elements,omitempty"`
+	URL      string      `json:"url,omitempty"`
+	Path     string      `json:"path,omitempty"`
+}
+
+type tokenUsage struct {
+	Total  tokens `json:"total"` // of the thread
+	Last   tokens `json:"last"`  // of the last model call
+	Window int64  `json:"modelContextWindow"`
+}
+
+type tokens struct {
+	Total      int64 `json:"totalTokens"`
+	Input      int64 `json:"inputTokens"` // cached ones included
+	Cached     int64 `json:"cachedInputTokens"`
+	CacheWrite int64 `json:"cacheWriteInputTokens"`
+	Output     int64 `json:"outputTokens"` // those of reasoning included
+	Reasoning  int64 `json:"reasoningOutputTokens"`
+}
+
+// modelEntry is a model of model/list.
+type modelEntry struct {
+	Model       string `json:"model"`
+	DisplayName string `json:"displayName"`
+	Description string `json:"description"`
+	Hidden      bool   `json:"hidden"`
+	Efforts     []struct {
+		Effort      string `json:"reasoningEffort"`
+		Description string `json:"description"`
+	} `json:"supportedReasoningEfforts"`
+	DefaultEffort string `json:"defaultReasoningEffort"`
+	IsDefault     bool   `json:"isDefault"`
+}
+
+// loose decodes what it can of data: a field of an unexpected type is left out.
+func loose[T any](data json.RawMessage) (v T) {
+	_ = json.Unmarshal(data, &v) // the agent is a moving target, and the rest is good
+	return v
+}
+
+// outgoing is a message of ours, ready to be written.
+func outgoing(m jsonrpc.Message, err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	return jsonrpc.Encode(m, false)
+}
