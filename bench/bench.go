@@ -51,6 +51,7 @@ func parts() []part {
 		{"upsert", (*bench).upsertRow},
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},
+		{"claude-acp", (*bench).claudeACPRows},
 		{"micro", (*bench).microRows},
 	}
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -103,4 +105,56 @@ func memory(pid int) (resident, own int, err error) {
 		*value <<= 10
 	}
 	return resident, own, nil
+}
+
+// tree returns a process and all that descend from it. What a supervisor holds
+// descends from it, and it from the server that started it.
+func tree(root int) ([]int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	children := make(map[int][]int)
+	for _, file := range stats {
+		fields, err := statFields(filepath.Dir(file))
+		if err != nil {
+			continue // it has gone
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		parent, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return nil, err
+		}
+		children[parent] = append(children[parent], pid)
+	}
+	out := []int{root}
+	for i := 0; i < len(out); i++ {
+		out = append(out, children[out[i]]...)
+	}
+	return out, nil
+}
+
+func supervises(pid int) bool {
+	p, ok := readProcess(fmt.Sprintf("/proc/%d", pid))
+	return ok && p.supervises()
+}
+
+// proportional is what a process holds of the machine's memory, in bytes: what
+// is its own, and its share of what others hold too; nothing if it has gone.
+func proportional(pid int) (size int, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(data), "\nPss:")
+	if _, err := fmt.Sscan(rest, &size); err != nil {
+		return 0, fmt.Errorf("memory of %d: %w", pid, err)
+	}
+	return size << 10, nil
 }

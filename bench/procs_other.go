@@ -22,3 +22,9 @@ func (*workspace) processes() ([]process, error) { return nil, errNoProc }
 func cpuTime([]int) (time.Duration, error) { return 0, errNoProc }
 
 func memory(int) (resident, own int, err error) { return 0, 0, errNoProc }
+
+func tree(int) ([]int, error) { return nil, errNoProc }
+
+func proportional(int) (int, error) { return 0, errNoProc }
+
+func supervises(int) bool { return false }

@@ -11,12 +11,8 @@ import (
 // the real agent and us, and a peer that is both.
 func (b *bench) wholeRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
-	if errors.Is(err, fs.ErrNotExist) {
-		b.report.add(row{what: "model writes a delta → client has it", ours: "not measured", note: "npm ci --prefix test/agents was not run"})
-		return nil
-	}
 	if err != nil {
-		return err
+		return b.notInstalled(err, "model writes a delta → client has it", "")
 	}
 	m, err := startModel(ctx)
 	if err != nil {

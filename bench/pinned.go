@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A pinned is a program of test/agents.
+type pinned struct {
+	program string
+	version string
+}
+
+// pinned finds a program of a module under test/agents/node_modules. One that
+// is not installed is fs.ErrNotExist.
+func (w *workspace) pinned(module, program string) (p pinned, err error) {
+	dir := filepath.Join(w.root, "test", "agents", "node_modules", filepath.FromSlash(module))
+	p.program = filepath.Join(dir, filepath.FromSlash(program))
+	if _, err := os.Stat(p.program); err != nil {
+		return p, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		return p, err
+	}
+	var pkg struct{ Version string }
+	err = json.Unmarshal(data, &pkg)
+	p.version = pkg.Version
+	return p, err
+}
+
+// asCommand makes a directory for PATH with p in it under this name.
+func (w *workspace) asCommand(p pinned, name string) (dir string, err error) {
+	dir = w.path("real-" + name)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return dir, err
+	}
+	err = os.Symlink(p.program, filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return dir, err
+}
+
+// notInstalled adds the row of a part that cannot be measured, if err says that
+// a program is not there, and makes it no error.
+func (b *bench) notInstalled(err error, what, target string) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	b.report.add(row{what: what, target: target, ours: unmeasured, note: "npm ci --prefix test/agents was not run"})
+	return nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// A talker is an agent driven directly, in JSON-RPC over its pipes.
+type talker struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	tagged bool // whether its messages hold the member "jsonrpc"
+	next   int64
+	stderr strings.Builder // read after Wait
+}
+
+// talk starts cmd. The caller ends it.
+func talk(cmd *exec.Cmd, tagged bool) (*talker, error) {
+	t := &talker{cmd: cmd, tagged: tagged}
+	cmd.Stderr = &t.stderr
+	cmd.WaitDelay = time.Second // what it has started may hold its pipes
+	var err error
+	if t.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	t.out = bufio.NewReaderSize(out, 64<<10)
+	return t, cmd.Start()
+}
+
+func (t *talker) write(m jsonrpc.Message, err error) error {
+	if err != nil {
+		return err
+	}
+	line, err := jsonrpc.Encode(m, t.tagged)
+	if err != nil {
+		return err
+	}
+	_, err = t.in.Write(append(line, '\n'))
+	return err
+}
+
+func (t *talker) notify(method string, params any) error {
+	return t.write(jsonrpc.NewNotification(method, params))
+}
+
+// ask sends a request and returns its id.
+func (t *talker) ask(method string, params any) (jsonrpc.ID, error) {
+	t.next++
+	id := jsonrpc.Number(t.next)
+	return id, t.write(jsonrpc.NewRequest(id, method, params))
+}
+
+// call sends a request and decodes its result, if out is not nil. What comes
+// before the answer goes to see, if that is not nil.
+func (t *talker) call(method string, params, out any, see func(jsonrpc.Message)) error {
+	id, err := t.ask(method, params)
+	if err != nil {
+		return err
+	}
+	_, err = t.until(func(m jsonrpc.Message) (bool, error) {
+		if m.Kind() != jsonrpc.Response || !m.ID.Same(id) {
+			if see != nil {
+				see(m)
+			}
+			return false, nil
+		}
+		if m.Error != nil {
+			return true, fmt.Errorf("%s: %w: %s", method, m.Error, m.Error.Message)
+		}
+		if out == nil {
+			return true, nil
+		}
+		return true, json.Unmarshal(m.Result, out)
+	})
+	return err
+}
+
+// until reads messages until see has its last one, and returns when that one
+// came. Requests of the agent's are refused: none is expected.
+func (t *talker) until(see func(jsonrpc.Message) (last bool, err error)) (time.Time, error) {
+	for {
+		line, err := t.out.ReadBytes('\n')
+		at := time.Now()
+		if err != nil {
+			return at, fmt.Errorf("%s is gone: %w", t.cmd.Path, err)
+		}
+		m, err := jsonrpc.Decode(line)
+		if err != nil {
+			return at, fmt.Errorf("%w: %.200s", err, line)
+		}
+		if m.Kind() == jsonrpc.Request {
+			if err := t.write(jsonrpc.Refuse(m), nil); err != nil {
+				return at, err
+			}
+		}
+		if last, err := see(m); last || err != nil {
+			return at, err
+		}
+	}
+}
+
+// untilDelta returns when the first message came that of shows to hold words
+// of the model's. An answer with an error ends the wait.
+func (t *talker) untilDelta(of func(jsonrpc.Message) bool) (time.Time, error) {
+	return t.until(func(m jsonrpc.Message) (bool, error) {
+		if m.Error != nil {
+			return true, fmt.Errorf("%w: %s", m.Error, m.Error.Message)
+		}
+		return of(m), nil
+	})
+}
+
+// end closes the agent's input, at which it ends, and reads what it still says.
+func (t *talker) end(ctx context.Context) error {
+	err := t.in.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = t.cmd.Process.Kill() })() // it may have ended
+	_, _ = io.Copy(io.Discard, t.out)                                   // until it has gone
+	if waitErr := t.cmd.Wait(); err == nil {
+		err = waitErr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", t.cmd.Path, err, t.stderr.String())
+	}
+	return nil
+}
