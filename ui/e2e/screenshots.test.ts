@@ -55,6 +55,31 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
           const folded = page.locator("[data-row=tool] button[aria-expanded=false]");
           while (await folded.count()) await folded.first().click();
           await take("tools");
+          await open("terminal", "[data-row=end]");
+          for (const n of [0, 1])
+            await page.locator("[data-row=tool]").nth(n).getByRole("button").first().click();
+          await take("terminal");
+          await open("settings", "[data-row=end]");
+          await page.getByRole("button", { name: "Settings" }).click();
+          await take("settings");
+          await page.getByRole("button", { name: "Model: River 1" }).last().click();
+          await take("models");
+          await open("form", "[data-approval-bar]");
+          await page.getByRole("button", { name: "Send" }).and(page.locator(":enabled")).click();
+          await take("form");
+          await page.getByRole("button", { name: "Decline" }).click();
+          await page.getByRole("link", { name: "cloud.example" }).waitFor();
+          await take("page-to-visit");
+          await open("question", "[data-approval-bar]");
+          await take("question");
+          await page.getByRole("button", { name: "SQLite" }).and(page.locator(":enabled")).click();
+          await page.getByRole("radio").first().waitFor();
+          await take("questions");
+          await page.route("**/api/agents", (r) => r.fulfill({ json: { agents: sampleAgents } }));
+          await page.goto(`${server.origin}/?new`);
+          await page.getByText("looking for it").waitFor();
+          await take("agents");
+          await page.unroute("**/api/agents");
           await open("fail to deploy", "[data-row=end]");
           await take("failed");
           await page.keyboard.press("?");
@@ -69,6 +94,41 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
         }
       });
 });
+
+// Agents in every state. Those of this machine would differ from one to the next.
+const sampleAgents = [
+  {
+    cliType: "brook",
+    displayName: "Brook Code",
+    installed: true,
+    loggedIn: true,
+    version: "2.1.197",
+    models: [{ id: "small", name: "Small" }],
+    modes: ["default", "acceptEdits", "plan"],
+  },
+  {
+    cliType: "delta",
+    displayName: "Delta",
+    installed: true,
+    loggedIn: false,
+    version: "0.169.0",
+    login: "delta login --device",
+  },
+  {
+    cliType: "mere",
+    displayName: "Mere CLI",
+    checking: true,
+    install: "npm install -g @mere/cli",
+    login: "mere",
+  },
+  ...["Pond", "Tarn", "Loch", "Fen"].map((n) => ({
+    cliType: n.toLowerCase(),
+    displayName: n,
+    install: `npm install -g ${n.toLowerCase()}`,
+    problem: `${n} is not on the PATH.`,
+  })),
+  { cliType: "script", displayName: "Script", installed: true, loggedIn: true, version: "built in" },
+];
 
 async function allowAll(page: Page) {
   while (!(await page.locator("[data-row=end]").count())) {

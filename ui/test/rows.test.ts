@@ -135,6 +135,22 @@ describe("words for a call", () => {
     expect(words({ toolArguments: ["odd"], title: "Odd" })).toBe("X Odd");
     expect(words({ toolArguments: null })).toBe("X ");
   });
+  it("says it of calls that have no name but a title, once and without their verb", () => {
+    expect(
+      words({ toolName: "exec_command", kind: "execute", toolArguments: { command: ["go", "test", "a b"] } }),
+    ).toBe("Run go test 'a b'");
+    expect(words({ toolName: "shell", kind: "execute", title: "`ls -la`" })).toBe("Run ls -la");
+    expect(words({ toolName: "Read a.go", kind: "read", title: "Read a.go" })).toBe("Read a.go");
+    expect(words({ toolName: "view", kind: "read", title: "x", locations: [{ path: "/p/b.go" }] })).toBe(
+      "Read b.go",
+    );
+    expect(words({ toolName: "Write a.go", kind: "edit", title: "Write a.go" })).toBe("Edit a.go");
+    expect(words({ toolName: "search", kind: "search", title: "Searching" })).toBe("Search Searching");
+    expect(words({ toolName: "mcp__x", title: "mcp__x" })).toBe("mcp__x ");
+    expect(
+      words({ toolName: "run", kind: "execute", toolArguments: { command: ["a", 3] }, title: "run it" }),
+    ).toBe("Run it");
+  });
   it("says an approval by what would run, not by what the agent calls it", () => {
     expect(
       describeAsked(

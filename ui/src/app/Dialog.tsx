@@ -28,7 +28,7 @@ export function Dialog({
       onClose={onClose}
       onClick={(e) => e.target === ref.current && onClose()}
       aria-label={title}
-      className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"} ${sheet ? "sheet" : ""}`}
+      className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"} ${sheet ? "narrow:mb-0 narrow:w-full narrow:max-w-none narrow:rounded-b-none narrow:pb-[env(safe-area-inset-bottom)]" : ""}`}
     >
       <div className="flex max-h-[90dvh] flex-col">
         <div className="flex items-center justify-between border-b py-2 pr-2 pl-4">

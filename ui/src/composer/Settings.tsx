@@ -135,7 +135,7 @@ function Sheet({
   return (
     <div className="flex flex-col gap-5">
       {grouped(settings).map((g) => (
-        <section key={g.title} aria-label={plain(g.title, 60)}>
+        <div key={g.title}>
           {(g.settings.length > 1 || g.settings[0]?.name.toLowerCase() !== g.title.toLowerCase()) && (
             <h3 className="mb-2 text-xs font-medium text-muted">{plain(g.title, 60)}</h3>
           )}
@@ -144,7 +144,7 @@ function Sheet({
               <Field key={x.key} setting={x} change={changes[x.key]} onChange={(v) => void change(x, v)} />
             ))}
           </div>
-        </section>
+        </div>
       ))}
       {!alive && <p className="text-sm text-muted">The agent is told when it starts for the next prompt.</p>}
     </div>

@@ -1,0 +1,294 @@
+// What agents offer and ask: settings, forms, questions, terminals.
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import {
+  addressOf,
+  expectAccessible,
+  expectQuiet,
+  launch,
+  newContext,
+  session,
+  skip,
+  type Watch,
+} from "./browser";
+import { Server } from "./server";
+
+const sizes = {
+  wide: { viewport: { width: 1440, height: 900 } },
+  phone: { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
+};
+
+describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, options) => {
+  let server: Server;
+  let browser: Browser;
+  let page: Page;
+  let watch: Watch;
+  const phone = size === "phone";
+
+  beforeAll(async () => {
+    [server, browser] = await Promise.all([Server.start(), launch()]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  beforeEach(async () => {
+    const made = await newContext(browser, server, {
+      ...options,
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
+    watch = made.watch;
+    page = await made.context.newPage();
+    await page.goto(server.link());
+    await page
+      .getByRole("heading", { level: 1 })
+      .or(page.getByRole("navigation", { name: "Sessions" }))
+      .first()
+      .waitFor();
+  });
+  afterEach(async () => {
+    expectQuiet(watch);
+    await page.context().close();
+  });
+
+  // Everything fits, and nobody is hindered.
+  const good = async () => {
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(options.viewport.width);
+    await expectAccessible(page);
+  };
+  const open = async (prompt: string | object) => {
+    const id = await session(page, server, prompt);
+    await page.goto(addressOf(server, id));
+    return id;
+  };
+  const ended = () => page.locator("[data-row=end]").last().waitFor();
+  const bar = () => page.getByRole("region", { name: "Approval" });
+  const outputOf = async (n: number) => {
+    const row = page.locator("[data-row=tool]").nth(n);
+    await row.getByRole("button").first().click();
+    await row.locator("pre").last().waitFor();
+    const all = row.getByRole("button", { name: "Show all" });
+    if (await all.count()) await all.click();
+    return row.locator("pre").last().innerText();
+  };
+  const status = (id: string) =>
+    page.evaluate(
+      async (id) =>
+        (
+          await fetch(`/api/session/${id}/status`, {
+            headers: { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" },
+          })
+        ).json(),
+      id,
+    );
+
+  it("says which agents there are and how to get those that are not", async () => {
+    await page.goto(`${server.origin}/?new`);
+    const missing = page.locator("[data-agent][data-state=missing]").first();
+    await missing.waitFor();
+    const text = await missing.innerText();
+    expect(text).toContain("not installed");
+    expect(text).toContain("Install it with");
+    const command = await missing.locator("code").first().innerText();
+    await missing.getByRole("button", { name: `Copy ${command}` }).click();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(command);
+    await missing.getByRole("radio").check();
+    expect(await page.getByRole("button", { name: "Start session" }).isDisabled()).toBe(true);
+    await good();
+  });
+
+  it("begins a session with settings of the agent’s own", async () => {
+    await page.goto(`${server.origin}/?new`);
+    await page.getByRole("radio", { name: "Script" }).check();
+    await page.getByRole("textbox", { name: "Folder" }).fill(server.project);
+    await page.getByLabel("Pace").selectOption("fast");
+    await page.getByRole("switch", { name: "Thoughts" }).click();
+    await good();
+    await page.getByRole("button", { name: "Start session" }).click();
+    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+    const id = new URL(page.url()).searchParams.get("session") ?? "";
+    expect((await status(id)).given).toEqual({ pace: "fast", thoughts: "false" });
+    await page.reload();
+    await page.getByRole("button", { name: "Settings" }).click();
+    const sheet = page.getByRole("dialog", { name: "Settings" });
+    expect(await sheet.getByLabel("Pace").inputValue()).toBe("fast");
+    expect(await sheet.getByRole("switch").isChecked()).toBe(false);
+  });
+
+  it("changes settings while it runs, and shows what the agent makes of it", async () => {
+    const id = await open("settings");
+    await ended();
+    const value = async (option: string) =>
+      (await status(id)).config.find((o: { id: string }) => o.id === option)?.value;
+
+    await page.getByRole("button", { name: "Settings" }).click();
+    const sheet = page.getByRole("dialog", { name: "Settings" });
+    await sheet.getByLabel("Effort").selectOption("high");
+    await expect.poll(() => value("effort")).toBe("high");
+    await sheet.getByText("Slower, and thinks longer").waitFor();
+    await sheet.getByRole("switch", { name: "Web search" }).click();
+    await expect.poll(() => value("web")).toBe("true");
+    await good();
+    if (phone) {
+      const box = await sheet.boundingBox();
+      expect(box && [box.x, box.width, Math.round(box.y + box.height)]).toEqual([0, 360, 740]);
+    }
+
+    // Forty models are searched, by keyboard.
+    await sheet.getByRole("button", { name: "Model: River 1" }).click();
+    const list = page.getByRole("dialog", { name: "Model" });
+    await list.getByRole("combobox").fill("delta hard 3");
+    expect(await list.getByRole("option").count()).toBe(1);
+    await good();
+    await page.keyboard.press("Enter");
+    await expect.poll(() => value("model")).toBe("sample-delta-3");
+    await sheet.getByRole("button", { name: "Model: Delta 3" }).waitFor();
+    await page.keyboard.press("Escape");
+    await sheet.waitFor({ state: "detached" });
+
+    // What another tab sets is shown here, too.
+    await page.evaluate(
+      async (id) =>
+        fetch(`/api/session/${id}/options`, {
+          method: "POST",
+          headers: {
+            "Content-Type": "application/json",
+            "Runnel-Key": localStorage.getItem("runnel.key") ?? "",
+          },
+          body: JSON.stringify({ config: { mode: "plan" } }),
+        }),
+      id,
+    );
+    if (phone) await page.getByRole("button", { name: "Settings" }).click();
+    const mode = phone
+      ? sheet.getByLabel("Mode", { exact: true })
+      : page.getByRole("combobox", { name: "Mode", exact: true });
+    await expect.poll(() => mode.inputValue()).toBe("plan");
+
+    // A reload shows what is so, not what was.
+    await page.reload();
+    await ended();
+    if (phone) await page.getByRole("button", { name: "Settings" }).click();
+    await expect.poll(() => mode.inputValue()).toBe("plan");
+    if (!phone) await page.getByRole("button", { name: "Model: Delta 3" }).waitFor();
+
+    // What cannot be done is said where it was tried.
+    await page.route("**/options", (r) => r.abort());
+    await mode.selectOption("auto");
+    await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor();
+    expect(await mode.inputValue()).toBe("plan");
+    await good();
+  });
+
+  it("shows a terminal’s output as it grows, in its colours, and obeys nothing of it", async () => {
+    await open("terminal");
+    const row = page.locator("[data-row=tool]").first();
+    await row.getByRole("button").first().click();
+    const out = row.locator("pre.terminal");
+    await out.filter({ hasText: /\[=+ *\]/ }).waitFor(); // a progress line, while it runs
+    const seen = await out.innerText();
+    expect(seen.match(/%/g)?.length).toBe(1);
+    await row.locator("[data-exit='1']").waitFor();
+    await ended();
+    const text = await out.innerText();
+    expect(text.split("\n").slice(0, 3)).toEqual([
+      "fetch 12 modules",
+      "fetched in 0.6 s",
+      "=== RUN TestHello",
+    ]);
+    expect(text).toContain("think (1 of 2 failed)");
+    expect(text).not.toMatch(/%|make test|ESC|CSI/);
+    expect(await out.locator(".ansi-1.font-semibold").first().innerText()).toBe("--- FAIL");
+    expect(await out.locator("[style], [onclick], a").count()).toBe(0);
+    await row.getByRole("button", { name: "Copy output" }).click();
+    expect((await page.evaluate(() => navigator.clipboard.readText())).split("\n")[1]).toBe(
+      "fetched in 0.6 s",
+    );
+    await good();
+    await row.getByRole("button", { name: "Exact" }).click();
+    expect(await row.locator("pre").last().innerText()).toContain("OSC 0;make test");
+    await row.getByRole("button", { name: "Exact" }).click();
+
+    const long = page.locator("[data-row=tool]").nth(1);
+    await long.getByRole("button").first().click();
+    expect((await long.locator("pre").last().innerText()).split("\n").filter(Boolean).length).toBe(20);
+    await long.getByRole("button", { name: "Show all 400 lines" }).click();
+    const box = await long.locator("pre").last().boundingBox();
+    expect(box?.height).toBeLessThanOrEqual(options.viewport.height * 0.7 + 1);
+    await good();
+  });
+
+  it("fills in a form, and opens a page only by a click", async () => {
+    let popups = 0;
+    page.context().on("page", () => popups++);
+    await open("form");
+    await bar().waitFor();
+    await bar().getByRole("textbox", { name: "Name of the service" }).fill("x");
+    await bar().getByRole("button", { name: "Send" }).and(page.locator(":enabled")).click();
+    await bar().getByText("At least 2 characters.").waitFor();
+    expect(await bar().locator("[data-wrong]").count()).toBe(4);
+    expect(
+      await page.evaluate(() => document.activeElement?.closest("[data-field]")?.getAttribute("data-field")),
+    ).toBe("name");
+    await good();
+    await bar().getByRole("textbox", { name: "Name of the service" }).fill("greeter");
+    await bar().getByRole("textbox", { name: "Who is told" }).fill("ops@example.org");
+    await bar().getByRole("radio", { name: "Medium" }).check();
+    await bar().getByRole("textbox", { name: "Replicas" }).fill("3");
+    await bar().getByLabel("First day").fill("2026-11-22");
+    await bar().getByRole("checkbox", { name: "metrics" }).check();
+    await bar().getByRole("switch", { name: "Reachable" }).click();
+    await good();
+    await bar().getByRole("button", { name: "Send" }).click();
+
+    const link = bar().getByRole("link", { name: "Open login.cloud.example in a new tab" });
+    await link.waitFor();
+    expect(await bar().locator("pre").innerText()).toBe(
+      "https://login.cloud.example/device?code=RUNN-3L&return=https%3A%2F%2Fexample.org",
+    );
+    expect([await link.getAttribute("rel"), await link.getAttribute("target")]).toEqual([
+      "noopener noreferrer nofollow",
+      "_blank",
+    ]);
+    await good();
+    await bar().getByRole("button", { name: "Decline" }).and(page.locator(":enabled")).click();
+    await ended();
+    expect(popups).toBe(0);
+    expect(JSON.parse(await outputOf(0))).toEqual({
+      name: "greeter",
+      contact: "ops@example.org",
+      from: "2026-11-22",
+      region: "eu-1",
+      tier: "m",
+      replicas: 3,
+      features: ["metrics"],
+      public: true,
+    });
+    await page.getByText("deploy: answered by you").waitFor();
+    await page.getByText("deploy: not answered by you").waitFor();
+    await good();
+  });
+
+  it("answers one question by a button, and several in a form", async () => {
+    await open("question");
+    await bar().getByText("Which database shall it use?", { exact: true }).waitFor();
+    await good();
+    await bar().getByRole("button", { name: "PostgreSQL" }).and(page.locator(":enabled")).click();
+    await bar().getByText("Which checks shall run").waitFor();
+    await bar().getByRole("radio", { name: "Something else" }).check();
+    await bar().getByRole("textbox", { name: "in your own words" }).fill("files");
+    await bar().getByRole("checkbox", { name: "Tests" }).check();
+    await bar().getByRole("checkbox", { name: "Fuzzing" }).check();
+    await bar().getByRole("textbox", { name: "What shall the branch" }).fill("try-it");
+    await good();
+    await bar().getByRole("button", { name: "Answer", exact: true }).and(page.locator(":enabled")).click();
+    await ended();
+    expect(await outputOf(0)).toBe("PostgreSQL\n");
+    expect(JSON.parse(await outputOf(1)).answers).toEqual({
+      db: "files",
+      checks: ["Tests", "Fuzzing"],
+      name: "try-it",
+    });
+  });
+});
