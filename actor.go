@@ -392,6 +392,12 @@ func (s *Session) status() Status {
 		ID: s.id, Provider: s.provider.Name(), Activity: event.ActivityIdle, State: event.StateOpen, Head: s.head,
 		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode, Config: s.facts.config,
 		AgentAlive: s.link != nil && !s.link.leaving, Exit: s.lastExit,
+		Resumes: s.resumes,
+	}
+	if s.link != nil {
+		if r, ok := s.link.conn.(Resumer); ok {
+			st.Resumes = r.Resumes()
+		}
 	}
 	for _, lt := range s.live {
 		st.Activity, st.Turn = event.ActivityWorking, lt.rules.turn

@@ -71,6 +71,11 @@ type (
 	ConfigSetter interface {
 		SetConfig(ctx context.Context, id, value string) error
 	}
+	// A Resumer knows whether its conversation goes on after its process has ended,
+	// where that is not the same for all agents of its provider.
+	Resumer interface {
+		Resumes() bool
+	}
 	// A Detacher can leave its agent running when this process ends, for an
 	// [Adopter] in another one. Detach reports false if it cannot. After it
 	// returned true nothing but Next is called, which ends with an error.

@@ -24,6 +24,7 @@ import (
 type Session struct {
 	id       string
 	provider Provider
+	resumes  bool // every agent of provider
 	log      Log
 	cfg      Config
 	ctx      context.Context // of the session's own work; ends with it
@@ -105,6 +106,7 @@ type Status struct {
 	PermissionMode string
 	Config         []event.ConfigOption // that the agent offers
 	AgentAlive     bool
+	Resumes        bool        // the conversation would go on if its agent ended
 	Exit           *ExitStatus // of the last agent that ended
 }
 
@@ -173,7 +175,7 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		cfg.InterruptGrace = interruptGrace
 	}
 	s := &Session{
-		id: cfg.ID, provider: p, log: cfg.Log, cfg: cfg, opt: opt,
+		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt,
 		gone: closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
 		over:  make(map[string]bool),
 		facts: facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},

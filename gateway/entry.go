@@ -247,13 +247,6 @@ func (g *Gateway) reap() {
 	}
 }
 
-// irreplaceable reports whether a session's conversation would end with its
-// agent's process.
-func (g *Gateway) irreplaceable(rec store.Session) bool {
-	p := g.byName[rec.CLIType]
-	return rec.LastTurn != "" && p != nil && runnel.Require(p, runnel.CapSessionResume) != nil
-}
-
 func (g *Gateway) putAway(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -267,8 +260,8 @@ func (g *Gateway) putAway(now time.Time) {
 		}
 		delete(g.live, id)
 		g.fly(id, func() (*entry, error) {
-			if g.irreplaceable(rec) && e.session.Status().AgentAlive {
-				return e, nil
+			if st := e.session.Status(); st.AgentAlive && !st.Resumes && rec.LastTurn != "" {
+				return e, nil // the conversation would end with its agent
 			}
 			if err := e.session.Release(g.ctx); err != nil {
 				return e, nil // a turn runs after all

@@ -17,6 +17,43 @@ func (f plainly) Open(ctx context.Context, o runnel.Options) (runnel.Conn, error
 	return f.p.Open(ctx, o)
 }
 
+// resuming is one whose agents say themselves whether they can.
+type resuming struct {
+	plainly
+	can bool
+}
+
+type resumer struct {
+	runnel.Conn
+	can bool
+}
+
+func (r resumer) Resumes() bool { return r.can }
+
+func (f resuming) Open(ctx context.Context, o runnel.Options) (runnel.Conn, error) {
+	c, err := f.plainly.Open(ctx, o)
+	return resumer{c, f.can}, err
+}
+
+func TestAnAgentThatSaysThatItResumesIsEnded(t *testing.T) {
+	for _, can := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d, p := newDisk(t), &started{}
+			g := d.open(t, func(c *Config) {
+				c.Providers, c.IdleTimeout, c.StallTimeout = []runnel.Provider{resuming{plainly{p}, can}}, time.Minute, -1
+			})
+			defer closeIt(t, g)
+			id := d.create(t, g)
+			d.ends(t, send(t, g, id, "text"))
+			<-time.After(time.Hour)
+			synctest.Wait()
+			if st, err := g.Status(t.Context(), id); err != nil || st.IsAlive == can {
+				t.Errorf("it can resume: %v; it is alive: %v, %v", can, st.IsAlive, err)
+			}
+		})
+	}
+}
+
 // An idle agent is ended only if its conversation goes on without it.
 func TestAnAgentThatCannotResumeIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
