@@ -20,12 +20,13 @@ type size struct {
 	sessions int // without an agent
 	starts   int // of the real agent
 	firsts   int // first upserts of a turn
+	crowd    int // events of each of many sessions
 	micro    bool
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate}
 )
 
 // A bench is one run.
@@ -49,6 +50,7 @@ func parts() []part {
 		{"crash", (*bench).gatewayCrashes},
 		{"memory", (*bench).memoryRows},
 		{"upsert", (*bench).upsertRow},
+		{"many", (*bench).manyRows},
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},
 		{"claude-acp", (*bench).claudeACPRows},

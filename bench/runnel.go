@@ -169,9 +169,7 @@ func (c *session) end(ctx context.Context) error {
 
 func (c *session) follow(ctx context.Context, transport string, ready func(), see func(message) bool) error {
 	if transport == overWS {
-		return c.followWS(ctx, "events-v1", ready, func(at time.Time, f frame) bool {
-			return f.Type == "session:event" && see(f.Payload.message(at)) || f.past(at, see)
-		})
+		return c.s.followAll(ctx, []string{c.id}, ready, func(_ string, m message) bool { return see(m) })
 	}
 	res, err := getSSE(ctx, c.s.url+"/api/session/"+c.id+"/events?after=0", c.s.header())
 	if err != nil {
@@ -193,11 +191,12 @@ func (c *session) follow(ctx context.Context, transport string, ready func(), se
 
 // A frame is a message of our WebSocket; a type has some of the fields.
 type frame struct {
-	Type    string
-	Entries []logged
-	Payload logged
-	Done    bool
-	Error   struct{ Message string }
+	Type      string
+	SessionID string
+	Entries   []logged
+	Payload   logged
+	Done      bool
+	Error     struct{ Message string }
 }
 
 // past shows the events of a history message.
@@ -239,19 +238,28 @@ func (e logged) message(at time.Time) message {
 	return m
 }
 
+// followAll shows what comes of several sessions on one connection.
+func (s *runnel) followAll(ctx context.Context, ids []string, ready func(), see func(id string, m message) (last bool)) error {
+	return s.followWS(ctx, "events-v1", ids, ready, func(at time.Time, f frame) bool {
+		each := func(m message) bool { return see(f.SessionID, m) }
+		return f.Type == "session:event" && each(f.Payload.message(at)) || f.past(at, each)
+	})
+}
+
 // followWS subscribes in a family of frames and shows each until see says that
-// it was the last.
-func (c *session) followWS(ctx context.Context, family string, ready func(), see func(time.Time, frame) bool) error {
-	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(c.s.url, "http")+"/api/ws", &websocket.DialOptions{HTTPHeader: c.s.header()}) //nolint:bodyclose // Dial closes it
+// it was the last. It calls ready once the past of all sessions is through.
+func (s *runnel) followWS(ctx context.Context, family string, ids []string, ready func(), see func(time.Time, frame) bool) error {
+	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(s.url, "http")+"/api/ws", &websocket.DialOptions{HTTPHeader: s.header()}) //nolint:bodyclose // Dial closes it
 	if err != nil {
 		return err
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(-1)
-	for _, m := range []map[string]any{
-		{"type": "session:hello", "streamProtocol": family},
-		{"type": "session:subscribe", "sessionId": c.id, "after": 0},
-	} {
+	say := []map[string]any{{"type": "session:hello", "streamProtocol": family}}
+	for _, id := range ids {
+		say = append(say, map[string]any{"type": "session:subscribe", "sessionId": id, "after": 0})
+	}
+	for _, m := range say {
 		data, err := json.Marshal(m)
 		if err != nil {
 			return err
@@ -260,7 +268,7 @@ func (c *session) followWS(ctx context.Context, family string, ready func(), see
 			return err
 		}
 	}
-	for {
+	for past := 0; ; {
 		_, data, err := conn.Read(ctx)
 		at := time.Now()
 		if err != nil {
@@ -274,9 +282,10 @@ func (c *session) followWS(ctx context.Context, family string, ready func(), see
 			return fmt.Errorf("subscribe: %s", f.Error.Message)
 		}
 		last := see(at, f)
-		if f.Type == "session:history" && f.Done && ready != nil {
-			ready()
-			ready = nil
+		if f.Type == "session:history" && f.Done {
+			if past++; past == len(ids) && ready != nil {
+				ready()
+			}
 		}
 		if last {
 			return nil

@@ -46,7 +46,7 @@ func firstUpsert(ctx context.Context, c *session) (took time.Duration, err error
 	open, done := make(chan struct{}), make(chan error, 1)
 	begun := time.Time{}
 	go func() {
-		done <- c.followWS(ctx, "upsert-v1", func() {
+		done <- c.s.followWS(ctx, "upsert-v1", []string{c.id}, func() {
 			begun = time.Now()
 			close(open)
 		}, func(at time.Time, f frame) bool {
