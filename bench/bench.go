@@ -54,6 +54,7 @@ func parts() []part {
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},
 		{"claude-acp", (*bench).claudeACPRows},
+		{"codex", (*bench).codexRows},
 		{"micro", (*bench).microRows},
 	}
 }

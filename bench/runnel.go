@@ -31,6 +31,7 @@ type runnel struct {
 	home  string
 	bin   string   // first in PATH: whose agent it runs
 	more  []string // of its environment
+	cli   string   // the kind of agent
 	flags []string
 
 	url, token string
@@ -42,7 +43,7 @@ func newRunnel(w *workspace, bin string, more ...string) (*runnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runnel{w: w, data: filepath.Join(home, "data"), home: home, bin: bin, more: more}, nil
+	return &runnel{w: w, data: filepath.Join(home, "data"), home: home, bin: bin, more: more, cli: "claude"}, nil
 }
 
 func (s *runnel) name() string { return "runnel" }
@@ -146,7 +147,7 @@ func (s *runnel) open(ctx context.Context) (conversation, error) {
 		return nil, err
 	}
 	var made struct{ SessionID string }
-	if err := s.post(ctx, "/api/session/create", map[string]any{"cliType": "claude", "projectDir": dir}, &made); err != nil {
+	if err := s.post(ctx, "/api/session/create", map[string]any{"cliType": s.cli, "projectDir": dir}, &made); err != nil {
 		return nil, err
 	}
 	s.w.sessions[made.SessionID] = true

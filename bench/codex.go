@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// A codex is the pinned Codex with a home of its own.
+type codex struct {
+	w       *workspace
+	pinned         // the program itself, without the launcher in Node.js
+	bin     string // a directory with it as "codex"
+	home    string
+	environ []string
+}
+
+// codex makes a home for Codex whose model is at url.
+func (w *workspace) codex(url string) (c *codex, err error) {
+	c = &codex{w: w}
+	if c.pinned, err = w.pinned("@openai/codex", "bin/codex.js"); err != nil {
+		return nil, err
+	}
+	native, err := filepath.Glob(filepath.Join(w.root, "test", "agents", "node_modules", "@openai", "codex-*", "vendor", "*", "bin", "codex"))
+	if err != nil {
+		return nil, err
+	}
+	if len(native) != 1 {
+		return nil, fmt.Errorf("codex for this platform: %w", fs.ErrNotExist)
+	}
+	c.program = native[0]
+	if c.bin, err = w.asCommand(c.pinned, "codex"); err != nil {
+		return nil, err
+	}
+	if c.home, err = w.fresh("home"); err != nil {
+		return nil, err
+	}
+	own, tmp := filepath.Join(c.home, ".codex"), filepath.Join(c.home, "tmp")
+	c.environ = []string{"CODEX_HOME=" + own, "TMPDIR=" + tmp, "FAKE_API_KEY=dummy"} // it makes no helpers in a home within TMPDIR
+	return c, errors.Join(os.Mkdir(own, 0o700), os.Mkdir(tmp, 0o700), os.WriteFile(filepath.Join(own, "config.toml"), fmt.Appendf(nil, codexConfig, url+"/v1"), 0o600))
+}
+
+const codexConfig = `model = "gpt-5.5"
+model_provider = "fake"
+check_for_update_on_startup = false
+[model_providers.fake]
+name = "fake"
+base_url = %q
+env_key = "FAKE_API_KEY"
+wire_api = "responses"
+[analytics]
+enabled = false
+[feedback]
+enabled = false
+`
+
+// runnel is our server with this Codex.
+func (c *codex) runnel() (*runnel, error) {
+	s, err := newRunnel(c.w, c.bin, c.environ...)
+	if err != nil {
+		return nil, err
+	}
+	s.cli = "codex"
+	return s, nil
+}
+
+// started starts an app-server, gets through the handshake and begins a thread.
+// The caller ends the talker, if there is one.
+func (c *codex) started(ctx context.Context, params object) (t *talker, thread string, err error) {
+	cmd := exec.CommandContext(ctx, c.program, "app-server")
+	cmd.Dir, cmd.Env = c.home, c.w.environ(c.home, c.bin, c.environ...)
+	if t, err = talk(cmd, false); err != nil {
+		return nil, "", err
+	}
+	hello := object{"clientInfo": object{"name": "bench", "title": "bench", "version": "1"}, "capabilities": object{"experimentalApi": true}}
+	if err := t.call("initialize", hello, nil, nil); err != nil {
+		return t, "", err
+	}
+	if err := t.notify("initialized", nil); err != nil {
+		return t, "", err
+	}
+	var made struct{ Thread struct{ ID string } }
+	err = t.call("thread/start", params, &made, nil)
+	return t, made.Thread.ID, err
+}
+
+func startTurn(t *talker, thread, text string) error {
+	_, err := t.ask("turn/start", object{"threadId": thread, "input": []object{{"type": "text", "text": text, "text_elements": []any{}}}})
+	return err
+}
+
+// first measures from the start of an app-server to its first words.
+func (c *codex) first(ctx context.Context) (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	dir, err := c.w.fresh("project")
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	t, thread, err := c.started(ctx, object{"cwd": dir})
+	if t != nil {
+		defer func() { err = errors.Join(err, t.end(ctx)) }()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := startTurn(t, thread, hello); err != nil {
+		return 0, err
+	}
+	at, err := t.untilDelta(func(m jsonrpc.Message) bool { return m.Method == "item/agentMessage/delta" })
+	if err != nil {
+		return 0, err
+	}
+	_, err = turnEnd(t, nil)
+	return at.Sub(start), err
+}
+
+// turnEnd waits for the end of a turn and returns how many items ended.
+func turnEnd(t *talker, see func(jsonrpc.Message)) (items int, err error) {
+	_, err = t.until(func(m jsonrpc.Message) (bool, error) {
+		if see != nil {
+			see(m)
+		}
+		var p struct {
+			Turn struct {
+				Status string
+				Error  struct{ Message string }
+			}
+		}
+		switch m.Method {
+		case "item/completed":
+			items++
+		case "turn/completed":
+			if err := json.Unmarshal(m.Params, &p); err != nil {
+				return true, err
+			}
+			if p.Turn.Status != "completed" {
+				return true, fmt.Errorf("turn %s: %s", p.Turn.Status, p.Turn.Error.Message)
+			}
+			return true, nil
+		}
+		return false, nil
+	})
+	return items, err
+}
+
+// codexRows compare the time from the start of Codex to its first words, driven
+// directly and through our server.
+func (b *bench) codexRows(ctx context.Context) error {
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	c, err := b.w.codex(model.URL())
+	if err != nil {
+		return b.notInstalled(err, "Codex: start → first delta", "≤ 1.03× app-server driven directly")
+	}
+	b.report.fact("Codex", c.version+" with a scripted model on loopback")
+	s, err := c.runnel()
+	if err != nil {
+		return err
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	defer s.stop()
+	var direct, through []time.Duration
+	for i := range b.size.starts + 1 { // the first of each warms the file cache up
+		b.w.say("first delta of Codex, %d of %d", i, b.size.starts)
+		d, err := c.first(ctx)
+		if err != nil {
+			return fmt.Errorf("directly: %w", err)
+		}
+		t, _, err := firstThrough(ctx, s)
+		if err != nil {
+			return fmt.Errorf("through the server: %w", err)
+		}
+		if i > 0 {
+			direct, through = append(direct, d), append(through, t)
+		}
+	}
+	b.report.add(row{
+		what: "Codex: create the session and send → first delta", target: "≤ 1.03×", ours: millis(median(through)),
+		peer: fmt.Sprintf("app-server driven directly %s; ratio %.3f", millis(median(direct)), ratio(median(through), median(direct))),
+		note: fmt.Sprintf("median of %d in turn; beside it: start the process, initialize, thread/start, turn/start", b.size.starts),
+	})
+	return nil
+}
