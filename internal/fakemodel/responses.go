@@ -95,6 +95,9 @@ func (q *asked) hear(items []responsesItem) {
 		case kind == "message" && it.Role != "assistant":
 			q.msgs = append(q.msgs, message{it.Role, contentTexts(it.Content)})
 			speaking = false
+		case kind == "agent_message": // what one agent asks of another, or answers it
+			q.msgs = append(q.msgs, message{"user", contentTexts(it.Content)})
+			speaking = false
 		case strings.HasSuffix(kind, "_output"):
 			speaking = false
 		default:
@@ -123,14 +126,17 @@ func contentTexts(content json.RawMessage) []string {
 	if json.Unmarshal(content, &whole) == nil {
 		return []string{whole}
 	}
-	var parts []struct{ Text string }
+	var parts []struct {
+		Text      string
+		Encrypted string `json:"encrypted_content"` // by the real API; here it is as the model said it
+	}
 	if json.Unmarshal(content, &parts) != nil {
 		return nil
 	}
 	var texts []string
 	for _, p := range parts {
-		if p.Text != "" {
-			texts = append(texts, p.Text)
+		if text := cmp.Or(p.Text, p.Encrypted); text != "" {
+			texts = append(texts, text)
 		}
 	}
 	return texts

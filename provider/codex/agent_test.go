@@ -182,6 +182,9 @@ func escalated(cmd string) fakemodel.Block {
 	return fakemodel.Call("exec_command", args{"cmd": cmd, "yield_time_ms": 20000, "sandbox_permissions": "require_escalated", "justification": "May I?"})
 }
 
+// code is a script of the newer models, whose tools are functions in it.
+func code(js string) fakemodel.Block { return fakemodel.Call("exec", js) }
+
 func patch(text string) fakemodel.Block { return fakemodel.Call("apply_patch", text) }
 
 func dump(evs []event.Event) string {

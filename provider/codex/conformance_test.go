@@ -16,12 +16,26 @@ func TestConformance(t *testing.T) {
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	call := func(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blocks: blocks} }
 	var model *fakemodel.Server
+	inner := fakemodel.Scenario{Steps: []fakemodel.Step{call(code(`text(await tools.exec_command({cmd: "echo found"}))`)), {Text: "Found."}}}
+	later := fakemodel.Scenario{Steps: []fakemodel.Step{
+		call(code(`text(await tools.exec_command({cmd: "sleep 0.3; touch behind", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), said,
+	}}
+	// Which model it is decides what there is: agents, or questions in plan mode.
+	withModel := func(p runnel.Provider, opt runnel.Options, t *testing.T) (runnel.Provider, runnel.Options) {
+		if strings.Contains(t.Name(), "Behind") || strings.Contains(t.Name(), "Subagent") || strings.Contains(t.Name(), "subagent") {
+			opt.Model = "gpt-6.1-sol"
+		}
+		if strings.Contains(t.Name(), "uestion") {
+			opt.PermissionMode = runnel.ModePlan
+		}
+		return p, opt
+	}
 	providertest.Run(t, providertest.Subject{
 		Version: realagents.Codex(t).Version,
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t)
 			model = r.model
-			return r.provider(), r.opt
+			return withModel(r.provider(), r.opt, t)
 		},
 		Prompts: map[providertest.Scenario]string{
 			providertest.Text:      prompt(said),
@@ -34,13 +48,19 @@ func TestConformance(t *testing.T) {
 			providertest.LongText:  prompt(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
 			providertest.LongTool:  prompt(call(shell("touch running; sleep 600")), said),
 			providertest.Failure:   prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
-			providertest.Recover:   prompt(said),
+			providertest.Subagent: prompt(
+				call(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
+				call(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said),
+			providertest.Behind: prompt(call(fakemodel.Call("spawn_agent", args{"task_name": "later", "message": later.Prompt("later"), "fork_turns": "none"})), fakemodel.Step{Text: "It runs."}),
+			providertest.Question: prompt(call(fakemodel.Call("request_user_input", args{"questions": []args{{
+				"id": "one", "header": "Pick", "question": "Which one?",
+				"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
+			}}})), said),
+			providertest.Recover: prompt(said),
 		},
 		Cannot: map[providertest.Scenario]string{
-			providertest.Plan:     "0.169.0 offers no update_plan tool to the models of its catalog",
-			providertest.Question: "TODO",
-			providertest.Subagent: "TODO",
-			providertest.Behind:   "0.169.0: what goes on behind a turn is a command; it neither asks nor speaks",
+			providertest.Plan:   "0.169.0 offers no update_plan tool to the models of its catalog",
+			providertest.Behind: "0.169.0: what goes on behind a turn is a command; it neither asks nor speaks",
 		},
 		SawImage: func(t *testing.T) bool {
 			for _, r := range model.Requests() {

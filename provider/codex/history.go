@@ -123,32 +123,39 @@ type said struct {
 	item         item
 }
 
-// turn gives the events of a turn. Its items are kept in the order in which they
-// ended, and live they are in that in which they started.
+// moment is the begin or the end of an item.
+type moment struct {
+	said
+	at  int64 // unix milliseconds
+	end bool
+}
+
+// moments puts what was said into the order in which it was: it is kept in the
+// order in which it ended.
+func moments(all []said) []moment {
+	var out []moment
+	var before int64
+	for _, s := range all {
+		from := cmp.Or(s.item.StartedAt, before)
+		before = max(from, s.item.CompletedAt)
+		out = append(out, moment{s, from, false}, moment{s, before, true})
+	}
+	slices.SortStableFunc(out, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
+// turn gives the events of a turn.
 func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	t := h.t
 	all, err := h.gather(h.t.thread, native, 0)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b said) int { return cmp.Compare(a.item.StartedAt, b.item.StartedAt) })
 	t.at = time.Unix(native.StartedAt, 0)
-	id := ""
-	for _, s := range all {
-		if s.thread == t.thread && s.item.Type == "userMessage" {
-			if t.at = milli(s.item.StartedAt, t.at); uuid.Validate(s.item.ClientID) == nil {
-				id = s.item.ClientID
-			}
-			break
-		}
-	}
-	tn := t.bind(native.ID, id)
-	tn.began = true
-	h.prompt(tn, all)
-	t.emit(tn, event.ResponseStart{ProviderID: providerID})
-	for _, s := range all {
-		t.at = milli(max(s.item.CompletedAt, s.item.StartedAt), t.at)
-		h.item(tn, s)
+	tn := h.begin(native, all)
+	for _, m := range moments(all) {
+		t.at = milli(m.at, t.at)
+		h.item(tn, m)
 	}
 	if end := time.Unix(native.EndedAt, 0); native.EndedAt > 0 && end.After(t.at) {
 		t.at = end
@@ -165,26 +172,45 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	return t.take(), nil
 }
 
-// prompt shows what began the turn.
-func (h *historian) prompt(tn *turn, all []said) {
-	for _, s := range all {
-		if s.thread == h.t.thread && s.item.Type == "userMessage" {
-			h.t.userMessage(tn.id, tn.id+":0:0", loose[[]userInput](s.item.Content))
-			tn.prompt = s.item.ID
-			return
-		}
+// begin shows what began the turn, which has our id if it was our prompt.
+func (h *historian) begin(native nativeTurn, all []said) *turn {
+	t := h.t
+	i := slices.IndexFunc(all, func(s said) bool { return s.thread == t.thread && s.item.Type == "userMessage" })
+	var prompt item
+	if i >= 0 {
+		prompt = all[i].item
+		t.at = milli(prompt.StartedAt, t.at)
 	}
+	id := ""
+	if uuid.Validate(prompt.ClientID) == nil {
+		id = prompt.ClientID
+	}
+	tn := t.bind(native.ID, id)
+	tn.began, tn.prompt = true, prompt.ID
+	if i >= 0 {
+		t.userMessage(tn.id, tn.id+":0:0", loose[[]userInput](prompt.Content))
+	}
+	t.emit(tn, event.ResponseStart{ProviderID: providerID})
+	return tn
 }
 
-func (h *historian) item(main *turn, s said) {
+func (h *historian) item(main *turn, m moment) {
 	t := h.t
 	tn := main
-	if s.thread != t.thread {
-		if tn = t.turnOf(note{ThreadID: s.thread, TurnID: s.turn}); tn == nil {
+	if m.thread != t.thread {
+		if tn = t.turnOf(note{ThreadID: m.thread, TurnID: m.turn}); tn == nil {
 			return
 		}
 	}
-	t.whole(tn, s.item)
+	if m.end {
+		t.whole(tn, m.item)
+		return
+	}
+	if tn.items[m.item.ID] == nil {
+		begun := m.item
+		begun.Text = ""
+		t.begins(tn, begun)
+	}
 }
 
 // maxDepth bounds how deep subagents of subagents are looked for.

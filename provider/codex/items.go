@@ -74,11 +74,16 @@ func (t *translator) itemStarted(n note) {
 		return
 	}
 	tn.told, tn.retry = 0, ""
-	c := t.piece(tn, *n.Item)
+	t.begins(tn, *n.Item)
+}
+
+// begins takes an item that is not whole yet.
+func (t *translator) begins(tn *turn, it item) {
+	c := t.piece(tn, it)
 	if c == nil {
 		return
 	}
-	switch it := *n.Item; it.Type {
+	switch it.Type {
 	case "agentMessage", "plan":
 		t.begun(tn, c, event.TypeMessage, it.Text)
 	case "reasoning", "userMessage", "contextCompaction": // shown as soon as there is something to show
