@@ -56,8 +56,8 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
           while (await folded.count()) await folded.first().click();
           await take("tools");
           await open("terminal", "[data-row=end]");
-          for (const n of [0, 1])
-            await page.locator("[data-row=tool]").nth(n).getByRole("button").first().click();
+          await page.locator("[data-row=tool]").first().getByRole("button").first().click();
+          await page.locator("pre.terminal").scrollIntoViewIfNeeded();
           await take("terminal");
           await open("settings", "[data-row=end]");
           await page.getByRole("button", { name: "Settings" }).click();

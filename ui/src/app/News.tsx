@@ -20,7 +20,9 @@ export function News({
   const ended = transcript.turns.at(-1)?.ended;
   const asks = waiting[0]?.approval;
   const news = asks
-    ? `Approval needed: ${plain(asks.toolName ?? asks.title, 80)}`
+    ? asks.kind === "question" || asks.kind === "form"
+      ? `The agent asks: ${plain(asks.title, 200)}`
+      : `Approval needed: ${plain(asks.toolName ?? asks.title, 80)}`
     : s?.activity === "working"
       ? "The agent is working"
       : ended

@@ -20,7 +20,7 @@ export function Fields({
   tried: boolean;
 }) {
   return (
-    <div className="flex flex-col gap-4">
+    <div className="flex max-w-xl flex-col gap-4">
       {fields.map((f, i) => {
         const e = values.get(f.key) ?? nothing;
         return (

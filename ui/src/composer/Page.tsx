@@ -31,7 +31,7 @@ export function Page({ message, url, link }: { message: string; url: string; lin
           <Visible text={message} />
         </p>
       )}
-      <pre className="mono-block rounded-md border bg-panel px-3 py-2">
+      <pre className="mono-block rounded-md border bg-panel px-3 py-2 break-all">
         <Exact text={url} />
       </pre>
       {"why" in page ? (

@@ -136,7 +136,7 @@ function Sheet({
     <div className="flex flex-col gap-5">
       {grouped(settings).map((g) => (
         <div key={g.title}>
-          {(g.settings.length > 1 || g.settings[0]?.name.toLowerCase() !== g.title.toLowerCase()) && (
+          {(g.settings.length > 1 || g.title === "More") && (
             <h3 className="mb-2 text-xs font-medium text-muted">{plain(g.title, 60)}</h3>
           )}
           <div className="flex flex-col gap-3">

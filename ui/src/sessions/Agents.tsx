@@ -1,3 +1,4 @@
+import { ChevronRight } from "lucide-react";
 import { useId } from "react";
 import { Command } from "../app/Copy";
 import { help, readiness, scripted, usable } from "../model/agents";
@@ -29,7 +30,10 @@ export function Agents({
       <div className="divide-y">{list.filter((a) => !fold.includes(a)).map(row)}</div>
       {fold.length > 0 && (
         <details className="border-t" open={chosen && fold.includes(chosen) ? true : undefined}>
-          <summary className="quiet m-1 justify-start">{fold.length} more that are not installed</summary>
+          <summary className="quiet m-1 justify-start">
+            <ChevronRight size={14} aria-hidden className="turns" />
+            {fold.length} more that are not installed
+          </summary>
           <div className="divide-y border-t">{fold.map(row)}</div>
         </details>
       )}
