@@ -79,7 +79,7 @@ func (t *translator) end(b event.Body) {
 		why = event.ReasonUserCancel
 	}
 	for _, parent := range slices.Sorted(maps.Keys(tn.threads)) {
-		if th := tn.threads[parent]; whole {
+		if th := tn.threads[parent]; why == "" { // also in a turn that failed: what was said was said
 			t.close(th)
 		} else {
 			t.abandon(th, why)

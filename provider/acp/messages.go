@@ -61,8 +61,8 @@ func (t *translator) chunk(typ event.ItemType, u update) {
 	for _, b := range blocks(u.Content) {
 		text += b.text()
 	}
-	if t.turn == nil {
-		if typ == event.TypeMessage {
+	if t.turn == nil || t.Version >= 2 && t.q.ownWords && u.MessageID == "" {
+		if typ == event.TypeMessage && t.load == nil {
 			t.say(text)
 		}
 		return

@@ -23,6 +23,7 @@ type quirks struct {
 	noBlobs    bool                                // it cannot take documents that are no images
 	replayEnds bool                                // it loads behind the answer, and ends with its commands
 
+	ownWords      bool // v2: a message without an id is the agent's own, and not the model's
 	passesOptions bool // prepare passes on tools and maxTurns
 
 	thoughtParts bool // when it loads, each chunk of reasoning is a paragraph

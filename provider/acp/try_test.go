@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
 func TestTry(t *testing.T) {
@@ -20,6 +21,6 @@ func TestTry(t *testing.T) {
 		t.Logf("%s %s", d, l)
 	}
 	r.open()
-	r.play(said)
+	r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}})
 	t.Log(dump(r.finish("allow_once")))
 }

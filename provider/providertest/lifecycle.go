@@ -222,9 +222,15 @@ func (s Subject) comparable(items []event.Item) []event.Item {
 			it.Turn = place[it.Turn]
 		}
 		it.StartedAt, it.UpdatedAt, it.Seq, it.Native = time.Time{}, time.Time{}, 0, nil
-		if !s.mayDiffer(it) {
-			out = append(out, it)
+		if s.mayDiffer(it) {
+			continue
 		}
+		at := len(out)
+		if s.OutputsWithCalls && it.Type == event.TypeFunctionCallOutput {
+			isCall := func(c event.Item) bool { return c.Type == event.TypeFunctionCall && c.CallID == it.CallID }
+			at = slices.IndexFunc(out, isCall) + 1
+		}
+		out = slices.Insert(out, at, it)
 	}
 	return out
 }

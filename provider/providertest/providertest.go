@@ -67,6 +67,10 @@ type Subject struct {
 	// is that of the same place in the log, and its id another one.
 	TurnsByOrder bool
 
+	// OutputsWithCalls says that its history tells each output right after its
+	// call, whenever it came.
+	OutputsWithCalls bool
+
 	// Said is how the message of Text and Recover ends.
 	Said string
 
