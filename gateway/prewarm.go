@@ -97,7 +97,7 @@ func (p *pool) use() {
 
 // created notes that a session was created: it is likely that another is, there.
 func (p *pool) created(provider runnel.Provider, opt runnel.Options) {
-	if p.size == 0 {
+	if p.size == 0 || !preparable(opt) {
 		return
 	}
 	p.mu.Lock()
@@ -105,6 +105,11 @@ func (p *pool) created(provider runnel.Provider, opt runnel.Options) {
 	p.mu.Unlock()
 	p.use()
 }
+
+// preparable reports whether an agent may be started with these options for
+// nobody. Servers that a session brings along run commands of its own: they are
+// started for it alone.
+func preparable(opt runnel.Options) bool { return len(opt.MCPServers) == 0 }
 
 // add enters a place, first or last, unless it is known; p.mu is held.
 func (p *pool) add(pl *place, first bool) {
@@ -429,7 +434,7 @@ func (g *Gateway) lastPlaces(ctx context.Context) []*place {
 		if len(rec.Options) > 0 && json.Unmarshal(rec.Options, &opt) != nil {
 			continue
 		}
-		if opt, err = g.completed(opt, rec.ProjectDir); err == nil {
+		if opt, err = g.completed(opt, rec.ProjectDir); err == nil && preparable(opt) {
 			places = append(places, &place{provider: p, opt: opt})
 		}
 	}

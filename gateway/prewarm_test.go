@@ -255,6 +255,12 @@ func TestOtherSessionsStartTheirOwn(t *testing.T) {
 					t.Error("got one that was started otherwise")
 				}
 				settle() // the newest place counts
+				if !preparable(opt) {
+					if waits.closed.Load() || g.Prewarmed().Ready != 1 || len(p.list()) != 3 {
+						t.Errorf("its own servers were started for nobody: %+v", g.Prewarmed())
+					}
+					return
+				}
 				if last := p.list()[len(p.list())-1]; !waits.closed.Load() || key(last.opt) != key(opt) {
 					t.Errorf("now %+v waits; the one before was ended: %v", last.opt, waits.closed.Load())
 				}
@@ -434,6 +440,10 @@ func TestThePlacesOfTheCatalogue(t *testing.T) {
 		<-time.After(time.Minute)
 		newest := canonical(t.TempDir())
 		if _, err := g.Create(t.Context(), "", newest, runnel.Options{Model: "m"}, ""); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		if _, err := g.Create(t.Context(), "", newest, runnel.Options{MCPServers: json.RawMessage(`{"a":{}}`)}, ""); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(time.Second)
