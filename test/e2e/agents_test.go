@@ -20,9 +20,9 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// TestEveryAgent has each agent do the same, through the built program, as two
-// kinds of clients. What an agent cannot do, the suite of its provider has
-// found out.
+// TestEveryAgent has each agent do the same, through the built program, for a
+// client that draws what the page draws. What an agent cannot do, the suite of
+// its provider has found out.
 func TestEveryAgent(t *testing.T) {
 	reports, err := providertest.Reports(filepath.Join("..", ".."))
 	if err != nil {
@@ -34,17 +34,16 @@ func TestEveryAgent(t *testing.T) {
 		}
 		t.Run(rep.Agent, func(t *testing.T) {
 			s := serve(t, realagents.Find(t, rep.Agent))
-			eachDriver(t, s, func(t *testing.T, d driver) {
-				a := subject{t, d, rep, realagents.WordsOf(rep.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
-				t.Run("Text", func(t *testing.T) { a.on(t).text() })
-				t.Run("Tool", func(t *testing.T) { a.on(t).tool() })
-				t.Run("Edit", func(t *testing.T) { a.on(t).edit() })
-				t.Run("Approvals", func(t *testing.T) { a.on(t).approvals() })
-				t.Run("Interrupts", func(t *testing.T) { a.on(t).interrupts() })
-				t.Run("Failure", func(t *testing.T) { a.on(t).failure() })
-				t.Run("ResumeAfterKill", func(t *testing.T) { a.on(t).resume() })
-				t.Run("Reload", func(t *testing.T) { reload(t, s, d) })
-			})
+			d := newWS(s)
+			a := subject{t, d, rep, realagents.WordsOf(rep.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
+			t.Run("Text", func(t *testing.T) { a.on(t).text() })
+			t.Run("Tool", func(t *testing.T) { a.on(t).tool() })
+			t.Run("Edit", func(t *testing.T) { a.on(t).edit() })
+			t.Run("Approvals", func(t *testing.T) { a.on(t).approvals() })
+			t.Run("Interrupts", func(t *testing.T) { a.on(t).interrupts() })
+			t.Run("Failure", func(t *testing.T) { a.on(t).failure() })
+			t.Run("ResumeAfterKill", func(t *testing.T) { a.on(t).resume() })
+			t.Run("Reload", func(t *testing.T) { reload(t, s, d) })
 		})
 	}
 }
@@ -81,7 +80,7 @@ func (a subject) text() {
 
 func (a subject) tool() {
 	a.needs("Tool")
-	got := a.d.turn(play(step(a.words.Ask("echo made-$((40+2))")), done), always(asked, allow))
+	got := a.d.turn(play(step(a.words.Ask("printf made-%s 42")), done), always(asked, allow))
 	if got.Status != "completed" || len(got.Tools) != 1 || !strings.Contains(got.Tools[0].Output, "made-42") || !slices.Contains(got.Text, done.Text) {
 		a.t.Errorf("%+v", got)
 	}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package kill
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+// eachAgent runs a test with every agent but the one that the other tests are
+// about, in a world of its own.
+func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
+	reports, err := providertest.Reports(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rep := range reports {
+		if rep.Agent == "script" || strings.HasPrefix(rep.Agent, "claude-code") {
+			continue
+		}
+		t.Run(rep.Agent, func(t *testing.T) {
+			w := newWorldOf(t, rep.Agent, window, filepath.Join(t.TempDir(), "data"))
+			w.start()
+			test(t, w, rep)
+			w.stop(syscall.SIGINT)
+			w.empty(time.Second)
+		})
+	}
+}
+
+func works(found providertest.Report, test string) bool {
+	i := slices.IndexFunc(found.Results, func(f providertest.Finding) bool { return f.Test == test })
+	return i < 0 || found.Results[i].Works
+}
+
+// TestF11_EveryAgent kills the server in each phase of a turn of each agent: the
+// turn goes on to its end, and the client has seen all of it once.
+func TestF11_EveryAgent(t *testing.T) {
+	eachAgent(t, "60s", func(t *testing.T, w *world, found providertest.Report) {
+		c := w.Follow(w.create())
+		defer c.Leave()
+		for i, ph := range phases {
+			if !long() && !slices.Contains([]string{"text", "approval", "tool"}, ph.name) {
+				continue
+			}
+			c.Answers.Store(ph.name != "approval")
+			turn := c.Send(w.turnPrompt(i))
+			at, ok := reach(c, turn, ph.name)
+			if !ok {
+				if ph.name != "thinking" && ph.name != "arguments" { // not all agents tell them
+					t.Errorf("a turn without the phase %s", ph.name)
+				}
+				continue
+			}
+			w.kill()
+			w.start()
+			c.Answers.Store(true)
+			if b, ok := at.Body.(event.ApprovalRequested); ok {
+				c.Decide(b.Approval)
+			}
+			end := c.End(turn)
+			c.Agrees(turn, w.Log(c.Session, end.Seq))
+			w.closed(c, turn)
+			if b, ok := end.Body.(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+				t.Errorf("%s: ended with %+v", ph.name, end.Body)
+			}
+			w.said(c, turn)
+		}
+	})
+}
+
+// said checks that nothing of what the agent said in a turn is missing.
+func (w *world) said(c *testapi.Client, turn string) {
+	w.t.Helper()
+	var texts []string
+	for _, ev := range c.Events {
+		if b, ok := ev.Body.(event.ItemDone); ok && ev.Turn == turn {
+			if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent {
+				texts = append(texts, m.Content)
+			}
+		}
+	}
+	if !slices.Equal(texts, []string{before, after}) {
+		w.t.Errorf("the turn has %q", texts)
+	}
+}
+
+// runs waits for a process with this command line.
+func (w *world) runs(line string) {
+	w.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+		if slices.ContainsFunc(w.processes(), func(p process) bool { return strings.Contains(p.line, line) }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("nothing runs %q", line)
+		}
+	}
+}
+
+// TestD01_EveryAgentWithoutWindow kills the server where nobody waits for the
+// next one: nothing of the agent is left, its turn is closed once, and the
+// conversation goes on if the agent can.
+func TestD01_EveryAgentWithoutWindow(t *testing.T) {
+	eachAgent(t, "-1s", func(t *testing.T, w *world, found providertest.Report) {
+		c := w.Follow(w.create())
+		defer c.Leave()
+		for i, phase := range []string{"tool", "text"}[:rounds(2, 1)] {
+			turn := c.Send(w.turnPrompt(2 * i))
+			if _, ok := reach(c, turn, phase); !ok {
+				t.Fatalf("a turn without the phase %s", phase)
+			}
+			w.kill()
+			w.empty(3 * time.Second)
+			w.start()
+			end := c.End(turn)
+			c.Agrees(turn, w.Log(c.Session, end.Seq))
+			w.closed(c, turn)
+			if b, ok := end.Body.(event.ResponseError); !ok || b.Error.Code != "PROCESS_CRASH" {
+				t.Errorf("%s: ended with %+v", phase, end.Body)
+			}
+			if !works(found, "ResumeAfterKill") {
+				return
+			}
+			turn = c.Send(w.turnPrompt(2*i + 1))
+			if b, ok := c.End(turn).Body.(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+				t.Errorf("after %s: the conversation does not go on", phase)
+			}
+			w.said(c, turn)
+		}
+	})
+}
+
+// TestD04_ZooUnderEveryAgent has a tool of each agent start processes that do
+// what they can to be left behind, and ends the session, its turn, or the
+// server.
+func TestD04_ZooUnderEveryAgent(t *testing.T) {
+	eachAgent(t, "-1s", func(t *testing.T, w *world, _ providertest.Report) {
+		for name, end := range map[string]func(session string){
+			"killed session": func(session string) { w.Call("POST", "/api/session/"+session+"/kill", map[string]any{}, nil) },
+			"killed server": func(string) {
+				w.kill()
+				w.empty(5 * time.Second)
+				w.start()
+			},
+		} {
+			c := w.Follow(w.create())
+			turn := c.Send(fakemodel.Scenario{Steps: []fakemodel.Step{{Blocks: []fakemodel.Block{realagents.WordsOf(w.agent).Ask(zoo)}}, {Text: after}}}.Prompt("go"))
+			c.Until("allowed tool", func(ev event.Event) bool {
+				_, ok := ev.Body.(event.ApprovalResolved)
+				return ok && ev.Turn == turn
+			})
+			w.runs("sleep 4321")
+			end(c.Session)
+			w.empty(5 * time.Second)
+			c.Leave()
+			if t.Failed() {
+				t.Fatal(name)
+			}
+			if !long() {
+				break // one of them, whichever comes first
+			}
+		}
+	})
+}
+
+// zoo starts what outlives a shell, and then waits itself.
+const zoo = "setsid sleep 4321 & nohup sleep 4321 >/dev/null 2>&1 & (trap '' HUP INT TERM; sleep 4321) & disown -a; (setsid nohup sleep 4321 >/dev/null 2>&1 &); sleep 4321"
