@@ -151,6 +151,21 @@ describe("words for a call", () => {
       words({ toolName: "run", kind: "execute", toolArguments: { command: ["a", 3] }, title: "run it" }),
     ).toBe("Run it");
   });
+  it("says what is run without the shell around it, and of whose tools a tool is", () => {
+    const run = (command: string) => words({ kind: "execute", toolArguments: { command } });
+    expect(run("/bin/bash -lc 'go test ./...'")).toBe("Run go test ./...");
+    expect(run('zsh -c "ls -la"')).toBe("Run ls -la");
+    expect(run("bash -lc 'a' 'b'")).toBe("Run bash -lc 'a' 'b'");
+    expect(run('bash -lc "echo $(rm x)"')).toBe('Run bash -lc "echo $(rm x)"');
+    expect(run("bash -lc ''")).toBe("Run bash -lc ''");
+    expect(
+      words({ toolName: "mcp__db__query", title: "db: query", toolArguments: { query: "select 1" } }),
+    ).toBe("query select 1");
+    expect(words({ toolName: "mcp__db__list", title: "db: list" })).toBe("list of db");
+    expect(
+      words({ toolName: "web_search", kind: "fetch", title: "Search: x", toolArguments: { query: "x" } }),
+    ).toBe("Search the web x");
+  });
   it("says an approval by what would run, not by what the agent calls it", () => {
     expect(
       describeAsked(

@@ -8,7 +8,7 @@ import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { Approval, ApprovalEvent, Choice } from "../wire/types";
 import { Asked } from "./Asked";
-import { choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
+import { asker, choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
 
 const calm = 400; // ms in which nothing is an answer: the key or click was meant for what was there before
 const calmInComposer = 1200; // ms; the prompt was sent from there, so its focus is no sign of writing
@@ -206,9 +206,7 @@ function heading(a: Approval) {
   if (a.kind === "plan") return "The agent asks you to accept its plan";
   if (a.kind === "question") return "The agent asks you";
   if (a.kind === "form")
-    return (
-      <>{a.toolName ? <code className="font-mono">{plain(a.toolName, 80)}</code> : "The agent"} asks you</>
-    );
+    return <>{a.toolName ? <code className="font-mono">{asker(a.toolName)}</code> : "The agent"} asks you</>;
   return (
     <>
       Allow <code className="font-mono">{plain(a.toolName ?? "this tool", 80)}</code>?

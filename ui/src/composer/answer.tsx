@@ -59,8 +59,8 @@ export function useAnswer(a: Approval): Answer | undefined {
         )}
         {ready && fields.length > 0 && (
           <p className="text-xs text-muted">
-            What you enter goes to {a.toolName ? plain(a.toolName, 60) : "the agent"} and is kept in the
-            record of this session.
+            What you enter goes to {a.toolName ? asker(a.toolName) : "the agent"} and is kept in the record of
+            this session.
           </p>
         )}
       </div>
@@ -75,6 +75,9 @@ export function useAnswer(a: Approval): Answer | undefined {
     },
   };
 }
+
+/** Who asks: a server of tools without what marks it as one. */
+export const asker = (toolName: string): string => plain(toolName.replace(/^mcp__(?=.)/, ""), 60);
 
 function planOf(a: Approval) {
   if (a.kind === "form") return formOf(a.arguments);

@@ -255,6 +255,12 @@ const verbs: Record<string, string[]> = {
   fetch: ["fetch"],
 };
 
+// A command without the shell it is given to, where that is all there is around it.
+function inShell(command: string): string {
+  const m = /^(?:\S*\/)?(?:ba|z|da)?sh -l?c (?:'([^']*)'|"([^"\\$`]*)")$/.exec(command);
+  return m?.[1] || m?.[2] || command;
+}
+
 // A command that is given as its words.
 function words(v: unknown): string | undefined {
   if (!Array.isArray(v) || v.length === 0 || !v.every((w) => typeof w === "string")) return undefined;
@@ -273,7 +279,7 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
     case "execute":
       return {
         verb: "Run",
-        object: pick("command", "cmd", "script") ?? words(args.command) ?? words(args.cmd) ?? name,
+        object: inShell(pick("command", "cmd", "script") ?? words(args.command) ?? words(args.cmd) ?? name),
         code: true,
       };
     case "read":
@@ -294,7 +300,9 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
       return { verb: "Search", object: what ?? name, code: !!what };
     }
     case "fetch": {
-      const url = pick("url", "uri", "query");
+      const url = pick("url", "uri");
+      const query = url ? undefined : pick("query");
+      if (query) return { verb: "Search the web", object: query, code: true };
       return { verb: "Fetch", object: url ?? name, code: !!url };
     }
     case "delegate":
@@ -309,6 +317,11 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
       return { verb: "Switch mode", object: t.title ?? pick("mode", "plan") ?? "", code: false };
   }
   const command = pick("command") ?? words(args.command);
+  const tool = /^mcp__(.+?)__(.+)$/.exec(t.toolName); // of a server of tools
+  if (tool) {
+    const object = command ?? rel ?? pick("query", "url", "name", "description") ?? `of ${tool[1]}`;
+    return { verb: tool[2] ?? "", object, code: !!(command ?? rel) };
+  }
   const called = t.title && t.title !== t.toolName ? t.title : undefined;
   return {
     verb: t.toolName,

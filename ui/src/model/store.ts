@@ -99,9 +99,9 @@ function out(why?: string) {
 export const useAgentName = (cliType: string): string =>
   useStore((s) => s.agents?.find((a) => a.cliType === cliType)?.displayName ?? cliType);
 
-/** Reads again which agents there are. */
-export async function lookForAgents() {
-  const agents = await api.agents().catch(() => undefined);
+/** Reads again which agents there are; `again` has the server look, too. */
+export async function lookForAgents(again = false) {
+  const agents = await api.agents(again).catch(() => undefined);
   if (agents) set({ agents });
 }
 

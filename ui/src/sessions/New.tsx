@@ -1,4 +1,4 @@
-import { ArrowLeft } from "lucide-react";
+import { ArrowLeft, RefreshCw } from "lucide-react";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { Command } from "../app/Copy";
 import { SettingField } from "../composer/Settings";
@@ -98,6 +98,7 @@ export function New({ first }: { first: boolean }) {
             </p>
           )}
           <Agents list={list} chosen={agent} onChoose={(a) => setChosen(a.cliType)} />
+          {list.some((a) => !usable(a)) && <LookAgain />}
         </Step>
 
         <Step n={2} title="Folder">
@@ -164,6 +165,21 @@ export function New({ first }: { first: boolean }) {
         </Step>
       </form>
     </main>
+  );
+}
+
+/** For who has installed or logged in to one meanwhile. */
+function LookAgain() {
+  const [busy, setBusy] = useState(false);
+  const look = async () => {
+    setBusy(true);
+    await lookForAgents(true);
+    setBusy(false);
+  };
+  return (
+    <button type="button" className="quiet mt-1 -ml-1.5" disabled={busy} onClick={() => void look()}>
+      <RefreshCw size={14} aria-hidden /> {busy ? "Looking…" : "Look again"}
+    </button>
   );
 }
 

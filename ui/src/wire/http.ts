@@ -71,7 +71,8 @@ export const api = {
     keepKey(v.key);
   },
   me: () => call("GET", "/api/me"),
-  agents: async (): Promise<Agent[]> => parseAgents(await call("GET", "/api/agents")),
+  agents: async (again = false): Promise<Agent[]> =>
+    parseAgents(await call("GET", again ? "/api/agents?refresh=1" : "/api/agents")),
   projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),
   sessions: async (): Promise<SessionStatus[]> =>
     parseSessions(await call("GET", "/api/session/list?projectId=*&all=1")),
