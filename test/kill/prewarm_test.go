@@ -15,11 +15,12 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
 // newWarmWorld returns a world whose server keeps one agent ready.
-func newWarmWorld(t *testing.T, window string) *world {
-	w := newWorld(t, window)
+func newWarmWorld(t *testing.T, agent, window string) *world {
+	w := newWorldOf(t, agent, window, filepath.Join(t.TempDir(), "data"))
 	w.settings = []string{"RUNNEL_PREWARM=1"}
 	return w
 }
@@ -92,7 +93,13 @@ func (w *world) firstWord() (session string, took time.Duration) {
 
 // The first word comes from a process that ran before anyone asked for it.
 func TestAnAgentThatWaitedAnswers(t *testing.T) {
-	w := newWarmWorld(t, "10s")
+	for _, agent := range append([]string{"claude-code"}, realagents.ACP()...) {
+		t.Run(agent, func(t *testing.T) { answersWarm(t, agent) })
+	}
+}
+
+func answersWarm(t *testing.T, agent string) {
+	w := newWarmWorld(t, agent, "10s")
 	w.start()
 	_, cold := w.firstWord()
 	w.warm()
@@ -129,10 +136,9 @@ func TestAnAgentThatWaitedAnswers(t *testing.T) {
 	})
 	w.kill()
 	w.start()
-	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok || w.supervisorOf(session) != pid {
+	if done, ok := c.End(turn).Body.(event.ResponseDone); !ok || done.Status != event.StatusCompleted || w.supervisorOf(session) != pid {
 		t.Error("its turn did not go on")
 	}
-	w.whole(c, turn)
 }
 
 // Whatever becomes of the server, no agent that waits outlives it for long.
@@ -148,7 +154,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		{"ended", func(w *world) { w.stop(syscall.SIGINT) }, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWarmWorld(t, window.String())
+			w := newWarmWorld(t, "claude-code", window.String())
 			w.start()
 			w.firstWord()
 			w.warm()
@@ -163,7 +169,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		})
 	}
 	t.Run("killed and started", func(t *testing.T) {
-		w := newWarmWorld(t, "1h") // the next server ends it, not time
+		w := newWarmWorld(t, "claude-code", "1h") // the next server ends it, not time
 		w.start()
 		session, _ := w.firstWord()
 		w.warm()
