@@ -21,12 +21,13 @@ type size struct {
 	starts   int // of the real agent
 	firsts   int // first upserts of a turn
 	crowd    int // events of each of many sessions
+	turns    int // of a long conversation
 	micro    bool
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2}
 )
 
 // A bench is one run.
@@ -55,6 +56,7 @@ func parts() []part {
 		{"whole", (*bench).wholeRows},
 		{"claude-acp", (*bench).claudeACPRows},
 		{"codex", (*bench).codexRows},
+		{"codex-load", (*bench).codexLoadRows},
 		{"micro", (*bench).microRows},
 	}
 }

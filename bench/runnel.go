@@ -217,6 +217,7 @@ type logged struct {
 	Type    string
 	Message *struct{ Content, Origin string }
 	Payload struct {
+		Message      *struct{ Content string } // of an upsert in history
 		DeltaContent string
 		Status       string
 		Error        struct{ Code string }
