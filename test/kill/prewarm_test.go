@@ -93,7 +93,11 @@ func (w *world) firstWord() (session string, took time.Duration) {
 
 // The first word comes from a process that ran before anyone asked for it.
 func TestAnAgentThatWaitedAnswers(t *testing.T) {
-	for _, agent := range append([]string{"claude-code"}, realagents.ACP()...) {
+	agents := []string{"claude-code", "codex-acp", "gemini"}
+	if long() {
+		agents = append([]string{"claude-code"}, realagents.ACP()...)
+	}
+	for _, agent := range agents {
 		t.Run(agent, func(t *testing.T) { answersWarm(t, agent) })
 	}
 }
