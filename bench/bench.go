@@ -55,6 +55,7 @@ func parts() []part {
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},
 		{"claude-acp", (*bench).claudeACPRows},
+		{"prewarm", (*bench).prewarmRows},
 		{"codex", (*bench).codexRows},
 		{"codex-load", (*bench).codexLoadRows},
 		{"micro", (*bench).microRows},

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+)
+
+// prewarmRows compare the first words of an agent that is started for them with
+// those of one that was kept ready.
+func (b *bench) prewarmRows(ctx context.Context) error {
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	if err := b.prewarmClaude(ctx, model.URL()); err != nil {
+		return err
+	}
+	c, err := b.w.codex(model.URL())
+	if err != nil {
+		return b.notInstalled(err, "Codex kept ready", "≤ 0.2× cold")
+	}
+	b.report.fact("Codex", c.version+" with a scripted model on loopback")
+	return b.prewarmRow(ctx, "Codex", c.runnel)
+}
+
+func (b *bench) prewarmClaude(ctx context.Context, model string) error {
+	agent, err := b.w.realAgent()
+	if err != nil {
+		return b.notInstalled(err, "Claude Code kept ready", "≤ 0.2× cold")
+	}
+	b.report.fact("agent", "Claude Code "+agent.version+" with a scripted model on loopback")
+	home, err := b.w.fresh("home")
+	if err != nil {
+		return err
+	}
+	return b.prewarmRow(ctx, "Claude Code", func() (*runnel, error) { return newRunnel(b.w, agent.bin, modelEnviron(home, model)...) })
+}
+
+// prewarmRow runs a server that keeps an agent ready and one that does not.
+func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*runnel, error)) error {
+	cold, err := server()
+	if err != nil {
+		return err
+	}
+	ready, err := server()
+	if err != nil {
+		return err
+	}
+	ready.flags = []string{"--prewarm=1"}
+	for _, s := range []*runnel{cold, ready} {
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+		defer s.stop()
+		if _, _, err := firstThrough(ctx, s); err != nil { // warms the file cache up, and says what to keep ready
+			return err
+		}
+	}
+	var started, kept, second []time.Duration
+	for i := range b.size.starts {
+		b.w.say("first delta of %s kept ready, %d of %d", agent, i+1, b.size.starts)
+		if err := ready.untilReady(ctx); err != nil {
+			return err
+		}
+		c, _, err := firstThrough(ctx, cold)
+		if err != nil {
+			return fmt.Errorf("%s without one kept ready: %w", agent, err)
+		}
+		k, again, err := ready.firstOfKept(ctx)
+		if err != nil {
+			return fmt.Errorf("%s kept ready: %w", agent, err)
+		}
+		started, kept, second = append(started, c), append(kept, k), append(second, again)
+	}
+	b.report.add(row{
+		what: agent + " kept ready (--prewarm 1): create the session and send → first delta", target: "≤ 0.2× cold", ours: millis(median(kept)),
+		peer: fmt.Sprintf("started for it %s; ratio %.3f", millis(median(started)), ratio(median(kept), median(started))),
+		note: fmt.Sprintf("median of %d in turn; a second turn of the same agent takes %s", len(kept), millis(median(second))),
+	})
+	return nil
+}
+
+// firstOfKept is firstThrough, for which there must have been an agent.
+func (s *runnel) firstOfKept(ctx context.Context) (first, second time.Duration, err error) {
+	before, err := s.metric(ctx, `runnel_prewarm_sessions_total{result="hit"}`)
+	if err != nil {
+		return 0, 0, err
+	}
+	if first, second, err = firstThrough(ctx, s); err != nil {
+		return 0, 0, err
+	}
+	after, err := s.metric(ctx, `runnel_prewarm_sessions_total{result="hit"}`)
+	if err == nil && after != before+1 {
+		err = errors.New("the session did not get the agent that was ready")
+	}
+	return first, second, err
+}
+
+// untilReady waits for the agent that is kept ready.
+func (s *runnel) untilReady(ctx context.Context) error {
+	return until(ctx, time.Minute, func() (bool, error) {
+		n, err := s.metric(ctx, "runnel_prewarm_ready")
+		return n == 1, err
+	})
+}
+
+// metric reads one value that the server tells of itself.
+func (s *runnel) metric(ctx context.Context, name string) (value float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header = s.header()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, err
+	}
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
+	if m == nil {
+		return 0, fmt.Errorf("the server tells nothing of %s: %s %.200s", name, res.Status, text)
+	}
+	return strconv.ParseFloat(string(m[1]), 64)
+}
