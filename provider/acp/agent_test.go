@@ -38,6 +38,7 @@ type rig struct {
 	opt      runnel.Options
 	conn     runnel.Conn
 	turn     string // id of the last prompt
+	cut      func() // if not nil, called when another agent takes over
 }
 
 // known returns the agent of a name.

@@ -1,0 +1,485 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+const testTurn = "0192f0c1-0000-7000-8000-000000000001"
+
+// Lines of a small conversation.
+var (
+	sayHello = in(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`)
+	hello    = out(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`)
+	sayNew   = in(`{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/p","mcpServers":[]}}`)
+	opened1  = out(`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}`)
+	sayGo    = in(`{"jsonrpc":"2.0","id":"prompt:` + testTurn + `","method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"go"}]}}`)
+	stop     = in(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s1"}}`)
+	ended    = out(`{"jsonrpc":"2.0","id":"prompt:` + testTurn + `","result":{"stopReason":"end_turn"}}`)
+	begun    = []runnel.Line{sayHello, hello, sayNew, opened1, sayGo}
+)
+
+func in(s string) runnel.Line {
+	return runnel.Line{At: fixtureStart, Dir: runnel.DirIn, Text: []byte(s)}
+}
+func out(s string) runnel.Line {
+	return runnel.Line{At: fixtureStart, Dir: runnel.DirOut, Text: []byte(s)}
+}
+
+// says is an update of the session.
+func upd(kind, rest string) runnel.Line {
+	if rest != "" {
+		rest = "," + rest
+	}
+	return out(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"` + kind + `"` + rest + `}}}`)
+}
+
+func chunkOf(text string) runnel.Line {
+	return upd("agent_message_chunk", `"content":{"type":"text","text":"`+text+`"}`)
+}
+
+// run feeds lines to a translator of an agent of which nothing is known.
+func run(t testing.TB, lines ...runnel.Line) (evs []event.Event, due []string) {
+	t.Helper()
+	return runAs(t, Agent{Name: "unknown"}, lines...)
+}
+
+func runAs(t testing.TB, a Agent, lines ...runnel.Line) (evs []event.Event, due []string) {
+	t.Helper()
+	tr := newTranslator(a)
+	for _, l := range lines {
+		got, replies := agentconn.Feed(tr, l)
+		evs = append(evs, got...)
+		for _, r := range replies {
+			due = append(due, string(r.(json.RawMessage)))
+			evs = append(evs, tr.Sent(r.(json.RawMessage), fixtureStart)...)
+		}
+	}
+	return append(evs, tr.Gone()...), due
+}
+
+func withBegun(lines ...runnel.Line) []runnel.Line {
+	return append(append([]runnel.Line{}, begun...), lines...)
+}
+
+func bodies[T event.Body](evs []event.Event) (found []T) {
+	for _, ev := range evs {
+		if b, ok := ev.Body.(T); ok {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// closed applies the rules of a turn as the engine does, and checks them.
+func closed(t testing.TB, evs []event.Event) {
+	t.Helper()
+	open, ended, turns := map[string]bool{}, map[string]int{}, map[string]bool{}
+	for ev, err := range runnel.Replay("s", "acp", func(yield func(event.Event, error) bool) {
+		for _, ev := range evs {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Turn != "" {
+			turns[ev.Turn] = true
+		}
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			open[b.ItemID] = true
+		case event.ItemDone:
+			open[b.ItemID] = false
+		case event.ItemCancelled:
+			open[b.ItemID] = false
+		case event.ItemError:
+			open[b.ItemID] = false
+		case event.ResponseDone, event.ResponseError:
+			ended[ev.Turn]++
+		case event.Notice:
+			if b.Code == string(runnel.InvalidStreamEvent) {
+				t.Errorf("an invalid event: %s", b.Message)
+			}
+		}
+	}
+	for id, is := range open {
+		if is {
+			t.Errorf("item %s does not end", id)
+		}
+	}
+	for turn := range turns {
+		if ended[turn] != 1 {
+			t.Errorf("turn %s ends %d times", turn, ended[turn])
+		}
+	}
+}
+
+// TestH05_UnknownThings: what nobody knows changes nothing, in any place.
+func TestH05_UnknownThings(t *testing.T) {
+	plain, _ := run(t, withBegun(chunkOf("hi"), ended)...)
+	odd, due := run(t, withBegun(
+		upd("holodeck_update", `"content":{"type":"hologram"},"toolCallId":{"an":"object"}`),
+		out(`{"jsonrpc":"2.0","method":"_vendor/news","params":[1]}`),
+		out(`{"jsonrpc":"2.0","id":"x9","method":"_vendor/ask","params":{}}`),
+		upd("agent_message_chunk", `"content":{"type":"text","text":"hi","annotations":{"x":1}},"_meta":{"y":[1]},"futureField":{"deep":{"er":[]}}`),
+		upd("tool_call_update", `"toolCallId":17,"status":["done"],"content":"text"`),
+		upd("plan", `"entries":"none"`), upd("config_option_update", `"configOptions":[17,{"id":5}]`),
+		upd("available_commands_update", `"availableCommands":[null,"x"]`),
+		out(`{"jsonrpc":"2.0","id":99,"result":{}}`), ended,
+	)...)
+	if len(due) != 1 || !strings.Contains(due[0], `"id":"x9"`) || !strings.Contains(due[0], "-32601") {
+		t.Errorf("replies %q", due)
+	}
+	kept := odd[:0:0]
+	for _, ev := range odd {
+		if b, ok := ev.Body.(event.ItemDone); ok {
+			if _, isPlan := b.FinalItem.(event.Plan); isPlan {
+				continue
+			}
+		}
+		if b, ok := ev.Body.(event.ItemStart); !ok || b.ItemType != event.TypePlan {
+			kept = append(kept, ev)
+		}
+	}
+	closed(t, odd)
+	text := func(evs []event.Event) (s []string) {
+		for _, b := range bodies[event.ItemDone](evs) {
+			if m, ok := b.FinalItem.(event.Message); ok {
+				s = append(s, m.Content)
+			}
+		}
+		return s
+	}
+	if d := cmp.Diff(text(plain), text(kept)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestH02_Junk(t *testing.T) {
+	secret := "sk-ant-canary"
+	for _, junk := range []string{
+		"not json " + secret, `{"jsonrpc":"2.0","method":` + secret, "\x1b[31m" + secret, `"` + secret + `"`, "[1,2]", "17",
+		"\xff\xfe{\x00}\x00" + secret, strings.Repeat("[", 100000),
+	} {
+		evs, _ := run(t, withBegun(chunkOf("h"), out(junk), chunkOf("i"), ended)...)
+		sound(t, evs)
+		if strings.Contains(dump(evs), secret) {
+			t.Errorf("%q: the line is shown", junk)
+		}
+		if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "UNDECODABLE_LINE" {
+			t.Errorf("%.40q: notices %+v", junk, n)
+		}
+		if !strings.Contains(dump(evs), `"content":"hi"`) {
+			t.Errorf("%.40q: %s", junk, dump(evs))
+		}
+	}
+}
+
+func TestH06_Liars(t *testing.T) {
+	tool := func(status string) runnel.Line {
+		return upd("tool_call_update", `"toolCallId":"c1","status":"`+status+`","rawInput":{"a":1},"content":[{"type":"content","content":{"type":"text","text":"o"}}]`)
+	}
+	evs, _ := run(t, withBegun(
+		tool("completed"), tool("completed"), tool("failed"), tool("in_progress"),
+		upd("tool_call", `"toolCallId":"c1","title":"again","status":"pending"`),
+		upd("tool_call_update", `"toolCallId":"`+strings.Repeat("z", 100000)+`","status":"completed"`),
+		upd("tool_call_update", `"status":"completed"`),
+		chunkOf("said"), ended, ended, chunkOf("late"), tool("completed"),
+		out(`{"jsonrpc":"2.0","id":"prompt:nobody","result":{"stopReason":"end_turn"}}`),
+	)...)
+	closed(t, evs)
+	sound(t, evs)
+	calls := 0
+	for _, b := range bodies[event.ItemDone](evs) {
+		if f, ok := b.FinalItem.(event.FunctionCall); ok && f.CallID == "c1" {
+			calls++
+		}
+	}
+	if calls != 1 || len(bodies[event.ResponseDone](evs)) != 1 || len(dump(evs)) > 300000 {
+		t.Errorf("%d calls, %d ends, %d bytes", calls, len(bodies[event.ResponseDone](evs)), len(dump(evs)))
+	}
+}
+
+// TestCancelledWhateverTheAnswer: after we asked for the end, an error is one.
+func TestCancelledWhateverTheAnswer(t *testing.T) {
+	for _, answer := range []string{
+		`"result":{"stopReason":"cancelled"}`, `"result":{"stopReason":"end_turn"}`, `"result":{}`, `"error":{"code":-32603,"message":"Aborted"}`, `"error":"x"`,
+	} {
+		evs, _ := run(t, withBegun(stop, out(`{"jsonrpc":"2.0","id":"prompt:`+testTurn+`",`+answer+`}`))...)
+		done := bodies[event.ResponseDone](evs)
+		if len(done) != 1 || done[0].Status != event.StatusCancelled {
+			t.Errorf("%s: %s", answer, dump(evs))
+		}
+	}
+}
+
+var asksC1 = out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c1","title":"touch x","kind":"execute","rawInput":{"command":"touch x"}},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"},{"optionId":"A","name":"Always","kind":"allow_always"},{"optionId":"y","name":"bypassPermissions","kind":"allow_always"},{"optionId":"yolo","name":"All","kind":"allow_once"},{"optionId":"r","name":"No","kind":"reject_once"},{"optionId":"q","name":"?","kind":"maybe"}]}}`)
+
+func TestQuestions(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	for _, l := range withBegun(asksC1) {
+		agentconn.Feed(tr, l)
+	}
+	if len(tr.Waiting()) != 1 {
+		t.Fatal(tr.Waiting())
+	}
+	id := tr.Waiting()[0]
+	var got []string
+	for _, c := range []string{allowOnce, allowAlways, "allow_always_2", deny, denyStop} {
+		m, stop, err := tr.answerTo(id, runnel.Decision{Choice: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %s %v", c, m.Result, stop))
+	}
+	want := []string{
+		`allow_once {"outcome":{"outcome":"selected","optionId":"a"}} false`, `allow_always {"outcome":{"outcome":"selected","optionId":"A"}} false`,
+		`allow_always_2 {"outcome":{"outcome":"selected","optionId":"y"}} false`,
+		`deny {"outcome":{"outcome":"selected","optionId":"r"}} false`, `deny_stop {"outcome":{"outcome":"cancelled"}} true`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, d := range []runnel.Decision{{Choice: "yolo"}, {Choice: "q"}, {}, {Choice: allowOnce, UpdatedArguments: []byte(`{}`)}} {
+		if _, _, err := tr.answerTo(id, d); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	if _, _, err := tr.answerTo("another", runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+		t.Errorf("unknown approval: %v", err)
+	}
+}
+
+// TestQuestionsEnd: a question that the agent takes back, changes, or leaves
+// open at the end of its turn is resolved, and answered.
+func TestQuestionsEnd(t *testing.T) {
+	changed := out(strings.ReplaceAll(string(asksC1.Text), "touch x", "rm -rf /"))
+	for name, c := range map[string]struct {
+		lines []runnel.Line
+		reply string
+	}{
+		"withdrawn": {[]runnel.Line{asksC1, out(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":0}}`), ended}, "-32800"},
+		"changed":   {[]runnel.Line{asksC1, asksC1, changed, ended}, `"outcome":"cancelled"`},
+		"left":      {[]runnel.Line{asksC1, ended}, `"outcome":"cancelled"`},
+	} {
+		evs, due := run(t, withBegun(c.lines...)...)
+		closed(t, evs)
+		resolved := bodies[event.ApprovalResolved](evs)
+		if len(resolved) != 1 || resolved[0].Choice != event.ChoiceWithdrawn || len(due) != 1 || !strings.Contains(due[0], c.reply) {
+			t.Errorf("%s: %+v, replies %q", name, resolved, due)
+		}
+	}
+	evs, due := run(t, sayHello, hello, sayNew, opened1, asksC1) // nobody is there
+	if len(bodies[event.ApprovalRequested](evs)) != 0 || len(due) != 1 || !strings.Contains(due[0], "cancelled") {
+		t.Errorf("between turns: %s, replies %q", dump(evs), due)
+	}
+}
+
+func TestForms(t *testing.T) {
+	ask := out(`{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"sessionId":"s1","mode":"form","message":"Which?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string","enum":["red","blue"]}}}}}`)
+	tr := newTranslator(Agent{Name: "unknown"})
+	var evs []event.Event
+	for _, l := range withBegun(ask) {
+		got, _ := agentconn.Feed(tr, l)
+		evs = append(evs, got...)
+	}
+	a := bodies[event.ApprovalRequested](evs)
+	if len(a) != 1 || a[0].Approval.Kind != event.ApprovalForm || !strings.Contains(string(a[0].Approval.Arguments), `"enum":["red","blue"]`) {
+		t.Fatalf("%s", dump(evs))
+	}
+	id := a[0].Approval.ID
+	m, _, err := tr.answerTo(id, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"colour":"red"}`)})
+	if err != nil || string(m.Result) != `{"action":"accept","content":{"colour":"red"}}` {
+		t.Errorf("%s, %v", m.Result, err)
+	}
+	for _, bad := range []string{`[1]`, `{`, `"x"`} {
+		if _, _, err := tr.answerTo(id, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(bad)}); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	evs, due := run(t, withBegun(out(strings.Replace(string(ask.Text), `"mode":"form"`, `"mode":"url","url":"javascript:alert(1)"`, 1)))...)
+	if len(bodies[event.ApprovalRequested](evs)) != 0 || len(due) != 1 || !strings.Contains(due[0], `"action":"cancel"`) {
+		t.Errorf("%s, replies %q", dump(evs), due)
+	}
+}
+
+// TestC16_Files: an agent gets no file and no terminal from us, whatever the
+// path is.
+func TestC16_Files(t *testing.T) {
+	for _, method := range []string{"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/kill"} {
+		for _, path := range []string{"/etc/shadow", "/p/../etc/shadow", "../x", "/p/link", "/p/own"} {
+			params, err := json.Marshal(map[string]string{"sessionId": "s1", "path": path, "content": "x", "command": path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			evs, due := run(t, withBegun(out(`{"jsonrpc":"2.0","id":0,"method":"`+method+`","params":`+string(params)+`}`), ended)...)
+			if len(due) != 1 || !strings.Contains(due[0], `"error":{"code":-32601`) || strings.Contains(dump(evs), "shadow") {
+				t.Errorf("%s %s: %q\n%s", method, path, due, dump(evs))
+			}
+		}
+	}
+}
+
+// TestC03_IDs: what a client says is nobody's word for something else.
+func TestC03_IDs(t *testing.T) {
+	p := underlying(New(Agent{Name: "unknown", Command: []string{"/nonexistent/agent"}}))
+	for _, resume := range []string{"a b", "x\n{}", strings.Repeat("x", 1<<20), "ü"} {
+		if _, err := p.Open(t.Context(), runnel.Options{Resume: resume}); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("resume %.20q: %v", resume, err)
+		}
+	}
+	tr := newTranslator(Agent{Name: "unknown"})
+	for _, l := range []runnel.Line{sayHello, hello, sayNew, out(`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","models":{"currentModelId":"m","availableModels":[{"modelId":"m","name":"M"},{"modelId":"n","name":"N"}]},"modes":{"currentModeId":"ask","availableModes":[{"id":"ask"},{"id":"yolo"}]}}}`)} {
+		agentconn.Feed(tr, l)
+	}
+	for _, s := range []setting{
+		{"model", "--dangerously-skip-permissions"}, {"model", "../x"}, {"model", strings.Repeat("m", 1<<20)}, {"model", ""},
+		{"nonesuch", "x"}, {"mode", "yolo"}, {"", ""},
+	} {
+		if _, _, err := tr.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%.40v: %v", s, err)
+		}
+	}
+	method, params, err := tr.change(setting{"model", "n"}, false)
+	if err != nil || method != methodSetModel || params["modelId"] != "n" {
+		t.Errorf("%s %v, %v", method, params, err)
+	}
+	if method, _, err := tr.change(setting{"mode", "yolo"}, true); err != nil || method != methodSetMode {
+		t.Errorf("allowed: %s, %v", method, err)
+	}
+}
+
+// TestD10_CrashAtByte cuts recordings after every byte. Cuts within a line are
+// the same for the turn: what cannot be decoded changes nothing.
+func TestD10_CrashAtByte(t *testing.T) {
+	cuts := 0
+	eachRecording(t, func(t *testing.T, a Agent, f fixture, _ string, arc *txtar.Archive) {
+		if f.name != "tool" && f.name != "approval-allowed" && f.name != "text" {
+			return
+		}
+		tr := newTranslator(a)
+		var evs []event.Event
+		for l, err := range recorded(t, section(arc, "in")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Dir == runnel.DirOut && len(l.Text) < 2000 {
+				for k := 1; k < len(l.Text); k++ {
+					got, replies := tr.Printed(l.Text[:k], l.At)
+					if len(got) != 1 || event.Type(got[0].Body) != "notice" || len(replies) != 0 {
+						t.Fatalf("%d bytes of a line give %s", k, dump(got))
+					}
+					cuts++
+				}
+			}
+			got, _ := agentconn.Feed(tr, l)
+			evs = append(evs, got...)
+			closed(t, evs)
+		}
+	})
+	if cuts < 1000 {
+		t.Errorf("only %d cuts", cuts)
+	}
+}
+
+// TestD10_CrashBetweenLines ends recordings after every line, as the agent's
+// death does.
+func TestD10_CrashBetweenLines(t *testing.T) {
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
+		for _, part := range []string{"in", "load"} {
+			var lines []runnel.Line
+			for l, err := range recorded(t, section(arc, part)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines = append(lines, l)
+			}
+			for n := range lines {
+				var evs []event.Event
+				for ev, err := range New(a).(runnel.Translator).Translate(func(yield func(runnel.Line, error) bool) {
+					for _, l := range lines[:n] {
+						if !yield(l, nil) {
+							return
+						}
+					}
+				}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					evs = append(evs, ev)
+				}
+				closed(t, evs)
+			}
+		}
+	})
+}
+
+// maxSeed keeps the inputs of fuzzing short.
+const maxSeed = 4 << 10
+
+func FuzzJ04_ACP(f *testing.F) {
+	for _, a := range agents {
+		paths, err := filepath.Glob(filepath.Join("testdata", a.Name, "*.txtar"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, p := range paths {
+			arc, err := txtar.ParseFile(p)
+			if err != nil {
+				f.Fatal(err)
+			}
+			for _, part := range []string{"in", "load"} {
+				var seed strings.Builder
+				for l := range recorded(f, section(arc, part)) {
+					if l.Dir == runnel.DirOut && len(l.Text) > maxSeed/3 {
+						continue
+					}
+					if seed.Len()+len(l.Text) > maxSeed {
+						break
+					}
+					fmt.Fprintf(&seed, "%s%s\n", map[runnel.Dir]string{runnel.DirIn: "<", runnel.DirOut: ">"}[l.Dir], l.Text)
+				}
+				f.Add(a.Name, []byte(seed.String()))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		if len(data) > 1<<20 {
+			t.Skip()
+		}
+		a := Agent{Name: name}
+		tr := newTranslator(a)
+		var evs []event.Event
+		for line := range strings.Lines(string(data)) {
+			if text, sent := strings.CutPrefix(line, "<"); sent {
+				evs = append(evs, tr.Sent([]byte(text), fixtureStart)...)
+				continue
+			}
+			got, replies := tr.Printed([]byte(strings.TrimPrefix(line, ">")), fixtureStart)
+			evs = append(evs, got...)
+			for _, r := range replies {
+				evs = append(evs, tr.Sent(r.(json.RawMessage), fixtureStart)...)
+			}
+		}
+		evs = append(evs, tr.Gone()...)
+		for _, ev := range evs {
+			if err := ev.Validate(); err != nil {
+				t.Fatalf("%v: %s", err, dump([]event.Event{ev}))
+			}
+		}
+		closed(t, evs)
+	})
+}

@@ -1,0 +1,437 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Recordings are in testdata, a folder per agent, one per conversation and
+// version of the agent: what passed between us and it ("in"), what passed when
+// another process of it was asked for the conversation ("load", where it can),
+// and the events that both make ("want").
+//
+//	go test ./provider/acp -run TestRecord/NAME -record   records them anew with the real agent
+//	go test ./provider/acp -run TestRecordings -update    writes "want" from what is recorded
+var (
+	record  = flag.Bool("record", false, "record testdata anew with the real agents")
+	rewrite = flag.Bool("update", false, "write what is wanted from what is recorded")
+)
+
+// wireLine is a line of a recording's file.
+type wireLine struct {
+	T    int64      `json:"t"` // ms since the start
+	Dir  runnel.Dir `json:"dir"`
+	Line string     `json:"line"`
+}
+
+// recorder keeps the lines that pass.
+type recorder struct {
+	mu    sync.Mutex
+	lines []wireLine
+}
+
+func (rec *recorder) tap(dir runnel.Dir, line []byte) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if dir != runnel.DirErr { // the agent's moods
+		rec.lines = append(rec.lines, wireLine{int64(len(rec.lines)), dir, string(line)})
+	}
+}
+
+func (rec *recorder) take() []wireLine {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	lines := rec.lines
+	rec.lines = nil
+	return lines
+}
+
+// fixtureDir is where an agent's conversations are recorded: always the same,
+// since paths are part of what is said.
+func fixtureDir(name string) string { return filepath.Join(os.TempDir(), "runnel-fixture-"+name) }
+
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("records only with -record")
+	}
+	for _, a := range agents {
+		t.Run(a.Name, func(t *testing.T) {
+			for _, f := range fixtures() {
+				if f.cannot[a.Name] == "" {
+					t.Run(f.name, func(t *testing.T) { recordFixture(t, a, f) })
+				}
+			}
+		})
+	}
+}
+
+func recordFixture(t *testing.T, a Agent, f fixture) {
+	root := fixtureDir(a.Name)
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err) // also if another recording runs
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	r := newRigIn(t, a.Name, root)
+	var rec recorder
+	r.opt.Tap, r.cut = rec.tap, func() { rec.take() }
+	f.play(r)
+	session := r.conn.(*conn).tr.Session
+	r.close()
+	live := rec.take()
+	var load []wireLine
+	if a.Loads {
+		p := underlying(r.provider)
+		opt := runnel.Options{Dir: r.opt.Dir, Env: r.opt.Env, Tap: rec.tap}
+		c, err := p.open(t.Context(), opt, opening{method: methodLoad, session: session, show: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.conn = c
+		r.close()
+		load = rec.take()
+	}
+	n := newNormaliser(live, load)
+	arc := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with " + a.DisplayName + ", " + r.version + ".\n")}
+	arc.Files = append(arc.Files, txtar.File{Name: "in", Data: n.encode(t, live)})
+	if load != nil {
+		arc.Files = append(arc.Files, txtar.File{Name: "load", Data: n.encode(t, load)})
+	}
+	arc.Files = append(arc.Files, txtar.File{Name: "want", Data: want(t, a, arc)})
+	path := filepath.Join("testdata", a.Name, f.name+"@"+r.version+".txtar")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, txtar.Format(arc), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// underlying returns what all providers of this package are.
+func underlying(p runnel.Provider) *provider {
+	switch p := p.(type) {
+	case *provider:
+		return p
+	case recalling:
+		return p.provider
+	case listing:
+		return p.provider
+	case forking:
+		return p.provider
+	}
+	return nil
+}
+
+// close ends the agent and reads what it still says.
+func (r *rig) close() {
+	r.t.Helper()
+	r.conn.Close()
+	for {
+		if _, err := r.conn.Next(r.t.Context()); err != nil {
+			return
+		}
+	}
+}
+
+// normaliser takes out of a recording what differs each time: ids, times. What
+// refers to the same thing before does so after. It also shortens what agents
+// offer.
+type normaliser struct {
+	ids  map[string]string
+	repo string
+}
+
+var (
+	idRE    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b(?:ses|msg|prt)_[0-9a-f]{10,14}[0-9A-Za-z]{10,}`)
+	timeRE  = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)`)
+	stampRE = regexp.MustCompile(`\b1[7-9]\d{11}\b|_1[7-9]\d{11}_`)
+	portRE  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+)
+
+// fixtureStart is when every recording begins.
+var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newNormaliser(parts ...[]wireLine) *normaliser {
+	n := &normaliser{ids: map[string]string{}}
+	if dir, err := os.Getwd(); err == nil {
+		n.repo = filepath.Dir(filepath.Dir(dir))
+	}
+	for _, lines := range parts {
+		for _, l := range lines {
+			for _, id := range idRE.FindAllString(l.Line, -1) {
+				if n.ids[id] == "" {
+					prefix, _, named := strings.Cut(id, "_")
+					if n.ids[id] = fmt.Sprintf("00000000-0000-4000-8000-%012d", len(n.ids)+1); named {
+						n.ids[id] = fmt.Sprintf("%s_%012d", prefix, len(n.ids))
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+func (n *normaliser) encode(t testing.TB, lines []wireLine) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for k, l := range lines {
+		l.T = int64(k)
+		l.Line = shorten(l.Line)
+		l.Line = idRE.ReplaceAllStringFunc(l.Line, func(id string) string { return n.ids[id] })
+		l.Line = timeRE.ReplaceAllString(l.Line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
+		l.Line = stampRE.ReplaceAllStringFunc(l.Line, func(s string) string {
+			return strings.Repeat("_", strings.Count(s, "_")/2) + "1" + strings.Repeat("_", strings.Count(s, "_")/2)
+		})
+		l.Line = strings.ReplaceAll(portRE.ReplaceAllString(l.Line, "127.0.0.1:1"), n.repo, "/repo")
+		if err := enc.Encode(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
+// shorten cuts the long lists of what an agent offers.
+func shorten(line string) string {
+	var o map[string]any
+	if json.Unmarshal([]byte(line), &o) != nil || !clip(o) {
+		return line
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(o) != nil {
+		return line
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// clip reports whether there was something to cut.
+func clip(v any) (cut bool) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			cut = clip(e) || cut
+		}
+	case map[string]any:
+		current := v["currentValue"]
+		if current == nil {
+			current = v["currentModelId"]
+		}
+		for k, e := range v {
+			list, is := e.([]any)
+			if is && (k == "availableCommands" || k == "availableModels" || k == "options" && v["category"] == "model") && len(list) > 2 {
+				kept := list[:2:2]
+				for _, c := range list[2:] {
+					if o, ok := c.(map[string]any); ok && current != nil && (o["value"] == current || o["modelId"] == current) {
+						kept = append(kept, c)
+					}
+				}
+				v[k], cut = kept, true
+				continue
+			}
+			cut = clip(e) || cut
+		}
+	}
+	return cut
+}
+
+func section(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// recorded yields the lines of a recording.
+func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
+	return func(yield func(runnel.Line, error) bool) {
+		for line := range bytes.Lines(data) {
+			var l wireLine
+			if err := json.Unmarshal(line, &l); err != nil {
+				t.Errorf("recording: %v", err)
+				return
+			}
+			if !yield(runnel.Line{At: fixtureStart.Add(time.Duration(l.T) * time.Millisecond), Dir: l.Dir, Text: []byte(l.Line)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func translated(t testing.TB, a Agent, data []byte) []event.Event {
+	t.Helper()
+	var evs []event.Event
+	for ev, err := range New(a).(runnel.Translator).Translate(recorded(t, data)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		evs = append(evs, ev)
+	}
+	return evs
+}
+
+// want writes the events of a recording, one a line.
+func want(t testing.TB, a Agent, arc *txtar.Archive) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for _, part := range []string{"in", "load"} {
+		data := section(arc, part)
+		if data == nil {
+			continue
+		}
+		fmt.Fprintf(&out, "# %s\n", part)
+		for _, ev := range translated(t, a, data) {
+			body, err := event.MarshalBody(ev.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			turn := "-"
+			if ev.Turn != "" {
+				turn = ev.Turn[len(ev.Turn)-4:]
+			}
+			fmt.Fprintf(&out, "%s %s\n", turn, body)
+		}
+	}
+	return out.Bytes()
+}
+
+// eachRecording runs a test with every recording there is.
+func eachRecording(t *testing.T, test func(t *testing.T, a Agent, f fixture, path string, arc *txtar.Archive)) {
+	known := map[string]fixture{}
+	for _, f := range fixtures() {
+		known[f.name] = f
+	}
+	for _, a := range agents {
+		paths, err := filepath.Glob(filepath.Join("testdata", a.Name, "*.txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, path := range paths {
+			name, _, _ := strings.Cut(filepath.Base(path), "@")
+			seen[name] = true
+			t.Run(a.Name+"/"+name, func(t *testing.T) {
+				arc, err := txtar.ParseFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				test(t, a, known[name], path, arc)
+			})
+		}
+		for name, f := range known {
+			if !seen[name] && f.cannot[a.Name] == "" {
+				t.Errorf("%s was not recorded with %s", name, a.Name)
+			}
+		}
+	}
+}
+
+func TestRecordings(t *testing.T) {
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, path string, arc *txtar.Archive) {
+		got := want(t, a, arc)
+		if *rewrite {
+			for i := range arc.Files {
+				if arc.Files[i].Name == "want" {
+					arc.Files[i].Data = got
+				}
+			}
+			if err := os.WriteFile(path, txtar.Format(arc), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := cmp.Diff(string(section(arc, "want")), string(got)); d != "" {
+			t.Errorf("%s (-want +got; accept with -update)", d)
+		}
+		for _, part := range []string{"in", "load"} {
+			sound(t, translated(t, a, section(arc, part)))
+		}
+	})
+}
+
+// items folds events, and calls turns by their order.
+func items(evs []event.Event) []event.Item {
+	var tr event.Transcript
+	for _, ev := range evs {
+		tr.Apply(ev)
+	}
+	place := map[string]string{}
+	out := tr.Items()
+	for i := range out {
+		turn := out[i].Turn
+		if place[turn] == "" {
+			place[turn] = fmt.Sprintf("turn-%d", len(place)+1)
+		}
+		out[i].ID, out[i].Turn = place[turn]+strings.TrimPrefix(out[i].ID, turn), place[turn]
+	}
+	return out
+}
+
+// withCalls puts each output behind its call: some agents tell them so.
+func withCalls(its []event.Item) []event.Item {
+	var out []event.Item
+	for _, it := range its {
+		at := len(out)
+		for i, c := range out {
+			if it.Type == event.TypeFunctionCallOutput && c.Type == event.TypeFunctionCall && c.CallID == it.CallID {
+				at = i + 1
+			}
+		}
+		out = append(out[:at:at], append([]event.Item{it}, out[at:]...)...)
+	}
+	return out
+}
+
+// The intentional differences between a live conversation and one that the
+// agent tells again, beside those that a fixture names (fixture.differs):
+//
+//   - turns have ids that are derived from their place;
+//   - an output is told with its call;
+//   - what was cancelled may be told as finished, or not at all;
+//   - how a turn ended is told for an interruption at most.
+func TestG04_ReplayEqualsLive(t *testing.T) {
+	compared := 0
+	eachRecording(t, func(t *testing.T, a Agent, f fixture, _ string, arc *txtar.Archive) {
+		load := section(arc, "load")
+		if load == nil || f.differs[a.Name] != "" {
+			return
+		}
+		compared++
+		kept := func(evs []event.Event) (out []event.Item) {
+			for _, it := range withCalls(items(evs)) {
+				if it.Status == event.ItemComplete && !f.cancels {
+					out = append(out, it)
+				} else if f.cancels && strings.HasSuffix(it.ID, ":0:0") {
+					out = append(out, it)
+				}
+			}
+			return out
+		}
+		if d := cmp.Diff(kept(translated(t, a, section(arc, "in"))), kept(translated(t, a, load)),
+			cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq", "Native"), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("-live +loaded:\n%s", d)
+		}
+	})
+	if compared < 20 {
+		t.Errorf("only %d were compared", compared)
+	}
+}
