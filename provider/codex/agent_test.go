@@ -41,6 +41,7 @@ type rig struct {
 	conn  runnel.Conn
 	turn  string // id of the last prompt
 	cut   func() // if not nil, called when another agent takes over
+	told  bool   // what a fixture waits for was said
 }
 
 func newRig(t testing.TB) *rig {

@@ -108,7 +108,9 @@ func (t *translator) ask(m jsonrpc.Message) {
 	}
 	a.turn = t.turnToAsk(q, m, a)
 	if c := t.calling(q); c != nil {
-		ev.ItemID, ev.CallID = c.id, c.native
+		if ev.CallID = c.native; strings.HasPrefix(c.id, a.turn.id+":") {
+			ev.ItemID = c.id
+		}
 	}
 	t.approvals[a.id] = a
 	t.emit(a.turn, event.ApprovalRequested{Approval: ev})

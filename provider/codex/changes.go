@@ -19,6 +19,7 @@ const maxChanges = 1000
 func changes(native []fileChange) []event.Change {
 	var out []event.Change
 	for _, c := range native[:min(len(native), maxChanges)] {
+		c.Diff = c.text()
 		ch := event.Change{Path: c.Path, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
 		whole := &c.Diff
 		if len(c.Diff) > maxFileText {
@@ -40,6 +41,11 @@ func changes(native []fileChange) []event.Change {
 		out = append(out, ch)
 	}
 	return out
+}
+
+// text is the diff alone: 0.169 puts a note about a move under it (patch).
+func (c fileChange) text() string {
+	return strings.TrimSuffix(c.Diff, "\n\nMoved to: "+c.Kind.Move)
 }
 
 // hunks reads a unified diff without its file names. Lines that are in no hunk
@@ -147,6 +153,7 @@ func patchArguments(cs []fileChange) json.RawMessage {
 	size := 0
 	short := make([]fileChange, 0, min(len(cs), maxChanges))
 	for _, c := range cs[:min(len(cs), maxChanges)] {
+		c.Diff = c.text()
 		if size += len(c.Diff); size > maxArguments {
 			c.Diff = ""
 		}

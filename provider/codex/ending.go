@@ -120,6 +120,9 @@ const maxBehind = 256
 // leave tells that a command goes on in the background.
 func (t *translator) leave(tn *turn, c *piece) {
 	t.openOutput(tn, c)
+	if c.kind == "subAgentActivity" {
+		c.text = []byte("It goes on in the background.")
+	}
 	out := event.FunctionCallOutput{CallID: c.native, Output: string(c.text), Detail: []byte(`{"status":"inProgress"}`)}
 	t.emit(tn, event.ItemDone{ItemID: c.id + ":output", FinalItem: out})
 	t.emit(tn, event.Notice{Level: event.LevelInfo, Code: "TASK_GOES_ON", Message: "It goes on in the background: " + oneLine(c.title, 300)})

@@ -17,10 +17,11 @@ type piece struct {
 	id      string // of the item that is shown; further ones derive from it
 	name    string // of the tool
 	title   string
-	call    bool // a tool call, with an output
-	started bool // its ItemStart is out
-	raw     bool // that of a second item is, for reasoning in the model's own words
-	called  bool // its FunctionCall is final
+	phase   string // of a message: commentary, final_answer
+	call    bool   // a tool call, with an output
+	started bool   // its ItemStart is out
+	raw     bool   // that of a second item is, for reasoning in the model's own words
+	called  bool   // its FunctionCall is final
 	done    bool
 
 	args    json.RawMessage // of a patch, with
@@ -85,6 +86,7 @@ func (t *translator) begins(tn *turn, it item) {
 	}
 	switch it.Type {
 	case "agentMessage", "plan":
+		c.phase = it.Phase
 		t.begun(tn, c, event.TypeMessage, it.Text)
 	case "reasoning", "userMessage", "contextCompaction": // shown as soon as there is something to show
 	default:
@@ -104,6 +106,9 @@ func (t *translator) begun(tn *turn, c *piece, typ event.ItemType, text string) 
 func (t *translator) start(tn *turn, c *piece, b event.ItemStart) {
 	b.ParentCallID = tn.parent
 	b.Native = map[string]string{"itemId": clip(c.native, 200)}
+	if c.phase != "" && !c.call {
+		b.Native["phase"] = clip(c.phase, 40)
+	}
 	t.emit(tn, b)
 }
 
@@ -212,6 +217,7 @@ func (t *translator) whole(tn *turn, it item) {
 	c.done = true
 	switch it.Type {
 	case "agentMessage", "plan":
+		c.phase = it.Phase
 		t.begun(tn, c, event.TypeMessage, "")
 		t.emit(tn, event.ItemDone{ItemID: c.id, FinalItem: event.Message{Content: it.Text, Origin: event.OriginAgent}})
 		if tn.agent != nil {

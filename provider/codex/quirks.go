@@ -136,7 +136,10 @@ func (t *translator) warned(method string, n note) {
 		}
 	}
 	text := oneLine(n.Message+n.Summary, 500)
-	if text == "" || method == "warning" && t.warnings[text] {
+	if text == "" || strings.HasPrefix(text, "Codex could not find bubblewrap") { // it has one of its own
+		return
+	}
+	if method == "warning" && t.warnings[text] {
 		return // as a rule what configWarning said before
 	}
 	if len(t.warnings) < 100 {

@@ -1,0 +1,401 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// Recordings are in testdata, one per conversation: what passed between us and
+// the agent ("in"), the turns that it kept of it ("kept"), and the events that
+// both make ("want").
+//
+//	go test ./provider/codex -run TestRecord -record          records them anew with the real agent
+//	go test ./provider/codex -run TestRecordings -update      writes "want" from what is recorded
+var (
+	record = flag.Bool("record", false, "record testdata anew with the real agent")
+	update = flag.Bool("update", false, "write what is wanted from what is recorded")
+)
+
+// wireLine is a line of a recording's file.
+type wireLine struct {
+	T    int64      `json:"t"` // ms since the start
+	Dir  runnel.Dir `json:"dir"`
+	Line string     `json:"line"`
+}
+
+// recorder keeps the lines that pass.
+type recorder struct {
+	mu    sync.Mutex
+	lines []wireLine
+}
+
+func (rec *recorder) tap(dir runnel.Dir, line []byte) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.lines = append(rec.lines, wireLine{int64(len(rec.lines)), dir, string(line)})
+}
+
+func (rec *recorder) reset() {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.lines = nil
+}
+
+// kept is a line of what the agent kept: the turns of one thread.
+type kept struct {
+	Thread string            `json:"thread"`
+	Turns  []json.RawMessage `json:"turns"`
+}
+
+// fixtureDir is where conversations are recorded: always the same, since paths
+// are part of what is said.
+var fixtureDir = filepath.Join(os.TempDir(), "runnel-fixture-codex")
+
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("records only with -record")
+	}
+	version := realagents.Codex(t).Version
+	for _, f := range fixtures() {
+		t.Run(f.name+"@"+version, func(t *testing.T) { recordFixture(t, version, f) })
+	}
+}
+
+func recordFixture(t *testing.T, version string, f fixture) {
+	if err := os.Mkdir(fixtureDir, 0o700); err != nil {
+		t.Fatal(err) // also if another recording runs
+	}
+	t.Cleanup(func() { os.RemoveAll(fixtureDir) })
+	var rec recorder
+	r := newRigIn(t, fixtureDir)
+	r.cut, r.opt.Tap = rec.reset, rec.tap
+	f.play(r)
+	thread := r.conn.(*conn).tr.thread
+	r.conn.Close()
+	for {
+		if _, err := r.conn.Next(t.Context()); err != nil {
+			break
+		}
+	}
+	store := r.keptTurns(thread)
+	var all []string
+	for _, l := range rec.lines {
+		all = append(all, l.Line)
+	}
+	all = append(all, strings.Join(store, "\n"))
+	n := newNormaliser(all)
+	a := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with Codex " + version + ".\n")}
+	var in bytes.Buffer
+	for _, l := range rec.lines {
+		if l.Dir == runnel.DirErr {
+			continue // the agent's moods
+		}
+		l.Line = n.line(l.Line)
+		encodeLine(t, &in, l)
+	}
+	var out bytes.Buffer
+	for _, line := range store {
+		out.WriteString(n.line(line) + "\n")
+	}
+	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()}, txtar.File{Name: "kept", Data: out.Bytes()})
+	a.Files = append(a.Files, txtar.File{Name: "want", Data: want(t, a)})
+	if err := os.WriteFile(filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), txtar.Format(a), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keptTurns asks the agent what it kept of a thread, and of those that worked
+// for it: a line for each.
+func (r *rig) keptTurns(thread string) (lines []string) {
+	r.t.Helper()
+	err := r.provider().(*Provider).query(r.t.Context(), runnel.Options{}, func(a *asker) error {
+		h := newHistorian(thread, func(id string, cursor *string) ([]nativeTurn, *string, error) {
+			var p struct {
+				Data []json.RawMessage `json:"data"`
+			}
+			err := a.ask(methodTurns, map[string]any{"threadId": id, "limit": 1000, "sortDirection": "asc", "itemsView": "full"}, &p)
+			if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+				return nil, nil, nil
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			var b bytes.Buffer
+			encodeLine(r.t, &b, kept{id, p.Data})
+			lines = append(lines, strings.TrimSuffix(b.String(), "\n"))
+			var turns []nativeTurn
+			for _, raw := range p.Data {
+				turns = append(turns, loose[nativeTurn](raw))
+			}
+			return turns, nil, nil
+		})
+		return h.all(func([]event.Event) error { return nil })
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return lines
+}
+
+func encodeLine(t testing.TB, w *bytes.Buffer, v any) {
+	t.Helper()
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func section(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// recorded yields the lines of a recording.
+func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
+	return func(yield func(runnel.Line, error) bool) {
+		for line := range bytes.Lines(data) {
+			var l wireLine
+			if err := json.Unmarshal(line, &l); err != nil {
+				t.Errorf("recording: %v", err)
+				return
+			}
+			if !yield(runnel.Line{At: fixtureStart.Add(time.Duration(l.T) * time.Millisecond), Dir: l.Dir, Text: []byte(l.Line)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func translated(t testing.TB, a *txtar.Archive) []event.Event {
+	t.Helper()
+	var evs []event.Event
+	for ev, err := range New().Translate(recorded(t, section(a, "in"))) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		evs = append(evs, ev)
+	}
+	return evs
+}
+
+// want writes the events of a recording, one a line.
+func want(t testing.TB, a *txtar.Archive) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for _, ev := range translated(t, a) {
+		body, err := event.MarshalBody(ev.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := "-"
+		if ev.Turn != "" {
+			turn = ev.Turn[len(ev.Turn)-4:]
+		}
+		fmt.Fprintf(&out, "%s %s\n", turn, body)
+	}
+	return out.Bytes()
+}
+
+// eachRecording runs a test with every recording there is.
+func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string, a *txtar.Archive)) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]fixture{}
+	for _, f := range fixtures() {
+		known[f.name] = f
+		if !slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(filepath.Base(p), f.name+"@") }) {
+			t.Errorf("%s was not recorded", f.name)
+		}
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of, _, _ := strings.Cut(name, "@")
+			test(t, known[of], path, a)
+		})
+	}
+}
+
+func TestRecordings(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
+		got := want(t, a)
+		if *update {
+			for i := range a.Files {
+				if a.Files[i].Name == "want" {
+					a.Files[i].Data = got
+				}
+			}
+			if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := cmp.Diff(string(section(a, "want")), string(got)); d != "" {
+			t.Errorf("%s (-want +got; accept with -update)", d)
+		}
+		sound(t, translated(t, a))
+	})
+}
+
+// history is what the agent kept, translated.
+func history(t *testing.T, a *txtar.Archive) []event.Event {
+	t.Helper()
+	store := map[string][]nativeTurn{}
+	main := ""
+	for line := range bytes.Lines(section(a, "kept")) {
+		var k kept
+		if err := json.Unmarshal(line, &k); err != nil {
+			t.Fatal(err)
+		}
+		if main == "" {
+			main = k.Thread
+		}
+		for _, raw := range k.Turns {
+			store[k.Thread] = append(store[k.Thread], loose[nativeTurn](raw))
+		}
+	}
+	var evs []event.Event
+	h := newHistorian(main, func(id string, _ *string) ([]nativeTurn, *string, error) { return store[id], nil, nil })
+	if err := h.all(func(more []event.Event) error { evs = append(evs, more...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return evs
+}
+
+// sameItems says what an item is, apart from when it was seen.
+var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
+
+// The intentional differences between a live conversation and what the agent
+// keeps of it, beside those that a fixture names (fixture.live):
+//
+//   - what was cancelled is not kept;
+//   - a message of which nothing was kept takes a number all the same;
+//   - plans, approvals, usage and retries are not kept;
+//   - a command that was declined is not kept, and of a patch it depends;
+//   - a command that outlived its turn is whole in it, one that was cut off with it may be;
+//   - so is what a subagent did after the turn that it was started in.
+func TestG04_ReplayEqualsLive(t *testing.T) {
+	eachRecording(t, func(t *testing.T, f fixture, _ string, a *txtar.Archive) {
+		live, stored := translated(t, a), history(t, a)
+		sound(t, stored)
+		turns := map[string]bool{}
+		for _, ev := range live {
+			turns[ev.Turn] = true
+		}
+		wanted, got := items(live), items(stored)
+		out := unanswered(wanted)
+		keptTurn := map[string]bool{}
+		for _, it := range got {
+			keptTurn[it.Turn] = true
+		}
+		wanted = declined(slices.DeleteFunc(wanted, func(it event.Item) bool {
+			message := it.Type == event.TypeMessage || it.Type == event.TypeReasoning
+			return it.Type == event.TypePlan || slices.Contains(f.live, place(it)) || out[it.CallID] ||
+				message && it.Status == event.ItemStopped || f.ends != "" && !keptTurn[it.Turn]
+		}))
+		got = declined(slices.DeleteFunc(got, func(it event.Item) bool {
+			return slices.Contains(f.live, place(it)) || out[it.CallID] ||
+				!turns[it.Turn] || f.ends != "" && it.ParentCallID != "" // of an earlier process, or later than its turn
+		}))
+		renumber(wanted)
+		renumber(got)
+		if d := cmp.Diff(wanted, got, sameItems); d != "" {
+			t.Errorf("-live +stored:\n%s", d)
+		}
+		if f.ends != "" {
+			return
+		}
+		if d := cmp.Diff(ends(live), ends(slices.DeleteFunc(stored, func(ev event.Event) bool { return !turns[ev.Turn] }))); d != "" {
+			t.Errorf("ends: -live +stored:\n%s", d)
+		}
+	})
+}
+
+// unanswered returns the calls without an output: they were cut off.
+func unanswered(its []event.Item) map[string]bool {
+	calls := map[string]bool{}
+	for _, it := range its {
+		switch {
+		case it.Type == event.TypeFunctionCall:
+			calls[it.CallID] = true
+		case it.Type == event.TypeFunctionCallOutput && it.Status == event.ItemComplete:
+			delete(calls, it.CallID)
+		}
+	}
+	return calls
+}
+
+// declined leaves out calls that were not allowed, and their outputs.
+func declined(its []event.Item) []event.Item {
+	calls := map[string]bool{}
+	for _, it := range its {
+		f, ok := it.Final.(event.FunctionCallOutput)
+		if ok && strings.HasPrefix(f.Output, "Not done") {
+			calls[it.CallID] = true
+		}
+	}
+	return slices.DeleteFunc(its, func(it event.Item) bool { return calls[it.CallID] })
+}
+
+// place is an item's id within its turn.
+func place(it event.Item) string { return strings.TrimPrefix(it.ID, it.Turn+":") }
+
+// renumber counts the native items of each turn anew, without the gaps of those
+// that left nothing.
+func renumber(its []event.Item) {
+	next, count := map[string]int{}, map[string]int{}
+	for i, it := range its {
+		ordinal, rest, ok := strings.Cut(place(it), ":")
+		if !ok || strings.Contains(ordinal, "/") || ordinal == "0" {
+			continue
+		}
+		if next[it.Turn+ordinal] == 0 {
+			count[it.Turn]++
+			next[it.Turn+ordinal] = count[it.Turn]
+		}
+		its[i].ID = fmt.Sprintf("%s:%d:%s", it.Turn, next[it.Turn+ordinal], rest)
+	}
+}
+
+// ends says how each turn ended.
+func ends(evs []event.Event) (out []string) {
+	for _, ev := range evs {
+		switch b := ev.Body.(type) {
+		case event.ResponseDone:
+			out = append(out, string(b.Status))
+		case event.ResponseError:
+			out = append(out, b.Error.Code)
+		}
+	}
+	return out
+}
