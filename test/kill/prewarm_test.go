@@ -93,9 +93,9 @@ func (w *world) firstWord() (session string, took time.Duration) {
 
 // The first word comes from a process that ran before anyone asked for it.
 func TestAnAgentThatWaitedAnswers(t *testing.T) {
-	agents := []string{"claude-code", "codex-acp", "gemini"}
+	agents := []string{"claude-code", "codex", "gemini"}
 	if long() {
-		agents = append([]string{"claude-code"}, realagents.ACP()...)
+		agents = append([]string{"claude-code", "codex"}, realagents.ACP()...)
 	}
 	for _, agent := range agents {
 		t.Run(agent, func(t *testing.T) { answersWarm(t, agent) })
