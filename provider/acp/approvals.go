@@ -68,7 +68,7 @@ func (t *translator) asksLeave(m jsonrpc.Message) {
 	if len(content) == 0 && c != nil {
 		content = c.content
 	}
-	ask.Changes = changes(content, t.q.wholeFiles)
+	ask.Changes = t.changesOf(&call{content: content, input: tc.RawInput})
 	if !isObject(ask.Arguments) {
 		ask.Arguments = described(tc.Title, content)
 	}

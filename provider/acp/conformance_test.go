@@ -76,6 +76,9 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Differences["codex-acp 2.6.0 tells calls in the order in which they began when live, and in which they ended when it loads"] = func(it event.Item) bool {
 			return bytes.Contains([]byte(it.Content), []byte("sleep 0.5")) || bytes.Contains([]byte(it.Content), []byte("sleep 1;")) || it.Content == "one\n" || it.Content == "two\n"
 		}
+		s.Differences["codex-acp 2.6.0 says a failure in the model's place when live, and not when it loads"] = func(it event.Item) bool {
+			return it.Status == event.ItemStopped && bytes.Contains([]byte(it.Content), []byte("scripted 400"))
+		}
 		s.Cannot[providertest.Denial] = "its only denial ends the turn (codex-acp 2.6.0, denied-stop)"
 		s.Prompts[providertest.Approval] = scenario(calls(fakemodel.Call("exec_command", args{
 			"cmd": "touch asked", "sandbox_permissions": "require_escalated", "justification": "May I?",
@@ -85,9 +88,12 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Behind] = "todo"
 	},
 	"claude-agent-acp": func(s *providertest.Subject) {
-		s.Cannot[providertest.Subagent] = "todo"
-		s.Cannot[providertest.Question] = "todo"
-		s.Cannot[providertest.Behind] = "todo"
+		s.Cannot[providertest.Subagent] = "it tells which tools a subagent uses, and not what it says (claude-agent-acp 0.49.0)"
+		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("AskUserQuestion", args{"questions": []args{{
+			"question": "Which one?", "header": "Pick", "multiSelect": false,
+			"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
+		}}})), said)
+		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn that nobody asked for: what is said after the turn is a notice, and what is asked is denied"
 	},
 	"opencode": func(s *providertest.Subject) {
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read", args{"filePath": path}) }

@@ -23,6 +23,7 @@ func (t *translator) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	case tn.interrupted || tn.refused && stop == "cancelled": // whatever the answer is, an error among it
 		t.end(event.ResponseDone{Status: event.StatusCancelled, FinishReason: reason, Usage: used})
 	case failed != nil:
+		t.forget(tn, failed)
 		t.end(event.ResponseError{Error: t.fault(failed)})
 	case stop == "error":
 		t.end(event.ResponseError{Error: t.fault(&jsonrpc.Error{})})
@@ -38,6 +39,15 @@ func (t *translator) finish(stop string, u *usage, failed *jsonrpc.Error) {
 			return
 		}
 		t.end(event.ResponseDone{Status: event.StatusCompleted, FinishReason: reason, Usage: used})
+	}
+}
+
+// forget abandons the last message if it is the failure's own text: agents say
+// it in the model's place, too.
+func (t *translator) forget(tn *turn, failed *jsonrpc.Error) {
+	th := tn.thread("")
+	if th.open != nil && th.open.typ == event.TypeMessage && strings.TrimSpace(th.open.text.String()) == strings.TrimSpace(failed.Message) {
+		t.abandon(th, "")
 	}
 }
 

@@ -61,7 +61,7 @@ func (t *translator) chunk(typ event.ItemType, u update) {
 	for _, b := range blocks(u.Content) {
 		text += b.text()
 	}
-	if t.turn == nil || t.Version >= 2 && t.q.ownWords && u.MessageID == "" {
+	if t.turn == nil {
 		if typ == event.TypeMessage && t.load == nil {
 			t.say(text)
 		}

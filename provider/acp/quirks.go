@@ -23,12 +23,13 @@ type quirks struct {
 	noBlobs    bool                                // it cannot take documents that are no images
 	replayEnds bool                                // it loads behind the answer, and ends with its commands
 
-	ownWords      bool // v2: a message without an id is the agent's own, and not the model's
 	passesOptions bool // prepare passes on tools and maxTurns
 
 	thoughtParts bool // when it loads, each chunk of reasoning is a paragraph
 
 	name        func(tc toolCall) string            // of a tool, where it is not said
+	title       func(c *call) string                // of a call, where what is said differs from time to time
+	changes     func(c *call) []event.Change        // what a call does to files, where it is not said
 	parent      func(meta json.RawMessage) string   // the call whose subagent says something
 	output      func(c *call) (string, *int)        // what a call printed, and its exit code
 	steps       func(c *call) []planEntry           // the plan that a call makes

@@ -23,7 +23,6 @@ func codexACP() *quirks {
 		bypass: []setting{{"mode", "agent-full-access"}, {"mode", "agent"}},
 		stops:  []string{"cancel"}, // its only "no" ends the turn as cancelled (denied-stop)
 
-		ownWords:     true, // failure
 		thoughtParts: true, // thought, load
 		name:         codexTool,
 		userPart:     linkedPart,

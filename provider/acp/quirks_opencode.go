@@ -1,10 +1,13 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
+	"path/filepath"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 )
 
 // opencode is opencode-ai, seen at 1.18.33.
@@ -17,6 +20,8 @@ func opencode() *quirks {
 		running:   true, // tool
 		noBlobs:   true, // it keeps the document, and fails at every later prompt
 		name:      opencodeTool,
+		title:     opencodeTitle,   // edit, load
+		changes:   opencodeChanges, // edit
 		output: func(c *call) (string, *int) { // tool
 			raw := decodeLoose[struct {
 				Metadata struct {
@@ -49,6 +54,72 @@ func opencodeTool(tc toolCall) string {
 		return "write"
 	}
 	return tc.ToolKind
+}
+
+// opencodeInput is what its tools' arguments have in common.
+type opencodeInput struct {
+	Path    string  `json:"filePath"`
+	Command string  `json:"command"`
+	Pattern string  `json:"pattern"`
+	Content *string `json:"content"`
+	Old     *string `json:"oldString"`
+	New     *string `json:"newString"`
+
+	// of a question
+	AskedPath string `json:"filepath"`
+	Diff      string `json:"diff"`
+}
+
+// opencodeTitle says in one line what a call is about.
+func opencodeTitle(c *call) string {
+	in := decodeLoose[opencodeInput](c.input)
+	switch {
+	case in.Command != "":
+		return in.Command
+	case in.Path != "":
+		return c.name + ": " + filepath.Base(in.Path)
+	case in.Pattern != "":
+		return c.name + ": " + in.Pattern
+	}
+	return c.name
+}
+
+// opencodeChanges says what a call does to a file: a question has a patch, and a
+// result has nothing.
+func opencodeChanges(c *call) []event.Change {
+	in := decodeLoose[opencodeInput](c.input)
+	if in.Diff != "" && in.AskedPath != "" && len(in.Diff) <= 2*maxFileText {
+		ch := event.Change{Path: in.AskedPath, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
+		for _, hunks := range patchHunks(in.Diff) {
+			ch.Hunks = append(ch.Hunks, hunks...)
+		}
+		return []event.Change{ch}
+	}
+	meta := decodeLoose[struct {
+		Metadata struct {
+			Path   string `json:"filepath"`
+			Exists *bool  `json:"exists"`
+		} `json:"metadata"`
+	}](c.rawOutput).Metadata
+	old, text := in.Old, in.New
+	if in.Content != nil {
+		old, text = new(string), in.Content
+	}
+	if in.Path == "" || old == nil || text == nil {
+		return nil
+	}
+	tc := toolContent{Path: cmp.Or(meta.Path, in.Path), OldText: old, NewText: text}
+	if meta.Exists != nil && !*meta.Exists {
+		tc.OldText = nil
+	}
+	ch := replaced(tc, false)
+	if in.Content != nil && len(*text) <= maxFileText { // the whole of the new file; the old one is not said
+		ch.NewText = text
+		if ch.Kind == event.ChangeUpdate {
+			ch.Hunks = []event.Hunk{}
+		}
+	}
+	return []event.Change{ch}
 }
 
 // opencodeAsks makes it ask before it runs a command or changes a file, which

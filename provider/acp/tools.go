@@ -160,6 +160,9 @@ func (t *translator) tell(c *call) {
 	if !isObject(args) {
 		args = json.RawMessage("{}")
 	}
+	if t.q.title != nil {
+		c.title = oneLine(cmp.Or(t.q.title(c), c.title), 200)
+	}
 	t.emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
 		Name: c.name, CallID: c.id, Arguments: args, Kind: c.kind, Title: c.title, Locations: c.locations,
 	}})
@@ -253,7 +256,7 @@ func (t *translator) answer(c *call) {
 		out.Truncated, out.TotalBytes = true, total
 	}
 	if !c.failed {
-		out.Changes = changes(c.content, t.q.wholeFiles)
+		out.Changes = t.changesOf(c)
 	}
 	if c.kind == event.KindOther && isObject(c.rawOutput) && len(c.rawOutput) <= maxDetail {
 		out.Detail = c.rawOutput
@@ -263,6 +266,15 @@ func (t *translator) answer(c *call) {
 		t.emit(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCallOutput, CallID: c.id, Name: c.name, ParentCallID: c.parent})
 	}
 	t.emit(event.ItemDone{ItemID: id, FinalItem: out})
+}
+
+// changesOf says what a call does to files.
+func (t *translator) changesOf(c *call) []event.Change {
+	out := changes(c.content, t.q.wholeFiles)
+	if len(out) == 0 && t.q.changes != nil {
+		out = t.q.changes(c)
+	}
+	return out
 }
 
 // outputOf returns what a call printed, and the exit code of a command.

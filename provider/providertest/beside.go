@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -86,10 +87,14 @@ func (s Subject) question(t *testing.T) {
 			return false
 		}
 		asked++
-		if b.Approval.Kind != event.ApprovalQuestion || b.Approval.Choices[0].Kind != event.ChoiceAllowOnce {
+		isForm := b.Approval.Kind == event.ApprovalForm
+		if b.Approval.Kind != event.ApprovalQuestion && !isForm || b.Approval.Choices[0].Kind != event.ChoiceAllowOnce {
 			t.Errorf("asked %+v", b.Approval)
 		}
 		d := runnel.Decision{Choice: b.Approval.Choices[0].ID, ArgumentsDigest: b.Approval.ArgumentsDigest}
+		if isForm {
+			d.UpdatedArguments = filledIn(t, b.Approval.Arguments)
+		}
 		if err := l.Decide(t.Context(), b.Approval.ID, d); err != nil {
 			t.Fatal(detail(err))
 		}
@@ -99,6 +104,40 @@ func (s Subject) question(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("asked %d times\n%s", asked, l.dump())
 	}
+}
+
+// filledIn answers a form with the first value that each field may have.
+func filledIn(t *testing.T, arguments json.RawMessage) json.RawMessage {
+	t.Helper()
+	type field struct {
+		Type  string   `json:"type"`
+		Enum  []string `json:"enum"`
+		OneOf []struct {
+			Const string `json:"const"`
+		} `json:"oneOf"`
+	}
+	var form struct {
+		Schema struct {
+			Properties map[string]field `json:"properties"`
+		} `json:"schema"`
+	}
+	if err := json.Unmarshal(arguments, &form); err != nil || len(form.Schema.Properties) == 0 {
+		t.Fatalf("a form without fields: %s, %v", arguments, err)
+	}
+	values := map[string]any{}
+	for name, f := range form.Schema.Properties {
+		switch {
+		case len(f.Enum) > 0:
+			values[name] = f.Enum[0]
+		case len(f.OneOf) > 0:
+			values[name] = f.OneOf[0].Const
+		}
+	}
+	out, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // behind checks that what goes on after a turn is asked for and shown, in turns
