@@ -1,15 +1,20 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/provider/all"
 )
 
 // TestAgentsOfTheConfiguration runs the scripts with a small agent of our own in
@@ -54,5 +59,46 @@ func TestEveryAbilityHasWords(t *testing.T) {
 		if ability(c) == "" {
 			t.Errorf("%s has no words", c)
 		}
+	}
+}
+
+// TestEachRealAgent runs the scripts with every pinned agent, which the
+// configuration names, and a scripted model on loopback.
+func TestEachRealAgent(t *testing.T) {
+	names := []string{"codex", "codex-acp", "gemini"}
+	if os.Getenv("RUNNEL_LONG") != "" {
+		names = append([]string{"codex"}, realagents.ACP()...)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			agent := realagents.Find(t, name)
+			model, err := fakemodel.Start(fakemodel.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = model.Close() })
+			p := params()
+			p.Dir = "testdata/each"
+			p.Condition = func(cond string) (bool, error) {
+				i := slices.IndexFunc(all.Providers(), func(p runnel.Provider) bool { return p.Name() == name })
+				_, is := all.Providers()[i].(runnel.Historian)
+				return is && cond == "history", nil
+			}
+			prepare := p.Setup
+			p.Setup = func(env *testscript.Env) error {
+				if err := prepare(env); err != nil {
+					return err
+				}
+				home := realagents.NewHome(t, model.URL())
+				env.Vars = append(env.Vars, home.EnvironFor(name)...)
+				link := filepath.Join(env.WorkDir, "program")
+				for k, v := range map[string]string{"PROJECT": home.Project, "AGENT": link, "VERSION": agent.Version, "NAME": name, "RUNNEL_CONFIG": env.WorkDir + "/own.yaml"} {
+					env.Setenv(k, v)
+				}
+				own := "agents: {" + name + ": {path: " + link + "}}"
+				return errors.Join(os.Symlink(agent.Path, link), os.WriteFile(env.WorkDir+"/own.yaml", []byte(own), 0o600))
+			}
+			testscript.Run(t, p)
+		})
 	}
 }

@@ -20,7 +20,7 @@ import (
 const translated = "translated"
 
 func (a *app) translateCommand() *cobra.Command {
-	var agent string
+	var agent, dir string
 	var history bool
 	cmd := &cobra.Command{
 		Use:   "translate [--agent NAME] [--history] FILE|ID",
@@ -30,20 +30,21 @@ made, one JSON object a line. The agent is not started. FILE may be "-".
 
 With --history it is a conversation that the agent keeps itself: the file of its
 transcript, with the folder beside it if there is one, or the agent's own id of
-it. Some agents are started to be asked for it, away from any project. It needs
---agent, and an agent whose conversations runnel reads.
+it. Some agents are started to be asked for it, without a word to a model, and
+know it only in the directory that it was about. It needs --agent, and an agent
+whose conversations runnel reads.
 
 It succeeds also if the recorded turn did not.`,
 		Example: `  runnel translate turn.jsonl | jq -r .type
   runnel translate --agent ` + a.example() + ` turn.jsonl   # a recording without a head
   runnel translate --agent ` + a.example() + ` --history ~/path/to/transcript.jsonl
-  runnel translate --agent ` + a.example() + ` --history 0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11`,
+  runnel translate --agent ` + a.example() + ` --history -C ~/src/app 0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11`,
 		Args: exactly(1, "one file is needed"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
 			}
-			evs, err := a.translation(cmd.Context(), agent, history, args[0])
+			evs, err := a.translation(cmd.Context(), agent, history, dir, args[0])
 			if err != nil {
 				return err
 			}
@@ -61,14 +62,15 @@ It succeeds also if the recorded turn did not.`,
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "whose it is; default what the recording says")
 	cmd.Flags().BoolVar(&history, "history", false, "it is a conversation that the agent keeps itself")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "with --history and an id: the directory of the conversation; default the current one")
 	configFlag(cmd)
 	return cmd
 }
 
 // translation returns the events of a file.
-func (a *app) translation(ctx context.Context, agent string, history bool, file string) (iter.Seq2[event.Event, error], error) {
+func (a *app) translation(ctx context.Context, agent string, history bool, dir, file string) (iter.Seq2[event.Event, error], error) {
 	if history {
-		return a.historyOf(ctx, agent, file)
+		return a.historyOf(ctx, agent, dir, file)
 	}
 	rd := a.in
 	if file != "-" {
@@ -99,7 +101,7 @@ func (a *app) translation(ctx context.Context, agent string, history bool, file 
 	return runnel.Replay(translated, p.Name(), t.Translate(lines)), nil
 }
 
-func (a *app) historyOf(ctx context.Context, agent, file string) (iter.Seq2[event.Event, error], error) {
+func (a *app) historyOf(ctx context.Context, agent, dir, file string) (iter.Seq2[event.Event, error], error) {
 	if agent == "" {
 		return nil, usage("--history needs --agent: a transcript does not say whose it is")
 	}
@@ -111,7 +113,7 @@ func (a *app) historyOf(ctx context.Context, agent, file string) (iter.Seq2[even
 	if !ok {
 		return nil, usage("%s keeps no transcripts that runnel can read", p.Name())
 	}
-	ref, err := keptAs(file)
+	ref, err := keptAs(file, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +121,8 @@ func (a *app) historyOf(ctx context.Context, agent, file string) (iter.Seq2[even
 }
 
 // keptAs returns what a name refers to: a file if there is one, or else the
-// agent's own id of a conversation.
-func keptAs(name string) (runnel.Conversation, error) {
+// agent's own id of a conversation about a directory.
+func keptAs(name, dir string) (runnel.Conversation, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return runnel.Conversation{}, err
@@ -128,7 +130,8 @@ func keptAs(name string) (runnel.Conversation, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && filepath.Base(name) == name && filepath.Ext(name) == "":
-		return runnel.Conversation{AgentSessionID: name}, nil
+		dir, err := directory(dir)
+		return runnel.Conversation{AgentSessionID: name, Dir: dir}, err
 	case err != nil:
 		return runnel.Conversation{}, err
 	case !info.Mode().IsRegular():
