@@ -24,24 +24,33 @@ func callRunnel(stdin []byte, args ...string) (out, errOut string, code int) {
 	return o.String(), e.String(), code
 }
 
-// owners says whose the recordings of a provider's folder are.
-var owners = map[string]string{"claude": "claude-code"}
+// owners says whose the recordings of a folder are. Those of agents that share a
+// protocol are in folders of their own.
+var owners = map[string]string{"provider/claude/testdata": "claude-code", "provider/codex/testdata": "codex"}
 
 // recordings calls f with every recording in the tree.
 func recordings(t *testing.T, f func(t *testing.T, agent string, a *txtar.Archive)) {
 	t.Helper()
-	files, err := filepath.Glob("../../provider/*/testdata/*.txtar")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d recordings found, %v", len(files), err)
+	var files []string
+	for _, pattern := range []string{"../../provider/*/testdata/*.txtar", "../../provider/acp/testdata/*/*.txtar"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) < 20 {
+			t.Fatalf("%d recordings found, %v", len(found), err)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
-		folder := filepath.Base(filepath.Dir(filepath.Dir(file)))
-		t.Run(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+		folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")
+		agent, ok := owners[folder]
+		if !ok {
+			agent = filepath.Base(folder)
+		}
+		t.Run(agent+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			a, err := txtar.ParseFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			f(t, owners[folder], a)
+			f(t, agent, a)
 		})
 	}
 }
@@ -204,7 +213,9 @@ func TestTranslateGarbage(t *testing.T) {
 		"whose":            {[]string{"translate", "-"}, exitUsage, "does not say whose it is"},
 		"no recordings":    {[]string{"translate", "--agent", "script", "-"}, exitUsage, "has no recordings"},
 		"history, whose":   {[]string{"translate", "--history", "x"}, exitUsage, "needs --agent"},
-		"history, absent":  {[]string{"translate", "--agent", "claude-code", "--history", "absent"}, exitFailed, "no such file"},
+		"history, absent":  {[]string{"translate", "--agent", "claude-code", "--history", "absent.jsonl"}, exitFailed, "no such file"},
+		"history, no id":   {[]string{"translate", "--agent", "claude-code", "--history", "absent"}, exitFailed, "SESSION_NOT_FOUND"},
+		"history, where":   {[]string{"translate", "--agent", "claude-code", "--history", "-C", "absent", "x"}, exitUsage, "there is no directory"},
 		"history, folder":  {[]string{"translate", "--agent", "claude-code", "--history", "."}, exitFailed, "is not a file"},
 		"absent":           {[]string{"translate", "absent"}, exitFailed, "no such file"},
 		"a folder":         {[]string{"translate", "."}, exitFailed, "directory"},
