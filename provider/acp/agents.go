@@ -17,6 +17,8 @@ type Agent struct {
 	Env         []string // "K=V": no updates, no calls home
 	Inherit     []string // variables of ours that it may have, beside those that every program needs; "*" ends a prefix
 	Refuse      []string // variables that would make it ask nobody
+	Obeys       []string // files of a folder that it would obey, whatever it is told
+	Reads       []string // files of a folder that are shown to the model as they are
 
 	Resumes bool // a conversation goes on after its process ended
 	Loads   bool // and can be shown as it was
@@ -36,12 +38,14 @@ var agents = []Agent{
 		Install: "npm install -g @agentclientprotocol/codex-acp", Login: "codex login",
 		Env:     []string{"NO_BROWSER=1"},
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
+		Obeys:   []string{".codex"}, // it trusts every folder
+		Reads:   []string{"AGENTS.md", "AGENTS.override.md"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
 	{
 		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"},
 		Install: "npm install -g @agentclientprotocol/claude-agent-acp", Login: "claude auth login",
-		Env:     []string{"DISABLE_AUTOUPDATER=1"},
+		Env:     []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // what it keeps is complete when a turn ends
 		Inherit: []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
 		Refuse:  []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
@@ -67,6 +71,10 @@ var agents = []Agent{
 		Env:     []string{"COPILOT_AUTO_UPDATE=false"},
 		Inherit: []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
 		Refuse:  []string{"COPILOT_ALLOW_ALL"},
+		Obeys: []string{ // a folder whose hooks it runs may even allow every tool
+			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json",
+			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json",
+		},
 		Resumes: true, Loads: true, Lists: true,
 	},
 	{
@@ -74,6 +82,8 @@ var agents = []Agent{
 		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
 		Env:     []string{"QWEN_CODE_NO_RELAUNCH=true"},
 		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
+		Obeys:   []string{".qwen", ".env"},
+		Reads:   []string{"QWEN.md", "AGENTS.md"},
 		Resumes: true, Loads: true, Lists: true,
 	},
 }

@@ -25,7 +25,7 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
 		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
 	}
-	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.modes[m] == nil && q.environ == nil {
+	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.modes[m] == nil && !slices.Contains(q.starts, m) {
 		return noMode(p.agent.conn())
 	}
 	if len(begin.session) > 500 || strings.ContainsFunc(begin.session, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -183,6 +183,11 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 	cause := error(e)
 	agent := h.p.agent.conn()
 	why := reasonOf(e.Message)
+	if details := decodeLoose[struct {
+		Details string `json:"details"`
+	}](e.Data).Details; details != "" {
+		why = reasonOf(details)
+	}
 	switch {
 	case e.Code == codeAuthRequired:
 		do := ""
@@ -190,7 +195,7 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 			do = " Run: " + h.p.agent.Login
 		}
 		return runnel.Fail(runnel.AgentNotLoggedIn, agent.Name+" is not logged in."+do, cause)
-	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why)):
+	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why) || why == h.c.tr.q.absent):
 		return runnel.Fail(runnel.SessionNotFound, agent.Name+" has no such conversation.", cause)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not begin a conversation: "+why, cause)
@@ -199,7 +204,7 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 // absent reports whether a reason says that there is no such conversation.
 func absent(why string) bool {
 	why = strings.ToLower(why)
-	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "invalid session")
+	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "no rollout") || strings.Contains(why, "invalid session")
 }
 
 // params are those of what begins a conversation.

@@ -6,6 +6,7 @@ package acp
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"slices"
@@ -125,7 +126,7 @@ func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 
 // open starts the agent and begins a conversation.
 func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) (*conn, error) {
-	if err := p.check(opt, begin); err != nil {
+	if err := errors.Join(p.check(opt, begin), p.mistrust(opt)); err != nil {
 		return nil, err
 	}
 	c, err := p.start(ctx, opt)
@@ -166,7 +167,11 @@ func (p *provider) command(opt runnel.Options) (path string, args []string, err 
 		name = opt.Path
 	}
 	path, err = agentconn.Find(name, p.agent.conn())
-	return path, cmd[1:], err
+	args = slices.Clone(cmd[1:])
+	if f := p.agent.quirks().args; f != nil {
+		args = append(args, f(opt)...)
+	}
+	return path, args, err
 }
 
 // environ builds the agent's environment: ours by allow-list, then what this

@@ -13,6 +13,7 @@ import (
 // the recordings in testdata that show them.
 type quirks struct {
 	modes      map[runnel.PermissionMode][]setting // what makes up each mode; the first that is not set already is set first
+	starts     []runnel.PermissionMode             // modes besides that it can begin in, and not change to
 	bypass     []setting                           // values with which it asks nobody
 	forSession []string                            // permission options "always" that hold until it ends
 	stops      []string                            // permission options "no" that end the turn
@@ -21,6 +22,7 @@ type quirks struct {
 	wholeFiles bool                                // a diff has whole files
 	totals     bool                                // its usage counts from the beginning of the conversation
 	noBlobs    bool                                // it cannot take documents that are no images
+	absent     string                              // its reason for not continuing a conversation that there is not
 	replayEnds bool                                // it loads behind the answer, and ends with its commands
 
 	passesOptions bool // prepare passes on tools and maxTurns
@@ -41,6 +43,7 @@ type quirks struct {
 
 	prepare func(opt runnel.Options, params map[string]any) error // what begins a conversation
 	environ func(opt runnel.Options) []string
+	args    func(opt runnel.Options) []string
 }
 
 func (q *quirks) nameOf(tc toolCall) string {

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -19,6 +20,7 @@ func gemini() *quirks {
 		wholeFiles: true,                       // edit
 		replayEnds: true,                       // load
 		name:       geminiTool,
+		environ:    geminiTrust,
 		usage: func(meta json.RawMessage) *usage { // text
 			count := decodeLoose[struct {
 				Quota struct {
@@ -43,4 +45,11 @@ func geminiTool(tc toolCall) string {
 		return ""
 	}
 	return name
+}
+
+// geminiTrust says whether the folder's settings count. Where they do not, it
+// has no modes either that ask less; so where there are none, it may have them.
+func geminiTrust(opt runnel.Options) []string {
+	trusted := opt.Trusted || obeyed(opt.Dir, []string{".gemini", ".env", ".agents", "GEMINI.md"}) == ""
+	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
 }

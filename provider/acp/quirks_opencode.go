@@ -16,8 +16,10 @@ func opencode() *quirks {
 		modes: map[runnel.PermissionMode][]setting{
 			runnel.ModeDefault: {{"mode", "build"}}, runnel.ModePlan: {{"mode", "plan"}},
 		},
+		starts:    []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
 		lateInput: true, // approval-allowed
 		running:   true, // tool
+		absent:    "OpenCode service failure",
 		noBlobs:   true, // it keeps the document, and fails at every later prompt
 		name:      opencodeTool,
 		title:     opencodeTitle,   // edit, load
@@ -129,6 +131,8 @@ func opencodeAsks(opt runnel.Options) []string {
 	switch opt.PermissionMode {
 	case runnel.ModeAcceptEdits:
 		rule["edit"] = "allow"
+	case runnel.ModeDontAsk:
+		rule = map[string]string{"bash": "deny", "edit": "deny", "webfetch": "deny"}
 	case runnel.ModeBypass:
 		rule = map[string]string{"bash": "allow", "edit": "allow", "webfetch": "allow"}
 	}
@@ -136,5 +140,9 @@ func opencodeAsks(opt runnel.Options) []string {
 	if err != nil {
 		return nil
 	}
-	return []string{"OPENCODE_PERMISSION=" + string(b)}
+	env := []string{"OPENCODE_PERMISSION=" + string(b)}
+	if !opt.Trusted {
+		env = append(env, "OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_EXTERNAL_SKILLS=1")
+	}
+	return env
 }

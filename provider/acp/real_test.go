@@ -1,0 +1,159 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// eachAgent runs a test with every agent that there is.
+func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
+	for _, name := range []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"} {
+		t.Run(name, func(t *testing.T) { test(t, newRig(t, name)) })
+	}
+}
+
+// TestC01_Prompts: whatever a prompt looks like, the model is shown it as it is.
+func TestC01_Prompts(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		for _, text := range []string{"-x", "--help", "- [ ] todo", "--", `--settings={"hooks":{}}`, "-o/tmp/x"} {
+			r.send(text)
+			r.finish("")
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(r.model.Requests(), func(q fakemodel.Request) bool { return bytes.Contains(q.Body, quoted) }) {
+				t.Errorf("the model was not shown %q", text)
+			}
+		}
+		entries, err := os.ReadDir(r.home.Project)
+		if err != nil || len(entries) > 0 {
+			t.Errorf("files appeared: %v, %v", entries, err)
+		}
+	})
+}
+
+// TestProbe: what is said of an agent is what it says.
+func TestProbe(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		in := r.provider.(runnel.Prober).Probe(t.Context())
+		if !in.Installed || in.Version != r.version || in.Problem != "" || !filepath.IsAbs(in.Path) {
+			t.Errorf("%+v", in)
+		}
+		if known(t, r.name).Probes && (in.LoggedIn == nil || !*in.LoggedIn || len(in.Models) == 0 || len(in.Config) == 0) {
+			t.Errorf("logged in %v, models %v, options %v", in.LoggedIn, in.Models, in.Config)
+		}
+	})
+}
+
+func TestProbeOfNothing(t *testing.T) {
+	in := New(Agent{Name: "gone", DisplayName: "Gone", Command: []string{"/nonexistent/gone"}, Install: "make gone"}).(runnel.Prober).Probe(t.Context())
+	if in.Installed || !strings.Contains(in.Problem, "make gone") {
+		t.Errorf("%+v", in)
+	}
+	in = New(Agent{Name: "mute", Command: []string{"true"}}).(runnel.Prober).Probe(t.Context())
+	if in.Installed || in.Problem == "" {
+		t.Errorf("%+v", in)
+	}
+}
+
+// TestNotLoggedIn: an agent that is not logged in says so, and how to log in.
+func TestNotLoggedIn(t *testing.T) {
+	b := realagents.Find(t, "copilot")
+	home := realagents.NewHome(t, "http://127.0.0.1:1")
+	env := slices.DeleteFunc(home.EnvironFor("copilot"), func(e string) bool {
+		return strings.HasPrefix(e, "COPILOT_PROVIDER") || strings.HasPrefix(e, "COPILOT_OFFLINE")
+	})
+	p := New(known(t, "copilot")).(runnel.Programmable).WithProgram(append([]string{b.Path}, b.Args...), env)
+	_, err := p.Open(t.Context(), runnel.Options{Dir: home.Project})
+	if runnel.CodeOf(err) != runnel.AgentNotLoggedIn || !strings.Contains(err.Error(), "copilot login") {
+		t.Error(err)
+	}
+}
+
+// TestFoundAndForked: what an agent keeps is listed, and goes on as a copy.
+func TestFoundAndForked(t *testing.T) {
+	for _, name := range []string{"codex-acp", "claude-agent-acp", "opencode"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, name)
+			r.plays(says("One."))
+			r.finish("")
+			id := r.conn.(*conn).tr.Session
+			r.close()
+			var found []runnel.Conversation
+			for c, err := range r.provider.(runnel.Discoverer).Discover(t.Context(), r.home.Project) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = append(found, c)
+			}
+			if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.home.Project || found[0].UpdatedAt.IsZero() {
+				t.Errorf("found %+v", found)
+			}
+			opt := r.opt
+			opt.Resume = id
+			c, err := r.provider.(runnel.Forker).Fork(t.Context(), opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.conn = c
+			t.Cleanup(func() { c.Close() })
+			if fork := c.(*conn).tr.Session; fork == id || fork == "" {
+				t.Errorf("the copy of %s is %s", id, fork)
+			}
+			r.plays(says("Two."))
+			if evs := r.finish(""); !strings.Contains(dump(evs), "Two.") {
+				t.Error(dump(evs))
+			}
+			if last := r.model.Requests(); !bytes.Contains(last[len(last)-1].Body, []byte("One.")) && !slices.ContainsFunc(last, func(q fakemodel.Request) bool {
+				return bytes.Contains(q.Body, []byte("One.")) && bytes.Contains(q.Body, []byte("Two."))
+			}) {
+				t.Error("the copy does not know what was said before")
+			}
+		})
+	}
+}
+
+// TestResumeOfNothing: what there is not is said so.
+func TestResumeOfNothing(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.opt.Resume = "00000000-0000-7000-8000-000000000000"
+		if r.name == "opencode" {
+			r.opt.Resume = "ses_000000000000000000000000"
+		}
+		c, err := r.provider.Open(t.Context(), r.opt)
+		if err == nil {
+			c.Close()
+		}
+		if runnel.CodeOf(err) != runnel.SessionNotFound {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestAnyAgent: an agent of which nothing is known but its command is driven all
+// the same.
+func TestAnyAgent(t *testing.T) {
+	r := newRig(t, "gemini")
+	b := realagents.Find(t, "gemini")
+	r.provider = New(Agent{Name: "mine", Command: append([]string{b.Path}, b.Args...), Env: r.home.EnvironFor("gemini")})
+	r.opt.Env = nil
+	r.plays(says("At your service."))
+	evs := r.finish("")
+	if !strings.Contains(dump(evs), "At your service.") || len(bodies[event.ResponseDone](evs)) != 1 {
+		t.Error(dump(evs))
+	}
+	if caps := runnel.Capabilities(r.provider); slices.Contains(caps, runnel.CapSessionResume) || slices.Contains(caps, runnel.CapSessionFork) {
+		t.Errorf("claims %v", caps)
+	}
+}
