@@ -166,16 +166,16 @@ func firstThrough(ctx context.Context, s *runnel) (cold, warm time.Duration, err
 	return cold, warm, c.end(ctx)
 }
 
-// firstOfTurn sends a prompt and follows the session from its start until the
-// turn with this number, from 1, has ended.
+// firstOfTurn sends a prompt and follows the session from its start, of which
+// nothing is missed whenever it begins, until the turn with this number, from 1,
+// has ended.
 func firstOfTurn(ctx context.Context, c conversation, start time.Time, number int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
-	open := make(chan struct{})
 	go func() {
 		ends := 0
-		done <- c.follow(ctx, overSSE, func() { close(open) }, func(m message) bool {
+		done <- c.follow(ctx, overSSE, func() {}, func(m message) bool {
 			if m.delta != "" && ends == number-1 && took == 0 {
 				took = m.at.Sub(start)
 			}
@@ -185,11 +185,6 @@ func firstOfTurn(ctx context.Context, c conversation, start time.Time, number in
 			return ends == number
 		})
 	}()
-	select {
-	case <-open:
-	case err := <-done:
-		return 0, err
-	}
 	if err := c.prompt(ctx, hello); err != nil {
 		return 0, err
 	}
