@@ -116,7 +116,7 @@ func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	switch {
 	case strings.Contains(e.Message, "already has an active writer"):
 		return runnel.Fail(runnel.SessionCreateFailed, "The conversation is open in "+writer(c.home, c.opt.Resume)+". Close it there first.", e)
-	case method != methodStart && (strings.Contains(e.Message, "no rollout found") || strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "invalid thread id")):
+	case method != methodStart && isMissing(e):
 		return runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.", e)
 	case strings.Contains(e.Message, "failed to load configuration"):
 		return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, or an option is not one that it knows. Try it in a terminal: codex", e)

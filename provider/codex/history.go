@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -40,7 +41,7 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 		defer clean()
 		errStopped := errors.New("stopped")
 		err = p.query(ctx, opt, func(a *asker) error {
-			h := newHistorian(id, a.turns)
+			h := newHistorian(id, a.all)
 			return h.all(func(evs []event.Event) error {
 				for _, ev := range evs {
 					if !yield(ev, nil) {
@@ -58,12 +59,40 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 
 func historyFault(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		if strings.Contains(e.Message, "no rollout found") || strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "invalid thread id") {
+		if isMissing(e) {
 			return runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.", err)
 		}
 		return runnel.Fail(runnel.AgentError, "Codex did not say what was said in the conversation.", err)
 	}
 	return err
+}
+
+// isMissing reports whether the agent knows no such conversation.
+func isMissing(e *jsonrpc.Error) bool {
+	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded", "invalid thread id", "not found"} {
+		if strings.Contains(e.Message, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// all returns one page as turns does. 0.169 lists nothing of a file that is not
+// in its database yet, and puts it there when the conversation is opened. That is
+// done away from any project, and without servers of tools.
+func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error) {
+	turns, next, err := a.turns(thread, cursor)
+	if err != nil || len(turns) > 0 || cursor != nil {
+		return turns, next, err
+	}
+	err = a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true, "cwd": os.TempDir(), "config": map[string]any{"mcp_servers": map[string]any{}}}, nil)
+	if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+		return turns, next, nil // it is open elsewhere, or has had no turn
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.turns(thread, nil)
 }
 
 // turns returns one page of a thread's turns, oldest first, and the cursor for
@@ -282,7 +311,7 @@ var rollout = regexp.MustCompile(`^rollout-[0-9T-]{19}-([0-9a-f-]{36})\.jsonl$`)
 // locate says how to ask for a conversation. A file must lie in codex's folder;
 // of one elsewhere, if who named it may read it, a copy is asked for, in a folder
 // that holds nothing else: that folder's configuration is none of ours.
-func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, id string, clean func(), err error) {
+func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread string, clean func(), err error) {
 	clean = func() {}
 	if ref.File == "" {
 		if !token.MatchString(ref.AgentSessionID) {
@@ -290,7 +319,8 @@ func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, id strin
 		}
 		return opt, ref.AgentSessionID, clean, err
 	}
-	if id, err = threadOf(ref.File); err != nil {
+	id, models, err := threadOf(ref.File)
+	if err != nil {
 		return opt, "", clean, err
 	}
 	home := codexHome(append(os.Environ(), p.env...))
@@ -300,7 +330,7 @@ func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, id strin
 	if !ref.Anywhere {
 		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file is not in Codex's own folder")
 	}
-	dir, err := copyOf(ref.File, id)
+	dir, err := copyOf(ref.File, id, models)
 	if err != nil {
 		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
 	}
@@ -318,29 +348,34 @@ func within(dir, file string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// threadOf reads the conversation's id from the first line of its file.
-func threadOf(file string) (string, error) {
+// threadOf reads the conversation's id, and who provides its models, from the
+// first line of its file.
+func threadOf(file string) (id, models string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
+		return "", "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
 	}
 	defer f.Close()
 	line, err := jsonl.NewReader(f, 0).Next()
 	var meta struct {
 		Type    string
-		Payload struct{ ID string }
+		Payload struct {
+			ID     string
+			Models string `json:"model_provider"`
+		}
 	}
 	if err == nil {
 		err = json.Unmarshal(line, &meta)
 	}
 	if meta.Type != "session_meta" || uuid.Validate(meta.Payload.ID) != nil {
-		return "", runnel.Fail(runnel.InvalidRequest, "the file is not a conversation with Codex", err)
+		return "", "", runnel.Fail(runnel.InvalidRequest, "the file is not a conversation with Codex", err)
 	}
-	return meta.Payload.ID, nil
+	return meta.Payload.ID, meta.Payload.Models, nil
 }
 
-// copyOf makes a folder for codex that holds one conversation.
-func copyOf(file, id string) (dir string, err error) {
+// copyOf makes a folder for codex that holds one conversation, and a provider of
+// models by the name that it has there: without one it is not opened.
+func copyOf(file, id, models string) (dir string, err error) {
 	name := filepath.Base(file)
 	if !rollout.MatchString(name) {
 		name = "rollout-2000-01-01T00-00-00-" + id + ".jsonl"
@@ -357,6 +392,12 @@ func copyOf(file, id string) (dir string, err error) {
 	into := filepath.Join(append([]string{dir, "sessions"}, day...)...)
 	if err := os.MkdirAll(into, 0o700); err != nil {
 		return "", err
+	}
+	if token.MatchString(models) && models != "openai" {
+		config := fmt.Sprintf("[model_providers.%q]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1/v1\"\nwire_api = \"responses\"\n", models)
+		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
+			return "", err
+		}
 	}
 	from, err := os.Open(file)
 	if err != nil {
