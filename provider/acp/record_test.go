@@ -153,14 +153,15 @@ func (r *rig) close() {
 // refers to the same thing before does so after. It also shortens what agents
 // offer.
 type normaliser struct {
-	ids  map[string]string
-	repo string
+	ids    map[string]string
+	stamps map[string]string
+	repo   string
 }
 
 var (
 	idRE    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b(?:ses|msg|prt)_[0-9a-f]{10,14}[0-9A-Za-z]{10,}`)
 	timeRE  = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)`)
-	stampRE = regexp.MustCompile(`\b1[7-9]\d{11}\b|_1[7-9]\d{11}_`)
+	stampRE = regexp.MustCompile(`1[7-9]\d{11}`) // ms since 1970
 	portRE  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
@@ -168,12 +169,17 @@ var (
 var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newNormaliser(parts ...[]wireLine) *normaliser {
-	n := &normaliser{ids: map[string]string{}}
+	n := &normaliser{ids: map[string]string{}, stamps: map[string]string{}}
 	if dir, err := os.Getwd(); err == nil {
 		n.repo = filepath.Dir(filepath.Dir(dir))
 	}
 	for _, lines := range parts {
 		for _, l := range lines {
+			for _, s := range stampRE.FindAllString(l.Line, -1) {
+				if n.stamps[s] == "" {
+					n.stamps[s] = itoa(len(n.stamps) + 1)
+				}
+			}
 			for _, id := range idRE.FindAllString(l.Line, -1) {
 				if n.ids[id] == "" {
 					prefix, _, named := strings.Cut(id, "_")
@@ -197,7 +203,7 @@ func (n *normaliser) encode(t testing.TB, lines []wireLine) []byte {
 		l.Line = shorten(l.Line)
 		l.Line = idRE.ReplaceAllStringFunc(l.Line, func(id string) string { return n.ids[id] })
 		l.Line = timeRE.ReplaceAllString(l.Line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
-		l.Line = stampRE.ReplaceAllStringFunc(l.Line, func(s string) string {
+		l.Line = stampRE.ReplaceAllStringFunc(l.Line, func(s string) string { return n.stamps[s] })
 			return strings.Repeat("_", strings.Count(s, "_")/2) + "1" + strings.Repeat("_", strings.Count(s, "_")/2)
 		})
 		l.Line = strings.ReplaceAll(portRE.ReplaceAllString(l.Line, "127.0.0.1:1"), n.repo, "/repo")
