@@ -115,9 +115,8 @@ func (h Home) gemini() []string {
 	return append(h.xdg(),
 		"GEMINI_API_KEY=dummy",
 		"GOOGLE_GEMINI_BASE_URL="+h.modelURL,
-		"GEMINI_CLI_NO_RELAUNCH=true",     // else it starts itself once more, for a bigger heap
-		"GEMINI_CLI_TRUST_WORKSPACE=true", // else it ignores modes
-		"GEMINI_TELEMETRY_ENABLED=false",  // OpenTelemetry; the statistics are in its settings
+		"GEMINI_CLI_NO_RELAUNCH=true",    // else it starts itself once more, for a bigger heap
+		"GEMINI_TELEMETRY_ENABLED=false", // OpenTelemetry; the statistics are in its settings
 		"GEMINI_CLI_SYSTEM_SETTINGS_PATH="+filepath.Join(h.Dir, "no-system-settings.json"),
 		"GEMINI_CLI_SYSTEM_DEFAULTS_PATH="+filepath.Join(h.Dir, "no-system-defaults.json"),
 	)

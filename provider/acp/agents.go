@@ -17,7 +17,7 @@ type Agent struct {
 	Env         []string // "K=V": no updates, no calls home
 	Inherit     []string // variables of ours that it may have, beside those that every program needs; "*" ends a prefix
 	Refuse      []string // variables that would make it ask nobody
-	Obeys       []string // files of a folder that it would obey, whatever it is told
+	Obeys       []string // files of a folder that it would obey, whatever it is told: see above
 	Reads       []string // files of a folder that are shown to the model as they are
 
 	Resumes bool // a conversation goes on after its process ended
@@ -39,7 +39,7 @@ var agents = []Agent{
 		Env:     []string{"NO_BROWSER=1"},
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
 		Obeys:   []string{".codex"}, // it trusts every folder
-		Reads:   []string{"AGENTS.md", "AGENTS.override.md"},
+		Reads:   []string{"AGENTS.md", "AGENTS.override.md", ".agents/skills"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
 	{
@@ -56,6 +56,7 @@ var agents = []Agent{
 		Env:     []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
 		Inherit: []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
 		Refuse:  []string{"OPENCODE_PERMISSION"},
+		Obeys:   []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // it loads plugins also with OPENCODE_DISABLE_PROJECT_CONFIG
 		Resumes: true, Loads: true, Lists: true, Forks: true,
 	},
 	{
@@ -75,6 +76,10 @@ var agents = []Agent{
 			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json",
 			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json",
 		},
+		Reads: []string{ // also with --no-custom-instructions
+			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
+			".github/skills", ".github/agents", ".agents/skills", ".claude/skills", ".claude/agents",
+		},
 		Resumes: true, Loads: true, Lists: true,
 	},
 	{
@@ -82,7 +87,7 @@ var agents = []Agent{
 		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
 		Env:     []string{"QWEN_CODE_NO_RELAUNCH=true"},
 		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
-		Obeys:   []string{".qwen", ".env"},
+		Obeys:   []string{".qwen", "**/.qwen/.env", "**/.env"},
 		Reads:   []string{"QWEN.md", "AGENTS.md"},
 		Resumes: true, Loads: true, Lists: true,
 	},

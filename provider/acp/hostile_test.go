@@ -2,10 +2,14 @@ package acp
 
 import (
 	"bytes"
+	"context"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
@@ -31,19 +35,57 @@ func (r *rig) refuse() []event.Event {
 	})
 }
 
+// setTrap is a rig in a repository that means harm, and counts what goes to its
+// model API.
+func setTrap(t *testing.T, name string) (*rig, *realagents.Trap, *fakemodel.Server) {
+	t.Helper()
+	r := newRig(t, name)
+	elsewhere, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { elsewhere.Close() })
+	return r, r.home.Trap(t, elsewhere.URL()), elsewhere
+}
+
+// refused takes from the folder, one after another, what the agent is not
+// started with. Each must be named.
+func (r *rig) refused() (files []string) {
+	r.t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+		c, err := r.provider.Open(ctx, r.opt)
+		cancel()
+		if err == nil {
+			r.conn = c
+			r.t.Cleanup(func() { c.Close() })
+			return files
+		}
+		named := regexp.MustCompile(`would obey (\S+),`).FindStringSubmatch(err.Error())
+		if runnel.CodeOf(err) != runnel.SessionCreateFailed || named == nil || !strings.HasPrefix(named[1], r.home.Project) {
+			r.t.Fatal(err)
+		}
+		if err := os.RemoveAll(named[1]); err != nil {
+			r.t.Fatal(err)
+		}
+		files = append(files, strings.TrimPrefix(named[1], r.home.Project+"/"))
+	}
+}
+
 func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 	for _, name := range realagents.ACP() {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			elsewhere, err := fakemodel.Start(fakemodel.Config{})
-			if err != nil {
-				t.Fatal(err)
+			r, trap, elsewhere := setTrap(t, name)
+			files := r.refused()
+			if may := known(t, name); (len(may.Obeys) > 0) != (files != nil) {
+				t.Errorf("refused: %q", files)
 			}
-			defer elsewhere.Close()
-			trap := r.home.Trap(t, elsewhere.URL())
-			r.send(fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf(name).Ask("touch asked")), said}}.Prompt("go"))
+			if ran := trap.Ran(); files != nil && ran != nil {
+				t.Errorf("something ran before it was refused: %q", ran)
+			}
+			r.send(scenario(calls(realagents.WordsOf(name).Ask("touch asked")), said))
 			evs := r.refuse()
-			if !slices.ContainsFunc(evs, func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok }) {
+			if len(bodies[event.ApprovalRequested](evs)) == 0 {
 				t.Errorf("nobody was asked:\n%s", dump(evs))
 			}
 			if _, err := os.Stat(r.file("asked")); err == nil {
@@ -56,11 +98,16 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 			for _, req := range elsewhere.Requests() {
 				t.Errorf("went elsewhere: %s %s", req.Method, req.Path)
 			}
-			for _, what := range []string{realagents.Canary, realagents.Memory} {
-				if r.told(what) {
-					t.Errorf("the model was told %s", what)
-				}
+			if r.told(realagents.Canary) {
+				t.Error("the model was shown a file outside of the folder")
+			}
+			if told := r.told(realagents.Memory); told != readsMemory[name] {
+				t.Errorf("the model was shown what the folder says: %v", told)
 			}
 		})
 	}
 }
+
+// readsMemory are the agents that show the model what a folder says in a file
+// such as AGENTS.md also if it is not trusted: there is no switch, and it is text.
+var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": true}

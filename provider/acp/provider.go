@@ -167,11 +167,7 @@ func (p *provider) command(opt runnel.Options) (path string, args []string, err 
 		name = opt.Path
 	}
 	path, err = agentconn.Find(name, p.agent.conn())
-	args = slices.Clone(cmd[1:])
-	if f := p.agent.quirks().args; f != nil {
-		args = append(args, f(opt)...)
-	}
-	return path, args, err
+	return path, cmd[1:], err
 }
 
 // environ builds the agent's environment: ours by allow-list, then what this

@@ -43,7 +43,6 @@ type quirks struct {
 
 	prepare func(opt runnel.Options, params map[string]any) error // what begins a conversation
 	environ func(opt runnel.Options) []string
-	args    func(opt runnel.Options) []string
 }
 
 func (q *quirks) nameOf(tc toolCall) string {

@@ -42,12 +42,6 @@ func copilot() *quirks {
 			}
 			return text, nil
 		},
-		args: func(opt runnel.Options) []string {
-			if opt.Trusted {
-				return nil
-			}
-			return []string{"--no-custom-instructions"} // which may be links to any file
-		},
 		failed: func(tn *turn, u *event.Usage) bool { // failure
 			return u == nil && strings.HasPrefix(tn.said, "Error: ")
 		},

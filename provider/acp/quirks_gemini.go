@@ -50,6 +50,6 @@ func geminiTool(tc toolCall) string {
 // geminiTrust says whether the folder's settings count. Where they do not, it
 // has no modes either that ask less; so where there are none, it may have them.
 func geminiTrust(opt runnel.Options) []string {
-	trusted := opt.Trusted || obeyed(opt.Dir, []string{".gemini", ".env", ".agents", "GEMINI.md"}) == ""
+	trusted := opt.Trusted || obeyed(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
 }

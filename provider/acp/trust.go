@@ -12,7 +12,7 @@ import (
 
 // Until a folder is trusted, nothing in it may run, send what is said
 // elsewhere, or allow what nobody was asked for. Agents that can be told so are
-// (quirks.environ, args, prepare). The others are not started in a folder that
+// (quirks.environ, prepare). The others are not started in a folder that
 // has what they would obey (Agent.Obeys, Agent.Reads).
 
 // mistrust refuses a folder that the agent would obey.
@@ -31,9 +31,8 @@ func (p *provider) mistrust(opt runnel.Options) error {
 		"Look at it. Then trust the folder (trusted-folders in the configuration), or take it away, or choose another agent.")
 }
 
-// obeyed returns the first of these files that is in the folder or above it:
-// agents look for theirs up to the root of a repository. What is in the user's
-// home itself is the user's own.
+// obeyed returns the first of these files that is in the folder or above it.
+// What is in the user's home itself is the user's own.
 func obeyed(dir string, names []string) string {
 	return above(dir, names, func(path string) bool {
 		_, err := os.Lstat(path)
@@ -44,20 +43,30 @@ func obeyed(dir string, names []string) string {
 	})
 }
 
-// leadsOut is obeyed of files that are read as text: those that are links to
-// somewhere outside of the folder they are in.
+// leadsOut is obeyed of files, and folders of them, that are read as text:
+// those that are links to somewhere outside of the repository.
 func leadsOut(dir string, names []string) string {
 	return above(dir, names, func(path string) bool {
-		info, err := os.Lstat(path)
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return false
-		}
-		to, err := filepath.EvalSymlinks(path)
-		in, err2 := filepath.EvalSymlinks(filepath.Dir(path))
-		return err != nil || err2 != nil || !strings.HasPrefix(to, in+string(filepath.Separator))
+		root, out, seen := repository(filepath.Dir(path)), false, 0
+		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // what is not there leads nowhere
+			if seen++; seen > maxWalk || out {
+				return fs.SkipAll
+			}
+			if err == nil && d.Type()&fs.ModeSymlink != 0 {
+				to, err := filepath.EvalSymlinks(p)
+				out = err == nil && to != root && !strings.HasPrefix(to, root+string(filepath.Separator))
+			}
+			return nil
+		})
+		return out || seen > maxWalk
 	})
 }
 
+// maxWalk bounds how many files of a folder are looked at.
+const maxWalk = 10_000
+
+// above looks for files in the folder and in those above it: up to the root of
+// its repository, or of the file system if a name begins with anywhere.
 func above(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""
@@ -69,12 +78,15 @@ func above(dir string, names []string, is func(path string) bool) string {
 		dir = real
 	}
 	home, _ := os.UserHomeDir() // without one, nothing is the user's own
-	for dir != home {
+	root := repository(dir)
+	for inside := true; dir != home; {
 		for _, name := range names {
-			if path := filepath.Join(dir, filepath.FromSlash(name)); is(path) {
+			name, everywhere := strings.CutPrefix(name, anywhere)
+			if path := filepath.Join(dir, filepath.FromSlash(name)); (inside || everywhere) && is(path) {
 				return path
 			}
 		}
+		inside = inside && dir != root
 		up := filepath.Dir(dir)
 		if up == dir {
 			break
@@ -82,4 +94,20 @@ func above(dir string, names []string, is func(path string) bool) string {
 		dir = up
 	}
 	return ""
+}
+
+const anywhere = "**/"
+
+// repository returns the root of the folder's repository, or the folder.
+func repository(dir string) string {
+	for at := dir; ; {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return dir
+		}
+		at = up
+	}
 }
