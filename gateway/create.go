@@ -248,7 +248,7 @@ func (g *Gateway) completed(opt runnel.Options, dir string) (runnel.Options, err
 			return opt, err
 		}
 	}
-	opt.Dir, opt.AllowBypass, opt.Filter = dir, g.cfg.AllowBypass, g.cfg.Filter
+	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, g.cfg.AllowBypass, g.cfg.Filter, Trusts(g.cfg.TrustedDirs, dir)
 	opt.Warn = func(code, message string) {
 		g.log.Warn(message, slog.String("code", code), slog.String("dir", dir))
 	}

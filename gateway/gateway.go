@@ -27,6 +27,7 @@ type Config struct {
 	Providers []runnel.Provider
 
 	DataDir         string        // where we keep our own files; no project may lie in it. Default: none, and no uploads
+	TrustedDirs     []string      // projects in which the folder's own settings may run code, with all below them. Default: none
 	AllowBypass     bool          // clients may run agents that never ask. Default: false
 	ApprovalTimeout time.Duration // as runnel.Config. Default: for ever
 	StallTimeout    time.Duration // as runnel.Config. Default: 90 s; negative: never

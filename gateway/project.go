@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -59,6 +60,12 @@ func (g *Gateway) outside(dir string) error {
 		return nil
 	}
 	return runnel.Fail(runnel.WorkingRootConflict, "this directory holds runnel's own data or lies in it; choose another one")
+}
+
+// Trusts reports whether dir is one of the trusted ones, or lies in one.
+func Trusts(trusted []string, dir string) bool {
+	dir = canonical(dir)
+	return slices.ContainsFunc(trusted, func(root string) bool { return within(dir, canonical(root)) })
 }
 
 // within reports whether dir is root or lies in it. Both are canonical, but a

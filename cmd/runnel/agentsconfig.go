@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,11 +33,21 @@ func (a *app) agentsHelp() string {
       env: {KEY: "value"}`
 }
 
-// knowAgents takes up the agents of the configuration file, for a command that
-// needs no server.
+// knowAgents takes up the agents of the configuration file, and the folders it
+// trusts, for a command that needs no server.
 func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	path, f, err := readFile(fl)
-	if err != nil || f == nil {
+	if err != nil {
+		return err
+	}
+	var trusted []string
+	if f != nil {
+		trusted = f.Strings(trustedKey)
+	}
+	if v := os.Getenv(envPrefix + "TRUSTED_FOLDERS"); v != "" {
+		trusted = strings.Split(v, ",")
+	}
+	if a.trusted, err = wholePaths(trustedKey, trusted); err != nil || f == nil {
 		return err
 	}
 	agents, err := agentsOf(f.Get(agentsKey))

@@ -22,6 +22,7 @@ type app struct {
 	in        io.Reader
 	out, err  io.Writer
 	providers []runnel.Provider
+	trusted   []string         // folders whose own settings may run code, as the configuration has it
 	secrets   *redact.Redactor // nothing that we print or log holds one
 }
 

@@ -36,6 +36,7 @@ type config struct {
 	Origins     []string `koanf:"origins"`
 	CORSOrigins []string `koanf:"cors-origins"`
 
+	TrustedFolders  []string      `koanf:"trusted-folders"`
 	AllowBypass     bool          `koanf:"allow-bypass"`
 	ApprovalTimeout time.Duration `koanf:"approval-timeout"`
 	StallTimeout    time.Duration `koanf:"stall-timeout"`
@@ -75,6 +76,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("hosts", nil, "further host names to answer to")
 	fl.StringSlice("origins", nil, "where the page is served from if a proxy changes its origin, such as https://runnel.example.org")
 	fl.StringSlice("cors-origins", nil, "other pages that may call the API with a bearer token")
+	fl.StringSlice(trustedKey, nil, "folders whose own settings agents may obey, and all below them: such settings can run commands unasked")
 	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")
 	fl.Duration("approval-timeout", 0, "deny what nobody has answered for this long; 0 waits for ever")
 	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
@@ -181,6 +183,28 @@ func loadFile(k *koanf.Koanf, fl *pflag.FlagSet) (path string, agents map[string
 	return path, agents, k.Merge(f)
 }
 
+const trustedKey = "trusted-folders"
+
+// wholePaths returns paths of a setting that begin at the root, or at the home
+// directory with ~/.
+func wholePaths(key string, paths []string) ([]string, error) {
+	var out []string
+	for _, path := range paths {
+		if rest, ok := strings.CutPrefix(path, "~/"); ok {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return nil, usage("%s: there is no home directory; write whole paths", key)
+			}
+			path = filepath.Join(home, rest)
+		}
+		if !filepath.IsAbs(path) {
+			return nil, usage("%s: %s is relative; write the whole path", key, termtext.Clean(path))
+		}
+		out = append(out, path)
+	}
+	return out, nil
+}
+
 // maxPrewarm bounds the agents that wait: each takes the memory of one that works.
 const maxPrewarm = 20
 
@@ -200,6 +224,9 @@ func (c *config) check() error {
 		return usage("log-format: not one of text, json")
 	}
 	var err error
+	if c.TrustedFolders, err = wholePaths(trustedKey, c.TrustedFolders); err != nil {
+		return err
+	}
 	if c.Data, err = filepath.Abs(c.Data); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}

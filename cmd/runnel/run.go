@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
@@ -30,7 +31,7 @@ type runFlags struct {
 	addDirs           []string
 	maxTurns          int
 	timeout           time.Duration
-	bypass            bool
+	bypass, trust     bool
 	output            string // run only
 	ask, quiet, chats bool   // run only
 }
@@ -49,6 +50,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.IntVar(&f.maxTurns, "max-turns", 0, "how many model calls the prompt may take; default no limit")
 	fl.StringVar(&f.resume, "resume", "", "the agent's own id of a conversation to go on with")
 	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this long, such as 10m; default never")
+	fl.BoolVar(&f.trust, "trust", false, "obey the settings of the directory itself, which can run commands unasked; default only in "+trustedKey+" of the configuration")
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
 }
 
@@ -75,6 +77,7 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 	if opt.Dir, err = directory(f.dir); err != nil {
 		return opt, err
 	}
+	opt.Trusted = f.trust || gateway.Trusts(a.trusted, opt.Dir)
 	for _, d := range f.addDirs {
 		abs, err := directory(d)
 		if err != nil {

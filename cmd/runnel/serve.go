@@ -92,7 +92,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer ln.Close()
 
 	gw, err := gateway.Open(ctx, gateway.Config{
-		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, AllowBypass: c.AllowBypass,
+		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Filter: a.filter, Logger: log,
 	})

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestTrust(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	src := filepath.Join(home, "src")
+	for _, dir := range []string{src, filepath.Join(home, "other"), filepath.Join(home, ".config", "runnel")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(home, ".config", "runnel", "config.yaml"), []byte("trusted-folders: [~/src]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trusts := func(args ...string) bool {
+		t.Helper()
+		a, f, cmd := &app{}, runFlags{}, &cobra.Command{}
+		f.register(cmd, a)
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.knowAgents(cmd.Flags()); err != nil {
+			t.Fatal(err)
+		}
+		opt, err := f.options(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return opt.Trusted
+	}
+	other := filepath.Join(home, "other")
+	if !trusts("--dir", src) || trusts("--dir", other) || !trusts("--dir", other, "--trust") {
+		t.Errorf("src %v, other %v, other with --trust %v", trusts("--dir", src), trusts("--dir", other), trusts("--dir", other, "--trust"))
+	}
+	t.Setenv("RUNNEL_TRUSTED_FOLDERS", other)
+	if trusts("--dir", src) || !trusts("--dir", other) {
+		t.Error("the variable does not win over the file")
+	}
+}

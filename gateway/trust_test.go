@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// Whether a folder's own settings may run code is the server's to say, by the
+// folder that it really is.
+func TestTrustedFolders(t *testing.T) {
+	d, p := newDisk(t), &started{}
+	base := canonical(t.TempDir())
+	for _, dir := range []string{"trusted/below", "trusted-not", "other"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"into": "trusted/below", "trusted/out": "../other"} {
+		if err := os.Symlink(to, filepath.Join(base, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := d.open(t, func(c *Config) {
+		c.Providers, c.TrustedDirs = []runnel.Provider{p}, []string{filepath.Join(base, "trusted"), filepath.Join(base, "missing")}
+	})
+	defer closeIt(t, g)
+	for dir, want := range map[string]bool{
+		"trusted": true, "trusted/below": true, "into": true, "trusted-not": false, "other": false, "trusted/out": false, ".": false,
+	} {
+		st, err := g.Create(t.Context(), "", filepath.Join(base, dir), runnel.Options{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := p.list()
+		if got := list[len(list)-1].opt.Trusted; got != want {
+			t.Errorf("%s: trusted %v, want %v", dir, got, want)
+		}
+		if err := g.Kill(t.Context(), st.SessionID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Load(t.Context(), st.SessionID, ""); err != nil {
+			t.Fatal(err)
+		}
+		d.ends(t, send(t, g, st.SessionID, "text")) // also when it goes on
+		list = p.list()
+		if got := list[len(list)-1].opt.Trusted; got != want {
+			t.Errorf("%s, later: trusted %v, want %v", dir, got, want)
+		}
+	}
+}
