@@ -35,6 +35,7 @@ func TestConformance(t *testing.T) {
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t)
 			model = r.model
+			r.append("[tools.update_plan]\nenabled = true\n") // 0.169 has it, but does not offer it of itself
 			return withModel(r.provider(), r.opt, t)
 		},
 		Prompts: map[providertest.Scenario]string{
@@ -51,6 +52,7 @@ func TestConformance(t *testing.T) {
 			providertest.Subagent: prompt(
 				call(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
 				call(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said),
+			providertest.Plan:   prompt(call(fakemodel.Call("update_plan", args{"plan": []args{{"step": "Look", "status": "in_progress"}, {"step": "Leap", "status": "pending"}}})), said),
 			providertest.Behind: prompt(call(fakemodel.Call("spawn_agent", args{"task_name": "later", "message": later.Prompt("later"), "fork_turns": "none"})), fakemodel.Step{Text: "It runs."}),
 			providertest.Question: prompt(call(fakemodel.Call("request_user_input", args{"questions": []args{{
 				"id": "one", "header": "Pick", "question": "Which one?",
@@ -70,8 +72,10 @@ func TestConformance(t *testing.T) {
 			}
 			return false
 		},
-		Said:        "Done.",
-		Processes:   true,
-		Differences: map[string]func(event.Item) bool{},
+		Said:      "Done.",
+		Processes: true,
+		Differences: map[string]func(event.Item) bool{
+			"0.169.0 does not keep plans": func(it event.Item) bool { return it.Type == event.TypePlan },
+		},
 	})
 }

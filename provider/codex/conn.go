@@ -170,12 +170,9 @@ func (t *translator) interruption() (json.RawMessage, error) {
 		return outgoing(jsonrpc.NewRequest(jsonrpc.String(interruptPrefix+tn.native+":"+itoa(tn.stops)), methodInterrupt,
 			map[string]string{"threadId": t.thread, "turnId": tn.native}))
 	}
-	if len(t.waiting) == 0 && len(t.turns) == 0 {
+	native, ok := t.soon()
+	if !ok {
 		return nil, nil
-	}
-	native := ""
-	for id := range t.turns {
-		native = id
 	}
 	// It has no effect yet; but it is said, and repeated once the turn runs.
 	_, line, err := t.next(methodInterrupt, map[string]string{"threadId": t.thread, "turnId": native})

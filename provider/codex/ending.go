@@ -18,9 +18,20 @@ func (t *translator) stopping(native string) {
 			return
 		}
 	}
-	if t.current() == nil && (len(t.waiting) > 0 || len(t.turns) > 0) {
+	if _, soon := t.soon(); soon && t.current() == nil {
 		t.early = true
 	}
+}
+
+// soon reports whether a turn of ours is about to begin, and the agent's id of
+// it if that is known.
+func (t *translator) soon() (native string, ok bool) {
+	for _, tn := range t.turns {
+		if !tn.began && tn.agent == nil {
+			return tn.native, true
+		}
+	}
+	return "", len(t.waiting) > 0
 }
 
 // interrupt has the agent end a turn.

@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,6 +156,14 @@ func askFixtures() []fixture {
 				r.t.Fatal(err)
 			}
 			r.play(says("Doing it."))
+			r.finish("")
+		}},
+		{name: "plan", prose: "The agent keeps a list of what it means to do.", play: func(r *rig) {
+			r.append("[tools.update_plan]\nenabled = true\n")
+			plan := func(first, second string) fakemodel.Step {
+				return calls(fakemodel.Call("update_plan", args{"explanation": "So.", "plan": []args{{"step": "Look", "status": first}, {"step": "Leap", "status": second}}}))
+			}
+			r.play(plan("in_progress", "pending"), plan("completed", "in_progress"), says("Done."))
 			r.finish("")
 		}},
 		{name: "settings", prose: "Model, effort, approval policy and sandbox change between turns.", play: func(r *rig) {
@@ -351,6 +360,19 @@ func (r *rig) configure(text string) {
 	old, err := os.ReadFile(path)
 	if err == nil {
 		err = os.WriteFile(path, append([]byte(text), old...), 0o600)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// append adds a table to it.
+func (r *rig) append(text string) {
+	r.t.Helper()
+	f, err := os.OpenFile(filepath.Join(r.home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("\n" + text)
+		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		r.t.Fatal(err)

@@ -241,7 +241,7 @@ func (t *translator) notice(level event.Level, code, message string) {
 // current is the turn of the conversation that runs, or nil.
 func (t *translator) current() *turn {
 	for _, tn := range t.turns {
-		if tn.began && tn.main == nil {
+		if tn.began && tn.agent == nil {
 			return tn // there is one at a time
 		}
 	}
