@@ -60,9 +60,9 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 	if r.wasTold(realagents.Canary) {
 		t.Error("the model was shown a file outside of the folder")
 	}
-	for _, q := range r.model.Requests() { // what is said of skills is all that it reads
+	for _, q := range r.model.Requests() { // how a folder describes its skills is all that it reads
 		rest := q.Body
-		for _, skill := range []string{".agents/skills", "evil2: "} {
+		for _, skill := range []string{"evil: ", "evil2: "} {
 			rest = bytes.ReplaceAll(rest, []byte(skill+realagents.Memory), nil)
 		}
 		if i := bytes.Index(rest, []byte(realagents.Memory)); i >= 0 {
