@@ -150,8 +150,9 @@ func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	in := prober.Probe(ctx)
-	if ctx.Err() != nil && in.Problem == "" {
-		in.Problem = "It did not say everything about itself within " + probeTime.String() + "."
+	if ctx.Err() != nil { // what it did not come to say is not known, whatever that looks like
+		in.Installed = in.Installed || in.Path != ""
+		in.Problem = "It did not say all about itself within " + probeTime.String() + ". It may be slow the first time: look again."
 	}
 	return in
 }
