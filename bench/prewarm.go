@@ -29,7 +29,7 @@ func (b *bench) prewarmRows(ctx context.Context) error {
 		return b.notInstalled(err, "Codex kept ready", "≤ 0.2× cold")
 	}
 	b.report.fact("Codex", c.version+" with a scripted model on loopback")
-	return b.prewarmRow(ctx, "Codex", c.runnel)
+	return b.prewarmRow(ctx, "Codex", c.runnel, c.first)
 }
 
 func (b *bench) prewarmClaude(ctx context.Context, model string) error {
@@ -42,11 +42,18 @@ func (b *bench) prewarmClaude(ctx context.Context, model string) error {
 	if err != nil {
 		return err
 	}
-	return b.prewarmRow(ctx, "Claude Code", func() (*runnel, error) { return newRunnel(b.w, agent.bin, modelEnviron(home, model)...) })
+	server := func() (*runnel, error) { return newRunnel(b.w, agent.bin, modelEnviron(home, model)...) }
+	return b.prewarmRow(ctx, "Claude Code", server, func(ctx context.Context, rest time.Duration) (time.Duration, error) {
+		return firstDirect(ctx, b.w, agent, home, model, rest)
+	})
 }
 
+// rested is how long an agent that is driven directly has been ready.
+const rested = 2 * time.Second
+
 // prewarmRow runs a server that keeps an agent ready and one that does not.
-func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*runnel, error)) error {
+// Direct does the same without a server: less is not to be had.
+func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*runnel, error), direct func(context.Context, time.Duration) (time.Duration, error)) error {
 	cold, err := server()
 	if err != nil {
 		return err
@@ -65,7 +72,7 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 			return err
 		}
 	}
-	var started, kept, second []time.Duration
+	var started, kept, second, alone []time.Duration
 	for i := range b.size.starts {
 		b.w.say("first delta of %s kept ready, %d of %d", agent, i+1, b.size.starts)
 		if err := ready.untilReady(ctx); err != nil {
@@ -79,12 +86,16 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 		if err != nil {
 			return fmt.Errorf("%s kept ready: %w", agent, err)
 		}
-		started, kept, second = append(started, c), append(kept, k), append(second, again)
+		d, err := direct(ctx, rested)
+		if err != nil {
+			return fmt.Errorf("%s directly: %w", agent, err)
+		}
+		started, kept, second, alone = append(started, c), append(kept, k), append(second, again), append(alone, d)
 	}
 	b.report.add(row{
 		what: agent + " kept ready (--prewarm 1): create the session and send → first delta", target: "≤ 0.2× cold", ours: millis(median(kept)),
 		peer: fmt.Sprintf("started for it %s; ratio %.3f", millis(median(started)), ratio(median(kept), median(started))),
-		note: fmt.Sprintf("median of %d in turn; a second turn of the same agent takes %s", len(kept), millis(median(second))),
+		note: fmt.Sprintf("median of %d in turn; the first turn of one driven directly that has been ready for %v %s; a second turn of the same agent %s", len(kept), rested, millis(median(alone)), millis(median(second))),
 	})
 	return nil
 }

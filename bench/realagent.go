@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -67,7 +66,7 @@ func (b *bench) firstDeltaRows(ctx context.Context) error {
 	var direct, through, warm []time.Duration
 	for i := range b.size.starts + 1 { // the first of each warms the file cache up
 		b.w.say("first delta of the real agent, %d of %d", i, b.size.starts)
-		d, err := firstDirect(ctx, b.w, agent, home, model.URL())
+		d, err := firstDirect(ctx, b.w, agent, home, model.URL(), 0)
 		if err != nil {
 			return fmt.Errorf("directly: %w", err)
 		}
@@ -90,8 +89,9 @@ func (b *bench) firstDeltaRows(ctx context.Context) error {
 
 var hello = fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "Hello from the model."}}}.Prompt("go")
 
-// firstDirect runs the agent as our server does, without it.
-func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model string) (time.Duration, error) {
+// firstDirect runs the agent as our server does, without it. With a rest the
+// prompt comes so long after the agent is ready, and the time begins with it.
+func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model string, rest time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	dir, err := w.fresh("project")
@@ -115,34 +115,42 @@ func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model
 	}
 	defer cmd.Wait() // it is killed
 	defer cancel()
-	for _, m := range []map[string]any{
-		{"type": "control_request", "request_id": "1", "request": map[string]any{"subtype": "initialize"}},
-		{"type": "user", "message": map[string]any{"role": "user", "content": hello}},
-	} {
-		if err := json.NewEncoder(in).Encode(m); err != nil {
+	lines := bufio.NewReader(out)
+	if err := json.NewEncoder(in).Encode(object{"type": "control_request", "request_id": "1", "request": object{"subtype": "initialize"}}); err != nil {
+		return 0, err
+	}
+	if rest > 0 {
+		if _, err := untilLine(lines, "control_response", ""); err != nil {
 			return 0, err
 		}
+		time.Sleep(rest)
+		start = time.Now()
 	}
-	return untilDelta(out, start)
+	if err := json.NewEncoder(in).Encode(object{"type": "user", "message": object{"role": "user", "content": hello}}); err != nil {
+		return 0, err
+	}
+	at, err := untilLine(lines, "stream_event", "content_block_delta")
+	return at.Sub(start), err
 }
 
-func untilDelta(out io.Reader, start time.Time) (time.Duration, error) {
-	lines := bufio.NewReader(out)
+// untilLine returns when the first line of this type, with an event of this
+// one, came.
+func untilLine(lines *bufio.Reader, kind, event string) (time.Time, error) {
 	for {
 		line, err := lines.ReadBytes('\n')
+		at := time.Now()
 		if err != nil {
-			return 0, err
+			return at, err
 		}
-		took := time.Since(start)
 		var f struct {
 			Type  string
 			Event struct{ Type string }
 		}
 		if err := json.Unmarshal(line, &f); err != nil {
-			return 0, err
+			return at, err
 		}
-		if f.Type == "stream_event" && f.Event.Type == "content_block_delta" {
-			return took, nil
+		if f.Type == kind && f.Event.Type == event {
+			return at, nil
 		}
 	}
 }
