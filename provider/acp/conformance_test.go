@@ -83,9 +83,12 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Prompts[providertest.Approval] = scenario(calls(fakemodel.Call("exec_command", args{
 			"cmd": "touch asked", "sandbox_permissions": "require_escalated", "justification": "May I?",
 		})), said)
-		s.Cannot[providertest.Subagent] = "todo"
-		s.Cannot[providertest.Question] = "todo"
-		s.Cannot[providertest.Behind] = "todo"
+		s.Cannot[providertest.Subagent] = "Codex 0.169 offers this model no tool for it"
+		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("request_user_input", args{"questions": []args{{
+			"id": "colour", "header": "Colour", "question": "Which colour?",
+			"options": []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}},
+		}}})), said)
+		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (codex-acp 2.6.0)"
 	},
 	"claude-agent-acp": func(s *providertest.Subject) {
 		s.Cannot[providertest.Subagent] = "it tells which tools a subagent uses, and not what it says (claude-agent-acp 0.49.0)"
@@ -99,18 +102,28 @@ var subjects = map[string]func(*providertest.Subject){
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read", args{"filePath": path}) }
 		s.Prompts[providertest.Tool] = scenario(calls(read("a.txt")), said)
 		s.Prompts[providertest.Parallel] = scenario(calls(read("a.txt"), read("b.txt")), said)
-		s.Cannot[providertest.Subagent] = "todo"
-		s.Cannot[providertest.Question] = "todo"
-		s.Cannot[providertest.Behind] = "todo"
+		s.Cannot[providertest.Subagent] = "it tells of a subagent when it starts and how it ended, and not what it does (opencode 1.18.33)"
+		s.Cannot[providertest.Question] = "it offers the model no tool for it (opencode 1.18.33)"
+		s.Cannot[providertest.Behind] = "it runs nothing behind a turn (opencode 1.18.33)"
 	},
 	"gemini": func(s *providertest.Subject) {
-		s.Cannot[providertest.Subagent] = "todo"
-		s.Cannot[providertest.Question] = "todo"
-		s.Cannot[providertest.Behind] = "todo"
+		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
+		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // of a command it does not tell the output
+		s.Prompts[providertest.Parallel] = scenario(calls(glob("a*"), glob("b*")), said)
+		delete(s.Prompts, providertest.Plan)
+		s.Cannot[providertest.Plan] = "it offers the model no tool for it (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Subagent] = "its policy denies subagents (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Question] = "it offers the model no tool for it (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (Gemini CLI 0.61.0)"
 	},
 	"copilot": func(s *providertest.Subject) {
-		s.Cannot[providertest.Subagent] = "todo"
-		s.Cannot[providertest.Question] = "todo"
-		s.Cannot[providertest.Behind] = "todo"
+		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
+		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // it asks before every command
+		s.Prompts[providertest.Parallel] = scenario(calls(glob("a*"), glob("b*")), said)
+		delete(s.Prompts, providertest.Plan)
+		s.Cannot[providertest.Plan] = "it offers the model no tool for it (Copilot 1.0.102)"
+		s.Cannot[providertest.Subagent] = "it does not say which call a subagent works for, and whose words are whose (Copilot 1.0.102)"
+		s.Cannot[providertest.Question] = "it offers the model no tool for it (Copilot 1.0.102)"
+		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (Copilot 1.0.102)"
 	},
 }

@@ -71,6 +71,11 @@ func (t *translator) chunk(typ event.ItemType, u update) {
 		return
 	}
 	tn := t.running()
+	if th := tn.thread(""); typ == event.TypeMessage && u.MessageID == "" && th.open == nil && t.load == nil && t.q.own != nil && t.q.own(text) {
+		tn.said, tn.saidID = text, ""
+		t.say(text)
+		return
+	}
 	t.grow(tn, tn.thread(t.q.parentOf(u.UpdateMeta)), typ, u.MessageID, text)
 }
 

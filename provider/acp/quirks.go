@@ -38,6 +38,7 @@ type quirks struct {
 	keepsQuiet  func(c *call) bool                  // a call that is not one
 	interrupted func(text string) bool              // a prompt that says that the one before it was interrupted
 	userPart    func(b block) block                 // what a part of a prompt was, when it loads
+	own         func(text string) bool              // a message without an id is the agent's own, and not the model's
 	failed      func(tn *turn, u *event.Usage) bool // the last message is an error's
 	usage       func(meta json.RawMessage) *usage   // of a turn, where it is not said
 

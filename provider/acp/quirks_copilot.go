@@ -26,21 +26,15 @@ func copilot() *quirks {
 		name:    copilotTool,
 		output: func(c *call) (string, *int) { // tool
 			text := c.text()
-			raw := decodeLoose[struct {
-				Contents []struct {
-					Type string `json:"type"`
-					Code *int   `json:"exitCode"`
-				} `json:"contents"`
-			}](c.rawOutput)
-			if m := shellEnd.FindStringIndex(text); m != nil {
-				text = text[:m[0]]
+			m := shellEnd.FindStringSubmatchIndex(text)
+			if m == nil {
+				return text, nil
 			}
-			for _, r := range raw.Contents {
-				if r.Type == "shell_exit" {
-					return text, r.Code
-				}
-			}
-			return text, nil
+			code := number(text[m[2]:m[3]], -1)
+			return text[:m[0]], &code
+		},
+		own: func(text string) bool { // approval-denied, failure
+			return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 		},
 		failed: func(tn *turn, u *event.Usage) bool { // failure
 			return u == nil && strings.HasPrefix(tn.said, "Error: ")
@@ -49,7 +43,7 @@ func copilot() *quirks {
 }
 
 // shellEnd is what it puts after a command's output (tool).
-var shellEnd = regexp.MustCompile(`\n?<shellId: [^>\n]* completed with exit code -?\d+>$`)
+var shellEnd = regexp.MustCompile(`\n?<shellId: [^>\n]* completed with exit code (-?\d+)>$`)
 
 // copilotTool names a tool by its arguments: its title is what the model calls
 // what it does (tool).

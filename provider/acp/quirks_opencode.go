@@ -127,7 +127,8 @@ func opencodeChanges(c *call) []event.Change {
 // opencodeAsks makes it ask before it runs a command or changes a file, which
 // it does not do of its own accord.
 func opencodeAsks(opt runnel.Options) []string {
-	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask"}
+	// What a subagent would have to ask for, it asks nobody, and waits for ever.
+	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
 	switch opt.PermissionMode {
 	case runnel.ModeAcceptEdits:
 		rule["edit"] = "allow"
