@@ -63,7 +63,7 @@ func (t *translator) agentActs(tn *turn, c *piece, it item) bool {
 		}
 		return true
 	}
-	if a != nil && a.piece != nil && a.piece.outputOpen != true && a.turn == tn && a.piece.called {
+	if a != nil && a.piece != nil && !a.piece.outputOpen && a.turn == tn.shown() && a.piece.called {
 		t.openOutput(tn, a.piece)
 		text, short := cut(a.said, event.MaxOutput)
 		a.piece.done = true

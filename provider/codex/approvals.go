@@ -22,6 +22,7 @@ type approval struct {
 	choices []choice
 	sheet   *sheet // of questions
 	form    bool   // it asks for values
+	params  string // digest of all that was asked
 }
 
 // choice is one answer, with the result that gives it.
@@ -92,7 +93,7 @@ type question struct {
 // the agent waits for an answer without end.
 func (t *translator) ask(m jsonrpc.Message) {
 	q := loose[question](m.Params)
-	a := &approval{request: m.ID, method: m.Method, native: q.TurnID}
+	a := &approval{request: m.ID, method: m.Method, native: q.TurnID, params: digest(m.Params)}
 	ev, ok := a.describe(t, q)
 	if !ok || len(t.approvals) >= maxOpen {
 		if reply, due := t.peer.Unknown(m); due {
@@ -114,6 +115,26 @@ func (t *translator) ask(m jsonrpc.Message) {
 	}
 	t.approvals[a.id] = a
 	t.emit(a.turn, event.ApprovalRequested{Approval: ev})
+}
+
+// asksAgain takes a question with the id of one that is open. If it is about
+// something else, the answer to the first would be taken for one to this: both
+// are refused.
+func (t *translator) asksAgain(m jsonrpc.Message) {
+	for _, id := range t.Waiting() {
+		a := t.approvals[id]
+		if !a.request.Same(m.ID) {
+			continue
+		}
+		if a.method == m.Method && a.params == digest(m.Params) {
+			return
+		}
+		delete(t.approvals, id)
+		t.reply(jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "what is asked changed while it was looked at; ask again"))
+		t.emit(a.turn, event.Notice{Level: event.LevelWarning, Code: "ARGUMENTS_CHANGED", Message: "The agent changed what it had asked for while the question was open; it was denied."})
+		t.emit(a.turn, event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
+		t.endAside(a)
+	}
 }
 
 // turnToAsk returns the turn in which a question is asked. One of a subagent

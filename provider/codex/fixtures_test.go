@@ -148,6 +148,13 @@ func askFixtures() []fixture {
 			r.play(ask(q("five")), says("Never."))
 			r.finish(denyStop)
 		}},
+		{name: "ask-permissions", prose: "The agent asks for more permissions: granted for the turn, for the session, not granted, and stopped.", play: func(r *rig) {
+			r.append("request_permissions_tool = true\nexec_permission_approvals = true\n") // its last table is features
+			for _, choice := range []string{allowOnce, deny, denyStop, allowSession} {
+				r.play(calls(fakemodel.Call("request_permissions", args{"reason": "To fetch.", "permissions": args{"network": args{"enabled": true}}})), says("Asked."))
+				r.finish(choice)
+			}
+		}},
 		{name: "plan-mode", prose: "The agent plans, hands its plan in, and is let go on.", play: func(r *rig) {
 			r.opt.PermissionMode = runnel.ModePlan
 			r.play(fakemodel.Step{Chunk: 10, Text: "Looking.\n<proposed_plan>\n# The plan\n\n1. Do it.\n</proposed_plan>\n"})

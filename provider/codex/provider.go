@@ -133,8 +133,13 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	if err := firstError(check("model", opt.Model), check("reasoningEffort", opt.ReasoningEffort), check("resume", opt.Resume)); err != nil {
 		return nil, err
 	}
-	if len(opt.Tools) > 0 {
-		return nil, runnel.Fail(runnel.InvalidRequest, "tools: Codex does not let them be chosen")
+	switch { // what cannot be upheld is not taken
+	case len(opt.Tools) > 0:
+		return nil, runnel.Fail(runnel.UnsupportedCapability, "tools: Codex does not let them be chosen")
+	case opt.MaxTurns > 0:
+		return nil, runnel.Fail(runnel.UnsupportedCapability, "maxTurns: Codex has no such limit")
+	case opt.MaxThinkingTokens > 0:
+		return nil, runnel.Fail(runnel.UnsupportedCapability, "maxThinkingTokens: Codex has none; use reasoningEffort")
 	}
 	m, err := modeOf(opt.PermissionMode, opt.AllowBypass)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestC03_IDInjection(t *testing.T) {
 		"model": {Model: "--dangerously-bypass"}, "model path": {Model: "../x y"}, "long model": {Model: long}, "effort": {ReasoningEffort: "-c x=1"},
 		"resume": {Resume: "--last"}, "long resume": {Resume: long}, "mode": {PermissionMode: "--yolo"}, "bypass": {PermissionMode: runnel.ModeBypass},
 		"option": {Config: runnel.Values{"nonesuch": "x"}}, "value": {Config: runnel.Values{optionSandbox: "none"}}, "full access": {Config: runnel.Values{optionSandbox: fullAccess}},
-		"model option": {Config: runnel.Values{optionModel: "--x"}}, "tools": {Tools: []string{"x"}}, "servers": {MCPServers: json.RawMessage(`[1]`)},
+		"model option": {Config: runnel.Values{optionModel: "--x"}}, "servers": {MCPServers: json.RawMessage(`[1]`)},
 	} {
 		opt.Path = "/bin/false"
 		if c, err := New().Open(t.Context(), opt); runnel.CodeOf(err) != runnel.InvalidRequest {

@@ -128,7 +128,8 @@ func (t *translator) message(m jsonrpc.Message) {
 		t.notified(m.Method, loose[note](m.Params), m)
 	case jsonrpc.Asked:
 		t.ask(m)
-	case jsonrpc.AskedAgain: // the answer to the first is one to this
+	case jsonrpc.AskedAgain:
+		t.asksAgain(m)
 	case jsonrpc.Answered:
 		t.answered(call, m)
 	case jsonrpc.Overrun:

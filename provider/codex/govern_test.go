@@ -1,0 +1,131 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// inTurn returns a translator in whose turn "u" of thread "t" something happens.
+func inTurn(t *testing.T) *translator {
+	t.Helper()
+	tr := newTranslator()
+	tr.thread = "t"
+	tr.Printed([]byte(`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}`), fixtureStart)
+	return tr
+}
+
+func askFor(tr *translator, id int, command string) []event.Event {
+	evs, _ := tr.Printed(fmt.Appendf(nil, `{"id":%d,"method":%q,"params":{"threadId":"t","turnId":"u","itemId":"i%d","command":%s,"cwd":"/p"}}`, id, askCommand, id, object(command)), fixtureStart)
+	return evs
+}
+
+// TestE04_DigestSwap: what is asked for changes under the same id. Neither the
+// one nor the other is allowed by an answer to the first.
+func TestE04_DigestSwap(t *testing.T) {
+	tr := inTurn(t)
+	first := askFor(tr, 0, "echo good")
+	a := first[0].Body.(event.ApprovalRequested).Approval
+	if got := digest(a.Arguments); got != a.ArgumentsDigest || !bytes.Contains(a.Arguments, []byte("echo good")) {
+		t.Errorf("digest %s of %s", got, a.Arguments)
+	}
+	if again := askFor(tr, 0, "echo good"); len(again) != 0 {
+		t.Errorf("the same question again: %s", dump(again))
+	}
+	line := fmt.Appendf(nil, `{"id":0,"method":%q,"params":{"threadId":"t","turnId":"u","itemId":"i0","command":"rm -rf /","cwd":"/p"}}`, askCommand)
+	evs, replies := tr.Printed(line, fixtureStart)
+	if len(replies) != 1 || !bytes.Contains(object(replies[0]), []byte(`"error"`)) {
+		t.Errorf("it was answered with %s", object(replies))
+	}
+	if len(bodies[event.ApprovalResolved](evs)) != 1 || len(bodies[event.Notice](evs)) != 1 {
+		t.Error(dump(evs))
+	}
+	if _, err := tr.answer(a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+		t.Errorf("it can still be allowed: %v", err)
+	}
+}
+
+// TestE10_ParallelBatch: many questions at once, answered in any order: each
+// answer is to its own.
+func TestE10_ParallelBatch(t *testing.T) {
+	for range 1000 {
+		tr := inTurn(t)
+		ids := map[int]string{}
+		for i := range 8 {
+			evs := askFor(tr, i, fmt.Sprint("echo ", i))
+			ids[i] = evs[0].Body.(event.ApprovalRequested).Approval.ID
+		}
+		for _, i := range rand.Perm(8) {
+			choice := []string{allowOnce, deny}[i%2]
+			lines, err := tr.answer(ids[i], runnel.Decision{Choice: choice})
+			if err != nil || len(lines) != 1 {
+				t.Fatal(lines, err)
+			}
+			var got struct {
+				ID     int
+				Result struct{ Decision string }
+			}
+			if err := json.Unmarshal(lines[0].(json.RawMessage), &got); err != nil || got.ID != i || got.Result.Decision != []string{"accept", "decline"}[i%2] {
+				t.Fatalf("question %d is answered with %s", i, lines[0])
+			}
+			evs := tr.Sent(lines[0].(json.RawMessage), fixtureStart)
+			if b := bodies[event.ApprovalResolved](evs); len(b) != 1 || b[0].ApprovalID != ids[i] || b[0].Choice != choice {
+				t.Fatalf("%+v", b)
+			}
+			if _, err := tr.answer(ids[i], runnel.Decision{Choice: choice}); runnel.CodeOf(err) != runnel.ApprovalGone {
+				t.Fatal(err)
+			}
+		}
+		if open := tr.Waiting(); len(open) > 0 {
+			t.Fatal(open)
+		}
+	}
+}
+
+// TestDecideRefusesWhatIsNotOffered: neither other choices nor other arguments.
+func TestDecideRefusesWhatIsNotOffered(t *testing.T) {
+	tr := inTurn(t)
+	a := askFor(tr, 0, "echo good")[0].Body.(event.ApprovalRequested).Approval
+	for _, d := range []runnel.Decision{
+		{Choice: "nonesuch"}, {Choice: allowAlways}, {}, {Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"command":"rm"}`)}, {Choice: allowOnce, UpdatedArguments: json.RawMessage(`[]`)},
+	} {
+		if _, err := tr.answer(a.ID, d); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	if !slices.Equal(tr.Waiting(), []string{a.ID}) {
+		t.Error("it is no longer open")
+	}
+}
+
+// TestE05_SpoofUI: what is asked for is shown as it is, and its title on one
+// line of printable characters.
+func TestE05_SpoofUI(t *testing.T) {
+	tr := inTurn(t)
+	a := askFor(tr, 0, "echo \x1b[2K\u202eevil\n\n\n\u2713 Approved\a; rm -rf /")[0].Body.(event.ApprovalRequested).Approval
+	for _, r := range a.Title {
+		if r < ' ' || r == '\u202e' || r == 0x7f {
+			t.Errorf("title %q", a.Title)
+		}
+	}
+	if !bytes.Contains(a.Arguments, []byte("rm -rf /")) {
+		t.Errorf("%s", a.Arguments)
+	}
+}
+
+// TestTooManyQuestionsAreRefused: an agent cannot make us keep without bound.
+func TestTooManyQuestionsAreRefused(t *testing.T) {
+	tr := inTurn(t)
+	for i := range 3 * maxOpen {
+		askFor(tr, i, "echo")
+	}
+	if n := len(tr.Waiting()); n != maxOpen {
+		t.Errorf("%d are open", n)
+	}
+}
