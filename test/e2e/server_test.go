@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 type server struct {
 	t     *testing.T
 	url   string
+	login string // link that lets one browser in
 	token string
 	home  realagents.Home
 	model *fakemodel.Server
@@ -57,7 +58,7 @@ type server struct {
 	pid   int
 }
 
-var link = regexp.MustCompile(`(http://\S+)/#c=`)
+var link = regexp.MustCompile(`(http://\S+)/#c=\S+`)
 
 func serve(t *testing.T, agent realagents.Binary) *server {
 	t.Helper()
@@ -101,7 +102,7 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 	for s.url == "" {
 		line, err := lines.ReadString('\n')
 		if m := link.FindStringSubmatch(line); m != nil {
-			s.url = m[1]
+			s.login, s.url = m[0], m[1]
 		} else if err != nil {
 			t.Fatalf("the server does not start: %s", stderr.String())
 		}

@@ -53,7 +53,7 @@ export interface Watch {
 
 export async function newContext(
   browser: Browser,
-  server: Server,
+  server: Pick<Server, "origin">,
   options: BrowserContextOptions = {},
 ): Promise<{ context: BrowserContext; watch: Watch }> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });

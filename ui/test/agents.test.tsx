@@ -27,6 +27,8 @@ it("says of each how it stands, and what helps", () => {
   expect(of({ installed: true })).toEqual(["ready", "a login"]);
   expect(of({ installed: true, loggedIn: false })).toEqual(["locked", "a login"]);
   expect(of({})).toEqual(["missing", "get a", "a login"]);
+  expect(of({ path: "/bin/a" })).toEqual(["silent"]);
+  expect(of({ path: "/bin/a", loggedIn: false })).toEqual(["locked", "a login"]);
   expect(of({ checking: true })).toEqual(["checking", "get a", "a login"]);
   expect(of({ checking: true, installed: true, loggedIn: true })).toEqual(["ready"]);
 });

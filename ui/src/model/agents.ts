@@ -6,17 +6,19 @@ import type { Agent } from "../wire/types";
 /** The one that plays scripts and runs no agent. */
 export const scripted = (cliType: string) => cliType === "script";
 
-export type Readiness = "ready" | "checking" | "missing" | "locked";
+export type Readiness = "ready" | "silent" | "checking" | "missing" | "locked";
 
 export function readiness(a: Agent): Readiness {
-  if (a.installed) return a.loggedIn === false ? "locked" : "ready";
-  return a.checking ? "checking" : "missing";
+  if (a.loggedIn === false && (a.installed || a.path)) return "locked";
+  if (a.installed) return "ready";
+  if (a.checking) return "checking";
+  return a.path ? "silent" : "missing"; // its program is there, but did not say what it is
 }
 
 /** Whether a session can be begun with it, as far as one knows. */
-export const usable = (a: Agent) => readiness(a) === "ready";
+export const usable = (a: Agent) => readiness(a) === "ready" || readiness(a) === "silent";
 
-const order: Record<Readiness, number> = { ready: 0, locked: 1, checking: 2, missing: 3 };
+const order: Record<Readiness, number> = { ready: 0, locked: 1, silent: 1, checking: 2, missing: 3 };
 
 /** What is ready first, the scripted one last of those, what is missing at the end. */
 export function sorted(agents: readonly Agent[]): Agent[] {

@@ -1,7 +1,7 @@
 import { ChevronRight } from "lucide-react";
 import { useId } from "react";
 import { Command } from "../app/Copy";
-import { help, readiness, scripted, usable } from "../model/agents";
+import { help, readiness, scripted } from "../model/agents";
 import { plain } from "../text/visible";
 import type { Agent } from "../wire/types";
 
@@ -19,7 +19,7 @@ export function Agents({
 }) {
   const name = useId();
   const missing = list.filter((a) => readiness(a) === "missing");
-  const ready = list.some((a) => usable(a) && !scripted(a.cliType));
+  const ready = list.some((a) => readiness(a) === "ready" && !scripted(a.cliType));
   const fold = ready && missing.length > few ? missing : [];
   const row = (a: Agent) => (
     <AgentRow key={a.cliType} a={a} checked={a === chosen} onChoose={() => onChoose(a)} name={name} />
@@ -53,10 +53,11 @@ function AgentRow({
   name: string;
 }) {
   const state = readiness(a);
-  // What helps is shown for what cannot be used; for what can it is there once it is chosen.
-  const helps = checked || !usable(a) ? help(a) : [];
+  // For what is ready, help is there once it is chosen.
+  const helps = checked || state !== "ready" ? help(a) : [];
   const word = {
     ready: a.version ? plain(a.version, 40) : "ready",
+    silent: "does not answer",
     checking: "looking for it…",
     missing: "not installed",
     locked: "not logged in",
@@ -67,7 +68,7 @@ function AgentRow({
         <input type="radio" name={name} checked={checked} onChange={onChoose} className="accent-accent" />
         <span className="min-w-0 font-medium">{plain(a.displayName, 60)}</span>
         <span
-          className={`ml-auto text-sm ${state === "locked" ? "text-mark" : "text-muted"}`}
+          className={`ml-auto text-sm ${state === "locked" || state === "silent" ? "text-mark" : "text-muted"}`}
           title={a.path && plain(a.path)}
         >
           {state === "locked" && a.version && `${plain(a.version, 40)} · `}

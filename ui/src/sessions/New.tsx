@@ -2,7 +2,7 @@ import { ArrowLeft, RefreshCw } from "lucide-react";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { Command } from "../app/Copy";
 import { SettingField } from "../composer/Settings";
-import { scripted, sorted, usable } from "../model/agents";
+import { readiness, scripted, sorted, usable } from "../model/agents";
 import { load, save } from "../model/keep";
 import { go } from "../model/routes";
 import { asOptions, offered } from "../model/settings";
@@ -98,7 +98,7 @@ export function New({ first }: { first: boolean }) {
             </p>
           )}
           <Agents list={list} chosen={agent} onChoose={(a) => setChosen(a.cliType)} />
-          {list.some((a) => !usable(a)) && <LookAgain />}
+          {list.some((a) => readiness(a) !== "ready") && <LookAgain />}
         </Step>
 
         <Step n={2} title="Folder">

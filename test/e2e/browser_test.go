@@ -1,0 +1,77 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+// TestEveryAgentInABrowser has each agent do the same before the eyes of a real
+// browser: ui/e2e/real.test.ts looks at what the page shows of it. It needs a
+// built page, its modules and a Chromium, and RUNNEL_BROWSER=1.
+func TestEveryAgentInABrowser(t *testing.T) {
+	if os.Getenv("RUNNEL_BROWSER") != "1" {
+		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")
+	}
+	reports, err := providertest.Reports(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, rep := range append(reports, providertest.Report{Agent: "codex"}) {
+		if rep.Agent == "script" || seen[rep.Agent] {
+			continue
+		}
+		seen[rep.Agent] = true
+		t.Run(rep.Agent, func(t *testing.T) {
+			s := serve(t, realagents.Find(t, rep.Agent))
+			s.watchIt(t, rep, realagents.WordsOf(rep.Agent))
+		})
+	}
+}
+
+// watchIt runs the browser's half of the test.
+func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents.Words) {
+	t.Helper()
+	cannot := make(map[string]string)
+	for _, f := range rep.Results {
+		if !f.Works {
+			cannot[f.Test] = f.Why
+		}
+	}
+	file := filepath.Join(s.home.Project, "seen.txt")
+	prompts := map[string]string{
+		"text":   play(fakemodel.Step{Text: "Grüße, **世界** 🙂."}),
+		"tool":   play(step(words.Ask(`printf 'plain\n\033[31mred\033[0m\n10%%\rdone\n'`)), done),
+		"edit":   play(step(words.Write(file, "one\ntwo\n")), done),
+		"denied": play(step(words.Ask("touch "+file+".denied")), done),
+		"fail":   play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400, Message: "the model has a cold"}}),
+		"long":   play(fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}, done),
+	}
+	told, err := json.Marshal(map[string]any{
+		"agent": s.agent, "origin": s.url, "link": s.login, "project": s.home.Project, "prompts": prompts, "cannot": cannot,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("node_modules", "vitest", "vitest.mjs"), "run", "--bail", "1", "--config", "vitest.browser.config.ts", "e2e/real.test.ts")
+	cmd.Dir = filepath.Join("..", "..", "ui")
+	cmd.Env = append(os.Environ(), "RUNNEL_REAL="+string(told), "NO_COLOR=1")
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file + ".denied"); err == nil {
+		t.Error("what was denied was done")
+	}
+}

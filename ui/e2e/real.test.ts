@@ -1,0 +1,177 @@
+// What the page shows of a real agent, which does what its prompts say. It is run
+// by TestEveryAgentInABrowser, in test/e2e, which starts the server and says what
+// the agent cannot do.
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { expectAccessible, expectQuiet, launch, newContext, shot, told, type Watch } from "./browser";
+
+interface Real {
+  agent: string;
+  origin: string;
+  link: string;
+  project: string;
+  prompts: Record<"text" | "tool" | "edit" | "denied" | "fail" | "long", string>;
+  cannot: Record<string, string>;
+}
+
+const real: Real | undefined = process.env.RUNNEL_REAL && JSON.parse(process.env.RUNNEL_REAL);
+
+describe.skipIf(!real)(`the page of ${real?.agent}`, () => {
+  const { agent, origin, link, project, prompts, cannot } = real as Real;
+  let browser: Browser;
+  let watch: Watch;
+  let page: Page;
+
+  beforeAll(async () => {
+    browser = await launch();
+    const made = await newContext(browser, { origin });
+    watch = made.watch;
+    made.context.setDefaultTimeout(45_000); // agents take their time to start
+    page = await made.context.newPage();
+    await page.goto(link);
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+  });
+  afterAll(async () => {
+    await browser?.close();
+  });
+  afterEach(() => expectQuiet(watch));
+
+  const ends = () => page.locator("[data-row=end]").count();
+  const send = async (prompt: string) => {
+    await page.getByRole("textbox", { name: "Prompt" }).fill(prompt);
+    await page.getByRole("button", { name: "Send" }).click();
+  };
+  /** Sends a prompt and answers what is asked until its turn is over. */
+  const turn = async (prompt: string, kind: "allow_once" | "deny" = "allow_once") => {
+    const before = await ends();
+    await send(prompt);
+    let asked = 0;
+    await expect
+      .poll(
+        async () => {
+          const choice = page.locator(`[data-choice=${kind}]:enabled`).first();
+          if (
+            (await choice.count()) &&
+            (await choice.click({ timeout: 1000 }).then(
+              () => true,
+              () => false,
+            ))
+          )
+            asked++;
+          return ends();
+        },
+        { timeout: 60_000 },
+      )
+      .toBe(before + 1);
+    return asked;
+  };
+  const last = (row: string) => page.locator(`[data-row=${row}]`).last();
+  const good = async (name: string) => {
+    await shot(page, `${agent}-${name}`);
+    await expectAccessible(page);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+  };
+
+  it("is found, with its version, and is begun with", async () => {
+    await page.goto(`${origin}/?new`);
+    const row = page.locator(`[data-agent="${agent}"]`);
+    // It is looked for meanwhile; what is missing may be folded.
+    const state = async () => `${await row.getAttribute("data-state")}: ${await row.textContent()}`;
+    await expect.poll(state, { timeout: 30_000 }).toMatch(/^(ready|silent): /);
+    if ((await state()).startsWith("ready")) expect(await row.innerText()).toMatch(/\d+\.\d+/);
+    await row.getByRole("radio").check();
+    await page.getByRole("textbox", { name: "Folder" }).fill(project);
+    await good("new");
+    await page.getByRole("button", { name: "Start session" }).click();
+    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+  });
+
+  it("says something, as Markdown", async () => {
+    await turn(prompts.text);
+    await last("prose").locator("strong").filter({ hasText: "世界" }).waitFor();
+    expect(await last("prose").innerText()).toBe("Grüße, 世界 🙂.");
+    await good("text");
+  });
+
+  it("offers its settings, and changes one", async () => {
+    const button = page.getByRole("button", { name: "Settings" });
+    const one = page.locator(
+      "form[aria-label=Prompt] select, form[aria-label=Prompt] [aria-haspopup=dialog]",
+    );
+    expect(await one.count()).toBeGreaterThan(0);
+    if (!(await button.isVisible())) return;
+    await button.click();
+    const sheet = page.getByRole("dialog", { name: "Settings" });
+    expect(await sheet.locator("[data-setting]").count()).toBeGreaterThan(0);
+    await good("settings");
+    await page.keyboard.press("Escape");
+    await sheet.waitFor({ state: "detached" });
+  });
+
+  it.skipIf(cannot.Tool)("runs a command and shows what it printed", async () => {
+    await turn(prompts.tool);
+    const row = last("tool");
+    expect(await row.innerText()).toMatch(/^Run/);
+    expect(await row.innerText()).toContain("printf");
+    await row.getByRole("button").first().click();
+    const out = row.locator("[data-terminal] pre");
+    const text = await out.innerText();
+    for (const line of ["plain", "red", "done"]) expect(text).toContain(line);
+    expect(text).not.toMatch(/\u001b|ESC|\[31m/);
+    await good("tool");
+  });
+
+  it.skipIf(cannot.Edit)("changes a file and shows how", async () => {
+    await turn(prompts.edit);
+    const row = last("tool");
+    expect(await row.innerText()).toMatch(/(Create|Edit)\s+seen\.txt/);
+    expect(await row.innerText()).toContain("+2");
+    await page
+      .getByRole("button", { name: /1 file changed/ })
+      .last()
+      .click();
+    const added = page.getByRole("dialog").locator(".diff-line.add .body");
+    expect(await added.allInnerTexts()).toEqual(["one", "two"]);
+    await good("edit");
+    await page.keyboard.press("Escape");
+    await page.locator("dialog").waitFor({ state: "detached" });
+  });
+
+  it.skipIf(cannot.ApprovalDenied ?? cannot.ApprovalAllowed)("asks, and is told no", async () => {
+    expect(await turn(prompts.denied, "deny")).toBe(1);
+    await page
+      .getByText(/denied by you/)
+      .last()
+      .waitFor();
+    await good("denied");
+  });
+
+  it("is stopped", async () => {
+    const before = await ends();
+    await send(prompts.long);
+    await last("prose").filter({ hasText: "on and" }).waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await expect.poll(ends, { timeout: 30_000 }).toBe(before + 1);
+    await last("end").getByText("Stopped by you").waitFor();
+  });
+
+  it.skipIf(cannot.Failure)("fails, with its reason", async () => {
+    await turn(prompts.fail);
+    await last("end").getByRole("button", { name: "Try again" }).waitFor();
+    expect(await last("end").locator("p").allInnerTexts()).toEqual([
+      expect.any(String),
+      expect.stringMatching(/\w+ \w+/),
+    ]);
+    await good("failed");
+  });
+
+  it("shows the same after a reload", async () => {
+    const opened = page.locator("[data-row] button[aria-expanded=true]"); // that is not kept
+    while (await opened.count()) await opened.first().click();
+    const before = await told(page);
+    await page.reload();
+    await expect.poll(ends).toBeGreaterThan(0);
+    expect(await told(page)).toEqual(before);
+  });
+});
