@@ -26,6 +26,7 @@ type Agent struct {
 	Forks   bool
 	AddDirs bool
 	Probes  bool // a conversation without a prompt leaves nothing behind: its models may be asked for
+	Gated   bool // it begins none for who is not logged in
 }
 
 // inheritAll are variables that every agent may have: proxies.
@@ -40,7 +41,7 @@ var agents = []Agent{
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
 		Obeys:   []string{".codex"}, // it trusts every folder
 		Reads:   []string{"AGENTS.md", "AGENTS.override.md", ".agents/skills"},
-		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
+		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true, Gated: true,
 	},
 	{
 		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"},
@@ -64,7 +65,7 @@ var agents = []Agent{
 		Install: "npm install -g @google/gemini-cli", Login: "gemini",
 		Env:     []string{"GEMINI_CLI_NO_RELAUNCH=true"},
 		Inherit: []string{"GEMINI_*", "GOOGLE_*"},
-		Resumes: true, Probes: true,
+		Resumes: true, Probes: true, Gated: true,
 	},
 	{
 		Name: "copilot", DisplayName: "GitHub Copilot", Command: []string{"copilot", "--acp"},

@@ -109,7 +109,8 @@ var subjects = map[string]func(*providertest.Subject){
 	"gemini": func(s *providertest.Subject) {
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
 		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // of a command it does not tell the output
-		s.Prompts[providertest.Parallel] = scenario(calls(glob("a*"), glob("b*")), said)
+		delete(s.Prompts, providertest.Parallel)
+		s.Cannot[providertest.Parallel] = "it runs one call after the other (Gemini CLI 0.61.0)"
 		delete(s.Prompts, providertest.Plan)
 		s.Cannot[providertest.Plan] = "it offers the model no tool for it (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Subagent] = "its policy denies subagents (Gemini CLI 0.61.0)"

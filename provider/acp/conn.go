@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
@@ -17,6 +19,7 @@ type conn struct {
 	*agentconn.Conn
 	tr     *translator // within Do
 	bypass bool        // Options.AllowBypass
+	dir    string      // Options.Dir
 }
 
 // encode makes a line of a message.
@@ -42,7 +45,7 @@ func (c *conn) isReady() error {
 // Prompt implements [runnel.Conn].
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	return c.Conn.Prompt(in, func() (any, error) {
-		content, err := c.tr.content(in)
+		content, err := c.tr.content(in, c.dir)
 		if err != nil {
 			return nil, err
 		}
@@ -54,10 +57,14 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 }
 
 // content makes blocks of a prompt.
-func (t *translator) content(in runnel.Input) ([]any, error) {
+func (t *translator) content(in runnel.Input, dir string) ([]any, error) {
 	var out []any
-	if in.Text != "" || len(in.Attachments) == 0 {
-		out = append(out, map[string]any{"type": "text", "text": in.Text})
+	switch literal := t.q.literal; {
+	case in.Text == "" && len(in.Attachments) > 0:
+	case literal != nil:
+		out = literal(in.Text, dir, t.isCommand)
+	default:
+		out = append(out, textBlock(in.Text))
 	}
 	for _, a := range in.Attachments {
 		uri := (&url.URL{Scheme: "file", Path: "/" + a.Name}).String()
@@ -80,6 +87,13 @@ func (t *translator) content(in runnel.Input) ([]any, error) {
 		}
 	}
 	return out, nil
+}
+
+func textBlock(text string) any { return map[string]any{"type": "text", "text": text} }
+
+// isCommand reports whether the agent offers a command of this name.
+func (t *translator) isCommand(name string) bool {
+	return slices.ContainsFunc(t.Commands, func(c event.AgentCommand) bool { return c.Name == name })
 }
 
 // Interrupt implements [runnel.Conn]. Questions that are open are answered as

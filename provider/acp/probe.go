@@ -77,8 +77,10 @@ func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Insta
 
 // describe takes over what a new conversation offers, and removes it again.
 func (h *handshake) describe(in *runnel.Installation) {
-	yes := true
-	in.LoggedIn, in.Config = &yes, slices.Clone(h.c.tr.Config)
+	if in.Config = slices.Clone(h.c.tr.Config); h.p.agent.Gated {
+		yes := true
+		in.LoggedIn = &yes
+	}
 	if m := find(in.Config, "model"); m != nil {
 		for _, ch := range m.Choices {
 			in.Models = append(in.Models, runnel.Model{ID: ch.Value, Name: ch.Name, Description: ch.Description})

@@ -115,7 +115,7 @@ func (p *provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[even
 
 // Adopt implements [runnel.Adopter].
 func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
-	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass}
+	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
 	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, c.isReady)
 	if err != nil {
 		return nil, runnel.Backlog{}, err
@@ -128,6 +128,11 @@ func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) (*conn, error) {
 	if err := errors.Join(p.check(opt, begin), p.mistrust(opt)); err != nil {
 		return nil, err
+	}
+	if f := p.agent.quirks().waits; f != nil && begin.session != "" {
+		if err := f(ctx, p.environ(os.Environ(), opt), begin.session); err != nil {
+			return nil, err
+		}
 	}
 	c, err := p.start(ctx, opt)
 	if err != nil {
@@ -146,7 +151,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass}
+	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
 		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_RUNNEL_MARK",
 	}, p.agent.conn(), c.tr, opt)

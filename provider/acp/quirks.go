@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/runnel-dev/runnel"
@@ -42,7 +43,10 @@ type quirks struct {
 	failed      func(tn *turn, u *event.Usage) bool // the last message is an error's
 	usage       func(meta json.RawMessage) *usage   // of a turn, where it is not said
 
-	prepare func(opt runnel.Options, params map[string]any) error // what begins a conversation
+	literal func(text, dir string, isCommand func(string) bool) []any // blocks that are shown to the model as they are
+
+	prepare func(opt runnel.Options, params map[string]any) error         // what begins a conversation
+	waits   func(ctx context.Context, env []string, session string) error // until one can be continued
 	environ func(opt runnel.Options) []string
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
 // claudeAgent is @agentclientprotocol/claude-agent-acp, seen at 0.49.0.
@@ -33,6 +34,7 @@ func claudeAgent() *quirks {
 			return strings.HasPrefix(text, "[Request interrupted by user")
 		},
 		userPart: linkedPart,
+		literal:  claudeText,
 		prepare:  claudeOptions, passesOptions: true,
 	}
 }
@@ -74,4 +76,29 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	}
 	params["_meta"] = meta
 	return nil
+}
+
+// claudeText keeps Claude Code from taking text for what it is not: it drops a
+// prompt that begins with the name of an unknown command, and has files read
+// whose names follow an @, wherever they are. It looks at the last text only,
+// so what follows these signs is one of its own.
+func claudeText(text, dir string, isCommand func(string) bool) []any {
+	cut := 0
+	switch name, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), " "); {
+	case text != "" && text[0] == '/' && isCommand(name):
+		return []any{textBlock(text)}
+	case agentconn.MentionsOutside(text, dir):
+		cut = strings.LastIndexByte(text, '@') + 1
+	case strings.HasPrefix(text, "/"):
+		cut = 1
+	default:
+		return []any{textBlock(text)}
+	}
+	for cut < len(text) && text[cut] == '/' { // or that would be a command again
+		cut++
+	}
+	if cut = min(cut, len(text)-1); cut <= 0 {
+		return []any{textBlock(text)}
+	}
+	return []any{textBlock(text[:cut]), textBlock(text[cut:])}
 }

@@ -1,9 +1,14 @@
 package acp
 
 import (
+	"context"
 	"encoding/json"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
 )
@@ -18,7 +23,8 @@ func gemini() *quirks {
 		bypass:     []setting{{"mode", "yolo"}},
 		forSession: []string{"proceed_always"}, // "Allow for this session" (approval-allowed)
 		wholeFiles: true,                       // edit
-		replayEnds: true,                       // load
+		replayEnds: true,                       // resume
+		waits:      geminiWaits,
 		name:       geminiTool,
 		environ:    geminiTrust,
 		usage: func(meta json.RawMessage) *usage { // text
@@ -35,6 +41,41 @@ func gemini() *quirks {
 			}
 			return &usage{Input: count.Input, Output: count.Output}
 		},
+	}
+}
+
+// geminiWaits waits until a conversation can be continued without losing it.
+//
+// Gemini CLI 0.61.0 names the file of a conversation after the minute in which a
+// process opened it. One that loads a conversation in the minute in which it
+// began writes an empty one over it, and then does not find it.
+func geminiWaits(ctx context.Context, env []string, session string) error {
+	if uuid.Validate(session) != nil {
+		return nil
+	}
+	home := ""
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "HOME="); ok && home == "" {
+			home = v
+		}
+		if v, ok := strings.CutPrefix(e, "GEMINI_CLI_HOME="); ok {
+			home = v
+		}
+	}
+	for {
+		now := time.Now().UTC()
+		name := "session-" + now.Format("2006-01-02T15-04") + "-" + session[:8] + ".jsonl"
+		found, err := filepath.Glob(filepath.Join(home, ".gemini", "tmp", "*", "chats", name))
+		if err != nil || len(found) == 0 {
+			return nil
+		}
+		timer := time.NewTimer(now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return runnel.Fail(runnel.Timeout, "waiting for Gemini CLI was given up", ctx.Err())
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -38,6 +39,13 @@ func opencode() *quirks {
 			}](c.input).Todos
 		},
 		environ: opencodeAsks,
+		literal: opencodeText,
+		userPart: func(b block) block {
+			if b.Text == unseen {
+				return block{}
+			}
+			return b
+		},
 	}
 }
 
@@ -146,4 +154,20 @@ func opencodeAsks(opt runnel.Options) []string {
 		env = append(env, "OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_EXTERNAL_SKILLS=1")
 	}
 	return env
+}
+
+// unseen is a text that opencode keeps and does not show to the model.
+const unseen = "\u200b"
+
+// opencodeText keeps it from dropping a prompt that begins with the name of an
+// unknown command: it looks at all texts together, also at one for the user only.
+func opencodeText(text, _ string, isCommand func(string) bool) []any {
+	rest, slash := strings.CutPrefix(strings.TrimSpace(text), "/")
+	if name, _, _ := strings.Cut(rest, " "); !slash || isCommand(name) || name == "compact" {
+		return []any{textBlock(text)}
+	}
+	return []any{
+		map[string]any{"type": "text", "text": unseen, "annotations": map[string]any{"audience": []string{"user"}}},
+		textBlock(text),
+	}
 }

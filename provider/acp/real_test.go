@@ -50,7 +50,7 @@ func TestProbe(t *testing.T) {
 		if !in.Installed || in.Version != r.version || in.Problem != "" || !filepath.IsAbs(in.Path) {
 			t.Errorf("%+v", in)
 		}
-		if known(t, r.name).Probes && (in.LoggedIn == nil || !*in.LoggedIn || len(in.Models) == 0 || len(in.Config) == 0) {
+		if a := known(t, r.name); a.Gated != (in.LoggedIn != nil && *in.LoggedIn) || a.Probes && (len(in.Models) == 0 || len(in.Config) == 0) {
 			t.Errorf("logged in %v, models %v, options %v", in.LoggedIn, in.Models, in.Config)
 		}
 	})
