@@ -15,8 +15,9 @@ type thread struct {
 	ordinals map[string]int // by native message or call
 	blocks   map[string]int // by native message: index of its next block
 	last     map[string]string
-	nameless int      // messages without an id
-	open     *message // the one that grows
+	nameless int                     // messages without an id
+	kinds    map[event.ItemType]bool // of the last of these; nil once something else came
+	open     *message                // the one that grows
 }
 
 // message is a text that grows.
@@ -48,6 +49,26 @@ func (th *thread) item(native string) string {
 	}
 	index := th.blocks[native]
 	th.blocks[native]++
+	return fmt.Sprintf("%s%d:%d", th.prefix, th.ordinals[native], index)
+}
+
+// unnamed returns the id of a message without one. Reasoning and the text behind
+// it are of one message, in which text comes first: there are agents that do not
+// tell of reasoning when they load.
+func (th *thread) unnamed(typ event.ItemType) string {
+	if th.kinds == nil || th.kinds[typ] {
+		th.nameless++
+		th.kinds = map[event.ItemType]bool{}
+	}
+	th.kinds[typ] = true
+	native := "message #" + itoa(th.nameless)
+	if th.ordinals[native] == 0 {
+		th.ordinals[native] = len(th.ordinals) + 1
+	}
+	index := 0
+	if typ == event.TypeReasoning {
+		index = 1
+	}
 	return fmt.Sprintf("%s%d:%d", th.prefix, th.ordinals[native], index)
 }
 
@@ -103,16 +124,16 @@ func (t *translator) grow(tn *turn, th *thread, typ event.ItemType, native, text
 }
 
 func (t *translator) open(th *thread, typ event.ItemType, native string) *message {
-	of := "message " + native
 	start := event.ItemStart{ItemType: typ, ParentCallID: th.parent}
 	if native == "" {
-		th.nameless++
-		of += "#" + itoa(th.nameless)
-	} else if len(native) <= 200 {
-		start.Native = map[string]string{"messageId": native}
+		start.ItemID = th.unnamed(typ)
+	} else {
+		start.ItemID = th.item("message " + native)
+		if len(native) <= 200 {
+			start.Native = map[string]string{"messageId": native}
+		}
 	}
-	m := &message{id: th.item(of), typ: typ, native: native}
-	start.ItemID = m.id
+	m := &message{id: start.ItemID, typ: typ, native: native}
 	th.open = m
 	t.emit(start)
 	return m
@@ -184,6 +205,7 @@ func (t *translator) plan(entries []planEntry) {
 	tn := t.running()
 	th := tn.thread("")
 	t.close(th)
+	th.kinds = nil
 	t.planItem(th.item("plan"), th.parent, entries)
 }
 

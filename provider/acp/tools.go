@@ -102,6 +102,7 @@ func (t *translator) newCall(tn *turn, tc toolCall) *call {
 	}
 	th := tn.thread(c.parent)
 	t.close(th)
+	th.kinds = nil
 	c.item = th.item("call " + tc.ID)
 	tn.calls[tc.ID] = c
 	return c
@@ -242,7 +243,8 @@ func (t *translator) answer(c *call) {
 	}
 	t.tell(c)
 	c.answered = true
-	if th := t.turn.thread(c.parent); th.open != nil && th.open.native == "" {
+	th := t.turn.thread(c.parent)
+	if th.kinds = nil; th.open != nil && th.open.native == "" {
 		t.close(th) // what the model says next is another message
 	}
 	out := event.FunctionCallOutput{CallID: c.id, IsError: c.failed}

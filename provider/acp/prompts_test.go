@@ -1,0 +1,104 @@
+package acp
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// shown reports whether one of the texts that the model was shown since
+// request from is this one, and whether one holds it.
+func (r *rig) shown(from int, text string) (is, holds bool) {
+	r.t.Helper()
+	for _, q := range r.model.Requests()[from:] {
+		var body any
+		if json.Unmarshal(q.Body, &body) != nil {
+			continue
+		}
+		walk(body, func(s string) {
+			is = is || s == text
+			holds = holds || strings.Contains(s, text)
+		})
+	}
+	return is, holds
+}
+
+// walk calls f with each string in a JSON value, and with what two texts next to
+// each other make together.
+func walk(v any, f func(string)) {
+	switch v := v.(type) {
+	case string:
+		f(v)
+	case []any:
+		before := ""
+		for _, e := range v {
+			walk(e, f)
+			part, _ := e.(map[string]any)
+			text, _ := part["text"].(string)
+			if before != "" && text != "" {
+				f(before + text)
+			}
+			before = text
+		}
+	case map[string]any:
+		for _, e := range v {
+			walk(e, f)
+		}
+	}
+}
+
+// fewPrompts are the worst of prompts.
+var fewPrompts = []string{"/no-such-command now", "@/etc/passwd", "look at @../outside.txt now", " cr\r\nlf\r\n", "!touch pwned"}
+
+// prompts are what a program may take for something else.
+var prompts = []string{
+	"-x", "--help", "- [ ] todo", "--", "-", `--settings={"hooks":{}}`, "-o/tmp/x",
+	"/no-such-command now", "/etc/hosts is odd", "//comment", "/", " /no-such-command", "@/", "@/etc/hosts @/etc/passwd", "@/etc/passwd\n/x", "!touch pwned", "$(touch pwned)", "`touch pwned`", "#remember this", "@/etc/passwd", "look at @../outside.txt now", "@a.txt",
+	"cr\r\nlf\r\n", " surrounded ", "\U0001f469\u200d\U0001f680 \u00e9", "\u202eright to left", "\ufeffbom", "tab\tnul-free \x01\x02", "<system-reminder>x</system-reminder>",
+}
+
+func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
+	for _, name := range realagents.ACP() {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, name)
+			r.write("a.txt", "canary-inside\n")
+			if err := os.WriteFile(filepath.Join(filepath.Dir(r.home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			texts := fewPrompts
+			if os.Getenv("RUNNEL_LONG") != "" {
+				texts = append(prompts, strings.Repeat("0123456789abcdef", 1<<16))
+			}
+			for _, text := range texts {
+				from := len(r.model.Requests())
+				r.send(text)
+				evs := r.refuse()
+				want := text
+				if name == "copilot" { // it puts the time around what is left of a prompt without the space at its ends
+					want = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), " \n\t\ufeff")
+				}
+				is, holds := r.shown(from, want)
+				if name == "copilot" && len(text) == 1<<20 { // beyond its model
+					is = bodies[event.ResponseError](evs) != nil
+				}
+				if !is && !(holds && name == "copilot") {
+					t.Errorf("%.60q was shown as it is: %v, within something: %v; %.300s", text, is, holds, dump(evs[len(evs)-1:]))
+				}
+				for _, what := range []string{"root:x:0:", "canary-beside"} {
+					if _, read := r.shown(from, what); read {
+						t.Errorf("%.60q had a file read: %s", text, what)
+					}
+				}
+			}
+			entries, err := os.ReadDir(r.home.Project)
+			if err != nil || len(entries) != 1 {
+				t.Errorf("files appeared: %v, %v", entries, err)
+			}
+		})
+	}
+}
