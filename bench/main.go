@@ -29,10 +29,10 @@ func main() {
 const usage = `usage: go run ./bench [flags]
 
 Measures Runnel and prints a table; progress goes to standard error. "make bench"
-installs what it needs, runs it and writes bench/RESULTS.md. A full run takes a
-quarter of an hour and is worth little on a machine that does something else.
+installs what it needs, runs it and writes bench/RESULTS.md. A full run takes
+half an hour and is worth little on a machine that does something else.
 
-  go run ./bench -small                  # a minute: does everything work?
+  go run ./bench -small                  # two minutes: does everything work?
   go run ./bench -only latency,crash     # some of it
   go run ./bench -o bench/RESULTS.md
 

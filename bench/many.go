@@ -37,19 +37,19 @@ func readEach(transport string) func(context.Context, []conversation, int) ([]*r
 
 // readTogether reads all sessions of our server on one connection. What ends it
 // ends all readers.
-func readTogether(ctx context.Context, of []conversation, events int) (out []*reader, err error) {
+func readTogether(ctx context.Context, of []conversation, events int) (out []*reader, _ error) {
 	s, running := of[0].(*session).s, len(of)
 	ids := each(of, func(c conversation) string { return c.(*session).id })
 	for range of {
 		out = append(out, &reader{newTally(events), make(chan error, 1)})
 	}
-	open, done := make(chan struct{}), make(chan struct{})
+	open, done := make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	silence := time.AfterFunc(stillWaiting, cancel)
 	go func() {
 		defer cancel()
 		defer silence.Stop()
-		err = s.followAll(ctx, ids, func() { close(open) }, func(id string, m message) bool {
+		err := s.followAll(ctx, ids, func() { close(open) }, func(id string, m message) bool {
 			silence.Reset(stillWaiting)
 			if i := slices.Index(ids, id); i >= 0 {
 				out[i].tally.add(m)
@@ -62,12 +62,12 @@ func readTogether(ctx context.Context, of []conversation, events int) (out []*re
 		for _, r := range out {
 			r.done <- err
 		}
-		close(done)
+		done <- err
 	}()
 	select {
 	case <-open:
 		return out, nil
-	case <-done:
+	case err := <-done:
 		return nil, fmt.Errorf("follow %d sessions on one connection: %w", len(of), err)
 	}
 }
