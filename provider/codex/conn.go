@@ -71,10 +71,14 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	if err := c.Send(ready); err != nil {
 		return c.startupFault()
 	}
-	if _, err := c.call(methodModels, map[string]any{"limit": 100}); err != nil { // what comes of it is told when it comes
+	id, err := c.call(method, params)
+	if err == nil {
+		_, err = c.call(methodModels, map[string]any{"limit": 100}) // what comes of it is told when it comes
+	}
+	if err != nil {
 		return c.startupFault()
 	}
-	if err := c.ask(next, method, params); err != nil {
+	if err := c.await(next, method, id); err != nil {
 		return err
 	}
 	m, err := modeOf(c.opt.PermissionMode, c.opt.AllowBypass)
@@ -90,6 +94,11 @@ func (c *conn) ask(next func() ([]byte, error), method string, params any) error
 	if err != nil {
 		return c.startupFault()
 	}
+	return c.await(next, method, id)
+}
+
+// await reads on to the answer to a request.
+func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) error {
 	for {
 		line, err := next()
 		if err != nil {

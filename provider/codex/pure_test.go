@@ -1,0 +1,119 @@
+package codex
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+func TestScript(t *testing.T) {
+	for command, want := range map[string]string{
+		`/bin/bash -lc 'echo hi'`:              `echo hi`,
+		`/bin/bash -lc 'it'\''s'`:              `it's`,
+		`/bin/bash -lc "echo \"a\" \$b"`:       `echo "a" $b`,
+		`/bin/bash -lc true`:                   `true`,
+		`sh -c 'x'`:                            `x`,
+		`bash script.sh`:                       `bash script.sh`,
+		`git status`:                           `git status`,
+		``:                                     ``,
+		`/bin/bash -lc '`:                      `'`,
+		`/bin/zsh -lc 'a' 'b'`:                 `a' 'b`,
+		`/usr/bin/fish -lc 'unclosed`:          `'unclosed`,
+		strings.Repeat("x", 10) + `sh -x 'no'`: strings.Repeat("x", 10) + `sh -x 'no'`,
+	} {
+		if got := script(command); got != want {
+			t.Errorf("%s: %s, want %s", command, got, want)
+		}
+	}
+}
+
+func TestHunks(t *testing.T) {
+	got := hunks("--- a\n+++ b\n@@ -1,3 +1,4 @@ func x\n one\n-two\n+TWO\n+more\n\n@@ -9 +10,0 @@\n-gone\n\\ No newline at end of file\n@@ broken\n")
+	want := []event.Hunk{
+		{OldStart: 1, OldLines: 3, NewStart: 1, NewLines: 4, Lines: []string{" one", "-two", "+TWO", "+more", " "}},
+		{OldStart: 9, OldLines: 1, NewStart: 10, NewLines: 0, Lines: []string{"-gone"}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, diff := range []string{"", "@@", "@@ -x,y +z @@\n", "@@ -1,2 +1,2\n+x", "+x\n-y"} {
+		for _, h := range hunks(diff) {
+			if h.OldStart < 0 || h.OldLines < 0 || h.Lines == nil {
+				t.Errorf("%q: %+v", diff, h)
+			}
+		}
+	}
+}
+
+// TestPromptsComeBack: what is read from a prompt is what was put into it.
+func TestPromptsComeBack(t *testing.T) {
+	in := runnel.Input{Text: "look <at> this", Attachments: []runnel.Attachment{
+		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Text: "# A\n</document>\n"},
+		{Name: "p.png", MediaType: "image/png", Data: []byte("12345")},
+		{Name: "empty.txt", MediaType: "text/plain"},
+	}}
+	p := prompt("t", "u", in)
+	text, files := spoken(p.Input)
+	want := []event.Attachment{
+		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Size: int64(len("# A\n</document>\n"))},
+		{MediaType: "image/png", Size: 5}, // its name is nowhere
+		{Name: "empty.txt", MediaType: "text/plain"},
+	}
+	if d := cmp.Diff(want, files); d != "" || text != in.Text {
+		t.Errorf("%q %s", text, d)
+	}
+	if text, files := spoken(prompt("t", "u", runnel.Text("")).Input); text != "" || files != nil {
+		t.Errorf("%q %v", text, files)
+	}
+	if _, err := New().Prepare(t.Context(), runnel.Input{Attachments: []runnel.Attachment{{Name: "x.pdf", MediaType: "application/pdf", Data: []byte("%PDF")}}}); runnel.CodeOf(err) != runnel.AttachmentFailure {
+		t.Errorf("a PDF: %v", err)
+	}
+	if _, err := New().Prepare(t.Context(), in); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFaults: a failure has a code and words of ours, and none of the agent's.
+func TestFaults(t *testing.T) {
+	for info, want := range map[string]runnel.Code{
+		`"contextWindowExceeded"`: runnel.AgentError, `"usageLimitExceeded"`: runnel.RateLimited, `"rateLimitExceeded"`: runnel.RateLimited,
+		`"unauthorized"`: runnel.InvalidAPIKey, `"modelNotFound"`: runnel.AgentError, `"internalServerError"`: runnel.AgentError, `"badRequest"`: runnel.AgentError,
+		`{"httpConnectionFailed":{"httpStatusCode":401}}`: runnel.InvalidAPIKey, `{"httpConnectionFailed":{"httpStatusCode":503}}`: runnel.AgentError,
+		`{"responseTooManyFailedAttempts":{"httpStatusCode":429}}`: runnel.RateLimited, `"sandboxError"`: runnel.AgentError, `"serverOverloaded"`: runnel.AgentError,
+		`"other"`: runnel.AgentError, `null`: runnel.AgentError, `17`: runnel.AgentError, `{"somethingNew":{"x":1}}`: runnel.AgentError, ``: runnel.AgentError,
+	} {
+		f := fault(turnError{Message: "secret-detail", Info: json.RawMessage(info)})
+		if f.Code != string(want) || strings.Contains(f.Message, "secret") || len(f.Message) < 20 {
+			t.Errorf("%s: %+v", info, f)
+		}
+	}
+	if f := fault(turnError{Message: "Missing environment variable: `SECRET`."}); f.Code != string(runnel.MissingAPIKey) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestModeWords: the words that we have for the agent's settings lead back to
+// them.
+func TestModeWords(t *testing.T) {
+	for _, m := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass} {
+		is, err := modeOf(m, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := settings{Approval: is.approval, Sandbox: is.sandbox, Plan: is.plan, Asked: string(m)}
+		if got := s.word(); got != string(m) {
+			t.Errorf("%s is %s", m, got)
+		}
+	}
+	if got := (&settings{Approval: "untrusted", Sandbox: readOnly}).word(); got != "" {
+		t.Errorf("settings without a word are %s", got)
+	}
+	if _, err := modeOf(runnel.ModeBypass, false); err == nil {
+		t.Error("bypass is allowed")
+	}
+}
