@@ -1,0 +1,33 @@
+package agentconn
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMentionsOutside(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"link": "/etc/passwd", "sub/up": "../.."} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{
+		"@/etc/passwd", "see @/etc/passwd.", "@../x", "@sub/../../x", "@~/.ssh/id_rsa", `@"/etc/passwd"`, `@"a b"`, "@link", "@link#L1-3", "@link,", "@sub/up/x",
+		"mail@/x", "@@/x", `@a\..\..\x`, strings.Repeat("@a ", 500), "a\n@/etc/hosts", "@a.txt @/etc/hosts",
+	} {
+		if !MentionsOutside(text, dir) {
+			t.Errorf("%.40q leads out", text)
+		}
+	}
+	for _, text := range []string{"", "@", "a @ b", "@a.txt", "@sub/a.txt, @sub", "me@example.org", "@sub/missing/x", "@./a"} {
+		if MentionsOutside(text, dir) {
+			t.Errorf("%q leads nowhere", text)
+		}
+	}
+}
