@@ -443,3 +443,62 @@ func TestInterruptEndsCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestD06_CancelRaces cancels at every event of a turn, twice: it has one end,
+// and the next turn works.
+func TestD06_CancelRaces(t *testing.T) {
+	r := newRig(t)
+	log := new(runnel.Memory)
+	sess, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s", Log: log})
+	if err != nil {
+		t.Fatal(detail(err))
+	}
+	defer sess.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	prompt := fakemodel.Scenario{Steps: []fakemodel.Step{
+		{Chunk: 8, Blocks: []fakemodel.Block{{Type: "thinking", Text: "Thinking of it."}, {Type: "text", Text: "Running it now."}, shell("echo one; sleep 0.1; echo two")}}, says("Done."),
+	}}.Prompt("go")
+	most, completed := 0, false
+	for i := 0; !completed && i < 60; i++ {
+		turn, err := sess.Send(ctx, runnel.Text(prompt))
+		if err != nil {
+			t.Fatalf("at %d: %v", i, detail(err))
+		}
+		n := 0
+		for ev, err := range turn.Events(ctx) {
+			if err != nil {
+				t.Fatalf("at %d: %v", i, err)
+			}
+			if n++; n > i+2 || event.Ends(ev.Body) { // 2: the user's own message
+				break
+			}
+		}
+		most = max(most, n)
+		for range 2 {
+			if err := sess.Cancel(ctx); err != nil && runnel.CodeOf(err) != runnel.InvalidRequest {
+				t.Fatalf("at %d: %v", i, detail(err))
+			}
+		}
+		res, err := turn.Wait(ctx)
+		if err != nil || res.Status != event.StatusCancelled && res.Status != event.StatusCompleted {
+			t.Fatalf("at %d: %s %v", i, res.Status, detail(err))
+		}
+		completed = res.Status == event.StatusCompleted
+	}
+	if !completed || most < 10 {
+		t.Errorf("it was never let to its end; at most %d events", most)
+	}
+	ends := map[string]int{}
+	for ev, err := range log.Read(ctx, "s", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ends[ev.Turn] > 0 && ev.Turn != "" {
+			t.Errorf("%s after the end of its turn", event.Type(ev.Body))
+		}
+		if event.Ends(ev.Body) {
+			ends[ev.Turn]++
+		}
+	}
+}
