@@ -90,7 +90,7 @@ var agents = []Agent{
 		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
 		Obeys:   []string{".qwen", "**/.qwen/.env", "**/.env"},
 		Reads:   []string{"QWEN.md", "AGENTS.md"},
-		Resumes: true, // what it tells when it loads lacks outputs
+		// It does not find its conversations again (0.15.10).
 	},
 }
 
