@@ -47,8 +47,8 @@ type Config struct {
 }
 
 // A Gateway is safe for use from anywhere. Its goroutines are the keeper, which
-// writes the catalogue, the reaper, and for moments those that open sessions
-// and take up queued prompts; Close waits for all of them.
+// writes the catalogue, the reaper, the pool's, and for moments those that open
+// sessions, take up queued prompts and look at agents; Close waits for all of them.
 type Gateway struct {
 	cfg      Config
 	log      *slog.Logger
