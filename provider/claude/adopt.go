@@ -20,7 +20,7 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	if err != nil {
 		return nil, back, err
 	}
-	return &conn{c, tr, opt.AllowBypass}, back, nil
+	return &conn{c, tr, opt.AllowBypass, opt.Dir}, back, nil
 }
 
 // isSetUp fails if the connection before this one ended in its handshake.

@@ -14,6 +14,7 @@ type conn struct {
 	*agentconn.Conn
 	tr     *translator // shared with Conn: touched within Do only
 	bypass bool
+	dir    string
 }
 
 // handshake sends reqs and returns when all are answered. On failure nothing is
@@ -108,7 +109,7 @@ func (c *conn) control(r controlRequest) (id string, err error) {
 // Prompt implements [runnel.Conn].
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	return c.Conn.Prompt(in, func() (any, error) {
-		return prompt(turn, in, func(name string) bool { return c.tr.commands[name] }), nil
+		return prompt(turn, c.dir, in, func(name string) bool { return c.tr.commands[name] }), nil
 	})
 }
 

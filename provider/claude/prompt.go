@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
 // prompt makes the frame for a prompt. Its uuid is the turn's id, so that the
@@ -12,10 +13,10 @@ import (
 //
 // A prompt waits for its turn (priority later): a message that arrives while a
 // turn runs would otherwise be slipped into that turn and have no end of its own.
-func prompt(turn string, in runnel.Input, isCommand func(string) bool) userFrame {
+func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) userFrame {
 	f := userFrame{Type: "user", UUID: turn, Priority: "later"}
 	f.Message.Role = "user"
-	text := literal(in.Text, isCommand)
+	text := literal(in.Text, dir, isCommand)
 	switch {
 	case len(in.Attachments) == 0 && len(text) == 1:
 		f.Message.Content = in.Text
@@ -36,14 +37,24 @@ func prompt(turn string, in runnel.Input, isCommand func(string) bool) userFrame
 // model as it is. Only the last text of a prompt is looked at, and only if it
 // begins with a slash is it taken for a command: of its own, or, on 2.1.197, for
 // an unknown one, which is an error. A slash in a piece of its own is text.
-// Commands that the agent offers stay commands.
-func literal(text string, isCommand func(name string) bool) []string {
+// Commands that the agent offers stay commands. In the last text, too, it has
+// files read that are named behind an @; those outside of the folder are not.
+func literal(text, dir string, isCommand func(name string) bool) []string {
 	rest, slash := strings.CutPrefix(text, "/")
-	if !slash || rest == "" {
-		return []string{text}
-	}
 	name, _, _ := strings.Cut(rest, " ")
-	if isCommand(name) {
+	switch {
+	case slash && isCommand(name):
+		return []string{text}
+	case agentconn.MentionsOutside(text, dir):
+		i := strings.LastIndexByte(text, '@') + 1
+		for i < len(text) && text[i] == '/' { // or it would begin a command
+			i++
+		}
+		if i = min(i, len(text)-1); i > 0 {
+			return []string{text[:i], text[i:]}
+		}
+		return []string{text}
+	case !slash || rest == "":
 		return []string{text}
 	}
 	if strings.HasPrefix(rest, "/") { // the second piece must not begin with one either

@@ -99,7 +99,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{shell, tr, opt.AllowBypass}
+	c := &conn{shell, tr, opt.AllowBypass, opt.Dir}
 	if err := c.handshake(ctx, reqs); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ const (
 )
 
 func promptLine(text string) string {
-	b, err := json.Marshal(prompt(testTurn, runnel.Text(text), func(string) bool { return false }))
+	b, err := json.Marshal(prompt(testTurn, "", runnel.Text(text), func(string) bool { return false }))
 	if err != nil {
 		panic(err)
 	}
