@@ -51,7 +51,8 @@ func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents
 	file := filepath.Join(s.home.Project, "seen.txt")
 	prompts := map[string]string{
 		"text":   play(fakemodel.Step{Text: "Grüße, **世界** 🙂."}),
-		"tool":   play(step(words.Ask(`printf 'plain\n\033[31mred\033[0m\n10%%\rdone\n'`)), done),
+		"tool":   play(step(words.Ask(`printf 'plain\ndone\n'`)), done),
+		"colour": play(step(words.Ask(`printf '\033[31mred\033[0m\n10%%\rdone\n'`)), done),
 		"edit":   play(step(words.Write(file, "one\ntwo\n")), done),
 		"denied": play(step(words.Ask("touch "+file+".denied")), done),
 		"fail":   play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400, Message: "the model has a cold"}}),
