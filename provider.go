@@ -11,7 +11,7 @@ import (
 
 // A Provider knows how to run one kind of agent.
 //
-// It may implement more than this: [Historian], [Discoverer], [Translator],
+// It may implement more than this: [Historian], [Discoverer], [Finder], [Translator],
 // [Forker], [Preparer], [Prober] and [ConnPrototype] are found by type assertion, and
 // [Capabilities] is computed from them.
 type Provider interface {
@@ -99,6 +99,11 @@ type (
 	// first: those of one directory, or all if dir is empty.
 	Discoverer interface {
 		Discover(ctx context.Context, dir string) iter.Seq2[Conversation, error]
+	}
+	// A Finder can find one of the conversations that the agent kept without
+	// listing the others. SESSION_NOT_FOUND says that there may be one all the same.
+	Finder interface {
+		Find(ctx context.Context, agentSessionID string) (Conversation, error)
 	}
 	// A Translator can make events of a recording, without the agent: those that
 	// Conn.Next gave when the lines passed. It yields an error only where it

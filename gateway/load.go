@@ -167,6 +167,12 @@ func (g *Gateway) copyConversation(ctx context.Context, p runnel.Provider, agent
 // discover finds a conversation among those the agent keeps. A file that a
 // client names counts only if it is one of them: any other is not read.
 func discover(ctx context.Context, p runnel.Provider, agentID, file string) (runnel.Conversation, error) {
+	if f, ok := p.(runnel.Finder); ok {
+		c, err := f.Find(ctx, agentID)
+		if err == nil && (file == "" || c.File == file) {
+			return c, nil
+		}
+	}
 	d, ok := p.(runnel.Discoverer)
 	if !ok {
 		return runnel.Conversation{}, runnel.Fail(runnel.UnsupportedCapability, p.Name()+" cannot list conversations that began elsewhere")

@@ -79,7 +79,8 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	if err != nil {
 		return nil, err
 	}
-	env := environ(os.Environ(), opt)
+	path, managed := native(path)
+	env := append(environ(os.Environ(), opt), managed...)
 	tr := newTranslator()
 	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark}, product, tr, opt)
 	if err != nil {

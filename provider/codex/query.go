@@ -30,7 +30,8 @@ func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *ask
 	if err != nil {
 		return err
 	}
-	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: os.TempDir(), Env: environ(os.Environ(), opt), Mark: mark})
+	path, managed := native(path)
+	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: os.TempDir(), Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
 	if err != nil {
 		return runnel.Fail(runnel.AgentError, "Codex could not be started to be asked.", err)
 	}

@@ -1,0 +1,79 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+)
+
+// Find implements [runnel.Finder]: by the name of its file, which takes no
+// app-server. What is in the file is asked for as ever.
+func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, error) {
+	absent := runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.")
+	if uuid.Validate(id) != nil {
+		return runnel.Conversation{}, absent
+	}
+	home := codexHome(append(os.Environ(), p.env...))
+	var files []string
+	for _, dir := range []string{filepath.Join("sessions", "*", "*", "*"), "archived_sessions"} {
+		found, _ := filepath.Glob(filepath.Join(quoteMeta(home), dir, "rollout-*-"+id+".jsonl")) // the pattern is in order
+		files = append(files, found...)
+	}
+	slices.SortFunc(files, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) })
+	for _, file := range files { // the newest first: a revert begins another
+		if c, ok := meta(file, id); ok {
+			return c, nil
+		}
+	}
+	return runnel.Conversation{}, absent
+}
+
+// quoteMeta makes a pattern of a path that matches nothing else.
+func quoteMeta(path string) string {
+	if runtime.GOOS == "windows" { // no escapes there, and no such characters but brackets
+		return path
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// meta returns what the first line of a file says of the conversation in it.
+func meta(file, id string) (c runnel.Conversation, ok bool) {
+	f, err := os.Open(file)
+	if err != nil {
+		return c, false
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return c, false
+	}
+	line, err := jsonl.NewReader(f, 0).Next()
+	if err != nil {
+		return c, false
+	}
+	head := loose[struct {
+		Type    string          `json:"type"`
+		Payload json.RawMessage `json:"payload"`
+	}](line)
+	about := loose[struct {
+		ID  string `json:"id"`
+		CWD string `json:"cwd"`
+	}](head.Payload)
+	if head.Type != "session_meta" || about.ID != id {
+		return c, false
+	}
+	if u, err := url.Parse(about.CWD); err == nil && u.Scheme == "file" {
+		about.CWD = u.Path
+	}
+	return runnel.Conversation{AgentSessionID: id, Dir: about.CWD, File: file, Size: st.Size(), UpdatedAt: st.ModTime()}, filepath.IsAbs(about.CWD)
+}

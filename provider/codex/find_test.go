@@ -1,0 +1,65 @@
+package codex
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// TestFind: a conversation is found by the name of its file as it is in the list.
+func TestFind(t *testing.T) {
+	r := newRig(t)
+	r.play(fakemodel.Step{Text: "Done."})
+	r.finish("")
+	r.conn.Close()
+	var want runnel.Conversation
+	for c, err := range r.provider().(runnel.Discoverer).Discover(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = c
+	}
+	got, err := r.provider().(runnel.Finder).Find(t.Context(), want.AgentSessionID)
+	if err != nil || got.AgentSessionID == "" || got.Dir != want.Dir || got.File != want.File {
+		t.Errorf("%+v, %v; in the list it is %+v", got, err, want)
+	}
+	for _, id := range []string{"", "*", "../x", "00000000-0000-4000-8000-000000000000", strings.Repeat("a", 1<<16)} {
+		if _, err := r.provider().(runnel.Finder).Find(t.Context(), id); runnel.CodeOf(err) != runnel.SessionNotFound {
+			t.Errorf("%.40q: %v", id, err)
+		}
+	}
+}
+
+// TestNativeProgram: npm's launcher is not needed where what it would run is
+// where it would look for it.
+func TestNativeProgram(t *testing.T) {
+	launcher := realagents.Codex(t).Path
+	program, env := native(launcher)
+	if program == launcher || len(env) != 2 {
+		t.Fatalf("%s, %v", program, env)
+	}
+	head := make([]byte, 4)
+	f, err := os.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Read(head); err != nil || runtime.GOOS == "linux" && string(head) != "\x7fELF" {
+		t.Errorf("it begins with %q, %v", head, err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "codex.js")
+	if err := os.WriteFile(elsewhere, []byte("#!/usr/bin/env node\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{program, elsewhere, "/nonexistent"} {
+		if same, env := native(path); same != path || env != nil {
+			t.Errorf("%s became %s, %v", path, same, env)
+		}
+	}
+}
