@@ -305,6 +305,7 @@ func (t *translator) finish(tn *turn, c *piece, it item) {
 
 func (t *translator) output(tn *turn, c *piece, it item) {
 	t.openOutput(tn, c)
+	c.text, c.args, c.changes = nil, nil, nil // nobody asks for them any more
 	t.emit(tn, event.ItemDone{ItemID: c.id + ":output", FinalItem: toolOutput(c, it)})
 }
 

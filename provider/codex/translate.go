@@ -51,7 +51,7 @@ type translator struct {
 
 // maxOver is how many turns that are over are known, so that what comes late is
 // not taken for the begin of another.
-const maxOver = 64
+const maxOver = 256
 
 // turn is the state of a turn in flight.
 type turn struct {
