@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -84,6 +85,14 @@ var subjects = map[string]func(*providertest.Subject){
 			"cmd": "touch asked", "sandbox_permissions": "require_escalated", "justification": "May I?",
 		})), said)
 		s.Cannot[providertest.Subagent] = "Codex 0.169 offers this model no tool for it"
+		fresh := s.New
+		s.New = func(t *testing.T) (runnel.Provider, runnel.Options) {
+			p, opt := fresh(t)
+			if strings.Contains(strings.ToLower(t.Name()), "question") {
+				opt.PermissionMode = runnel.ModePlan // only then the model may ask (codex-acp 2.6.0)
+			}
+			return p, opt
+		}
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("request_user_input", args{"questions": []args{{
 			"id": "colour", "header": "Colour", "question": "Which colour?",
 			"options": []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}},

@@ -461,6 +461,9 @@ func FuzzJ04_ACP(f *testing.F) {
 			t.Skip()
 		}
 		a := Agent{Name: name}
+		if byName[name] == nil {
+			a.Name = "unknown"
+		}
 		tr := newTranslator(a)
 		var evs []event.Event
 		for line := range strings.Lines(string(data)) {

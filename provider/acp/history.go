@@ -95,8 +95,11 @@ func (p listing) list(ctx context.Context, dir string) (found []runnel.Conversat
 	ctx, cancel := context.WithTimeout(ctx, recallTime)
 	defer cancel()
 	opt := runnel.Options{Dir: dir}
-	if st, err := os.Stat(dir); dir == "" || err != nil || !st.IsDir() {
-		opt.Dir = os.TempDir()
+	if st, err := os.Stat(dir); dir == "" || err != nil || !st.IsDir() || p.mistrust(opt) != nil {
+		if opt.Dir, err = os.MkdirTemp("", "runnel-list-"); err != nil {
+			return nil, runnel.Fail(runnel.Internal, "There is no room for temporary files.", err)
+		}
+		defer os.RemoveAll(opt.Dir)
 	}
 	c, err := p.start(ctx, opt)
 	if err != nil {

@@ -1,0 +1,161 @@
+package acp
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// TestAttachmentsAreWhatTheAgentTakes: nothing is sent in a form that the agent
+// did not say that it takes.
+func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
+	text := runnel.Attachment{Name: "a b.txt", MediaType: "text/plain", Text: "alpha"}
+	image := runnel.Attachment{Name: "i.png", MediaType: "image/png", Data: []byte("png")}
+	pdf := runnel.Attachment{Name: "d.pdf", MediaType: "application/pdf", Data: []byte("pdf")}
+	for _, c := range []struct {
+		agent string
+		caps  caps
+		a     runnel.Attachment
+		want  string // "" for a refusal
+	}{
+		{"unknown", caps{Embedded: true}, text, `{"resource":{"mimeType":"text/plain","text":"alpha","uri":"file:///a%20b.txt"},"type":"resource"}`},
+		{"unknown", caps{}, text, `{"text":"\n\na b.txt:\nalpha","type":"text"}`},
+		{"unknown", caps{Image: true}, image, `{"data":"cG5n","mimeType":"image/png","type":"image","uri":"file:///i.png"}`},
+		{"unknown", caps{Embedded: true}, image, ``},
+		{"unknown", caps{Embedded: true}, pdf, `{"resource":{"blob":"cGRm","mimeType":"application/pdf","uri":"file:///d.pdf"},"type":"resource"}`},
+		{"unknown", caps{Image: true}, pdf, ``},
+		{"opencode", caps{Embedded: true, Image: true}, pdf, ``},
+	} {
+		tr := newTranslator(Agent{Name: c.agent})
+		tr.Caps = c.caps
+		content, err := tr.content(runnel.Input{Text: "look", Attachments: []runnel.Attachment{c.a}}, "/p")
+		if c.want == "" {
+			if runnel.CodeOf(err) != runnel.AttachmentFailure {
+				t.Errorf("%s %+v %s: %v, %v", c.agent, c.caps, c.a.Name, content, err)
+			}
+			continue
+		}
+		if err != nil || len(content) != 2 {
+			t.Fatalf("%s: %v, %v", c.a.Name, content, err)
+		}
+		got, err := json.Marshal(content[1])
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s %+v: %s, %v", c.a.Name, c.caps, got, err)
+		}
+	}
+}
+
+func TestMCPServers(t *testing.T) {
+	given := json.RawMessage(`{"b":{"command":"/bin/b","env":{"K":"V"}},"a":{"type":"http","url":"https://x","headers":{"H":"1"}}}`)
+	tr := newTranslator(Agent{Name: "unknown"})
+	tr.Caps.HTTP = true
+	for version, want := range map[int]string{
+		1: `[{"headers":[{"name":"H","value":"1"}],"name":"a","type":"http","url":"https://x"},{"args":[],"command":"/bin/b","env":[{"name":"K","value":"V"}],"name":"b"}]`,
+		2: `[{"headers":[{"name":"H","value":"1"}],"name":"a","type":"http","url":"https://x"},{"args":[],"command":"/bin/b","env":[{"name":"K","value":"V"}],"name":"b","type":"stdio"}]`,
+	} {
+		tr.Version = version
+		servers, err := tr.mcpServers(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(servers)
+		if err != nil || string(got) != want {
+			t.Errorf("version %d: %s, %v", version, got, err)
+		}
+	}
+	for _, bad := range []string{`[]`, `{"x":{}}`, `{"x":{"type":"sse","url":"https://x"}}`, `"x"`, `{`} {
+		if _, err := tr.mcpServers(json.RawMessage(bad)); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	text := func(s string) *string { return &s }
+	for name, c := range map[string]struct {
+		content toolContent
+		whole   bool
+		want    event.Change
+	}{
+		"new": {toolContent{Type: "diff", Path: "/a", NewText: text("x\ny\n")}, false, event.Change{
+			Path: "/a", Kind: event.ChangeCreate, NewText: text("x\ny\n"),
+			Hunks: []event.Hunk{{NewStart: 1, NewLines: 2, Lines: []string{"+x", "+y"}}},
+		}},
+		"part": {toolContent{Type: "diff", Path: "/a", OldText: text("x"), NewText: text("y")}, false, event.Change{
+			Path: "/a", Kind: event.ChangeUpdate, Hunks: []event.Hunk{{OldLines: 1, NewLines: 1, Lines: []string{"-x", "+y"}}},
+		}},
+		"whole": {toolContent{Type: "diff", Path: "/a", OldText: text("1\n2\n3\n4\n5\n6\n7\n8\n"), NewText: text("1\n2\n3\n4\nfive\n6\n7\n8\n")}, true, event.Change{
+			Path: "/a", Kind: event.ChangeUpdate, OldText: text("1\n2\n3\n4\n5\n6\n7\n8\n"), NewText: text("1\n2\n3\n4\nfive\n6\n7\n8\n"),
+			Hunks: []event.Hunk{{OldStart: 2, OldLines: 7, NewStart: 2, NewLines: 7, Lines: []string{" 2", " 3", " 4", "-5", "+five", " 6", " 7", " 8"}}},
+		}},
+		"emptied": {toolContent{Type: "diff", Path: "/a", OldText: text("x\n"), NewText: text("")}, true, event.Change{
+			Path: "/a", Kind: event.ChangeUpdate, OldText: text("x\n"), NewText: text(""),
+			Hunks: []event.Hunk{{OldStart: 1, OldLines: 1, NewStart: 1, Lines: []string{"-x"}}},
+		}},
+	} {
+		if d := cmp.Diff([]event.Change{c.want}, changes([]toolContent{c.content}, c.whole)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	huge := strings.Repeat("x\n", maxFileText)
+	got := changes([]toolContent{{Type: "diff", Path: "/a", NewText: &huge}, {Type: "diff"}, {Type: "content"}}, true)
+	if len(got) != 1 || got[0].NewText != nil || len(got[0].Hunks) > 1 {
+		t.Errorf("%d changes", len(got))
+	}
+	if d := cmp.Diff([]event.Change{}, changes(make([]toolContent, 3), true)); d == "" {
+		t.Error("changes of nothing")
+	}
+}
+
+// TestTerminals: output of a terminal arrives in pieces that do not respect
+// runes, and is bounded.
+func TestTerminals(t *testing.T) {
+	chunk := func(b64 string) runnel.Line {
+		return upd("terminal_output_chunk", `"terminalId":"t1","data":"`+b64+`"`)
+	}
+	lines := withBegun(
+		upd("tool_call_update", `"toolCallId":"c1","kind":"execute","status":"in_progress","rawInput":{"command":"x"},"content":[{"type":"terminal","terminalId":"t1"}]`),
+		chunk("w6TD"), chunk("vA=="), chunk("!!"), // "ä", half of "ü", its other half, and nonsense
+		upd("terminal_update", `"terminalId":"t1","exitStatus":{"exitCode":3}`),
+		upd("tool_call_update", `"toolCallId":"c1","status":"failed"`), ended,
+	)
+	evs, _ := run(t, lines...)
+	sound(t, evs)
+	var deltas []string
+	for _, d := range bodies[event.ItemDelta](evs) {
+		deltas = append(deltas, d.DeltaContent)
+	}
+	if d := cmp.Diff([]string{"ä", "ü"}, deltas); d != "" {
+		t.Error(d)
+	}
+	for _, b := range bodies[event.ItemDone](evs) {
+		if f, ok := b.FinalItem.(event.FunctionCallOutput); ok {
+			if f.Output != "äü" || f.ExitCode == nil || *f.ExitCode != 3 || !f.IsError {
+				t.Errorf("%+v", f)
+			}
+			return
+		}
+	}
+	t.Error("no output")
+}
+
+// TestOutputIsBounded: what is printed beyond the bound is counted.
+func TestOutputIsBounded(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	for _, l := range withBegun(upd("tool_call", `"toolCallId":"c1","status":"in_progress"`)) {
+		agentconn.Feed(tr, l)
+	}
+	text := strings.Repeat("x", event.MaxOutput+100)
+	evs, _ := agentconn.Feed(tr, upd("tool_call_update", `"toolCallId":"c1","status":"completed","content":[{"type":"content","content":{"type":"text","text":"`+text+`"}}]`))
+	for _, b := range bodies[event.ItemDone](evs) {
+		if f, ok := b.FinalItem.(event.FunctionCallOutput); ok && (len(f.Output) != event.MaxOutput || !f.Truncated || f.TotalBytes != int64(len(text))) {
+			t.Errorf("%d bytes, %v, %d", len(f.Output), f.Truncated, f.TotalBytes)
+		}
+	}
+}
