@@ -154,8 +154,8 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		within time.Duration
 	}{
 		{"killed", (*world).kill, window + 2*time.Second},
-		{"replaced", func(w *world) { w.stop(syscall.SIGTERM) }, 0},
-		{"ended", func(w *world) { w.stop(syscall.SIGINT) }, 0},
+		{"replaced", func(w *world) { w.stop(syscall.SIGTERM) }, 2 * time.Second},
+		{"ended", func(w *world) { w.stop(syscall.SIGINT) }, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWarmWorld(t, "claude-code", window.String())
@@ -188,6 +188,6 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 			}
 		}
 		w.stop(syscall.SIGINT)
-		w.empty(0)
+		w.empty(2 * time.Second)
 	})
 }
