@@ -98,7 +98,7 @@ lint: ## run the linters of .golangci.yml (the first time builds them: two minut
 	$(LINT) run ./...
 
 .PHONY: bench
-bench: build $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (a quarter of an hour)
+bench: build $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (half an hour)
 	go run ./bench -runnel bin/runnel -o bench/RESULTS.md
 
 .PHONY: record
