@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
@@ -16,9 +17,10 @@ type point struct {
 	Over      []string          `json:",omitzero"`
 	Agents    map[string]string `json:",omitzero"` // calls of subagents by their thread
 	Config    settings
-	Total     *tokens  `json:",omitzero"`
-	Announced bool     `json:",omitzero"`
-	Warnings  []string `json:",omitzero"`
+	Total     *tokens         `json:",omitzero"`
+	Limit     event.RateLimit `json:",omitzero"`
+	Announced bool            `json:",omitzero"`
+	Warnings  []string        `json:",omitzero"`
 }
 
 // Checkpoint implements [agentconn.Translator].
@@ -27,7 +29,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 		return nil, false
 	}
 	p := point{
-		Peer: t.peer, Thread: t.thread, Over: t.over, Config: t.config, Total: t.total, Announced: t.announced,
+		Peer: t.peer, Thread: t.thread, Over: t.over, Config: t.config, Total: t.total, Limit: t.limit, Announced: t.announced,
 		Agents: make(map[string]string), Warnings: sorted(keys(t.warnings)),
 	}
 	for id, a := range t.agents {
@@ -44,7 +46,7 @@ func (t *translator) Restore(state []byte) error {
 		return err
 	}
 	*t = *newTranslator()
-	t.peer, t.thread, t.over, t.config, t.total, t.announced = p.Peer, p.Thread, slices.Clone(p.Over), p.Config, p.Total, p.Announced
+	t.peer, t.thread, t.over, t.config, t.total, t.limit, t.announced = p.Peer, p.Thread, slices.Clone(p.Over), p.Config, p.Total, p.Limit, p.Announced
 	for id, call := range p.Agents {
 		t.agents[id] = &agent{thread: id, call: call, next: 1}
 	}

@@ -221,6 +221,53 @@ func (t *translator) counted(n note) {
 	t.emit(tn, event.UsageUpdated{Usage: tn.usage(), ContextTokens: max(u.Last.Total, 0), ContextWindow: max(u.Window, 0)})
 }
 
+// nearLimit is from how much of a limit on it counts as nearly used up.
+const nearLimit = 0.8
+
+// limited takes what the account has used of its limits: the one that is used
+// most, if that has changed.
+func (t *translator) limited(n note) {
+	if n.Limits == nil {
+		return
+	}
+	var most limitWindow
+	for _, w := range []*limitWindow{n.Limits.Primary, n.Limits.Secondary} {
+		if w != nil && w.Used >= most.Used {
+			most = *w
+		}
+	}
+	if most == (limitWindow{}) && n.Limits.Reached == "" {
+		return
+	}
+	l := event.RateLimit{Status: "allowed", Kind: window(most.Minutes), Utilization: min(max(most.Used/100, 0), 1), ResetsAt: max(most.ResetsAt, 0)}
+	switch {
+	case n.Limits.Reached != "":
+		l.Status = "rejected"
+	case l.Utilization >= nearLimit:
+		l.Status = "allowed_warning"
+	}
+	if l == t.limit {
+		return
+	}
+	t.limit = l
+	t.emit(t.current(), event.UsageUpdated{RateLimit: &l})
+}
+
+// window names a limit by how long it lasts.
+func window(minutes int64) string {
+	switch {
+	case minutes <= 0:
+		return ""
+	case minutes == 5*60:
+		return "five_hour"
+	case minutes == 7*24*60:
+		return "seven_day"
+	case minutes%60 == 0:
+		return strconv.FormatInt(minutes/60, 10) + "_hour"
+	}
+	return strconv.FormatInt(minutes, 10) + "_minute"
+}
+
 func (a tokens) minus(b tokens) tokens {
 	return tokens{
 		Total: a.Total - b.Total, Input: a.Input - b.Input, Cached: a.Cached - b.Cached, CacheWrite: a.CacheWrite - b.CacheWrite,

@@ -290,6 +290,17 @@ func modelFixtures() []fixture {
 			r.play(says("Never."))
 			r.finish("")
 		}},
+		fixture{name: "rate-limit", prose: "An account comes near its limit, and stays there.", play: func(r *rig) {
+			near := says("Near.")
+			near.Headers = fakemodel.Headers{
+				"x-codex-primary-used-percent": "83", "x-codex-primary-window-minutes": "300", "x-codex-primary-reset-at": "1795300000",
+				"x-codex-secondary-used-percent": "12", "x-codex-secondary-window-minutes": "10080", "x-codex-secondary-reset-at": "1795900000",
+			}
+			r.play(near)
+			r.finish("")
+			r.play(near)
+			r.finish("")
+		}},
 		fixture{name: "compact", prose: "The conversation is summarised because it grew too long.", play: func(r *rig) {
 			r.configure("model_auto_compact_token_limit = 5000\n")
 			r.play(fakemodel.Step{Text: "Long.", Usage: map[string]int64{"input_tokens": 9000, "output_tokens": 10}})

@@ -41,9 +41,10 @@ type translator struct {
 	behind    map[string]*piece // commands that outlived their turn, by the agent's id
 	agents    map[string]*agent
 	config    settings
-	modes     int     // requests of ours for a mode
-	total     *tokens // of the thread, as last told
-	announced bool    // the conversation's id was told
+	modes     int             // requests of ours for a mode
+	total     *tokens         // of the thread, as last told
+	limit     event.RateLimit // as last told
+	announced bool            // the conversation's id was told
 	warnings  map[string]bool
 	fatal     string // why a conversation must not begin, if the agent's configuration is at fault
 	skipped   int    // what means nothing to us
@@ -191,6 +192,8 @@ func (t *translator) notified(method string, n note, m jsonrpc.Message) {
 		t.planned(n)
 	case "thread/tokenUsage/updated":
 		t.counted(n)
+	case "account/rateLimits/updated":
+		t.limited(n)
 	case "thread/settings/updated":
 		t.settingsUpdated(n)
 	case "thread/name/updated":

@@ -38,7 +38,7 @@ const (
 // ignored are notifications that we ask not to get: they are large or about
 // other things.
 var ignored = []string{
-	"remoteControl/status/changed", "account/rateLimits/updated", "thread/readState/changed", "turn/diff/updated",
+	"remoteControl/status/changed", "thread/readState/changed", "turn/diff/updated",
 	"item/fileChange/outputDelta", "item/fileChange/patchUpdated", "rawResponseItem/completed", "rawResponse/completed",
 	"fs/changed", "skills/changed", "app/list/updated",
 }
@@ -81,6 +81,9 @@ type note struct {
 
 	// model/rerouted
 	ToModel string `json:"toModel"`
+
+	// account/rateLimits/updated
+	Limits *rateLimits `json:"rateLimits"`
 }
 
 // thread is a conversation.
@@ -239,6 +242,19 @@ type userInput struct {
 	Elements *[]struct{} `json:"text_elements,omitempty"`
 	URL      string      `json:"url,omitempty"`
 	Path     string      `json:"path,omitempty"`
+}
+
+// rateLimits are what the account may use and has used.
+type rateLimits struct {
+	Primary   *limitWindow `json:"primary"`
+	Secondary *limitWindow `json:"secondary"`
+	Reached   string       `json:"rateLimitReachedType"`
+}
+
+type limitWindow struct {
+	Used     float64 `json:"usedPercent"`
+	Minutes  int64   `json:"windowDurationMins"`
+	ResetsAt int64   `json:"resetsAt"` // unix seconds
 }
 
 type tokenUsage struct {
