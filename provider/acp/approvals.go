@@ -210,9 +210,13 @@ func (t *translator) asksValues(m jsonrpc.Message) {
 	}
 	a.options = map[string]string{allowOnce: "accept", deny: "decline", denyStop: "cancel"}
 	t.approvals[a.id] = a
-	t.running()
+	tn := t.running()
+	item := ""
+	if c := tn.calls[e.ToolCallID]; c != nil {
+		item = c.item
+	}
 	t.emit(event.ApprovalRequested{Approval: event.Approval{
-		ID: a.id, Kind: event.ApprovalForm, Title: oneLine(cmp.Or(e.Message, "The agent asks"), 200),
+		ID: a.id, ItemID: item, CallID: oneLine(e.ToolCallID, 200), Kind: event.ApprovalForm, Title: oneLine(cmp.Or(e.Message, "The agent asks"), 200),
 		Arguments: args, ArgumentsEditable: true, ArgumentsDigest: digest(args),
 		Choices: []event.Choice{
 			{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer"},

@@ -385,6 +385,8 @@ type elicitation struct {
 	Message string          `json:"message"`
 	Schema  json.RawMessage `json:"requestedSchema"`
 	URL     string          `json:"url"`
+
+	ToolCallID string `json:"toolCallId"`
 }
 
 // prompted is the answer to a prompt.
