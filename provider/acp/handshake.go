@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +21,10 @@ type opening struct {
 	show    bool   // it is loaded to be shown, and nothing else
 }
 
+// sessionID is what an id of a conversation may be: agents put it on command
+// lines, and into names of files.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]*$`)
+
 // check refuses what can be refused before anything is started.
 func (p *provider) check(opt runnel.Options, begin opening) error {
 	q := p.agent.quirks()
@@ -28,8 +34,11 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.modes[m] == nil && !slices.Contains(q.starts, m) {
 		return noMode(p.agent.conn())
 	}
-	if len(begin.session) > 500 || strings.ContainsFunc(begin.session, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if begin.session != "" && (len(begin.session) > 500 || !sessionID.MatchString(begin.session) || strings.Contains(begin.session, "..")) {
 		return runnel.Fail(runnel.InvalidRequest, "resume: not the id of a conversation with "+p.DisplayName())
+	}
+	if slices.ContainsFunc(opt.AddDirs, func(d string) bool { return !filepath.IsAbs(d) }) {
+		return runnel.Fail(runnel.InvalidRequest, "addDirs: must be absolute paths")
 	}
 	restrict := func(field string, is bool) error {
 		if is {

@@ -6,7 +6,6 @@ package acp
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"os"
 	"slices"
@@ -126,7 +125,7 @@ func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 
 // open starts the agent and begins a conversation.
 func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) (*conn, error) {
-	if err := errors.Join(p.check(opt, begin), p.mistrust(opt)); err != nil {
+	if err := p.check(opt, begin); err != nil {
 		return nil, err
 	}
 	if f := p.agent.quirks().waits; f != nil && begin.session != "" {
@@ -148,6 +147,9 @@ func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) 
 // start starts the agent.
 func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error) {
 	path, args, err := p.command(opt)
+	if err == nil {
+		err = p.mistrust(opt)
+	}
 	if err != nil {
 		return nil, err
 	}

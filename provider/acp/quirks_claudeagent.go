@@ -56,6 +56,8 @@ func unfenced(text string) string {
 	return text
 }
 
+var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+
 // claudeOptions passes on what Claude Code can do and the protocol has no word
 // for. The folder's own settings may run commands: they are read only if it is
 // trusted.
@@ -63,6 +65,11 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	options := map[string]any{"settingSources": []string{"user"}}
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
+	}
+	for _, tool := range opt.Tools { // it is put on a command line, where --settings=… runs what it says
+		if !toolName.MatchString(tool) {
+			return runnel.Fail(runnel.InvalidRequest, "tools: may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+		}
 	}
 	if len(opt.Tools) > 0 {
 		options["tools"] = opt.Tools

@@ -1,0 +1,100 @@
+package acp
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// hostileValues are values that a program may take for something else.
+func hostileValues(mark string) []string {
+	return []string{
+		"--dangerously-skip-permissions", `--settings={"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"touch ` + mark + `"}]}]}}`,
+		"../x", "a/../../x", "-x", ".", "x\x00y", "x\ny", "x y", "$(touch " + mark + ")", strings.Repeat("x", 1<<20),
+	}
+}
+
+// TestC03_IDsThatAreFlags: what is said to continue a conversation is its id, or
+// nothing is started.
+func TestC03_IDsThatAreFlags(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "started")
+	program := filepath.Join(t.TempDir(), "agent")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+mark+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents {
+		p := New(a).(runnel.Programmable).WithProgram([]string{program}, nil)
+		for _, value := range hostileValues(mark) {
+			opt := runnel.Options{Dir: t.TempDir(), Resume: value}
+			if c, err := p.Open(t.Context(), opt); runnel.CodeOf(err) != runnel.InvalidRequest {
+				t.Errorf("%s, resume %.30q: %v, %v", a.Name, value, c, err)
+			}
+			if f, ok := p.(runnel.Forker); ok {
+				if c, err := f.Fork(t.Context(), opt); runnel.CodeOf(err) != runnel.InvalidRequest {
+					t.Errorf("%s, fork %.30q: %v, %v", a.Name, value, c, err)
+				}
+			}
+			if r, ok := p.(runnel.Historian); ok {
+				for _, err := range r.History(t.Context(), runnel.Conversation{AgentSessionID: value, Dir: opt.Dir}) {
+					if runnel.CodeOf(err) != runnel.InvalidRequest {
+						t.Errorf("%s, history of %.30q: %v", a.Name, value, err)
+					}
+				}
+			}
+			if c, err := p.Open(t.Context(), runnel.Options{Dir: opt.Dir, PermissionMode: runnel.PermissionMode(value)}); runnel.CodeOf(err) != runnel.InvalidRequest {
+				t.Errorf("%s, mode %.30q: %v, %v", a.Name, value, c, err)
+			}
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a program was started")
+	}
+}
+
+// TestC03_ValuesThatAreFlags: agents may put what they are told on the command
+// line of another program.
+func TestC03_ValuesThatAreFlags(t *testing.T) {
+	names := []string{"claude-agent-acp", "codex-acp"} // the others take little
+	if os.Getenv("RUNNEL_LONG") != "" {
+		names = realagents.ACP()
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, name)
+			mark := filepath.Join(r.home.Dir, "ran")
+			flag := hostileValues(mark)[1]
+			open := func(what string, opt runnel.Options) {
+				opt.Dir, opt.Env = r.opt.Dir, r.opt.Env
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				c, err := r.provider.Open(ctx, opt)
+				if err == nil {
+					r.conn = c
+					r.send("hi")
+					r.refuse()
+					c.Close()
+				}
+				if _, err := os.Stat(mark); err == nil {
+					t.Fatalf("%s ran a command", what)
+				}
+				if code := runnel.CodeOf(err); err != nil && code != runnel.InvalidRequest && code != runnel.UnsupportedCapability {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			open("system prompt", runnel.Options{SystemPromptAppend: flag})
+			open("tools", runnel.Options{Tools: []string{flag}})
+			open("further folder", runnel.Options{AddDirs: []string{flag}})
+			if os.Getenv("RUNNEL_LONG") == "" {
+				return
+			}
+			open("model", runnel.Options{Model: flag})
+			open("effort", runnel.Options{ReasoningEffort: flag})
+			open("option", runnel.Options{Config: runnel.Values{flag: flag}})
+		})
+	}
+}
