@@ -368,7 +368,7 @@ func (r *rig) mcp() {
 	if err := os.Symlink(self, link); err != nil {
 		r.t.Fatal(err)
 	}
-	r.opt.MCPServers = object(map[string]any{"t": map[string]any{"command": link, "args": []string{}, "env": map[string]string{mcpServer: "1"}}})
+	r.opt.MCPServers = object(map[string]any{"t": map[string]any{"type": "stdio", "command": link, "args": []string{}, "env": map[string]string{mcpServer: "1"}}})
 }
 
 // configure adds to the agent's configuration; it goes first, before its tables.

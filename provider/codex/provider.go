@@ -181,9 +181,9 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 		config["sandbox_workspace_write"] = map[string]any{"writable_roots": opt.AddDirs}
 	}
 	if len(opt.MCPServers) > 0 {
-		var servers map[string]json.RawMessage
-		if err := json.Unmarshal(opt.MCPServers, &servers); err != nil || servers == nil {
-			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+		servers, err := mcpServers(opt.MCPServers)
+		if err != nil {
+			return nil, err
 		}
 		config["mcp_servers"] = servers
 	}
@@ -195,6 +195,23 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 		config["projects"] = map[string]any{dir: map[string]any{"trust_level": level}}
 	}
 	return config, nil
+}
+
+// mcpServers puts definitions of servers into codex's form: that of others tells
+// the type, which it has no field for, and has headers by another name.
+func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, error) {
+	var servers map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
+		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	}
+	for _, s := range servers {
+		delete(s, "type")
+		if h := s["headers"]; h != nil && s["http_headers"] == nil {
+			s["http_headers"] = h
+			delete(s, "headers")
+		}
+	}
+	return servers, nil
 }
 
 func projectDir(dir string) string {

@@ -117,3 +117,18 @@ func TestModeWords(t *testing.T) {
 		t.Error("bypass is allowed")
 	}
 }
+
+func TestMCPServers(t *testing.T) {
+	got, err := mcpServers(json.RawMessage(`{"a":{"type":"stdio","command":"x","args":["y"]},"b":{"type":"http","url":"http://x","headers":{"k":"v"}},"c":null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(`{"a":{"args":["y"],"command":"x"},"b":{"http_headers":{"k":"v"},"url":"http://x"},"c":null}`, string(object(got))); d != "" {
+		t.Error(d)
+	}
+	for _, bad := range []string{`[]`, `null`, `{"a":1}`, `{`} {
+		if _, err := mcpServers(json.RawMessage(bad)); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
