@@ -254,7 +254,14 @@ type ApprovalKind string
 const (
 	ApprovalTool     ApprovalKind = "tool"     // may this tool run?
 	ApprovalPlan     ApprovalKind = "plan"     // is this plan good?
-	ApprovalQuestion ApprovalKind = "question" // the agent wants to know something
+
+	// ApprovalQuestion wants to know something. Arguments may be {"questions":
+	// [{"id", "header", "question", "options": [{"label", "description"}],
+	// "multiSelect", "isOther", "isSecret"}]}; all but the question may be absent.
+	// Without options it is answered in words, with them also in others, unless
+	// isOther is false. Answers go with UpdatedArguments: Arguments, and "answers",
+	// an object of each question's id, or else its text, and the answer or several.
+	ApprovalQuestion ApprovalKind = "question"
 
 	// ApprovalForm asks for values. Arguments is {"message", "schema", "url"}: a
 	// JSON Schema of one flat object, or a page to visit; the answer's

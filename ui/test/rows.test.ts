@@ -166,6 +166,10 @@ describe("words for a call", () => {
       words({ toolName: "web_search", kind: "fetch", title: "Search: x", toolArguments: { query: "x" } }),
     ).toBe("Search the web x");
   });
+  it("says a changed file as one reads it in the project", () => {
+    const changes = [{ path: "/p/a.go", kind: "create", hunks: [] }];
+    expect(words({ kind: "edit", toolName: "apply_patch", toolArguments: {}, changes })).toBe("Create a.go");
+  });
   it("says an approval by what would run, not by what the agent calls it", () => {
     expect(
       describeAsked(

@@ -1,6 +1,7 @@
 // A transcript as the rows of the stream. Rows of a turn that did not change are
 // the same objects as before, so that nothing of them is drawn again.
 
+import { shortPath } from "../text/format";
 import type { Approval, ApprovalEvent, Notice, ToolCall } from "../wire/types";
 import { type Break, type Item, isOpen, type Transcript, type Turn } from "./transcript";
 
@@ -273,7 +274,7 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
   const pick = (...names: string[]) =>
     names.map((n) => args[n]).find((v): v is string => typeof v === "string" && v !== "");
   const path = pick("file_path", "path", "notebook_path", "filePath", "filename") ?? t.locations?.[0]?.path;
-  const rel = path && (path.startsWith(`${dir}/`) ? path.slice(dir.length + 1) : path);
+  const rel = path && shortPath(path, dir);
   const name = title(t);
   switch (t.kind) {
     case "execute":
@@ -288,7 +289,8 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
       const verb = t.changes?.[0]?.kind === "create" ? "Create" : "Edit";
       const files = new Set(t.changes?.map((c) => c.path));
       if (files.size > 1) return { verb, object: `${files.size} files`, code: false };
-      const p = rel ?? t.changes?.[0]?.path;
+      const changed = t.changes?.[0]?.path;
+      const p = rel ?? (changed && shortPath(changed, dir));
       return { verb, object: p ?? name, code: !!p };
     }
     case "delete":
