@@ -160,6 +160,7 @@ type Conversation struct {
 	Title          string    `json:"title,omitzero"`
 	File           string    `json:"-"` // where it is kept; "" to look it up
 	Anywhere       bool      `json:"-"` // File may lie outside the agent's own folders: who named it may read it
+	Trusted        bool      `json:"-"` // Options.Trusted, for agents that are started to tell it again
 	Size           int64     `json:"size,omitzero"`
 	CreatedAt      time.Time `json:"createdAt,omitzero"`
 	UpdatedAt      time.Time `json:"updatedAt,omitzero"`

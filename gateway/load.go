@@ -137,6 +137,7 @@ func (g *Gateway) copyConversation(ctx context.Context, p runnel.Provider, agent
 		return "", storeError(err)
 	}
 	e := &entry{g: g, rec: rec} // folds the record as a live one would
+	c.Trusted = Trusts(g.cfg.TrustedDirs, c.Dir)
 	history := h.History(ctx, c)
 	if g.cfg.Filter != nil {
 		history = runnel.Filtered(g.cfg.Filter(runnel.Options{Dir: rec.ProjectDir}), history)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
@@ -117,6 +118,7 @@ func (a *app) historyOf(ctx context.Context, agent, dir, file string) (iter.Seq2
 	if err != nil {
 		return nil, err
 	}
+	ref.Trusted = gateway.Trusts(a.trusted, ref.Dir)
 	return runnel.Replay(translated, p.Name(), h.History(ctx, ref)), nil
 }
 

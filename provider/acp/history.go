@@ -31,7 +31,7 @@ func (p recalling) History(ctx context.Context, ref runnel.Conversation) iter.Se
 		if dir == "" {
 			dir = os.TempDir()
 		}
-		c, err := p.open(ctx, runnel.Options{Dir: dir}, opening{method: methodLoad, session: ref.AgentSessionID, show: true})
+		c, err := p.open(ctx, runnel.Options{Dir: dir, Trusted: ref.Trusted}, opening{method: methodLoad, session: ref.AgentSessionID, show: true})
 		if err != nil {
 			yield(event.Event{}, err)
 			return
