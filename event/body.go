@@ -252,8 +252,8 @@ type ApprovalKind string
 
 // The kinds of approvals.
 const (
-	ApprovalTool     ApprovalKind = "tool"     // may this tool run?
-	ApprovalPlan     ApprovalKind = "plan"     // is this plan good?
+	ApprovalTool ApprovalKind = "tool" // may this tool run?
+	ApprovalPlan ApprovalKind = "plan" // is this plan good?
 
 	// ApprovalQuestion wants to know something. Arguments may be {"questions":
 	// [{"id", "header", "question", "options": [{"label", "description"}],
