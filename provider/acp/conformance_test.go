@@ -134,6 +134,9 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Plan] = "it offers the model no tool for it (Copilot 1.0.102)"
 		s.Cannot[providertest.Subagent] = "it does not say which call a subagent works for, and whose words are whose (Copilot 1.0.102)"
 		s.Cannot[providertest.Question] = "it offers the model no tool for it (Copilot 1.0.102)"
+		s.Differences["when Copilot 1.0.102 loads, a failure cannot be told from what the model said"] = func(it event.Item) bool {
+			return strings.HasPrefix(it.Content, "Error: 400 scripted")
+		}
 		s.Differences["Copilot 1.0.102 does not tell of reasoning when it loads"] = func(it event.Item) bool { return it.Type == event.TypeReasoning }
 		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (Copilot 1.0.102)"
 	},

@@ -68,9 +68,6 @@ func (r *rig) interrupt() {
 
 const once, no, noStop = event.ChoiceAllowOnce, event.ChoiceDeny, event.ChoiceDenyStop
 
-// unanswered says why copilot cannot be compared where a prompt got no answer.
-var unanswered = map[string]string{"copilot": "its prompts have no ids: one without an answer and the next are one"}
-
 func fixtures() []fixture {
 	return []fixture{
 		{name: "text", prose: "Reasoning and text, in two turns.", play: func(r *rig) {
@@ -129,7 +126,7 @@ func fixtures() []fixture {
 			r.finish("")
 			r.plays(said)
 			r.finish("")
-		}, differs: unanswered},
+		}},
 		{name: "interrupt-tool", prose: "The user interrupts while a command runs.", cancels: true, play: func(r *rig) {
 			r.plays(calls(vocabulary[r.name].shell("echo begun; touch started; sleep 600")), said)
 			stop := make(chan struct{})
@@ -161,13 +158,13 @@ func fixtures() []fixture {
 			r.finish("")
 			r.plays(said)
 			r.finish("")
-		}, differs: unanswered},
+		}, differs: map[string]string{"copilot": "it forgets such a prompt"}},
 		{name: "failure", prose: "The model API fails.", play: func(r *rig) {
 			r.plays(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400, Message: "the scripted failure"}})
 			r.finish("")
 			r.plays(said)
 			r.finish("")
-		}, differs: unanswered},
+		}, differs: map[string]string{"copilot": "when it loads, a failure cannot be told from what the model said"}},
 		{name: "image", prose: "A prompt with an image and a text.", play: func(r *rig) {
 			r.send(scenario(usages(said)...), runnel.Attachment{Name: "red.png", MediaType: "image/png", Data: red(r.t)},
 				runnel.Attachment{Name: "a.txt", MediaType: "text/plain", Text: "alpha\n"})

@@ -40,7 +40,7 @@ func (t *translator) replays(u update) bool {
 		}
 		return false
 	}
-	if t.turn == nil || l.told && u.MessageID == "" || u.MessageID != l.native {
+	if t.turn == nil || l.told && u.MessageID == "" || u.MessageID != l.native || t.q.onePart && len(l.user) > 0 {
 		l.next(t, u.MessageID)
 	}
 	for _, b := range bs {

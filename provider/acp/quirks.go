@@ -26,6 +26,7 @@ type quirks struct {
 	absent     string                              // its reason for not continuing a conversation that there is not
 	replayEnds bool                                // it loads behind the answer, and ends with its commands
 
+	onePart       bool // when it loads, a prompt is one chunk
 	passesOptions bool // prepare passes on tools and maxTurns
 
 	thoughtParts bool // when it loads, each chunk of reasoning is a paragraph

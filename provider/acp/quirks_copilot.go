@@ -23,6 +23,7 @@ func copilot() *quirks {
 		bypass:  []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 		running: true, // tool
 		totals:  true, // text
+		onePart: true, // failure
 		name:    copilotTool,
 		output: func(c *call) (string, *int) { // tool
 			text := c.text()
