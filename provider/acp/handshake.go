@@ -213,7 +213,7 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 // absent reports whether a reason says that there is no such conversation.
 func absent(why string) bool {
 	why = strings.ToLower(why)
-	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "no rollout") || strings.Contains(why, "invalid session")
+	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "no rollout") || strings.Contains(why, "no previous") || strings.Contains(why, "invalid session")
 }
 
 // params are those of what begins a conversation.
