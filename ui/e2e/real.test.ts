@@ -106,6 +106,26 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     const sheet = page.getByRole("dialog", { name: "Settings" });
     expect(await sheet.locator("[data-setting]").count()).toBeGreaterThan(0);
     await good("settings");
+    // What is wanted is had, or it is said that it is not; and back again.
+    const field = sheet
+      .locator("[data-setting^='config:']")
+      .filter({ has: page.locator("option:nth-child(2)") })
+      .first();
+    if (await field.count()) {
+      const select = field.locator("select");
+      const was = await select.inputValue();
+      const values = await select
+        .locator("option")
+        .evaluateAll((os) => os.map((o) => (o as HTMLOptionElement).value));
+      const wanted = values.find((v) => v !== was && v !== "") ?? was;
+      for (const value of [wanted, was]) {
+        await select.selectOption(value);
+        await expect.poll(() => field.getAttribute("aria-busy"), { timeout: 15_000 }).toBe("false");
+        if ((await select.inputValue()) !== value)
+          expect(await field.innerText()).toMatch(/kept|cannot|no such|not/);
+      }
+      expect(await select.inputValue()).toBe(was);
+    }
     await page.keyboard.press("Escape");
     await sheet.waitFor({ state: "detached" });
   });
