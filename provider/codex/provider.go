@@ -187,13 +187,7 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 		}
 		config["mcp_servers"] = servers
 	}
-	if dir := projectDir(opt.Dir); dir != "" { // also where the user's own configuration says otherwise
-		level := "untrusted"
-		if opt.Trusted {
-			level = "trusted"
-		}
-		config["projects"] = map[string]any{dir: map[string]any{"trust_level": level}}
-	}
+	config["projects"] = trust(opt)
 	return config, nil
 }
 
@@ -302,18 +296,24 @@ var envKey = regexp.MustCompile(`(?m)^\s*env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_
 const maxConfig = 1 << 20
 
 func keyVariables(home string) (names []string) {
-	st, err := os.Stat(filepath.Join(home, "config.toml"))
-	if err != nil || !st.Mode().IsRegular() || st.Size() > maxConfig {
-		return nil
-	}
-	text, err := os.ReadFile(filepath.Join(home, "config.toml"))
-	if err != nil {
-		return nil
-	}
-	for _, m := range envKey.FindAllSubmatch(text, 50) {
+	for _, m := range envKey.FindAllSubmatch(userConfig(home), 50) {
 		names = append(names, string(m[1]))
 	}
 	return names
+}
+
+// userConfig returns the agent's configuration; nil if there is none to read.
+func userConfig(home string) []byte {
+	path := filepath.Join(home, "config.toml")
+	st, err := os.Stat(path)
+	if err != nil || !st.Mode().IsRegular() || st.Size() > maxConfig {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // codexHome is where the agent keeps its configuration and its conversations.

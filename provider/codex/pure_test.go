@@ -132,3 +132,18 @@ func TestMCPServers(t *testing.T) {
 		}
 	}
 }
+
+func TestTrusted(t *testing.T) {
+	got := trusted([]byte("a = \"b\"\n[projects.\"/home/u/x y\"]\ntrust_level = \"trusted\"\n[ projects . '/it/s' ] # c\n[projects.\"/q\\\"q\"]\n[projects]\n\"/in/line\" = { trust_level = 'trusted' }\nprojects.\"/dotted\".trust_level = \"trusted\"\n\"open\n"))
+	if d := cmp.Diff([]string{"/home/u/x y", "/it/s", `/q"q`, "/in/line", "/dotted"}, got); d != "" {
+		t.Error(d)
+	}
+	for dir, level := range trust(runnel.Options{Dir: "/nonexistent/a/b"}) {
+		if l, _ := level.(map[string]any)["trust_level"].(string); l != "untrusted" {
+			t.Errorf("%s is %s", dir, l)
+		}
+	}
+	if all := trust(runnel.Options{Dir: "/nonexistent/a/b", Env: []string{"CODEX_HOME=/nonexistent"}}); len(all) != 4 {
+		t.Errorf("%v", all)
+	}
+}
