@@ -198,6 +198,7 @@ func (g *Gateway) startOver(ctx context.Context, b beginning) *entry {
 	if err == nil && !b.tell.IsZero() {
 		if err = e.session.Set(ctx, b.tell); err != nil {
 			_ = e.session.Close()
+			g.retire(e) // the one that is started instead writes the record
 		}
 	}
 	if err != nil {

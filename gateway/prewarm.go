@@ -410,8 +410,12 @@ func (g *Gateway) Prewarmed() Prewarmed {
 
 // startWarm starts an agent for a session that is not there yet.
 func (g *Gateway) startWarm(ctx context.Context, pl *place, id string) (runnel.Conn, error) {
-	if _, err := g.projectDir(pl.opt.Dir); err != nil {
+	dir, err := g.projectDir(pl.opt.Dir)
+	if err != nil {
 		return nil, err
+	}
+	if dir != pl.opt.Dir { // a link took its place: sessions there are in another directory, with another trust
+		return nil, inaccessible("the project directory is another one now")
 	}
 	opt := pl.opt
 	opt.Keep = g.keepOf(id)

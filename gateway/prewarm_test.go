@@ -403,6 +403,36 @@ func TestOneWhoseDirectoryIsAnotherIsNotHandedOut(t *testing.T) {
 	})
 }
 
+// A link that took the place of a directory leads to where the agent was not
+// asked for, and whose settings nobody may have trusted.
+func TestNoAgentIsStartedBehindALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := newDisk(t), &started{}
+		base := d.dir
+		d.dir = filepath.Join(base, "project")
+		for _, dir := range []string{d.dir, d.dir + "-other"} {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := d.warmed(t, p, func(c *Config) { c.TrustedDirs = []string{d.dir} })
+		defer closeIt(t, g)
+		if _, agent := d.createWith(t, g, p, runnel.Options{}); !agent.opt.Trusted {
+			t.Fatal("the directory is not trusted")
+		}
+		if err := os.Remove(d.dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(d.dir+"-other", d.dir); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if st := g.Prewarmed(); st.Started != 0 || st.Failed == 0 || len(p.list()) != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
 func TestFailuresAreTriedLessAndLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
