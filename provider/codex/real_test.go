@@ -520,3 +520,23 @@ func TestD06_CancelRaces(t *testing.T) {
 		}
 	}
 }
+
+// TestTheUsersConfigurationIsLeftAlone: to have been here is not to be trusted
+// the next time.
+func TestTheUsersConfigurationIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(r.home.Codex, "config.toml")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, trusted := range []bool{false, true} {
+		r.opt.Trusted, r.opt.Resume, r.conn = trusted, "", nil
+		r.play(says("Hello."))
+		r.finish("")
+		r.conn.Close()
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+		t.Errorf("%v: it became\n%s", err, after)
+	}
+}
