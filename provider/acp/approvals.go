@@ -49,7 +49,10 @@ func (t *translator) asksLeave(m jsonrpc.Message) {
 	tn := t.running()
 	isNew := tn.calls[tc.ID] == nil
 	tc.Status = "" // of the question
-	c := t.upsert(tc, fromQuestion)
+	var c *call
+	if p.SessionID == t.Session || p.SessionID == "" || !t.inChild(p.SessionID, func() { c = t.upsert(tc, fromQuestion) }) {
+		c = t.upsert(tc, fromQuestion)
+	}
 	ask := event.Approval{ID: a.id, Kind: event.ApprovalTool, Title: oneLine(cmp.Or(tc.Title, p.Title, "A tool"), 200), Why: oneLine(p.About, 500)}
 	ask.Arguments = tc.RawInput
 	if c != nil {

@@ -77,6 +77,7 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Differences["codex-acp 2.6.0 tells calls in the order in which they began when live, and in which they ended when it loads"] = func(it event.Item) bool {
 			return bytes.Contains([]byte(it.Content), []byte("sleep 0.5")) || bytes.Contains([]byte(it.Content), []byte("sleep 1;")) || it.Content == "one\n" || it.Content == "two\n"
 		}
+		s.Differences["codex-acp 2.6.0 tells of a subagent before it tells of the wait for it when it loads"] = func(it event.Item) bool { return it.Name == "wait" }
 		s.Differences["codex-acp 2.6.0 says a failure in the model's place when live, and not when it loads"] = func(it event.Item) bool {
 			return it.Status == event.ItemStopped && bytes.Contains([]byte(it.Content), []byte("scripted 400"))
 		}
@@ -84,12 +85,18 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Prompts[providertest.Approval] = scenario(calls(fakemodel.Call("exec_command", args{
 			"cmd": "touch asked", "sandbox_permissions": "require_escalated", "justification": "May I?",
 		})), said)
-		s.Cannot[providertest.Subagent] = "Codex 0.169 offers this model no tool for it"
+		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(vocabulary["codex-acp"].shell("echo found")), {Text: "Found."}}}
+		s.Prompts[providertest.Subagent] = scenario(
+			calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
+			calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
 		fresh := s.New
 		s.New = func(t *testing.T) (runnel.Provider, runnel.Options) {
 			p, opt := fresh(t)
 			if strings.Contains(strings.ToLower(t.Name()), "question") {
 				opt.PermissionMode = runnel.ModePlan // only then the model may ask (codex-acp 2.6.0)
+			}
+			if strings.Contains(strings.ToLower(t.Name()), "subagent") {
+				opt.Model = "gpt-6.1-sol" // others have no tool for it
 			}
 			return p, opt
 		}
@@ -97,7 +104,7 @@ var subjects = map[string]func(*providertest.Subject){
 			"id": "colour", "header": "Colour", "question": "Which colour?",
 			"options": []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}},
 		}}})), said)
-		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (codex-acp 2.6.0)"
+		s.Lacks[providertest.Behind] = "what a subagent does behind the turn is not shown, and what it asks is denied"
 	},
 	"claude-agent-acp": func(s *providertest.Subject) {
 		s.Cannot[providertest.Subagent] = "it tells which tools a subagent uses, and not what it says (claude-agent-acp 0.49.0)"

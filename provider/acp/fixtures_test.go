@@ -179,6 +179,18 @@ func fixtures() []fixture {
 		}, cannot: map[string]string{
 			"codex-acp": "it offers this model no tool for it", "gemini": "it is not told", "copilot": "it has no tool for it",
 		}},
+		{name: "subagent", prose: "A subagent runs a command and speaks.", play: func(r *rig) {
+			inner := fakemodel.Scenario{Steps: usages(calls(vocabulary[r.name].shell("echo found")), says("Found."))}.Prompt("look")
+			if r.name == "codex-acp" {
+				r.opt.Model = "gpt-6.1-sol" // others have no tool for it
+				r.plays(calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner, "fork_turns": "none"})), calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
+			} else {
+				r.plays(calls(fakemodel.Call("Agent", args{"description": "Look", "prompt": inner, "subagent_type": "general-purpose", "run_in_background": false})), said)
+			}
+			r.finish(once)
+		}, cannot: map[string]string{
+			"opencode": "what its subagents ask, they ask nobody", "gemini": "its policy denies it", "copilot": "it does not say whose words are whose", "qwen": "not looked at",
+		}, differs: map[string]string{"codex-acp": "it tells of a subagent before it tells of the wait for it", "claude-agent-acp": "it does not tell what subagents did"}},
 		{name: "settings", prose: "The mode is changed between two turns.", play: func(r *rig) {
 			r.plays(says("One."))
 			r.finish("")

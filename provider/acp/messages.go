@@ -18,6 +18,7 @@ type thread struct {
 	nameless int                     // messages without an id
 	kinds    map[event.ItemType]bool // of the last of these; nil once something else came
 	open     *message                // the one that grows
+	said     string                  // text of the last one
 }
 
 // message is a text that grows.
@@ -97,7 +98,7 @@ func (t *translator) chunk(typ event.ItemType, u update) {
 		t.say(text)
 		return
 	}
-	t.grow(tn, tn.thread(t.q.parentOf(u.UpdateMeta)), typ, u.MessageID, text)
+	t.grow(tn, tn.thread(t.parentOf(u.UpdateMeta)), typ, u.MessageID, text)
 }
 
 func (t *translator) grow(tn *turn, th *thread, typ event.ItemType, native, text string) {
@@ -117,8 +118,11 @@ func (t *translator) grow(tn *turn, th *thread, typ event.ItemType, native, text
 		return
 	}
 	m.text.WriteString(text)
-	if typ == event.TypeMessage && th.parent == "" {
-		tn.said, tn.saidID = m.text.String(), native
+	if typ == event.TypeMessage {
+		th.said = m.text.String()
+		if th.parent == "" {
+			tn.said, tn.saidID = th.said, native
+		}
 	}
 	t.emit(event.ItemDelta{ItemID: m.id, DeltaContent: text})
 }
@@ -150,7 +154,7 @@ func (t *translator) whole(typ event.ItemType, u update) {
 		return
 	}
 	tn := t.running()
-	th := tn.thread(t.q.parentOf(u.UpdateMeta))
+	th := tn.thread(t.parentOf(u.UpdateMeta))
 	if m := th.open; m != nil && m.typ == typ && m.native == u.MessageID {
 		if rest, grown := strings.CutPrefix(text, m.text.String()); grown {
 			if rest != "" {

@@ -49,8 +49,13 @@ func codexTool(tc toolCall) string {
 	case event.KindEdit, event.KindDelete, event.KindMove:
 		return "apply_patch"
 	}
+	if tc.Name == "" && plainName.MatchString(tc.Title) {
+		return tc.Title // of a tool that has to do with subagents
+	}
 	return tc.Name
 }
+
+var plainName = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 // When an agent loads a prompt, its attachments have become text (image).
 var (

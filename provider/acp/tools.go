@@ -92,7 +92,7 @@ func (t *translator) upsert(tc toolCall, from origin) *call {
 }
 
 func (t *translator) newCall(tn *turn, tc toolCall) *call {
-	c := &call{id: tc.ID, order: len(tn.calls), parent: t.q.parentOf(metaOf(tc.raw)), kind: event.KindOther}
+	c := &call{id: tc.ID, order: len(tn.calls), parent: t.parentOf(metaOf(tc.raw)), kind: event.KindOther}
 	c.name = t.q.nameOf(tc)
 	if c.name == "" {
 		c.name = cmp.Or(oneLine(tc.Name, 200), oneLine(tc.ToolKind, 40), "tool")

@@ -39,6 +39,7 @@ type translator struct {
 	turn      *turn                // the one in flight
 	waiting   []string             // turns whose prompts were sent while it was
 	load      *loading             // while the agent replays a conversation
+	child     string               // the subagent whose update is in hand
 	approvals map[string]*approval // open ones by our id
 	aside     strings.Builder      // said while no turn was in flight
 
@@ -340,12 +341,12 @@ func (t *translator) heard(m jsonrpc.Message) {
 		return
 	}
 	n := decodeLoose[notified](m.Params)
-	if n.SessionID != "" && t.Session != "" && n.SessionID != t.Session {
-		t.skipped++ // of a subagent's, or of nobody's
-		return
-	}
 	u := decodeLoose[update](n.Update)
 	u.toolCall.raw = n.Update
+	if n.SessionID != "" && t.Session != "" && n.SessionID != t.Session {
+		t.inChild(n.SessionID, func() { t.item(u) })
+		return
+	}
 	if u.Kind != "agent_message_chunk" {
 		t.flushAside()
 	}
@@ -418,6 +419,8 @@ func (t *translator) item(u update) {
 		t.terminal(u)
 	case "plan":
 		t.plan(u.Entries)
+	case "subagent_update":
+		t.subagent(u)
 	case "plan_update":
 		if u.Plan.Type == "items" {
 			t.plan(u.Plan.Entries)

@@ -357,6 +357,8 @@ type terminalText struct {
 
 // permission is a question of the agent.
 type permission struct {
+	SessionID string `json:"sessionId"`
+
 	ToolCall json.RawMessage `json:"toolCall"`
 	Title    string          `json:"title"`       // v2
 	About    string          `json:"description"` // v2
@@ -395,6 +397,16 @@ type prompted struct {
 	Usage      *usage          `json:"usage"`
 	MessageID  string          `json:"messageId"` // v2: the turn has begun
 	Meta       json.RawMessage `json:"_meta"`
+}
+
+// subagent is what version 2 tells of a conversation below another one.
+type subagent struct {
+	SessionID string `json:"sessionId"`
+	Title     string `json:"title"`
+	State     struct {
+		State      string `json:"state"`
+		StopReason string `json:"stopReason"`
+	} `json:"state"`
 }
 
 // isObject reports whether raw is a JSON object with something in it.
