@@ -391,7 +391,7 @@ func (s *Session) status() Status {
 	st := Status{
 		ID: s.id, Provider: s.provider.Name(), Activity: event.ActivityIdle, State: event.StateOpen, Head: s.head,
 		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode, Config: s.facts.config,
-		AgentAlive: s.link != nil && !s.link.leaving, Exit: s.lastExit,
+		AgentAlive: s.link != nil && !s.link.leaving, Exit: s.lastExit.Load(),
 		Resumes: s.resumes,
 	}
 	if s.link != nil {
@@ -411,11 +411,7 @@ func (s *Session) status() Status {
 
 // agentGone ends what the agent left unfinished.
 func (s *Session) agentGone(cause error) {
-	if x, ok := s.link.conn.(Exiter); ok {
-		if st, ok := x.ExitStatus(); ok {
-			s.lastExit = &st
-		}
-	}
+	s.noteExit(s.link.conn)
 	err := Safe(cause)
 	if errors.Is(cause, io.EOF) {
 		err = Fail(ProcessCrash, "the agent ended in the middle of the turn; send again to resume the conversation", cause)

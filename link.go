@@ -64,8 +64,19 @@ func (l *link) leave(s *Session) {
 	l.leaving = true
 	s.helpers.Go(func() {
 		_ = l.conn.Close()
+		s.noteExit(l.conn)
 		close(l.closed)
 	})
+}
+
+// noteExit remembers how an agent's process ended, once that is known: with its
+// output's end, or when all that held it is gone.
+func (s *Session) noteExit(conn Conn) {
+	if x, ok := conn.(Exiter); ok {
+		if st, ok := x.ExitStatus(); ok {
+			s.lastExit.Store(&st)
+		}
+	}
 }
 
 type openedMsg struct {

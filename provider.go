@@ -307,6 +307,6 @@ type Decision struct {
 // ExitStatus is how an agent's process ended. Non-zero is data, not an error.
 type ExitStatus struct {
 	Code       int    `json:"exitCode"`            // -1 if a signal ended it
-	Signal     string `json:"signal,omitzero"`     // such as "killed"
+	Signal     string `json:"signal,omitzero"`     // such as "SIGKILL"
 	StdoutHeld bool   `json:"stdoutHeld,omitzero"` // something it started kept its output open
 }

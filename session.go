@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,7 +53,7 @@ type Session struct {
 	retry     time.Time       // when tick tries that; zero: only the next Send does
 	pause     time.Duration   // before that try
 	over      map[string]bool // turns that have ended
-	lastExit  *ExitStatus
+	lastExit  atomic.Pointer[ExitStatus]
 	adopting  *adoption // while what the log may have already comes in again
 }
 

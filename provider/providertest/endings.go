@@ -1,0 +1,181 @@
+package providertest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Dialect is what a small program has to say to pass for an agent. Its parts
+// are lines of sh: reply takes the result of the request in $id.
+type Dialect struct {
+	Open   string // branches of a case on $line that answer what begins and continues a conversation
+	Prompt string // pattern of a line with a prompt
+	Begin  string // says that the turn runs
+	Answer string // says "Answer." and that the turn is over
+}
+
+// program is what passes for an agent. What it starts holds its output open and
+// hears nothing, as a tool may.
+const program = `#!/bin/sh
+trap '' INT TERM HUP
+(trap '' INT TERM HUP; exec sleep 600) &
+
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+begin() {
+:
+BEGIN
+}
+answer() {
+ANSWER
+}
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/^[^"]*\("jsonrpc":"2.0",\)\{0,1\}"id":\("[^"]*"\|[0-9]*\),.*/\2/p')
+  case $line in
+OPEN
+  PROMPT) begin; BEHAVE ;;
+  esac
+done
+while :; do sleep 1; done
+`
+
+// patient bounds how long a program that does not end is waited for: twice the
+// ladder of signals, and what a busy machine takes.
+const patient = 12 * time.Second
+
+// Endings shows how a provider ends what does not end itself, and tells of what
+// ended too early. with returns a provider whose agent is the program at a path.
+func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
+	open := func(t *testing.T, behave string) (*runnel.Session, *runnel.Memory, string) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "agent")
+		text := strings.NewReplacer("BEGIN", d.Begin, "ANSWER", d.Answer, "OPEN", d.Open, "PROMPT", d.Prompt, "BEHAVE", behave).Replace(program)
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), with(path), runnel.Options{Dir: t.TempDir()}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = s.Close() // once more does nothing
+			if left := descendants(); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+		return s, log, path
+	}
+	t.Run("D05_CancelLadder", func(t *testing.T) {
+		s, log, _ := open(t, `if [ -e "$0.mute" ]; then answer; else touch "$0.mute"; fi`)
+		turn := begin(t, s)
+		began := time.Now()
+		if err := s.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end := theEnd(t, log, turn.ID)
+		if b, ok := end.(event.ResponseDone); !ok || b.Status != event.StatusCancelled || time.Since(began) > patient {
+			t.Errorf("%#v after %v", end, time.Since(began))
+		}
+		again := begin(t, s)
+		if b, ok := theEnd(t, log, again.ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+			t.Errorf("the next turn: %#v", b)
+		}
+	})
+	t.Run("D08_ResultNoExit", func(t *testing.T) {
+		s, log, _ := open(t, "answer")
+		for range 2 {
+			if b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+				t.Errorf("%#v", b)
+			}
+		}
+		began := time.Now()
+		if err := s.Close(); err != nil || time.Since(began) > patient {
+			t.Errorf("closing took %v: %v", time.Since(began), err)
+		}
+	})
+	for behave, want := range map[string]runnel.ExitStatus{
+		"exit 0": {}, "exit 7": {Code: 7}, "kill -KILL $$": {Code: -1, Signal: "SIGKILL"}, "kill -SEGV $$": {Code: -1, Signal: "SIGSEGV"},
+	} {
+		t.Run("D09_ExitNoResult/"+behave, func(t *testing.T) {
+			s, log, _ := open(t, behave)
+			began := time.Now()
+			b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseError)
+			if !ok || b.Error.Code != string(runnel.ProcessCrash) || time.Since(began) > patient {
+				t.Errorf("%+v after %v", b, time.Since(began))
+			}
+			_ = s.Close() // how it ended is known for certain when all that it started is gone
+			st := s.Status()
+			if st.Exit == nil || st.Exit.Code != want.Code || st.Exit.Signal != want.Signal || !st.Exit.StdoutHeld {
+				t.Errorf("it ended as %+v, want %+v", st.Exit, want)
+			}
+		})
+	}
+	for name, f := range map[string]struct {
+		text string
+		mode os.FileMode
+	}{
+		"not executable": {program, 0o600}, "no program": {"\x00\x01\x02", 0o700}, "no interpreter": {"#!/nonexistent/sh\n", 0o700},
+		"silent": {"#!/bin/sh\nexit 0\n", 0o700}, "broken": {"#!/bin/sh\necho '{'; kill -SEGV $$\n", 0o700},
+	} {
+		t.Run("D09_StartErrors/"+name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "agent")
+			if err := os.WriteFile(path, []byte(f.text), f.mode); err != nil {
+				t.Fatal(err)
+			}
+			s, err := runnel.Open(t.Context(), with(path), runnel.Options{Dir: t.TempDir()}, runnel.Config{})
+			if err == nil {
+				_ = s.Close() // it should not be there
+			}
+			if code := runnel.CodeOf(err); code != runnel.SessionCreateFailed && code != runnel.AgentNotInstalled {
+				t.Errorf("%v", err)
+			}
+			if left := descendants(); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+	}
+}
+
+func begin(t *testing.T, s *runnel.Session) *runnel.Turn {
+	t.Helper()
+	turn, err := s.Send(t.Context(), runnel.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+// theEnd returns how a turn ended, once it has. It fails the test if there is
+// more of it, and if what started did not end.
+func theEnd(t *testing.T, log runnel.Log, turn string) event.Body {
+	t.Helper()
+	var last event.Body
+	for ev, err := range runnel.Follow(t.Context(), log, "s", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Turn == turn && event.Ends(ev.Body) {
+			last = ev.Body
+			break
+		}
+	}
+	ends := 0
+	for ev, err := range log.Read(t.Context(), "s", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Turn == turn && event.Ends(ev.Body) {
+			ends++
+		}
+	}
+	if ends != 1 {
+		t.Errorf("the turn ended %d times", ends)
+	}
+	return last
+}
