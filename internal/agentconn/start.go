@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -82,9 +83,14 @@ func startFault(ctx context.Context, agent Agent, err error) error {
 const maxOutput = 64 << 10
 
 // Output runs a program with arguments of ours and returns what it prints. How it exits says nothing: there are those
-// that fail where the answer is no.
+// that fail where the answer is no. It runs in an empty directory: agents obey what lies in theirs.
 func Output(ctx context.Context, path string, env []string, args ...string) ([]byte, error) {
-	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Env: env})
+	dir, err := os.MkdirTemp("", "runnel-probe-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: dir, Env: env})
 	if err != nil {
 		return nil, err
 	}

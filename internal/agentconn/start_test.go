@@ -1,0 +1,38 @@
+package agentconn
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A program that says who it is obeys what lies in the folder that it runs in:
+// so that is never the caller's.
+func TestOutputIsOfNoProject(t *testing.T) {
+	project := t.TempDir()
+	t.Chdir(project)
+	if err := os.WriteFile("settings", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tmp, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp)
+	sh, err := Find("sh", Agent{})
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	out, err := Output(t.Context(), sh, nil, "-c", "pwd -P; ls -A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, files, _ := strings.Cut(string(out), "\n")
+	if filepath.Dir(dir) != tmp || files != "" {
+		t.Errorf("it ran in %s beside %q, not in an empty directory of its own below %s", dir, files, tmp)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
