@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,8 +79,10 @@ func TestPromptsComeBack(t *testing.T) {
 	}
 }
 
-// TestFaults: a failure has a code and words of ours, and none of the agent's.
+// TestFaults: a failure has a code and words of ours. The agent's reason is added
+// where we know no better, in one line of bounded length.
 func TestFaults(t *testing.T) {
+	unknown := []string{`"badRequest"`, `"other"`, `null`, `17`, `{"somethingNew":{"x":1}}`, ``}
 	for info, want := range map[string]runnel.Code{
 		`"contextWindowExceeded"`: runnel.AgentError, `"usageLimitExceeded"`: runnel.RateLimited, `"rateLimitExceeded"`: runnel.RateLimited,
 		`"unauthorized"`: runnel.InvalidAPIKey, `"modelNotFound"`: runnel.AgentError, `"internalServerError"`: runnel.AgentError, `"badRequest"`: runnel.AgentError,
@@ -88,8 +91,19 @@ func TestFaults(t *testing.T) {
 		`"other"`: runnel.AgentError, `null`: runnel.AgentError, `17`: runnel.AgentError, `{"somethingNew":{"x":1}}`: runnel.AgentError, ``: runnel.AgentError,
 	} {
 		f := fault(turnError{Message: "secret-detail", Info: json.RawMessage(info)})
-		if f.Code != string(want) || strings.Contains(f.Message, "secret") || len(f.Message) < 20 {
+		if f.Code != string(want) || strings.Contains(f.Message, "secret-detail") != slices.Contains(unknown, info) || len(f.Message) < 20 {
 			t.Errorf("%s: %+v", info, f)
+		}
+	}
+	for said, want := range map[string]string{
+		`{"error":{"message":"no such\ntool","code":"x"}}`:   "no such tool",
+		`{"detail":"no such tool"}`:                          "no such tool",
+		`{"unheard":"of"}`:                                   "Send the prompt again",
+		"two\nlines \x1b[31m" + strings.Repeat("long ", 500): "two lines",
+	} {
+		f := fault(turnError{Message: said, Info: json.RawMessage(`"other"`)})
+		if !strings.Contains(f.Message, want) || len(f.Message) > 400 || strings.ContainsAny(f.Message, "\n\x1b{") {
+			t.Errorf("%.60q: %q", said, f.Message)
 		}
 	}
 	if f := fault(turnError{Message: "Missing environment variable: `SECRET`."}); f.Code != string(runnel.MissingAPIKey) {

@@ -13,6 +13,8 @@ type userQuestion struct {
 	ID       string `json:"id"`
 	Header   string `json:"header"`
 	Question string `json:"question"`
+	IsOther  *bool  `json:"isOther,omitempty"`  // words of one's own are an answer
+	IsSecret *bool  `json:"isSecret,omitempty"` // and are not to be shown
 	Options  []struct {
 		Label       string `json:"label"`
 		Description string `json:"description"`

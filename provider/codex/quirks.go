@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -65,8 +66,8 @@ func outcome(tn *nativeTurn, interrupted bool, u *event.Usage) event.Body {
 	return event.ResponseDone{Status: event.StatusCompleted, FinishReason: "completed", Usage: u}
 }
 
-// fault puts a failure into words of ours: the agent's own hold whatever the
-// API said.
+// fault puts a failure into words of ours, which say what to do. Where we do not
+// know that, the agent's own are added.
 func fault(e turnError) event.Fault {
 	say := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
@@ -104,7 +105,7 @@ func fault(e turnError) event.Fault {
 	case k.status >= 500:
 		return say(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", k.status)
 	case k.status >= 400:
-		return say(runnel.AgentError, "The model API rejected the request (%d).", k.status)
+		return say(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
 	case strings.HasPrefix(e.Message, "Missing environment variable"):
 		return say(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
 	case strings.HasPrefix(e.Message, "stream disconnected"), k.word == "responseStreamDisconnected", k.word == "responseStreamConnectionFailed":
@@ -112,9 +113,26 @@ func fault(e turnError) event.Fault {
 	case strings.HasPrefix(e.Message, "Incomplete response"):
 		return say(runnel.AgentError, "The model's answer was cut short.")
 	case k.word == "other" && strings.HasPrefix(e.Message, "{"), strings.Contains(e.Message, "status 400"):
-		return say(runnel.AgentError, "The model API rejected the request.")
+		return say(runnel.AgentError, "The model API rejected the request%s", because(e))
 	}
-	return say(runnel.AgentError, "The agent gave the turn up. Send the prompt again.")
+	return say(runnel.AgentError, "The agent gave the turn up%s", because(e))
+}
+
+// because is the agent's reason, as the end of a sentence. It may be the body of
+// the API's answer.
+func because(e turnError) string {
+	body := loose[struct {
+		Message string `json:"message"`
+		Detail  string `json:"detail"`
+		Error   struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}]([]byte(e.Message))
+	why := oneLine(cmp.Or(body.Error.Message, body.Message, body.Detail, e.Message), 300)
+	if why == "" || strings.HasPrefix(why, "{") {
+		return ". Send the prompt again, or start a new conversation."
+	}
+	return ": " + why
 }
 
 // refused is what a prompt's failure means that never became a turn.
