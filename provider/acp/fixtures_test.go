@@ -141,7 +141,7 @@ func fixtures() []fixture {
 			<-done
 			r.plays(said)
 			r.finish("")
-		}, cannot: map[string]string{"codex-acp": "its sandbox for reading does not let the command make the file that the test waits for"}},
+		}},
 		{name: "interrupt-approval", prose: "The user interrupts while a question is open.", cancels: true, play: func(r *rig) {
 			r.plays(calls(r.risky()), said)
 			r.asked()

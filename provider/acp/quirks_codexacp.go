@@ -14,7 +14,9 @@ import (
 func codexACP() *quirks {
 	return &quirks{
 		modes: map[runnel.PermissionMode][]setting{
-			runnel.ModeDefault:     {{"mode", "read-only"}, {"collaboration_mode", "default"}},
+			// Its sandbox is what protects: within it, the project may be changed
+			// without asking, and what needs more is asked for.
+			runnel.ModeDefault:     {{"mode", "workspace-write"}, {"collaboration_mode", "default"}},
 			runnel.ModeAcceptEdits: {{"mode", "workspace-write"}, {"collaboration_mode", "default"}},
 			runnel.ModePlan:        {{"mode", "read-only"}, {"collaboration_mode", "plan"}},
 			runnel.ModeBypass:      {{"mode", "agent-full-access"}, {"collaboration_mode", "default"}},

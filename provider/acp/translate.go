@@ -574,7 +574,7 @@ func (t *translator) commands(cs []command) {
 // modeOf is our word for the permission mode that the options add up to.
 func (t *translator) modeOf() string {
 	for _, m := range []runnel.PermissionMode{
-		runnel.ModeBypass, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeAcceptEdits, runnel.ModeDefault,
+		runnel.ModeBypass, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeDefault, runnel.ModeAcceptEdits,
 	} {
 		if want := t.q.modes[m]; len(want) > 0 && t.has(want) {
 			return string(m)
