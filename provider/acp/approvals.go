@@ -111,7 +111,11 @@ func described(title string, content []toolContent) json.RawMessage {
 func (t *translator) newApproval(m jsonrpc.Message) *approval {
 	a := &approval{request: m.ID, asked: digest(m.Params), options: map[string]string{}, stops: map[string]bool{}}
 	if t.turn == nil || t.turn.interrupted || len(t.approvals) >= maxOpen || t.load != nil {
-		t.refuse(a, "")
+		why := ""
+		if t.turn == nil && t.load == nil {
+			why = "asked outside of a turn"
+		}
+		t.refuse(a, why)
 		return nil
 	}
 	a.id = derive("approval " + t.Session + " " + t.turn.id + " " + m.ID.Key() + " " + a.asked)
@@ -122,7 +126,7 @@ func (t *translator) newApproval(m jsonrpc.Message) *approval {
 func (t *translator) refuse(a *approval, why string) {
 	t.reply(a.cancelled())
 	if why != "" {
-		t.notice(event.LevelWarning, "QUESTION_REFUSED", "The agent asked a question that was "+why+"; it was denied.")
+		t.notice(event.LevelWarning, "QUESTION_REFUSED", "A question of the agent was "+why+"; it was denied.")
 	}
 }
 

@@ -25,6 +25,8 @@ type call struct {
 	rawOutput json.RawMessage
 	terminal  string // the agent's id of the terminal that shows its output
 	failed    bool
+	shown     json.RawMessage // arguments that somebody was asked about
+	swapped   bool            // others were said since
 
 	told      bool // its item has ended
 	opened    bool // its output's item has begun
@@ -67,6 +69,11 @@ func (t *translator) upsert(tc toolCall, from origin) *call {
 		c = t.newCall(t.running(), tc)
 	}
 	inputs := c.merge(tc, from, isNew)
+	if from == fromQuestion {
+		c.asked(tc.RawInput)
+	} else {
+		t.compare(c, tc.RawInput)
+	}
 	if t.q.keepsQuiet != nil && t.q.keepsQuiet(c) {
 		return c
 	}

@@ -1,0 +1,136 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+func asks(id int, call, command string) runnel.Line {
+	return out(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":%q,"title":%q,"kind":"execute","rawInput":{"command":%q}},`+
+		`"options":[{"optionId":"yes-%d","name":"Yes","kind":"allow_once"},{"optionId":"no-%d","name":"No","kind":"reject_once"}]}}`, id, call, command, command, id, id))
+}
+
+// TestE04_WhatRunsIsWhatWasAsked: the digest is that of the arguments that are
+// shown, and a call that becomes another is noticed.
+func TestE04_WhatRunsIsWhatWasAsked(t *testing.T) {
+	update := func(input string) runnel.Line {
+		return upd("tool_call_update", `"toolCallId":"c1","status":"in_progress","rawInput":`+input)
+	}
+	for input, swapped := range map[string]bool{
+		`{"command":"touch x"}`: false, `{"command":"touch x","description":"more"}`: false, `{}`: false, `{"cwd":"/p"}`: false,
+		`{"command":"rm -rf /"}`: true, `{"command":["touch","x"]}`: true, `{"command":null}`: true, `{"command":"touch x "}`: true,
+	} {
+		tr := newTranslator(Agent{Name: "unknown"})
+		var evs []event.Event
+		feed := func(l runnel.Line) {
+			got, _ := agentconn.Feed(tr, l)
+			evs = append(evs, got...)
+		}
+		for _, l := range withBegun(asks(0, "c1", "touch x")) {
+			feed(l)
+		}
+		a := bodies[event.ApprovalRequested](evs)[0].Approval
+		if a.ArgumentsDigest != digest(a.Arguments) || string(a.Arguments) != `{"command":"touch x"}` {
+			t.Errorf("asked for %s by %s", a.Arguments, a.ArgumentsDigest)
+		}
+		m, _, err := tr.answerTo(a.ID, runnel.Decision{Choice: allowOnce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := encode(m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evs = append(evs, tr.Sent(line, fixtureStart)...)
+		feed(update(input))
+		feed(update(input))
+		feed(ended)
+		noticed := 0
+		for _, n := range bodies[event.Notice](evs) {
+			if n.Code == "ARGUMENTS_CHANGED" {
+				noticed++
+			}
+		}
+		if swapped != (noticed == 1) || noticed > 1 {
+			t.Errorf("%s: noticed %d times\n%s", input, noticed, dump(evs))
+		}
+		sound(t, evs)
+	}
+}
+
+// TestE10_ParallelBatch: eight questions at once, answered in any order: each
+// answer is to its own.
+func TestE10_ParallelBatch(t *testing.T) {
+	for range 1000 {
+		tr := newTranslator(Agent{Name: "unknown"})
+		for _, l := range begun {
+			agentconn.Feed(tr, l)
+		}
+		ids := map[int]string{}
+		for _, i := range rand.Perm(8) {
+			evs, _ := agentconn.Feed(tr, asks(i, fmt.Sprint("c", i), fmt.Sprint("echo ", i)))
+			a := bodies[event.ApprovalRequested](evs)
+			if len(a) != 1 || a[0].Approval.CallID != fmt.Sprint("c", i) || !strings.Contains(string(a[0].Approval.Arguments), fmt.Sprint("echo ", i)) {
+				t.Fatal(dump(evs))
+			}
+			ids[i] = a[0].Approval.ID
+		}
+		for _, i := range rand.Perm(8) {
+			choice, native := allowOnce, fmt.Sprint("yes-", i)
+			if i%2 == 1 {
+				choice, native = deny, fmt.Sprint("no-", i)
+			}
+			m, stop, err := tr.answerTo(ids[i], runnel.Decision{Choice: choice})
+			if err != nil || stop {
+				t.Fatal(err, stop)
+			}
+			line, err := encode(m, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				ID     int     `json:"id"`
+				Result outcome `json:"result"`
+			}
+			if err := json.Unmarshal(line, &got); err != nil || got.ID != i || got.Result.Outcome.OptionID != native {
+				t.Fatalf("question %d is answered with %s", i, line)
+			}
+			r := bodies[event.ApprovalResolved](tr.Sent(line, fixtureStart))
+			if len(r) != 1 || r[0].ApprovalID != ids[i] || r[0].Choice != choice {
+				t.Fatalf("%+v", r)
+			}
+			if _, _, err := tr.answerTo(ids[i], runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+				t.Fatal(err)
+			}
+		}
+		if open := tr.Waiting(); len(open) > 0 {
+			t.Fatal(open)
+		}
+	}
+}
+
+// TestD20_WorkBehindATurn: what goes on after the turn runs nothing that nobody
+// was asked for: a question that comes then is denied, and told.
+func TestD20_WorkBehindATurn(t *testing.T) {
+	call := upd("tool_call", `"toolCallId":"late","title":"late","kind":"execute","status":"pending","rawInput":{"command":"touch late"}`)
+	evs, due := run(t, withBegun(ended, call, asks(5, "late", "touch late"), upd("tool_call_update", `"toolCallId":"late","status":"failed"`), chunkOf("behind"))...)
+	if len(due) != 1 || !strings.Contains(due[0], `"id":5`) || !strings.Contains(due[0], `"outcome":"cancelled"`) {
+		t.Errorf("answered with %q", due)
+	}
+	if n := bodies[event.Notice](evs); len(n) == 0 || n[0].Code != "QUESTION_REFUSED" {
+		t.Errorf("nobody is told: %+v", n)
+	}
+	if i := slices.IndexFunc(evs, func(ev event.Event) bool { return event.Ends(ev.Body) }); i < 0 || slices.ContainsFunc(evs[i+1:], func(ev event.Event) bool { return ev.Turn == testTurn }) {
+		t.Errorf("the turn goes on behind its end:\n%s", dump(evs))
+	}
+	closed(t, evs)
+	sound(t, evs)
+}
