@@ -23,6 +23,7 @@ type approval struct {
 	sheet   *sheet // of questions
 	form    bool   // it asks for values
 	params  string // digest of all that was asked
+	shown   event.Approval
 }
 
 // choice is one answer, with the result that gives it.
@@ -42,8 +43,12 @@ const (
 	option       = "option_" // and the number of the answer, from 1
 )
 
-// maxOpen bounds the questions that wait for an answer.
-const maxOpen = 100
+// maxOpen bounds the questions that wait for an answer, and maxAsking what one is
+// about, in bytes.
+const (
+	maxOpen   = 100
+	maxAsking = 2 * maxArguments
+)
 
 // question is the parameters of any of the agent's questions.
 type question struct {
@@ -95,25 +100,33 @@ func (t *translator) ask(m jsonrpc.Message) {
 	q := loose[question](m.Params)
 	a := &approval{request: m.ID, method: m.Method, native: q.TurnID, params: digest(m.Params)}
 	ev, ok := a.describe(t, q)
+	if ok && len(ev.Arguments) > maxAsking {
+		ok = false
+		t.notice(event.LevelWarning, "QUESTION_REFUSED", "The agent asked a question that was too large to be shown; it was denied.")
+	}
 	if !ok || len(t.approvals) >= maxOpen {
 		if reply, due := t.peer.Unknown(m); due {
 			t.reply(reply)
 		}
 		return
 	}
-	a.id = derive(strings.Join([]string{"approval", q.ThreadID, q.TurnID, q.ItemID, q.ApprovalID, m.ID.Key()}, " "))
+	a.turn = t.turnToAsk(q, m, a)
+	during := q.TurnID
+	if during == "" { // and ids of requests begin anew with each process
+		during = a.turn.id
+	}
+	a.id = derive(strings.Join([]string{"approval", q.ThreadID, during, q.ItemID, q.ApprovalID, m.ID.Key()}, " "))
 	ev.ID, ev.Why = a.id, oneLine(q.Reason, 500)
 	ev.ArgumentsDigest = digest(ev.Arguments)
 	for _, c := range a.choices {
 		ev.Choices = append(ev.Choices, c.Choice)
 	}
-	a.turn = t.turnToAsk(q, m, a)
 	if c := t.calling(q); c != nil {
 		if ev.CallID = c.native; strings.HasPrefix(c.id, a.turn.id+":") {
 			ev.ItemID = c.id
 		}
 	}
-	t.approvals[a.id] = a
+	t.approvals[a.id], a.shown = a, ev
 	t.emit(a.turn, event.ApprovalRequested{Approval: ev})
 }
 
@@ -147,9 +160,42 @@ func (t *translator) turnToAsk(q question, m jsonrpc.Message, a *approval) *turn
 		return tn
 	}
 	a.aside = true
-	tn := &turn{id: derive(t.thread + " question " + q.TurnID + " " + m.ID.Key())}
+	after := ""
+	if q.TurnID == "" && len(t.over) > 0 {
+		after = t.over[len(t.over)-1]
+	}
+	tn := &turn{id: derive(t.thread + " question " + q.TurnID + after + " " + m.ID.Key())}
 	t.emit(tn, event.ResponseStart{ModelID: t.config.Model, ProviderID: providerID})
 	return tn
+}
+
+// leaveQuestions takes the questions out of a turn that is over whose subagents
+// go on, and wait. If we ended the turn, they are denied; else they are returned.
+func (t *translator) leaveQuestions(over *turn) (left []*approval) {
+	for _, id := range t.Waiting() {
+		a := t.approvals[id]
+		if asks := t.turns[a.native]; a.turn != over || asks == nil || asks.agent == nil {
+			continue
+		}
+		delete(t.approvals, id)
+		if !over.interrupted {
+			left = append(left, a)
+		} else if m, err := jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result); err == nil {
+			t.reply(m)
+		}
+	}
+	return left
+}
+
+// askBeside asks again, in a turn that holds nothing else, what was asked in one
+// that is over.
+func (t *translator) askBeside(a *approval) {
+	a.id = derive("approval beside " + a.id)
+	a.turn, a.aside = &turn{id: derive("question beside " + a.id)}, true
+	a.shown.ID, a.shown.ItemID = a.id, ""
+	t.approvals[a.id] = a
+	t.emit(a.turn, event.ResponseStart{ModelID: t.config.Model, ProviderID: providerID})
+	t.emit(a.turn, event.ApprovalRequested{Approval: a.shown})
 }
 
 // calling returns the call that a question is about.
@@ -305,6 +351,8 @@ func (a *approval) elicitation(q question) (event.Approval, bool) {
 		ev.Arguments, ev.ArgumentsEditable = object(map[string]any{"message": q.Message, "schema": arguments(q.Schema)}), true
 		a.form = true
 		a.add(allowOnce, event.ChoiceAllowOnce, "Send", answer("accept", decided{}, nil))
+	case q.Mode == "url" && !strings.HasPrefix(q.URL, "https://") && !strings.HasPrefix(q.URL, "http://"):
+		return ev, false
 	case q.Mode == "url":
 		ev.Arguments = object(map[string]any{"message": q.Message, "url": q.URL})
 		a.add(allowOnce, event.ChoiceAllowOnce, "Done", answer("accept", decided{}, nil))

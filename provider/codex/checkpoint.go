@@ -48,7 +48,11 @@ func (t *translator) Restore(state []byte) error {
 	*t = *newTranslator()
 	t.peer, t.thread, t.over, t.config, t.total, t.limit, t.announced = p.Peer, p.Thread, slices.Clone(p.Over), p.Config, p.Total, p.Limit, p.Announced
 	for id, call := range p.Agents {
-		t.agents[id] = &agent{thread: id, call: call, next: 1}
+		a := &agent{thread: id, call: call, next: 1}
+		if call != "" {
+			a.turn = &turn{} // one that is over
+		}
+		t.agents[id] = a
 	}
 	for _, w := range p.Warnings {
 		t.warnings[w] = true

@@ -163,12 +163,33 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 // Interrupt implements [runnel.Conn].
 func (c *conn) Interrupt(context.Context) error {
 	return c.Do(func(send func(any) error) error {
-		line, err := c.tr.interruption()
-		if err != nil || line == nil {
-			return err
+		lines, err := c.tr.interruptions()
+		for _, l := range lines {
+			err = errors.Join(err, send(l))
 		}
-		return send(line)
+		return err
 	})
+}
+
+// interruptions returns what ends all that runs: a question beside the turns is
+// denied, so that who asks it stops.
+func (t *translator) interruptions() (out []any, err error) {
+	for _, id := range t.Waiting() {
+		a := t.approvals[id]
+		if !a.aside {
+			continue
+		}
+		line, err := outgoing(jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, line)
+	}
+	line, err := t.interruption()
+	if line != nil {
+		out = append(out, line)
+	}
+	return out, err
 }
 
 // interruption returns the request that ends what runs, or is about to; nil if

@@ -11,9 +11,12 @@ import (
 
 // stopping takes an interrupt of ours. One that comes before the agent began
 // its turn has no effect and is repeated once it did.
-func (t *translator) stopping(native string) {
+func (t *translator) stopping(name, native string) {
 	if tn := t.turns[native]; tn != nil {
 		tn.interrupted = true
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, interruptPrefix+native+":")); err == nil {
+			tn.stops = max(tn.stops, n)
+		}
 		if tn.began {
 			return
 		}
@@ -88,6 +91,7 @@ func (t *translator) complete(n note) {
 		return
 	}
 	t.leaveAgents(tn)
+	left := t.leaveQuestions(tn)
 	t.dropApprovals(tn)
 	if n.Turn.Error == nil {
 		n.Turn.Error = tn.failure
@@ -97,6 +101,9 @@ func (t *translator) complete(n note) {
 		t.request(cleanPrefix+tn.native, methodCleanTerminals, map[string]string{"threadId": t.thread})
 	}
 	t.emit(tn, outcome(n.Turn, tn.interrupted, used))
+	for _, a := range left {
+		t.askBeside(a)
+	}
 }
 
 // close ends what is open in a turn that is over.
@@ -139,18 +146,19 @@ func (t *translator) leave(tn *turn, c *piece) {
 	t.emit(tn, event.Notice{Level: event.LevelInfo, Code: "TASK_GOES_ON", Message: "It goes on in the background: " + oneLine(c.title, 300)})
 	if c.kind == "commandExecution" && len(t.behind) < maxBehind {
 		c.text = nil
-		t.behind[c.native] = c
+		t.behind[tn.native+" "+c.native] = c
 	}
 }
 
 // ended takes the end of a command that outlived its turn: its whole output is
 // a turn of its own.
-func (t *translator) ended(it item) bool {
-	c := t.behind[it.ID]
+func (t *translator) ended(n note) bool {
+	it, key := *n.Item, n.TurnID+" "+n.Item.ID
+	c := t.behind[key]
 	if c == nil {
 		return false
 	}
-	delete(t.behind, it.ID)
+	delete(t.behind, key)
 	tn := &turn{id: derive(t.thread + " background " + it.ID), items: make(map[string]*piece)}
 	tn.prefix = tn.id + ":"
 	late := &piece{native: c.native, kind: c.kind, name: c.name, title: c.title, call: true, id: tn.prefix + "1:0"}

@@ -195,6 +195,9 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 		}
 	}
 	tn.interrupted = native.Status == "interrupted"
+	if native.Status == "inProgress" { // elsewhere; how it ends is not known
+		native.Status = "interrupted"
+	}
 	t.close(tn, native.Status)
 	t.emit(tn, outcome(&native, tn.interrupted, nil))
 	t.turns, t.behind = make(map[string]*turn), make(map[string]*piece)

@@ -197,7 +197,7 @@ func (t *translator) openOutput(tn *turn, c *piece) {
 }
 
 func (t *translator) itemCompleted(n note) {
-	if n.Item == nil || t.ended(*n.Item) {
+	if n.Item == nil || t.ended(n) {
 		return
 	}
 	tn := t.turnOf(n)

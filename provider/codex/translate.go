@@ -38,7 +38,7 @@ type translator struct {
 	early     bool             // an interrupt was sent for the turn that begins next
 	approvals map[string]*approval
 	asides    []*turn           // that held a question which was answered
-	behind    map[string]*piece // commands that outlived their turn, by the agent's id
+	behind    map[string]*piece // commands that outlived their turn, by the agent's ids of that and of them
 	agents    map[string]*agent
 	config    settings
 	modes     int             // requests of ours for a mode
@@ -266,7 +266,7 @@ func (t *translator) requested(m jsonrpc.Message) {
 	case m.Method == methodTurn && strings.HasPrefix(name, turnPrefix):
 		t.prompted(strings.TrimPrefix(name, turnPrefix), loose[turnParams](m.Params))
 	case m.Method == methodInterrupt:
-		t.stopping(loose[note](m.Params).TurnID)
+		t.stopping(name, loose[note](m.Params).TurnID)
 	}
 	t.configured(m)
 }
@@ -404,6 +404,9 @@ func (t *translator) accepted(id string, m jsonrpc.Message) {
 		for i, w := range t.waiting {
 			if w == id {
 				t.waiting = append(t.waiting[:i:i], t.waiting[i+1:]...)
+				if _, soon := t.soon(); !soon {
+					t.early = false // it was for this one
+				}
 				t.events = append(t.events, event.Event{At: t.at, Turn: id, Body: event.ResponseError{Error: refused(m.Error)}})
 				return
 			}

@@ -1,0 +1,239 @@
+package codex
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// A desk feeds lines of both directions to a translator, and writes what is due.
+type desk struct {
+	t    *testing.T
+	tr   *translator
+	evs  []event.Event
+	due  []string
+	last int // of our requests
+}
+
+// seat is a desk with a conversation.
+func seat(t *testing.T) *desk {
+	d := &desk{t: t, tr: newTranslator()}
+	d.in(`{"id":1,"method":"thread/start","params":{}}`)
+	d.out(`{"id":1,"result":{"thread":{"id":"th"},"model":"m","approvalPolicy":"on-request","sandbox":{"type":"workspaceWrite"}}}`)
+	return d
+}
+
+func (d *desk) feed(dir runnel.Dir, line string) {
+	got, due := agentconn.Feed(d.tr, runnel.Line{At: fixtureStart, Dir: dir, Text: []byte(line)})
+	d.evs = append(d.evs, got...)
+	for _, m := range due {
+		raw, ok := m.(json.RawMessage)
+		if !ok {
+			d.t.Fatalf("due is a %T", m)
+		}
+		d.due = append(d.due, string(raw))
+		d.evs = append(d.evs, d.tr.Sent(raw, fixtureStart)...)
+	}
+}
+
+func (d *desk) in(line string)  { d.t.Helper(); d.feed(runnel.DirIn, line) }
+func (d *desk) out(line string) { d.t.Helper(); d.feed(runnel.DirOut, line) }
+
+func (d *desk) prompt(turn string) {
+	d.in(`{"id":"turn:` + turn + `","method":"turn/start","params":{"threadId":"th","clientUserMessageId":"` + turn + `","input":[]}}`)
+}
+
+func (d *desk) begins(thread, native string) {
+	d.out(fmt.Sprintf(`{"method":"turn/started","params":{"threadId":%q,"turn":{"id":%q}}}`, thread, native))
+}
+
+func (d *desk) ends(thread, native, status string) {
+	d.out(fmt.Sprintf(`{"method":"turn/completed","params":{"threadId":%q,"turn":{"id":%q,"status":%q}}}`, thread, native, status))
+}
+
+func (d *desk) interrupts() (n int) {
+	for _, line := range d.due {
+		if strings.Contains(line, methodInterrupt) {
+			n++
+		}
+	}
+	return n
+}
+
+// An interrupt that was held for a prompt which the agent then refused is not
+// for the one after it.
+func TestHeldInterruptEndsWithItsPrompt(t *testing.T) {
+	d := seat(t)
+	d.prompt("a")
+	line, err := d.tr.interruption()
+	if err != nil || line == nil {
+		t.Fatal(err)
+	}
+	d.in(string(line))
+	d.out(`{"error":{"code":-32600,"message":"no active turn to interrupt"},"id":2}`)
+	d.out(`{"error":{"code":-32001,"message":"Server overloaded; retry later."},"id":"turn:a"}`)
+	d.prompt("b")
+	d.begins("th", "n1")
+	if n := d.interrupts(); n != 0 {
+		t.Errorf("%d interrupts of a turn that nobody asked to end: %q", n, d.due)
+	}
+}
+
+// spawned is a conversation whose first turn started a subagent that works.
+func spawned(t *testing.T) *desk {
+	d := seat(t)
+	d.prompt("a")
+	d.begins("th", "n1")
+	for _, method := range []string{"item/started", "item/completed"} {
+		d.out(`{"method":"` + method + `","params":{"threadId":"th","turnId":"n1","item":{"type":"subAgentActivity","id":"c1","kind":"started","agentThreadId":"sub","agentPath":"/root/x"}}}`)
+	}
+	d.begins("sub", "s1")
+	return d
+}
+
+const subagentAsks = `{"method":"item/commandExecution/requestApproval","id":0,"params":{"kind":"command","threadId":"sub","turnId":"s1","itemId":"x1","command":"touch y","cwd":"/p"}}`
+
+func pendingOf(evs []event.Event) (ids []string) {
+	for _, ev := range evs {
+		switch b := ev.Body.(type) {
+		case event.ApprovalRequested:
+			ids = append(ids, b.Approval.ID)
+		case event.ApprovalResolved:
+			ids = slices.DeleteFunc(ids, func(id string) bool { return id == b.ApprovalID })
+		}
+	}
+	return ids
+}
+
+// A subagent that waits for an answer when the turn ends in which it was started
+// waits on: the question goes on beside the turns.
+func TestQuestionOutlivesItsTurn(t *testing.T) {
+	d := spawned(t)
+	d.out(subagentAsks)
+	first := d.tr.Waiting()
+	d.ends("th", "n1", "completed")
+	open := d.tr.Waiting()
+	if len(open) != 1 || slices.Equal(open, first) {
+		t.Fatalf("open questions: %v, before the end: %v", open, first)
+	}
+	checkTurns(t, d.evs, "a")
+	lines, err := d.tr.answer(open[0], runnel.Decision{Choice: allowOnce})
+	if err != nil || len(lines) != 1 {
+		t.Fatal(lines, err)
+	}
+	if got := string(lines[0].(json.RawMessage)); got != `{"id":0,"result":{"decision":"accept"}}` {
+		t.Errorf("the answer: %s", got)
+	}
+	d.in(string(lines[0].(json.RawMessage)))
+	d.out(`{"method":"serverRequest/resolved","params":{"threadId":"sub","requestId":0}}`)
+	d.ends("sub", "s1", "completed")
+	if left := pendingOf(d.evs); slices.Contains(left, open[0]) {
+		t.Error("the question is not resolved")
+	}
+	if _, ok := d.tr.Checkpoint(); !ok {
+		t.Error("something is still going on")
+	}
+	checkTurns(t, d.evs)
+}
+
+// checkTurns says that all turns but some end once, and that these did.
+func checkTurns(t *testing.T, evs []event.Event, only ...string) {
+	t.Helper()
+	ends := map[string]int{}
+	for _, ev := range evs {
+		if ev.Turn == "" {
+			continue
+		}
+		ends[ev.Turn] += 0
+		if event.Ends(ev.Body) {
+			ends[ev.Turn]++
+		}
+	}
+	for turn, n := range ends {
+		if n != 1 && (len(only) == 0 || slices.Contains(only, turn)) {
+			t.Errorf("turn %s ends %d times", turn, n)
+		}
+	}
+}
+
+// To cancel a turn that holds nothing but a question is to deny it, and to stop
+// who asks.
+func TestQuestionBesideTheTurnsIsCancelled(t *testing.T) {
+	d := spawned(t)
+	d.ends("th", "n1", "completed")
+	d.out(subagentAsks)
+	lines, err := d.tr.interruptions()
+	if err != nil || len(lines) != 1 {
+		t.Fatal(lines, err)
+	}
+	if got := string(lines[0].(json.RawMessage)); got != `{"id":0,"result":{"decision":"cancel"}}` {
+		t.Errorf("what is sent: %s", got)
+	}
+}
+
+// The ids of calls are the model API's, and may come again: the end of one in the
+// background is known by its turn.
+func TestBackgroundCommandIsOfItsTurn(t *testing.T) {
+	command := func(method, turn, status string) string {
+		return `{"method":"` + method + `","params":{"threadId":"th","turnId":"` + turn + `","item":{"type":"commandExecution","id":"call_1","command":"x","cwd":"/p","status":"` + status + `","aggregatedOutput":"of ` + turn + `"}}}`
+	}
+	d := seat(t)
+	d.prompt("a")
+	d.begins("th", "n1")
+	d.out(command("item/started", "n1", "inProgress"))
+	d.ends("th", "n1", "completed")
+	d.prompt("b")
+	d.begins("th", "n2")
+	d.out(command("item/started", "n2", "inProgress"))
+	d.out(command("item/completed", "n2", "completed"))
+	for _, ev := range d.evs {
+		if done, ok := ev.Body.(event.ItemDone); ok {
+			if out, ok := done.FinalItem.(event.FunctionCallOutput); ok && out.Output == "of n2" {
+				if ev.Turn != "b" {
+					t.Errorf("it is shown in turn %s", ev.Turn)
+				}
+				return
+			}
+		}
+	}
+	t.Error("the command's output is not shown")
+}
+
+// A turn that runs elsewhere is not shown as done.
+func TestHistoryOfATurnThatRuns(t *testing.T) {
+	h := newHistorian("th", func(string, *string) ([]nativeTurn, *string, error) {
+		return []nativeTurn{{ID: "n1", Status: "inProgress", StartedAt: 1}}, nil, nil
+	})
+	var last event.Body
+	if err := h.all(func(evs []event.Event) error { last = evs[len(evs)-1].Body; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := last.(event.ResponseError); !ok {
+		t.Errorf("it ends as %#v", last)
+	}
+}
+
+// An address that is none of a page is not asked for.
+func TestElicitedAddressIsAPage(t *testing.T) {
+	ask := func(url string) int {
+		d := seat(t)
+		d.prompt("a")
+		d.begins("th", "n1")
+		d.out(`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"n1","serverName":"s","mode":"url","message":"m","url":"` + url + `"}}`)
+		return len(d.tr.Waiting())
+	}
+	if ask("https://example.com/x") != 1 {
+		t.Error("a page is not asked for")
+	}
+	for _, url := range []string{"javascript:alert(1)", "file:///etc/passwd", ""} {
+		if ask(url) != 0 {
+			t.Errorf("%q is asked for", url)
+		}
+	}
+}
