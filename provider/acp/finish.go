@@ -105,7 +105,7 @@ func (t *translator) end(b event.Body) {
 		t.emit(event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
 	}
 	t.emit(b)
-	t.turn = nil
+	t.turn, t.Said = nil, tn.saidID
 	if len(t.waiting) > 0 {
 		next := t.waiting[0]
 		t.waiting = t.waiting[1:]

@@ -486,3 +486,20 @@ func FuzzJ04_ACP(f *testing.F) {
 		closed(t, evs)
 	})
 }
+
+// TestLateWords: what is said of a turn that is over is not shown; what an agent
+// says of its own accord is told as a notice.
+func TestLateWords(t *testing.T) {
+	named := func(id, text string) runnel.Line {
+		return upd("agent_message_chunk", `"messageId":"`+id+`","content":{"type":"text","text":"`+text+`"}`)
+	}
+	evs, _ := run(t, withBegun(named("m1", "on"), stop, ended, named("m1", " and on"), named("m2", "By the "), named("m2", "way."))...)
+	closed(t, evs)
+	var told []string
+	for _, n := range bodies[event.Notice](evs) {
+		told = append(told, n.Message)
+	}
+	if d := cmp.Diff([]string{"By the way."}, told); d != "" {
+		t.Errorf("%s\n%s", d, dump(evs))
+	}
+}

@@ -84,7 +84,8 @@ func (t *translator) chunk(typ event.ItemType, u update) {
 		text += b.text()
 	}
 	if t.turn == nil {
-		if typ == event.TypeMessage && t.load == nil {
+		late := u.MessageID != "" && u.MessageID == t.Said // of a turn that is over
+		if typ == event.TypeMessage && t.load == nil && !late {
 			t.say(text)
 		}
 		return

@@ -41,6 +41,7 @@ type translator struct {
 	load      *loading             // while the agent replays a conversation
 	child     string               // the subagent whose update is in hand
 	approvals map[string]*approval // open ones by our id
+	late      []event.Event        // to be told with the agent's next line
 	aside     strings.Builder      // said while no turn was in flight
 
 	point
@@ -70,6 +71,7 @@ type point struct {
 	Cost        float64              `json:",omitzero"` // of the conversation, as the agent counts it
 	Used        usage                `json:",omitzero"` // likewise, where it does
 	Unasked     int                  `json:",omitzero"` // turns that nobody asked for
+	Said        string               `json:",omitzero"` // the agent's id of the last message of the last turn
 }
 
 // state is a point and what else goes on between two turns.
@@ -132,6 +134,7 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 // Printed implements [agentconn.Translator].
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.at = at
+	t.events, t.late = append(t.events, t.late...), nil
 	m, err := jsonrpc.Decode(line)
 	if err != nil {
 		t.notice(event.LevelWarning, "UNDECODABLE_LINE", "The agent printed a line that is not in its protocol; it was left out.")
@@ -145,6 +148,7 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 
 // Gone implements [agentconn.Translator].
 func (t *translator) Gone() []event.Event {
+	t.events, t.late = append(t.events, t.late...), nil
 	t.flushAside()
 	if t.load != nil && t.load.show {
 		t.endLoad()
@@ -265,7 +269,12 @@ func (t *translator) prompted(id string, m jsonrpc.Message) {
 		t.waiting = append(t.waiting, id)
 		return
 	}
-	t.leave()
+	if t.turn != nil {
+		before := t.events
+		t.events = nil
+		t.leave()
+		t.late, t.events = t.events, before // as a line is sent, nobody listens
+	}
 	t.begin(id)
 }
 
@@ -275,11 +284,7 @@ func (t *translator) begin(id string) {
 }
 
 // leave ends a turn that nobody asked for and of whose end we were not told.
-func (t *translator) leave() {
-	if t.turn != nil {
-		t.end(event.ResponseDone{Status: event.StatusCompleted})
-	}
-}
+func (t *translator) leave() { t.end(event.ResponseDone{Status: event.StatusCompleted}) }
 
 // running returns the turn in flight and announces it.
 func (t *translator) running() *turn {
