@@ -41,6 +41,12 @@ func ACP() []string {
 	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
 }
 
+// Others returns the names of all agents but Claude Code, and of those of which
+// no suite has found out yet what they can do, with the reason.
+func Others() (names []string, unknown map[string]string) {
+	return append([]string{"codex"}, ACP()...), map[string]string{"qwen": "the suite has not been run with it"}
+}
+
 // Find returns the pinned version of the agent with this provider's name. If
 // it is not installed the test fails as in [Claude].
 func Find(t testing.TB, name string) Binary {

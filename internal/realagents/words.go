@@ -15,6 +15,8 @@ type Words struct {
 	Write func(path, content string) fakemodel.Block
 	Edit  func(path, old, new string) fakemodel.Block // of one line
 	Plan  func(first, second string) fakemodel.Block
+
+	Silent bool // the agent does not tell us what a command printed
 }
 
 // WordsOf returns those of the agent with this provider's name.
@@ -56,6 +58,7 @@ var words = map[string]Words{
 		Plan: call("write_todos", func(in object, s []string) {
 			in["todos"] = []object{{"description": s[0], "status": "in_progress"}, {"description": s[1], "status": "pending"}}
 		}).two,
+		Silent: true, // Gemini CLI 0.61.0
 	},
 	"copilot": {
 		Shell: call("bash", func(in object, s []string) { in["command"], in["description"], in["mode"] = s[0], "Run it", "sync" }).one,

@@ -22,21 +22,11 @@ func TestEveryAgentInABrowser(t *testing.T) {
 	if os.Getenv("RUNNEL_BROWSER") != "1" {
 		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")
 	}
-	reports, err := providertest.Reports(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := make(map[string]bool)
-	for _, rep := range append(reports, providertest.Report{Agent: "codex"}) {
-		if rep.Agent == "script" || seen[rep.Agent] {
-			continue
-		}
-		seen[rep.Agent] = true
-		t.Run(rep.Agent, func(t *testing.T) {
-			s := serve(t, realagents.Find(t, rep.Agent))
-			s.watchIt(t, rep, realagents.WordsOf(rep.Agent))
-		})
-	}
+	names, unknown := realagents.Others()
+	providertest.Each(t, filepath.Join("..", ".."), append(names, "claude-code"), unknown, func(t *testing.T, found providertest.Report) {
+		s := serve(t, realagents.Find(t, found.Agent))
+		s.watchIt(t, found, realagents.WordsOf(found.Agent))
+	})
 }
 
 // watchIt runs the browser's half of the test.

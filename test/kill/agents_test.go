@@ -20,22 +20,15 @@ import (
 // eachAgent runs a test with every agent but the one that the other tests are
 // about, in a world of its own.
 func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
-	reports, err := providertest.Reports(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rep := range reports {
-		if rep.Agent == "script" || strings.HasPrefix(rep.Agent, "claude-code") {
-			continue
-		}
-		t.Run(rep.Agent, func(t *testing.T) {
-			w := newWorldOf(t, rep.Agent, window, filepath.Join(t.TempDir(), "data"))
-			w.start()
-			test(t, w, rep)
-			w.stop(syscall.SIGINT)
-			w.empty(time.Second)
-		})
-	}
+	t.Helper()
+	names, unknown := realagents.Others()
+	providertest.Each(t, filepath.Join("..", ".."), names, unknown, func(t *testing.T, found providertest.Report) {
+		w := newWorldOf(t, found.Agent, window, filepath.Join(t.TempDir(), "data"))
+		w.start()
+		test(t, w, found)
+		w.stop(syscall.SIGINT)
+		w.empty(time.Second)
+	})
 }
 
 func works(found providertest.Report, test string) bool {
