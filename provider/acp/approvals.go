@@ -109,7 +109,7 @@ func described(title string, content []toolContent) json.RawMessage {
 
 // newApproval returns nil if the question cannot be asked; it is answered then.
 func (t *translator) newApproval(m jsonrpc.Message) *approval {
-	a := &approval{request: m.ID, asked: digest(m.Params), options: map[string]string{}, stops: map[string]bool{}}
+	a := &approval{request: m.ID, asked: digest(m.Params), form: m.Method == methodElicit, options: map[string]string{}, stops: map[string]bool{}}
 	if t.turn == nil || t.turn.interrupted || len(t.approvals) >= maxOpen || t.load != nil {
 		why := ""
 		if t.turn == nil && t.load == nil {
@@ -172,7 +172,7 @@ func (t *translator) choices(a *approval, options []permissionOption, kind event
 	for _, want := range []string{"allow_once", "allow_always", "reject_once", "reject_always"} {
 		for _, o := range options[:min(len(options), 50)] {
 			label := oneLine(o.Name, 4*maxLabel)
-			if o.Kind != want || o.ID == "" || t.q.bypasses(o.ID) {
+			if o.Kind != want || o.ID == "" || t.q.bypasses(o.ID) || slices.Contains(t.q.bypass, setting{"mode", o.ID}) {
 				continue
 			}
 			switch {
@@ -205,7 +205,6 @@ func (t *translator) asksValues(m jsonrpc.Message) {
 	if a == nil {
 		return
 	}
-	a.form = true
 	args, err := json.Marshal(struct {
 		Message string          `json:"message"`
 		Schema  json.RawMessage `json:"schema,omitempty"`

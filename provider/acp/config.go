@@ -129,6 +129,7 @@ func configText(v any) string {
 // configured tells what changed.
 func (t *translator) configured(config []event.ConfigOption) {
 	var changed event.SessionUpdated
+	goneSo := t.Config != nil && t.q.bypassing(t.Config) == "" && t.q.bypassing(config) != ""
 	if !slices.EqualFunc(config, t.Config, equal) {
 		t.Config, changed.Config = config, config
 	}
@@ -142,7 +143,7 @@ func (t *translator) configured(config []event.ConfigOption) {
 		return
 	}
 	t.emit(changed)
-	if changed.PermissionMode == string(runnel.ModeBypass) {
+	if goneSo || changed.PermissionMode == string(runnel.ModeBypass) {
 		t.notice(event.LevelWarning, "PERMISSIONS_BYPASSED", "Every tool runs without asking.")
 	}
 }
@@ -199,7 +200,7 @@ func (t *translator) change(s setting, bypass bool) (method string, params map[s
 		return "", nil, runnel.Fail(runnel.InvalidRequest, "config: "+t.agent.Name+" has no such option")
 	case !o.Allows(s.value):
 		return "", nil, runnel.Fail(runnel.InvalidRequest, "config: "+t.agent.Name+" does not offer this value of "+oneLine(o.Name, 100))
-	case !bypass && (t.q.bypasses(s.value) || slices.Contains(t.q.bypass, setting{o.ID, s.value}) || slices.Contains(t.q.bypass, setting{o.Category, s.value})):
+	case !bypass && t.q.unasked(*o, s.value):
 		return "", nil, runnel.Fail(runnel.InvalidRequest, "config: this would run tools without asking; it has to be allowed on the server first")
 	case o.Value == s.value:
 		return "", nil, nil
@@ -231,4 +232,29 @@ var reckless = []string{"bypass", "yolo", "full-access", "full_access", "fullacc
 func (q *quirks) bypasses(value string) bool {
 	value = strings.ToLower(value)
 	return slices.ContainsFunc(reckless, func(word string) bool { return strings.Contains(value, word) })
+}
+
+// off are values that switch off what an option's id says.
+var off = []string{"", "false", "off", "no", "none", "never", "disabled", "0"}
+
+// unasked reports whether nobody is asked any more where an option has a value.
+func (q *quirks) unasked(o event.ConfigOption, value string) bool {
+	if slices.Contains(q.bypass, setting{o.ID, value}) || slices.Contains(q.bypass, setting{o.Category, value}) {
+		return true
+	}
+	if o.Category == "model" || o.ID == "model" || o.Category == "effort" {
+		return false
+	}
+	return q.bypasses(value) || q.bypasses(o.ID) && !slices.Contains(off, strings.ToLower(value))
+}
+
+// bypassing returns the name of the first option that has a value with which
+// nobody is asked.
+func (q *quirks) bypassing(config []event.ConfigOption) string {
+	for _, o := range config {
+		if q.unasked(o, o.Value) {
+			return o.Name
+		}
+	}
+	return ""
 }

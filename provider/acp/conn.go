@@ -45,6 +45,9 @@ func (c *conn) isReady() error {
 // Prompt implements [runnel.Conn].
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	return c.Conn.Prompt(in, func() (any, error) {
+		if err := c.mayPrompt(); err != nil {
+			return nil, err
+		}
 		content, err := c.tr.content(in, c.dir)
 		if err != nil {
 			return nil, err
@@ -54,6 +57,15 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 			Prompt    []any  `json:"prompt"`
 		}{c.tr.Session, content}))
 	})
+}
+
+// mayPrompt refuses a prompt where nobody would be asked. An agent may begin so,
+// by its user's settings, and may go there of its own accord.
+func (c *conn) mayPrompt() error {
+	if option := c.tr.q.bypassing(c.tr.Config); option != "" && !c.bypass {
+		return runnel.Fail(runnel.InvalidRequest, c.tr.agent.Name+" would run tools without asking, which is not allowed here. Choose another value of its option: "+oneLine(option, 100))
+	}
+	return nil
 }
 
 // content makes blocks of a prompt.

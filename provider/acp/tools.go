@@ -74,6 +74,10 @@ func (t *translator) upsert(tc toolCall, from origin) *call {
 	} else {
 		t.compare(c, tc.RawInput)
 	}
+	if c.answered && from != fromQuestion {
+		c.forget()
+		return c
+	}
 	if t.q.keepsQuiet != nil && t.q.keepsQuiet(c) {
 		return c
 	}
@@ -275,7 +279,11 @@ func (t *translator) answer(c *call) {
 		t.emit(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCallOutput, CallID: c.id, Name: c.name, ParentCallID: c.parent})
 	}
 	t.emit(event.ItemDone{ItemID: id, FinalItem: out})
+	c.forget()
 }
+
+// forget drops what nobody asks for any more: a turn may have many calls.
+func (c *call) forget() { c.content, c.rawOutput, c.streamed = nil, nil, "" }
 
 // changesOf says what a call does to files.
 func (t *translator) changesOf(c *call) []event.Change {

@@ -1,0 +1,149 @@
+package acp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// A question for values that nobody can be asked is answered in the form that
+// such an answer has.
+func TestValuesAskedForBesideATurn(t *testing.T) {
+	_, due := run(t, sayHello, hello, sayNew, opened1,
+		out(`{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"sessionId":"s1","mode":"form","message":"m","requestedSchema":{}}}`))
+	if want := []string{`{"jsonrpc":"2.0","id":7,"result":{"action":"cancel"}}`}; !slices.Equal(due, want) {
+		t.Errorf("%q, want %q", due, want)
+	}
+}
+
+// Leave to go on from a plan does not bring about what may not be set either.
+func TestPlansDoNotBypass(t *testing.T) {
+	evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(
+		out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c","kind":"switch_mode","title":"Ready?","rawInput":{"plan":"p"}},"options":[`+
+			`{"optionId":"auto","kind":"allow_always","name":"Yes, and use auto mode"},{"optionId":"bypassPermissions","kind":"allow_always","name":"Yes, and bypass"},`+
+			`{"optionId":"default","kind":"allow_once","name":"Yes"},{"optionId":"plan","kind":"reject_once","name":"No"}]}}`))...)
+	asked := bodies[event.ApprovalRequested](evs)
+	if len(asked) != 1 {
+		t.Fatalf("%d questions", len(asked))
+	}
+	var labels []string
+	for _, c := range asked[0].Approval.Choices {
+		labels = append(labels, c.Label)
+	}
+	if want := []string{"Yes", "No", "Deny and stop"}; !slices.Equal(labels, want) {
+		t.Errorf("choices: %q, want %q", labels, want)
+	}
+}
+
+// ready is a conn without a process, with an agent that offers options.
+func ready(t *testing.T, a Agent, options string) *conn {
+	t.Helper()
+	c := &conn{tr: newTranslator(a)}
+	for _, l := range []runnel.Line{sayHello, hello, sayNew, out(`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","configOptions":` + options + `}}`)} {
+		agentconn.Feed(c.tr, l)
+	}
+	return c
+}
+
+// An option whose own name says that nobody is asked is not switched on without
+// leave, whatever its values are called.
+func TestOptionsThatBypassByTheirName(t *testing.T) {
+	c := ready(t, Agent{Name: "mine"}, `[{"id":"yolo","name":"Y","type":"boolean","currentValue":false},`+
+		`{"id":"skip-permissions","name":"S","type":"select","currentValue":"off","options":[{"value":"off","name":"Off"},{"value":"on","name":"On"}]}]`)
+	for _, s := range []setting{{"yolo", "true"}, {"skip-permissions", "on"}} {
+		if _, _, err := c.tr.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%v: %v", s, err)
+		}
+		if method, _, err := c.tr.change(s, true); err != nil || method == "" {
+			t.Errorf("%v, where it is allowed: %v", s, err)
+		}
+	}
+	for _, s := range []setting{{"yolo", "false"}, {"skip-permissions", "off"}} {
+		if _, _, err := c.tr.change(s, false); err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+// An agent that is in a mode in which nobody is asked gets no prompt without
+// leave: it may begin so, and may go there by itself.
+func TestNoPromptWhereNobodyIsAsked(t *testing.T) {
+	mode := func(value string) string {
+		return `[{"id":"mode","name":"Mode","category":"mode","type":"select","currentValue":"` + value + `","options":[{"value":"ask","name":"Ask"},{"value":"yolo","name":"Y"}]}]`
+	}
+	for name, c := range map[string]*conn{
+		"begun so": ready(t, Agent{Name: "mine"}, mode("yolo")),
+		"gone so": func() *conn {
+			c := ready(t, Agent{Name: "mine"}, mode("ask"))
+			if err := c.mayPrompt(); err != nil {
+				t.Error(err)
+			}
+			evs, _ := agentconn.Feed(c.tr, upd("config_option_update", `"configOptions":`+mode("yolo")))
+			if len(bodies[event.Notice](evs)) != 1 {
+				t.Error("nobody is told")
+			}
+			return c
+		}(),
+		"gone so in words of its own": func() *conn {
+			c := ready(t, known(t, "claude-agent-acp"), strings.ReplaceAll(mode("ask"), "yolo", "auto"))
+			agentconn.Feed(c.tr, upd("current_mode_update", `"currentModeId":"auto"`))
+			return c
+		}(),
+	} {
+		if err := c.mayPrompt(); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.bypass = true
+		if err := c.mayPrompt(); err != nil {
+			t.Errorf("%s, where it is allowed: %v", name, err)
+		}
+	}
+}
+
+// The end of a turn that nobody asked for is told although it is a prompt of
+// ours that ends it: what is told as a line is sent, nobody hears.
+func TestUnaskedTurnEndsForTheSession(t *testing.T) {
+	c := &conn{tr: newTranslator(Agent{Name: "mine", Version: 2})}
+	for _, l := range []runnel.Line{
+		in(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":2}}`),
+		out(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}`), sayNew, opened1, upd("state_update", `"state":"running"`),
+		chunkOf("by itself"),
+	} {
+		agentconn.Feed(c.tr, l)
+	}
+	unasked := c.tr.turn.id
+	for _, ev := range c.tr.Sent(sayGo.Text, fixtureStart) {
+		if ev.Turn == unasked {
+			t.Errorf("told where nobody hears it: %s", event.Type(ev.Body))
+		}
+	}
+	evs, _ := c.tr.Printed(chunkOf("answer").Text, fixtureStart)
+	if len(evs) == 0 || !slices.ContainsFunc(evs, func(ev event.Event) bool { return ev.Turn == unasked && event.Ends(ev.Body) }) {
+		t.Errorf("the turn does not end: %+v", evs)
+	}
+	if last := evs[len(evs)-1]; last.Turn != testTurn {
+		t.Errorf("the last is of turn %q", last.Turn)
+	}
+}
+
+// What a call showed is not kept once it is told.
+func TestCallsThatAreOverAreSmall(t *testing.T) {
+	tr := newTranslator(Agent{Name: "mine"})
+	text, _ := json.Marshal(strings.Repeat("x", 1<<16))
+	block := `"content":[{"type":"content","content":{"type":"text","text":` + string(text) + `}}]`
+	for _, l := range withBegun(
+		upd("tool_call", `"toolCallId":"c","title":"t","kind":"execute","status":"in_progress","rawInput":{"a":1}`),
+		upd("tool_call_update", `"toolCallId":"c","status":"completed",`+block),
+		upd("tool_call_update", `"toolCallId":"c","status":"completed",`+block),
+	) {
+		agentconn.Feed(tr, l)
+	}
+	if c := tr.turn.calls["c"]; len(c.content)+len(c.rawOutput)+len(c.streamed) > 0 {
+		t.Errorf("it keeps %d pieces of content", len(c.content))
+	}
+}
