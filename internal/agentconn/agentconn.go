@@ -29,6 +29,10 @@ import (
 // drain is how long an agent has to leave by itself once its input is closed.
 const drain = 2 * time.Second
 
+// maxStart bounds what an agent may print before it is ready, in bytes: what they say waits in memory until then. There
+// are agents that repeat a whole conversation.
+const maxStart = 256 << 20
+
 // A Translator turns what passes between us and one agent into events. It is pure: the same lines in the same order
 // give the same events with the same ids, live, from a recording, and when a process after this one takes over.
 // A Conn calls it with its lock held.
@@ -138,7 +142,11 @@ func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte
 func (c *Conn) next() ([]byte, error) {
 	for {
 		line, err := c.lines.Next()
-		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
+		if err == nil && c.lines.Offset() > maxStart {
+			err = runnel.Fail(runnel.ProtocolError, c.agent.Name+" prints without end and does not get ready. Try it in a terminal: "+c.agent.Try)
+		}
+		if _, long := errors.AsType[*jsonl.TooLongError](err); long && c.lines.Offset() <= maxStart {
+			c.ready = append(c.ready, event.Event{At: time.Now(), Body: tooLong})
 			continue
 		}
 		if err != nil {

@@ -1,0 +1,55 @@
+package agentconn
+
+import (
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// told makes a notice of every line.
+type told struct{ Translator }
+
+func (told) Printed(line []byte, at time.Time) ([]event.Event, []any) {
+	return []event.Event{{At: at, Body: event.Notice{Level: event.LevelInfo, Code: "LINE", Message: string(line)}}}, nil
+}
+
+func (told) Gone() []event.Event { return nil }
+
+// listen starts a script and reads until something is wrong.
+func listen(t *testing.T, script string) (*Conn, error) {
+	t.Helper()
+	sh, err := Find("sh", Agent{})
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}, Agent{Name: "It"}, told{}, runnel.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, c.Handshake(t.Context(), func(next func() ([]byte, error)) error {
+		for {
+			if _, err := next(); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// An agent that never gets ready cannot fill the memory.
+func TestAHandshakeIsBounded(t *testing.T) {
+	_, err := listen(t, `l=$(head -c 4000000 /dev/zero | tr '\0' a); while :; do echo "\"$l\""; done`)
+	if runnel.CodeOf(err) != runnel.ProtocolError {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What was left out of a handshake is said.
+func TestALineOfAHandshakeThatIsTooLongIsTold(t *testing.T) {
+	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`)
+	ev, err := c.Next(t.Context())
+	if b, ok := ev.Body.(event.Notice); err != nil || !ok || b.Code != "LINE_TOO_LONG" {
+		t.Errorf("got %+v, %v", ev, err)
+	}
+}
