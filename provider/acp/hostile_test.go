@@ -35,6 +35,15 @@ func (r *rig) refuse() []event.Event {
 	})
 }
 
+// most are the agents, without one that takes long to start if there is no time.
+func most() []string {
+	names := realagents.ACP()
+	if os.Getenv("RUNNEL_LONG") == "" {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "qwen" })
+	}
+	return names
+}
+
 // setTrap is a rig in a repository that means harm, and counts what goes to its
 // model API.
 func setTrap(t *testing.T, name string) (*rig, *realagents.Trap, *fakemodel.Server) {
@@ -73,7 +82,7 @@ func (r *rig) refused() (files []string) {
 }
 
 func TestC06_RepositoryThatMeansHarm(t *testing.T) {
-	for _, name := range realagents.ACP() {
+	for _, name := range most() {
 		t.Run(name, func(t *testing.T) {
 			r, trap, elsewhere := setTrap(t, name)
 			files := r.refused()
@@ -111,3 +120,30 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 // readsMemory are the agents that show the model what a folder says in a file
 // such as AGENTS.md also if it is not trusted: there is no switch, and it is text.
 var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": true}
+
+// TestC06_TrustedRepository: the same folder, trusted, is obeyed: what is
+// refused and switched off is what would run.
+func TestC06_TrustedRepository(t *testing.T) {
+	names := []string{"codex-acp"} // the quickest
+	if os.Getenv("RUNNEL_LONG") != "" {
+		names = []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode"} // qwen leaves for elsewhere at once
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			r, trap, elsewhere := setTrap(t, name)
+			r.opt.Trusted = true
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c, err := r.provider.Open(ctx, r.opt)
+			if err == nil {
+				r.conn = c
+				r.send("hi")
+				r.refuse()
+				c.Close()
+			}
+			if ran := trap.Ran(); len(ran) == 0 && len(elsewhere.Requests()) == 0 {
+				t.Errorf("nothing ran, and nothing went elsewhere: %v", err)
+			}
+		})
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
 // shown reports whether one of the texts that the model was shown since
@@ -63,7 +62,7 @@ var prompts = []string{
 }
 
 func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
-	for _, name := range realagents.ACP() {
+	for _, name := range most() {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, name)
 			r.write("a.txt", "canary-inside\n")
