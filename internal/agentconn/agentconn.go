@@ -33,6 +33,9 @@ const drain = 2 * time.Second
 // are agents that repeat a whole conversation.
 const maxStart = 256 << 20
 
+// startTime is how long an agent may take until it is ready: some fetch a part of themselves first.
+const startTime = 5 * time.Minute
+
 // A Translator turns what passes between us and one agent into events. It is pure: the same lines in the same order
 // give the same events with the same ids, live, from a recording, and when a process after this one takes over.
 // A Conn calls it with its lock held.
@@ -83,6 +86,7 @@ type Conn struct {
 	lines   *jsonl.Reader // belongs to Next, and before that to Handshake
 	tap     func(runnel.Dir, []byte)
 	ready   []event.Event // belongs to Next
+	starts  time.Duration // how long a handshake may take
 
 	mu    sync.Mutex // guards the following fields, and the order of lines
 	tr    Translator
@@ -93,7 +97,7 @@ type Conn struct {
 
 // New returns a Conn with a process that runs. The caller's methods share tr, within Do.
 func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
-	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr}
+	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr, starts: startTime}
 }
 
 // Do runs f with the translator at rest. What f sends comes right after what the translator has seen.
@@ -123,8 +127,11 @@ func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 }
 
 // Handshake calls negotiate, which reads lines with next until the agent is ready for a prompt. What they say is told
-// by Next later. If negotiate fails or ctx ends, nothing is left running.
+// by Next later. If negotiate fails, takes too long or ctx ends, nothing is left running.
 func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte, error)) error) error {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, c.starts)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { c.process.Stop(context.WithoutCancel(ctx), proc.Now) })
 	defer stop()
 	err := negotiate(c.next)
@@ -132,8 +139,11 @@ func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte
 		return nil
 	}
 	c.process.Stop(context.WithoutCancel(ctx), proc.Now)
-	if ctx.Err() != nil {
-		return runnel.Fail(runnel.Timeout, "starting "+c.agent.Name+" was given up", ctx.Err(), err)
+	switch {
+	case whole.Err() != nil:
+		return runnel.Fail(runnel.Timeout, "starting "+c.agent.Name+" was given up", whole.Err(), err)
+	case ctx.Err() != nil:
+		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready after "+c.starts.String()+". Try it in a terminal: "+c.agent.Try, ctx.Err(), err)
 	}
 	return err
 }

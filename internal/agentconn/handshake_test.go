@@ -1,6 +1,7 @@
 package agentconn
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func (told) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 func (told) Gone() []event.Event { return nil }
 
 // listen starts a script and reads until something is wrong.
-func listen(t *testing.T, script string) (*Conn, error) {
+func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
 	t.Helper()
 	sh, err := Find("sh", Agent{})
 	if err != nil {
@@ -28,6 +29,7 @@ func listen(t *testing.T, script string) (*Conn, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.starts = starts
 	return c, c.Handshake(t.Context(), func(next func() ([]byte, error)) error {
 		for {
 			if _, err := next(); err != nil {
@@ -39,7 +41,7 @@ func listen(t *testing.T, script string) (*Conn, error) {
 
 // An agent that never gets ready cannot fill the memory.
 func TestAHandshakeIsBounded(t *testing.T) {
-	_, err := listen(t, `l=$(head -c 4000000 /dev/zero | tr '\0' a); while :; do echo "\"$l\""; done`)
+	_, err := listen(t, `l=$(head -c 4000000 /dev/zero | tr '\0' a); while :; do echo "\"$l\""; done`, time.Minute)
 	if runnel.CodeOf(err) != runnel.ProtocolError {
 		t.Errorf("got %v", err)
 	}
@@ -47,9 +49,20 @@ func TestAHandshakeIsBounded(t *testing.T) {
 
 // What was left out of a handshake is said.
 func TestALineOfAHandshakeThatIsTooLongIsTold(t *testing.T) {
-	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`)
+	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`, time.Minute)
 	ev, err := c.Next(t.Context())
 	if b, ok := ev.Body.(event.Notice); err != nil || !ok || b.Code != "LINE_TOO_LONG" {
 		t.Errorf("got %+v, %v", ev, err)
+	}
+}
+
+// An agent that says nothing is not waited for for ever.
+func TestAHandshakeEnds(t *testing.T) {
+	c, err := listen(t, `exec sleep 600`, 50*time.Millisecond)
+	if runnel.CodeOf(err) != runnel.Timeout || !strings.Contains(err.Error(), "was not ready after 50ms") {
+		t.Errorf("got %v", err)
+	}
+	if _, ended := c.ExitStatus(); !ended {
+		t.Error("it runs on")
 	}
 }
