@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os/exec"
@@ -9,60 +8,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 	"github.com/runnel-dev/runnel/supervise"
 )
 
 // TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
-// second time, with a translator that knows of what came before only what the
-// checkpoint says. From there on both say the same.
+// second time, from its checkpoint.
 func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
 	points := 0
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		one := newTranslator()
-		var others []*translator
-		for l, err := range recorded(t, section(a, "in")) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l.Dir == runnel.DirIn && isPrompt(l.Text) {
-				if state, ok := one.Checkpoint(); ok {
-					c := newTranslator()
-					if err := c.Restore(state); err != nil {
-						t.Fatal(err)
-					}
-					others = append(others, c)
-					points++
-				}
-			}
-			want, wantReplies := agentconn.Feed(one, l)
-			for _, c := range others {
-				got, replies := agentconn.Feed(c, l)
-				if d := cmp.Diff(want, got); d != "" {
-					t.Fatalf("after a checkpoint (-all +since):\n%s\nat %.200s", d, l.Text)
-				}
-				if d := cmp.Diff(len(wantReplies), len(replies)); d != "" {
-					t.Fatalf("replies: %s", d)
-				}
-			}
-		}
+		points += recordtest.Checkpoints(t, section(a, "in"), newTranslator)
 	})
 	if points < 20 {
 		t.Errorf("only %d turns were begun at a checkpoint", points)
 	}
-}
-
-func isPrompt(line []byte) bool {
-	f, err := decode(line)
-	return err == nil && f.Type == "user"
 }
 
 // mute is an agent of which only the past matters.
@@ -71,35 +36,11 @@ type mute struct{ supervisor.Agent }
 func (mute) Stdout() io.Reader        { return strings.NewReader("") }
 func (mute) Send([]byte, int64) error { return nil }
 
-// TestRelivedIsWhatWasLived feeds a connection what a supervisor kept of a
-// recording, in both directions: it says what the recording says.
+// TestRelivedIsWhatWasLived takes over from every recording: what was said and
+// was due is as if nothing had happened.
 func TestRelivedIsWhatWasLived(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		kept := &supervisor.Backlog{}
-		var want []event.Event
-		lived := newTranslator()
-		for l, err := range recorded(t, section(a, "in")) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l.Dir != runnel.DirIn && l.Dir != runnel.DirOut {
-				continue
-			}
-			text := append(bytes.Clone(l.Text), '\n')
-			kept.Lines = append(kept.Lines, supervisor.Line{In: l.Dir == runnel.DirIn, At: l.At, Text: text})
-			evs, _ := agentconn.Feed(lived, l)
-			want = append(want, evs...)
-		}
-		back, err := agentconn.New(mute{}, product, newTranslator(), runnel.Options{}).Relive(kept)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, back.Events, cmpopts.EquateEmpty()); d != "" {
-			t.Error(d)
-		}
-		if back.After != -1 {
-			t.Errorf("no turn was marked, and the log begins at %d", back.After)
-		}
+		recordtest.Relive(t, section(a, "in"), newTranslator)
 	})
 }
 

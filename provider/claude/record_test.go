@@ -2,25 +2,21 @@ package claude
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
-	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // Recordings are in testdata, one per conversation and version of the agent:
@@ -33,31 +29,6 @@ var (
 	record = flag.Bool("record", false, "record testdata anew with the real agents")
 	update = flag.Bool("update", false, "write what is wanted from what is recorded")
 )
-
-// wireLine is a line of a recording's file.
-type wireLine struct {
-	T    int64      `json:"t"` // ms since the start
-	Dir  runnel.Dir `json:"dir"`
-	Line string     `json:"line"`
-}
-
-// recorder keeps the lines that pass.
-type recorder struct {
-	mu    sync.Mutex
-	lines []wireLine
-}
-
-func (rec *recorder) tap(dir runnel.Dir, line []byte) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.lines = append(rec.lines, wireLine{int64(len(rec.lines)), dir, string(line)})
-}
-
-func (rec *recorder) reset() {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.lines = nil
-}
 
 // fixtureDir is where conversations are recorded: always the same, since paths
 // are part of what is said.
@@ -85,9 +56,9 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 	}
 	t.Cleanup(func() { model.Close() })
 	home := realagents.NewHomeIn(t, fixtureDir, model.URL())
-	var rec recorder
-	r := &rig{t: t, model: model, home: home, cut: rec.reset, opt: runnel.Options{
-		Path: b.Path, Dir: home.Project, Env: append(home.Environ(), "CLAUDE_CODE_MAX_RETRIES=1"), Tap: rec.tap,
+	var rec recordtest.Recorder
+	r := &rig{t: t, model: model, home: home, cut: func() { rec.Take() }, opt: runnel.Options{
+		Path: b.Path, Dir: home.Project, Env: append(home.Environ(), "CLAUDE_CODE_MAX_RETRIES=1"), Tap: rec.Tap,
 	}}
 	f.play(r)
 	r.conn.Close()
@@ -99,8 +70,9 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 	a := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with Claude Code " + b.Version + ".\n")}
 	stored := readStored(t, home.Config)
 	slices.SortStableFunc(stored, func(a, b txtar.File) int { return strings.Compare(filepath.Ext(b.Name), filepath.Ext(a.Name)) })
+	lines := rec.Take()
 	var all []string
-	for _, l := range rec.lines {
+	for _, l := range lines {
 		all = append(all, l.Line)
 	}
 	for _, s := range stored {
@@ -108,12 +80,9 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 	}
 	n := newNormaliser(all)
 	var in bytes.Buffer
-	for _, l := range rec.lines {
-		if l.Dir == runnel.DirErr {
-			continue // the agent's moods
-		}
+	for _, l := range lines {
 		l.Line = n.line(l.Line, int(l.T))
-		encode(t, &in, l)
+		recordtest.Encode(t, &in, l)
 	}
 	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()})
 	a.Files = append(a.Files, n.stored(stored)...)
@@ -151,16 +120,6 @@ func (n *normaliser) stored(files []txtar.File) []txtar.File {
 	return out
 }
 
-// encode writes one line of JSON without escapes that make it hard to read.
-func encode(t testing.TB, w *bytes.Buffer, v any) {
-	t.Helper()
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // readStored returns the files of the conversations that the agent left.
 func readStored(t testing.TB, config string) (files []txtar.File) {
 	t.Helper()
@@ -183,58 +142,23 @@ func readStored(t testing.TB, config string) (files []txtar.File) {
 	return files
 }
 
-func section(a *txtar.Archive, name string) []byte {
-	for _, f := range a.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
-}
+func section(a *txtar.Archive, name string) []byte { return recordtest.Section(a, name) }
 
 // recorded yields the lines of a recording.
 func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
-	return func(yield func(runnel.Line, error) bool) {
-		for line := range bytes.Lines(data) {
-			var l wireLine
-			if err := json.Unmarshal(line, &l); err != nil {
-				t.Errorf("recording: %v", err)
-				return
-			}
-			if !yield(runnel.Line{At: fixtureStart.Add(time.Duration(l.T) * time.Millisecond), Dir: l.Dir, Text: []byte(l.Line)}, nil) {
-				return
-			}
-		}
-	}
+	return recordtest.Lines(t, data)
 }
 
 func translated(t testing.TB, a *txtar.Archive) []event.Event {
 	t.Helper()
-	var evs []event.Event
-	for ev, err := range New().Translate(recorded(t, section(a, "in"))) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		evs = append(evs, ev)
-	}
-	return evs
+	return recordtest.Translated(t, New(), section(a, "in"))
 }
 
 // want writes the events of a recording, one a line.
 func want(t testing.TB, a *txtar.Archive) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	for _, ev := range translated(t, a) {
-		body, err := event.MarshalBody(ev.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		turn := "-"
-		if ev.Turn != "" {
-			turn = ev.Turn[len(ev.Turn)-4:]
-		}
-		fmt.Fprintf(&out, "%s %s\n", turn, body)
-	}
+	recordtest.Write(t, &out, translated(t, a))
 	return out.Bytes()
 }
 
@@ -268,20 +192,7 @@ func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string,
 
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
-		got := want(t, a)
-		if *update {
-			for i := range a.Files {
-				if a.Files[i].Name == "want" {
-					a.Files[i].Data = got
-				}
-			}
-			if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if d := cmp.Diff(string(section(a, "want")), string(got)); d != "" {
-			t.Errorf("%s (-want +got; accept with -update)", d)
-		}
+		recordtest.Compare(t, path, a, want(t, a), *update)
 		sound(t, translated(t, a))
 	})
 }

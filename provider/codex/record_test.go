@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -23,6 +21,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // Recordings are in testdata, one per conversation: what passed between us and
@@ -35,31 +34,6 @@ var (
 	record = flag.Bool("record", false, "record testdata anew with the real agent")
 	update = flag.Bool("update", false, "write what is wanted from what is recorded")
 )
-
-// wireLine is a line of a recording's file.
-type wireLine struct {
-	T    int64      `json:"t"` // ms since the start
-	Dir  runnel.Dir `json:"dir"`
-	Line string     `json:"line"`
-}
-
-// recorder keeps the lines that pass.
-type recorder struct {
-	mu    sync.Mutex
-	lines []wireLine
-}
-
-func (rec *recorder) tap(dir runnel.Dir, line []byte) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.lines = append(rec.lines, wireLine{int64(len(rec.lines)), dir, string(line)})
-}
-
-func (rec *recorder) reset() {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.lines = nil
-}
 
 // kept is a line of what the agent kept: the turns of one thread.
 type kept struct {
@@ -86,9 +60,9 @@ func recordFixture(t *testing.T, version string, f fixture) {
 		t.Fatal(err) // also if another recording runs
 	}
 	t.Cleanup(func() { os.RemoveAll(fixtureDir) })
-	var rec recorder
+	var rec recordtest.Recorder
 	r := newRigIn(t, fixtureDir)
-	r.cut, r.opt.Tap = rec.reset, rec.tap
+	r.cut, r.opt.Tap = func() { rec.Take() }, rec.Tap
 	f.play(r)
 	thread := r.conn.(*conn).tr.thread
 	r.conn.Close()
@@ -98,20 +72,18 @@ func recordFixture(t *testing.T, version string, f fixture) {
 		}
 	}
 	store := r.keptTurns(thread)
+	lines := rec.Take()
 	var all []string
-	for _, l := range rec.lines {
+	for _, l := range lines {
 		all = append(all, l.Line)
 	}
 	all = append(all, strings.Join(store, "\n"))
 	n := newNormaliser(all)
 	a := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with Codex " + version + ".\n")}
 	var in bytes.Buffer
-	for _, l := range rec.lines {
-		if l.Dir == runnel.DirErr {
-			continue // the agent's moods
-		}
+	for _, l := range lines {
 		l.Line = n.line(l.Line)
-		encodeLine(t, &in, l)
+		recordtest.Encode(t, &in, l)
 	}
 	var out bytes.Buffer
 	for _, line := range store {
@@ -141,7 +113,7 @@ func (r *rig) keptTurns(thread string) (lines []string) {
 				return nil, nil, err
 			}
 			var b bytes.Buffer
-			encodeLine(r.t, &b, kept{id, p.Data})
+			recordtest.Encode(r.t, &b, kept{id, p.Data})
 			lines = append(lines, strings.TrimSuffix(b.String(), "\n"))
 			var turns []nativeTurn
 			for _, raw := range p.Data {
@@ -157,67 +129,23 @@ func (r *rig) keptTurns(thread string) (lines []string) {
 	return lines
 }
 
-func encodeLine(t testing.TB, w *bytes.Buffer, v any) {
-	t.Helper()
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func section(a *txtar.Archive, name string) []byte {
-	for _, f := range a.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
-}
+func section(a *txtar.Archive, name string) []byte { return recordtest.Section(a, name) }
 
 // recorded yields the lines of a recording.
 func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
-	return func(yield func(runnel.Line, error) bool) {
-		for line := range bytes.Lines(data) {
-			var l wireLine
-			if err := json.Unmarshal(line, &l); err != nil {
-				t.Errorf("recording: %v", err)
-				return
-			}
-			if !yield(runnel.Line{At: fixtureStart.Add(time.Duration(l.T) * time.Millisecond), Dir: l.Dir, Text: []byte(l.Line)}, nil) {
-				return
-			}
-		}
-	}
+	return recordtest.Lines(t, data)
 }
 
 func translated(t testing.TB, a *txtar.Archive) []event.Event {
 	t.Helper()
-	var evs []event.Event
-	for ev, err := range New().Translate(recorded(t, section(a, "in"))) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		evs = append(evs, ev)
-	}
-	return evs
+	return recordtest.Translated(t, New(), section(a, "in"))
 }
 
 // want writes the events of a recording, one a line.
 func want(t testing.TB, a *txtar.Archive) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	for _, ev := range translated(t, a) {
-		body, err := event.MarshalBody(ev.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		turn := "-"
-		if ev.Turn != "" {
-			turn = ev.Turn[len(ev.Turn)-4:]
-		}
-		fmt.Fprintf(&out, "%s %s\n", turn, body)
-	}
+	recordtest.Write(t, &out, translated(t, a))
 	return out.Bytes()
 }
 
@@ -249,20 +177,7 @@ func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string,
 
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
-		got := want(t, a)
-		if *update {
-			for i := range a.Files {
-				if a.Files[i].Name == "want" {
-					a.Files[i].Data = got
-				}
-			}
-			if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if d := cmp.Diff(string(section(a, "want")), string(got)); d != "" {
-			t.Errorf("%s (-want +got; accept with -update)", d)
-		}
+		recordtest.Compare(t, path, a, want(t, a), *update)
 		sound(t, translated(t, a))
 	})
 }
