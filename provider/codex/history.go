@@ -85,7 +85,10 @@ func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error
 	if err != nil || len(turns) > 0 || cursor != nil {
 		return turns, next, err
 	}
-	err = a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true, "cwd": os.TempDir(), "config": map[string]any{"mcp_servers": map[string]any{}}}, nil)
+	servers, err := a.noServers()
+	if err == nil {
+		err = a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true, "cwd": os.TempDir(), "config": map[string]any{"mcp_servers": servers}}, nil)
+	}
 	if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
 		return turns, next, nil // it is open elsewhere, or has had no turn
 	}
@@ -93,6 +96,25 @@ func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error
 		return nil, nil, err
 	}
 	return a.turns(thread, nil)
+}
+
+// noServers switches off each server of tools that is configured: 0.169 puts
+// what it is told together with the user's configuration, so that to name none
+// starts them all.
+func (a *asker) noServers() (map[string]any, error) {
+	var r struct {
+		Config struct {
+			Servers map[string]json.RawMessage `json:"mcp_servers"`
+		} `json:"config"`
+	}
+	if err := a.ask(methodConfig, map[string]any{}, &r); err != nil {
+		return nil, err
+	}
+	off := make(map[string]any)
+	for name := range r.Config.Servers {
+		off[name] = map[string]bool{"enabled": false}
+	}
+	return off, nil
 }
 
 // turns returns one page of a thread's turns, oldest first, and the cursor for

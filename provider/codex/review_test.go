@@ -3,6 +3,8 @@ package codex
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -235,5 +237,51 @@ func TestElicitedAddressIsAPage(t *testing.T) {
 		if ask(url) != 0 {
 			t.Errorf("%q is asked for", url)
 		}
+	}
+}
+
+// To look at a conversation that is in no index of the agent's has it opened, and
+// starts no server of tools.
+func TestRecallStartsNoServers(t *testing.T) {
+	r := newRig(t)
+	r.play(says("Kept."))
+	r.finish("")
+	r.conn.Close()
+	home := codexHome(r.opt.Env)
+	indexes, err := filepath.Glob(filepath.Join(home, "*.sqlite*"))
+	if err != nil || len(indexes) == 0 {
+		t.Fatalf("no index in %s: %v", home, err)
+	}
+	for _, file := range indexes {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := filepath.Join(t.TempDir(), "started")
+	config, err := os.ReadFile(filepath.Join(home, "config.toml"))
+	if err == nil {
+		config = fmt.Appendf(config, "\n[mcp_servers.mark]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"touch %s; cat\"]\n", mark)
+		err = os.WriteFile(filepath.Join(home, "config.toml"), config, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(home, "sessions", "*", "*", "*", "*.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	id := rollout.FindStringSubmatch(filepath.Base(files[0]))[1]
+	said := 0
+	for _, err := range r.provider().(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id}) {
+		if err != nil {
+			t.Fatal(detail(err))
+		}
+		said++
+	}
+	if said == 0 {
+		t.Error("nothing is recalled")
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a server of tools was started")
 	}
 }

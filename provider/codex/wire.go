@@ -24,6 +24,7 @@ const (
 	methodTurns          = "thread/turns/list"
 	methodThreads        = "thread/list"
 	methodAccount        = "account/read"
+	methodConfig         = "config/read"
 )
 
 // Questions of the agent.
