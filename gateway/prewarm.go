@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,11 +41,11 @@ type pool struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	kick  chan struct{} // one token: something has changed
+	used  atomic.Int64  // when anything here was, in Unix nanoseconds: prompts do not wait for mu
 
 	mu      sync.Mutex // guards the rest
 	places  []*place   // used last first
 	leaving []*warm    // to be ended
-	used    time.Time  // when anything here was
 	closed  bool
 	stats   Prewarmed
 }
@@ -79,19 +80,18 @@ type Prewarmed struct {
 }
 
 func newPool(ctx context.Context, size int, age time.Duration, log *slog.Logger, start func(context.Context, *place, string) (runnel.Conn, error)) *pool {
-	p := &pool{size: size, age: cmp.Or(age, 10*time.Minute), start: start, log: log, kick: make(chan struct{}, 1), used: time.Now()}
+	p := &pool{size: size, age: cmp.Or(age, 10*time.Minute), start: start, log: log, kick: make(chan struct{}, 1)}
+	p.used.Store(time.Now().UnixNano())
 	p.ctx, p.stop = context.WithCancel(ctx)
 	return p
 }
 
-// use notes that somebody is here.
+// use notes that somebody is here. It does not block: mu is held while directories are looked at, and one may hang.
 func (p *pool) use() {
 	if p.size == 0 {
 		return
 	}
-	p.mu.Lock()
-	p.used = time.Now()
-	p.mu.Unlock()
+	p.used.Store(time.Now().UnixNano())
 	token(p.kick)
 }
 
@@ -321,7 +321,7 @@ func (p *pool) due(now time.Time) (fill *place, end []*warm, wait time.Duration)
 		return nil, nil, lookEvery
 	}
 	wait = lookEvery
-	quiet := now.Sub(p.used) >= quietAfter
+	quiet := now.Sub(time.Unix(0, p.used.Load())) >= quietAfter
 	for _, pl := range p.places {
 		if pl.ready != nil && !pl.ready.usable(p.age) {
 			p.dismiss(pl)
