@@ -2,6 +2,9 @@ package acp
 
 import (
 	"bytes"
+	"flag"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -58,14 +61,51 @@ func subject(t *testing.T, name string) providertest.Subject {
 	}
 }
 
+// TestConformance runs the suite with each agent in a process of its own, some at
+// a time: most of it is waiting, and what is to be killed or to be gone is looked
+// for among the descendants of the process.
 func TestConformance(t *testing.T) {
-	for _, name := range []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"} {
+	for _, name := range []string{"opencode", "codex-acp", "gemini", "copilot", "claude-agent-acp"} {
 		t.Run(name, func(t *testing.T) {
+			if os.Getenv(alone) == "" {
+				t.Parallel()
+				onItsOwn(t)
+				return
+			}
 			s := subject(t, name)
 			s.Version = newRig(t, name).version
 			subjects[name](&s)
 			providertest.Run(t, s)
 		})
+	}
+}
+
+// alone is set where the process is for one agent.
+const alone = "RUNNEL_TEST_ALONE"
+
+// onItsOwn runs a test and what is in it in another process, with the flags of
+// this one.
+func onItsOwn(t *testing.T) {
+	t.Helper()
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	if asked := flag.Lookup("test.run").Value.String(); strings.Count(asked, "/") > 1 {
+		pattern = asked
+	}
+	args := []string{"-test.run=" + pattern, "-test.v", "-test.timeout=14m"}
+	if results := flag.Lookup("results"); results.Value.String() == "true" {
+		args = append(args, "-results")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), alone+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
+		t.Errorf("%v\n%s", err, out)
+		return
+	}
+	for line := range bytes.Lines(out) {
+		if bytes.Contains(line, []byte("--- ")) {
+			t.Logf("%s", bytes.TrimRight(line, "\n"))
+		}
 	}
 }
 
@@ -123,6 +163,7 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Behind] = "it runs nothing behind a turn (opencode 1.18.33)"
 	},
 	"gemini": func(s *providertest.Subject) {
+		s.Notes = append(s.Notes, "What a command printed is not told: its output is empty. That of other tools is (Gemini CLI 0.61.0).")
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
 		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // of a command it does not tell the output
 		delete(s.Prompts, providertest.Parallel)

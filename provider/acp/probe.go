@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -33,16 +34,31 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	in.Path = path
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "runnel-probe-")
+	dir, clean, err := probeDir()
 	if err != nil {
 		in.Problem = "There is no room for temporary files."
 		return in
 	}
-	defer os.RemoveAll(dir)
+	defer clean()
 	if err := p.ask(ctx, runnel.Options{Dir: dir}, &in); err != nil {
 		in.Problem = runnel.Safe(err).Message
 	}
 	return in
+}
+
+// probeDir returns an empty directory. It is the same one each time, where there
+// can be: Gemini CLI 0.61.0 remembers each in which it was started.
+func probeDir() (dir string, clean func(), err error) {
+	if cache, err := os.UserCacheDir(); err == nil {
+		dir = filepath.Join(cache, "runnel", "empty")
+		if err := os.MkdirAll(dir, 0o700); err == nil {
+			if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
+				return dir, func() {}, nil
+			}
+		}
+	}
+	dir, err = os.MkdirTemp("", "runnel-probe-")
+	return dir, func() { os.RemoveAll(dir) }, err
 }
 
 // ask fills in what the agent says of itself.

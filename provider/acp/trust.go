@@ -20,9 +20,14 @@ func (p *provider) mistrust(opt runnel.Options) error {
 	if opt.Trusted {
 		return nil
 	}
-	found := obeyed(opt.Dir, p.agent.Obeys)
-	if found == "" {
-		found = leadsOut(opt.Dir, p.agent.Reads)
+	found := ""
+	for _, dir := range append([]string{opt.Dir}, opt.AddDirs...) {
+		if found == "" {
+			found = obeyed(dir, p.agent.Obeys)
+		}
+		if found == "" {
+			found = leadsOut(dir, p.agent.Reads)
+		}
 	}
 	if found == "" {
 		return nil

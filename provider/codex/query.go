@@ -30,8 +30,13 @@ func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *ask
 	if err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "runnel-codex-") // nobody else's settings are in it
+	if err != nil {
+		return runnel.Fail(runnel.AgentError, "There is no room for temporary files.", err)
+	}
+	defer os.RemoveAll(dir)
 	path, managed := native(path)
-	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: os.TempDir(), Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
+	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: dir, Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
 	if err != nil {
 		return runnel.Fail(runnel.AgentError, "Codex could not be started to be asked.", err)
 	}
