@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // Recordings are in testdata, a folder per agent, one per conversation and
@@ -33,35 +33,6 @@ var (
 	record  = flag.Bool("record", false, "record testdata anew with the real agents")
 	rewrite = flag.Bool("update", false, "write what is wanted from what is recorded")
 )
-
-// wireLine is a line of a recording's file.
-type wireLine struct {
-	T    int64      `json:"t"` // ms since the start
-	Dir  runnel.Dir `json:"dir"`
-	Line string     `json:"line"`
-}
-
-// recorder keeps the lines that pass.
-type recorder struct {
-	mu    sync.Mutex
-	lines []wireLine
-}
-
-func (rec *recorder) tap(dir runnel.Dir, line []byte) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	if dir != runnel.DirErr { // the agent's moods
-		rec.lines = append(rec.lines, wireLine{int64(len(rec.lines)), dir, string(line)})
-	}
-}
-
-func (rec *recorder) take() []wireLine {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	lines := rec.lines
-	rec.lines = nil
-	return lines
-}
 
 // fixtureDir is where an agent's conversations are recorded: always the same,
 // since paths are part of what is said.
@@ -89,23 +60,23 @@ func recordFixture(t *testing.T, a Agent, f fixture) {
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
 	r := newRigIn(t, a.Name, root)
-	var rec recorder
-	r.opt.Tap, r.cut = rec.tap, func() { rec.take() }
+	var rec recordtest.Recorder
+	r.opt.Tap, r.cut = rec.Tap, func() { rec.Take() }
 	f.play(r)
 	session := r.conn.(*conn).tr.Session
 	r.close()
-	live := rec.take()
-	var load []wireLine
+	live := rec.Take()
+	var load []recordtest.Line
 	if a.Loads {
 		p := underlying(r.provider)
-		opt := runnel.Options{Dir: r.opt.Dir, Env: r.opt.Env, Tap: rec.tap}
+		opt := runnel.Options{Dir: r.opt.Dir, Env: r.opt.Env, Tap: rec.Tap}
 		c, err := p.open(t.Context(), opt, opening{method: methodLoad, session: session, show: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.conn = c
 		r.close()
-		load = rec.take()
+		load = rec.Take()
 	}
 	n := newNormaliser(live, load)
 	arc := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with " + a.DisplayName + ", " + r.version + ".\n")}
@@ -168,7 +139,7 @@ var (
 // fixtureStart is when every recording begins.
 var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func newNormaliser(parts ...[]wireLine) *normaliser {
+func newNormaliser(parts ...[]recordtest.Line) *normaliser {
 	n := &normaliser{ids: map[string]string{}, stamps: map[string]string{}}
 	if dir, err := os.Getwd(); err == nil {
 		n.repo = filepath.Dir(filepath.Dir(dir))
@@ -193,11 +164,9 @@ func newNormaliser(parts ...[]wireLine) *normaliser {
 	return n
 }
 
-func (n *normaliser) encode(t testing.TB, lines []wireLine) []byte {
+func (n *normaliser) encode(t testing.TB, lines []recordtest.Line) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
 	for k, l := range lines {
 		l.T = int64(k)
 		l.Line = shorten(l.Line)
@@ -205,9 +174,7 @@ func (n *normaliser) encode(t testing.TB, lines []wireLine) []byte {
 		l.Line = timeRE.ReplaceAllString(l.Line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
 		l.Line = stampRE.ReplaceAllStringFunc(l.Line, func(s string) string { return n.stamps[s] })
 		l.Line = strings.ReplaceAll(portRE.ReplaceAllString(l.Line, "127.0.0.1:1"), n.repo, "/repo")
-		if err := enc.Encode(l); err != nil {
-			t.Fatal(err)
-		}
+		recordtest.Encode(t, &out, l)
 	}
 	return out.Bytes()
 }
@@ -257,41 +224,16 @@ func clip(v any) (cut bool) {
 	return cut
 }
 
-func section(a *txtar.Archive, name string) []byte {
-	for _, f := range a.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
-}
+func section(a *txtar.Archive, name string) []byte { return recordtest.Section(a, name) }
 
 // recorded yields the lines of a recording.
 func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
-	return func(yield func(runnel.Line, error) bool) {
-		for line := range bytes.Lines(data) {
-			var l wireLine
-			if err := json.Unmarshal(line, &l); err != nil {
-				t.Errorf("recording: %v", err)
-				return
-			}
-			if !yield(runnel.Line{At: fixtureStart.Add(time.Duration(l.T) * time.Millisecond), Dir: l.Dir, Text: []byte(l.Line)}, nil) {
-				return
-			}
-		}
-	}
+	return recordtest.Lines(t, data)
 }
 
 func translated(t testing.TB, a Agent, data []byte) []event.Event {
 	t.Helper()
-	var evs []event.Event
-	for ev, err := range New(a).(runnel.Translator).Translate(recorded(t, data)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		evs = append(evs, ev)
-	}
-	return evs
+	return recordtest.Translated(t, New(a).(runnel.Translator), data)
 }
 
 // want writes the events of a recording, one a line.
@@ -304,17 +246,7 @@ func want(t testing.TB, a Agent, arc *txtar.Archive) []byte {
 			continue
 		}
 		fmt.Fprintf(&out, "# %s\n", part)
-		for _, ev := range translated(t, a, data) {
-			body, err := event.MarshalBody(ev.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			turn := "-"
-			if ev.Turn != "" {
-				turn = ev.Turn[len(ev.Turn)-4:]
-			}
-			fmt.Fprintf(&out, "%s %s\n", turn, body)
-		}
+		recordtest.Write(t, &out, translated(t, a, data))
 	}
 	return out.Bytes()
 }
@@ -352,20 +284,7 @@ func eachRecording(t *testing.T, test func(t *testing.T, a Agent, f fixture, pat
 
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, path string, arc *txtar.Archive) {
-		got := want(t, a, arc)
-		if *rewrite {
-			for i := range arc.Files {
-				if arc.Files[i].Name == "want" {
-					arc.Files[i].Data = got
-				}
-			}
-			if err := os.WriteFile(path, txtar.Format(arc), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if d := cmp.Diff(string(section(arc, "want")), string(got)); d != "" {
-			t.Errorf("%s (-want +got; accept with -update)", d)
-		}
+		recordtest.Compare(t, path, arc, want(t, a, arc), *rewrite)
 		for _, part := range []string{"in", "load"} {
 			sound(t, translated(t, a, section(arc, part)))
 		}

@@ -1,8 +1,6 @@
 package claude
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"math"
 	"strings"
@@ -113,12 +111,6 @@ func approvalKind(tool string) event.ApprovalKind {
 		return event.ApprovalPlan
 	}
 	return event.ApprovalTool
-}
-
-// digest is the hex SHA-256 of arguments.
-func digest(arguments []byte) string {
-	sum := sha256.Sum256(arguments)
-	return hex.EncodeToString(sum[:])
 }
 
 // A grant is what the agent offers to allow from now on, in its own form but

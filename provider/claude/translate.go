@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
@@ -225,11 +223,6 @@ func (t *translator) running(nativeMessage string) *turn {
 		t.emit(event.ResponseStart{ModelID: t.model, ProviderID: providerID})
 	}
 	return tn
-}
-
-// derive makes a UUID from a native id.
-func derive(native string) string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(providerID+" "+native)).String()
 }
 
 // system takes the frames that are about the session rather than the conversation.

@@ -1,8 +1,6 @@
 package codex
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 
@@ -517,10 +515,4 @@ func (t *translator) dropApprovals(tn *turn) {
 			delete(t.approvals, id)
 		}
 	}
-}
-
-// digest is the hex SHA-256 of arguments.
-func digest(arguments []byte) string {
-	sum := sha256.Sum256(arguments)
-	return hex.EncodeToString(sum[:])
 }

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -164,43 +162,6 @@ func (t *translator) warned(method string, n note) {
 		t.warnings[text] = true
 	}
 	t.notice(event.LevelWarning, "AGENT_SAYS", text)
-}
-
-// key makes a native id fit to be part of one of ours.
-func key(native string) string {
-	if len(native) > 100 || strings.ContainsFunc(native, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' }) {
-		return derive(native)
-	}
-	return native
-}
-
-// oneLine makes text of the agent's fit for a title: one line of printable
-// characters, at most max bytes.
-func oneLine(s string, max int) string {
-	s, _ = cut(s, 4*max) // so that huge input costs nothing
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	s = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) { // direction marks and other invisible ones
-			return -1
-		}
-		return r
-	}, s)
-	if len(s) <= max {
-		return s
-	}
-	s, _ = cut(s, max-len("…"))
-	return s + "…"
-}
-
-// cut returns at most max bytes of s, whole runes only, and whether that is less.
-func cut(s string, max int) (string, bool) {
-	if len(s) <= max {
-		return s, false
-	}
-	for max > 0 && !utf8.RuneStart(s[max]) {
-		max--
-	}
-	return s[:max], true
 }
 
 func clip(s string, max int) string {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
@@ -446,11 +444,6 @@ func (t *translator) Waiting() []string {
 		ids = append(ids, id)
 	}
 	return sorted(ids)
-}
-
-// derive makes a UUID from a native id.
-func derive(native string) string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(providerID+" "+native)).String()
 }
 
 // named takes the title of the conversation.
