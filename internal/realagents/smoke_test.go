@@ -4,15 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
@@ -22,11 +21,11 @@ type object = map[string]any
 // peer is a running agent that speaks JSON-RPC in lines. It is no more than
 // these tests need: they say whether the agents and the model get along.
 type peer struct {
-	t     *testing.T
-	in    io.Writer
-	out   *bufio.Scanner
-	next  int
-	allow func(method string, params object) any // answers the agent's requests
+	t       *testing.T
+	process *proc.Process
+	out     *bufio.Scanner
+	next    int
+	allow   func(method string, params object) any // answers the agent's requests
 
 	text  strings.Builder // what the agent said since it was last asked
 	items []object        // what else it told of
@@ -37,34 +36,30 @@ func launch(t *testing.T, b realagents.Binary, home realagents.Home) *peer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, b.Path, b.Args...)
-	cmd.Dir = home.Project
-	cmd.Env = append(home.EnvironFor(b.Name), "PATH="+os.Getenv("PATH"))
-	stderr := &strings.Builder{}
-	cmd.Stderr = stderr
-	in, err := cmd.StdinPipe()
+	process, err := proc.Start(ctx, proc.Command{
+		Path: b.Path, Args: b.Args, Dir: home.Project, Env: append(home.EnvironFor(b.Name), "PATH="+os.Getenv("PATH")), Mark: "TEST_RUNNEL_MARK",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	sc := bufio.NewScanner(out)
+	sc := bufio.NewScanner(process.Stdout())
 	sc.Buffer(nil, 16<<20)
-	t.Cleanup(func() {
-		in.Close()
-		for sc.Scan() { // until it has gone: it may have something to say yet
+	t.Cleanup(func() { // before its home goes: some have processes that write after they have gone themselves
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for sc.Scan() { // it may have something to say yet
+			}
+		}()
+		if err := process.Stop(context.WithoutCancel(ctx), proc.Ladder{Drain: 10 * time.Second}); err != nil {
+			t.Error(err)
 		}
-		cmd.Wait()
+		<-ended
 		if t.Failed() {
-			t.Logf("stderr: %s", stderr)
+			t.Logf("stderr: %s", process.StderrTail())
 		}
 	})
-	return &peer{t: t, in: in, out: sc}
+	return &peer{t: t, process: process, out: sc}
 }
 
 func (p *peer) write(m object) {
@@ -74,7 +69,7 @@ func (p *peer) write(m object) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := p.in.Write(append(b, '\n')); err != nil {
+	if err := p.process.Send(append(b, '\n')); err != nil {
 		p.t.Fatal(err)
 	}
 }
