@@ -68,7 +68,12 @@ func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Mode
 			}
 		}
 	}
-	opt.Dir = os.TempDir()
+	dir, err := os.MkdirTemp("", "runnel-probe-") // nobody else's settings are in it
+	if err != nil {
+		return nil
+	}
+	defer os.RemoveAll(dir)
+	opt.Dir = dir
 	c, err := p.open(ctx, opt, false)
 	if err != nil {
 		return nil
