@@ -2,6 +2,7 @@ package acp
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,6 +22,10 @@ import (
 
 func TestMain(m *testing.M) {
 	supervise.Main()
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // processes that wait more than they work
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
