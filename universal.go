@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"iter"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // UniversalKind is what a [UniversalEvent] says.
@@ -108,12 +108,12 @@ func universalItem(f event.FinalItem) []UniversalEvent {
 	return []UniversalEvent{{Kind: StatusInfo, Channel: string(f.ItemType()), Data: universalFinal(f)}}
 }
 
-func universalText(channel, text string) []UniversalEvent {
+func universalText(channel, content string) []UniversalEvent {
 	var out []UniversalEvent
 	for {
-		head := cutUTF8(text, maxText)
+		head, _ := text.Cut(content, maxText)
 		out = append(out, UniversalEvent{Kind: TextOutput, Channel: channel, Text: head})
-		if text = text[len(head):]; text == "" {
+		if content = content[len(head):]; content == "" {
 			return out
 		}
 	}
@@ -140,23 +140,10 @@ func (u *UniversalEvent) bound() {
 		u.Channel = ""
 	}
 	if len(u.Message) > maxMessage {
-		u.Message = cutUTF8(u.Message, maxMessage-len(truncated)) + truncated
+		head, _ := text.Cut(u.Message, maxMessage-len(truncated))
+		u.Message = head + truncated
 	}
 	if len(u.Data) > maxData {
 		u.Data = json.RawMessage(oversizeData)
 	}
-}
-
-// cutUTF8 returns the longest prefix of s of at most n bytes that ends between
-// two characters. Of invalid UTF-8 it returns n bytes.
-func cutUTF8(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for i := n; i > n-utf8.UTFMax; i-- {
-		if utf8.RuneStart(s[i]) {
-			return s[:i]
-		}
-	}
-	return s[:n]
 }

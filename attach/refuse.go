@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // A Category groups the reasons for which attachments are refused.
@@ -73,19 +74,5 @@ func printable(s string, max int) string {
 		}
 		return r
 	}, s)
-	if len(s) <= max {
-		return s
-	}
-	return cut(s, max-len("…")) + "…"
-}
-
-// cut returns at most max bytes from the front of s, and no part of a rune.
-func cut(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	for max > 0 && !utf8.RuneStart(s[max]) {
-		max--
-	}
-	return s[:max]
+	return text.Shorten(s, max)
 }

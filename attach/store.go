@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // A Store keeps uploads: a folder for each, named by its id, with one file in
@@ -233,7 +234,8 @@ func fileName(label string) string {
 	if mediaType(strings.ToLower(ext)) == "" {
 		return printable("file"+ext, maxName) // it will be refused
 	}
-	stem := strings.Trim(cut(strings.TrimSuffix(base, ext), maxName/2), " .")
+	stem, _ := text.Cut(strings.TrimSuffix(base, ext), maxName/2)
+	stem = strings.Trim(stem, " .")
 	if stem == "" || !filepath.IsLocal(stem+ext) { // such as CON on Windows
 		stem = "file"
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // envelope is the JSON form of an Event.
@@ -211,9 +213,4 @@ func tag(data []byte, field string) (string, error) {
 	return t.Type, nil
 }
 
-func bounded(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
-}
+func bounded(s string) string { return text.Shorten(s, 64) }

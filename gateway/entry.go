@@ -6,10 +6,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -136,8 +136,8 @@ func (e *entry) noteItem(ev event.Event, b event.ItemDone) bool {
 }
 
 const (
-	titleBytes = 120
-	lineBytes  = 240
+	titleBytes = 120 + len("…")
+	lineBytes  = 240 + len("…")
 )
 
 func set(to *string, s string) {
@@ -152,14 +152,7 @@ func line(s string, n int) string {
 	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
 		s = strings.TrimSpace(s[:i])
 	}
-	if len(s) <= n {
-		return s
-	}
-	cut := n
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
+	return text.Shorten(s, n)
 }
 
 // lastLine returns the last line of s that is not blank.

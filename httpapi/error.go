@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // statuses is the one table from code to HTTP status. A code that is not in it
@@ -118,13 +119,5 @@ func (s *Server) answer(w http.ResponseWriter, status int, body any) {
 
 // bounded cuts a message that is too long to show, on a rune boundary.
 func bounded(s string) string {
-	const most = 1 << 10
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && s[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return s[:cut] + "…"
+	return text.Shorten(s, 1<<10+len("…"))
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 const (
@@ -276,8 +278,5 @@ func (s *scanner) hex() (rune, bool) {
 
 // quoted shows a client its own word, bounded.
 func quoted(s string) string {
-	if len(s) > 64 {
-		s = s[:64] + "…"
-	}
-	return strconv.QuoteToASCII(s)
+	return strconv.QuoteToASCII(text.Shorten(s, 64))
 }

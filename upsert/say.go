@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // upsert says what e is now. more is the status it has while it is not over.
@@ -27,13 +28,13 @@ func (b *book) upsert(e *entry, more Status, now time.Time) Upsert {
 	case KindMessage:
 		m, ok := it.Final.(event.Message)
 		if !ok {
-			m = event.Message{Content: whole(it.Content), Origin: event.OriginAgent}
+			m = event.Message{Content: text.TrimPartial(it.Content), Origin: event.OriginAgent}
 		}
 		u.Message = &m
 	case KindThinking:
 		r, ok := it.Final.(event.Reasoning)
 		if !ok {
-			r.Content = whole(it.Content)
+			r.Content = text.TrimPartial(it.Content)
 		}
 		if r.ProviderID == "" {
 			r.ProviderID = e.turn.provider
@@ -56,13 +57,13 @@ func toolCall(outputID string, it, out event.Item) *ToolCall {
 	if call, ok := it.Final.(event.FunctionCall); ok {
 		tc.ToolArguments, tc.Kind, tc.Title, tc.Locations = call.Arguments, call.Kind, call.Title, call.Locations
 	} else if it.ID != outputID {
-		tc.ToolArgumentsText = whole(it.Content)
+		tc.ToolArgumentsText = text.TrimPartial(it.Content)
 	}
 	if f, ok := out.Final.(event.FunctionCallOutput); ok {
 		tc.ToolOutput, tc.ToolOutputIsError = &f.Output, &f.IsError
 		tc.Changes, tc.ExitCode, tc.Truncated, tc.TotalBytes = f.Changes, f.ExitCode, f.Truncated, f.TotalBytes
-	} else if text := whole(out.Content); text != "" {
-		tc.ToolOutput = &text
+	} else if output := text.TrimPartial(out.Content); output != "" {
+		tc.ToolOutput = &output
 	}
 	return tc
 }

@@ -52,16 +52,3 @@ func weight(n int) int {
 	}
 	return (n + 3) / 4
 }
-
-// whole returns s without a rune that it holds only the beginning of.
-func whole(s string) string {
-	for i := len(s) - 1; i >= 0 && i >= len(s)-utf8.UTFMax; i-- {
-		if utf8.RuneStart(s[i]) {
-			if !utf8.FullRuneInString(s[i:]) {
-				return s[:i]
-			}
-			break
-		}
-	}
-	return s
-}

@@ -6,6 +6,8 @@ import (
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 func TestTokens(t *testing.T) {
@@ -37,15 +39,15 @@ func count(s string) (n int) {
 
 // Where a text is cut into deltas, even within a rune, makes no difference.
 func TestTokensAcrossDeltas(t *testing.T) {
-	text := rapid.StringOf(rapid.SampledFrom([]rune("ab  \n\u00a0\u3000\u0085é世😀")))
+	samples := rapid.StringOf(rapid.SampledFrom([]rune("ab  \n\u00a0\u3000\u0085é世😀")))
 	rapid.Check(t, func(t *rapid.T) {
-		s := text.Draw(t, "text")
+		s := samples.Draw(t, "text")
 		var n counter
 		for rest := s; rest != ""; {
 			k := rapid.IntRange(1, len(rest)).Draw(t, "cut")
 			n.add(rest[:k])
 			rest = rest[k:]
-			if seen := whole(s[:len(s)-len(rest)]); n.total != count(seen) {
+			if seen := text.TrimPartial(s[:len(s)-len(rest)]); n.total != count(seen) {
 				t.Fatalf("%d tokens after %q, want %d", n.total, seen, count(seen))
 			}
 		}
@@ -61,7 +63,7 @@ func FuzzTokens(f *testing.F) {
 		var n counter
 		n.add(s[:cut])
 		n.add(s[cut:])
-		if seen := whole(s); n.total != count(seen) {
+		if seen := text.TrimPartial(s); n.total != count(seen) {
 			t.Fatalf("%d tokens, want %d", n.total, count(seen))
 		}
 	})

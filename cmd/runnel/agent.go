@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // printAgent prints all that is known of one agent.
@@ -38,7 +39,7 @@ func (a *app) printAgent(ag gateway.Agent) error {
 	if len(ag.Models) > 0 {
 		fmt.Fprintln(w, "\nModels (--model ID)")
 		for _, m := range ag.Models {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", cell(m.ID), cell(m.Name), cell(cut(m.Description, 80)))
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", cell(m.ID), cell(m.Name), cell(text.ShortenRunes(m.Description, 80)))
 		}
 		_ = w.Flush()
 	}

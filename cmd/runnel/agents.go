@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -117,7 +118,7 @@ func (a *app) printAgents(list []gateway.Agent) error {
 		if n := len(r.Models); n > 0 {
 			models = fmt.Sprint(n)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.CLIType, cell(cut(r.Version, 20)), loggedIn(r.Installation), models, cell(short(r.Path)), cell(todo(r.Installation)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.CLIType, cell(text.ShortenRunes(r.Version, 20)), loggedIn(r.Installation), models, cell(short(r.Path)), cell(todo(r.Installation)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -158,14 +159,6 @@ func short(path string) string {
 		return "…" + string(r[len(r)-most+1:])
 	}
 	return path
-}
-
-// cut returns at most n characters of s.
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }
 
 // todo says what stands between the user and the agent.

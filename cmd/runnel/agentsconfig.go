@@ -127,11 +127,11 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 			at, value := key+"."+field, fields[field]
 			switch field {
 			case "protocol":
-				a.Protocol, err = text(at, value)
+				a.Protocol, err = wantText(at, value)
 			case "path":
-				a.Path, err = text(at, value)
+				a.Path, err = wantText(at, value)
 			case "displayName":
-				a.DisplayName, err = text(at, value)
+				a.DisplayName, err = wantText(at, value)
 			case "command":
 				a.Command, err = texts(at, value)
 			case "env":
@@ -148,8 +148,9 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 	return out, nil
 }
 
-// text takes what YAML takes for text: a number would lose its zeros.
-func text(key string, v any) (string, error) {
+// wantText returns the text v. It rejects what YAML decodes as a number: the
+// number would lose its leading zeros.
+func wantText(key string, v any) (string, error) {
 	s, ok := v.(string)
 	switch {
 	case !ok:

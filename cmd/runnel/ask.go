@@ -16,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // asker asks a person, one question after the other.
@@ -147,9 +148,5 @@ func refusal(a event.Approval) runnel.Decision {
 
 // oneLine makes text of others one line of at most n characters.
 func oneLine(s string, n int) string {
-	s = strings.Join(strings.Fields(termtext.Clean(s)), " ")
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
+	return text.ShortenRunes(strings.Join(strings.Fields(termtext.Clean(s)), " "), n)
 }

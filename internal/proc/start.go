@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // Reason says why a program did not start.
@@ -187,10 +189,7 @@ func ReasonOf(err error) Reason {
 
 // program returns the base name of path, fit for a message.
 func program(path string) string {
-	name := filepath.Base(path)
-	if len(name) > 64 {
-		name = name[:64]
-	}
+	name, _ := text.Cut(filepath.Base(path), 64)
 	if strings.IndexFunc(name, func(r rune) bool { return !strconv.IsGraphic(r) || r == '"' || r == ' ' }) >= 0 {
 		return strconv.QuoteToASCII(name)
 	}

@@ -1,12 +1,12 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/base64"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // terminal is one that the agent runs, and tells of.
@@ -44,16 +44,8 @@ func (term *terminal) exited(code *int) { term.known, term.code = true, code }
 
 // text is what it printed, without the half of a rune at its end.
 func (term *terminal) text() string {
-	data := term.data
-	for cutoff := 1; cutoff < utf8.UTFMax && cutoff <= len(data); cutoff++ {
-		if b := data[len(data)-cutoff]; utf8.RuneStart(b) {
-			if !utf8.FullRune(data[len(data)-cutoff:]) {
-				data = data[:len(data)-cutoff]
-			}
-			break
-		}
-	}
-	return strings.ToValidUTF8(string(bytes.TrimRight(data, "\x00")), "\uFFFD")
+	whole := text.TrimPartial(string(term.data))
+	return strings.ToValidUTF8(strings.TrimRight(whole, "\x00"), "\uFFFD")
 }
 
 // print shows what the terminal of a call has printed.
