@@ -1,0 +1,149 @@
+package translate
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Numbering gives the items of one line of native messages their ids: the main
+// one of a turn, or a subagent's. Native messages and calls count from 1 in the
+// order in which they are first named, and the blocks of each from 0.
+type Numbering struct {
+	prefix   string
+	ordinals map[string]int // by native message or call
+	blocks   map[string]int // by native message or call: index of its next block
+}
+
+// NewNumbering returns the numbering of the items of a turn. parent is the call
+// that started the subagent, as [Key] returns it; "" for the main line.
+func NewNumbering(turn, parent string) *Numbering {
+	return &Numbering{prefix: Prefix(turn, parent), ordinals: make(map[string]int), blocks: make(map[string]int)}
+}
+
+// Prefix returns how the ids of a turn's items begin. parent is the call that
+// started the subagent, as [Key] returns it; "" for the turn's own items.
+func Prefix(turn, parent string) string {
+	if parent == "" {
+		return turn + ":"
+	}
+	return turn + ":" + parent + "/"
+}
+
+// ID returns the id of a block of a native message or call.
+func (n *Numbering) ID(native string, block int) string {
+	if n.ordinals[native] == 0 {
+		n.ordinals[native] = len(n.ordinals) + 1
+	}
+	return ItemID(n.prefix, n.ordinals[native], block)
+}
+
+// Next returns the id of the next block of a native message or call.
+func (n *Numbering) Next(native string) string {
+	block := n.blocks[native]
+	n.blocks[native]++
+	return n.ID(native, block)
+}
+
+// ItemID returns the id of a block of the message or call with an ordinal.
+func ItemID(prefix string, ordinal, block int) string {
+	return prefix + strconv.Itoa(ordinal) + ":" + strconv.Itoa(block)
+}
+
+// OutputID returns the id of the output of a call's item.
+func OutputID(item string) string { return item + ":output" }
+
+// An Output is the item of what a call printed. It opens once, may grow, and
+// ends once: done or cancelled.
+type Output struct {
+	Start event.ItemStart // all of it but its type
+
+	opened, ended bool
+	streamed      string
+}
+
+// NewOutput returns the output of a call that is an item of its own.
+func NewOutput(item, call, name, parent string) Output {
+	return Output{Start: event.ItemStart{ItemID: OutputID(item), CallID: call, Name: name, ParentCallID: parent}}
+}
+
+// Opened reports whether the output's item has begun.
+func (o *Output) Opened() bool { return o.opened }
+
+// Ended reports whether the output's item has ended.
+func (o *Output) Ended() bool { return o.ended }
+
+// Streamed returns what the output showed so far.
+func (o *Output) Streamed() string { return o.streamed }
+
+// Open begins the item if it has not begun.
+func (o *Output) Open(e TurnEmitter) {
+	if o.opened {
+		return
+	}
+	o.opened = true
+	o.Start.ItemType = event.TypeFunctionCallOutput
+	e.Emit(o.Start)
+}
+
+// Grow shows text as it stands now. It shows nothing if text does not begin with
+// what was shown, or if the item has ended.
+func (o *Output) Grow(e TurnEmitter, text string) {
+	rest, grown := strings.CutPrefix(text, o.streamed)
+	if !grown || rest == "" || o.ended {
+		return
+	}
+	o.Open(e)
+	o.streamed = text
+	e.Emit(event.ItemDelta{ItemID: o.Start.ItemID, DeltaContent: rest})
+}
+
+// Done ends the item.
+func (o *Output) Done(e TurnEmitter, final event.FunctionCallOutput) {
+	if o.ended {
+		return
+	}
+	o.Open(e)
+	o.ended, o.streamed = true, ""
+	e.Emit(event.ItemDone{ItemID: o.Start.ItemID, FinalItem: final})
+}
+
+// Cancel ends the item unfinished; it does nothing if the item has not begun.
+func (o *Output) Cancel(e TurnEmitter, why event.CancelReason) {
+	if !o.opened || o.ended {
+		return
+	}
+	o.ended, o.streamed = true, ""
+	e.Emit(event.ItemCancelled{ItemID: o.Start.ItemID, Reason: why})
+}
+
+// MaxText bounds what is kept of the text of an item, in bytes.
+const MaxText = 8 << 20
+
+// Bounds of a plan: its entries, and the text of each in bytes.
+const (
+	MaxSteps    = 500
+	MaxStepText = 1000
+)
+
+// MaxDetail bounds the structured result of a call that is passed on, in bytes.
+const MaxDetail = 16 << 10
+
+// EmitPlan emits a plan, which is whole each time, as an item of its own. parent
+// is the call of the subagent that made it, "" if there is none.
+func EmitPlan(e TurnEmitter, item, parent string, entries []event.PlanEntry) {
+	e.Emit(event.ItemStart{ItemID: item, ItemType: event.TypePlan, ParentCallID: parent})
+	e.Emit(event.ItemDone{ItemID: item, FinalItem: event.Plan{Entries: entries}})
+}
+
+// StepStatus returns our word for the state of a plan's entry.
+func StepStatus(native string) string {
+	switch native {
+	case "inProgress", "in_progress":
+		return "in_progress"
+	case "completed":
+		return "completed"
+	}
+	return "pending"
+}

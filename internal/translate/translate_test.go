@@ -1,0 +1,184 @@
+package translate_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// turns returns the turn and the text of each notice.
+func turns(events []event.Event) (out []string) {
+	for _, ev := range events {
+		n, _ := ev.Body.(event.Notice)
+		out = append(out, ev.Turn+" "+n.Message)
+	}
+	return out
+}
+
+func TestEmitterKeepsOrder(t *testing.T) {
+	at := time.Unix(1, 0)
+	var e translate.Emitter
+	e.Begin(at)
+	e.Notice("", event.LevelInfo, "X", "one")
+	inner := e.Capture(func() { e.ForTurn("u").Notice(event.LevelInfo, "X", "captured") })
+	e.Defer(inner...)
+	e.Notice("t", event.LevelInfo, "X", "two")
+	e.Reply("a")
+	if d := cmp.Diff([]string{" one", "t two"}, turns(e.Take())); d != "" {
+		t.Error(d)
+	}
+	e.Begin(at.Add(time.Second))
+	e.EmitDeferred()
+	e.Notice("", event.LevelInfo, "X", "three")
+	evs := e.Take()
+	if d := cmp.Diff([]string{"u captured", " three"}, turns(evs)); d != "" {
+		t.Error(d)
+	}
+	if !evs[0].At.Equal(at) {
+		t.Errorf("the deferred event is of %v", evs[0].At)
+	}
+	if replies := e.Replies(); len(replies) != 1 || e.Replies() != nil || e.Take() != nil {
+		t.Errorf("replies %v", replies)
+	}
+}
+
+func TestHeldEventsAreGivenOutWhole(t *testing.T) {
+	var e translate.Emitter
+	var h translate.Held
+	held := e.ForTurn("t").Holding(func(ev event.Event) { h.Add(ev, 10) })
+	held.Notice(event.LevelInfo, "X", "one")
+	held.Notice(event.LevelInfo, "X", "two")
+	if evs := e.Take(); len(evs) > 0 || h.Size() != 20 {
+		t.Errorf("%d events, size %d", len(evs), h.Size())
+	}
+	e.Add(h.Take()...)
+	if d := cmp.Diff([]string{"t one", "t two"}, turns(e.Take())); d != "" {
+		t.Error(d)
+	}
+	if h.Size() != 0 || h.Take() != nil {
+		t.Error("what was taken is still held")
+	}
+}
+
+func TestNumbering(t *testing.T) {
+	n := translate.NewNumbering("t", "")
+	sub := translate.NewNumbering("t", translate.Key("p", "call one"))
+	for _, c := range []struct{ got, want string }{
+		{n.ID("m", 0), "t:1:0"}, {n.ID("m", 2), "t:1:2"}, {n.Next("c"), "t:2:0"}, {n.Next("c"), "t:2:1"}, {n.ID("m", 0), "t:1:0"},
+		{sub.Next("m"), "t:" + translate.Derive("p", "call one") + "/1:0"},
+		{translate.NewNumbering("t", "c1").Next("m"), "t:c1/1:0"},
+		{translate.OutputID("t:1:0"), "t:1:0:output"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s, want %s", c.got, c.want)
+		}
+	}
+}
+
+// shapes names the events in a few letters each.
+func shapes(events []event.Event) string {
+	var out []string
+	for _, ev := range events {
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			out = append(out, "start")
+		case event.ItemDelta:
+			out = append(out, "+"+b.DeltaContent)
+		case event.ItemDone:
+			out = append(out, "done")
+		case event.ItemCancelled:
+			out = append(out, "cancelled")
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestOutputEndsOnce(t *testing.T) {
+	done := func(o *translate.Output, e translate.TurnEmitter) { o.Done(e, event.FunctionCallOutput{CallID: "c"}) }
+	cancel := func(o *translate.Output, e translate.TurnEmitter) { o.Cancel(e, event.ReasonUserCancel) }
+	grow := func(text string) func(*translate.Output, translate.TurnEmitter) {
+		return func(o *translate.Output, e translate.TurnEmitter) { o.Grow(e, text) }
+	}
+	for _, c := range []struct {
+		name string
+		do   []func(*translate.Output, translate.TurnEmitter)
+		want string
+	}{
+		{"at once", []func(*translate.Output, translate.TurnEmitter){done, done, cancel}, "start done"},
+		{"grows", []func(*translate.Output, translate.TurnEmitter){grow("a"), grow("ab"), grow("ab"), grow("x"), done, grow("abc")}, "start +a +b done"},
+		{"cancelled", []func(*translate.Output, translate.TurnEmitter){grow("a"), cancel, done}, "start +a cancelled"},
+		{"never began", []func(*translate.Output, translate.TurnEmitter){cancel}, ""},
+	} {
+		var e translate.Emitter
+		o := translate.NewOutput("t:1:0", "c", "shell", "")
+		for _, do := range c.do {
+			do(&o, e.ForTurn("t"))
+		}
+		if got := shapes(e.Take()); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestLooseDecoding(t *testing.T) {
+	type line struct {
+		A string
+		N int
+	}
+	if got := translate.Loose[line]([]byte(`{"A":"x","N":"not a number","Z":1}`)); got != (line{A: "x"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := translate.Each[line]([]byte(`[{"A":"x"},7,null,{"N":2}]`)); cmp.Diff([]line{{A: "x"}, {}, {}, {N: 2}}, got) != "" {
+		t.Errorf("%+v", got)
+	}
+	if got := translate.Each[line]([]byte(`{"A":"x"}`)); got != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	for raw, want := range map[string]bool{`{"a":1}`: true, ` {"a":1}`: true, `{}`: false, ``: false, `null`: false, `[1]`: false, `"x"`: false} {
+		if got := translate.IsObject(json.RawMessage(raw)); got != want {
+			t.Errorf("IsObject(%s): %v", raw, got)
+		}
+	}
+	for raw, want := range map[string]string{``: `{}`, `null`: `{}`, `{"a":1}`: `{"a":1}`, `"x"`: `"x"`} {
+		if got := translate.Arguments(json.RawMessage(raw)); string(got) != want {
+			t.Errorf("Arguments(%s): %s", raw, got)
+		}
+	}
+	if got := translate.Object(func() {}); string(got) != "{}" {
+		t.Errorf("what cannot be encoded: %s", got)
+	}
+	for raw, ok := range map[string]bool{`{"a":1}`: true, `{}`: true, ``: false, `null`: false, `[1]`: false, `{"a"`: false} {
+		if _, err := translate.Values(json.RawMessage(raw)); (err == nil) != ok || err != nil && runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("Values(%s): %v", raw, err)
+		}
+	}
+}
+
+func TestKeysAreShortAndPlain(t *testing.T) {
+	for native, plain := range map[string]bool{"toolu_1": true, "a b": false, "a/b": false, "é": false, strings.Repeat("x", 101): false} {
+		if got := translate.Key("p", native); (got == native) != plain || len(got) > 100 {
+			t.Errorf("%q: %q", native, got)
+		}
+	}
+	if translate.Derive("p", "x") != translate.Derive("p", "x") || translate.Derive("p", "x") == translate.Derive("q", "x") {
+		t.Error("derived ids are not those of their provider")
+	}
+}
+
+func TestBase64Size(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "=": 0, "YQ==": 1, "YWI=": 2, "YWJj": 3, "YWJjZA==": 4} {
+		if got := translate.Base64Size(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
