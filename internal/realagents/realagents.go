@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// skipVar, set to 1, skips the tests that need an agent instead of failing them.
+// skipVar, set to 1, skips every test that needs a real agent, whether the
+// agent is installed or not. The flag -short does the same.
 const skipVar = "RUNNEL_SKIP_REAL_AGENTS"
 
 // install is what a developer runs to have the agents, from the repository root.
@@ -61,8 +62,21 @@ func Find(t testing.TB, name string) Binary {
 // Codex returns the pinned Codex.
 func Codex(t testing.TB) Binary { t.Helper(); return Find(t, "codex") }
 
+// Skip skips the test if real agents are switched off, by RUNNEL_SKIP_REAL_AGENTS=1
+// or by -short. Every function of this package that looks for an agent calls it.
+func Skip(t testing.TB) {
+	t.Helper()
+	if os.Getenv(skipVar) == "1" {
+		t.Skipf("%s=1 skips the tests with real agents", skipVar)
+	}
+	if testing.Short() {
+		t.Skipf("-short skips the tests with real agents")
+	}
+}
+
 func find(t testing.TB, name string, a agent) Binary {
 	t.Helper()
+	Skip(t)
 	dir := filepath.Join(repository(t), "test", "agents", "node_modules", filepath.FromSlash(a.module))
 	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
@@ -81,9 +95,6 @@ func find(t testing.TB, name string, a agent) Binary {
 
 func absent(t testing.TB, alias string, err error) {
 	t.Helper()
-	if os.Getenv(skipVar) == "1" {
-		t.Skipf("%s is not installed, and %s=1", alias, skipVar)
-	}
 	t.Fatalf("%s is not installed (%v).\nRun: %s\nor set %s=1 to skip the tests that need it.", alias, err, install, skipVar)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
@@ -68,6 +69,7 @@ func TestConformance(t *testing.T) {
 	for _, name := range []string{"opencode", "codex-acp", "gemini", "copilot", "claude-agent-acp"} {
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv(alone) == "" {
+				realagents.Find(t, name) // skips here: the other process has to pass
 				t.Parallel()
 				onItsOwn(t)
 				return
