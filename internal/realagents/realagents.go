@@ -56,6 +56,7 @@ func Find(t testing.TB, name string) Binary {
 	if !ok {
 		t.Fatalf("realagents: no agent %q", name)
 	}
+	selected(t, name)
 	return find(t, name, a)
 }
 

@@ -45,6 +45,7 @@ func TestClaudeSpeaksToTheFakeModel(t *testing.T) {
 
 func TestAbsentAgentFailsUnlessSkipIsAskedFor(t *testing.T) {
 	t.Chdir(t.TempDir())
+	t.Setenv("RUNNEL_AGENTS", "")
 	if err := os.WriteFile("go.mod", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -54,16 +55,8 @@ func TestAbsentAgentFailsUnlessSkipIsAskedFor(t *testing.T) {
 	}
 	for skip, want := range map[string]string{"": without, "1": "skip"} {
 		t.Setenv("RUNNEL_SKIP_REAL_AGENTS", skip)
-		rec := &recorder{TB: t}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			defer func() { recover() }() // recorder stops the test as testing.T would
-			realagents.Claude(rec)
-		}()
-		<-done
-		if rec.got != want {
-			t.Errorf("skip=%q: %s, want %s", skip, rec.got, want)
+		if got := outcome(t, func(t testing.TB) { realagents.Claude(t) }); got != want {
+			t.Errorf("skip=%q: %s, want %s", skip, got, want)
 		}
 	}
 }
