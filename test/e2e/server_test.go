@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,24 +28,30 @@ import (
 // patience bounds every wait for the server or an agent.
 const patience = 90 * time.Second
 
-// binary is the program under test; TestMain builds it.
-var binary string
+// binaryDir is where build puts the program under test.
+var binaryDir string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "runnel-e2e")
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "runnel")
-	build := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel")
-	build.Stderr = os.Stderr
-	code := 1
-	if err := build.Run(); err == nil {
-		code = m.Run()
-	}
+	binaryDir = dir
+	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
+
+// build builds the program under test for the first test that needs it, and
+// returns its path.
+var build = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(binaryDir, "runnel")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, nil
+})
 
 // server is a running `runnel serve` with a real agent on its PATH.
 type server struct {
@@ -62,6 +69,10 @@ var link = regexp.MustCompile(`(http://\S+)/#c=\S+`)
 
 func serve(t *testing.T, agent realagents.Binary) *server {
 	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
 		t.Fatal(err)

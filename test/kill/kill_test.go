@@ -169,7 +169,7 @@ func TestUpgradeUnderRunningTurns(t *testing.T) {
 	sum := w.moments(seed(t), repeat, sessions, func() {
 		w.stop(syscall.SIGTERM)
 		n++
-		w.binary = binaries[n%2]
+		w.binary = w.binaries[n%2]
 		w.start()
 	})
 	t.Logf("%+v", sum)

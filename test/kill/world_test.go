@@ -24,28 +24,33 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// binaries are two builds of the program: the second is the first's update.
-var binaries [2]string
+// binaryDir is where build puts the two builds of the program.
+var binaryDir string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "runnel-kill")
 	if err != nil {
 		panic(err)
 	}
-	code := 1
-	for i := range binaries {
-		binaries[i] = filepath.Join(dir, "runnel"+strconv.Itoa(i))
-		build := exec.Command("go", "build", "-ldflags", []string{"", "-s -w"}[i], "-o", binaries[i], "github.com/runnel-dev/runnel/cmd/runnel")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(code)
-		}
-	}
-	code = m.Run()
+	binaryDir = dir
+	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
+
+// build builds the program twice for the first test that needs it, and returns
+// the paths: the second build is the first's update.
+var build = sync.OnceValues(func() (binaries [2]string, err error) {
+	for i := range binaries {
+		binaries[i] = filepath.Join(binaryDir, "runnel"+strconv.Itoa(i))
+		flags := []string{"", "-s -w"}[i]
+		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", binaries[i], "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
+		if err != nil {
+			return binaries, fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	return binaries, nil
+})
 
 // long reports whether there is time for the many repetitions that a rare
 // moment takes.
@@ -63,15 +68,16 @@ func rounds(often, seldom int) int {
 // and, most of the time, a server with real agents.
 type world struct {
 	testapi.Server
-	t      *testing.T
-	agent  string // name of its provider
-	home   realagents.Home
-	model  *fakemodel.Server
-	bin    string // the directory that PATH begins with
-	data   string
-	window string
-	binary string
-	begun  bool // something is done only after all turns have begun to say something
+	t        *testing.T
+	agent    string // name of its provider
+	home     realagents.Home
+	model    *fakemodel.Server
+	bin      string // the directory that PATH begins with
+	data     string
+	window   string
+	binary   string
+	binaries [2]string // what build returns
+	begun    bool      // something is done only after all turns have begun to say something
 
 	settings []string // further ones of the server, as variables
 
@@ -95,6 +101,10 @@ func newWorldIn(t *testing.T, window, data string) *world {
 func newWorldOf(t *testing.T, agent, window, data string) *world {
 	t.Helper()
 	program := realagents.Find(t, agent)
+	binaries, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +112,7 @@ func newWorldOf(t *testing.T, agent, window, data string) *world {
 	t.Cleanup(func() { _ = model.Close() })
 	w := &world{
 		Server: testapi.Server{T: t, Addr: freeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
-		window: window, binary: binaries[0], agent: agent,
+		window: window, binary: binaries[0], binaries: binaries, agent: agent,
 	}
 	command := strings.TrimSuffix(agent, "-code") // as it is called in PATH
 	if err := os.Symlink(program.Path, filepath.Join(w.bin, command)); err != nil {
