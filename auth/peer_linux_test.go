@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	// A child built with the race detector would otherwise take a second to exit.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -22,7 +23,11 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A child built with the race detector would otherwise take a second to exit.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
 
 // A rig is a whole server over the scripted agent, with everything in memory.
 type rig struct {

@@ -17,6 +17,8 @@ import (
 
 func TestMain(m *testing.M) {
 	supervise.Main()
+	// A child built with the race detector would otherwise take a second to exit.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	testscript.Main(m, map[string]func(){"runnel": main})
 }
 
@@ -55,6 +57,7 @@ func setup(env *testscript.Env) error {
 	home := env.WorkDir + "/home"
 	env.Setenv("HOME", home)
 	env.Setenv("XDG_RUNTIME_DIR", "")
+	env.Setenv("GORACE", os.Getenv("GORACE"))
 	srv := new(server)
 	env.Values[serverKey{}] = srv
 	env.Defer(srv.end)

@@ -37,7 +37,7 @@ type serverKey struct{}
 
 // serverEnv is what the server gets of the script's environment.
 var serverEnv = []string{
-	"HOME", "PATH", "TMPDIR",
+	"HOME", "PATH", "TMPDIR", "GORACE",
 	"CLAUDE_CONFIG_DIR", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "IS_SANDBOX", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER",
 	"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 }

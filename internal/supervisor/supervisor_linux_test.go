@@ -440,7 +440,7 @@ func TestStartWhateverDescriptorsAreFree(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 12 {
 		cmd := exec.Command("/proc/self/exe", dir, strconv.Itoa(n))
-		cmd.Env = []string{roleVar + "=fds", "GODEBUG=containermaxprocs=0"}
+		cmd.Env = []string{roleVar + "=fds", "GODEBUG=containermaxprocs=0", "GORACE=atexit_sleep_ms=0"}
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ready\n" {
 			t.Errorf("with %d: %v, %q", n, err, out)
 		}
