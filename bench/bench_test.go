@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +10,12 @@ import (
 )
 
 // TestBench runs a little of everything against the built server. It judges no
-// times: only that nothing is lost and that every row has its value.
+// times: only that nothing is lost and that every row has its value. It takes a
+// minute, so only `make test-long` runs it.
 func TestBench(t *testing.T) {
+	if os.Getenv("RUNNEL_LONG") == "" {
+		t.Skip("RUNNEL_LONG=1 runs a little of every measurement")
+	}
 	b := &bench{size: little, report: &report{command: "go test ./bench", started: time.Now()}}
 	if err := b.measure(t.Context(), "", "", t.Output()); err != nil {
 		t.Fatal(err)

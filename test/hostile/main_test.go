@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +25,11 @@ func TestMain(m *testing.M) {
 	}
 	if filepath.Base(os.Args[0]) == "claude" {
 		os.Exit(agentMain(os.Args[1:]))
+	}
+	flag.Parse()
+	if testing.Short() { // the cache of test results does not see the built program
+		_ = flag.Set("test.run", "^$")
+		os.Exit(m.Run())
 	}
 	os.Exit(run(m))
 }
