@@ -117,8 +117,11 @@ generate: ## write the generated files again
 	go generate ./...
 
 .PHONY: verify
-verify: generate lint ## fail if anything generated is out of date or the linters complain
+verify: generate lint ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
 	git diff --exit-code
+	@# -e: go.sum need not cover what only the tests of a dependency import
+	go mod tidy -e -diff
+	cd tools && go mod tidy -e -diff
 
 .PHONY: clean
 clean: ## remove what was built and installed
