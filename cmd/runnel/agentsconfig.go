@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -36,21 +34,14 @@ func (a *app) agentsHelp() string {
 // knowAgents takes up the agents of the configuration file, and the folders it
 // trusts, for a command that needs no server.
 func (a *app) knowAgents(fl *pflag.FlagSet) error {
-	path, f, err := readFile(fl)
+	path, k, err := readSettings(fl)
 	if err != nil {
 		return err
 	}
-	var trusted []string
-	if f != nil {
-		trusted = f.Strings(trustedKey)
-	}
-	if v := os.Getenv(envPrefix + "TRUSTED_FOLDERS"); v != "" {
-		trusted = strings.Split(v, ",")
-	}
-	if a.trusted, err = wholePaths(trustedKey, trusted); err != nil || f == nil {
+	if a.trusted, err = wholePaths(trustedKey, k.Strings(trustedKey)); err != nil {
 		return err
 	}
-	agents, err := agentsOf(f.Get(agentsKey))
+	agents, err := agentsOf(k.Get(agentsKey))
 	if err != nil {
 		return badFile(path, err)
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
@@ -93,32 +93,20 @@ func serveFlags(fl *pflag.FlagSet) {
 // loadConfig gathers the settings: flags over environment over file over defaults.
 func loadConfig(fl *pflag.FlagSet) (config, error) {
 	var c config
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	serveFlags(flags)
-	k := koanf.New(unnested)
-	if err := k.Load(confmap.Provider(values(flags, flags.VisitAll), ""), nil); err != nil {
+	path, k, err := readSettings(fl)
+	if err != nil {
 		return c, err
 	}
-	var err error
-	if c.file, c.agents, err = loadFile(k, fl); err != nil {
-		return c, err
+	if c.agents, err = agentsOf(k.Get(agentsKey)); err != nil {
+		return c, badFile(path, err)
 	}
-	known := func(name, v string) (string, any) {
-		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
-		f := flags.Lookup(name)
-		if f == nil {
-			return "", nil // someone else's variable
+	c.file = path
+	// The provider of flags adds those on the command line, and the defaults of
+	// those that k lacks. A command has only some of the flags of serve.
+	for _, flags := range []*pflag.FlagSet{settings(), fl} {
+		if err := k.Load(posflag.Provider(flags, unnested, k), nil); err != nil {
+			return c, err
 		}
-		if f.Value.Type() == "stringSlice" {
-			return name, strings.Split(v, ",")
-		}
-		return name, v
-	}
-	if err := k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: known}), nil); err != nil {
-		return c, err
-	}
-	if err := k.Load(confmap.Provider(values(fl, fl.Visit), ""), nil); err != nil {
-		return c, err
 	}
 	if err := k.Unmarshal("", &c); err != nil {
 		return c, usage("the settings make no sense: %s", oneLine(err.Error(), 300))
@@ -126,61 +114,59 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 	return c, c.check()
 }
 
-// values returns flags as settings.
-func values(fl *pflag.FlagSet, visit func(func(*pflag.Flag))) map[string]any {
-	m := make(map[string]any)
-	visit(func(f *pflag.Flag) {
-		if s, ok := f.Value.(pflag.SliceValue); ok {
-			m[f.Name] = s.GetSlice()
-			return
-		}
-		m[f.Name] = f.Value.String()
-	})
-	return m
+// settings returns a flag for each setting.
+func settings() *pflag.FlagSet {
+	fl := pflag.NewFlagSet("", pflag.ContinueOnError)
+	serveFlags(fl)
+	return fl
 }
 
-// readFile reads the file that a flag or the environment names, or the default
-// one if it is there; else it returns nil. A name it does not know is an error:
-// it is a typo.
-func readFile(fl *pflag.FlagSet) (path string, f *koanf.Koanf, err error) {
-	path, err = fl.GetString("config")
+// readSettings returns the path of the configuration file, and what the file
+// and the environment set. An unknown name in the file is an error.
+func readSettings(fl *pflag.FlagSet) (path string, k *koanf.Koanf, err error) {
+	k, known := koanf.New(unnested), settings()
+	path, must, err := configPath(fl)
 	if err != nil {
 		return path, nil, err
 	}
-	if path == "" {
-		path = os.Getenv(envPrefix + "CONFIG")
+	if path != "" {
+		err = k.Load(file.Provider(path), yaml.Parser())
 	}
-	if path == "" {
-		path = defaultConfig()
-		if _, err := os.Stat(path); path == "" || errors.Is(err, fs.ErrNotExist) {
-			return path, nil, nil
-		}
-	}
-	f = koanf.New(unnested)
-	if err := f.Load(file.Provider(path), yaml.Parser()); err != nil {
+	if err != nil && (must || !errors.Is(err, fs.ErrNotExist)) {
 		return path, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
 	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	serveFlags(flags)
-	for name := range f.Raw() {
-		if name != agentsKey && flags.Lookup(name) == nil || name == "config" {
+	for name := range k.Raw() {
+		if name != agentsKey && known.Lookup(name) == nil || name == "config" {
 			return path, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
 		}
 	}
-	return path, f, nil
+	setting := func(name, v string) (string, any) {
+		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
+		f := known.Lookup(name)
+		if f == nil {
+			return "", nil // someone else's variable
+		}
+		if f.Value.Type() != "stringSlice" {
+			return name, v
+		}
+		if v == "" {
+			return "", nil // no list, not a list of one empty text
+		}
+		return name, strings.Split(v, ",")
+	}
+	return path, k, k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: setting}), nil)
 }
 
-// loadFile adds the settings of the file to k, and returns its agents.
-func loadFile(k *koanf.Koanf, fl *pflag.FlagSet) (path string, agents map[string]all.Agent, err error) {
-	path, f, err := readFile(fl)
-	if err != nil || f == nil {
-		return path, nil, err
+// configPath returns the configuration file that a flag or the environment
+// names, which must exist, or else the default one.
+func configPath(fl *pflag.FlagSet) (path string, must bool, err error) {
+	if path, err = fl.GetString("config"); path != "" || err != nil {
+		return path, true, err
 	}
-	if agents, err = agentsOf(f.Get(agentsKey)); err != nil {
-		return path, nil, badFile(path, err)
+	if path = os.Getenv(envPrefix + "CONFIG"); path != "" {
+		return path, true, nil
 	}
-	f.Delete(agentsKey)
-	return path, agents, k.Merge(f)
+	return defaultConfig(), false, nil
 }
 
 const trustedKey = "trusted-folders"

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// loaded returns the configuration of serve with args, for a file with text.
+func loaded(t *testing.T, text string, args ...string) (config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("RUNNEL_CONFIG", path)
+	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	serveFlags(fl)
+	if err := fl.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return loadConfig(fl)
+}
+
+func TestSettingsAreTakenFromFlagThenEnvironmentThenFile(t *testing.T) {
+	t.Setenv("RUNNEL_PREWARM", "2")
+	t.Setenv("RUNNEL_IDLE_TIMEOUT", "2h")
+	t.Setenv("RUNNEL_HOSTS", "b.example,c.example")
+	t.Setenv("RUNNEL_ORIGINS", "")
+	c, err := loaded(t, `
+prewarm: 1
+idle-timeout: 1h
+stall-timeout: 5m
+allow-bypass: true
+hosts: [a.example]
+origins: [https://a.example]
+`, "--prewarm", "3", "--cors-origins", "https://d.example,https://e.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Prewarm != 3 || c.IdleTimeout != 2*time.Hour || c.StallTimeout != 5*time.Minute || !c.AllowBypass || c.PrewarmAge != 10*time.Minute {
+		t.Errorf("prewarm %d, idle %v, stall %v, bypass %v, age %v", c.Prewarm, c.IdleTimeout, c.StallTimeout, c.AllowBypass, c.PrewarmAge)
+	}
+	for name, lists := range map[string][2][]string{
+		"hosts":        {c.Hosts, {"b.example", "c.example"}},
+		"origins":      {c.Origins, {"https://a.example"}},
+		"cors-origins": {c.CORSOrigins, {"https://d.example", "https://e.example"}},
+	} {
+		if !slices.Equal(lists[0], lists[1]) {
+			t.Errorf("%s: %q, want %q", name, lists[0], lists[1])
+		}
+	}
+}
+
+func TestSettingsOfAnotherKindAreRejected(t *testing.T) {
+	for _, text := range []string{"config: other.yaml", "listn: 127.0.0.1:0", "prewarm: many", "idle-timeout: soon", "hosts: {a: b}"} {
+		if _, err := loaded(t, text); err == nil {
+			t.Errorf("%s: accepted", text)
+		}
+	}
+}
+
+func TestSettingsNeedNoHomeDirectory(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "RUNNEL_CONFIG"} {
+		t.Setenv(name, "")
+	}
+	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	serveFlags(fl)
+	if err := fl.Parse([]string{"--data", t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadConfig(fl); err != nil {
+		t.Error(err)
+	}
+}
