@@ -24,11 +24,11 @@ func calls(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blo
 // subject is what the agents have in common. The agents' own tests change it.
 func subject(t *testing.T, name string) providertest.Subject {
 	w := vocabulary[name]
-	var model *fakemodel.Server
+	models := make(map[string]*fakemodel.Server) // by the directory of their agents
 	return providertest.Subject{
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t, name)
-			model = r.model
+			models[r.opt.Dir] = r.model
 			r.write("a.txt", "alpha\n")
 			r.write("b.txt", "beta\n")
 			return r.provider, r.opt
@@ -40,15 +40,15 @@ func subject(t *testing.T, name string) providertest.Subject {
 			providertest.Parallel:  scenario(calls(w.shell("sleep 0.5; echo one"), w.shell("sleep 1; echo two")), said),
 			providertest.Edit:      scenario(calls(w.write("made.txt", "made\n")), said),
 			providertest.Approval:  scenario(calls(w.shell("touch asked")), said),
-			providertest.LongText:  scenario(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
+			providertest.LongText:  scenario(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
 			providertest.LongTool:  scenario(calls(w.shell("touch running; sleep 600")), said),
 			providertest.Failure:   scenario(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
 			providertest.Plan:      scenario(calls(w.plan("Look", "Leap")), said),
 			providertest.Recover:   scenario(said),
 			providertest.Image:     scenario(said),
 		},
-		SawImage: func(*testing.T) bool {
-			return slices.ContainsFunc(model.Requests(), func(r fakemodel.Request) bool {
+		SawImage: func(opt runnel.Options) bool {
+			return slices.ContainsFunc(models[opt.Dir].Requests(), func(r fakemodel.Request) bool {
 				return bytes.Contains(r.Body, []byte(`image/png`))
 			})
 		},
@@ -131,16 +131,9 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Prompts[providertest.Subagent] = scenario(
 			calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
 			calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
-		fresh := s.New
-		s.New = func(t *testing.T) (runnel.Provider, runnel.Options) {
-			p, opt := fresh(t)
-			if strings.Contains(strings.ToLower(t.Name()), "question") {
-				opt.PermissionMode = runnel.ModePlan // only then the model may ask (codex-acp 2.6.0)
-			}
-			if strings.Contains(strings.ToLower(t.Name()), "subagent") {
-				opt.Model = "gpt-6.1-sol" // others have no tool for it
-			}
-			return p, opt
+		s.Needs = map[providertest.Scenario]func(*runnel.Options){
+			providertest.Question: func(opt *runnel.Options) { opt.PermissionMode = runnel.ModePlan }, // only then the model may ask (codex-acp 2.6.0)
+			providertest.Subagent: func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" },            // others have no tool for it
 		}
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("request_user_input", args{"questions": []args{{
 			"id": "colour", "header": "Colour", "question": "Which colour?",

@@ -24,14 +24,13 @@ func TestConformance(t *testing.T) {
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) {
-			var model *fakemodel.Server
+			models := make(map[string]*fakemodel.Server) // by the directory of their agents
 			providertest.Run(t, providertest.Subject{
 				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 					r := newRig(t, b)
-					model = r.model
-					t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
+					models[r.opt.Dir] = r.model
 					r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
-					return New(), r.opt
+					return New().WithProgram([]string{b.Path}, r.opt.Env), r.opt
 				},
 				Prompts: map[providertest.Scenario]string{
 					providertest.Text: prompt(said),
@@ -43,7 +42,7 @@ func TestConformance(t *testing.T) {
 						args{"command": "sleep 0.5; echo one", "description": "One"}, args{"command": "sleep 0.5; echo two", "description": "Two"}), said),
 					providertest.Edit:     prompt(call("Write", args{"file_path": "made.txt", "content": "made\n"}), said),
 					providertest.Approval: prompt(call("Bash", args{"command": "touch asked", "description": "Ask"}), said),
-					providertest.LongText: prompt(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
+					providertest.LongText: prompt(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
 					providertest.LongTool: prompt(call("Bash", args{"command": "touch running; sleep 600", "description": "Wait"}), said),
 					providertest.Failure:  prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
 					providertest.Subagent: prompt(calls(agent("Look", false, calls(bash("echo found", "Look")), says("Found."))), said),
@@ -52,12 +51,12 @@ func TestConformance(t *testing.T) {
 						"question": "Which one?", "header": "Pick", "multiSelect": false,
 						"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
 					}}})), said),
-					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("sleep 0.3; touch behind", "Ask")), says("Later."))), says("It runs."), said),
+					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("until [ -e go ]; do sleep 0.05; done; touch behind", "Ask")), says("Later."))), says("It runs."), said),
 					providertest.Recover: prompt(said),
 					providertest.Image:   prompt(said),
 				},
-				SawImage: func(*testing.T) bool {
-					return slices.ContainsFunc(model.Requests(), func(r fakemodel.Request) bool {
+				SawImage: func(opt runnel.Options) bool {
+					return slices.ContainsFunc(models[opt.Dir].Requests(), func(r fakemodel.Request) bool {
 						return bytes.Contains(r.Body, []byte(`"media_type":"image/png"`))
 					})
 				},

@@ -15,28 +15,24 @@ func TestConformance(t *testing.T) {
 	said := fakemodel.Step{Text: "Done."}
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	call := func(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blocks: blocks} }
-	var model *fakemodel.Server
+	models := make(map[string]*fakemodel.Server) // by the directory of their agents
 	inner := fakemodel.Scenario{Steps: []fakemodel.Step{call(code(`text(await tools.exec_command({cmd: "echo found"}))`)), {Text: "Found."}}}
 	later := fakemodel.Scenario{Steps: []fakemodel.Step{
-		call(code(`text(await tools.exec_command({cmd: "sleep 0.3; touch behind", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), said,
+		call(code(`text(await tools.exec_command({cmd: "until [ -e go ]; do sleep 0.05; done; touch behind", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), said,
 	}}
-	// Which model it is decides what there is: agents, or questions in plan mode.
-	withModel := func(p runnel.Provider, opt runnel.Options, t *testing.T) (runnel.Provider, runnel.Options) {
-		if strings.Contains(t.Name(), "Behind") || strings.Contains(t.Name(), "Subagent") || strings.Contains(t.Name(), "subagent") {
-			opt.Model = "gpt-6.1-sol"
-		}
-		if strings.Contains(t.Name(), "uestion") {
-			opt.PermissionMode = runnel.ModePlan
-		}
-		return p, opt
-	}
+	newer := func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" } // others have no tool for subagents
 	providertest.Run(t, providertest.Subject{
 		Version: realagents.Codex(t).Version,
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t)
-			model = r.model
+			models[r.opt.Dir] = r.model
 			r.append("[tools.update_plan]\nenabled = true\n") // 0.169 has it, but does not offer it of itself
-			return withModel(r.provider(), r.opt, t)
+			return r.provider(), r.opt
+		},
+		Needs: map[providertest.Scenario]func(*runnel.Options){
+			providertest.Subagent: newer,
+			providertest.Behind:   newer,
+			providertest.Question: func(opt *runnel.Options) { opt.PermissionMode = runnel.ModePlan },
 		},
 		Prompts: map[providertest.Scenario]string{
 			providertest.Text:      prompt(said),
@@ -46,7 +42,7 @@ func TestConformance(t *testing.T) {
 			providertest.Edit:      prompt(call(patch("*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch\n")), said),
 			providertest.Image:     prompt(said),
 			providertest.Approval:  prompt(call(escalated("touch asked; echo asked")), said),
-			providertest.LongText:  prompt(fakemodel.Step{Pace: 20, Blocks: []fakemodel.Block{{Type: "text", Text: "on and on ", Repeat: 10000}}}),
+			providertest.LongText:  prompt(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
 			providertest.LongTool:  prompt(call(shell("touch running; sleep 600")), said),
 			providertest.Failure:   prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
 			providertest.Subagent: prompt(
@@ -64,8 +60,8 @@ func TestConformance(t *testing.T) {
 			providertest.Plan:   "0.169.0 offers no update_plan tool to the models of its catalog",
 			providertest.Behind: "0.169.0: what goes on behind a turn is a command; it neither asks nor speaks",
 		},
-		SawImage: func(t *testing.T) bool {
-			for _, r := range model.Requests() {
+		SawImage: func(opt runnel.Options) bool {
+			for _, r := range models[opt.Dir].Requests() {
 				if strings.Contains(string(r.Body), "data:image/png;base64,") {
 					return true
 				}

@@ -3,6 +3,8 @@ package providertest
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +15,8 @@ import (
 
 // subagent checks that the work of a subagent is nested in the call that
 // started it: its items name the call, in what they are and in their ids.
-func (s Subject) subagent(t *testing.T) {
-	prompt := s.prompt(t, Subagent)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) subagent(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Subagent)
 	l.answerAll(turn, event.ChoiceAllowOnce)
 	l.completes(turn)
 	items := l.items(turn.ID)
@@ -54,10 +54,8 @@ func (s Subject) subagent(t *testing.T) {
 }
 
 // plan checks that what the agent means to do is an item of its own.
-func (s Subject) plan(t *testing.T) {
-	prompt := s.prompt(t, Plan)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) plan(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Plan)
 	l.answerAll(turn, event.ChoiceAllowOnce)
 	l.completes(turn)
 	it, ok := find(l.items(turn.ID), ofType(event.TypePlan))
@@ -76,10 +74,8 @@ func (s Subject) plan(t *testing.T) {
 }
 
 // question checks that the agent can ask, and that the first choice answers.
-func (s Subject) question(t *testing.T) {
-	prompt := s.prompt(t, Question)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) question(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Question)
 	asked := 0
 	l.watch(turn, func(ev event.Event) bool {
 		b, ok := ev.Body.(event.ApprovalRequested)
@@ -143,11 +139,14 @@ func filledIn(t *testing.T, arguments json.RawMessage) json.RawMessage {
 // behind checks that what goes on after a turn is asked for and shown, in turns
 // that do not claim to be the user's.
 func (s Subject) behind(t *testing.T) {
-	prompt := s.prompt(t, Behind)
-	l := s.open(t)
-	turn := l.send(prompt)
+	s.prompt(t, Behind)
+	l := s.open(t, Behind, runnel.Config{})
+	turn := s.play(l, Behind)
 	l.answerAll(turn, event.ChoiceAllowOnce)
 	l.completes(turn)
+	if err := os.WriteFile(filepath.Join(l.opt.Dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	said := false

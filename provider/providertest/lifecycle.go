@@ -3,14 +3,11 @@ package providertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -77,10 +74,11 @@ func within(t *testing.T, done <-chan struct{}, why string) {
 // and the next prompt starts the agent again in the same conversation.
 func (s Subject) resumeAfterKill(t *testing.T) {
 	s.needProcesses(t)
-	l := s.open(t)
-	l.completes(l.send(s.prompt(t, Text)))
+	s.prompt(t, LongText)
+	l := s.open(t, LongText, runnel.Config{})
+	l.completes(s.play(l, Text))
 	before := l.Status().AgentSessionID
-	turn := l.send(s.prompt(t, LongText))
+	turn := s.play(l, LongText)
 	l.watch(turn, func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
 	killDescendants(t)
 	if _, err := l.wait(turn); runnel.CodeOf(err) != runnel.ProcessCrash {
@@ -93,19 +91,19 @@ func (s Subject) resumeAfterKill(t *testing.T) {
 }
 
 // resumeAfterClose continues a conversation in another session.
-func (s Subject) resumeAfterClose(t *testing.T) {
-	l := s.open(t)
-	if !slices.Contains(runnel.Capabilities(l.provider), runnel.CapSessionResume) {
+func (s Subject) resumeAfterClose(t *testing.T, c *conversation) {
+	if !slices.Contains(runnel.Capabilities(c.provider), runnel.CapSessionResume) {
 		s.skip(t, "the provider does not say that it can resume")
 	}
-	l.completes(l.send(s.prompt(t, Text)))
-	id := l.Status().AgentSessionID
+	l := c.take(t)
+	l.completes(s.play(l, Text))
+	id, log := l.Status().AgentSessionID, l.log
 	if err := l.Close(); err != nil {
 		t.Fatal(detail(err))
 	}
-	opt := l.opt
-	opt.Resume = id
-	again := s.openWith(t, l.provider, opt, l.log)
+	c.opt.Resume = id
+	c.live = start(t, c.provider, c.opt, runnel.Config{Log: log})
+	again := c.take(t)
 	s.nextTurnWorks(t, again)
 	if got := again.Status().AgentSessionID; got != id {
 		t.Errorf("resumed %s and got %s", id, got)
@@ -116,7 +114,7 @@ func (s Subject) resumeAfterClose(t *testing.T) {
 // block, and ending it must work all the same.
 func (s Subject) stuffedPipes(t *testing.T) {
 	s.needProcesses(t)
-	l := s.open(t)
+	l := s.open(t, Text, runnel.Config{InterruptGrace: 100 * time.Millisecond})
 	freezeDescendants(t)
 	big := strings.Repeat("0123456789abcdef", 512<<10) // 8 MiB, far more than a pipe holds
 	done := make(chan struct{})
@@ -141,11 +139,9 @@ func (s Subject) stuffedPipes(t *testing.T) {
 }
 
 // nothingIsLeft closes a session in the middle of a tool.
-func (s Subject) nothingIsLeft(t *testing.T) {
+func (s Subject) nothingIsLeft(t *testing.T, c *conversation) {
 	s.needProcesses(t)
-	prompt := s.prompt(t, LongTool)
-	l := s.open(t)
-	turn := l.send(prompt)
+	l, turn := s.begin(t, c, LongTool)
 	l.watch(turn, func(ev event.Event) bool {
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
@@ -163,85 +159,6 @@ func (s Subject) nothingIsLeft(t *testing.T) {
 	if left := descendants(); len(left) > 0 {
 		t.Fatalf("still there after Close: %v", left)
 	}
-}
-
-// replayEqualsLive compares what was shown live with what the agent's own
-// history gives through the same translation: same items, same ids.
-func (s Subject) replayEqualsLive(t *testing.T) {
-	p, _ := s.New(t)
-	if _, ok := p.(runnel.Historian); !ok {
-		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
-	}
-	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subagent, Plan, Question, Failure} {
-		t.Run(string(sc), func(t *testing.T) {
-			prompt := s.prompt(t, sc)
-			l := s.open(t)
-			turn := l.send(prompt)
-			l.answerAll(turn, event.ChoiceAllowOnce)
-			_, _ = l.wait(turn)
-			l.completes(l.send(s.prompt(t, Recover)))
-			id := l.Status().AgentSessionID
-			if err := l.Close(); err != nil {
-				t.Fatal(detail(err))
-			}
-			replayed := new(runnel.Memory)
-			history := l.provider.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: l.opt.Dir})
-			Record(t, replayed, "s", runnel.Replay("s", l.provider.Name(), history))
-			CheckLog(t, replayed, "s")
-			if diff := cmp.Diff(s.comparable(Items(t, l.log, "s", "")), s.comparable(Items(t, replayed, "s", ""))); diff != "" {
-				t.Errorf("live (-) and replayed (+) differ:\n%s", diff)
-			}
-		})
-	}
-}
-
-// Record appends replayed events to a log.
-func Record(t testing.TB, log runnel.Log, session string, evs func(yield func(event.Event, error) bool)) {
-	t.Helper()
-	for ev, err := range evs {
-		if err != nil {
-			t.Fatal(detail(err))
-		}
-		if err := log.Append(t.Context(), session, ev.Seq-1, ev); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// comparable leaves out of items what is not theirs: when they happened and
-// where in the log. What else may differ is named in s.Differences.
-func (s Subject) comparable(items []event.Item) []event.Item {
-	var out []event.Item
-	place := map[string]string{}
-	for _, it := range items {
-		if s.TurnsByOrder {
-			if place[it.Turn] == "" {
-				place[it.Turn] = fmt.Sprintf("turn-%d", len(place)+1)
-			}
-			it.ID = place[it.Turn] + strings.TrimPrefix(it.ID, it.Turn)
-			it.Turn = place[it.Turn]
-		}
-		it.StartedAt, it.UpdatedAt, it.Seq, it.Native = time.Time{}, time.Time{}, 0, nil
-		if s.mayDiffer(it) {
-			continue
-		}
-		at := len(out)
-		if s.OutputsWithCalls && it.Type == event.TypeFunctionCallOutput {
-			isCall := func(c event.Item) bool { return c.Type == event.TypeFunctionCall && c.CallID == it.CallID }
-			at = slices.IndexFunc(out, isCall) + 1
-		}
-		out = slices.Insert(out, at, it)
-	}
-	return out
-}
-
-func (s Subject) mayDiffer(it event.Item) bool {
-	for _, differs := range s.Differences {
-		if differs(it) {
-			return true
-		}
-	}
-	return false
 }
 
 func (s Subject) needProcesses(t *testing.T) {

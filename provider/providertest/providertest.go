@@ -4,6 +4,31 @@
 // A provider's own test describes its agent in a [Subject] and calls [Run].
 // What an agent cannot do is left out of Subject.Prompts, with the reason in
 // Subject.Cannot; the suite knows no agent by name.
+//
+// # The suite's contract
+//
+// Run runs every case with every agent. The results are compared with
+// testdata/conformance, from which docs/agents.md is made: the suite fails if
+// a result, a reason, a capability or a version changes.
+//
+// One agent process serves several cases. Scenarios that complete share one
+// conversation; TestReplayEqualsLive then compares that conversation with the
+// agent's own history. Cases that deny, interrupt, close and resume share
+// another. A scenario with an entry in Subject.Needs has a conversation of its
+// own. A case starts a process of its own only where it kills, freezes or
+// counts processes, or where work outlives the turn. After a failed case the
+// next one starts a new agent. Each case also runs alone (-run).
+//
+// Cases run one after another: some signal or count every process below the
+// test's own. They wait for events and for files, never for a time. Timeouts
+// only turn a hanging agent into a failure.
+//
+// TestReplayEqualsLive compares items, ids included. It leaves out times,
+// positions in the log and native data, and normalises one more thing: the
+// outputs of calls that ran in parallel are compared as a set, because an
+// agent reports them in the order in which they ended and may store them in
+// another one. An agent that differs further says so in Subject.TurnsByOrder,
+// Subject.OutputsWithCalls or Subject.Differences, with the reason.
 package providertest
 
 import (
@@ -33,7 +58,7 @@ const (
 	Subagent  Scenario = "subagent"  // a subagent that uses a tool and speaks, within the turn
 	Plan      Scenario = "plan"      // a plan, then a message
 	Question  Scenario = "question"  // one question to the user, then a message
-	Behind    Scenario = "behind"    // work that goes on after the turn, asks, and ends with a message as of Said
+	Behind    Scenario = "behind"    // work that asks, goes on after the turn until the file "go" exists, and ends with a message as of Said
 	Denial    Scenario = "denial"    // none of its own: an approval denied, after which the turn goes on
 	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
 )
@@ -41,8 +66,13 @@ const (
 // A Subject is a provider with its agent.
 type Subject struct {
 	// New returns a provider and the options for a fresh, empty environment of
-	// its own: directory, home, scripted model.
+	// its own: directory, home, scripted model. The environment lasts until t
+	// ends.
 	New func(t *testing.T) (runnel.Provider, runnel.Options)
+
+	// Needs changes the options for the scenarios that an agent can only do with
+	// others: another model, another mode.
+	Needs map[Scenario]func(*runnel.Options)
 
 	// Prompts holds the prompt that brings each scenario about.
 	Prompts map[Scenario]string
@@ -60,8 +90,9 @@ type Subject struct {
 	Notes   []string
 
 	// SawImage reports whether the model was shown the image of the prompt, after
-	// Image. Default: nobody asks.
-	SawImage func(t *testing.T) bool
+	// Image, in the environment that New made with these options. Default: nobody
+	// asks.
+	SawImage func(opt runnel.Options) bool
 
 	// TurnsByOrder says that the agent keeps no ids of ours: a turn of its history
 	// is that of the same place in the log, and its id another one.
@@ -85,8 +116,16 @@ type Subject struct {
 	report *report
 }
 
-// patience bounds every wait of the suite for a real agent.
-const patience = 90 * time.Second
+// patience bounds every wait of the suite for a real agent. It only turns an
+// agent that hangs into a failure, so it is long enough for a busy machine.
+const patience = 4 * time.Minute
+
+// order is the order of the results.
+var order = []string{
+	"Contract", "Text", "Reasoning", "Tool", "Parallel", "Edit", "Image", "ApprovalAllowed", "ApprovalDenied", "ApprovalDeniedAndStopped",
+	"InterruptInText", "InterruptInTool", "InterruptInApproval", "Failure", "Subagent", "Plan", "Question", "Behind",
+	"ResumeAfterKill", "ResumeAfterClose", "StuffedPipes", "NothingIsLeft", "ReplayEqualsLive",
+}
 
 // Run runs the suite.
 func Run(t *testing.T, s Subject) {
@@ -98,28 +137,43 @@ func Run(t *testing.T, s Subject) {
 	s.report = &report{reasons: make(map[string]string)}
 	p, _ := s.New(t)
 	s.run(t, "Contract", s.contract)
-	s.run(t, "Text", s.text)
-	s.run(t, "Reasoning", s.reasoning)
-	s.run(t, "Tool", s.tool)
-	s.run(t, "Parallel", s.parallel)
-	s.run(t, "Edit", s.edit)
-	s.run(t, "Image", s.image)
-	s.run(t, "ApprovalAllowed", s.approvalAllowed)
-	s.run(t, "ApprovalDenied", s.approvalDenied)
-	s.run(t, "ApprovalDeniedAndStopped", s.approvalStopped)
-	s.run(t, "InterruptInText", func(t *testing.T) { s.interrupt(t, LongText) })
-	s.run(t, "InterruptInTool", func(t *testing.T) { s.interrupt(t, LongTool) })
-	s.run(t, "InterruptInApproval", func(t *testing.T) { s.interrupt(t, Approval) })
-	s.run(t, "Failure", s.failure)
-	s.run(t, "Subagent", s.subagent)
-	s.run(t, "Plan", s.plan)
-	s.run(t, "Question", s.question)
+
+	completed := s.conversations(t)
+	shared := func(sc Scenario, test func(*testing.T, *conversation)) func(*testing.T) {
+		return func(t *testing.T) { test(t, completed[sc]) }
+	}
+	s.run(t, "Text", shared(Text, s.text))
+	s.run(t, "Reasoning", shared(Reasoning, s.reasoning))
+	s.run(t, "Tool", shared(Tool, s.tool))
+	s.run(t, "Parallel", shared(Parallel, s.parallel))
+	s.run(t, "Edit", shared(Edit, s.edit))
+	s.run(t, "ApprovalAllowed", shared(Approval, s.approvalAllowed))
+	s.run(t, "Subagent", shared(Subagent, s.subagent))
+	s.run(t, "Plan", shared(Plan, s.plan))
+	s.run(t, "Question", shared(Question, s.question))
+	s.run(t, "Failure", shared(Failure, s.failure))
+	s.run(t, "TestReplayEqualsLive", func(t *testing.T) { s.replayEqualsLive(t, completed) })
+	for _, c := range completed {
+		c.close()
+	}
+
+	c := s.conversation(t, nil)
+	cut := func(test func(*testing.T, *conversation)) func(*testing.T) {
+		return func(t *testing.T) { test(t, c) }
+	}
+	s.run(t, "Image", cut(s.image))
+	s.run(t, "ApprovalDenied", cut(s.approvalDenied))
+	s.run(t, "ApprovalDeniedAndStopped", cut(s.approvalStopped))
+	s.run(t, "InterruptInText", cut(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
+	s.run(t, "InterruptInTool", cut(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongTool) }))
+	s.run(t, "InterruptInApproval", cut(func(t *testing.T, c *conversation) { s.interrupt(t, c, Approval) }))
+	s.run(t, "ResumeAfterClose", cut(s.resumeAfterClose))
+	s.run(t, "NothingIsLeft", cut(s.nothingIsLeft))
+	c.close()
+
 	s.run(t, "Behind", s.behind)
 	s.run(t, "ResumeAfterKill", s.resumeAfterKill)
-	s.run(t, "ResumeAfterClose", s.resumeAfterClose)
 	s.run(t, "StuffedPipes", s.stuffedPipes)
-	s.run(t, "NothingIsLeft", s.nothingIsLeft)
-	s.run(t, "TestReplayEqualsLive", s.replayEqualsLive)
 	s.settle(t, p)
 }
 
@@ -130,23 +184,34 @@ type live struct {
 	log      *runnel.Memory
 	provider runnel.Provider
 	opt      runnel.Options
+	turns    map[Scenario][]string // that were played, by their ids; shared by the cases of a conversation
 }
 
-// open starts the agent.
-func (s Subject) open(t *testing.T) *live {
+// open starts an agent for a scenario in an environment of its own.
+func (s Subject) open(t *testing.T, sc Scenario, cfg runnel.Config) *live {
 	t.Helper()
 	p, opt := s.New(t)
-	return s.openWith(t, p, opt, new(runnel.Memory))
+	if needs := s.Needs[sc]; needs != nil {
+		needs(&opt)
+	}
+	l := start(t, p, opt, cfg)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
 }
 
-func (s Subject) openWith(t *testing.T, p runnel.Provider, opt runnel.Options, log *runnel.Memory) *live {
+// start starts an agent. The caller closes the session.
+func start(t *testing.T, p runnel.Provider, opt runnel.Options, cfg runnel.Config) *live {
 	t.Helper()
-	sess, err := runnel.Open(t.Context(), p, opt, runnel.Config{ID: "s", Log: log})
+	log, ok := cfg.Log.(*runnel.Memory)
+	if !ok {
+		log = new(runnel.Memory)
+	}
+	cfg.ID, cfg.Log = "s", log
+	sess, err := runnel.Open(t.Context(), p, opt, cfg)
 	if err != nil {
 		t.Fatalf("open %s: %v", p.Name(), detail(err))
 	}
-	t.Cleanup(func() { _ = sess.Close() })
-	return &live{sess, t, log, p, opt}
+	return &live{sess, t, log, p, opt, make(map[Scenario][]string)}
 }
 
 // prompt returns the prompt of a scenario, or skips the test with the reason.
@@ -165,6 +230,15 @@ func (l *live) send(prompt string) *runnel.Turn {
 	if err != nil {
 		l.t.Fatalf("send: %v", detail(err))
 	}
+	return turn
+}
+
+// play sends the prompt of a scenario and notes its turn, or skips the test with
+// the reason why there is none.
+func (s Subject) play(l *live, sc Scenario) *runnel.Turn {
+	l.t.Helper()
+	turn := l.send(s.prompt(l.t, sc))
+	l.turns[sc] = append(l.turns[sc], turn.ID)
 	return turn
 }
 

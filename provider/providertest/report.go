@@ -126,6 +126,7 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	if s.report.failed || len(s.report.findings) != s.report.planned {
 		return
 	}
+	slices.SortFunc(s.report.findings, func(a, b Finding) int { return slices.Index(order, a.Test) - slices.Index(order, b.Test) })
 	rep := Report{Agent: p.Name(), Name: p.Name(), Version: s.Version, Capabilities: runnel.Capabilities(p), Results: s.report.findings, Notes: s.Notes}
 	if d, ok := p.(interface{ DisplayName() string }); ok {
 		rep.Name = d.DisplayName()

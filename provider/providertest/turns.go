@@ -12,10 +12,20 @@ import (
 //go:embed red.png
 var redPixel []byte
 
-func (s Subject) text(t *testing.T) {
-	l := s.open(t)
+// begin begins a turn of a scenario in a conversation, or skips the test with the
+// reason before an agent is started.
+func (s Subject) begin(t *testing.T, c *conversation, sc Scenario) (*live, *runnel.Turn) {
+	t.Helper()
+	s.prompt(t, sc)
+	l := c.take(t)
+	return l, s.play(l, sc)
+}
+
+func (s Subject) text(t *testing.T, c *conversation) {
+	s.prompt(t, Text)
+	l := c.take(t)
 	for range 2 { // the second turn runs in the same agent
-		turn := l.send(s.prompt(t, Text))
+		turn := s.play(l, Text)
 		res := l.completes(turn)
 		if !strings.HasSuffix(res.FinalText, s.Said) {
 			t.Errorf("final text %q", res.FinalText)
@@ -33,10 +43,8 @@ func (s Subject) text(t *testing.T) {
 	}
 }
 
-func (s Subject) reasoning(t *testing.T) {
-	prompt := s.prompt(t, Reasoning)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) reasoning(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Reasoning)
 	l.completes(turn)
 	it, ok := find(l.items(turn.ID), ofType(event.TypeReasoning))
 	if !ok || it.Content == "" || it.Status != event.ItemComplete {
@@ -44,10 +52,8 @@ func (s Subject) reasoning(t *testing.T) {
 	}
 }
 
-func (s Subject) tool(t *testing.T) {
-	prompt := s.prompt(t, Tool)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) tool(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Tool)
 	l.completes(turn)
 	items := l.items(turn.ID)
 	call, ok := find(items, ofType(event.TypeFunctionCall))
@@ -66,10 +72,8 @@ func (s Subject) tool(t *testing.T) {
 	}
 }
 
-func (s Subject) parallel(t *testing.T) {
-	prompt := s.prompt(t, Parallel)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) parallel(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Parallel)
 	most := 0
 	running := map[string]bool{}
 	l.watch(turn, func(ev event.Event) bool {
@@ -91,10 +95,8 @@ func (s Subject) parallel(t *testing.T) {
 	}
 }
 
-func (s Subject) edit(t *testing.T) {
-	prompt := s.prompt(t, Edit)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) edit(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Edit)
 	l.answerAll(turn, event.ChoiceAllowOnce)
 	l.completes(turn)
 	out, ok := find(l.items(turn.ID), func(it event.Item) bool {
@@ -112,9 +114,9 @@ func (s Subject) edit(t *testing.T) {
 }
 
 // image sends a picture of one red pixel.
-func (s Subject) image(t *testing.T) {
+func (s Subject) image(t *testing.T, c *conversation) {
 	prompt := s.prompt(t, Image)
-	l := s.open(t)
+	l := c.take(t)
 	turn, err := l.Send(t.Context(), runnel.Input{Text: prompt, Attachments: []runnel.Attachment{{Name: "red.png", MediaType: "image/png", Data: redPixel}}})
 	if err != nil {
 		t.Fatal(detail(err))
@@ -124,7 +126,7 @@ func (s Subject) image(t *testing.T) {
 	if len(m.Attachments) != 1 || m.Attachments[0].MediaType != "image/png" {
 		t.Errorf("the user's message has the attachments %+v", m.Attachments)
 	}
-	if s.SawImage != nil && !s.SawImage(t) {
+	if s.SawImage != nil && !s.SawImage(l.opt) {
 		t.Error("the model was not shown the image")
 	}
 }
@@ -157,10 +159,8 @@ func (l *live) answer(a event.Approval, kind event.ChoiceKind) {
 	l.t.Fatalf("approval %s has no choice of kind %s: %+v", a.ID, kind, a.Choices)
 }
 
-func (s Subject) approvalAllowed(t *testing.T) {
-	prompt := s.prompt(t, Approval)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) approvalAllowed(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Approval)
 	if l.answerAll(turn, event.ChoiceAllowOnce) == 0 {
 		t.Fatalf("nothing was asked\n%s", l.dump())
 	}
@@ -171,13 +171,12 @@ func (s Subject) approvalAllowed(t *testing.T) {
 	}
 }
 
-func (s Subject) approvalDenied(t *testing.T) {
-	prompt := s.prompt(t, Approval)
+func (s Subject) approvalDenied(t *testing.T, c *conversation) {
+	s.prompt(t, Approval)
 	if why := s.Cannot[Denial] + s.Lacks[Denial]; why != "" {
 		s.skip(t, why)
 	}
-	l := s.open(t)
-	turn := l.send(prompt)
+	l, turn := s.begin(t, c, Approval)
 	if l.answerAll(turn, event.ChoiceDeny) == 0 {
 		t.Fatalf("nothing was asked\n%s", l.dump())
 	}
@@ -188,10 +187,8 @@ func (s Subject) approvalDenied(t *testing.T) {
 	}
 }
 
-func (s Subject) approvalStopped(t *testing.T) {
-	prompt := s.prompt(t, Approval)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) approvalStopped(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Approval)
 	l.watch(turn, func(ev event.Event) bool {
 		if b, ok := ev.Body.(event.ApprovalRequested); ok {
 			l.answer(b.Approval, event.ChoiceDenyStop)
@@ -206,10 +203,8 @@ func (s Subject) approvalStopped(t *testing.T) {
 }
 
 // interrupt cancels a turn in the middle of a scenario.
-func (s Subject) interrupt(t *testing.T, sc Scenario) {
-	prompt := s.prompt(t, sc)
-	l := s.open(t)
-	turn := l.send(prompt)
+func (s Subject) interrupt(t *testing.T, c *conversation, sc Scenario) {
+	l, turn := s.begin(t, c, sc)
 	l.watch(turn, func(ev event.Event) bool {
 		switch b := ev.Body.(type) {
 		case event.ItemDelta:
@@ -240,16 +235,15 @@ func (s Subject) interrupt(t *testing.T, sc Scenario) {
 
 func (s Subject) nextTurnWorks(t *testing.T, l *live) {
 	t.Helper()
-	res := l.completes(l.send(s.prompt(t, Recover)))
+	res := l.completes(s.play(l, Recover))
 	if !strings.HasSuffix(res.FinalText, s.Said) {
 		t.Errorf("the next turn said %q\n%s", res.FinalText, l.dump())
 	}
 }
 
-func (s Subject) failure(t *testing.T) {
-	prompt := s.prompt(t, Failure)
-	l := s.open(t)
-	_, err := l.wait(l.send(prompt))
+func (s Subject) failure(t *testing.T, c *conversation) {
+	l, turn := s.begin(t, c, Failure)
+	_, err := l.wait(turn)
 	if err == nil {
 		t.Fatalf("the turn did not fail\n%s", l.dump())
 	}
