@@ -53,9 +53,6 @@ func (t *Turn) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 		defer context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })()
 		for ev, err := range Follow(ctx, t.log, t.session, t.after) {
 			if err != nil {
-				if cause := context.Cause(ctx); cause != nil {
-					err = cause
-				}
 				yield(event.Event{}, err)
 				return
 			}

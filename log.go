@@ -68,28 +68,6 @@ func CheckAppend(session string, head int64, evs []event.Event) error {
 	return nil
 }
 
-// Follow yields the events after position after and then waits for more.
-// It stops when the caller does, or when ctx ends.
-func Follow(ctx context.Context, log Log, session string, after int64) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		for {
-			grown := log.Grown(session, after) // before Read, so that no wake-up is lost
-			for ev, err := range log.Read(ctx, session, after) {
-				if !yield(ev, err) || err != nil {
-					return
-				}
-				after = ev.Seq
-			}
-			select {
-			case <-grown:
-			case <-ctx.Done():
-				yield(event.Event{}, ctx.Err())
-				return
-			}
-		}
-	}
-}
-
 // Memory is a Log that forgets when it is dropped. The zero value is ready to use.
 type Memory struct {
 	mu   sync.Mutex

@@ -1,0 +1,120 @@
+package runnel
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Bounds of one batch of a [Cursor]. A reader that is slow to pass a batch on
+// holds no more than that, and no read of the log stays open meanwhile.
+const (
+	batchEvents = 512
+	batchBytes  = 512 << 10 // estimated by event.Weight
+)
+
+// A Cursor is the position of one reader in a session's log. It returns the
+// events after that position in batches: first those that the log already has,
+// then new ones as they are appended.
+//
+// A Cursor starts no goroutine. Its methods must not be called concurrently.
+type Cursor struct {
+	log     Log
+	session string
+	at      int64
+	timer   *time.Timer // made by the first wait that has a deadline
+}
+
+// NewCursor returns a cursor behind position after of the session's log.
+func NewCursor(log Log, session string, after int64) *Cursor {
+	return &Cursor{log: log, session: session, at: after}
+}
+
+// Position returns the position of the newest event that was returned, or the
+// one that the cursor was made with.
+func (c *Cursor) Position() int64 { return c.at }
+
+// Next returns the next batch, which has at least one event. It waits until
+// there is one. When ctx ends it returns the cause.
+func (c *Cursor) Next(ctx context.Context) ([]event.Event, error) {
+	return c.NextUntil(ctx, time.Time{})
+}
+
+// NextUntil is [Cursor.Next], but stops waiting at the deadline: then it returns
+// no events and no error. The zero deadline never comes.
+func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Event, error) {
+	for {
+		grown := c.log.Grown(c.session, c.at) // before Read, so that no wake-up is lost
+		evs, err := c.Read(ctx)
+		if err != nil || len(evs) > 0 {
+			return evs, err
+		}
+		select {
+		case <-grown:
+		case <-c.alarm(deadline):
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Read returns the next batch without waiting; none at the end of the log.
+func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
+	var evs []event.Event
+	var failed error
+	size := 0
+	for ev, err := range c.log.Read(ctx, c.session, c.at) {
+		if err != nil {
+			failed = err
+			break
+		}
+		evs = append(evs, ev)
+		if size += event.Weight(ev.Body); len(evs) >= batchEvents || size >= batchBytes {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if len(evs) == 0 {
+		return nil, failed
+	}
+	c.at = evs[len(evs)-1].Seq // a failed read is repeated after what it returned
+	return evs, nil
+}
+
+// alarm returns a channel that fires at the deadline; nil if there is none. A
+// timer for whose channel nobody waits costs nothing, so that none is stopped.
+func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
+	if deadline.IsZero() {
+		return nil
+	}
+	if c.timer == nil {
+		c.timer = time.NewTimer(time.Until(deadline))
+	} else {
+		c.timer.Reset(time.Until(deadline))
+	}
+	return c.timer.C
+}
+
+// Follow yields the events after position after and then waits for more. It
+// stops when its caller does. When ctx ends it yields the cause.
+func Follow(ctx context.Context, log Log, session string, after int64) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for c := NewCursor(log, session, after); ; {
+			evs, err := c.Next(ctx)
+			if err != nil {
+				yield(event.Event{}, err)
+				return
+			}
+			for _, ev := range evs {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+	}
+}
