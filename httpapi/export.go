@@ -71,8 +71,8 @@ func (d *deadlineWriter) Write(p []byte) (int, error) {
 }
 
 func (s *Server) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
-	for after := int64(0); ; {
-		evs, err := batch(ctx, s.gw.Log(), st.SessionID, after)
+	for cursor := runnel.NewCursor(s.gw.Log(), st.SessionID, 0); ; {
+		evs, err := cursor.Read(ctx)
 		if err != nil || len(evs) == 0 {
 			return err
 		}
@@ -84,7 +84,6 @@ func (s *Server) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.S
 			if _, err := w.Write(append(data, '\n')); err != nil {
 				return err
 			}
-			after = ev.Seq
 		}
 	}
 }

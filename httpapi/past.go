@@ -70,7 +70,7 @@ func (p *past) stretch(ctx context.Context, c *chunk) iter.Seq2[event.Event, err
 				return
 			}
 			n++
-			size += weight(ev.Body)
+			size += event.Weight(ev.Body)
 			c.last = ev.Seq
 			p.keep(ev)
 		}

@@ -200,16 +200,13 @@ func (p *pump) history(c chunk, from, after int64, first *resume) error {
 
 // live goes on where the history ended.
 func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error {
-	log := p.k.s.gw.Log()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	vigil, err := p.k.s.vigil(ctx, p.session)
+	feed, err := p.k.s.feed(ctx, p.session, after)
 	if err != nil {
 		return err
 	}
 	for {
-		grown := log.Grown(p.session, after) // before Read, so that no wake-up is lost
-		evs, err := batch(ctx, log, p.session, after)
+		due, _ := pacer.Due()
+		evs, err := feed.next(ctx, due)
 		if err != nil {
 			return err
 		}
@@ -222,74 +219,38 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 				return err
 			}
 		}
-		if len(evs) > 0 {
-			after = evs[len(evs)-1].Seq
-			vigil.saw(evs)
-			continue
-		}
-		due := (<-chan time.Time)(nil)
-		if at, ok := pacer.Due(); ok {
-			timer.Reset(time.Until(at))
-			due = timer.C
-		}
-		quiet, stop := vigil.timer(due == nil)
-		select {
-		case <-grown:
-		case <-due:
-		case <-quiet:
-			err = vigil.look(ctx)
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if stop(); err != nil {
-			return err
-		}
 	}
 }
 
-// events brings the log as it is.
+// events sends the log as it is.
 func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
-	log := p.k.s.gw.Log()
-	st, err := log.State(ctx, p.session)
+	st, err := p.k.s.gw.Log().State(ctx, p.session)
 	if err != nil {
 		return err
 	}
-	first, done := &verdict, false
-	vigil := vigil{s: p.k.s, session: p.session, open: len(st.Open) > 0}
-	for {
-		grown := log.Grown(p.session, after) // before Read, so that no wake-up is lost
-		evs, err := batch(ctx, log, p.session, after)
+	feed, err := p.k.s.feed(ctx, p.session, after)
+	if err != nil {
+		return err
+	}
+	for first, done := &verdict, false; !done; first = nil {
+		evs, err := feed.read(ctx)
 		if err != nil {
 			return err
 		}
-		if !done {
-			done = len(evs) == 0 || evs[len(evs)-1].Seq >= st.Head
-			if after, err = p.past(evs, after, first, done); err != nil {
-				return err
-			}
-			first = nil
-			continue
+		done = len(evs) == 0 || evs[len(evs)-1].Seq >= st.Head
+		if after, err = p.past(evs, after, first, done); err != nil {
+			return err
+		}
+	}
+	for {
+		evs, err := feed.next(ctx, time.Time{})
+		if err != nil {
+			return err
 		}
 		for _, ev := range evs {
 			if err := p.write(liveMessage{"session:event", p.session, ev}, ev.Seq); err != nil {
 				return err
 			}
-			after = ev.Seq
-		}
-		if len(evs) > 0 {
-			vigil.saw(evs)
-			continue
-		}
-		quiet, stop := vigil.timer(true)
-		select {
-		case <-grown:
-		case <-quiet:
-			err = vigil.look(ctx)
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if stop(); err != nil {
-			return err
 		}
 	}
 }

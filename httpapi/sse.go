@@ -103,11 +103,8 @@ func (e *sse) frame(seq int64, name string, data any) error {
 
 const sseBuffer = 64 << 10 // bytes gathered before a write
 
-// beat keeps proxies from closing a silent stream.
-func (e *sse) beat() error {
-	e.buf = append(e.buf, ": \n\n"...)
-	return e.flush()
-}
+// beat adds a comment, which keeps proxies from closing a silent stream.
+func (e *sse) beat() { e.buf = append(e.buf, ": \n\n"...) }
 
 func (e *sse) flush() error {
 	if len(e.buf) == 0 {
@@ -235,25 +232,22 @@ func (s *Server) farewell(out *sse, session string, after int64, err error) {
 	_ = errors.Join(out.frame(0, m.Type, m), out.flush())
 }
 
-// follow hands each event after position *after to f, and moves that, until f
-// says that it was the last one. Between events it keeps the stream alive. Nothing
-// follows the end of ctx, whose cause it then returns.
+// follow passes each event after position *after to f, and moves that position,
+// until f reports that the event was the last one. While there are no events it
+// keeps the stream alive. Once ctx has ended it writes nothing and returns the
+// cause.
 func (s *Server) follow(ctx context.Context, session string, after *int64, out *sse, f func(event.Event) (last bool, err error)) error {
-	beat := time.NewTimer(s.cfg.Heartbeat)
-	defer beat.Stop()
-	log := s.gw.Log()
-	vigil, err := s.vigil(ctx, session)
+	feed, err := s.feed(ctx, session, *after)
 	if err != nil {
 		return err
 	}
+	evs, err := feed.read(ctx) // without waiting: the client gets the stream's head at once
 	for {
-		grown := log.Grown(session, *after) // before Read, so that no wake-up is lost
-		evs, err := batch(ctx, log, session, *after)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
+			return errUnreadable(err)
 		}
 		for _, ev := range evs {
 			last, err := f(ev)
@@ -262,88 +256,13 @@ func (s *Server) follow(ctx context.Context, session string, after *int64, out *
 			}
 			*after = ev.Seq
 		}
-		vigil.saw(evs)
 		if err := out.flush(); err != nil {
 			return err
 		}
-		if len(evs) > 0 {
-			beat.Reset(s.cfg.Heartbeat)
-			continue
-		}
-		select {
-		case <-grown:
-		case <-beat.C:
-			if err := vigil.look(ctx); err != nil {
-				return err
-			}
-			if err := out.beat(); err != nil {
-				return err
-			}
-			beat.Reset(s.cfg.Heartbeat)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if evs, err = feed.next(ctx, time.Now().Add(s.cfg.Heartbeat)); err == nil && len(evs) == 0 {
+			out.beat()
 		}
 	}
-}
-
-// Bounds of what is read at once, so that a reader that takes nothing holds
-// little memory and no read of the store is open while it is waited for.
-const (
-	batchEvents = 512
-	batchBytes  = 512 << 10
-)
-
-func batch(ctx context.Context, log runnel.Log, session string, after int64) ([]event.Event, error) {
-	var evs []event.Event
-	size := 0
-	for ev, err := range log.Read(ctx, session, after) {
-		if err != nil {
-			return nil, err
-		}
-		evs = append(evs, ev)
-		if size += weight(ev.Body); len(evs) >= batchEvents || size >= batchBytes {
-			break
-		}
-	}
-	return evs, nil
-}
-
-// weight estimates the bytes of an event.
-func weight(b event.Body) int {
-	const frame = 200
-	switch b := b.(type) {
-	case event.ItemDelta:
-		return frame + len(b.DeltaContent)
-	case event.ItemStart:
-		return frame + len(b.InitialContent)
-	case event.ApprovalRequested:
-		return frame + len(b.Approval.Arguments)
-	case event.ItemDone:
-		switch f := b.FinalItem.(type) {
-		case event.Message:
-			return frame + len(f.Content)
-		case event.Reasoning:
-			return frame + len(f.Content)
-		case event.FunctionCall:
-			return frame + len(f.Arguments)
-		case event.FunctionCallOutput:
-			n := frame + len(f.Output) + len(f.Detail)
-			for _, c := range f.Changes {
-				for _, h := range c.Hunks {
-					for _, l := range h.Lines {
-						n += len(l)
-					}
-				}
-				for _, t := range []*string{c.OldText, c.NewText} {
-					if t != nil {
-						n += len(*t)
-					}
-				}
-			}
-			return n
-		}
-	}
-	return frame
 }
 
 // session returns our id for what a reader called a session, if there is one.

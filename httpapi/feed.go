@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// errStuck ends a stream whose turn can no longer be recorded.
+var errStuck = runnel.Fail(runnel.StoreUnavailable, "what happens in this turn cannot be recorded any more; see the server's log")
+
+// A feed reads a session's events for one stream: a cursor, and a stall
+// detector that ends the stream if its turn can neither go on nor end. Every
+// stream of the server reads through one.
+type feed struct {
+	cursor *runnel.Cursor
+	stall  stallDetector
+}
+
+func (s *Server) feed(ctx context.Context, session string, after int64) (*feed, error) {
+	d, err := newStallDetector(ctx, s.gw, session, s.cfg.Heartbeat)
+	return &feed{runnel.NewCursor(s.gw.Log(), session, after), d}, err
+}
+
+// next returns the next batch of events. It waits for one until wake, if that is
+// not zero, and returns none if there is none by then.
+func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) {
+	for {
+		deadline := f.stall.due()
+		check := !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake))
+		if !check {
+			deadline = wake
+		}
+		evs, err := f.cursor.NextUntil(ctx, deadline)
+		if err != nil {
+			return nil, err
+		}
+		if len(evs) > 0 {
+			f.stall.saw(evs, time.Now())
+			return evs, nil
+		}
+		if !check {
+			return nil, nil
+		}
+		if err := f.stall.check(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read returns what the log has now, at most one batch.
+func (f *feed) read(ctx context.Context) ([]event.Event, error) {
+	evs, err := f.cursor.Read(ctx)
+	f.stall.saw(evs, time.Now())
+	return evs, err
+}
+
+// A stallDetector finds a turn that has begun and neither goes on nor ends. That
+// happens when the store has failed: no event reports it.
+type stallDetector struct {
+	gw      *gateway.Gateway
+	session string
+	quiet   time.Duration // without events, after which the turn is checked
+	last    time.Time     // of the newest event or check
+	open    bool          // a turn has begun and has no end, as far as was read
+	suspect bool          // the last check found that no agent works on it
+}
+
+func newStallDetector(ctx context.Context, gw *gateway.Gateway, session string, quiet time.Duration) (stallDetector, error) {
+	st, err := gw.Log().State(ctx, session)
+	if err != nil {
+		err = errUnreadable(err)
+	}
+	return stallDetector{gw: gw, session: session, quiet: quiet, last: time.Now(), open: len(st.Open) > 0}, err
+}
+
+func (d *stallDetector) saw(evs []event.Event, now time.Time) {
+	for _, ev := range evs {
+		if ev.Turn != "" {
+			d.open, d.suspect = !event.Ends(ev.Body), false
+		}
+	}
+	d.last = now
+}
+
+// due returns when to check next; zero while no turn is open.
+func (d *stallDetector) due() time.Time {
+	if !d.open {
+		return time.Time{}
+	}
+	return d.last.Add(d.quiet)
+}
+
+// check returns errStuck if, for the second time in a row, the log has a turn
+// without an end on which no agent works. Once may be the moment between the
+// agent's last message and the end of the turn in the log.
+func (d *stallDetector) check(ctx context.Context) error {
+	d.last = time.Now()
+	st, err := d.gw.Status(ctx, d.session)
+	if err != nil {
+		return err
+	}
+	log, err := d.gw.Log().State(ctx, d.session)
+	if err != nil {
+		return errUnreadable(err)
+	}
+	idle := len(log.Open) > 0 && !slices.ContainsFunc(log.Open, func(t runnel.OpenTurn) bool { return t.Turn == st.TurnID })
+	if d.suspect && idle {
+		return errStuck
+	}
+	d.suspect = idle
+	return nil
+}
+
+// errUnreadable is the error for clients when a session's log cannot be read.
+func errUnreadable(err error) error {
+	if errors.Is(err, errStuck) || runnel.CodeOf(err) == runnel.SessionNotFound {
+		return err
+	}
+	return runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
+}
