@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 )
@@ -102,15 +101,15 @@ func (t *Transcript) Items() []Item {
 	return out
 }
 
-// OpenItems returns the ids of items that have not ended, in order.
-func (t *Transcript) OpenItems() []string {
-	var ids []string
-	for _, id := range t.order {
-		if t.open(id) != nil {
-			ids = append(ids, id)
-		}
+// Open reports whether there is an item with this id that has not ended.
+func (t *Transcript) Open(id string) bool { return t.open(id) != nil }
+
+// Release drops the content of an item that has ended. The item stays known, so
+// that a late event does not begin it anew.
+func (t *Transcript) Release(id string) {
+	if en := t.items[id]; en != nil && en.item.Status != ItemOpen {
+		t.items[id] = &entry{item: Item{ID: id, Type: en.item.Type, Turn: en.item.Turn, Status: en.item.Status}}
 	}
-	return ids
 }
 
 // Forget drops the items of a turn, so that a long-lived reader's memory does
@@ -185,12 +184,4 @@ func (t *Transcript) add(it Item) *entry {
 func (en *entry) touch(e Event) string {
 	en.item.UpdatedAt, en.item.Seq = e.At, e.Seq
 	return en.item.ID
-}
-
-// Arguments returns the arguments of a function_call once they are final.
-func (it Item) Arguments() json.RawMessage {
-	if f, ok := it.Final.(FunctionCall); ok {
-		return f.Arguments
-	}
-	return nil
 }

@@ -98,7 +98,7 @@ func TestTranscriptIgnoresWhatHasNoItem(t *testing.T) {
 	}
 }
 
-func TestTranscriptOrderAndOpenItems(t *testing.T) {
+func TestTranscriptKeepsTheOrderOfStarts(t *testing.T) {
 	var tr event.Transcript
 	fold(&tr, start("b"), start("a"), start("c"), done("a", ""), done("d", ""))
 	var ids []string
@@ -108,8 +108,30 @@ func TestTranscriptOrderAndOpenItems(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "a", "c", "d"}, ids); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"b", "c"}, tr.OpenItems()); diff != "" {
-		t.Error(diff)
+	for id, want := range map[string]bool{"b": true, "a": false, "c": true, "d": false, "e": false} {
+		if tr.Open(id) != want {
+			t.Errorf("item %s: open is %v", id, !want)
+		}
+	}
+}
+
+func TestTranscriptReleasesContent(t *testing.T) {
+	var tr event.Transcript
+	fold(&tr, start("ended"), done("ended", "text"), start("open"), event.ItemDelta{ItemID: "open", DeltaContent: "text"})
+	for _, id := range []string{"ended", "open", "unknown"} {
+		tr.Release(id)
+	}
+	if it, ok := tr.Item("ended"); !ok || it.Content != "" || it.Final != nil || it.Status != event.ItemComplete {
+		t.Errorf("the ended item is %+v", it)
+	}
+	if it, _ := tr.Item("open"); it.Content != "text" {
+		t.Errorf("the open item is %+v", it)
+	}
+	if got := fold(&tr, start("ended"), done("ended", "again")); strings.Join(got, "") != "" {
+		t.Errorf("late events changed %q", got)
+	}
+	if len(tr.Items()) != 2 {
+		t.Errorf("there are %d items", len(tr.Items()))
 	}
 }
 

@@ -114,8 +114,8 @@ func (s *Server) outs(ctx context.Context, session string) iter.Seq2[upsert.Out,
 			}
 			return yield(o, nil)
 		}
-		for past, more := newPast(s.gw.Log(), session, 0, 0), true; more; {
-			c, err := past.next(ctx)
+		for history, more := newHistoryReader(s.gw.Log(), session, 0, 0), true; more; {
+			c, err := history.next(ctx)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -70,9 +70,9 @@ func (s *Server) items(r *http.Request) (itemsAnswer, error) {
 		return itemsAnswer{}, err
 	}
 	out := itemsAnswer{Items: []json.RawMessage{}, Seq: after}
-	past, places := newPast(s.gw.Log(), id, from, after), make(map[string]placed)
+	history, places := newHistoryReader(s.gw.Log(), id, from, after), make(map[string]placed)
 	for more := true; more && int64(len(out.Items)) < max(limit, 1); {
-		c, err := past.next(r.Context())
+		c, err := history.next(r.Context())
 		if err != nil {
 			return itemsAnswer{}, err
 		}

@@ -158,10 +158,10 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict resume) error {
 	if err != nil {
 		return err
 	}
-	first, past := &verdict, newPast(log, p.session, from, after)
+	first, history := &verdict, newHistoryReader(log, p.session, from, after)
 	for {
-		from := max(past.at, after)
-		c, err := past.next(ctx)
+		from := max(history.at, after)
+		c, err := history.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
 			return err
 		}
 		done = len(evs) == 0 || evs[len(evs)-1].Seq >= st.Head
-		if after, err = p.past(evs, after, first, done); err != nil {
+		if after, err = p.pastEvents(evs, after, first, done); err != nil {
 			return err
 		}
 	}
@@ -255,8 +255,8 @@ func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
 	}
 }
 
-// past sends events as history and returns the new cursor.
-func (p *pump) past(evs []event.Event, after int64, first *resume, done bool) (int64, error) {
+// pastEvents sends events as history and returns the new cursor.
+func (p *pump) pastEvents(evs []event.Event, after int64, first *resume, done bool) (int64, error) {
 	for {
 		n := min(len(evs), historyEntries)
 		m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Resume: first, Done: done && n == len(evs)}

@@ -45,7 +45,9 @@ type entry struct {
 	state    state
 	fault    event.Fault // if state is failed
 	last     *sources    // what it is made of, once the state is over
+	released bool        // it cannot change any more, and its content was dropped
 
+	first    int64 // position of its first event
 	seq      int64 // of the newest event that changed what a reader sees
 	at       time.Time
 	atEnd    bool // that event was the end of the turn
@@ -291,6 +293,19 @@ func (b *book) forget(id string) {
 	b.changed = nil
 }
 
+// release drops the content of those entries of t that no event can change any
+// more. It keeps the entries: an event that comes late still belongs to them.
+func (b *book) release(t *turn) {
+	for _, e := range t.entries {
+		if e.released || !e.state.over() || b.items.Open(e.id) || b.items.Open(e.outputID) {
+			continue
+		}
+		e.released, e.last = true, nil
+		b.items.Release(e.id)
+		b.items.Release(e.outputID)
+	}
+}
+
 // turn returns the turn with this id; most are looked for at the end.
 func (b *book) turn(id string) *turn {
 	for _, t := range slices.Backward(b.turns) {
@@ -307,7 +322,7 @@ func (b *book) add(ev event.Event, item string, k Kind) *entry {
 	if b.entries == nil {
 		b.entries = make(map[string]*entry)
 	}
-	e := &entry{turn: b.turn(ev.Turn), session: ev.Session, id: item, kind: k, seq: ev.Seq, at: ev.At}
+	e := &entry{turn: b.turn(ev.Turn), session: ev.Session, id: item, kind: k, first: ev.Seq, seq: ev.Seq, at: ev.At}
 	e.turn.entries = append(e.turn.entries, e)
 	b.entries[item] = e
 	return e
@@ -341,8 +356,8 @@ func (b *book) touch(e *entry, ev event.Event, urgent bool) {
 
 // silence makes e one of which nothing more is shown.
 func (b *book) silence(e *entry) {
-	e.last, e.state, e.dirty = b.sources(e), silent, false
-	e.gen++
+	e.last, e.state = b.sources(e), silent
+	e.undirty()
 }
 
 // sources looks up what e is made of. Once e is over that stands, even if a

@@ -1,7 +1,9 @@
 package upsert
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -20,52 +22,98 @@ func History(events iter.Seq2[event.Event, error], after int64, now time.Time) (
 	return new(Pacer).History(events, after, now)
 }
 
-// History is [History], and leaves p, which must be new, where the events end:
-// Push goes on with the next one. Text that a Pacer may have held back before
-// the reader left is due within BatchTimeout, so that a resumed reader misses
-// nothing.
+// History is [History] for a past that is read in stretches: p is new, or was
+// left by History where the events of the stretch before ended. It returns what
+// changed in this stretch. Of items that have ended it then keeps only that they
+// have: however long a turn is, p holds the content of what is unfinished.
+//
+// Push goes on with the event after the last stretch. Text that a Pacer may have
+// held back before the reader left is due within BatchTimeout, so that a resumed
+// reader misses nothing.
 func (p *Pacer) History(events iter.Seq2[event.Event, error], after int64, now time.Time) ([]Out, error) {
-	var outs []Out // nil where an item has its place but is not wanted (yet)
+	h := stretch{Pacer: p, after: after, from: p.folded, now: now}
+	h.listUnfinished()
 	for ev, err := range events {
 		if err != nil {
 			return nil, err
 		}
-		changed, out := p.book.fold(ev)
-		for _, e := range changed {
-			if !e.listed {
-				e.listed, e.slot = true, len(outs)
-				outs = append(outs, nil)
-			}
-			e.paced = !e.urgent && (e.versions > 1 || p.NoFirstPaint)
-		}
-		if out != nil && ev.Seq > after {
-			outs = append(outs, out)
-		}
-		if event.Ends(ev.Body) {
-			p.fill(outs, p.book.turn(ev.Turn), after, now)
-			p.book.forget(ev.Turn)
-		}
+		h.fold(ev)
 	}
 	for _, t := range p.book.turns {
-		p.fill(outs, t, after, now)
+		h.fill(t)
+		p.book.release(t)
 	}
-	return compact(outs), nil
+	return compact(h.outs), nil
 }
 
-// fill puts the entries of t in their places.
-func (p *Pacer) fill(outs []Out, t *turn, after int64, now time.Time) {
+// A stretch is one call of [Pacer.History].
+type stretch struct {
+	*Pacer
+	after int64 // the reader has everything up to here
+	from  int64 // end of the stretch before: that has been returned
+	now   time.Time
+	outs  []Out // nil where an item has its place but is not wanted (yet)
+}
+
+// listUnfinished gives a place to each item that the stretches before left
+// unfinished, so that they stand in the order in which they appeared.
+func (h *stretch) listUnfinished() {
+	var open []*entry
+	for _, t := range h.book.turns {
+		for _, e := range t.entries {
+			if e.listed = false; e.versions > 0 && !e.released {
+				open = append(open, e)
+			}
+		}
+	}
+	slices.SortStableFunc(open, func(a, b *entry) int { return cmp.Compare(a.first, b.first) })
+	for _, e := range open {
+		h.list(e)
+	}
+}
+
+func (h *stretch) list(e *entry) {
+	if !e.listed {
+		e.listed, e.slot = true, len(h.outs)
+		h.outs = append(h.outs, nil)
+	}
+}
+
+func (h *stretch) fold(ev event.Event) {
+	h.folded = ev.Seq
+	changed, out := h.book.fold(ev)
+	for _, e := range changed {
+		h.list(e)
+		e.paced = !e.urgent && (e.versions > 1 || h.NoFirstPaint)
+	}
+	if out != nil && ev.Seq > h.after {
+		h.outs = append(h.outs, out)
+	}
+	if event.Ends(ev.Body) {
+		h.fill(h.book.turn(ev.Turn))
+		h.book.forget(ev.Turn)
+	}
+}
+
+// fill puts the entries of t that changed in this stretch in their places.
+func (h *stretch) fill(t *turn) {
 	for _, e := range t.entries {
-		if !e.listed {
+		if !e.listed || e.seq <= h.from {
 			continue
 		}
 		e.sent, e.base = true, e.tokens.total
 		switch {
-		case e.seq > after && e.versions == 1:
-			outs[e.slot] = p.book.upsert(e, StatusCreate, now)
-		case e.seq > after:
-			outs[e.slot] = p.book.upsert(e, StatusUpdate, now)
+		case e.seq > h.after:
+			status := StatusUpdate
+			if e.versions == 1 {
+				status = StatusCreate
+			}
+			e.undirty()
+			h.outs[e.slot] = h.book.upsert(e, status, h.now)
 		case e.paced && !e.state.over():
-			p.hold(e, now)
+			h.hold(e, h.now)
+		default:
+			e.undirty()
 		}
 	}
 }

@@ -34,6 +34,7 @@ type Pacer struct {
 
 	book    book
 	waiting []wait // by since, oldest first
+	folded  int64  // position of the newest event that History folded
 }
 
 // pacing is what a Pacer remembers of an entry.
@@ -149,7 +150,7 @@ func (p *Pacer) Close(now time.Time) []Out {
 			}
 		}
 	}
-	p.book, p.waiting = book{}, nil
+	p.book, p.waiting, p.folded = book{}, nil, 0
 	return outs
 }
 
@@ -180,9 +181,15 @@ func (p *Pacer) send(e *entry, now time.Time) Upsert {
 	if !e.sent {
 		more = StatusCreate
 	}
-	e.sent, e.dirty, e.base = true, false, e.tokens.total
-	e.gen++
+	e.sent, e.base = true, e.tokens.total
+	e.undirty()
 	return p.book.upsert(e, more, now)
+}
+
+// undirty voids the wait of e, if there is one.
+func (e *entry) undirty() {
+	e.dirty = false
+	e.gen++
 }
 
 // trim drops void waits from the front.

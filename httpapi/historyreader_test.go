@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"strings"
@@ -45,7 +47,7 @@ func (st *state) take(outs []upsert.Out) {
 
 // However a history is cut, and wherever its reader comes back, what the reader
 // ends up with is the same; each event, approval and end of an item once.
-func TestPastIsTheSameHoweverItIsCut(t *testing.T) {
+func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
 	id := rg.create()
@@ -88,7 +90,7 @@ func TestPastIsTheSameHoweverItIsCut(t *testing.T) {
 		whole.take(outs)
 		for _, cut := range []int{1, 2, 3, 7, 50} {
 			var got state
-			p := newPast(log, id, 0, 0)
+			p := newHistoryReader(log, id, 0, 0)
 			p.events = cut
 			for more := true; more; {
 				c, err := p.next(t.Context())
@@ -121,7 +123,7 @@ func TestPastIsTheSameHoweverItIsCut(t *testing.T) {
 		}
 		var whole, got state
 		whole.take(outs)
-		p := newPast(log, id, 0, after)
+		p := newHistoryReader(log, id, 0, after)
 		p.events = 5
 		for more := true; more; {
 			c, err := p.next(t.Context())
@@ -147,31 +149,40 @@ func TestPastIsTheSameHoweverItIsCut(t *testing.T) {
 	}
 }
 
-// A turn of many items is not held as a whole.
-func TestPastOfALongTurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes 60 MB")
-	}
-	log := new(runnel.Memory)
-	const items, size = 600, 100 << 10
-	at := time.Unix(1e9, 0).UTC()
-	head := int64(0)
-	put := func(b event.Body) {
-		t.Helper()
-		head++
-		if err := log.Append(t.Context(), "s", head-1, event.Event{Session: "s", Turn: "t", Seq: head, At: at, Body: b}); err != nil {
-			t.Fatal(err)
+// A longTurn is a log with one turn of many large items, each made when it is
+// read: whoever holds them is its reader.
+type longTurn struct {
+	runnel.Memory
+	items, size int
+}
+
+func (l *longTurn) Read(_ context.Context, session string, after int64) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for seq := after + 1; seq <= int64(2+2*l.items); seq++ {
+			if !yield(event.Event{Session: session, Turn: "t", Seq: seq, At: time.Unix(1e9, 0).UTC(), Body: l.body(seq)}, nil) {
+				return
+			}
 		}
 	}
-	text := strings.Repeat("a", size)
-	put(event.ResponseStart{ProviderID: "p"})
-	put(event.ItemStart{ItemID: "t:0:0", ItemType: event.TypeFunctionCall, CallID: "task", Name: "Task"}) // open all the time
-	for i := range items {
-		id := fmt.Sprintf("t:1:%d", i)
-		put(event.ItemStart{ItemID: id, ItemType: event.TypeMessage, ParentCallID: "task"})
-		put(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: text + id, Origin: event.OriginAgent}}) // a string of its own
+}
+
+func (l *longTurn) body(seq int64) event.Body {
+	id := fmt.Sprintf("t:1:%d", (seq-1)/2)
+	switch {
+	case seq == 1:
+		return event.ResponseStart{ProviderID: "p"}
+	case seq == 2: // open all the time
+		return event.ItemStart{ItemID: "t:0:0", ItemType: event.TypeFunctionCall, CallID: "task", Name: "Task"}
+	case seq%2 == 1:
+		return event.ItemStart{ItemID: id, ItemType: event.TypeMessage, ParentCallID: "task"}
 	}
-	p := newPast(log, "s", 0, 0)
+	return event.ItemDone{ItemID: id, FinalItem: event.Message{Content: strings.Repeat("a", l.size), Origin: event.OriginAgent}}
+}
+
+func TestHistoryOfALongTurnIsNotHeld(t *testing.T) {
+	log := &longTurn{items: 600, size: 100 << 10}
+	p := newHistoryReader(log, "s", 0, 0)
+	before := heap()
 	seen, stretches, most := 0, 0, 0
 	for more := true; more; stretches++ {
 		c, err := p.next(t.Context())
@@ -186,12 +197,12 @@ func TestPastOfALongTurn(t *testing.T) {
 			}
 		}
 		most, more = max(most, n), c.more
-		if held := len(p.front()); held > 3 {
-			t.Errorf("%d events are held", held)
-		}
 	}
-	if seen != items || stretches < 10 || most > 2*chunkBytes {
-		t.Errorf("%d of %d items in %d stretches, the largest of %d bytes", seen, items, stretches, most)
+	if held := heap() - before; held > chunkBytes {
+		t.Errorf("after %d items the reader holds %d KB", seen, held>>10)
 	}
-	runtime.KeepAlive(log)
+	if seen != log.items || stretches < 10 || most > 2*chunkBytes {
+		t.Errorf("%d of %d items in %d stretches, the largest of %d bytes", seen, log.items, stretches, most)
+	}
+	runtime.KeepAlive(p)
 }
