@@ -217,21 +217,20 @@ type Options struct {
 	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
 
-	Keep           Keep                          `json:"-"` // lets the agent outlive this process for a while. Default: it does not
-	Dir            string                        `json:"-"` // Default: the current directory
-	Resume         string                        `json:"-"` // the agent's own id of a conversation. Default: a new one
-	Path           string                        `json:"-"` // the agent's program. Default: looked up in PATH
-	Env            []string                      `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
-	EndWithContext bool                          `json:"-"` // a Run ends with the context of its Start. Default: it does not
-	OneTurn        bool                          `json:"-"` // nothing may go on behind the first turn: the agent ends with it. A Run sets it
-	Trusted        bool                          `json:"-"` // the folder's own settings may run code. Default: they are not read
-	AllowBypass    bool                          `json:"-"` // makes ModeBypass possible
-	Timeout        time.Duration                 `json:"-"` // of a Run, from spawn to exit. Default: none
-	Approve        Approver                      `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
-	Tap            func(dir Dir, line []byte)    `json:"-"` // sees every raw line; for recordings. The slice is reused
-	Filter         func(opt Options) Filter      `json:"-"` // makes the filter of what one agent says. Default: none
-	Warn           func(code, message string)    `json:"-"` // told of dangerous settings. Default: dropped
-	Debug          func(msg string, args ...any) `json:"-"` // structured diagnostics without content. Default: dropped
+	Keep           Keep                       `json:"-"` // lets the agent outlive this process for a while. Default: it does not
+	Dir            string                     `json:"-"` // Default: the current directory
+	Resume         string                     `json:"-"` // the agent's own id of a conversation. Default: a new one
+	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH
+	Env            []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
+	EndWithContext bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
+	OneTurn        bool                       `json:"-"` // nothing may go on behind the first turn: the agent ends with it. A Run sets it
+	Trusted        bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
+	AllowBypass    bool                       `json:"-"` // makes ModeBypass possible
+	Timeout        time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
+	Approve        Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
+	Tap            func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
+	Filter         func(opt Options) Filter   `json:"-"` // makes the filter of what one agent says. Default: none
+	Warn           func(code, message string) `json:"-"` // told of dangerous settings. Default: dropped
 }
 
 // Values are settings of an agent's own, by the id of their event.ConfigOption.

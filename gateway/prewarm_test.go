@@ -583,7 +583,7 @@ func (c *failingCatalogue) PutSession(ctx context.Context, s store.Session) erro
 // Whatever decides how an agent is started is what a place is known by, or is
 // the same for all sessions of a server, or is about one session.
 func TestEveryOptionTellsPlacesApart(t *testing.T) {
-	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn", "Debug"}
+	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn"}
 	typ := reflect.TypeFor[runnel.Options]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)

@@ -1,0 +1,335 @@
+package runnel
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// rules is the state of one turn. It is pure: events go in, the events to log
+// come out. It upholds, whatever a provider does, that
+//
+//   - the first event after the user's message is ResponseStart;
+//   - every item that starts ends, and every approval is resolved;
+//   - the last event is the only one for which event.Ends holds;
+//   - a turn is cancelled only if we asked for it, and then never anything else.
+type rules struct {
+	turn     string
+	provider string
+
+	// believe says that a cancelled end is to be believed although we did not
+	// ask for it here: the events are a replay of what happened earlier.
+	believe bool
+
+	// cancelling says that we asked for the end of the turn.
+	cancelling bool
+
+	started bool
+	ended   bool
+	held    []event.Event // facts that arrived before ResponseStart
+	items   map[string]*itemState
+	open    []string // ids of open items, in the order they started
+	asked   []event.Approval
+	settled map[string]bool // ids of approvals that were asked and resolved
+	running map[string]bool // calls, by call id, that have neither output nor a bad end
+	invalid int
+	dropped int // events that came too late or twice
+
+	finalText string
+	usage     event.UsageUpdated
+}
+
+type itemState struct {
+	typ    event.ItemType
+	callID string
+	parent string
+	ended  bool
+}
+
+// maxHeld bounds the facts that wait for ResponseStart; one more begins the
+// response, so that an agent that only ever retries is heard.
+const maxHeld = 16
+
+// maxInvalid bounds the notices about invalid events of one turn.
+const maxInvalid = 8
+
+func newRules(turn, provider string) *rules {
+	return &rules{turn: turn, provider: provider, items: map[string]*itemState{}, settled: map[string]bool{}, running: map[string]bool{}}
+}
+
+// user returns the events of the user's own message.
+func (r *rules) user(at time.Time, in Input) []event.Event {
+	msg := event.Message{Content: in.Text, Origin: event.OriginUser}
+	for _, a := range in.Attachments {
+		msg.Attachments = append(msg.Attachments, event.Attachment{
+			Name: a.Name, MediaType: a.MediaType, Size: int64(len(a.Data) + len(a.Text)),
+		})
+	}
+	id := UserItemID(r.turn)
+	return append(
+		r.admit(event.Event{At: at, Body: event.ItemStart{ItemID: id, ItemType: event.TypeMessage}}),
+		r.admit(event.Event{At: at, Body: event.ItemDone{ItemID: id, FinalItem: msg}})...)
+}
+
+// admit returns what the log should record for ev.
+func (r *rules) admit(ev event.Event) []event.Event {
+	if r.ended {
+		r.dropped++
+		return nil
+	}
+	ev.Turn = r.turn
+	if b, ok := ev.Body.(event.ResponseStart); ok {
+		b.ProviderID = r.provider
+		ev.Body = b
+	}
+	if err := ev.Validate(); err != nil {
+		return r.refuse(ev.At, err.Error())
+	}
+	if !r.started {
+		if isFact(ev.Body) && len(r.held) < maxHeld {
+			r.held = append(r.held, ev)
+			return nil
+		}
+		if !r.beforeStart(ev.Body) {
+			return r.start(ev)
+		}
+	}
+	return r.judge(ev)
+}
+
+// start begins the response, with ev if it says so and else on its behalf.
+func (r *rules) start(ev event.Event) []event.Event {
+	r.started = true
+	begin, ok := ev.Body.(event.ResponseStart)
+	if !ok {
+		begin.ProviderID = r.provider
+	}
+	out := append([]event.Event{{At: ev.At, Turn: r.turn, Body: begin}}, r.held...)
+	r.held = nil
+	if !ok {
+		out = append(out, r.judge(ev)...)
+	}
+	return out
+}
+
+// beforeStart reports whether b belongs to the user's message, the only thing
+// that precedes ResponseStart.
+func (r *rules) beforeStart(b event.Body) bool {
+	switch b := b.(type) {
+	case event.ItemStart:
+		return b.ItemID == UserItemID(r.turn)
+	case event.ItemDone:
+		return b.ItemID == UserItemID(r.turn)
+	}
+	return false
+}
+
+func isFact(b event.Body) bool {
+	switch b.(type) {
+	case event.SessionUpdated, event.UsageUpdated, event.Notice:
+		return true
+	}
+	return false
+}
+
+// judge applies the rules of a turn that has started.
+func (r *rules) judge(ev event.Event) []event.Event {
+	switch b := ev.Body.(type) {
+	case event.ResponseStart:
+		return r.drop()
+	case event.ItemStart:
+		return r.itemStart(ev, b)
+	case event.ItemDelta:
+		return r.itemDelta(ev, b)
+	case event.ItemDone:
+		return r.itemDone(ev, b)
+	case event.ItemError:
+		return r.itemEnd(ev, b.ItemID)
+	case event.ItemCancelled:
+		return r.itemEnd(ev, b.ItemID)
+	case event.ApprovalRequested:
+		if r.settled[b.Approval.ID] || r.pending(b.Approval.ID) >= 0 {
+			return r.drop()
+		}
+		r.asked = append(r.asked, b.Approval)
+	case event.ApprovalResolved:
+		i := r.pending(b.ApprovalID)
+		if i < 0 {
+			return r.drop()
+		}
+		r.asked = slices.Delete(r.asked, i, i+1)
+		r.settled[b.ApprovalID] = true
+	case event.UsageUpdated:
+		r.keepUsage(b)
+	case event.ResponseDone, event.ResponseError:
+		return r.finish(ev)
+	}
+	return []event.Event{ev}
+}
+
+func (r *rules) itemStart(ev event.Event, b event.ItemStart) []event.Event {
+	if r.items[b.ItemID] != nil {
+		return r.drop() // an echo of the user's message, or the agent repeats itself
+	}
+	if !strings.HasPrefix(b.ItemID, r.turn+":") {
+		return r.refuse(ev.At, "item_start: itemId: does not begin with the id of its turn")
+	}
+	r.items[b.ItemID] = &itemState{typ: b.ItemType, callID: b.CallID, parent: b.ParentCallID}
+	r.open = append(r.open, b.ItemID)
+	switch b.ItemType {
+	case event.TypeFunctionCall:
+		r.running[b.CallID] = true
+	case event.TypeFunctionCallOutput:
+		delete(r.running, b.CallID)
+	}
+	return []event.Event{ev}
+}
+
+func (r *rules) itemDelta(ev event.Event, b event.ItemDelta) []event.Event {
+	switch it := r.items[b.ItemID]; {
+	case it == nil:
+		return r.refuse(ev.At, "item_delta: itemId: no such item has started")
+	case it.ended:
+		return r.drop()
+	}
+	return []event.Event{ev}
+}
+
+func (r *rules) itemDone(ev event.Event, b event.ItemDone) []event.Event {
+	it := r.items[b.ItemID]
+	if it == nil { // its start was lost: the whole is here all the same
+		start := event.ItemStart{ItemID: b.ItemID, ItemType: b.FinalItem.ItemType()}
+		switch f := b.FinalItem.(type) {
+		case event.FunctionCall:
+			start.Name, start.CallID = f.Name, f.CallID
+		case event.FunctionCallOutput:
+			start.CallID = f.CallID
+		}
+		out := r.itemStart(event.Event{At: ev.At, Turn: ev.Turn, Body: start}, start)
+		if r.items[b.ItemID] == nil {
+			return out
+		}
+		return append(out, r.itemDone(ev, b)...)
+	}
+	if it.ended {
+		return r.drop()
+	}
+	if it.typ != b.FinalItem.ItemType() {
+		return r.refuse(ev.At, "item_done: finalItem.type: not that of the item's start")
+	}
+	if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent && it.parent == "" {
+		r.finalText = m.Content
+	}
+	return r.itemEnd(ev, b.ItemID)
+}
+
+func (r *rules) itemEnd(ev event.Event, id string) []event.Event {
+	it := r.items[id]
+	if it == nil || it.ended {
+		return r.drop()
+	}
+	it.ended = true
+	if _, done := ev.Body.(event.ItemDone); !done && it.typ == event.TypeFunctionCall {
+		delete(r.running, it.callID)
+	}
+	if i := slices.Index(r.open, id); i >= 0 {
+		r.open = slices.Delete(r.open, i, i+1)
+	}
+	return []event.Event{ev}
+}
+
+// finish closes what is open and returns the one terminal event last.
+func (r *rules) finish(ev event.Event) []event.Event {
+	if !r.started {
+		return r.start(ev)
+	}
+	end := r.terminal(ev.Body)
+	var out []event.Event
+	for _, id := range slices.Clone(r.open) {
+		out = append(out, r.itemEnd(event.Event{At: ev.At, Turn: r.turn, Body: event.ItemCancelled{ItemID: id, Reason: reasonFor(end)}}, id)...)
+	}
+	out = append(out, r.withdraw(ev.At, "the turn is over")...)
+	r.ended = true
+	return append(out, event.Event{At: ev.At, Turn: r.turn, Body: end})
+}
+
+// withdraw resolves every open approval without an answer.
+func (r *rules) withdraw(at time.Time, why string) []event.Event {
+	var out []event.Event
+	for len(r.asked) > 0 {
+		out = append(out, r.judge(event.Event{At: at, Turn: r.turn, Body: event.ApprovalResolved{
+			ApprovalID: r.asked[0].ID, Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: why,
+		}})...)
+	}
+	return out
+}
+
+// terminal returns the end that is to be recorded for the end that b claims.
+func (r *rules) terminal(b event.Body) event.Body {
+	done, _ := b.(event.ResponseDone)
+	if r.cancelling {
+		return event.ResponseDone{Status: event.StatusCancelled, FinishReason: done.FinishReason, Usage: done.Usage}
+	}
+	switch {
+	case done.Status == event.StatusError:
+		fault := event.Fault{Code: string(AgentError), Message: done.FinishReason}
+		if done.Error != nil {
+			fault = *done.Error
+		}
+		if fault.Message == "" {
+			fault.Message = "the agent ended the turn with an error and gave no reason"
+		}
+		return event.ResponseError{Error: fault}
+	case done.Status == event.StatusCancelled && !r.believe:
+		return event.ResponseError{Error: event.Fault{Code: string(AgentError), Message: "the agent stopped the turn although nobody asked it to"}}
+	}
+	return b
+}
+
+// end ends the turn on our own account.
+func (r *rules) end(at time.Time, b event.Body) []event.Event {
+	return r.admit(event.Event{At: at, Body: b})
+}
+
+func (r *rules) keepUsage(b event.UsageUpdated) {
+	if b.Usage != nil {
+		r.usage.Usage = b.Usage
+	}
+	if b.CostUSD != nil {
+		r.usage.CostUSD = b.CostUSD
+	}
+}
+
+func (r *rules) pending(id string) int {
+	return slices.IndexFunc(r.asked, func(a event.Approval) bool { return a.ID == id })
+}
+
+func (r *rules) drop() []event.Event { r.dropped++; return nil }
+
+func (r *rules) refuse(at time.Time, why string) []event.Event {
+	if r.invalid++; r.invalid > maxInvalid {
+		return r.drop()
+	}
+	return r.admit(event.Event{At: at, Body: event.Notice{
+		Level: event.LevelWarning, Code: string(InvalidStreamEvent), Message: "refused an event of the agent: " + why,
+	}})
+}
+
+func reasonFor(end event.Body) event.CancelReason {
+	switch b := end.(type) {
+	case event.ResponseDone:
+		if b.Status == event.StatusCancelled {
+			return event.ReasonUserCancel
+		}
+	case event.ResponseError:
+		switch Code(b.Error.Code) {
+		case Timeout, AgentStalled:
+			return event.ReasonTimeout
+		case ProcessCrash:
+			return event.ReasonProcessDeath
+		}
+	}
+	return ""
+}

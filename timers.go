@@ -1,0 +1,84 @@
+package runnel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// due returns when tick has to be called next; zero if it has not.
+func (s *Session) due(death time.Time) time.Time {
+	due := death
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
+		}
+	}
+	sooner(s.retry)
+	for _, lt := range s.live {
+		sooner(lt.overdue)
+		sooner(s.stalls(lt))
+		if s.cfg.ApprovalTimeout > 0 {
+			for _, q := range lt.asked {
+				sooner(q.at.Add(s.cfg.ApprovalTimeout))
+			}
+		}
+	}
+	return due
+}
+
+// stalls returns when lt will count as stalled; zero if it cannot now.
+func (s *Session) stalls(lt *liveTurn) time.Time {
+	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || len(lt.rules.asked) > 0 || len(lt.rules.running) > 0 || lt.rules.cancelling {
+		return time.Time{}
+	}
+	return lt.heard.Add(s.cfg.StallTimeout)
+}
+
+// tick does what has become due.
+func (s *Session) tick(now time.Time) {
+	if !s.retry.IsZero() && !now.Before(s.retry) {
+		if s.reconcile(s.ctx) != nil {
+			s.again()
+		}
+	}
+	for _, lt := range slices.Clone(s.live) {
+		s.denyOverdue(lt, now)
+		if s.find(lt.rules.turn) != lt {
+			continue // it ended with another, or the log failed
+		}
+		if at := s.stalls(lt); !at.IsZero() && !now.Before(at) {
+			s.fail(lt, Fail(AgentStalled, "the agent said nothing for "+s.cfg.StallTimeout.String()+" and was ended; send again to resume the conversation"))
+			s.dismiss(errDismissed())
+			continue
+		}
+		if lt.overdue.IsZero() || now.Before(lt.overdue) {
+			continue
+		}
+		if !lt.enforced && s.link != nil {
+			lt.enforced, lt.overdue = true, now.Add(closeGrace)
+			s.link.leave(s)
+			continue
+		}
+		s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
+		s.dismiss(errDismissed())
+	}
+}
+
+// errDismissed is the end of a turn whose agent is ended for another turn's sake.
+func errDismissed() *Error {
+	return Fail(ProcessCrash, "the agent was ended because another turn of it did not end; send again to resume the conversation")
+}
+
+func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
+	if s.cfg.ApprovalTimeout <= 0 {
+		return
+	}
+	for _, a := range slices.Clone(lt.rules.asked) {
+		if now.Before(lt.asked[a.ID].at.Add(s.cfg.ApprovalTimeout)) {
+			continue
+		}
+		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "nobody answered in time"})
+	}
+}
