@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/universal"
 )
 
 // A Run is a session that lasts for one prompt.
@@ -67,6 +68,24 @@ func (r *Run) ID() string { return r.turn.ID }
 // Events yields the run's events, live. It may be called again, also after the
 // end. See [Turn.Events].
 func (r *Run) Events(ctx context.Context) iter.Seq2[event.Event, error] { return r.turn.Events(ctx) }
+
+// Universal yields the run's events in the universal envelope. See [Run.Events].
+func (r *Run) Universal(ctx context.Context) iter.Seq2[universal.Event, error] {
+	kind := universal.AgentKind(r.session.provider.Name())
+	return func(yield func(universal.Event, error) bool) {
+		for ev, err := range r.Events(ctx) {
+			if err != nil {
+				yield(universal.Event{}, err)
+				return
+			}
+			for _, u := range universal.From(kind, ev.Body) {
+				if !yield(u, nil) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Wait returns how the run ended, after its terminal event is in the log, every
 // iteration that has begun is over, and the agent is gone. See [Turn.Wait].

@@ -3,12 +3,12 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/universal"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -27,7 +27,7 @@ func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
 	case "upserts":
 		return newUpsertLines(a.out), nil
 	case "universal":
-		return universalLines{json.NewEncoder(a.out), strings.ReplaceAll(p.Name(), "-", "_")}, nil
+		return universalLines{json.NewEncoder(a.out), universal.AgentKind(p.Name())}, nil
 	}
 	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
 }
@@ -45,7 +45,7 @@ type universalLines struct {
 }
 
 func (l universalLines) event(ev event.Event) error {
-	for _, u := range runnel.Universal(l.kind, ev.Body) {
+	for _, u := range universal.From(l.kind, ev.Body) {
 		if err := l.enc.Encode(u); err != nil {
 			return err
 		}
