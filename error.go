@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // A Code says what kind of error happened. Codes are part of the wire protocol.
@@ -70,10 +71,7 @@ func CodeOf(err error) Code {
 	if err == nil {
 		return ""
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Code
-	}
-	return Internal
+	return Safe(err).Code
 }
 
 // Safe returns err as an *Error. What has no code becomes Internal, with a
@@ -84,6 +82,9 @@ func Safe(err error) *Error {
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
+	}
+	if errors.Is(err, store.ErrInvalidEvent) { // made of our own words
+		return Fail(InvalidStreamEvent, err.Error(), err)
 	}
 	return &Error{Code: Internal, Message: "internal error; the server's log has the details", Err: err}
 }

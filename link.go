@@ -237,3 +237,6 @@ func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	}
 	return conn, nil
 }
+
+// closed is a channel that is closed from the beginning.
+var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()

@@ -1,8 +1,8 @@
-// Package store says what is kept beside the events: the catalogue of sessions,
-// the prompts that wait, and the credentials.
+// Package store holds the contracts of what is kept: the log of events, and
+// beside it the catalogue of sessions, the prompts that wait and the credentials.
 //
-// It holds the words and the contract only; store/sqlite keeps them, and
-// store/storetest says what every implementation must do.
+// store/sqlite and store/memory implement them, and store/storetest checks what
+// every implementation must do.
 package store
 
 import (

@@ -1,5 +1,5 @@
-// Package memory is a catalogue that forgets when it is dropped: for tests and
-// for servers that keep nothing.
+// Package memory is a log and a catalogue that forget when they are dropped: for
+// tests and for servers that keep nothing.
 package memory
 
 import (
@@ -8,14 +8,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/store"
 )
 
 // A Catalogue keeps records in memory. Copies of what it is given and gives
 // share byte slices with it, which nobody changes.
 type Catalogue struct {
-	log runnel.Log // asked for unfinished turns; may be nil
+	log store.Log // asked for unfinished turns; may be nil
 
 	mu       sync.Mutex
 	sessions map[string]store.Session
@@ -26,7 +25,7 @@ type Catalogue struct {
 var _ store.Catalogue = (*Catalogue)(nil)
 
 // New returns an empty catalogue of sessions whose events are in log.
-func New(log runnel.Log) *Catalogue {
+func New(log store.Log) *Catalogue {
 	return &Catalogue{log: log, sessions: make(map[string]store.Session), tokens: make(map[string]store.Token)}
 }
 

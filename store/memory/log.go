@@ -1,0 +1,119 @@
+package memory
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Log keeps events in memory. The zero value is ready to use.
+type Log struct {
+	mu   sync.Mutex
+	logs map[string]*sessionLog
+}
+
+var _ store.Log = (*Log)(nil)
+
+type sessionLog struct {
+	events []event.Event // append-only: a prefix never changes
+	open   []store.OpenTurn
+	grown  chan struct{} // closed and replaced by Append
+}
+
+// of returns the log of a session, which it makes if there is none. The caller
+// holds l.mu.
+func (l *Log) of(session string) *sessionLog {
+	sl := l.logs[session]
+	if sl == nil {
+		if l.logs == nil {
+			l.logs = make(map[string]*sessionLog)
+		}
+		sl = &sessionLog{grown: make(chan struct{})}
+		l.logs[session] = sl
+	}
+	return sl
+}
+
+// Append implements [store.Log].
+func (l *Log) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	if err := store.CheckAppend(session, head, evs); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	sl := l.of(session)
+	if int64(len(sl.events)) != head {
+		return store.ErrConflict
+	}
+	if len(evs) == 0 {
+		return nil
+	}
+	for _, ev := range evs {
+		sl.open = trackOpen(sl.open, ev)
+	}
+	sl.events = append(sl.events, evs...)
+	close(sl.grown)
+	sl.grown = make(chan struct{})
+	return nil
+}
+
+// trackOpen folds ev into the list of open turns.
+func trackOpen(open []store.OpenTurn, ev event.Event) []store.OpenTurn {
+	if ev.Turn == "" {
+		return open
+	}
+	i := slices.IndexFunc(open, func(o store.OpenTurn) bool { return o.Turn == ev.Turn })
+	switch {
+	case event.Ends(ev.Body) && i >= 0:
+		return slices.Delete(open, i, i+1)
+	case !event.Ends(ev.Body) && i < 0:
+		return append(open, store.OpenTurn{Turn: ev.Turn, After: ev.Seq - 1})
+	}
+	return open
+}
+
+// Read implements [store.Log].
+func (l *Log) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		l.mu.Lock()
+		evs := l.of(session).events
+		l.mu.Unlock()
+		for _, ev := range evs[min(max(after, 0), int64(len(evs))):] {
+			if ctx.Err() != nil {
+				yield(event.Event{}, ctx.Err())
+				return
+			}
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Grown implements [store.Log].
+func (l *Log) Grown(session string, after int64) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sl := l.of(session)
+	if int64(len(sl.events)) > after {
+		return closed
+	}
+	return sl.grown
+}
+
+// State implements [store.Log].
+func (l *Log) State(_ context.Context, session string) (store.LogState, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sl := l.of(session)
+	return store.LogState{Head: int64(len(sl.events)), Open: slices.Clone(sl.open)}, nil
+}
+
+var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
