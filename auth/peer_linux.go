@@ -12,22 +12,14 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// canTell says that who is at the other end can be told in a way that an agent
-// could not get round: what loses its parent falls to a supervisor. Where the
-// system has no pidfds there are none, and it is as on other systems.
-var canTell = hasPidfds()
-
-func hasPidfds() bool {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
-	return errors.Is(err, unix.ECHILD) // the right answer: it is not our child
-}
+// canTell is whether the process at the other end can be recognised in a way
+// that an agent cannot evade: what loses its parent falls to a supervisor.
+// Without pidfds there are no supervisors, as on systems other than Linux.
+var canTell = procinfo.HasPidfds()
 
 // sameUser returns the pid of the other end if it runs as our user.
 func sameUser(c *net.UnixConn) (pid int, ok bool) {
@@ -117,7 +109,7 @@ func (c *holderCache) find(inode uint64) (pid int, link string) {
 			return c.found(h)
 		}
 	}
-	pids, _ := processes()
+	pids, _ := procinfo.Pids()
 	for _, pid := range slices.Backward(pids) { // who came last calls first, as a rule
 		if h, ok := heldBy(pid, inode); ok {
 			return c.found(h)
@@ -158,31 +150,14 @@ func holds(link string, inode uint64) bool {
 	return err == nil && to == "socket:["+strconv.FormatUint(inode, 10)+"]"
 }
 
-// processes returns the pids of all.
-func processes() ([]int, error) {
-	d, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	pids := make([]int, 0, len(names))
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, err
-}
-
 // anyAgent reports whether anything of an agent runs, or whether that cannot be
 // told.
 func anyAgent() bool {
 	self := os.Getpid()
-	pids, err := processes()
+	pids, err := procinfo.Pids()
 	for _, pid := range pids {
 		if pid != self && fromAgent(pid) {
-			if _, err := statOf(pid); err == nil { // and has not ended meanwhile
+			if _, err := procinfo.ReadStat(pid); err == nil { // and has not ended meanwhile
 				return true
 			}
 		}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,24 +13,31 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
+	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
 // This program is also the processes of its tests: what is left of roleVar says
 // what each is, from the one that is started first to the one that calls.
 const (
 	roleVar = "AUTH_TEST_ROLES"
-	atVar   = "AUTH_TEST_AT" // network and address that is called
+	atVar   = "AUTH_TEST_AT"   // network and address that is called
+	keepVar = "AUTH_TEST_KEEP" // directory for the records of supervisors
 )
 
 func TestMain(m *testing.M) {
+	supervisor.Main() // agents of these tests get real supervisors
 	if roles := os.Getenv(roleVar); roles != "" {
 		if err := play(roles); err != nil {
 			fmt.Println("failed:", err)
@@ -54,17 +62,17 @@ func play(roles string) error {
 	}
 	role, rest, _ := strings.Cut(roles, ",")
 	switch role {
-	case "supervise": // as our supervisors do: what is orphaned below comes to it
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	case "serve", "supervise and die", "mark and die", "start and die": // as a server does
+		return serve(role, rest)
+	case "drop": // runs a tool without the agent's mark, and stays until it is stopped
+		tool := process(rest)
+		tool.Env = slices.DeleteFunc(tool.Env, func(e string) bool { return procinfo.IsMark([]byte(e)) })
+		tool.Stdin, tool.Stdout = os.Stdin, os.Stdout
+		if err := tool.Start(); err != nil {
 			return err
 		}
-		child := process(rest)
-		child.Stdout = os.Stdout
-		if err := child.Start(); err != nil {
-			return err
-		}
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the test is over
-		return child.Process.Kill()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return nil
 	case "fork": // the child goes on without its parent
 		end, _, err := os.Pipe()
 		if err != nil {
@@ -130,28 +138,73 @@ func callUp(role string) error {
 		return err
 	}
 	fmt.Println("called")
-	if role == "leave" {
+	switch role {
+	case "leave":
 		return nil
+	case "stay": // whoever started this process is gone
+		_, _ = io.Copy(io.Discard, c)
+	default:
+		_, _ = io.Copy(io.Discard, os.Stdin)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin)
 	return c.Close()
 }
 
-func process(roles string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", strings.Split(roles, ",")[0])
-	if cmd.Args[1] == "supervise" {
-		cmd.Args[1] = superviseWord
+// serve starts an agent as a server does: under a supervisor, with a mark, or
+// with neither. It prints the first line of the agent. Then it waits for the end
+// of the test, or ends as if it had been killed.
+func serve(role, rest string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
+	c := proc.Command{Path: self, Env: append(os.Environ(), roleVar+"="+rest)}
+	if role != "start and die" {
+		c.Mark = "AUTH_TEST_" + proc.MarkSuffix
+	}
+	var agent interface {
+		Stdout() io.Reader
+		Stop(ctx context.Context, l proc.Ladder) error
+	}
+	switch role {
+	case "serve", "supervise and die":
+		agent, err = supervisor.Start(context.Background(), c, keep(os.Getenv(keepVar)))
+	default:
+		agent, err = proc.Start(context.Background(), c)
+	}
+	if err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(agent.Stdout()).ReadString('\n')
+	fmt.Print(line)
+	if err != nil || role != "serve" {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return agent.Stop(context.Background(), proc.Now)
+}
+
+// keep has a supervisor outlive its server.
+func keep(dir string) supervisor.Keep {
+	return supervisor.Keep{Dir: dir, Name: "agent", Window: time.Minute}
+}
+
+func process(roles string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVar+"="+roles)
 	return cmd
 }
 
 // call has processes call ln, and returns the end of the connection here.
-func call(t *testing.T, ln net.Listener, roles string, env ...string) net.Conn {
+func call(t *testing.T, ln net.Listener, roles string) net.Conn {
 	t.Helper()
 	cmd := process(roles)
-	cmd.Env = append(cmd.Env, atVar+"="+ln.Addr().Network()+" "+ln.Addr().String())
-	cmd.Env = append(cmd.Env, env...)
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if err := supervisor.End(keep(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd.Env = append(cmd.Env, atVar+"="+ln.Addr().Network()+" "+ln.Addr().String(), keepVar+"="+dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +225,7 @@ func call(t *testing.T, ln net.Listener, roles string, env ...string) net.Conn {
 	if line, err := said.ReadString('\n'); line != "called\n" {
 		t.Fatalf("%s: got %q, %v", roles, line, err)
 	}
-	if strings.HasSuffix(roles, "leave") {
+	if strings.HasSuffix(roles, "leave") || strings.Contains(roles, "die") {
 		wait()
 	}
 	c, err := ln.Accept()
@@ -196,26 +249,31 @@ func listen(t *testing.T, network, address string) net.Listener {
 	return ln
 }
 
-func TestA11_WhoCalls(t *testing.T) {
-	const mark = "SOME_RUNNEL_MARK=x"
+// The agents here are started by the packages that start agents for a server, so
+// that a mark or a command line which auth does not know fails this test.
+func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 	for name, tt := range map[string]struct {
-		roles, env string
-		want       bool
+		roles string
+		want  bool
 	}{
-		"child":                          {"call", "", true},
-		"of a supervisor":                {"supervise,call", "", true},
-		"supervisor of a killed server":  {"fork,supervise,call", "", true},
-		"it, double fork":                {"fork,supervise,fork,fork,call", "", true},
-		"marked, without its supervisor": {"fork,fork,call", mark, true},
-		"left at once":                   {"fork,fork,leave", "", true},
-		"nothing of ours":                {"fork,fork,call", "", false},
+		"child":                          {"call", true},
+		"supervised":                     {"serve,call", true},
+		"supervised, by another server":  {"fork,serve,drop,call", true},
+		"supervised, by a killed server": {"supervise and die,stay", true},
+		"supervised, by a killed server, mark dropped":           {"supervise and die,drop,stay", true},
+		"supervised, by a killed server, mark dropped, detached": {"supervise and die,drop,fork,fork,stay", true},
+		"marked, without a supervisor, orphan":                   {"mark and die,stay", true},
+		"marked, without a supervisor, double fork":              {"fork,mark and die,fork,fork,stay", true},
+		"left at once":    {"fork,fork,leave", true},
+		"not marked":      {"start and die,stay", false},
+		"nothing of ours": {"fork,fork,call", false},
 	} {
 		for _, at := range []struct{ network, address string }{{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", ":0"}, {"unix", ""}} {
 			if tt.roles == "fork,fork,leave" && at.network == "unix" {
 				continue // as the others: the kernel remembers who it was
 			}
 			t.Run(name+" "+at.network+" "+at.address, func(t *testing.T) {
-				c := call(t, listen(t, at.network, at.address), tt.roles, strings.Fields(tt.env)...)
+				c := call(t, listen(t, at.network, at.address), tt.roles)
 				p := NewPeer(c)
 				if got := p.Agent(); got != tt.want {
 					t.Errorf("an agent: got %v", got)
@@ -231,7 +289,7 @@ func TestA11_WhoCalls(t *testing.T) {
 // A server that an agent of another one started, in a test say, does not take
 // its own user for an agent.
 func TestA11_ServerUnderASupervisor(t *testing.T) {
-	cmd := process("supervise,pair")
+	cmd := process("serve,pair")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 func attributes(c Command) *syscall.SysProcAttr {
@@ -34,31 +36,22 @@ func awaitExit(cmd *exec.Cmd) {
 
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
-// list returns the numbers of all processes, in the order in which they are given out.
-func list() []int {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	pids := make([]int, 0, len(names))
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // process returns a row of the process table. Threads are no rows of their own.
 func process(pid int) (entry, bool) {
-	var buf [1024]byte
-	stat, err := readProc(pid, "stat", buf[:])
+	st, err := procinfo.ReadStat(pid)
 	if err != nil {
 		return entry{}, false
 	}
-	return parseStat(pid, stat)
+	return entry{
+		identity: identity{pid: pid, start: st.Start},
+		ppid:     st.Parent, pgid: st.Group, sid: st.Session, dead: st.Dead,
+	}, true
+}
+
+// list returns the numbers of all processes, as far as they can be listed.
+func list() []int {
+	pids, _ := procinfo.Pids()
+	return pids
 }
 
 // survey adds to table who is not in it yet, and is complete if it reports true. Someone who ends while we look may
@@ -82,60 +75,10 @@ func survey(table map[int]entry, ended map[identity]bool) (complete bool) {
 	return complete
 }
 
-// parseStat reads the fields of /proc/PID/stat that we need. The program's name, in parentheses, may hold anything.
-func parseStat(pid int, stat []byte) (entry, bool) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return entry{}, false
-	}
-	fields := bytes.Fields(stat[i+1:]) // from field 3 of proc(5) on
-	if len(fields) < 20 {
-		return entry{}, false
-	}
-	number := func(field int) uint64 {
-		n, _ := strconv.ParseUint(string(fields[field-3]), 10, 64)
-		return n
-	}
-	e := entry{
-		identity: identity{pid: pid, start: number(22)},
-		ppid:     int(number(4)),
-		pgid:     int(number(5)),
-		sid:      int(number(6)),
-	}
-	// A first thread that ended looks like a zombie while the other threads go on.
-	state := fields[0][0]
-	e.dead = state == 'X' || state == 'Z' && number(20) <= 1
-	return e, true
-}
-
-// readProc reads as much of a file of /proc/PID as buf holds.
-func readProc(pid int, name string, buf []byte) ([]byte, error) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	n := 0
-	for n < len(buf) {
-		m, err := unix.Read(fd, buf[n:])
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if m <= 0 {
-			break
-		}
-		n += m
-	}
-	return buf[:n], nil
-}
-
 // findMark looks for an entry in the environment that the process began with.
 func findMark(pid int, entry string, buf []byte) finding {
 	complete := hasEnviron(pid) // before it is read, or what was set up in between would count as empty
-	env, err := readProc(pid, "environ", buf)
+	env, err := procinfo.ReadFile(pid, "environ", buf)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return absent // another user's, as a rule
 	}
@@ -145,7 +88,7 @@ func findMark(pid int, entry string, buf []byte) finding {
 	if len(env) == 0 { // its first thread may have ended, and others have not
 		tasks, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 		for _, task := range tasks {
-			if env, _ = readProc(pid, "task/"+task.Name()+"/environ", buf); len(env) > 0 {
+			if env, _ = procinfo.ReadFile(pid, "task/"+task.Name()+"/environ", buf); len(env) > 0 {
 				break
 			}
 		}
@@ -160,16 +103,11 @@ func findMark(pid int, entry string, buf []byte) finding {
 	return absent
 }
 
-// hasEnviron tells an empty environment from one that the kernel is still setting up.
+// hasEnviron tells an empty environment from one that the kernel is still
+// setting up.
 func hasEnviron(pid int) bool {
-	var buf [1024]byte
-	stat, err := readProc(pid, "stat", buf[:])
-	if err != nil {
-		return false
-	}
-	const envEnd = 51 // of proc(5)
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(fields) > envEnd-3 && string(fields[envEnd-3]) != "0"
+	st, err := procinfo.ReadStat(pid)
+	return err == nil && st.HasEnviron
 }
 
 // kill sends SIGKILL to the process that e is, and to no other that has its number by now.

@@ -28,7 +28,7 @@ func TestSurveyNoticesTheEnded(t *testing.T) {
 }
 
 func TestFindMark(t *testing.T) {
-	const mark = "PROC_TEST_MARK=x"
+	const mark = "PROC_TEST_" + MarkSuffix + "=x"
 	for name, tt := range map[string]struct {
 		env  []string
 		want finding

@@ -32,9 +32,10 @@ type Command struct {
 	Dir  string   // Default: the caller's own
 	Env  []string // complete, as NAME=value; nothing is inherited. See Environ.
 
-	// Mark names an environment variable to be set to a value of this process alone.
-	// All its descendants inherit it, and are found by it whatever they do to detach themselves.
-	// Linux only. Default: none.
+	// Mark names an environment variable that is set to a random value for this
+	// child alone. All descendants inherit it, and are found by it however they
+	// detach themselves. The name ends in MarkSuffix, by which package auth
+	// recognises agents. Linux only. Default: none.
 	Mark string
 
 	// Sole says that this process is a subreaper (see BecomeSubreaper) and runs nothing else: whoever falls to it is of

@@ -20,6 +20,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 func playHere(role string, args []string) {
@@ -90,7 +92,7 @@ func loseMainThread() {
 }
 
 func isZombieRow(pid int) bool {
-	stat, _ := readProc(pid, "stat", make([]byte, 1024))
+	stat, _ := procinfo.ReadFile(pid, "stat", make([]byte, 1024))
 	return bytes.Contains(stat, []byte(") Z "))
 }
 
@@ -172,7 +174,7 @@ func TestD04_TreeZoo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, left := tagged(command("zoo"))
-			c.Mark = "PROC_TEST_MARK"
+			c.Mark = "PROC_TEST_" + MarkSuffix
 			p := start(t, c)
 			t.Cleanup(func() { killAll(t, left) })
 			ready := awaitReady(t, p, zooSize)
@@ -201,7 +203,7 @@ func TestD04_LeftoversAreSweptAfterTheExit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, left := tagged(command("zoo then exit"))
-			c.Mark = "PROC_TEST_MARK"
+			c.Mark = "PROC_TEST_" + MarkSuffix
 			c.Linger = 10 * time.Millisecond
 			p := start(t, c)
 			t.Cleanup(func() { killAll(t, left) })
@@ -231,7 +233,7 @@ func TestD04_UnmarkedTools(t *testing.T) {
 func names(pids []int) string {
 	var all []string
 	for _, pid := range pids {
-		stat, _ := readProc(pid, "stat", make([]byte, 60))
+		stat, _ := procinfo.ReadFile(pid, "stat", make([]byte, 60))
 		all = append(all, fmt.Sprintf("%q", stat))
 	}
 	return strings.Join(all, " ")
@@ -290,30 +292,6 @@ func TestD18_PidReuse(t *testing.T) {
 	kill(e)
 	if got := wait(t, bystander).Signal; got != "SIGKILL" {
 		t.Errorf("the right identity: ended by %q", got)
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	const rest = "1 2 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 77 1000 10"
-	row := func(name, state string, threads int) string {
-		return "9 (" + name + ") " + state + " " + fmt.Sprintf(rest, threads)
-	}
-	want := entry{identity: identity{pid: 9, start: 77}, ppid: 1, pgid: 2, sid: 3}
-	ended := want
-	ended.dead = true
-	for stat, want := range map[string]entry{
-		row("node", "S", 11):           want,
-		row("a) Z 5 5 (b c", "R", 1):   want,
-		row("headless", "Z", 2):        want,
-		row("zombie", "Z", 1):          ended,
-		row("gone", "X", 0):            ended,
-		"9 (short) S 1 2 3":            {},
-		"":                             {},
-		"nothing in parentheses S 1 2": {},
-	} {
-		if got, _ := parseStat(9, []byte(stat)); got != want {
-			t.Errorf("%s: %+v", stat, got)
-		}
 	}
 }
 

@@ -112,7 +112,8 @@ func TestStartRefuses(t *testing.T) {
 		"NUL in variable": func(c *Command) { c.Env = []string{"A=secret\x00"} },
 		"no variable":     func(c *Command) { c.Env = []string{"secret"} },
 		"empty name":      func(c *Command) { c.Env = []string{"=secret"} },
-		"bad mark":        func(c *Command) { c.Mark = "A=secret" },
+		"bad mark":        func(c *Command) { c.Mark = "A=secret_" + MarkSuffix },
+		"unknown mark":    func(c *Command) { c.Mark = "SECRET_OF_SOMEONE_ELSE" },
 	} {
 		if runtime.GOOS == "windows" && name == "empty name" {
 			continue

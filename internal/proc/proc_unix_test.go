@@ -137,7 +137,7 @@ func TestD07_StdoutHeld(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			c := command(role)
-			c.Mark = "PROC_TEST_MARK"
+			c.Mark = "PROC_TEST_" + MarkSuffix
 			c.Linger = defaultLinger / 4 // leaves room for a busy machine
 			p := start(t, c)
 			pid := awaitReady(t, p, 1)[0]

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // BecomeSubreaper makes this process the one to which orphaned descendants fall, instead of the system's init, and
@@ -52,14 +54,7 @@ func BecomeSubreaper() (stop func(), err error) {
 }
 
 // CanBeSubreaper reports whether BecomeSubreaper can succeed here.
-func CanBeSubreaper() bool {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err == nil {
-		defer unix.Close(fd)
-		err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
-	}
-	return errors.Is(err, unix.ECHILD) // the right answer: it is not our child
-}
+func CanBeSubreaper() bool { return procinfo.HasPidfds() }
 
 func reapOrphans() {
 	self := os.Getpid()

@@ -12,8 +12,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/text"
 )
+
+// MarkSuffix ends the name of every mark; see Command.Mark.
+const MarkSuffix = procinfo.MarkSuffix
 
 // Reason says why a program did not start.
 type Reason string
@@ -131,6 +135,8 @@ func check(c Command, goos string) error {
 		return errors.New("NUL in an argument or path")
 	case strings.ContainsAny(c.Mark, "=\x00"):
 		return errors.New("mark is not a variable's name")
+	case c.Mark != "" && !strings.HasSuffix(c.Mark, MarkSuffix):
+		return errors.New("mark does not end in " + MarkSuffix)
 	}
 	for _, e := range c.Env {
 		if i := strings.IndexByte(e, '='); i < 0 || i == 0 && goos != "windows" || strings.ContainsRune(e, 0) {

@@ -58,7 +58,7 @@ func TestMembers(t *testing.T) {
 }
 
 func BenchmarkLook(b *testing.B) {
-	for name, mark := range map[string]string{"linked": "", "marked": "PROC_TEST_MARK=none"} {
+	for name, mark := range map[string]string{"linked": "", "marked": "PROC_TEST_" + MarkSuffix + "=none"} {
 		b.Run(name, func(b *testing.B) {
 			tr := newTree(os.Getpid(), mark, nil, false)
 			for b.Loop() {

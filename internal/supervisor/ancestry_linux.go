@@ -1,18 +1,19 @@
 package supervisor
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// Supervised reports whether a supervisor is among the ancestors of the process with this number, which is the case
-// for all that an agent starts, however it detaches itself. Of one that is gone, or cannot be looked at, it says so too.
+// Supervised reports whether a supervisor is among the ancestors of the process
+// with this number. That is so for everything that an agent starts, however it
+// detaches itself. Supervised returns true, too, if the process is gone or its
+// ancestors cannot be read.
 //
-// What an agent can do is look like one that has a supervisor, never like one that has none: its ancestors are not its
-// own to change, nor is what the system shows of them.
+// An agent can pretend to have a supervisor, but cannot hide the one it has: a
+// process can change neither its ancestors nor what the system shows of them.
 func Supervised(pid int) bool {
 	for pid > 1 {
 		parent, ok := proc.Parent(pid)
@@ -26,11 +27,8 @@ func Supervised(pid int) bool {
 	return false
 }
 
+// isSupervisor reports whether a process is a supervisor, or is gone.
 func isSupervisor(pid int) bool {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	if err != nil {
-		return os.IsNotExist(err) && pid > 1
-	}
-	words := bytes.SplitN(line, []byte{0}, 3)
-	return len(words) > 1 && string(words[1]) == command
+	is, err := procinfo.IsSupervisor(pid)
+	return is || os.IsNotExist(err) && pid > 1
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // itself is this program, also after its file was replaced.
@@ -57,7 +59,7 @@ func execute(name string, control, output *os.File) (cmd *exec.Cmd, err error) {
 	err = &fs.PathError{Op: "open", Path: itself, Err: unix.ENOENT}
 	for _, program := range images() {
 		cmd = &exec.Cmd{
-			Path: imagePath, Args: []string{"runnel", command, name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
+			Path: imagePath, Args: []string{"runnel", procinfo.SuperviseCommand, name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
 			ExtraFiles: []*os.File{control, output, program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		}
 		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) { // there are systems that run nothing but what has a file

@@ -70,7 +70,7 @@ func roleCommand(role string, args ...string) proc.Command {
 		panic(err)
 	}
 	return proc.Command{
-		Path: self, Args: args, Mark: "SUPERVISOR_TEST_MARK",
+		Path: self, Args: args, Mark: "SUPERVISOR_TEST_" + proc.MarkSuffix,
 		Env: []string{roleVar + "=" + role, "GORACE=atexit_sleep_ms=0"},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // supported reports whether this system has what a supervisor needs.
@@ -24,7 +25,7 @@ var supported = sync.OnceValue(proc.CanBeSubreaper)
 // Main makes this process a supervisor, and never returns, if it was started as one. Otherwise it returns at once, and
 // agents get supervisors from now on. It must be called first thing in main.
 func Main() {
-	if len(os.Args) > 1 && os.Args[1] == command {
+	if _, ok := procinfo.SupervisedSession(os.Args); ok {
 		os.Exit(serve())
 	}
 	enabled.Store(true)

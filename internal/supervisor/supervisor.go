@@ -71,9 +71,6 @@ type Checkpoint struct {
 	State []byte `json:"state"` // of the translator, in its own form
 }
 
-// command is the word after the program's name that makes it a supervisor.
-const command = "__supervise"
-
 var enabled atomic.Bool // Main was called: this program can be executed again
 
 // Enabled reports whether agents get supervisors.

@@ -1,0 +1,94 @@
+package procinfo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+)
+
+func TestParseStat(t *testing.T) {
+	const rest = "1 2 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 77 1000 10"
+	row := func(name, state string, threads int) string {
+		return "9 (" + name + ") " + state + " " + fmt.Sprintf(rest, threads)
+	}
+	want := Stat{Pid: 9, Start: 77, Parent: 1, Group: 2, Session: 3}
+	ended := want
+	ended.Dead = true
+	for stat, want := range map[string]Stat{
+		row("node", "S", 11):           want,
+		row("a) Z 5 5 (b c", "R", 1):   want,
+		row("headless", "Z", 2):        want,
+		row("zombie", "Z", 1):          ended,
+		row("gone", "X", 0):            ended,
+		"9 (short) S 1 2 3":            {},
+		"":                             {},
+		"nothing in parentheses S 1 2": {},
+		"9 (removed) X 0 -1 -1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 0 0 77 1000 10": {Pid: 9, Start: 77, Dead: true},
+		"x (number) S 1 2 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 77 1000 10":    {},
+	} {
+		got, err := ParseStat([]byte(stat))
+		if got != want || (err != nil) != (want == Stat{}) {
+			t.Errorf("%s: %+v, %v", stat, got, err)
+		}
+	}
+}
+
+func TestOwnProcess(t *testing.T) {
+	st, err := ReadStat(os.Getpid())
+	if err != nil || st.Pid != os.Getpid() || st.Parent != os.Getppid() || st.Dead || !st.HasEnviron {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if pids, err := Pids(); err != nil || !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("%d of %v, %v", os.Getpid(), pids, err)
+	}
+	if args, err := Args(os.Getpid()); err != nil || !slices.Equal(args, os.Args) {
+		t.Errorf("%q, not %q, %v", args, os.Args, err)
+	}
+}
+
+func TestMarksAndCommandLineOfAProcess(t *testing.T) {
+	mark := "SOME_" + MarkSuffix + "=x"
+	cmd := exec.Command("/bin/sh", "-c", "read line", SuperviseCommand)
+	cmd.Env = []string{"A=1", mark, MarkSuffix + "_OTHER=x", "VALUE=" + MarkSuffix}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
+		t.Errorf("marks: %q", got)
+	}
+	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // another argument than the first
+		t.Errorf("a supervisor: %v, %v", is, err)
+	}
+	in.Close()
+	_ = cmd.Wait()
+	if _, err := IsSupervisor(cmd.Process.Pid); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of one that is gone: %v", err)
+	}
+}
+
+func TestSupervisedSession(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args    []string
+		session string
+		ok      bool
+	}{
+		"supervisor":  {[]string{"runnel", SuperviseCommand, "id"}, "id", true},
+		"unnamed":     {[]string{"runnel", SuperviseCommand}, "", true},
+		"later":       {[]string{"runnel", "run", SuperviseCommand}, "", false},
+		"only a name": {[]string{SuperviseCommand}, "", false},
+		"no words":    {nil, "", false},
+		"longer":      {[]string{"runnel", SuperviseCommand + "r", "id"}, "", false},
+	} {
+		if session, ok := SupervisedSession(tt.args); session != tt.session || ok != tt.ok {
+			t.Errorf("%s: %q, %v", name, session, ok)
+		}
+	}
+}
