@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // A process is one of those that belong to a run.
@@ -20,7 +22,10 @@ type process struct {
 }
 
 // supervises reports whether p stands between a server and an agent.
-func (p process) supervises() bool { return len(p.args) > 1 && p.args[1] == "__supervise" }
+func (p process) supervises() bool {
+	_, ok := procinfo.SupervisedSession(p.args)
+	return ok
+}
 
 // processes returns all that belong to this run: programs under its directory,
 // and the supervisors of its sessions, which may be programs without a file.

@@ -20,7 +20,7 @@ type Command struct {
 	Path string // absolute; see Find
 	Args []string
 	Env  []string // all of it, "K=V"
-	Mark string   // variable that the supervisor marks its processes with; ends in RUNNEL_MARK
+	Mark string   // variable that the supervisor marks its processes with; ends in proc.MarkSuffix
 }
 
 // Start starts an agent in opt.Dir, to be found again as opt.Keep says.

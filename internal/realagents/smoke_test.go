@@ -37,7 +37,7 @@ func launch(t *testing.T, b realagents.Binary, home realagents.Home) *peer {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	process, err := proc.Start(ctx, proc.Command{
-		Path: b.Path, Args: b.Args, Dir: home.Project, Env: append(home.EnvironFor(b.Name), "PATH="+os.Getenv("PATH")), Mark: "TEST_RUNNEL_MARK",
+		Path: b.Path, Args: b.Args, Dir: home.Project, Env: append(home.EnvironFor(b.Name), "PATH="+os.Getenv("PATH")), Mark: "TEST_" + proc.MarkSuffix,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_RUNNEL_MARK",
+		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_" + proc.MarkSuffix,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func TestDetachEndsTheRecording(t *testing.T) {
 		t.Skip(err)
 	}
 	keep := supervisor.Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
-	a, err := supervisor.Start(t.Context(), proc.Command{Path: cat, Mark: "CLAUDE_CODE_RUNNEL_MARK"}, keep)
+	a, err := supervisor.Start(t.Context(), proc.Command{Path: cat, Mark: "CLAUDE_CODE_" + proc.MarkSuffix}, keep)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 		return nil, err
 	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_RUNNEL_MARK"}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_" + proc.MarkSuffix}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 }
 
 // mark is the variable that a supervisor marks its processes with.
-const mark = "CODEX_RUNNEL_MARK"
+const mark = "CODEX_" + proc.MarkSuffix
 
 // Adopt implements [runnel.Adopter].
 func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
@@ -224,14 +225,9 @@ func line(samples []sample, y func(sample) float64) (slope, mean float64) {
 
 // zombies counts the dead children of a process that nobody has waited for.
 func zombies(parent int) (n int) {
-	dirs, _ := os.ReadDir("/proc")
-	for _, d := range dirs {
-		stat, err := os.ReadFile("/proc/" + d.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if f[0] == "Z" && f[1] == fmt.Sprint(parent) {
+	pids, _ := procinfo.Pids()
+	for _, pid := range pids {
+		if st, err := procinfo.ReadStat(pid); err == nil && st.Dead && st.Parent == parent {
 			n++
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
@@ -166,8 +167,8 @@ func (r *report) processes(o orders) {
 			continue
 		}
 		r.look(dir+"/cmdline", line, o)
-		argv := strings.Split(string(line), "\x00")
-		supervisor := len(argv) > 2 && argv[1] == "__supervise" && (argv[2] == o.Own || argv[2] == o.Other)
+		session, supervisor := procinfo.SupervisedSession(strings.Split(string(line), "\x00"))
+		supervisor = supervisor && (session == o.Own || session == o.Other)
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err == nil {
 			r.look(dir+"/environ", env, o)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
@@ -231,17 +232,13 @@ func (w *world) processes() []process {
 		if w.cmd != nil && w.cmd.Process != nil && pid == w.cmd.Process.Pid || pid == os.Getpid() {
 			continue
 		}
-		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		argv := strings.Split(string(line), "\x00")
-		p := process{pid, len(argv) > 2 && argv[1] == "__supervise" && slices.Contains(w.sessions, argv[2]), strings.Join(argv, " ")}
+		args, _ := procinfo.Args(pid)
+		session, supervisor := procinfo.SupervisedSession(args)
+		p := process{pid, supervisor && slices.Contains(w.sessions, session), strings.Join(args, " ")}
 		if !w.has(dir, p) {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
-			continue
-		}
-		if state := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]; state != "Z" && state != "X" {
+		if st, err := procinfo.ReadStat(pid); err == nil && !st.Dead {
 			found = append(found, p)
 		}
 	}

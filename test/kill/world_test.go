@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
@@ -237,9 +238,9 @@ func (w *world) processes() []process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		words := strings.Split(string(line), "\x00")
-		ours := len(words) > 2 && words[1] == "__supervise" && w.isSession(words[2])
+		args, _ := procinfo.Args(pid)
+		session, ours := procinfo.SupervisedSession(args)
+		ours = ours && w.isSession(session)
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		if !ours && !bytes.Contains(environ, []byte("HOME="+w.home.Dir)) {
 			continue
@@ -247,16 +248,11 @@ func (w *world) processes() []process {
 		if w.cmd != nil && pid == w.cmd.Process.Pid || pid == os.Getpid() {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
+		st, err := procinfo.ReadStat(pid)
+		if err != nil || st.Dead {
 			continue
 		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if fields[0] == "Z" {
-			continue
-		}
-		ppid, _ := strconv.Atoi(fields[1])
-		found = append(found, process{pid, ppid, ours, strings.Join(words, " ")})
+		found = append(found, process{pid, st.Parent, ours, strings.Join(args, " ")})
 	}
 	return found
 }
