@@ -172,18 +172,18 @@ func (t *translator) choices(a *approval, options []permissionOption, kind event
 	for _, want := range []string{"allow_once", "allow_always", "reject_once", "reject_always"} {
 		for _, o := range options[:min(len(options), 50)] {
 			label := oneLine(o.Name, 4*maxLabel)
-			if o.Kind != want || o.ID == "" || t.q.bypasses(o.ID) || slices.Contains(t.q.bypass, setting{"mode", o.ID}) {
+			if o.Kind != want || o.ID == "" || t.q.bypasses(o.ID) || slices.Contains(t.q.startup.bypass, setting{"mode", o.ID}) {
 				continue
 			}
 			switch {
 			case strings.HasPrefix(want, "allow") && len(label) > maxLabel: // what cannot be shown whole is not offered
 			case want == "allow_once":
 				add(allowOnce, event.ChoiceAllowOnce, label, o.ID)
-			case want == "allow_always" && (kind == event.ApprovalPlan || slices.Contains(t.q.forSession, o.ID)):
+			case want == "allow_always" && (kind == event.ApprovalPlan || slices.Contains(t.q.live.forSession, o.ID)):
 				add(allowSession, event.ChoiceAllowSession, label, o.ID)
 			case want == "allow_always":
 				add(allowAlways, event.ChoiceAllowAlways, label, o.ID)
-			case slices.Contains(t.q.stops, o.ID):
+			case slices.Contains(t.q.live.stops, o.ID):
 				a.stops[o.ID] = true
 				add(denyStop, event.ChoiceDenyStop, oneLine(o.Name, maxLabel), o.ID)
 			default:

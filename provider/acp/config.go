@@ -239,7 +239,7 @@ var off = []string{"", "false", "off", "no", "none", "never", "disabled", "0"}
 
 // unasked reports whether nobody is asked any more where an option has a value.
 func (q *quirks) unasked(o event.ConfigOption, value string) bool {
-	if slices.Contains(q.bypass, setting{o.ID, value}) || slices.Contains(q.bypass, setting{o.Category, value}) {
+	if slices.Contains(q.startup.bypass, setting{o.ID, value}) || slices.Contains(q.startup.bypass, setting{o.Category, value}) {
 		return true
 	}
 	if o.Category == "model" || o.ID == "model" || o.Category == "effort" {

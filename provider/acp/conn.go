@@ -71,7 +71,7 @@ func (c *conn) mayPrompt() error {
 // content makes blocks of a prompt.
 func (t *translator) content(in runnel.Input, dir string) ([]any, error) {
 	var out []any
-	switch literal := t.q.literal; {
+	switch literal := t.q.live.literal; {
 	case in.Text == "" && len(in.Attachments) > 0:
 	case literal != nil:
 		out = literal(in.Text, dir, t.isCommand)
@@ -92,7 +92,7 @@ func (t *translator) content(in runnel.Input, dir string) ([]any, error) {
 			out = append(out, map[string]any{"type": "text", "text": "\n\n" + a.Name + ":\n" + a.Text})
 		case isImage && t.Caps.Image:
 			out = append(out, map[string]any{"type": "image", "mimeType": a.MediaType, "data": data, "uri": uri})
-		case !isImage && t.Caps.Embedded && !t.q.noBlobs:
+		case !isImage && t.Caps.Embedded && !t.q.live.noBlobs:
 			out = append(out, resource("blob", data))
 		default:
 			return nil, runnel.Fail(runnel.AttachmentFailure, t.agent.Name+" does not take attachments of the type "+oneLine(a.MediaType, 100)+". Send it without "+oneLine(a.Name, 100)+".")
@@ -180,7 +180,7 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	if mode == runnel.ModeBypass && !c.bypass {
 		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
 	}
-	want := c.tr.q.modes[mode]
+	want := c.tr.q.startup.modes[mode]
 	if want == nil {
 		return noMode(c.tr.agent)
 	}

@@ -34,8 +34,8 @@ func (t *translator) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	case stop == "max_turn_requests":
 		t.end(event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped: it made as many model calls as it may in a turn. Send a prompt to go on.").Fault()})
 	default:
-		if why := t.q.failure(tn, used); why != "" {
-			t.end(event.ResponseError{Error: t.fault(&jsonrpc.Error{Message: why})})
+		if failed := t.q.live.failed; failed != nil && tn.said != "" && failed(tn.said, tn.saidID, used) {
+			t.end(event.ResponseError{Error: t.fault(&jsonrpc.Error{Message: tn.said})})
 			return
 		}
 		t.end(event.ResponseDone{Status: event.StatusCompleted, FinishReason: reason, Usage: used})
@@ -57,7 +57,7 @@ func (t *translator) spent(u *usage) *event.Usage {
 		return nil
 	}
 	n := *u
-	if t.q.totals {
+	if t.q.live.totals {
 		before := t.Used
 		t.Used = n
 		if n.Input >= before.Input && n.Output >= before.Output {

@@ -31,7 +31,7 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
 		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
 	}
-	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.modes[m] == nil && !slices.Contains(q.starts, m) {
+	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.startup.modes[m] == nil && !slices.Contains(q.startup.starts, m) {
 		return noMode(p.agent.conn())
 	}
 	if begin.session != "" && (len(begin.session) > 500 || !sessionID.MatchString(begin.session) || strings.Contains(begin.session, "..")) {
@@ -46,12 +46,12 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 		}
 		return nil
 	}
-	passes := q.passesOptions
+	passes := q.startup.passesOptions
 	return errors.Join(
 		restrict("maxThinkingTokens", opt.MaxThinkingTokens > 0),
 		restrict("tools", len(opt.Tools) > 0 && !passes),
 		restrict("maxTurns", opt.MaxTurns > 0 && !passes),
-		restrict("systemPromptAppend", opt.SystemPromptAppend != "" && q.prepare == nil),
+		restrict("systemPromptAppend", opt.SystemPromptAppend != "" && q.startup.prepare == nil),
 	)
 }
 
@@ -204,7 +204,7 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 			do = " Run: " + h.p.agent.Login
 		}
 		return runnel.Fail(runnel.AgentNotLoggedIn, agent.Name+" is not logged in."+do, cause)
-	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why) || why == h.c.tr.q.absent):
+	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why) || why == h.c.tr.q.startup.absent):
 		return runnel.Fail(runnel.SessionNotFound, agent.Name+" has no such conversation.", cause)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not begin a conversation: "+why, cause)
@@ -239,7 +239,7 @@ func (h *handshake) params() (map[string]any, error) {
 		}
 		params["additionalDirectories"] = h.opt.AddDirs
 	}
-	if f := h.c.tr.q.prepare; f != nil {
+	if f := h.c.tr.q.startup.prepare; f != nil {
 		if err := f(h.opt, params); err != nil {
 			return nil, err
 		}
@@ -303,7 +303,7 @@ func (h *handshake) settings() []setting {
 	if h.show {
 		return nil
 	}
-	out := slices.Clone(h.c.tr.q.modes[mode])
+	out := slices.Clone(h.c.tr.q.startup.modes[mode])
 	if h.opt.Model != "" {
 		out = append(out, setting{"model", h.opt.Model})
 	}

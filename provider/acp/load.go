@@ -33,19 +33,19 @@ func (t *translator) replays(u update) bool {
 		return true
 	}
 	bs := blocks(u.Content)
-	if len(bs) == 1 && t.q.interrupted != nil && t.q.interrupted(bs[0].Text) {
+	if len(bs) == 1 && t.q.replay.interrupted != nil && t.q.replay.interrupted(bs[0].Text) {
 		if t.turn != nil {
 			l.tell(t)
 			t.turn.interrupted = true
 		}
 		return false
 	}
-	if t.turn == nil || l.told && u.MessageID == "" || u.MessageID != l.native || t.q.onePart && len(l.user) > 0 {
+	if t.turn == nil || l.told && u.MessageID == "" || u.MessageID != l.native || t.q.replay.onePart && len(l.user) > 0 {
 		l.next(t, u.MessageID)
 	}
 	for _, b := range bs {
-		if t.q.userPart != nil {
-			b = t.q.userPart(b)
+		if t.q.replay.userPart != nil {
+			b = t.q.replay.userPart(b)
 		}
 		if b.Type != "" {
 			l.user = append(l.user, b)

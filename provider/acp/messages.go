@@ -94,7 +94,7 @@ func (t *translator) chunk(typ event.ItemType, u update) {
 		return
 	}
 	tn := t.running()
-	if th := tn.thread(""); typ == event.TypeMessage && u.MessageID == "" && th.open == nil && t.load == nil && t.q.own != nil && t.q.own(text) {
+	if th := tn.thread(""); typ == event.TypeMessage && u.MessageID == "" && th.open == nil && t.load == nil && t.q.live.own != nil && t.q.live.own(text) {
 		tn.said, tn.saidID = text, ""
 		t.say(text)
 		return
@@ -112,7 +112,7 @@ func (t *translator) grow(tn *turn, th *thread, typ event.ItemType, native, text
 		}
 		t.close(th)
 		m = t.open(th, typ, native)
-	} else if t.load != nil && typ == event.TypeReasoning && t.q.thoughtParts {
+	} else if t.load != nil && typ == event.TypeReasoning && t.q.replay.thoughtParts {
 		text = "\n\n" + text
 	}
 	if m.text.Len()+len(text) > maxText {

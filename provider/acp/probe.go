@@ -22,7 +22,7 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	for _, m := range []runnel.PermissionMode{
 		runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass,
 	} {
-		if q.modes[m] != nil {
+		if q.startup.modes[m] != nil {
 			in.Modes = append(in.Modes, string(m))
 		}
 	}

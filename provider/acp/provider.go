@@ -76,7 +76,7 @@ func (p *provider) Extra() []runnel.Capability {
 	if p.agent.AddDirs {
 		caps = append(caps, runnel.CapAddDirs)
 	}
-	if p.agent.quirks().modes[runnel.ModeBypass] != nil {
+	if p.agent.quirks().startup.modes[runnel.ModeBypass] != nil {
 		caps = append(caps, runnel.CapExternalSandbox)
 	}
 	return caps
@@ -128,7 +128,7 @@ func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) 
 	if err := p.check(opt, begin); err != nil {
 		return nil, err
 	}
-	if f := p.agent.quirks().waits; f != nil && begin.session != "" {
+	if f := p.agent.quirks().startup.waits; f != nil && begin.session != "" {
 		if err := f(ctx, p.environ(os.Environ(), opt), begin.session); err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 	a := p.agent
 	extra := map[string]string{}
 	var quirky []string
-	if f := a.quirks().environ; f != nil {
+	if f := a.quirks().startup.environ; f != nil {
 		quirky = f(opt)
 	}
 	for _, e := range slices.Concat(a.Env, quirky, p.env, opt.Env) {

@@ -8,73 +8,122 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// quirks is what an agent does that the protocol would not make one expect, and
-// what it leaves open: words for permission modes among it. The zero value is an
-// agent of which nothing is known. Each agent's are in a file of their own, with
-// the recordings in testdata that show them.
+// quirks is how one agent deviates from the protocol, and how it fills in what
+// the protocol leaves open, such as the names of permission modes. Its members
+// are grouped by the moment at which they matter. The zero value is an agent of
+// which nothing is known; a function that is nil has no effect. Each agent has a
+// file of its own, which names the recordings in testdata that show the quirk.
 type quirks struct {
-	modes      map[runnel.PermissionMode][]setting // what makes up each mode; the first that is not set already is set first
-	starts     []runnel.PermissionMode             // modes besides that it can begin in, and not change to
-	bypass     []setting                           // values with which it asks nobody
-	forSession []string                            // permission options "always" that hold until it ends
-	stops      []string                            // permission options "no" that end the turn
-	lateInput  bool                                // a question may come before the call's arguments
-	running    bool                                // what a running call shows is what it has printed
-	wholeFiles bool                                // a diff has whole files
-	totals     bool                                // its usage counts from the beginning of the conversation
-	noBlobs    bool                                // it cannot take documents that are no images
-	absent     string                              // its reason for not continuing a conversation that there is not
-	replayEnds bool                                // it loads behind the answer, and ends with its commands
+	startup startupQuirks
+	live    liveQuirks
+	replay  replayQuirks
+}
 
-	onePart       bool // when it loads, a prompt is one chunk
-	passesOptions bool // prepare passes on tools and maxTurns
-
-	thoughtParts bool // when it loads, each chunk of reasoning is a paragraph
-
-	name        func(tc toolCall) string            // of a tool, where it is not said
-	title       func(c *call) string                // of a call, where what is said differs from time to time
-	changes     func(c *call) []event.Change        // what a call does to files, where it is not said
-	parent      func(meta json.RawMessage) string   // the call whose subagent says something
-	output      func(c *call) (string, *int)        // what a call printed, and its exit code
-	steps       func(c *call) []planEntry           // the plan that a call makes
-	keepsQuiet  func(c *call) bool                  // a call that is not one
-	interrupted func(text string) bool              // a prompt that says that the one before it was interrupted
-	userPart    func(b block) block                 // what a part of a prompt was, when it loads
-	own         func(text string) bool              // a message without an id is the agent's own, and not the model's
-	failed      func(tn *turn, u *event.Usage) bool // the last message is an error's
-	usage       func(meta json.RawMessage) *usage   // of a turn, where it is not said
-
-	literal func(text, dir string, isCommand func(string) bool) []any // blocks that are shown to the model as they are
-
-	prepare func(opt runnel.Options, params map[string]any) error         // what begins a conversation
-	waits   func(ctx context.Context, env []string, session string) error // until one can be continued
+// startupQuirks matter while an agent is started and a conversation is opened.
+// The modes count in a running conversation as well, when a user changes them.
+type startupQuirks struct {
+	// modes lists the settings that make up each permission mode, in the order
+	// in which they are set.
+	modes map[runnel.PermissionMode][]setting
+	// starts lists the further modes in which the agent can start, and to which
+	// a running conversation cannot change.
+	starts []runnel.PermissionMode
+	// bypass lists the settings with which the agent runs tools without asking.
+	bypass []setting
+	// absent is the text of the error for a conversation that does not exist.
+	absent string
+	// passesOptions says that prepare passes on the options tools and maxTurns.
+	passesOptions bool
+	// prepare adds to the parameters of the request that opens a conversation.
+	prepare func(opt runnel.Options, params map[string]any) error
+	// waits returns once the agent can resume a conversation without losing it.
+	waits func(ctx context.Context, env []string, session string) error
+	// environ returns variables ("K=V") for the environment of the agent.
 	environ func(opt runnel.Options) []string
 }
 
+// liveQuirks matter while a turn runs; those about tool calls count in a replay
+// of a turn as well.
+type liveQuirks struct {
+	// noBlobs says that the agent takes no attachments but texts and images.
+	noBlobs bool
+	// literal makes the blocks of a prompt, such that the agent passes the text
+	// to the model unchanged.
+	literal func(text, dir string, isCommand func(string) bool) []any
+
+	// forSession lists the permission options of the kind allow_always that hold
+	// only until the agent ends.
+	forSession []string
+	// stops lists the permission options that deny a call and end the turn.
+	stops []string
+	// lateInput says that a permission request may precede the arguments of its
+	// call.
+	lateInput bool
+
+	// name returns the name of a tool, or "" if it is not known.
+	name func(tc toolCall) string
+	// title returns the title of a call, where the titles that the agent sends
+	// differ between a live turn and its replay.
+	title func(c *call) string
+	// parent returns the call whose subagent sent an update, or "".
+	parent func(meta json.RawMessage) string
+	// running says that the content of a running call is its output so far.
+	running bool
+	// output returns the output of a call, and its exit code if it is known.
+	output func(c *call) (string, *int)
+	// wholeFiles says that a diff holds whole files.
+	wholeFiles bool
+	// changes returns the file changes of a call that the agent reports without
+	// diffs.
+	changes func(c *call) []event.Change
+	// steps returns the entries of the plan that a call writes.
+	steps func(c *call) []planEntry
+
+	// own reports whether a message without an id is from the agent itself, and
+	// not from the model.
+	own func(text string) bool
+	// failed reports whether the last message of a turn is the text of an error.
+	// The usage is nil if the agent reported none.
+	failed func(lastMessage, messageID string, used *event.Usage) bool
+	// usage returns the usage of a turn that the agent reports outside of the
+	// protocol's own field, or nil.
+	usage func(meta json.RawMessage) *usage
+	// totals says that the usage counts from the beginning of the conversation.
+	totals bool
+}
+
+// replayQuirks matter while the agent replays a stored conversation.
+type replayQuirks struct {
+	// endsWithCommands says that the agent replays after its answer to the
+	// request, and that the list of its commands is the last message.
+	endsWithCommands bool
+	// onePart says that each chunk of a user message is a prompt of its own.
+	onePart bool
+	// thoughtParts says that each chunk of reasoning is a paragraph.
+	thoughtParts bool
+	// interrupted reports whether a user message is the agent's note that the
+	// user interrupted the turn.
+	interrupted func(text string) bool
+	// userPart turns a block of a replayed prompt back into the block that was
+	// sent; a block without a type is left out.
+	userPart func(b block) block
+}
+
 func (q *quirks) nameOf(tc toolCall) string {
-	if q.name == nil {
+	if q.live.name == nil {
 		return ""
 	}
-	return oneLine(q.name(tc), 200)
+	return oneLine(q.live.name(tc), 200)
 }
 
 func (q *quirks) parentOf(meta json.RawMessage) string {
-	if q.parent == nil || len(meta) == 0 {
+	if q.live.parent == nil || len(meta) == 0 {
 		return ""
 	}
-	return q.parent(meta)
+	return q.live.parent(meta)
 }
 
-// failure returns the reason if the last message of a turn that seems to have
-// ended well is that of a failure.
-func (q *quirks) failure(tn *turn, u *event.Usage) string {
-	if q.failed == nil || tn.said == "" || !q.failed(tn, u) {
-		return ""
-	}
-	return tn.said
-}
-
-// byName are the quirks of the agents of which some are known.
+// byName are the quirks of the known agents.
 var byName = map[string]func() *quirks{
 	"codex-acp": codexACP, "claude-agent-acp": claudeAgent, "opencode": opencode, "gemini": gemini, "copilot": copilot, "qwen": qwen,
 }

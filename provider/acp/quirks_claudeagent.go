@@ -13,29 +13,36 @@ import (
 func claudeAgent() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
-		modes: map[runnel.PermissionMode][]setting{
-			runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("acceptEdits"), runnel.ModePlan: mode("plan"),
-			runnel.ModeDontAsk: mode("dontAsk"), runnel.ModeBypass: mode("bypassPermissions"),
+		startup: startupQuirks{
+			modes: map[runnel.PermissionMode][]setting{
+				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("acceptEdits"), runnel.ModePlan: mode("plan"),
+				runnel.ModeDontAsk: mode("dontAsk"), runnel.ModeBypass: mode("bypassPermissions"),
+			},
+			bypass:        []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
+			prepare:       claudeOptions,
+			passesOptions: true,
 		},
-		bypass: []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
-		name: func(tc toolCall) string { // tool
-			return decodeLoose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
+		live: liveQuirks{
+			literal: claudeText,
+			name: func(tc toolCall) string { // tool
+				return decodeLoose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
+			},
+			parent: func(meta json.RawMessage) string { // subagent
+				return decodeLoose[claudeMeta](meta).ClaudeCode.Parent
+			},
+			output: func(c *call) (string, *int) { // tool
+				if s := decodeLoose[string](c.rawOutput); s != "" {
+					return s, nil
+				}
+				return unfenced(c.text()), nil
+			},
 		},
-		parent: func(meta json.RawMessage) string { // subagent
-			return decodeLoose[claudeMeta](meta).ClaudeCode.Parent
+		replay: replayQuirks{
+			interrupted: func(text string) bool { // load
+				return strings.HasPrefix(text, "[Request interrupted by user")
+			},
+			userPart: linkedPart,
 		},
-		output: func(c *call) (string, *int) { // tool
-			if s := decodeLoose[string](c.rawOutput); s != "" {
-				return s, nil
-			}
-			return unfenced(c.text()), nil
-		},
-		interrupted: func(text string) bool { // load
-			return strings.HasPrefix(text, "[Request interrupted by user")
-		},
-		userPart: linkedPart,
-		literal:  claudeText,
-		prepare:  claudeOptions, passesOptions: true,
 	}
 }
 
@@ -48,7 +55,7 @@ type claudeMeta struct {
 
 var fence = regexp.MustCompile("^```[a-z]*\n((?s).*)\n```$")
 
-// unfenced takes output out of the code block that it was put into (tool).
+// unfenced returns the output that the agent put into a code block (tool).
 func unfenced(text string) string {
 	if m := fence.FindStringSubmatch(text); m != nil {
 		return m[1]
@@ -58,15 +65,15 @@ func unfenced(text string) string {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
-// claudeOptions passes on what Claude Code can do and the protocol has no word
-// for. The folder's own settings may run commands: they are read only if it is
-// trusted.
+// claudeOptions passes on options that Claude Code has and the protocol does not.
+// The settings of a folder may run commands, so Claude Code reads them only in a
+// trusted folder.
 func claudeOptions(opt runnel.Options, params map[string]any) error {
 	options := map[string]any{"settingSources": []string{"user"}}
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
 	}
-	for _, tool := range opt.Tools { // it is put on a command line, where --settings=… runs what it says
+	for _, tool := range opt.Tools { // goes onto a command line, where --settings=… runs commands
 		if !toolName.MatchString(tool) {
 			return runnel.Fail(runnel.InvalidRequest, "tools: may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
 		}
@@ -85,10 +92,10 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	return nil
 }
 
-// claudeText keeps Claude Code from taking text for what it is not: it drops a
-// prompt that begins with the name of an unknown command, and has files read
-// whose names follow an @, wherever they are. It looks at the last text only,
-// so what follows these signs is one of its own.
+// claudeText keeps Claude Code from interpreting a prompt. It drops a prompt that
+// begins with the name of an unknown command, and it reads any file whose name
+// follows an @. Claude Code checks the last text block only, so the text after
+// such a sign becomes a block of its own.
 func claudeText(text, dir string, isCommand func(string) bool) []any {
 	cut := 0
 	switch name, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), " "); {
@@ -101,7 +108,7 @@ func claudeText(text, dir string, isCommand func(string) bool) []any {
 	default:
 		return []any{textBlock(text)}
 	}
-	for cut < len(text) && text[cut] == '/' { // or that would be a command again
+	for cut < len(text) && text[cut] == '/' { // or the second block would be a command again
 		cut++
 	}
 	if cut = min(cut, len(text)-1); cut <= 0 {

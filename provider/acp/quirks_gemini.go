@@ -17,38 +17,46 @@ import (
 func gemini() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
-		modes: map[runnel.PermissionMode][]setting{
-			runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("autoEdit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
+		startup: startupQuirks{
+			modes: map[runnel.PermissionMode][]setting{
+				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("autoEdit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
+			},
+			bypass:  []setting{{"mode", "yolo"}},
+			waits:   geminiWaits,
+			environ: geminiTrust,
 		},
-		bypass:     []setting{{"mode", "yolo"}},
-		forSession: []string{"proceed_always"}, // "Allow for this session" (approval-allowed)
-		wholeFiles: true,                       // edit
-		replayEnds: true,                       // resume
-		waits:      geminiWaits,
-		name:       geminiTool,
-		environ:    geminiTrust,
-		usage: func(meta json.RawMessage) *usage { // text
-			count := decodeLoose[struct {
-				Quota struct {
-					Count *struct {
-						Input  int64 `json:"input_tokens"`
-						Output int64 `json:"output_tokens"`
-					} `json:"token_count"`
-				} `json:"quota"`
-			}](meta).Quota.Count
-			if count == nil {
-				return nil
-			}
-			return &usage{Input: count.Input, Output: count.Output}
+		live: liveQuirks{
+			forSession: []string{"proceed_always"}, // "Allow for this session" (approval-allowed)
+			name:       geminiTool,
+			wholeFiles: true, // edit
+			usage:      geminiUsage,
 		},
+		replay: replayQuirks{endsWithCommands: true}, // resume
 	}
 }
 
-// geminiWaits waits until a conversation can be continued without losing it.
+// geminiUsage reads the usage of a turn (text).
+func geminiUsage(meta json.RawMessage) *usage {
+	count := decodeLoose[struct {
+		Quota struct {
+			Count *struct {
+				Input  int64 `json:"input_tokens"`
+				Output int64 `json:"output_tokens"`
+			} `json:"token_count"`
+		} `json:"quota"`
+	}](meta).Quota.Count
+	if count == nil {
+		return nil
+	}
+	return &usage{Input: count.Input, Output: count.Output}
+}
+
+// geminiWaits waits until a conversation can be resumed without losing it.
 //
 // Gemini CLI 0.61.0 names the file of a conversation after the minute in which a
-// process opened it. One that loads a conversation in the minute in which it
-// began writes an empty one over it, and then does not find it.
+// process opened the conversation. A process that loads a conversation in the
+// minute in which it began overwrites the file with an empty one, and then does
+// not find the conversation.
 func geminiWaits(ctx context.Context, env []string, session string) error {
 	if uuid.Validate(session) != nil {
 		return nil
@@ -88,8 +96,9 @@ func geminiTool(tc toolCall) string {
 	return name
 }
 
-// geminiTrust says whether the folder's settings count. Where they do not, it
-// has no modes either that ask less; so where there are none, it may have them.
+// geminiTrust says whether the settings of the folder count. If they do not, the
+// agent offers no mode that asks less. So an untrusted folder without settings
+// counts as trusted.
 func geminiTrust(opt runnel.Options) []string {
 	trusted := opt.Trusted || obeyed(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}

@@ -14,43 +14,46 @@ import (
 // opencode is opencode-ai, seen at 1.18.33.
 func opencode() *quirks {
 	return &quirks{
-		modes: map[runnel.PermissionMode][]setting{
-			runnel.ModeDefault: {{"mode", "build"}}, runnel.ModePlan: {{"mode", "plan"}},
+		startup: startupQuirks{
+			modes: map[runnel.PermissionMode][]setting{
+				runnel.ModeDefault: {{"mode", "build"}}, runnel.ModePlan: {{"mode", "plan"}},
+			},
+			starts:  []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
+			absent:  "OpenCode service failure",
+			environ: opencodeAsks,
 		},
-		starts:    []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
-		lateInput: true, // approval-allowed
-		running:   true, // tool
-		absent:    "OpenCode service failure",
-		noBlobs:   true, // it keeps the document, and fails at every later prompt
-		name:      opencodeTool,
-		title:     opencodeTitle,   // edit, load
-		changes:   opencodeChanges, // edit
-		output: func(c *call) (string, *int) { // tool
-			raw := decodeLoose[struct {
-				Metadata struct {
-					Exit *int `json:"exit"`
-				} `json:"metadata"`
-			}](c.rawOutput)
-			return c.text(), raw.Metadata.Exit
+		live: liveQuirks{
+			noBlobs:   true, // opencode keeps the document, and every later prompt fails
+			literal:   opencodeText,
+			lateInput: true, // approval-allowed
+			name:      opencodeTool,
+			title:     opencodeTitle,   // edit, load
+			running:   true,            // tool
+			output:    opencodeOutput,  // tool
+			changes:   opencodeChanges, // edit
+			steps: func(c *call) []planEntry { // plan
+				return decodeLoose[struct {
+					Todos []planEntry `json:"todos"`
+				}](c.input).Todos
+			},
 		},
-		steps: func(c *call) []planEntry { // plan
-			return decodeLoose[struct {
-				Todos []planEntry `json:"todos"`
-			}](c.input).Todos
-		},
-		environ: opencodeAsks,
-		literal: opencodeText,
-		userPart: func(b block) block {
-			if b.Text == unseen {
-				return block{}
-			}
-			return b
-		},
+		replay: replayQuirks{userPart: opencodePart},
 	}
 }
 
-// opencodeTool names a tool by its arguments: its name is the title of a live
-// call until the arguments are there, and is not said when it loads (tool, load).
+// opencodeOutput returns the output of a call and the exit code of a command.
+func opencodeOutput(c *call) (string, *int) {
+	raw := decodeLoose[struct {
+		Metadata struct {
+			Exit *int `json:"exit"`
+		} `json:"metadata"`
+	}](c.rawOutput)
+	return c.text(), raw.Metadata.Exit
+}
+
+// opencodeTool names a tool by its arguments. The title of a live call is the
+// tool's name until its arguments are known; a replayed call has no name (tool,
+// load).
 func opencodeTool(tc toolCall) string {
 	in := decodeLoose[map[string]json.RawMessage](tc.RawInput)
 	switch {
@@ -66,7 +69,7 @@ func opencodeTool(tc toolCall) string {
 	return tc.ToolKind
 }
 
-// opencodeInput is what its tools' arguments have in common.
+// opencodeInput are the arguments of the agent's tools.
 type opencodeInput struct {
 	Path    string  `json:"filePath"`
 	Command string  `json:"command"`
@@ -75,12 +78,12 @@ type opencodeInput struct {
 	Old     *string `json:"oldString"`
 	New     *string `json:"newString"`
 
-	// of a question
+	// of a permission request
 	AskedPath string `json:"filepath"`
 	Diff      string `json:"diff"`
 }
 
-// opencodeTitle says in one line what a call is about.
+// opencodeTitle makes the title of a call from its arguments.
 func opencodeTitle(c *call) string {
 	in := decodeLoose[opencodeInput](c.input)
 	switch {
@@ -94,8 +97,8 @@ func opencodeTitle(c *call) string {
 	return c.name
 }
 
-// opencodeChanges says what a call does to a file: a question has a patch, and a
-// result has nothing.
+// opencodeChanges returns the change of a call that edits a file. A permission
+// request has a patch, and a result has none.
 func opencodeChanges(c *call) []event.Change {
 	in := decodeLoose[opencodeInput](c.input)
 	if in.Diff != "" && in.AskedPath != "" && len(in.Diff) <= 2*maxFileText {
@@ -123,7 +126,7 @@ func opencodeChanges(c *call) []event.Change {
 		tc.OldText = nil
 	}
 	ch := replaced(tc, false)
-	if in.Content != nil && len(*text) <= maxFileText { // the whole of the new file; the old one is not said
+	if in.Content != nil && len(*text) <= maxFileText { // the whole new file; the old one is unknown
 		ch.NewText = text
 		if ch.Kind == event.ChangeUpdate {
 			ch.Hunks = []event.Hunk{}
@@ -132,10 +135,10 @@ func opencodeChanges(c *call) []event.Change {
 	return []event.Change{ch}
 }
 
-// opencodeAsks makes it ask before it runs a command or changes a file, which
-// it does not do of its own accord.
+// opencodeAsks makes the agent ask before it runs a command or changes a file; by
+// default it does not ask.
 func opencodeAsks(opt runnel.Options) []string {
-	// What a subagent would have to ask for, it asks nobody, and waits for ever.
+	// A subagent never sends its permission requests, and waits without end.
 	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
 	switch opt.PermissionMode {
 	case runnel.ModeAcceptEdits:
@@ -159,8 +162,17 @@ func opencodeAsks(opt runnel.Options) []string {
 // unseen is a text that opencode keeps and does not show to the model.
 const unseen = "\u200b"
 
-// opencodeText keeps it from dropping a prompt that begins with the name of an
-// unknown command: it looks at all texts together, also at one for the user only.
+// opencodePart leaves that text out of a replayed prompt.
+func opencodePart(b block) block {
+	if b.Text == unseen {
+		return block{}
+	}
+	return b
+}
+
+// opencodeText keeps opencode from dropping a prompt that begins with the name of
+// an unknown command. It adds a text for the user only: opencode looks for a
+// command in all texts together.
 func opencodeText(text, _ string, isCommand func(string) bool) []any {
 	rest, slash := strings.CutPrefix(strings.TrimSpace(text), "/")
 	if name, _, _ := strings.Cut(rest, " "); !slash || isCommand(name) || name == "compact" {

@@ -6,10 +6,12 @@ import "github.com/runnel-dev/runnel"
 func qwen() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
-		modes: map[runnel.PermissionMode][]setting{
-			runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("auto-edit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
+		startup: startupQuirks{
+			modes: map[runnel.PermissionMode][]setting{
+				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("auto-edit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
+			},
+			bypass: []setting{{"mode", "yolo"}},
 		},
-		bypass:     []setting{{"mode", "yolo"}},
-		wholeFiles: true,
+		live: liveQuirks{wholeFiles: true},
 	}
 }

@@ -78,15 +78,12 @@ func (t *translator) upsert(tc toolCall, from origin) *call {
 		c.forget()
 		return c
 	}
-	if t.q.keepsQuiet != nil && t.q.keepsQuiet(c) {
-		return c
-	}
 	if isNew {
 		t.emit(event.ItemStart{ItemID: c.item, ItemType: event.TypeFunctionCall, CallID: c.id, Name: c.name, ParentCallID: c.parent})
 	}
 	ended := tc.Status == "completed" || tc.Status == "failed"
 	ready := tc.Status == "in_progress" || ended || from == fromUpdate && (inputs || isObject(c.input) && len(c.content) > 0)
-	if from == fromQuestion && !t.q.lateInput {
+	if from == fromQuestion && !t.q.live.lateInput {
 		ready = ready || isNew || isObject(c.input)
 	}
 	if ready {
@@ -172,14 +169,14 @@ func (t *translator) tell(c *call) {
 	if !isObject(args) {
 		args = json.RawMessage("{}")
 	}
-	if t.q.title != nil {
-		c.title = oneLine(cmp.Or(t.q.title(c), c.title), 200)
+	if t.q.live.title != nil {
+		c.title = oneLine(cmp.Or(t.q.live.title(c), c.title), 200)
 	}
 	t.emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
 		Name: c.name, CallID: c.id, Arguments: args, Kind: c.kind, Title: c.title, Locations: c.locations,
 	}})
-	if t.q.steps != nil {
-		if entries := t.q.steps(c); len(entries) > 0 {
+	if t.q.live.steps != nil {
+		if entries := t.q.live.steps(c); len(entries) > 0 {
 			t.planItem(c.item+":plan", c.parent, entries)
 		}
 	}
@@ -198,7 +195,7 @@ func (t *translator) progress(c *call, tc toolCall) {
 	if m.Exit != nil && m.Exit.TerminalID != "" {
 		t.term(m.Exit.TerminalID).exited(m.Exit.Code)
 	}
-	if t.q.running && c.told && tc.Status != "completed" && tc.Status != "failed" && c.terminal == "" {
+	if t.q.live.running && c.told && tc.Status != "completed" && tc.Status != "failed" && c.terminal == "" {
 		t.stream(c, c.text())
 	}
 }
@@ -287,9 +284,9 @@ func (c *call) forget() { c.content, c.rawOutput, c.streamed = nil, nil, "" }
 
 // changesOf says what a call does to files.
 func (t *translator) changesOf(c *call) []event.Change {
-	out := changes(c.content, t.q.wholeFiles)
-	if len(out) == 0 && t.q.changes != nil {
-		out = t.q.changes(c)
+	out := changes(c.content, t.q.live.wholeFiles)
+	if len(out) == 0 && t.q.live.changes != nil {
+		out = t.q.live.changes(c)
 	}
 	return out
 }
@@ -300,8 +297,8 @@ func (t *translator) outputOf(c *call) (string, *int) {
 		return term.text(), term.code
 	}
 	text, code := c.text(), (*int)(nil)
-	if t.q.output != nil {
-		text, code = t.q.output(c)
+	if t.q.live.output != nil {
+		text, code = t.q.live.output(c)
 	}
 	if text != "" {
 		return text, code

@@ -477,7 +477,7 @@ func (t *translator) answered(call jsonrpc.Call, m jsonrpc.Message) {
 // opened takes the answer to what begins a conversation, or continues one.
 func (t *translator) opened(a asked, m jsonrpc.Message) {
 	if t.load != nil {
-		if t.q.replayEnds && m.Error == nil {
+		if t.q.replay.endsWithCommands && m.Error == nil {
 			t.load.late = true // it has hardly begun
 		} else {
 			t.endLoad()
@@ -516,8 +516,8 @@ func (t *translator) answeredPrompt(id string, m jsonrpc.Message) {
 		t.turn.begun = true
 		return
 	}
-	if p.Usage == nil && t.q.usage != nil {
-		p.Usage = t.q.usage(p.Meta)
+	if p.Usage == nil && t.q.live.usage != nil {
+		p.Usage = t.q.live.usage(p.Meta)
 	}
 	t.finish(p.StopReason, p.Usage, m.Error)
 }
@@ -581,7 +581,7 @@ func (t *translator) modeOf() string {
 	for _, m := range []runnel.PermissionMode{
 		runnel.ModeBypass, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeDefault, runnel.ModeAcceptEdits,
 	} {
-		if want := t.q.modes[m]; len(want) > 0 && t.has(want) {
+		if want := t.q.startup.modes[m]; len(want) > 0 && t.has(want) {
 			return string(m)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Until a folder is trusted, nothing in it may run, send what is said
 // elsewhere, or allow what nobody was asked for. Agents that can be told so are
-// (quirks.environ, prepare). The others are not started in a folder that
+// (startupQuirks.environ, prepare). The others are not started in a folder that
 // has what they would obey (Agent.Obeys, Agent.Reads).
 
 // mistrust refuses a folder that the agent would obey.
