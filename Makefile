@@ -1,4 +1,4 @@
-# Two commands matter to a newcomer: `make run` and `make test`.
+# Three commands matter to a newcomer: `make run`, `make check` and `make test`.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -6,6 +6,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 ARGS ?=
+AGENT ?=
 FUZZTIME ?= 30s
 RACE := -race
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
@@ -55,21 +56,59 @@ $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 	@npm install --no-save --prefix bench/peers --no-fund --no-audit
 	@touch $@
 
-.PHONY: test
-test: vet test-go test-ui ## run every test; installs what they need
+# What the tests read:
+#   go test -short             shortens long tests and skips real agents
+#   RUNNEL_SKIP_REAL_AGENTS=1  skips every test that drives a real agent
+#   RUNNEL_AGENTS=codex,qwen   drives only these agents
+#   RUNNEL_LONG=1              repeats rare moments often; adds what is too long for a commit
+
+# Real agents are driven by the tests of these packages.
+DRIVERS := ./cmd/runnel ./internal/realagents ./provider/acp ./provider/claude ./provider/codex
+# These run the built program, which the cache of test results does not see.
+BINARY := ./test/e2e ./test/hostile ./test/kill
+# Nothing runs concurrently in these, so the race detector has nothing to find:
+# pure functions (event, upsert, jsonl, termtext), tables and generated text
+# (provider/all, agentdoc, archtest, ui), and the benchmark's own arithmetic.
+SEQUENTIAL := ./bench/... ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./provider/all ./ui ./upsert
+# The rest runs with the race detector; the simulation does only a tenth of its
+# runs there, so it runs without as well.
+CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
+
+.PHONY: check
+check: vet $(SUPERVISOR) ## the quick tests: no Node, network, real agents or race detector; run it first
+	@.ci/gotest -short -p 4 -- ./...
 
 .PHONY: vet
-vet: ui
+vet:
 	gofmt -l $$(git ls-files '*.go') | awk '{print "not formatted: " $$0; bad=1} END {exit bad}'
 	go vet ./...
-	GOOS=darwin go build ./...
-	GOOS=windows go build ./...
 
-.PHONY: test-go
-test-go: ui $(SUPERVISOR) $(AGENTS_READY) ## run the Go tests, with the race detector
+.PHONY: test
+test: ## run everything that a commit must pass; installs what that needs
+	@.ci/tiers test-vet test-unit test-race test-agents test-binary test-ui
+
+.PHONY: test-vet
+test-vet: vet
+	GOOS=darwin go build -gcflags='all=-N -l' ./... # it has to compile; nobody runs it
+	GOOS=windows go build -gcflags='all=-N -l' ./...
+
+.PHONY: test-unit
+test-unit:
+	@.ci/gotest -timeout 10m -p 4 -- $(SEQUENTIAL) ./test/sim
+
+.PHONY: test-race
+test-race: $(SUPERVISOR)
 	@.ci/need cc
-	go test -timeout 15m $(RACE) -p 2 ./...
-	go test -run 'K01|G01' ./test/sim # all of its runs; under the race detector it does a tenth
+	@.ci/gotest $(RACE) -timeout 10m -p 4 -- $(CONCURRENT)
+
+.PHONY: test-agents
+test-agents: $(SUPERVISOR) $(AGENTS_READY)
+	@.ci/need cc
+	@.ci/gotest $(RACE) -timeout 15m -count 1 -p 2 -- $(DRIVERS)
+
+.PHONY: test-binary
+test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
+	@.ci/gotest -timeout 15m -count 1 -p 2 -- $(BINARY)
 
 .PHONY: test-ui
 test-ui: build ## run the tests of the page, in a real browser too
@@ -77,8 +116,12 @@ test-ui: build ## run the tests of the page, in a real browser too
 	npm test --prefix ui
 	npm run --prefix ui test:browser
 
+.PHONY: agents
+agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -- $(DRIVERS) $(filter-out ./test/hostile,$(BINARY))
+
 .PHONY: test-long
-test-long: ui $(SUPERVISOR) $(AGENTS_READY) ## what is too long for a commit: rare moments often, a soak of an hour, everything twice, fuzzing (hours)
+test-long: ui $(SUPERVISOR) $(AGENTS_READY) ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
 	@.ci/need cc
 	RUNNEL_LONG=1 go test -timeout 6h -p 1 ./...
 	go test -timeout 60m $(RACE) -p 1 -count 2 ./...
