@@ -66,7 +66,7 @@ func subject(t *testing.T, name string) providertest.Subject {
 // a time: most of it is waiting, and what is to be killed or to be gone is looked
 // for among the descendants of the process.
 func TestConformance(t *testing.T) {
-	for _, name := range []string{"opencode", "codex-acp", "gemini", "copilot", "claude-agent-acp"} {
+	for _, name := range []string{"gemini", "opencode", "codex-acp", "copilot", "claude-agent-acp"} { // those that wait longest first
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv(alone) == "" {
 				realagents.Find(t, name) // skips here: the other process has to pass
@@ -93,7 +93,7 @@ func onItsOwn(t *testing.T) {
 	if asked := flag.Lookup("test.run").Value.String(); strings.Count(asked, "/") > 1 {
 		pattern = asked
 	}
-	args := []string{"-test.run=" + pattern, "-test.v", "-test.timeout=14m"}
+	args := []string{"-test.run=" + pattern, "-test.v", "-test.timeout=20m"}
 	if results := flag.Lookup("results"); results.Value.String() == "true" {
 		args = append(args, "-results")
 	}

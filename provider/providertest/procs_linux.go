@@ -37,6 +37,13 @@ func descendants() []int {
 	return out
 }
 
+// worksIn reports whether the working directory of a process is dir, which may
+// have been removed.
+func worksIn(pid int, dir string) bool {
+	at, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
+	return err == nil && strings.TrimSuffix(at, " (deleted)") == dir
+}
+
 func killDescendants(t *testing.T)   { signalAll(t, syscall.SIGKILL) }
 func freezeDescendants(t *testing.T) { signalAll(t, syscall.SIGSTOP) }
 
