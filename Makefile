@@ -125,6 +125,7 @@ test-long: ui $(SUPERVISOR) $(AGENTS_READY) ## what is too long for a commit: ra
 	@.ci/need cc
 	RUNNEL_LONG=1 go test -timeout 6h -p 1 ./...
 	go test -timeout 60m $(RACE) -p 1 -count 2 ./...
+	$(MAKE) test-bench
 	$(MAKE) fuzz FUZZTIME=60s
 
 .PHONY: fuzz
@@ -139,10 +140,16 @@ fuzz: ## fuzz every parser for FUZZTIME each (default 30s)
 .PHONY: lint
 lint: ## run the linters of .golangci.yml (the first time builds them: two minutes)
 	$(LINT) run ./...
+	cd bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
 .PHONY: bench
 bench: build $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (half an hour)
-	go run ./bench -runnel bin/runnel -o bench/RESULTS.md
+	go -C bench run . -runnel ../bin/runnel -o RESULTS.md
+
+.PHONY: test-bench
+test-bench: ui $(SUPERVISOR) $(AGENTS_READY) ## vet and test the measurements, which are a Go module of their own
+	cd bench && go vet ./... && GOOS=darwin go build ./... && GOOS=windows go build ./...
+	go -C bench test -timeout 15m ./...
 
 .PHONY: record
 record: $(AGENTS_READY) ## record testdata anew with the real agents; read the diff before you commit it
@@ -160,11 +167,12 @@ generate: ## write the generated files again
 	go generate ./...
 
 .PHONY: verify
-verify: generate lint ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
+verify: generate lint test-bench ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
 	git diff --exit-code
 	@# -e: go.sum need not cover what only the tests of a dependency import
 	go mod tidy -e -diff
-	cd tools && go mod tidy -e -diff
+	go -C tools mod tidy -e -diff
+	go -C bench mod tidy -e -diff
 
 .PHONY: clean
 clean: ## remove what was built and installed

@@ -26,15 +26,15 @@ func main() {
 	}
 }
 
-const usage = `usage: go run ./bench [flags]
+const usage = `usage: go -C bench run . [flags]
 
 Measures Runnel and prints a table; progress goes to standard error. "make bench"
 installs what it needs, runs it and writes bench/RESULTS.md. A full run takes
 half an hour and is worth little on a machine that does something else.
 
-  go run ./bench -small                  # two minutes: does everything work?
-  go run ./bench -only latency,crash     # some of it
-  go run ./bench -o bench/RESULTS.md
+  go -C bench run . -small                 # two minutes: does everything work?
+  go -C bench run . -only latency,crash    # some of it
+  go -C bench run . -o RESULTS.md
 
 Flags:
 `
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *small {
 		size = little
 	}
-	b := &bench{size: size, report: &report{command: strings.Join(append([]string{"go run ./bench"}, args...), " "), started: time.Now()}}
+	b := &bench{size: size, report: &report{command: strings.Join(append([]string{"go -C bench run ."}, args...), " "), started: time.Now()}}
 	err := b.measure(ctx, *only, *program, stderr)
 	if _, writeErr := io.WriteString(stdout, b.report.text()); writeErr != nil || *file == "" {
 		return errors.Join(err, writeErr)

@@ -22,10 +22,12 @@ type workspace struct {
 	sessions map[string]bool // ids of those that our server opened
 }
 
+const module = "github.com/runnel-dev/runnel" // what is measured
+
 // newWorkspace makes a workspace with the programs that are measured. Without a
 // program to measure it builds one.
 func newWorkspace(ctx context.Context, program string, progress io.Writer) (*workspace, error) {
-	root := oneLine(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}"))
+	root := oneLine(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module))
 	dir, err := os.MkdirTemp("", "runnel-bench")
 	if err != nil {
 		return nil, err
@@ -34,19 +36,19 @@ func newWorkspace(ctx context.Context, program string, progress io.Writer) (*wor
 		return nil, err
 	}
 	w := &workspace{dir: dir, root: root, progress: progress, sessions: make(map[string]bool)}
-	targets := map[string]string{"runnel": "./cmd/runnel", "bin/claude": "./bench/agent"}
+	targets := map[string]string{"runnel": "cmd/runnel", "bin/claude": "bench/agent"}
 	if program != "" {
 		delete(targets, "runnel")
 		if err := copyProgram(program, w.path("runnel")); err != nil {
 			return nil, errors.Join(err, w.close())
 		}
 	}
-	for target, pkg := range targets {
-		w.say("building %s", pkg)
-		build := exec.CommandContext(ctx, "go", "build", "-o", w.path(target), pkg)
-		build.Dir = root
+	for target, folder := range targets {
+		w.say("building %s", folder)
+		build := exec.CommandContext(ctx, "go", "build", "-o", w.path(target), ".")
+		build.Dir = filepath.Join(root, folder) // which is in one of two modules
 		if out, err := build.CombinedOutput(); err != nil {
-			return nil, errors.Join(fmt.Errorf("build %s: %w\n%s", pkg, err, out), w.close())
+			return nil, errors.Join(fmt.Errorf("build %s: %w\n%s", folder, err, out), w.close())
 		}
 	}
 	return w, nil

@@ -17,7 +17,13 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const (
+	root   = "../.."
+	module = "github.com/runnel-dev/runnel"
+)
+
+// modules are the folders of our Go modules that have packages.
+var modules = []string{".", "bench"}
 
 // maxLines bounds ARCHITECTURE.md: it is one read, not a reference.
 const maxLines = 120
@@ -38,7 +44,7 @@ func TestArchitectureIsShort(t *testing.T) {
 }
 
 // pkg is what `go list` says of one of our packages. Paths of ours are
-// relative to the module, "." is its root; paths of others are as imported.
+// relative to the root module; paths of others are as imported.
 type pkg struct {
 	Dir         string
 	Documented  bool
@@ -138,34 +144,11 @@ func matches(patterns []string, s string) bool {
 	})
 }
 
-// list asks the go command about every package of the module.
-func list(t *testing.T) []pkg {
+// list asks the go command about every package of our modules.
+func list(t *testing.T) (pkgs []pkg) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list",
-		"-json=ImportPath,Imports,TestImports,XTestImports,Doc,Module", "./...")
-	cmd.Dir = root
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
-	}
-	var pkgs []pkg
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			ImportPath, Doc                    string
-			Imports, TestImports, XTestImports []string
-			Module                             struct{ Path string }
-		}
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		q := pkg{Dir: rel(p.Module.Path, p.ImportPath), Documented: p.Doc != ""}
-		q.Imports, q.Foreign = split(p.Module.Path, p.Imports)
-		_, q.TestForeign = split(p.Module.Path, slices.Concat(p.TestImports, p.XTestImports))
-		pkgs = append(pkgs, q)
+	for _, dir := range modules {
+		pkgs = append(pkgs, listModule(t, dir)...)
 	}
 	if len(pkgs) < 5 {
 		t.Fatalf("go list knows only %d packages", len(pkgs))
@@ -173,12 +156,41 @@ func list(t *testing.T) []pkg {
 	return pkgs
 }
 
-func split(module string, imports []string) (ours, foreign []string) {
+func listModule(t *testing.T, dir string) (pkgs []pkg) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list",
+		"-json=ImportPath,Imports,TestImports,XTestImports,Doc", "./...")
+	cmd.Dir = filepath.Join(root, dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list in %s: %v\n%s", dir, err, stderr.Bytes())
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Doc                    string
+			Imports, TestImports, XTestImports []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		q := pkg{Dir: rel(p.ImportPath), Documented: p.Doc != ""}
+		q.Imports, q.Foreign = split(p.Imports)
+		_, q.TestForeign = split(slices.Concat(p.TestImports, p.XTestImports))
+		pkgs = append(pkgs, q)
+	}
+	return pkgs
+}
+
+func split(imports []string) (ours, foreign []string) {
 	for _, imp := range imports {
 		first, _, _ := strings.Cut(imp, "/")
 		switch {
 		case imp == module || strings.HasPrefix(imp, module+"/"):
-			ours = append(ours, rel(module, imp))
+			ours = append(ours, rel(imp))
 		case strings.Contains(first, "."):
 			foreign = append(foreign, imp)
 		}
@@ -186,7 +198,7 @@ func split(module string, imports []string) (ours, foreign []string) {
 	return ours, foreign
 }
 
-func rel(module, p string) string {
+func rel(p string) string {
 	if p == module {
 		return "."
 	}
