@@ -28,6 +28,7 @@ type Emitter struct {
 	events   []event.Event
 	replies  []any
 	deferred []event.Event
+	skipped  int
 }
 
 // Begin sets the time of the line in hand. Every event that is emitted from
@@ -59,6 +60,12 @@ func (e *Emitter) Add(events ...event.Event) { e.events = append(e.events, event
 
 // Reply has a message written to the agent at once, without asking anyone.
 func (e *Emitter) Reply(message any) { e.replies = append(e.replies, message) }
+
+// Skip counts a message of the agent's that means nothing to the translator.
+func (e *Emitter) Skip() { e.skipped++ }
+
+// Skipped returns how often Skip was called.
+func (e *Emitter) Skipped() int { return e.skipped }
 
 // Capture returns what do emits, in place of emitting it.
 func (e *Emitter) Capture(do func()) []event.Event {

@@ -2,9 +2,9 @@ package translate
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // A Numbering gives the items of one line of native messages their ids: the main
@@ -60,7 +60,7 @@ type Output struct {
 	Start event.ItemStart // all of it but its type
 
 	opened, ended bool
-	streamed      string
+	streamed      []byte
 }
 
 // NewOutput returns the output of a call that is an item of its own.
@@ -75,7 +75,7 @@ func (o *Output) Opened() bool { return o.opened }
 func (o *Output) Ended() bool { return o.ended }
 
 // Streamed returns what the output showed so far.
-func (o *Output) Streamed() string { return o.streamed }
+func (o *Output) Streamed() string { return string(o.streamed) }
 
 // Open begins the item if it has not begun.
 func (o *Output) Open(e TurnEmitter) {
@@ -87,16 +87,24 @@ func (o *Output) Open(e TurnEmitter) {
 	e.Emit(o.Start)
 }
 
-// Grow shows text as it stands now. It shows nothing if text does not begin with
-// what was shown, or if the item has ended.
-func (o *Output) Grow(e TurnEmitter, text string) {
-	rest, grown := strings.CutPrefix(text, o.streamed)
-	if !grown || rest == "" || o.ended {
+// Append shows further text. Text that would make it more than
+// [event.MaxOutput] bytes is left out.
+func (o *Output) Append(e TurnEmitter, text string) {
+	if text == "" || o.ended || len(o.streamed)+len(text) > event.MaxOutput {
 		return
 	}
 	o.Open(e)
-	o.streamed = text
-	e.Emit(event.ItemDelta{ItemID: o.Start.ItemID, DeltaContent: rest})
+	o.streamed = append(o.streamed, text...)
+	e.Emit(event.ItemDelta{ItemID: o.Start.ItemID, DeltaContent: text})
+}
+
+// Grow shows text as it stands now, at most [event.MaxOutput] bytes of it. It
+// shows nothing if text does not begin with what was shown.
+func (o *Output) Grow(e TurnEmitter, all string) {
+	all, _ = text.Cut(all, event.MaxOutput)
+	if n := len(o.streamed); len(all) > n && all[:n] == string(o.streamed) {
+		o.Append(e, all[n:])
+	}
 }
 
 // Done ends the item.
@@ -105,7 +113,7 @@ func (o *Output) Done(e TurnEmitter, final event.FunctionCallOutput) {
 		return
 	}
 	o.Open(e)
-	o.ended, o.streamed = true, ""
+	o.ended, o.streamed = true, nil
 	e.Emit(event.ItemDone{ItemID: o.Start.ItemID, FinalItem: final})
 }
 
@@ -114,7 +122,7 @@ func (o *Output) Cancel(e TurnEmitter, why event.CancelReason) {
 	if !o.opened || o.ended {
 		return
 	}
-	o.ended, o.streamed = true, ""
+	o.ended, o.streamed = true, nil
 	e.Emit(event.ItemCancelled{ItemID: o.Start.ItemID, Reason: why})
 }
 
@@ -137,13 +145,24 @@ func EmitPlan(e TurnEmitter, item, parent string, entries []event.PlanEntry) {
 	e.Emit(event.ItemDone{ItemID: item, FinalItem: event.Plan{Entries: entries}})
 }
 
-// StepStatus returns our word for the state of a plan's entry.
-func StepStatus(native string) string {
-	switch native {
+// PlanEntry returns an entry of a plan. A state that is unknown counts as
+// pending.
+func PlanEntry(content, status, priority string) event.PlanEntry {
+	e := event.PlanEntry{Content: text.OneLine(content, MaxStepText), Status: "pending", Priority: text.OneLine(priority, 40)}
+	switch status {
 	case "inProgress", "in_progress":
-		return "in_progress"
+		e.Status = "in_progress"
 	case "completed":
-		return "completed"
+		e.Status = "completed"
 	}
-	return "pending"
+	return e
+}
+
+// SetOutput sets what a call printed, at most [event.MaxOutput] bytes of it. total
+// is how many bytes the call printed in all, of which all may be a part.
+func SetOutput(out *event.FunctionCallOutput, all string, total int64) {
+	out.Output, _ = text.Cut(all, event.MaxOutput)
+	if int64(len(out.Output)) < total {
+		out.Truncated, out.TotalBytes = true, total
+	}
 }

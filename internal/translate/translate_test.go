@@ -103,6 +103,9 @@ func shapes(events []event.Event) string {
 func TestOutputEndsOnce(t *testing.T) {
 	done := func(o *translate.Output, e translate.TurnEmitter) { o.Done(e, event.FunctionCallOutput{CallID: "c"}) }
 	cancel := func(o *translate.Output, e translate.TurnEmitter) { o.Cancel(e, event.ReasonUserCancel) }
+	add := func(text string) func(*translate.Output, translate.TurnEmitter) {
+		return func(o *translate.Output, e translate.TurnEmitter) { o.Append(e, text) }
+	}
 	grow := func(text string) func(*translate.Output, translate.TurnEmitter) {
 		return func(o *translate.Output, e translate.TurnEmitter) { o.Grow(e, text) }
 	}
@@ -113,6 +116,8 @@ func TestOutputEndsOnce(t *testing.T) {
 	}{
 		{"at once", []func(*translate.Output, translate.TurnEmitter){done, done, cancel}, "start done"},
 		{"grows", []func(*translate.Output, translate.TurnEmitter){grow("a"), grow("ab"), grow("ab"), grow("x"), done, grow("abc")}, "start +a +b done"},
+		{"is added to", []func(*translate.Output, translate.TurnEmitter){add("a"), add(""), add("b"), grow("abc"), done, add("d")}, "start +a +b +c done"},
+		{"too long", []func(*translate.Output, translate.TurnEmitter){add("a"), add(strings.Repeat("x", event.MaxOutput)), add("b"), done}, "start +a +b done"},
 		{"cancelled", []func(*translate.Output, translate.TurnEmitter){grow("a"), cancel, done}, "start +a cancelled"},
 		{"never began", []func(*translate.Output, translate.TurnEmitter){cancel}, ""},
 	} {
@@ -123,6 +128,32 @@ func TestOutputEndsOnce(t *testing.T) {
 		}
 		if got := shapes(e.Take()); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPlanEntries(t *testing.T) {
+	for status, want := range map[string]string{"inProgress": "in_progress", "in_progress": "in_progress", "completed": "completed", "": "pending", "x": "pending"} {
+		if got := translate.PlanEntry("a\nb", status, "high"); cmp.Diff(event.PlanEntry{Content: "a b", Status: want, Priority: "high"}, got) != "" {
+			t.Errorf("%q: %+v", status, got)
+		}
+	}
+}
+
+func TestLongOutputIsTruncated(t *testing.T) {
+	for _, c := range []struct {
+		all       string
+		total     int64
+		size      int
+		truncated bool
+	}{
+		{"ab", 2, 2, false}, {"", 0, 0, false}, {"ab", 7, 2, true},
+		{strings.Repeat("x", event.MaxOutput+1), event.MaxOutput + 1, event.MaxOutput, true},
+	} {
+		var out event.FunctionCallOutput
+		translate.SetOutput(&out, c.all, c.total)
+		if len(out.Output) != c.size || out.Truncated != c.truncated || c.truncated && out.TotalBytes != c.total {
+			t.Errorf("%d of %d bytes: %d, truncated %v, total %d", len(c.all), c.total, len(out.Output), out.Truncated, out.TotalBytes)
 		}
 	}
 }
