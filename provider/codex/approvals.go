@@ -2,25 +2,23 @@ package codex
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// approval is a question of the agent that waits for an answer.
+// An approval is what codex's own part of an open question is.
 type approval struct {
-	id      string // ours
 	request jsonrpc.ID
 	method  string
-	turn    *turn  // in which it is asked
-	aside   bool   // that holds nothing else
 	native  string // the agent's turn; "" if it did not say
 	choices []choice
 	sheet   *sheet // of questions
 	form    bool   // it asks for values
-	params  string // digest of all that was asked
 	shown   event.Approval
 }
 
@@ -31,22 +29,8 @@ type choice struct {
 	stops  bool // the turn has to be interrupted, too: the answer alone does not
 }
 
-// Ids of choices.
-const (
-	allowOnce    = "allow_once"
-	allowSession = "allow_session"
-	allowAlways  = "allow_always"
-	deny         = "deny"
-	denyStop     = "deny_stop"
-	option       = "option_" // and the number of the answer, from 1
-)
-
-// maxOpen bounds the questions that wait for an answer, and maxAsking what one is
-// about, in bytes.
-const (
-	maxOpen   = 100
-	maxAsking = 2 * maxArguments
-)
+// maxAsking bounds what a question is about, in bytes.
+const maxAsking = 2 * maxArguments
 
 // question is the parameters of any of the agent's questions.
 type question struct {
@@ -92,121 +76,81 @@ type question struct {
 	} `json:"_meta"`
 }
 
-// ask takes a question of the agent. What we do not offer is refused at once:
+// questions are the agent's, while they wait for an answer.
+type questions struct {
+	translate.Approvals[*approval]
+	out *translate.Emitter
+}
+
+// asked takes a question of the agent. What we do not offer is refused at once:
 // the agent waits for an answer without end.
-func (t *translator) ask(m jsonrpc.Message) {
-	q := loose[question](m.Params)
-	a := &approval{request: m.ID, method: m.Method, native: q.TurnID, params: digest(m.Params)}
-	ev, ok := a.describe(t, q)
-	if ok && len(ev.Arguments) > maxAsking {
+func (t *translator) asked(m jsonrpc.Message) {
+	q := translate.Loose[question](m.Params)
+	call := t.calling(q)
+	a := &approval{request: m.ID, method: m.Method, native: q.TurnID}
+	ok := a.describe(q, call)
+	if ok && len(a.shown.Arguments) > maxAsking {
 		ok = false
-		t.notice(event.LevelWarning, "QUESTION_REFUSED", "The agent asked a question that was too large to be shown; it was denied.")
+		t.notice(event.Notice{Level: event.LevelWarning, Code: "QUESTION_REFUSED", Message: "The agent asked a question that was too large to be shown; it was denied."})
 	}
-	if !ok || len(t.approvals) >= maxOpen {
+	if !ok || t.questions.Full() {
 		if reply, due := t.peer.Unknown(m); due {
-			t.reply(reply)
+			t.reply(reply, nil)
 		}
 		return
 	}
-	a.turn = t.turnToAsk(q, m, a)
+	turn, outOfTurn := t.turnToAsk(q, m.ID)
 	during := q.TurnID
 	if during == "" { // and ids of requests begin anew with each process
-		during = a.turn.id
+		during = turn
 	}
-	a.id = derive(strings.Join([]string{"approval", q.ThreadID, during, q.ItemID, q.ApprovalID, m.ID.Key()}, " "))
-	ev.ID, ev.Why = a.id, oneLine(q.Reason, 500)
-	ev.ArgumentsDigest = digest(ev.Arguments)
-	for _, c := range a.choices {
-		ev.Choices = append(ev.Choices, c.Choice)
-	}
-	if c := t.calling(q); c != nil {
-		if ev.CallID = c.native; strings.HasPrefix(c.id, a.turn.id+":") {
-			ev.ItemID = c.id
+	if call != nil {
+		if a.shown.CallID = call.native; strings.HasPrefix(call.id, turn+":") {
+			a.shown.ItemID = call.id
 		}
 	}
-	t.approvals[a.id], a.shown = a, ev
-	t.emit(a.turn, event.ApprovalRequested{Approval: ev})
+	a.shown.Why = oneLine(q.Reason, 500)
+	t.questions.open(a, translate.Approval[*approval]{
+		ID:   derive(strings.Join([]string{"approval", q.ThreadID, during, q.ItemID, q.ApprovalID, m.ID.Key()}, " ")),
+		Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
+	})
 }
 
-// asksAgain takes a question with the id of one that is open. If it is about
-// something else, the answer to the first would be taken for one to this: both
-// are refused.
-func (t *translator) asksAgain(m jsonrpc.Message) {
-	for _, id := range t.Waiting() {
-		a := t.approvals[id]
-		if !a.request.Same(m.ID) {
-			continue
-		}
-		if a.method == m.Method && a.params == digest(m.Params) {
-			return
-		}
-		delete(t.approvals, id)
-		t.reply(jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "what is asked changed while it was looked at; ask again"))
-		t.emit(a.turn, event.Notice{Level: event.LevelWarning, Code: "ARGUMENTS_CHANGED", Message: "The agent changed what it had asked for while the question was open; it was denied."})
-		t.emit(a.turn, event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
-		t.endAside(a)
-	}
+// askedDigest is the digest of all that is asked.
+func askedDigest(m jsonrpc.Message) string {
+	return translate.Digest(append([]byte(m.Method+" "), m.Params...))
 }
 
-// turnToAsk returns the turn in which a question is asked. One of a subagent
-// while no turn runs has a turn that holds nothing else.
-func (t *translator) turnToAsk(q question, m jsonrpc.Message, a *approval) *turn {
-	if tn := t.turnOf(note{ThreadID: q.ThreadID, TurnID: q.TurnID}); tn != nil && tn.agent == nil {
-		return tn
+// turnToAsk returns the id of the turn in which a question is asked. One of a
+// subagent while no turn runs has a turn that holds nothing else.
+func (t *translator) turnToAsk(q question, request jsonrpc.ID) (id string, outOfTurn bool) {
+	t.runOf(note{ThreadID: q.ThreadID, TurnID: q.TurnID})
+	if tn := t.turns.running[q.TurnID]; tn != nil && tn.began {
+		return tn.id, false
 	}
-	if tn := t.current(); tn != nil {
-		return tn
+	if tn := t.turns.current(); tn != nil {
+		return tn.id, false
 	}
-	a.aside = true
 	after := ""
-	if q.TurnID == "" && len(t.over) > 0 {
-		after = t.over[len(t.over)-1]
+	if q.TurnID == "" && len(t.turns.over) > 0 {
+		after = t.turns.over[len(t.turns.over)-1]
 	}
-	tn := &turn{id: derive(t.thread + " question " + q.TurnID + after + " " + m.ID.Key())}
-	t.emit(tn, event.ResponseStart{ModelID: t.config.Model, ProviderID: providerID})
-	return tn
+	id = derive(t.thread + " question " + q.TurnID + after + " " + request.Key())
+	t.out.Emit(id, t.started())
+	return id, true
 }
 
-// leaveQuestions takes the questions out of a turn that is over whose subagents
-// go on, and wait. If we ended the turn, they are denied; else they are returned.
-func (t *translator) leaveQuestions(over *turn) (left []*approval) {
-	for _, id := range t.Waiting() {
-		a := t.approvals[id]
-		if asks := t.turns[a.native]; a.turn != over || asks == nil || asks.agent == nil {
-			continue
-		}
-		delete(t.approvals, id)
-		if !over.interrupted {
-			left = append(left, a)
-		} else if m, err := jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result); err == nil {
-			t.reply(m)
-		}
-	}
-	return left
-}
-
-// askBeside asks again, in a turn that holds nothing else, what was asked in one
-// that is over.
-func (t *translator) askBeside(a *approval) {
-	a.id = derive("approval beside " + a.id)
-	a.turn, a.aside = &turn{id: derive("question beside " + a.id)}, true
-	a.shown.ID, a.shown.ItemID = a.id, ""
-	t.approvals[a.id] = a
-	t.emit(a.turn, event.ResponseStart{ModelID: t.config.Model, ProviderID: providerID})
-	t.emit(a.turn, event.ApprovalRequested{Approval: a.shown})
-}
-
-// calling returns the call that a question is about.
+// calling returns the call that a question is about, or nil.
 func (t *translator) calling(q question) *piece {
-	tn := t.turns[q.TurnID]
-	if tn == nil {
+	r := t.running(q.TurnID)
+	if r == nil {
 		return nil
 	}
-	if c := tn.items[q.ItemID]; c != nil && c.called {
+	if c := r.pieces[q.ItemID]; c != nil && c.called {
 		return c
 	}
 	if q.Server != "" { // it names the server only
-		for _, c := range tn.inOrder() {
+		for _, c := range r.inOrder() {
 			if c.call && !c.done && strings.HasPrefix(c.name, "mcp__"+q.Server+"__") {
 				return c
 			}
@@ -215,39 +159,155 @@ func (t *translator) calling(q question) *piece {
 	return nil
 }
 
-// describe says what a question is and what may be answered. It reports false
-// for one that we do not know.
-func (a *approval) describe(t *translator, q question) (event.Approval, bool) {
+// answer returns the messages for a decision. It fails with ApprovalGone for an
+// approval that is not open, and with InvalidRequest for a choice that it does
+// not have.
+func (t *translator) answer(id string, d runnel.Decision) ([]any, error) {
+	q, err := t.questions.Open(id)
+	if err != nil {
+		return nil, err
+	}
+	a := q.Question
+	i := slices.IndexFunc(a.choices, func(c choice) bool { return c.ID == d.Choice })
+	if i < 0 {
+		return nil, translate.NoSuchChoice()
+	}
+	result, err := a.fill(a.choices[i], d.UpdatedArguments)
+	if err != nil {
+		return nil, err
+	}
+	line, err := outgoing(jsonrpc.NewResult(a.request, result))
+	if err != nil {
+		return nil, translate.NotAnObject(err)
+	}
+	out := []any{line}
+	if tn := t.mainOf(a.native); a.choices[i].stops && tn != nil {
+		if line, err := outgoing(tn.interrupt(t.thread)); err == nil {
+			out = append(out, line)
+		}
+	}
+	return out, nil
+}
+
+// open emits a question.
+func (qs *questions) open(a *approval, q translate.Approval[*approval]) {
+	a.shown.ID, a.shown.ArgumentsDigest = q.ID, translate.Digest(a.shown.Arguments)
+	for _, c := range a.choices {
+		a.shown.Choices = append(a.shown.Choices, c.Choice)
+	}
+	q.Request, q.Question = a.request.Key(), a
+	qs.Add(q)
+	qs.out.Emit(q.Turn, event.ApprovalRequested{Approval: a.shown})
+}
+
+// askedAgain takes a question with the id of one that is open. If it is about
+// something else, the answer to the first would be taken for one to this: both
+// are refused with the reply.
+func (qs *questions) askedAgain(m jsonrpc.Message) (reply jsonrpc.Message, due bool) {
+	q, changed := qs.Changed(m.ID.Key(), askedDigest(m))
+	if !changed {
+		return reply, false
+	}
+	qs.out.Emit(q.Turn, translate.ArgumentsChanged)
+	qs.out.Emit(q.Turn, translate.Withdrawn(q.ID))
+	return jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "what is asked changed while it was looked at; ask again"), true
+}
+
+// decided takes an answer of ours as it passes, and returns the choice that it
+// is of. It reports false for an answer to anything else.
+func (qs *questions) decided(m jsonrpc.Message) (a *approval, choice string, ok bool) {
+	q, ok := qs.ByRequest(m.ID.Key())
+	if !ok {
+		return nil, "", false
+	}
+	qs.Remove(q.ID)
+	choice = q.Question.choiceOf(m.Result)
+	qs.out.Emit(q.Turn, translate.Resolved(q.ID, choice))
+	return q.Question, choice, true
+}
+
+// withdrawn takes the news that a question is settled. That it was answered we
+// know already; else the agent took it back. Turns that held nothing but a
+// settled question end now: an answer of ours is no line that readers wait for.
+func (qs *questions) withdrawn(request jsonrpc.ID) {
+	if q, ok := qs.ByRequest(request.Key()); ok {
+		qs.Remove(q.ID)
+		qs.out.Emit(q.Turn, translate.Withdrawn(q.ID))
+	}
+	for _, turn := range qs.Settled() {
+		qs.out.Emit(turn, event.ResponseDone{Status: event.StatusCompleted})
+	}
+}
+
+// leave takes the questions out of a turn that is over whose subagents go on, and
+// wait. If we ended the turn, the questions are denied; else they are returned,
+// to be asked again.
+func (qs *questions) leave(over *turn, subagents map[string]*subagentTurn) (left []translate.Approval[*approval], denials []jsonrpc.Message) {
+	for _, q := range qs.Of(over.id) {
+		if subagents[q.Question.native] == nil {
+			continue
+		}
+		qs.Remove(q.ID)
+		if !over.interrupted {
+			left = append(left, q)
+		} else if m, err := q.Question.denial(); err == nil {
+			denials = append(denials, m)
+		}
+	}
+	return left, denials
+}
+
+// askOutOfTurn asks again, in a turn that holds nothing else, what was asked in
+// one that is over.
+func (qs *questions) askOutOfTurn(q translate.Approval[*approval], started event.ResponseStart) {
+	q.ID = derive("approval beside " + q.ID)
+	q.Turn, q.OutOfTurn = derive("question beside "+q.ID), true
+	q.Question.shown.ID, q.Question.shown.ItemID = q.ID, ""
+	qs.Add(q)
+	qs.out.Emit(q.Turn, started)
+	qs.out.Emit(q.Turn, event.ApprovalRequested{Approval: q.Question.shown})
+}
+
+// denial is the answer that denies all and stops the agent, which is the last
+// choice of each question.
+func (a *approval) denial() (jsonrpc.Message, error) {
+	return jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result)
+}
+
+// describe finds out what a question is, and what may be answered. call is the
+// one that the question is about, or nil. It reports false for a question that
+// we do not know.
+func (a *approval) describe(q question, call *piece) (ok bool) {
+	ok = true
 	switch a.method {
 	case askCommand:
-		return a.command(q), true
+		a.shown = a.command(q)
 	case askFileChange:
-		return a.fileChange(t, q), true
+		a.shown = a.fileChange(q, call)
 	case askPermissions:
-		return a.permissions(q), true
+		a.shown = a.permissions(q)
 	case askUser:
-		return a.user(q)
+		a.shown, ok = a.user(q)
 	case askElicitation:
-		return a.elicitation(q)
+		a.shown, ok = a.elicitation(q)
+	default:
+		ok = false
 	}
-	return event.Approval{}, false
+	return ok
 }
 
 func (a *approval) add(id string, kind event.ChoiceKind, label string, result any) {
-	a.choices = append(a.choices, choice{Choice: event.Choice{ID: id, Kind: kind, Label: label}, result: object(result)})
+	a.choices = append(a.choices, choice{Choice: event.Choice{ID: id, Kind: kind, Label: label}, result: translate.Object(result)})
 }
 
 // stop adds the answer that ends the turn, too. Where the agent does not end it
 // by itself, it is interrupted.
 func (a *approval) stop(result any, interrupt bool) {
-	a.add(denyStop, event.ChoiceDenyStop, "Deny and stop", result)
+	a.add(translate.DenyStop, event.ChoiceDenyStop, "Deny and stop", result)
 	a.choices[len(a.choices)-1].stops = interrupt
 }
 
 type decided map[string]any
-
-// maxLabel bounds the label of a choice, in bytes.
-const maxLabel = 300
 
 // command asks for leave to run one. All answers are offered although 0.169
 // lists some only: it takes the others as well.
@@ -264,19 +324,19 @@ func (a *approval) command(q question) event.Approval {
 	case q.Kind == "writeStdin":
 		ev.Title = oneLine("Write to a running command: "+script(q.Command), 300)
 	}
-	ev.Arguments = object(args)
-	a.add(allowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
-	a.add(allowSession, event.ChoiceAllowSession, "Allow for this session", decided{"decision": "acceptForSession"})
-	if label := oneLine("Always allow commands that begin with: "+strings.Join(q.Amendment, " "), 4*maxLabel); len(q.Amendment) > 0 && len(label) <= maxLabel {
-		a.add(allowAlways, event.ChoiceAllowAlways, label, decided{"decision": decided{"acceptWithExecpolicyAmendment": decided{"execpolicy_amendment": q.Amendment}}})
+	ev.Arguments = translate.Object(args)
+	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
+	a.add(translate.AllowSession, event.ChoiceAllowSession, "Allow for this session", decided{"decision": "acceptForSession"})
+	if label := oneLine("Always allow commands that begin with: "+strings.Join(q.Amendment, " "), 4*translate.MaxLabel); len(q.Amendment) > 0 && len(label) <= translate.MaxLabel {
+		a.add(translate.AllowAlways, event.ChoiceAllowAlways, label, decided{"decision": decided{"acceptWithExecpolicyAmendment": decided{"execpolicy_amendment": q.Amendment}}})
 	}
 	for _, raw := range q.Hosts[:min(len(q.Hosts), 10)] {
-		h := loose[struct{ Host, Action string }](raw)
-		if h.Action == "allow" && len(h.Host) <= 200 && !a.has(allowAlways) {
-			a.add(allowAlways, event.ChoiceAllowAlways, oneLine("Always allow "+h.Host, maxLabel), decided{"decision": decided{"applyNetworkPolicyAmendment": decided{"network_policy_amendment": raw}}})
+		h := translate.Loose[struct{ Host, Action string }](raw)
+		if h.Action == "allow" && len(h.Host) <= 200 && !a.has(translate.AllowAlways) {
+			a.add(translate.AllowAlways, event.ChoiceAllowAlways, oneLine("Always allow "+h.Host, translate.MaxLabel), decided{"decision": decided{"applyNetworkPolicyAmendment": decided{"network_policy_amendment": raw}}})
 		}
 	}
-	a.add(deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
+	a.add(translate.Deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
 	a.stop(decided{"decision": "cancel"}, false)
 	return ev
 }
@@ -290,36 +350,34 @@ func (a *approval) has(id string) bool {
 	return false
 }
 
-func (a *approval) fileChange(t *translator, q question) event.Approval {
+func (a *approval) fileChange(q question, c *piece) event.Approval {
 	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "apply_patch", Title: "Edit files"}
-	if c := t.calling(q); c != nil {
+	if c != nil {
 		ev.Title, ev.Arguments, ev.Changes = c.title, c.args, c.changes
 	}
-	if len(ev.Arguments) == 0 {
-		ev.Arguments = json.RawMessage("{}")
-	}
+	ev.Arguments = translate.Arguments(ev.Arguments)
 	session := "Allow edits of these files for this session"
 	if q.GrantRoot != "" {
-		session = oneLine("Allow edits in "+q.GrantRoot+" for this session", maxLabel)
+		session = oneLine("Allow edits in "+q.GrantRoot+" for this session", translate.MaxLabel)
 	}
-	a.add(allowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
-	a.add(allowSession, event.ChoiceAllowSession, session, decided{"decision": "acceptForSession"})
-	a.add(deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
+	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
+	a.add(translate.AllowSession, event.ChoiceAllowSession, session, decided{"decision": "acceptForSession"})
+	a.add(translate.Deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
 	a.stop(decided{"decision": "cancel"}, false)
 	return ev
 }
 
 // permissions asks for more than the sandbox allows.
 func (a *approval) permissions(q question) event.Approval {
-	granted := arguments(q.Permissions)
-	a.add(allowOnce, event.ChoiceAllowOnce, "Allow for this turn", decided{"permissions": granted, "scope": "turn"})
-	a.add(allowSession, event.ChoiceAllowSession, "Allow for this session", decided{"permissions": granted, "scope": "session"})
+	granted := translate.Arguments(q.Permissions)
+	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow for this turn", decided{"permissions": granted, "scope": "turn"})
+	a.add(translate.AllowSession, event.ChoiceAllowSession, "Allow for this session", decided{"permissions": granted, "scope": "session"})
 	none := decided{"permissions": decided{}, "scope": "turn"}
-	a.add(deny, event.ChoiceDeny, "Deny", none)
+	a.add(translate.Deny, event.ChoiceDeny, "Deny", none)
 	a.stop(none, true)
 	return event.Approval{
 		Kind: event.ApprovalTool, ToolName: "request_permissions", Title: "Give the agent more permissions",
-		Arguments: object(map[string]any{"permissions": granted, "cwd": q.CWD}),
+		Arguments: translate.Object(map[string]any{"permissions": granted, "cwd": q.CWD}),
 	}
 }
 
@@ -335,29 +393,29 @@ func (a *approval) elicitation(q question) (event.Approval, bool) {
 	switch {
 	case q.Meta.Kind == "mcp_tool_call":
 		ev.Kind, ev.Title = event.ApprovalTool, oneLine(q.Message, 300)
-		ev.Arguments = object(map[string]any{"server": q.Server, "title": q.Meta.Title, "description": clip(q.Meta.About, 2000), "arguments": arguments(q.Meta.Params)})
-		a.add(allowOnce, event.ChoiceAllowOnce, "Allow once", answer("accept", decided{}, nil))
+		ev.Arguments = translate.Object(map[string]any{"server": q.Server, "title": q.Meta.Title, "description": clip(q.Meta.About, 2000), "arguments": translate.Arguments(q.Meta.Params)})
+		a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", answer("accept", decided{}, nil))
 		for _, p := range persists(q.Meta.Persist) {
 			switch p {
 			case "session":
-				a.add(allowSession, event.ChoiceAllowSession, "Allow this tool for this session", answer("accept", decided{}, decided{"persist": p}))
+				a.add(translate.AllowSession, event.ChoiceAllowSession, "Allow this tool for this session", answer("accept", decided{}, decided{"persist": p}))
 			case "always":
-				a.add(allowAlways, event.ChoiceAllowAlways, "Always allow this tool", answer("accept", decided{}, decided{"persist": p}))
+				a.add(translate.AllowAlways, event.ChoiceAllowAlways, "Always allow this tool", answer("accept", decided{}, decided{"persist": p}))
 			}
 		}
 	case q.Mode == "form" || q.Mode == "openai/form" || q.Mode == "openaiForm":
-		ev.Arguments, ev.ArgumentsEditable = object(map[string]any{"message": q.Message, "schema": arguments(q.Schema)}), true
+		ev.Arguments, ev.ArgumentsEditable = translate.Object(map[string]any{"message": q.Message, "schema": translate.Arguments(q.Schema)}), true
 		a.form = true
-		a.add(allowOnce, event.ChoiceAllowOnce, "Send", answer("accept", decided{}, nil))
+		a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Send", answer("accept", decided{}, nil))
 	case q.Mode == "url" && !strings.HasPrefix(q.URL, "https://") && !strings.HasPrefix(q.URL, "http://"):
 		return ev, false
 	case q.Mode == "url":
-		ev.Arguments = object(map[string]any{"message": q.Message, "url": q.URL})
-		a.add(allowOnce, event.ChoiceAllowOnce, "Done", answer("accept", decided{}, nil))
+		ev.Arguments = translate.Object(map[string]any{"message": q.Message, "url": q.URL})
+		a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Done", answer("accept", decided{}, nil))
 	default:
 		return ev, false
 	}
-	a.add(deny, event.ChoiceDeny, "Decline", no)
+	a.add(translate.Deny, event.ChoiceDeny, "Decline", no)
 	a.stop(stop, true)
 	return ev, true
 }
@@ -368,50 +426,8 @@ func persists(raw json.RawMessage) []string {
 	if json.Unmarshal(raw, &one) == nil {
 		return []string{one}
 	}
-	words := loose[[]string](raw)
+	words := translate.Loose[[]string](raw)
 	return words[:min(len(words), 2)]
-}
-
-// answer returns the messages for a decision. It fails with ApprovalGone for an
-// approval that is not open, and with InvalidRequest for a choice that it does
-// not have.
-func (t *translator) answer(id string, d runnel.Decision) ([]any, error) {
-	a := t.approvals[id]
-	if a == nil {
-		return nil, runnel.Fail(runnel.ApprovalGone, "this approval is already settled")
-	}
-	for _, c := range a.choices {
-		if c.ID != d.Choice {
-			continue
-		}
-		result, err := a.fill(c, d.UpdatedArguments)
-		if err != nil {
-			return nil, err
-		}
-		line, err := outgoing(jsonrpc.NewResult(a.request, result))
-		if err != nil {
-			return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object", err)
-		}
-		out := []any{line}
-		if tn := t.turns[a.native]; c.stops && tn != nil {
-			t.stopFor(tn.shown(), &out)
-		}
-		return out, nil
-	}
-	return nil, runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
-}
-
-// stopFor adds the interrupt that an answer does not bring about by itself.
-func (t *translator) stopFor(tn *turn, out *[]any) {
-	if tn.native == "" {
-		return
-	}
-	tn.stops++
-	line, err := outgoing(jsonrpc.NewRequest(jsonrpc.String(interruptPrefix+tn.native+":"+itoa(tn.stops)), methodInterrupt,
-		map[string]string{"threadId": t.thread, "turnId": tn.native}))
-	if err == nil {
-		*out = append(*out, line)
-	}
 }
 
 // fill puts the values of an answer into its result.
@@ -422,32 +438,14 @@ func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, erro
 	if len(values) == 0 {
 		return c.result, nil
 	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(values, &object) != nil || object == nil {
-		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object")
+	content, err := translate.Values(values)
+	if err != nil {
+		return nil, err
 	}
-	if a.method != askElicitation || !a.form || c.ID != allowOnce {
+	if a.method != askElicitation || !a.form || c.ID != translate.AllowOnce {
 		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments: Codex does not let them be changed")
 	}
-	return json.Marshal(decided{"action": "accept", "content": object, "_meta": nil})
-}
-
-// decided takes an answer of ours as it passes.
-func (t *translator) decided(m jsonrpc.Message) {
-	for _, id := range t.Waiting() {
-		a := t.approvals[id]
-		if !a.request.Same(m.ID) {
-			continue
-		}
-		delete(t.approvals, id)
-		c := a.choiceOf(m.Result)
-		if tn := t.turns[a.native]; c == denyStop && tn != nil {
-			tn.shown().interrupted = true
-		}
-		t.emit(a.turn, event.ApprovalResolved{ApprovalID: id, Choice: c, By: event.ByUser})
-		t.endAside(a)
-		return
-	}
+	return json.Marshal(decided{"action": "accept", "content": content, "_meta": nil})
 }
 
 // choiceOf names the choice that a result is of.
@@ -460,11 +458,11 @@ func (a *approval) choiceOf(result json.RawMessage) string {
 			return c.ID
 		}
 	}
-	r := loose[struct{ Action string }](result)
+	r := translate.Loose[struct{ Action string }](result)
 	if r.Action == "accept" {
-		return allowOnce
+		return translate.AllowOnce
 	}
-	return deny
+	return translate.Deny
 }
 
 func sameJSON(a, b json.RawMessage) bool {
@@ -472,47 +470,5 @@ func sameJSON(a, b json.RawMessage) bool {
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return false
 	}
-	return string(object(x)) == string(object(y))
-}
-
-// withdraw takes the news that a question is settled. That it was answered we
-// know already; else the agent took it back.
-func (t *translator) withdraw(request jsonrpc.ID) {
-	t.peer.Forget(request)
-	for _, id := range t.Waiting() {
-		a := t.approvals[id]
-		if !a.request.Same(request) {
-			continue
-		}
-		delete(t.approvals, id)
-		t.emit(a.turn, event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
-		t.endAside(a)
-	}
-	t.settleAsides()
-}
-
-// endAside has the end of a turn told that held nothing but a question: with
-// the agent's next line, for an answer of ours is not one that is waited for.
-func (t *translator) endAside(a *approval) {
-	if a.aside {
-		t.asides = append(t.asides, a.turn)
-	}
-}
-
-func (t *translator) settleAsides() {
-	for _, tn := range t.asides {
-		t.emit(tn, event.ResponseDone{Status: event.StatusCompleted})
-	}
-	t.asides = nil
-}
-
-// dropApprovals forgets the questions of a turn that is over; its end resolves
-// them.
-func (t *translator) dropApprovals(tn *turn) {
-	for id, a := range t.approvals {
-		if a.turn == tn {
-			t.peer.Forget(a.request)
-			delete(t.approvals, id)
-		}
-	}
+	return string(translate.Object(x)) == string(translate.Object(y))
 }

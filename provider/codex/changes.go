@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // maxFileText bounds the text in one change, in bytes.
@@ -159,5 +160,5 @@ func patchArguments(cs []fileChange) json.RawMessage {
 		}
 		short = append(short, c)
 	}
-	return object(map[string]any{"changes": short})
+	return translate.Object(map[string]any{"changes": short})
 }

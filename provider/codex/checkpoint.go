@@ -25,15 +25,15 @@ type point struct {
 
 // Checkpoint implements [agentconn.Translator].
 func (t *translator) Checkpoint() ([]byte, bool) {
-	if len(t.turns) > 0 || len(t.waiting) > 0 || len(t.approvals) > 0 || len(t.behind) > 0 || len(t.asides) > 0 {
+	if len(t.turns.running)+len(t.turns.waiting)+len(t.subagents.running)+len(t.commands) > 0 || !t.questions.Idle() {
 		return nil, false
 	}
 	p := point{
-		Peer: t.peer, Thread: t.thread, Over: t.over, Config: t.config, Total: t.total, Limit: t.limit, Announced: t.announced,
-		Agents: make(map[string]string), Warnings: sorted(keys(t.warnings)),
+		Peer: t.peer, Thread: t.thread, Over: t.turns.over, Config: t.config, Total: t.turns.total, Limit: t.limits.last, Announced: t.announced,
+		Agents: make(map[string]string), Warnings: sorted(keys(t.warnings.shown)),
 	}
-	for id, a := range t.agents {
-		p.Agents[id] = a.call
+	for thread, a := range t.subagents.byThread {
+		p.Agents[thread] = a.call
 	}
 	b, err := json.Marshal(p)
 	return b, err == nil
@@ -46,19 +46,23 @@ func (t *translator) Restore(state []byte) error {
 		return err
 	}
 	*t = *newTranslator()
-	t.peer, t.thread, t.over, t.config, t.total, t.limit, t.announced = p.Peer, p.Thread, slices.Clone(p.Over), p.Config, p.Total, p.Limit, p.Announced
-	for id, call := range p.Agents {
-		a := &agent{thread: id, call: call, next: 1}
+	t.peer, t.thread, t.config, t.announced, t.limits.last = p.Peer, p.Thread, p.Config, p.Announced, p.Limit
+	t.turns.over, t.turns.total = slices.Clone(p.Over), p.Total
+	for thread, call := range p.Agents {
+		a := &subagent{thread: thread, call: call, line: line{next: 1}}
 		if call != "" {
-			a.turn = &turn{} // one that is over
+			a.turn = turnOver
 		}
-		t.agents[id] = a
+		t.subagents.byThread[thread] = a
 	}
 	for _, w := range p.Warnings {
-		t.warnings[w] = true
+		t.warnings.shown[w] = true
 	}
 	return nil
 }
+
+// turnOver stands for the id of a turn that is over.
+const turnOver = "over"
 
 // isReady fails if a connection ended in its handshake.
 func (t *translator) isReady() error {

@@ -20,8 +20,6 @@ type conn struct {
 	home string // of the agent
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // clientInfo is who we say we are.
 var clientInfo = map[string]string{"name": "runnel", "title": "Runnel", "version": "1"}
 
@@ -109,7 +107,7 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 			continue
 		}
 		fatal := ""
-		_ = c.Do(func(func(any) error) error { fatal = c.tr.fatal; return nil })
+		_ = c.Do(func(func(any) error) error { fatal = c.tr.warnings.fatal; return nil })
 		if fatal != "" {
 			return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, and it would go on without it: see "+oneLine(fatal, 500)+".")
 		}
@@ -171,15 +169,14 @@ func (c *conn) Interrupt(context.Context) error {
 	})
 }
 
-// interruptions returns what ends all that runs: a question beside the turns is
-// denied, so that who asks it stops.
+// interruptions returns what ends all that runs: an out-of-turn question is
+// denied, so that the agent that asks it stops.
 func (t *translator) interruptions() (out []any, err error) {
-	for _, id := range t.Waiting() {
-		a := t.approvals[id]
-		if !a.aside {
+	for _, q := range t.questions.All() {
+		if !q.OutOfTurn {
 			continue
 		}
-		line, err := outgoing(jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result))
+		line, err := outgoing(q.Question.denial())
 		if err != nil {
 			return nil, err
 		}
@@ -195,16 +192,14 @@ func (t *translator) interruptions() (out []any, err error) {
 // interruption returns the request that ends what runs, or is about to; nil if
 // there is nothing.
 func (t *translator) interruption() (json.RawMessage, error) {
-	if tn := t.current(); tn != nil {
-		tn.stops++
-		return outgoing(jsonrpc.NewRequest(jsonrpc.String(interruptPrefix+tn.native+":"+itoa(tn.stops)), methodInterrupt,
-			map[string]string{"threadId": t.thread, "turnId": tn.native}))
+	if tn := t.turns.current(); tn != nil {
+		return outgoing(tn.interrupt(t.thread))
 	}
-	native, ok := t.soon()
+	native, ok := t.turns.soon()
 	if !ok {
 		return nil, nil
 	}
-	// It has no effect yet; but it is said, and repeated once the turn runs.
+	// It has no effect yet; the translator repeats it once the turn runs.
 	_, line, err := t.next(methodInterrupt, map[string]string{"threadId": t.thread, "turnId": native})
 	return line, err
 }
@@ -255,8 +250,9 @@ func (c *conn) SetPermissionMode(_ context.Context, word runnel.PermissionMode) 
 		return err
 	}
 	return c.Do(func(send func(any) error) error {
-		c.tr.modes++
-		line, err := outgoing(jsonrpc.NewRequest(jsonrpc.String(modePrefix+string(word)+":"+itoa(c.tr.modes)), methodSettings, c.modeParamsLocked(m)))
+		c.tr.config.modes++
+		name := modePrefix + string(word) + ":" + strconv.Itoa(c.tr.config.modes)
+		line, err := outgoing(jsonrpc.NewRequest(jsonrpc.String(name), methodSettings, c.modeParamsLocked(m)))
 		if err != nil {
 			return err
 		}

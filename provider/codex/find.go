@@ -14,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // Find implements [runnel.Finder]: by the name of its file, which takes no
@@ -61,11 +62,11 @@ func meta(file, id string) (c runnel.Conversation, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	head := loose[struct {
+	head := translate.Loose[struct {
 		Type    string          `json:"type"`
 		Payload json.RawMessage `json:"payload"`
 	}](line)
-	about := loose[struct {
+	about := translate.Loose[struct {
 		ID  string `json:"id"`
 		CWD string `json:"cwd"`
 	}](head.Payload)

@@ -22,6 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // page is how many turns are asked for at a time.
@@ -198,32 +199,31 @@ func moments(all []said) []moment {
 // turn gives the events of a turn.
 func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	t := h.t
-	all, err := h.gather(h.t.thread, native, 0)
+	all, err := h.gather(t.thread, native, 0)
 	if err != nil {
 		return nil, err
 	}
-	t.at = time.Unix(native.StartedAt, 0)
+	t.out.Begin(time.Unix(native.StartedAt, 0))
 	tn := h.begin(native, all)
 	for _, m := range moments(all) {
-		t.at = milli(m.at, t.at)
+		t.out.Begin(milli(m.at, t.out.At()))
 		h.item(tn, m)
 	}
-	if end := time.Unix(native.EndedAt, 0); native.EndedAt > 0 && end.After(t.at) {
-		t.at = end
+	if end := time.Unix(native.EndedAt, 0); native.EndedAt > 0 && end.After(t.out.At()) {
+		t.out.Begin(end)
 	}
-	for _, other := range sorted(keys(t.turns)) {
-		if c := t.turns[other]; c != tn {
-			t.close(c, native.Status)
-		}
+	for _, other := range sorted(keys(t.subagents.running)) {
+		t.subagents.running[other].close()
 	}
 	tn.interrupted = native.Status == "interrupted"
 	if native.Status == "inProgress" { // elsewhere; how it ends is not known
 		native.Status = "interrupted"
 	}
-	t.close(tn, native.Status)
-	t.emit(tn, outcome(&native, tn.interrupted, nil))
-	t.turns, t.behind = make(map[string]*turn), make(map[string]*piece)
-	return t.take(), nil
+	tn.close(native.Status)
+	tn.out.Emit(outcome(&native, tn.interrupted, nil))
+	clear(t.turns.running)
+	clear(t.subagents.running)
+	return t.out.Take(), nil
 }
 
 // begin shows what began the turn, which has our id if it was our prompt.
@@ -233,37 +233,37 @@ func (h *historian) begin(native nativeTurn, all []said) *turn {
 	var prompt item
 	if i >= 0 {
 		prompt = all[i].item
-		t.at = milli(prompt.StartedAt, t.at)
+		t.out.Begin(milli(prompt.StartedAt, t.out.At()))
 	}
 	id := ""
 	if uuid.Validate(prompt.ClientID) == nil {
 		id = prompt.ClientID
 	}
-	tn := t.bind(native.ID, id)
+	tn := t.turns.bind(t.thread, native.ID, id)
 	tn.began, tn.prompt = true, prompt.ID
 	if i >= 0 {
-		t.userMessage(tn.id, tn.id+":0:0", loose[[]userInput](prompt.Content))
+		t.out.UserMessage(tn.id, translate.ItemID(tn.prefix, 0, 0), userMessage(translate.Loose[[]userInput](prompt.Content)))
 	}
-	t.emit(tn, event.ResponseStart{ProviderID: providerID})
+	tn.out.Emit(event.ResponseStart{ProviderID: providerID})
 	return tn
 }
 
 func (h *historian) item(main *turn, m moment) {
 	t := h.t
-	tn := main
+	r := &main.run
 	if m.thread != t.thread {
-		if tn = t.turnOf(note{ThreadID: m.thread, TurnID: m.turn}); tn == nil {
+		if r = t.runOf(note{ThreadID: m.thread, TurnID: m.turn}); r == nil {
 			return
 		}
 	}
 	if m.end {
-		t.whole(tn, m.item)
+		t.whole(r, m.item)
 		return
 	}
-	if tn.items[m.item.ID] == nil {
+	if r.pieces[m.item.ID] == nil {
 		begun := m.item
 		begun.Text = ""
-		t.begins(tn, begun)
+		t.begins(r, begun)
 	}
 }
 
@@ -276,7 +276,7 @@ func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said,
 	seen := make(map[string]bool)
 	for _, it := range native.Items {
 		out = append(out, said{thread, native.ID, it})
-		if it.Type != "subAgentActivity" || it.AgentID == "" || seen[it.AgentID] || depth >= maxDepth || len(h.known) >= maxAgents {
+		if it.Type != "subAgentActivity" || it.AgentID == "" || seen[it.AgentID] || depth >= maxDepth || len(h.known) >= maxSubagents {
 			continue
 		}
 		seen[it.AgentID] = true

@@ -7,9 +7,29 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// piece is a native item of a turn, or what is shown of it.
+// An itemList is the native items of a turn, and what is shown of them. They are
+// numbered from 1, in the order in which they start; a native item may be shown
+// as two.
+type itemList struct {
+	out    translate.TurnEmitter
+	parent string // the call of the subagent that they are of; "" for the conversation's own
+	prefix string // of their ids
+	line   *line
+	pieces map[string]*piece // by the agent's ids
+	plans  int
+	prompt string // the agent's id of the prompt, where it has no id of ours
+}
+
+// A line is what the turns of one thread have in common.
+type line struct {
+	next int    // ordinal of the item that starts next
+	said string // the last message
+}
+
+// A piece is a native item of a turn.
 type piece struct {
 	native  string
 	kind    string // the native type
@@ -26,16 +46,27 @@ type piece struct {
 
 	args    json.RawMessage // of a patch, with
 	changes []event.Change  // what it would do; for a question about it
-
-	outputOpen bool
-	text       []byte // of the output, as far as it was streamed
-	parts      int    // of a summary, the number of the one that begins next
+	output  translate.Output
+	parts   int // of a summary, the number of the one that begins next
 }
 
+func newItems(l *line) itemList { return itemList{line: l, pieces: make(map[string]*piece)} }
+
+// place decides which turn shows the items that start from here on.
+func (is *itemList) place(out translate.TurnEmitter, parent string) {
+	is.out, is.parent, is.prefix = out, parent, translate.Prefix(out.Turn(), "")
+	if parent != "" {
+		is.prefix = translate.Prefix(out.Turn(), key(parent))
+	}
+}
+
+// forget drops the items so far: what comes of them is shown as new.
+func (is *itemList) forget() { is.pieces = make(map[string]*piece) }
+
 // inOrder returns the pieces in the order in which they started.
-func (tn *turn) inOrder() []*piece {
-	out := make([]*piece, 0, len(tn.items))
-	for _, c := range tn.items {
+func (is *itemList) inOrder() []*piece {
+	out := make([]*piece, 0, len(is.pieces))
+	for _, c := range is.pieces {
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b *piece) int { return a.ordinal - b.ordinal })
@@ -44,173 +75,122 @@ func (tn *turn) inOrder() []*piece {
 
 // piece returns what is known of a native item, and begins it if it is new. It
 // is nil for what nobody is shown.
-func (t *translator) piece(tn *turn, it item) *piece {
-	if c := tn.items[it.ID]; c != nil {
+func (is *itemList) piece(it item) *piece {
+	if c := is.pieces[it.ID]; c != nil {
 		return c
 	}
-	if it.ID == "" || it.Type == "userMessage" && t.isEcho(tn, it) {
+	if it.ID == "" || it.Type == "userMessage" && is.isEcho(it) {
 		return nil
 	}
-	next := &tn.next
-	if tn.agent != nil {
-		next = &tn.agent.next
-	}
-	c := &piece{native: it.ID, kind: it.Type, ordinal: *next}
-	c.id = tn.prefix + strconv.Itoa(c.ordinal) + ":0"
-	*next++
-	tn.items[it.ID] = c
+	c := &piece{native: it.ID, kind: it.Type, ordinal: is.line.next}
+	c.id = translate.ItemID(is.prefix, c.ordinal, 0)
+	is.line.next++
+	is.pieces[it.ID] = c
 	return c
 }
 
 // isEcho reports whether a message of the user's was shown already: the prompt
 // of the turn, or a subagent's, which the call that started it shows.
-func (t *translator) isEcho(tn *turn, it item) bool {
-	return tn.main != nil || it.ClientID == tn.id || it.ID == tn.prompt
-}
-
-func (t *translator) itemStarted(n note) {
-	tn := t.turnOf(n)
-	if tn == nil || n.Item == nil || tn.items[n.Item.ID] != nil {
-		t.skipped++
-		return
-	}
-	tn.told, tn.retry = 0, ""
-	t.begins(tn, *n.Item)
+func (is *itemList) isEcho(it item) bool {
+	return is.parent != "" || it.ClientID == is.out.Turn() || it.ID == is.prompt
 }
 
 // begins takes an item that is not whole yet.
-func (t *translator) begins(tn *turn, it item) {
-	c := t.piece(tn, it)
+func (is *itemList) begins(it item) {
+	c := is.piece(it)
 	if c == nil {
 		return
 	}
 	switch it.Type {
 	case "agentMessage", "plan":
 		c.phase = it.Phase
-		t.begun(tn, c, event.TypeMessage, it.Text)
+		is.begun(c, event.TypeMessage, it.Text)
 	case "reasoning", "userMessage", "contextCompaction": // shown as soon as there is something to show
 	default:
-		t.callStarted(tn, c, it)
+		is.callStarted(c, it)
 	}
 }
 
 // begun announces an item.
-func (t *translator) begun(tn *turn, c *piece, typ event.ItemType, text string) {
+func (is *itemList) begun(c *piece, typ event.ItemType, text string) {
 	if c.started {
 		return
 	}
 	c.started = true
-	t.start(tn, c, event.ItemStart{ItemID: c.id, ItemType: typ, InitialContent: text})
+	is.start(c, event.ItemStart{ItemID: c.id, ItemType: typ, InitialContent: text})
 }
 
-func (t *translator) start(tn *turn, c *piece, b event.ItemStart) {
-	b.ParentCallID = tn.parent
-	b.Native = map[string]string{"itemId": clip(c.native, 200)}
+func (is *itemList) start(c *piece, b event.ItemStart) {
+	b.ParentCallID, b.Native = is.parent, c.nativeID()
 	if c.phase != "" && !c.call {
 		b.Native["phase"] = clip(c.phase, 40)
 	}
-	t.emit(tn, b)
+	is.out.Emit(b)
 }
 
-// delta takes what is added to an item that is not whole yet.
-func (t *translator) delta(method string, n note) {
-	tn := t.turns[n.TurnID]
-	if tn == nil || tn.items[n.ItemID] == nil {
-		t.skipped++ // of a turn that is over, or before its item
-		return
-	}
-	tn.told, tn.retry = 0, ""
-	c := tn.items[n.ItemID]
-	if c.done {
-		return
-	}
+// nativeID is how events name the native item.
+func (c *piece) nativeID() map[string]string { return map[string]string{"itemId": clip(c.native, 200)} }
+
+// add takes what is added to an item that is not whole yet.
+func (is *itemList) add(method string, c *piece, n note) {
 	switch method {
 	case "item/agentMessage/delta", "item/plan/delta":
 		if c.started && !c.call {
-			t.add(tn, c.id, n.Delta)
+			is.grow(c.id, n.Delta)
 		}
 	case "item/reasoning/summaryPartAdded":
 		if n.Index > 0 && c.kind == "reasoning" {
 			c.parts = n.Index
 		}
 	case "item/reasoning/summaryTextDelta":
-		t.summaryDelta(tn, c, n)
+		is.addSummary(c, n.Delta)
 	case "item/reasoning/textDelta":
-		t.rawDelta(tn, c, n)
+		if c.kind == "reasoning" && n.Delta != "" {
+			is.startRaw(c)
+			is.grow(c.rawID(), n.Delta)
+		}
 	case "item/commandExecution/outputDelta":
-		t.outputDelta(tn, c, n.Delta)
+		if c.called { // 0.169 leaves out some of the output; all of it comes with the command's end
+			c.output.Append(is.out, n.Delta)
+		}
 	}
 }
 
-func (t *translator) add(tn *turn, id, text string) {
+func (is *itemList) grow(id, text string) {
 	if text != "" {
-		t.emit(tn, event.ItemDelta{ItemID: id, DeltaContent: text})
+		is.out.Emit(event.ItemDelta{ItemID: id, DeltaContent: text})
 	}
 }
 
 // paragraph stands between the parts of a summary.
 const paragraph = "\n\n"
 
-func (t *translator) summaryDelta(tn *turn, c *piece, n note) {
-	if c.kind != "reasoning" || n.Delta == "" {
+func (is *itemList) addSummary(c *piece, text string) {
+	if c.kind != "reasoning" || text == "" {
 		return
 	}
 	if c.started && c.parts > 0 {
-		n.Delta = paragraph + n.Delta
+		text = paragraph + text
 	}
 	c.parts = 0
-	t.begun(tn, c, event.TypeReasoning, "")
-	t.add(tn, c.id, n.Delta)
+	is.begun(c, event.TypeReasoning, "")
+	is.grow(c.id, text)
 }
 
 // rawID is the item of a model's own words, beside that of their summary.
 func (c *piece) rawID() string { return strings.TrimSuffix(c.id, "0") + "1" }
 
-func (t *translator) rawDelta(tn *turn, c *piece, n note) {
-	if c.kind != "reasoning" || n.Delta == "" {
-		return
-	}
+// startRaw announces the item of a model's own words.
+func (is *itemList) startRaw(c *piece) {
 	if !c.raw {
 		c.raw = true
-		t.start(tn, c, event.ItemStart{ItemID: c.rawID(), ItemType: event.TypeReasoning})
+		is.start(c, event.ItemStart{ItemID: c.rawID(), ItemType: event.TypeReasoning})
 	}
-	t.add(tn, c.rawID(), n.Delta)
-}
-
-// outputDelta takes what a command printed. 0.169 leaves out some of it; what
-// the command printed in all comes with its end.
-func (t *translator) outputDelta(tn *turn, c *piece, text string) {
-	if !c.called || text == "" || len(c.text)+len(text) > event.MaxOutput {
-		return
-	}
-	t.openOutput(tn, c)
-	c.text = append(c.text, text...)
-	t.add(tn, c.id+":output", text)
-}
-
-func (t *translator) openOutput(tn *turn, c *piece) {
-	if c.outputOpen {
-		return
-	}
-	c.outputOpen = true
-	t.start(tn, c, event.ItemStart{ItemID: c.id + ":output", ItemType: event.TypeFunctionCallOutput, CallID: c.native, Name: c.name})
-}
-
-func (t *translator) itemCompleted(n note) {
-	if n.Item == nil || t.ended(n) {
-		return
-	}
-	tn := t.turnOf(n)
-	if tn == nil {
-		t.skipped++ // of a turn that was interrupted, as a rule
-		return
-	}
-	t.whole(tn, *n.Item)
 }
 
 // whole takes a finished item, whether it was streamed before or not.
-func (t *translator) whole(tn *turn, it item) {
-	c := t.piece(tn, it)
+func (is *itemList) whole(it item) {
+	c := is.piece(it)
 	if c == nil || c.done {
 		return
 	}
@@ -218,132 +198,92 @@ func (t *translator) whole(tn *turn, it item) {
 	switch it.Type {
 	case "agentMessage", "plan":
 		c.phase = it.Phase
-		t.begun(tn, c, event.TypeMessage, "")
-		t.emit(tn, event.ItemDone{ItemID: c.id, FinalItem: event.Message{Content: it.Text, Origin: event.OriginAgent}})
-		if tn.agent != nil {
-			tn.agent.said = it.Text
-		}
-	case "userMessage":
-		t.steered(tn, c, it)
+		is.begun(c, event.TypeMessage, "")
+		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: event.Message{Content: it.Text, Origin: event.OriginAgent}})
+		is.line.said = it.Text
+	case "userMessage": // one that is not the prompt of its turn
+		is.begun(c, event.TypeMessage, "")
+		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: userMessage(translate.Loose[[]userInput](it.Content))})
 	case "reasoning":
-		t.reasoned(tn, c, it)
+		is.reasoned(c, it)
 	case "contextCompaction":
-		t.emit(tn, event.Notice{Level: event.LevelInfo, Code: "COMPACTED", Message: "The agent summarised the conversation to make room in its context."})
+		is.out.Emit(translate.Compacted)
 	default:
-		t.callStarted(tn, c, it)
-		if c.call {
-			t.finish(tn, c, it)
+		is.callStarted(c, it)
+		if it.Type == "subAgentActivity" {
+			c.done = !c.call // the call goes on; see subagents.acts
+		} else if c.call {
+			c.args, c.changes = nil, nil // nobody asks for them any more
+			c.output.Done(is.out, toolOutput(c, it))
 		}
 	}
 }
 
-// steered takes a message of the user's that is not the prompt of its turn.
-func (t *translator) steered(tn *turn, c *piece, it item) {
-	text, files := spoken(loose[[]userInput](it.Content))
-	t.begun(tn, c, event.TypeMessage, "")
-	t.emit(tn, event.ItemDone{ItemID: c.id, FinalItem: event.Message{Content: text, Origin: event.OriginUser, Attachments: files}})
-}
-
-func (t *translator) reasoned(tn *turn, c *piece, it item) {
+// reasoned ends reasoning, which is a summary, or the model's own words, or both.
+func (is *itemList) reasoned(c *piece, it item) {
 	parts := slices.DeleteFunc(slices.Clone(it.Summary), func(s string) bool { return s == "" })
 	if text := strings.Join(parts, paragraph); text != "" || c.started {
-		t.begun(tn, c, event.TypeReasoning, "")
-		t.emit(tn, event.ItemDone{ItemID: c.id, FinalItem: event.Reasoning{Content: text, ProviderID: providerID}})
+		is.begun(c, event.TypeReasoning, "")
+		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: event.Reasoning{Content: text, ProviderID: providerID}})
 	}
-	if text := strings.Join(loose[[]string](it.Content), ""); text != "" || c.raw {
-		if !c.raw {
-			c.raw = true
-			t.start(tn, c, event.ItemStart{ItemID: c.rawID(), ItemType: event.TypeReasoning})
-		}
-		t.emit(tn, event.ItemDone{ItemID: c.rawID(), FinalItem: event.Reasoning{Content: text, ProviderID: providerID}})
+	if text := strings.Join(translate.Loose[[]string](it.Content), ""); text != "" || c.raw {
+		is.startRaw(c)
+		is.out.Emit(event.ItemDone{ItemID: c.rawID(), FinalItem: event.Reasoning{Content: text, ProviderID: providerID}})
 	}
 }
 
-// abandon cancels an item that will not become whole.
-func (t *translator) abandon(tn *turn, c *piece, why event.CancelReason) {
+// abandon cancels an item of text that will not become whole.
+func (is *itemList) abandon(c *piece, why event.CancelReason) {
+	c.done = true
 	if c.started {
-		t.emit(tn, event.ItemCancelled{ItemID: c.id, Reason: why})
+		is.out.Emit(event.ItemCancelled{ItemID: c.id, Reason: why})
 	}
 	if c.raw {
-		t.emit(tn, event.ItemCancelled{ItemID: c.rawID(), Reason: why})
+		is.out.Emit(event.ItemCancelled{ItemID: c.rawID(), Reason: why})
 	}
 }
 
-// callStarted announces a tool call, and finishes it if its arguments are known.
-func (t *translator) callStarted(tn *turn, c *piece, it item) {
-	f, ok := toolCall(it)
-	if !ok {
-		t.skipped++
-		return
-	}
-	if it.Type == "subAgentActivity" && !t.agentActs(tn, c, it) {
-		return
-	}
-	if !c.started {
-		c.started, c.call = true, true
-		c.name, c.title = f.Name, f.Title
-		if it.Type == "fileChange" {
-			c.args, c.changes = f.Arguments, changes(it.Changes)
+// restart abandons the text that was streamed: the agent tries again, and the
+// text comes as another item.
+func (is *itemList) restart() {
+	for _, c := range is.inOrder() {
+		if !c.done && !c.call {
+			is.abandon(c, "")
 		}
-		t.start(tn, c, event.ItemStart{ItemID: c.id, ItemType: event.TypeFunctionCall, CallID: f.CallID, Name: f.Name})
-	}
-	late := it.Type == "webSearch" || it.Type == "imageGeneration" // what it is about is known at its end
-	if !c.called && (!late || c.done) {
-		c.called = true
-		t.emit(tn, event.ItemDone{ItemID: c.id, FinalItem: f})
 	}
 }
 
-// finish ends a call with its output.
-func (t *translator) finish(tn *turn, c *piece, it item) {
-	if it.Type == "subAgentActivity" {
-		c.done = false // it goes on; see agentActs
-		return
-	}
-	t.output(tn, c, it)
-}
-
-func (t *translator) output(tn *turn, c *piece, it item) {
-	t.openOutput(tn, c)
-	c.text, c.args, c.changes = nil, nil, nil // nobody asks for them any more
-	t.emit(tn, event.ItemDone{ItemID: c.id + ":output", FinalItem: toolOutput(c, it)})
-}
-
-// maxSteps and maxStepText bound a plan: its entries, and the text of each in bytes.
-const (
-	maxSteps    = 500
-	maxStepText = 1000
-)
-
-// planned takes the agent's list of what it means to do. Each is whole and an
-// item of its own.
-func (t *translator) planned(n note) {
-	tn := t.turnOf(n)
-	if tn == nil {
-		return
-	}
-	var plan event.Plan
-	for _, s := range n.Plan[:min(len(n.Plan), maxSteps)] {
-		e := event.PlanEntry{Content: oneLine(s.Step, maxStepText), Status: "pending"}
-		switch s.Status {
-		case "inProgress":
-			e.Status = "in_progress"
-		case "completed":
-			e.Status = "completed"
+// close ends what is open when the turn is over. If calls may go on, their
+// output is what they printed so far; the commands among them are returned.
+func (is *itemList) close(goesOn bool, why event.CancelReason) (commands []*piece) {
+	for _, c := range is.inOrder() {
+		switch {
+		case c.done:
+		case !c.call:
+			is.abandon(c, why)
+		case goesOn && c.kind == "commandExecution":
+			is.leave(c, c.output.Streamed())
+			commands = append(commands, c)
+		case goesOn && c.kind == "subAgentActivity":
+			is.leave(c, "It goes on in the background.")
+		case !c.called:
+			c.done = true
+			is.out.Emit(event.ItemCancelled{ItemID: c.id, Reason: why})
+		default:
+			c.done = true
+			c.output.Cancel(is.out, why)
 		}
-		plan.Entries = append(plan.Entries, e)
 	}
-	tn.plans++
-	id := tn.prefix + "plan:" + strconv.Itoa(tn.plans)
-	t.emit(tn, event.ItemStart{ItemID: id, ItemType: event.TypePlan, ParentCallID: tn.parent})
-	t.emit(tn, event.ItemDone{ItemID: id, FinalItem: plan})
+	return commands
 }
 
-// object encodes what a call is about.
-func object(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return json.RawMessage("{}")
+// planned takes the agent's list of what it means to do. Each list is whole and
+// an item of its own.
+func (is *itemList) planned(n note) {
+	var entries []event.PlanEntry
+	for _, s := range n.Plan[:min(len(n.Plan), translate.MaxSteps)] {
+		entries = append(entries, translate.PlanEntry(s.Step, s.Status, ""))
 	}
-	return b
+	is.plans++
+	translate.EmitPlan(is.out, is.prefix+"plan:"+strconv.Itoa(is.plans), is.parent, entries)
 }

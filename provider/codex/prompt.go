@@ -8,6 +8,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // turnParams begins a turn.
@@ -67,11 +68,17 @@ func spoken(in []userInput) (text string, files []event.Attachment) {
 	return strings.Join(words, "\n"), files
 }
 
+// userMessage is what is shown of a prompt.
+func userMessage(in []userInput) event.Message {
+	text, files := spoken(in)
+	return event.Message{Content: text, Origin: event.OriginUser, Attachments: files}
+}
+
 func image(url string) event.Attachment {
 	a := event.Attachment{MediaType: "image/*"}
 	if head, data, ok := strings.Cut(url, ";base64,"); ok {
 		a.MediaType = oneLine(strings.TrimPrefix(head, "data:"), 100)
-		a.Size = int64(len(data)/4*3 - strings.Count(data[max(0, len(data)-2):], "="))
+		a.Size = translate.Base64Size(data)
 	}
 	return a
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // userQuestion is one that the agent wants the user to answer.
@@ -24,12 +25,8 @@ type userQuestion struct {
 // sheet is what there is to answer.
 type sheet struct{ questions []userQuestion }
 
-// maxOptions bounds the answers that are choices of their own, and maxQuestions
-// the questions.
-const (
-	maxOptions   = 20
-	maxQuestions = 20
-)
+// maxQuestions bounds how many are asked at a time.
+const maxQuestions = 20
 
 // given is the answer to a question: a label, words of the user's own, or
 // several of them.
@@ -58,11 +55,11 @@ func (a *approval) user(q question) (event.Approval, bool) {
 	first := q.Questions[0]
 	ev := event.Approval{
 		Kind: event.ApprovalQuestion, ToolName: "request_user_input", Title: oneLine(first.Question, 300),
-		Arguments: object(map[string]any{"questions": q.Questions}), ArgumentsEditable: true,
+		Arguments: translate.Object(map[string]any{"questions": q.Questions}), ArgumentsEditable: true,
 	}
 	if len(q.Questions) == 1 {
-		for i, o := range first.Options[:min(len(first.Options), maxOptions)] {
-			a.add(option+itoa(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]given{first.ID: {o.Label}}))
+		for i, o := range first.Options[:min(len(first.Options), translate.MaxOptions)] {
+			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]given{first.ID: {o.Label}}))
 		}
 	}
 	label := "Answer in the arguments"
@@ -75,9 +72,9 @@ func (a *approval) user(q question) (event.Approval, bool) {
 	if len(else_) > 0 {
 		label += "; else: " + strings.Join(else_, ", ")
 	}
-	a.add(allowOnce, event.ChoiceAllowOnce, oneLine(label, maxLabel), a.sheet.result(a.sheet.firsts(nil)))
+	a.add(translate.AllowOnce, event.ChoiceAllowOnce, oneLine(label, translate.MaxLabel), a.sheet.result(a.sheet.firsts(nil)))
 	none := a.sheet.result(nil)
-	a.add(deny, event.ChoiceDeny, "Do not answer", none)
+	a.add(translate.Deny, event.ChoiceDeny, "Do not answer", none)
 	a.stop(none, true)
 	a.choices[len(a.choices)-1].Label = "Stop"
 	return ev, true
@@ -110,7 +107,7 @@ func (s *sheet) firsts(answers map[string]given) map[string]given {
 
 // fill puts the user's own answers into a result.
 func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
-	if len(values) == 0 || c.ID != allowOnce {
+	if len(values) == 0 || c.ID != translate.AllowOnce {
 		return c.result, nil
 	}
 	var v struct {
@@ -124,19 +121,19 @@ func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) 
 
 // choiceOf names the choice that a result is of.
 func (s *sheet) choiceOf(result json.RawMessage) string {
-	r := loose[struct {
+	r := translate.Loose[struct {
 		Answers map[string]struct{ Answers []string } `json:"answers"`
 	}](result)
 	if len(r.Answers) == 0 {
-		return deny
+		return translate.Deny
 	}
 	if len(s.questions) == 1 {
 		g := r.Answers[s.questions[0].ID].Answers
-		for i, o := range s.questions[0].Options[:min(len(s.questions[0].Options), maxOptions)] {
+		for i, o := range s.questions[0].Options[:min(len(s.questions[0].Options), translate.MaxOptions)] {
 			if len(g) == 1 && g[0] == o.Label {
-				return option + itoa(i+1)
+				return translate.Option(i + 1)
 			}
 		}
 	}
-	return allowOnce
+	return translate.AllowOnce
 }

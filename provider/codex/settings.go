@@ -7,7 +7,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // settings are those of a conversation, as the agent told them last.
@@ -20,6 +20,8 @@ type settings struct {
 	Mode     string       `json:",omitzero"` // our word for all of it
 	Asked    string       `json:",omitzero"` // the mode that we set last
 	Models   []modelEntry `json:",omitzero"`
+
+	modes int // requests of ours for a mode
 }
 
 // Ids of what can be set, in the agent's words.
@@ -107,62 +109,43 @@ func (s *settings) take(model, effort string, approval json.RawMessage, sandbox 
 	s.Mode = s.word()
 }
 
-// configured takes a request of ours that sets something.
-func (t *translator) configured(m jsonrpc.Message) {
-	name, _ := m.ID.Text()
+// requested takes the name of a request of ours, which may set a mode.
+func (s *settings) requested(name string) {
 	if rest, ok := strings.CutPrefix(name, modePrefix); ok {
-		t.config.Asked, _, _ = strings.Cut(rest, ":")
+		s.Asked, _, _ = strings.Cut(rest, ":")
 	}
 }
 
-func (t *translator) settingsUpdated(n note) {
-	if n.Settings == nil || n.ThreadID != t.thread {
-		return
+// update takes the settings as they are now. It returns what has changed for the
+// reader, and whether the sandbox has.
+func (s *settings) update(n threadSettings) (u event.SessionUpdated, sandboxChanged bool) {
+	before, old := *s, s.options()
+	s.Plan = n.Collaboration.Mode == "plan"
+	s.take(n.Model, n.Effort, n.ApprovalPolicy, n.Sandbox)
+	if s.Model != before.Model {
+		u.ModelID = s.Model
 	}
-	before, old := t.config, t.config.options()
-	s := n.Settings
-	t.config.Plan = s.Collaboration.Mode == "plan"
-	t.config.take(s.Model, s.Effort, s.ApprovalPolicy, s.Sandbox)
-	var u event.SessionUpdated
-	if t.config.Model != before.Model {
-		u.ModelID = t.config.Model
+	if s.Mode != before.Mode {
+		u.PermissionMode = s.Mode
 	}
-	if t.config.Mode != before.Mode {
-		u.PermissionMode = t.config.Mode
-	}
-	if now := t.config.options(); string(object(old)) != string(object(now)) {
+	if now := s.options(); string(translate.Object(old)) != string(translate.Object(now)) {
 		u.Config = now
 	}
-	if u.ModelID != "" || u.PermissionMode != "" || u.Config != nil {
-		t.emit(t.current(), u)
-	}
-	if t.config.Sandbox != before.Sandbox {
-		t.warnOfBypass()
-	}
+	return u, s.Sandbox != before.Sandbox
 }
 
-// warnOfBypass says so when nothing holds the agent back any more.
-func (t *translator) warnOfBypass() {
-	if t.config.Sandbox == fullAccess {
-		t.notice(event.LevelWarning, "PERMISSIONS_BYPASSED", "Every tool runs without a sandbox and without asking.")
-	}
-}
-
-// models takes the models that the agent offers.
-func (t *translator) models(m jsonrpc.Message) {
-	list := loose[struct {
+// offered takes the models that the agent offers.
+func (s *settings) offered(result json.RawMessage) {
+	list := translate.Loose[struct {
 		Data []modelEntry `json:"data"`
-	}](m.Result).Data
-	t.config.Models = nil
+	}](result).Data
+	s.Models = nil
 	for _, e := range list[:min(len(list), 100)] {
 		if !e.Hidden && token.MatchString(e.Model) {
 			e.Description = oneLine(e.Description, 300)
 			e.DisplayName = oneLine(e.DisplayName, 100)
-			t.config.Models = append(t.config.Models, e)
+			s.Models = append(s.Models, e)
 		}
-	}
-	if t.thread != "" {
-		t.emit(t.current(), event.SessionUpdated{Config: t.config.options()})
 	}
 }
 

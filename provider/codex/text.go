@@ -1,10 +1,28 @@
 package codex
 
-import "github.com/runnel-dev/runnel/internal/agentconn"
+import (
+	"maps"
+	"slices"
 
-// The names under which this package uses what all providers share.
-func oneLine(s string, max int) string     { return agentconn.OneLine(s, max) }
-func cut(s string, max int) (string, bool) { return agentconn.Cut(s, max) }
-func digest(arguments []byte) string       { return agentconn.Digest(arguments) }
-func key(native string) string             { return agentconn.Key(providerID, native) }
-func derive(native string) string          { return agentconn.Derive(providerID, native) }
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+func oneLine(s string, max int) string     { return text.OneLine(s, max) }
+func cut(s string, max int) (string, bool) { return text.Cut(s, max) }
+
+// key and derive bind the provider's name.
+func key(native string) string    { return translate.Key(providerID, native) }
+func derive(native string) string { return translate.Derive(providerID, native) }
+
+func clip(s string, max int) string {
+	s, _ = cut(s, max)
+	return s
+}
+
+func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
+
+func sorted(ids []string) []string {
+	slices.Sort(ids)
+	return ids
+}

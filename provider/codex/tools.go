@@ -1,19 +1,45 @@
 package codex
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxDetail bounds what is kept of a structured result, and maxArguments what a
-// call shows of its own, in bytes.
-const (
-	maxDetail    = 16 << 10
-	maxArguments = 256 << 10
-)
+// maxArguments bounds what a call shows of its arguments, in bytes.
+const maxArguments = 256 << 10
+
+// callStarted announces a tool call, and finishes it if its arguments are known.
+func (is *itemList) callStarted(c *piece, it item) {
+	f, ok := toolCall(it)
+	if !ok {
+		return
+	}
+	if !c.started {
+		c.started, c.call = true, true
+		c.name, c.title = f.Name, f.Title
+		if it.Type == "fileChange" {
+			c.args, c.changes = f.Arguments, changes(it.Changes)
+		}
+		c.output = translate.NewOutput(c.id, c.native, c.name, is.parent)
+		c.output.Start.Native = c.nativeID()
+		is.start(c, event.ItemStart{ItemID: c.id, ItemType: event.TypeFunctionCall, CallID: f.CallID, Name: f.Name})
+	}
+	late := it.Type == "webSearch" || it.Type == "imageGeneration" // what it is about is known at its end
+	if !c.called && (!late || c.done) {
+		c.called = true
+		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: f})
+	}
+}
+
+// leave ends a call that goes on in the background with the output so far.
+func (is *itemList) leave(c *piece, text string) {
+	c.done = true
+	c.output.Done(is.out, event.FunctionCallOutput{CallID: c.native, Output: text, Detail: []byte(`{"status":"inProgress"}`)})
+	is.out.Notice(event.LevelInfo, "TASK_GOES_ON", "It goes on in the background: "+oneLine(c.title, 300))
+}
 
 // toolCall is what a native item is as a call. It reports false for one that is
 // none, or that we do not know.
@@ -22,7 +48,7 @@ func toolCall(it item) (event.FunctionCall, bool) {
 	switch it.Type {
 	case "commandExecution":
 		f.Name, f.Kind, f.Title = "shell", event.KindExecute, oneLine(script(it.Command), 200)
-		f.Arguments = object(map[string]string{"command": it.Command, "cwd": it.CWD})
+		f.Arguments = translate.Object(map[string]string{"command": it.Command, "cwd": it.CWD})
 		for _, a := range it.Actions[:min(len(it.Actions), 20)] {
 			if a.Type == "read" && filepath.IsAbs(a.Path) {
 				f.Locations = append(f.Locations, event.Location{Path: a.Path})
@@ -36,29 +62,29 @@ func toolCall(it item) (event.FunctionCall, bool) {
 		}
 	case "mcpToolCall":
 		f.Name, f.Title = "mcp__"+it.Server+"__"+it.Tool, oneLine(it.Server+": "+it.Tool, 200)
-		f.Arguments = arguments(it.Arguments)
+		f.Arguments = translate.Arguments(it.Arguments)
 		if it.ReadOnly {
 			f.Kind = event.KindRead
 		}
 	case "dynamicToolCall":
-		f.Name, f.Title, f.Arguments = it.Tool, oneLine(it.Tool, 200), arguments(it.Arguments)
+		f.Name, f.Title, f.Arguments = it.Tool, oneLine(it.Tool, 200), translate.Arguments(it.Arguments)
 	case "webSearch":
 		f.Name, f.Kind, f.Title = "web_search", event.KindFetch, oneLine("Search: "+it.Query, 200)
-		f.Arguments = object(map[string]any{"query": it.Query, "action": it.Action})
+		f.Arguments = translate.Object(map[string]any{"query": it.Query, "action": it.Action})
 	case "imageView":
 		f.Name, f.Kind, f.Title = "view_image", event.KindRead, oneLine("View "+filepath.Base(it.Path), 200)
-		f.Arguments = object(map[string]string{"path": it.Path})
+		f.Arguments = translate.Object(map[string]string{"path": it.Path})
 		f.Locations = []event.Location{{Path: it.Path}}
 	case "imageGeneration":
-		f.Name, f.Title, f.Arguments = "image_generation", "Make an image", object(map[string]string{"prompt": it.Prompt})
+		f.Name, f.Title, f.Arguments = "image_generation", "Make an image", translate.Object(map[string]string{"prompt": it.Prompt})
 	case "sleep":
-		f.Name, f.Kind, f.Title, f.Arguments = "sleep", event.KindThink, "Wait", object(map[string]int64{"durationMs": it.Duration})
+		f.Name, f.Kind, f.Title, f.Arguments = "sleep", event.KindThink, "Wait", translate.Object(map[string]int64{"durationMs": it.Duration})
 	case "collabAgentToolCall":
 		f.Name, f.Kind, f.Title = collabName(it.Tool), event.KindDelegate, oneLine(it.Tool+" "+it.Prompt, 200)
-		f.Arguments = object(map[string]any{"prompt": clip(it.Prompt, maxArguments), "model": it.Model, "agents": it.Receivers})
+		f.Arguments = translate.Object(map[string]any{"prompt": clip(it.Prompt, maxArguments), "model": it.Model, "agents": it.Receivers})
 	case "subAgentActivity":
 		f.Name, f.Kind, f.Title = "spawn_agent", event.KindDelegate, oneLine("Agent "+it.AgentPath, 200)
-		f.Arguments = object(map[string]string{"agent": it.AgentPath, "model": it.Model})
+		f.Arguments = translate.Object(map[string]string{"agent": it.AgentPath, "model": it.Model})
 	default:
 		return f, false
 	}
@@ -83,13 +109,6 @@ func collabName(tool string) string {
 	return clip(tool, 100)
 }
 
-func arguments(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return json.RawMessage("{}")
-	}
-	return raw
-}
-
 // toolOutput is what a finished item gave.
 func toolOutput(c *piece, it item) event.FunctionCallOutput {
 	out := event.FunctionCallOutput{CallID: c.native, IsError: it.Status == "failed" || it.Status == "declined"}
@@ -106,7 +125,7 @@ func toolOutput(c *piece, it item) event.FunctionCallOutput {
 	case "mcpToolCall":
 		if it.Result != nil {
 			text = joined(it.Result.Content)
-			if n := len(it.Result.Structured); n > 0 && n <= maxDetail && string(it.Result.Structured) != "null" {
+			if n := len(it.Result.Structured); n > 0 && n <= translate.MaxDetail && string(it.Result.Structured) != "null" {
 				out.Detail = it.Result.Structured
 			}
 		}
@@ -123,10 +142,7 @@ func toolOutput(c *piece, it item) event.FunctionCallOutput {
 	if it.Status == "declined" {
 		text = "Not done: it was declined."
 	}
-	var short bool
-	if out.Output, short = cut(text, event.MaxOutput); short {
-		out.Truncated, out.TotalBytes = true, int64(len(text))
-	}
+	translate.SetOutput(&out, text, int64(len(text)))
 	return out
 }
 

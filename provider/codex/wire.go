@@ -286,17 +286,3 @@ type modelEntry struct {
 	DefaultEffort string `json:"defaultReasoningEffort"`
 	IsDefault     bool   `json:"isDefault"`
 }
-
-// loose decodes what it can of data: a field of an unexpected type is left out.
-func loose[T any](data json.RawMessage) (v T) {
-	_ = json.Unmarshal(data, &v) // the agent is a moving target, and the rest is good
-	return v
-}
-
-// outgoing is a message of ours, ready to be written.
-func outgoing(m jsonrpc.Message, err error) (json.RawMessage, error) {
-	if err != nil {
-		return nil, err
-	}
-	return jsonrpc.Encode(m, false)
-}

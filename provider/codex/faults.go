@@ -1,0 +1,110 @@
+package codex
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// errorKind is what went wrong, in the agent's word, and what the API answered.
+type errorKind struct {
+	word   string
+	status int // of HTTP; 0: there was no answer, or it is not told
+}
+
+// errorInfo reads codexErrorInfo: a word, or an object with one word that holds
+// more.
+func errorInfo(e turnError) (k errorKind) {
+	if json.Unmarshal(e.Info, &k.word) == nil {
+		return k
+	}
+	for word, more := range translate.Loose[map[string]struct {
+		Status int `json:"httpStatusCode"`
+	}](e.Info) {
+		k.word, k.status = word, more.Status
+	}
+	return k
+}
+
+// fault puts a failure into words of ours, which say what to do. Where we do not
+// know that, the agent's own are added.
+func fault(e turnError) event.Fault {
+	say := func(code runnel.Code, format string, args ...any) event.Fault {
+		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
+	}
+	k := errorInfo(e)
+	switch k.word {
+	case "contextWindowExceeded":
+		return say(runnel.AgentError, "The conversation is too long for the model. Start a new one.")
+	case "sessionBudgetExceeded":
+		return say(runnel.AgentError, "The agent stopped: the budget is used up.")
+	case "usageLimitExceeded", "rateLimitExceeded":
+		return say(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+	case "serverOverloaded", "flexUnavailable", "policyCapacityUnavailable":
+		return say(runnel.AgentError, "The model API is overloaded. Send the prompt again in a moment.")
+	case "modelNotFound":
+		return say(runnel.AgentError, "The model API does not know the model, or the account may not use it. Choose another model.")
+	case "cyberPolicy", "misalignmentPolicyViolation", "inferenceHookDenied":
+		return say(runnel.AgentError, "The model declined to answer. Put it in other words, start a new conversation, or choose another model.")
+	case "tooManyDenials":
+		return say(runnel.AgentError, "The agent stopped: too much of what it wanted to do was denied.")
+	case "sandboxError":
+		return say(runnel.AgentError, "Codex's sandbox failed. See its documentation for what the sandbox needs on this system.")
+	case "unauthorized":
+		k.status = 401
+	case "internalServerError":
+		return say(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", max(k.status, 500))
+	case "badRequest":
+		k.status = max(k.status, 400)
+	}
+	switch {
+	case k.status == 401 || k.status == 403:
+		return say(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
+	case k.status == 429:
+		return say(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+	case k.status >= 500:
+		return say(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", k.status)
+	case k.status >= 400:
+		return say(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
+	case strings.HasPrefix(e.Message, "Missing environment variable"):
+		return say(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
+	case strings.HasPrefix(e.Message, "stream disconnected"), k.word == "responseStreamDisconnected", k.word == "responseStreamConnectionFailed":
+		return say(runnel.AgentError, "The model API's answer broke off. Send the prompt again.")
+	case strings.HasPrefix(e.Message, "Incomplete response"):
+		return say(runnel.AgentError, "The model's answer was cut short.")
+	case k.word == "other" && strings.HasPrefix(e.Message, "{"), strings.Contains(e.Message, "status 400"):
+		return say(runnel.AgentError, "The model API rejected the request%s", because(e))
+	}
+	return say(runnel.AgentError, "The agent gave the turn up%s", because(e))
+}
+
+// because is the agent's reason, as the end of a sentence. It may be the body of
+// the API's answer.
+func because(e turnError) string {
+	body := translate.Loose[struct {
+		Message string `json:"message"`
+		Detail  string `json:"detail"`
+		Error   struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}]([]byte(e.Message))
+	why := oneLine(cmp.Or(body.Error.Message, body.Message, body.Detail, e.Message), 300)
+	if why == "" || strings.HasPrefix(why, "{") {
+		return ". Send the prompt again, or start a new conversation."
+	}
+	return ": " + why
+}
+
+// refused is what a prompt's failure means that never became a turn.
+func refused(e *jsonrpc.Error) event.Fault {
+	if strings.Contains(e.Message, "overloaded") {
+		return runnel.Fail(runnel.AgentError, "Codex is overloaded. Send the prompt again in a moment.").Fault()
+	}
+	return runnel.Fail(runnel.AgentError, "Codex did not accept the prompt. Send it again, or start a new conversation.").Fault()
+}

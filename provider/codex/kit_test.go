@@ -1,0 +1,26 @@
+package codex
+
+import (
+	"strconv"
+
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// The names under which these tests use the kit.
+const (
+	allowOnce    = translate.AllowOnce
+	allowSession = translate.AllowSession
+	allowAlways  = translate.AllowAlways
+	deny         = translate.Deny
+	denyStop     = translate.DenyStop
+	option       = translate.OptionPrefix
+	maxOpen      = translate.MaxOpen
+)
+
+var (
+	object = translate.Object
+	digest = translate.Digest
+	itoa   = strconv.Itoa
+)
+
+func loose[T any](data []byte) T { return translate.Loose[T](data) }
