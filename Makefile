@@ -68,8 +68,8 @@ DRIVERS := ./cmd/runnel ./internal/realagents ./provider/acp ./provider/claude .
 BINARY := ./test/e2e ./test/hostile ./test/kill
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext), tables and generated text
-# (provider/all, agentdoc, archtest, ui), and the benchmark's own arithmetic.
-SEQUENTIAL := ./bench/... ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./provider/all ./ui ./upsert
+# (provider/all, agentdoc, archtest, ui).
+SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./provider/all ./ui ./upsert
 # The rest runs with the race detector; the simulation does only a tenth of its
 # runs there, so it runs without as well.
 CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
