@@ -121,44 +121,6 @@ func askedDigest(m jsonrpc.Message) string {
 	return translate.Digest(append([]byte(m.Method+" "), m.Params...))
 }
 
-// turnToAsk returns the id of the turn in which a question is asked. One of a
-// subagent while no turn runs has a turn that holds nothing else.
-func (t *translator) turnToAsk(q question, request jsonrpc.ID) (id string, outOfTurn bool) {
-	t.runOf(note{ThreadID: q.ThreadID, TurnID: q.TurnID})
-	if tn := t.turns.running[q.TurnID]; tn != nil && tn.began {
-		return tn.id, false
-	}
-	if tn := t.turns.current(); tn != nil {
-		return tn.id, false
-	}
-	after := ""
-	if q.TurnID == "" && len(t.turns.over) > 0 {
-		after = t.turns.over[len(t.turns.over)-1]
-	}
-	id = derive(t.thread + " question " + q.TurnID + after + " " + request.Key())
-	t.out.Emit(id, t.started())
-	return id, true
-}
-
-// calling returns the call that a question is about, or nil.
-func (t *translator) calling(q question) *piece {
-	r := t.running(q.TurnID)
-	if r == nil {
-		return nil
-	}
-	if c := r.pieces[q.ItemID]; c != nil && c.called {
-		return c
-	}
-	if q.Server != "" { // it names the server only
-		for _, c := range r.inOrder() {
-			if c.call && !c.done && strings.HasPrefix(c.name, "mcp__"+q.Server+"__") {
-				return c
-			}
-		}
-	}
-	return nil
-}
-
 // answer returns the messages for a decision. It fails with ApprovalGone for an
 // approval that is not open, and with InvalidRequest for a choice that it does
 // not have.

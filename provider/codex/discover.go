@@ -32,7 +32,7 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 				}
 				for _, th := range threads {
 					n++
-					if !yield(conversation(th), nil) {
+					if !yield(conversationOf(th), nil) {
 						stopped = true
 						return nil
 					}
@@ -64,7 +64,8 @@ func (a *asker) threads(dir string, cursor *string) ([]thread, *string, error) {
 	return r.Data, r.Next, err
 }
 
-func conversation(th thread) runnel.Conversation {
+// conversationOf describes a thread of the agent's list.
+func conversationOf(th thread) runnel.Conversation {
 	c := runnel.Conversation{
 		AgentSessionID: th.ID, Dir: th.CWD, Title: oneLine(cmp.Or(th.Name, th.Preview), 200), File: th.Path,
 		CreatedAt: time.Unix(th.CreatedAt, 0), UpdatedAt: time.Unix(th.UpdatedAt, 0),

@@ -178,54 +178,11 @@ func (b *backgroundTurn) hold(ev event.Event) {
 	}
 }
 
-// place decides which turn shows what a subagent does next: the one in flight if
-// the subagent was started in it, or if its call is not known yet; else a
-// background turn.
-func (t *translator) place(s *subagentTurn) {
-	if main := t.turns.current(); main != nil && (s.agent.turn == main.id || s.agent.turn == "") {
-		s.nest(t.out.ForTurn(main.id), main)
-		return
-	}
-	s.detach(t.out.ForTurn(derive(t.thread + " background " + s.native)))
-	s.out.Emit(t.started())
-}
-
-// subagentDone takes the end of a subagent's turn.
-func (t *translator) subagentDone(s *subagentTurn, end nativeTurn) {
-	t.subagents.end(s, end)
-	t.turns.ended(s.native)
-}
-
-// interrupted takes note that we asked for the end of a native turn.
-func (t *translator) interrupted(native string) {
-	if tn := t.turns.running[native]; tn != nil {
-		tn.interrupted = true
-		return
-	}
-	switch s := t.subagents.running[native]; {
-	case s == nil:
-	case s.main != nil:
-		s.main.interrupted = true
-	default:
-		s.background.interrupted = true
-	}
-}
-
-// mainOf is the turn of the conversation that a native turn is shown in, or nil.
-func (t *translator) mainOf(native string) *turn {
-	if s := t.subagents.running[native]; s != nil {
-		return s.main
-	}
-	return t.turns.running[native]
-}
-
 // commands are those that outlived their turn, by the agent's ids of both; at
 // most maxCommands.
 type commands map[string]*piece
 
 const maxCommands = 256
-
-func newCommands() commands { return make(commands) }
 
 // keep takes commands that go on when a turn is over.
 func (cs commands) keep(turn string, running []*piece) {
@@ -243,60 +200,4 @@ func (cs commands) end(turn, native string) *piece {
 	c := cs[id]
 	delete(cs, id)
 	return c
-}
-
-// commandEnded takes the end of a command that outlived its turn: its whole
-// output is a turn of its own.
-func (t *translator) commandEnded(c *piece, it item) {
-	out := t.out.ForTurn(derive(t.thread + " background " + it.ID))
-	out.Emit(t.started())
-	out.Notice(event.LevelInfo, "TASK_ENDED", "A command in the background has ended: "+oneLine(c.title, 300))
-	is := newItems(&line{next: 1})
-	is.place(out, "")
-	is.whole(it)
-	out.Emit(event.ResponseDone{Status: event.StatusCompleted})
-}
-
-// itemStarted takes an item that is not whole yet.
-func (t *translator) itemStarted(n note) {
-	r := t.runOf(n)
-	if r == nil || n.Item == nil || r.pieces[n.Item.ID] != nil {
-		t.out.Skip()
-		return
-	}
-	r.progressed()
-	t.begins(r, *n.Item)
-}
-
-// itemCompleted takes an item that is whole.
-func (t *translator) itemCompleted(n note) {
-	if n.Item == nil {
-		return
-	}
-	if c := t.commands.end(n.TurnID, n.Item.ID); c != nil {
-		t.commandEnded(c, *n.Item)
-		return
-	}
-	r := t.runOf(n)
-	if r == nil {
-		t.out.Skip() // of a turn that was interrupted, as a rule
-		return
-	}
-	t.whole(r, *n.Item)
-}
-
-// begins passes an item that is not whole yet to its turn.
-func (t *translator) begins(r *run, it item) {
-	if it.Type != "subAgentActivity" || t.subagents.acts(r, it) {
-		r.begins(it)
-	}
-}
-
-// whole passes an item that is whole to its turn.
-func (t *translator) whole(r *run, it item) {
-	if it.Type != "subAgentActivity" || t.subagents.acts(r, it) {
-		r.whole(it)
-	} else if c := r.pieces[it.ID]; c != nil {
-		c.done = true
-	}
 }

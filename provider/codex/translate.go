@@ -23,28 +23,16 @@ const providerID = "codex"
 //
 // A line is decoded and goes to one owner of state, which emits the events.
 // Owners do not know each other: where one has an effect on another, it returns
-// a value, and the translator passes it on.
+// a value, and the translator or the conversation passes it on.
 type translator struct {
-	out       *translate.Emitter
-	peer      jsonrpc.Peer
-	thread    string // of the conversation; the process has those of subagents, too
-	announced bool   // the conversation's id was emitted
-
-	turns     turns
-	subagents subagents
-	commands  commands
-	questions questions
-	config    settings
-	limits    limits
-	warnings  warnings
+	conversation
+	peer     jsonrpc.Peer
+	limits   limits
+	warnings warnings
 }
 
 func newTranslator() *translator {
-	out := new(translate.Emitter)
-	return &translator{
-		out: out, turns: newTurns(out), subagents: newSubagents(out), commands: newCommands(), questions: questions{out: out},
-		warnings: newWarnings(),
-	}
+	return &translator{conversation: newConversation(new(translate.Emitter)), warnings: newWarnings()}
 }
 
 // Sent implements [agentconn.Translator].
@@ -135,7 +123,9 @@ func (t *translator) notified(m jsonrpc.Message) {
 		}
 	case "turn/completed":
 		if n.Turn != nil {
-			t.complete(n)
+			for _, request := range t.complete(n) {
+				t.peer.Forget(request)
+			}
 		}
 	case "item/started":
 		t.itemStarted(n)
@@ -234,53 +224,6 @@ func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 		if tn := t.turns.notStopped(name); m.Error != nil && tn != nil {
 			t.stop(tn)
 		}
-	}
-}
-
-// opened takes the answer that makes a conversation.
-func (t *translator) opened(o opened, resumed bool) {
-	t.thread = o.Thread.ID
-	t.config.opened(o)
-	var u event.SessionUpdated
-	if resumed {
-		t.announced, u.AgentSessionID = true, t.thread
-	}
-	u.ModelID, u.PermissionMode, u.Config = t.config.Model, t.config.Mode, t.config.options()
-	u.Title = oneLine(o.Thread.Name, 200)
-	t.out.Emit("", u)
-	t.warnOfBypass()
-}
-
-// settings emits what has changed of the settings.
-func (t *translator) settings(u event.SessionUpdated, sandboxChanged bool) {
-	if u.ModelID != "" || u.PermissionMode != "" || u.Config != nil {
-		t.out.Emit(t.turns.currentID(), u)
-	}
-	if sandboxChanged {
-		t.warnOfBypass()
-	}
-}
-
-// warnOfBypass emits a notice when nothing holds the agent back any more.
-func (t *translator) warnOfBypass() {
-	if t.config.Sandbox == fullAccess {
-		t.notice(event.Notice{Level: event.LevelWarning, Code: "PERMISSIONS_BYPASSED", Message: "Every tool runs without a sandbox and without asking."})
-	}
-}
-
-// notice emits a notice in the turn in flight, if there is one.
-func (t *translator) notice(n event.Notice) { t.out.Emit(t.turns.currentID(), n) }
-
-// started is the first event of a turn's answer.
-func (t *translator) started() event.ResponseStart {
-	return event.ResponseStart{ModelID: t.config.Model, ProviderID: providerID}
-}
-
-// reply has a message written at once. It takes the results of the functions
-// that make one.
-func (t *translator) reply(m jsonrpc.Message, err error) {
-	if line, err := outgoing(m, err); err == nil {
-		t.out.Reply(line)
 	}
 }
 
