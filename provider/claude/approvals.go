@@ -3,104 +3,195 @@ package claude
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// approval is a question of the agent that waits for an answer.
-type approval struct {
-	id       string // ours
-	request  string // the agent's id of the question
-	toolUse  string
-	turn     *turn
-	kind     event.ApprovalKind
-	input    json.RawMessage
-	grants   []grant  // what the agent offers to allow for this session
-	options  []string // labels of the answers to a single question
-	question string
-	fixed    bool // the arguments may not be changed
+// approvals are the questions of the agent that wait for an answer.
+type approvals struct {
+	translate.Approvals[*question]
+	out       *translate.Emitter
+	session   *session
+	outOfTurn []*turn // turns that hold nothing but a question
 }
 
-// Ids of choices.
-const (
-	allowOnce    = "allow_once"
-	allowSession = "allow_session"
-	deny         = "deny"
-	denyStop     = "deny_stop"
-	option       = "option_" // and the number of the answer, from 1
-)
+// question is the part of an approval that is Claude Code's own.
+type question struct {
+	turn    *turn
+	toolUse string
+	tool    string
+	kind    event.ApprovalKind
+	input   json.RawMessage
+	grants  []grant  // what the agent offers to allow for this session
+	options []string // labels of the answers to a single question
+	asked   string   // the text of that question
+	fixed   bool     // the arguments may not be changed
+}
 
-// maxOpen bounds the questions that wait for an answer.
-const maxOpen = 100
-
-// ask takes a control request of the agent. What we do not offer is refused at
-// once: the agent waits for an answer without end.
-func (t *translator) ask(f frame) {
+// take returns the question that a control request is, or nil if there is
+// nothing to ask: what we do not offer is refused, and a question that is open
+// is not asked twice.
+func (a *approvals) take(f frame) *question {
 	r := f.Request
-	if r == nil || f.RequestID == "" {
-		return
-	}
-	if r.Subtype != "can_use_tool" || len(t.approvals) >= maxOpen {
-		t.replies = append(t.replies, response{Type: "control_response", Response: controlResponse{
+	if r.Subtype != "can_use_tool" || a.Full() {
+		a.out.Reply(response{Type: "control_response", Response: controlResponse{
 			Subtype: "error", RequestID: f.RequestID, Error: "not supported by this client",
 		}})
-		return
+		return nil
 	}
-	a := &approval{
-		id: derive("approval " + f.RequestID), request: f.RequestID, toolUse: r.ToolUseID,
-		kind: approvalKind(r.ToolName), input: r.Input, grants: grants(r.Suggestions),
+	q := &question{
+		toolUse: r.ToolUseID, tool: r.ToolName, kind: approvalKind(r.ToolName),
+		input: translate.Arguments(r.Input), grants: grants(r.Suggestions),
 	}
 	// The agent does not hold changed arguments against its rules: what they
 	// deny would run. An answer or a plan is none of their business.
-	a.fixed = t.denies && a.kind == event.ApprovalTool
-	if open := t.approvals[a.id]; open != nil {
-		t.asksAgain(open, r.Input)
-		return
+	q.fixed = a.session.denies && q.kind == event.ApprovalTool
+	if old, open := a.ByRequest(f.RequestID); open {
+		a.askedAgain(old, q)
+		return nil
 	}
-	if len(a.input) == 0 {
-		a.input = json.RawMessage("{}")
-	}
-	t.approvals[a.id] = a
-	ev := event.Approval{
-		ID: a.id, CallID: r.ToolUseID, Kind: a.kind, Title: toolTitle(r.ToolName, a.input), ToolName: r.ToolName,
-		Arguments: a.input, ArgumentsEditable: !a.fixed, ArgumentsDigest: digest(a.input),
-		Why: oneLine(r.DecisionReason, 500),
-	}
-	if toolKind(r.ToolName) == event.KindEdit {
-		ev.Changes = intended(a.input)
-	}
-	ev.Choices = a.choices()
-	a.turn = t.turnFor(f)
-	if a.turn == nil { // the prompt's has not begun yet
-		t.running("")
-		a.turn = t.turn
-	}
-	t.within(a.turn, func() {
-		if tn := t.running(""); tn != nil && tn.calls[r.ToolUseID] != nil {
-			ev.ItemID = tn.calls[r.ToolUseID].item
-		}
-		t.emit(event.ApprovalRequested{Approval: ev})
-	})
+	return q
 }
 
-// asksAgain takes a question with the id of one that is open. If it is about
-// something else, the answer to the first would be taken for one to this: the
-// first is withdrawn, and this one denied.
-func (t *translator) asksAgain(a *approval, input json.RawMessage) {
-	if digest(input) == digest(a.input) {
+// askedAgain takes a question with the id of one that is open. If it is about
+// something else, both are denied.
+func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
+	if _, changed := a.Changed(old.Request, translate.Digest(q.input)); !changed {
 		return
 	}
-	b, err := json.Marshal(decision{Behavior: "deny", Message: "The arguments changed while they were looked at. Ask again.", ToolUseID: a.toolUse})
+	no := decision{Behavior: "deny", Message: "The arguments changed while they were looked at. Ask again.", ToolUseID: old.Question.toolUse}
+	if r, err := no.reply(old.Request); err == nil {
+		a.out.Reply(r)
+	}
+	old.Question.turn.emit(translate.ArgumentsChanged)
+	old.Question.turn.emit(translate.Withdrawn(old.ID))
+}
+
+// open asks a question in a turn. If tn is nil, the question is out of turn: a
+// background task asks, or no turn runs. It is asked at once, in a turn that
+// holds nothing else: the prompt's turn may be over long before the answer is
+// there, and would take the question with it.
+func (a *approvals) open(q *question, f frame, tn *turn) {
+	outOfTurn := tn == nil
+	if outOfTurn {
+		tn = newTurn(derive(a.session.id+" question "+f.RequestID), a.out, a.session)
+		tn.begin()
+		a.outOfTurn = append(a.outOfTurn, tn)
+	}
+	q.turn = tn
+	ap := translate.Approval[*question]{
+		ID: derive("approval " + f.RequestID), Turn: tn.id, OutOfTurn: outOfTurn,
+		Request: f.RequestID, Digest: translate.Digest(q.input), Question: q,
+	}
+	a.Add(ap)
+	ev := event.Approval{
+		ID: ap.ID, CallID: q.toolUse, Kind: q.kind, Title: toolTitle(q.tool, q.input), ToolName: q.tool,
+		Arguments: q.input, ArgumentsEditable: !q.fixed, ArgumentsDigest: ap.Digest,
+		Why: text.OneLine(f.Request.DecisionReason, 500), Choices: q.choices(),
+	}
+	if toolKind(q.tool) == event.KindEdit {
+		ev.Changes = intended(q.input)
+	}
+	if c := tn.calls[q.toolUse]; c != nil {
+		ev.ItemID = c.item
+	}
+	tn.emit(event.ApprovalRequested{Approval: ev})
+}
+
+// answer returns the control response for a decision. It fails with
+// ApprovalGone for an approval that is not open, and with InvalidRequest for a
+// choice that it does not have.
+func (a *approvals) answer(id string, d runnel.Decision) (response, error) {
+	ap, err := a.Open(id)
 	if err != nil {
+		return response{}, err
+	}
+	dec, err := ap.Question.decide(d)
+	if err != nil {
+		return response{}, err
+	}
+	return dec.reply(ap.Request)
+}
+
+// reply makes the control response with which a decision answers a request. It
+// fails if the arguments that were decided on are not JSON.
+func (d decision) reply(request string) (response, error) {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return response{}, translate.NotAnObject(err)
+	}
+	return response{"control_response", controlResponse{Subtype: "success", RequestID: request, Response: b}}, nil
+}
+
+// decided takes a control response of ours as it passes.
+func (a *approvals) decided(r *controlResponse) {
+	if r == nil {
 		return
 	}
-	t.replies = append(t.replies, response{"control_response", controlResponse{Subtype: "success", RequestID: a.request, Response: b}})
-	t.within(a.turn, func() {
-		t.notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent changed what it had asked for while the question was open; it was denied.")
+	ap, ok := a.ByRequest(r.RequestID)
+	if !ok {
+		return
+	}
+	d := translate.Loose[decision](r.Response)
+	a.Remove(ap.ID)
+	if d.Interrupt {
+		ap.Question.turn.interrupted = true
+	}
+	ap.Question.turn.emit(translate.Resolved(ap.ID, ap.Question.choiceOf(d)))
+}
+
+// withdraw takes back a question of the agent.
+func (a *approvals) withdraw(request string) {
+	if ap, ok := a.ByRequest(request); ok {
+		a.Remove(ap.ID)
+		ap.Question.turn.emit(translate.Withdrawn(ap.ID))
+	}
+}
+
+// stop denies the out-of-turn questions when everything is to stop. The agent's
+// interrupt is about its turn, and leaves them open.
+func (a *approvals) stop() {
+	for _, tn := range a.outOfTurn {
+		tn.interrupted = true
+		for _, ap := range a.Of(tn.id) {
+			if r, err := a.answer(ap.ID, runnel.Decision{Choice: translate.Deny}); err == nil {
+				a.out.Reply(r)
+			}
+			a.Remove(ap.ID)
+			tn.emit(event.ApprovalResolved{ApprovalID: ap.ID, Choice: event.ChoiceWithdrawn, By: event.ByUser})
+		}
+	}
+}
+
+// settle forgets the questions of turns that are over, and ends the turns whose
+// out-of-turn question is settled.
+func (a *approvals) settle() {
+	if a.Idle() {
+		return
+	}
+	for _, ap := range a.All() {
+		if ap.Question.turn.ended {
+			a.Drop(ap.Turn)
+		}
+	}
+	settled := a.Settled()
+	a.outOfTurn = slices.DeleteFunc(a.outOfTurn, func(tn *turn) bool {
+		asks := func(ap translate.Approval[*question]) bool { return ap.Question.turn == tn }
+		if !slices.Contains(settled, tn.id) || slices.ContainsFunc(a.Of(tn.id), asks) {
+			return false // the agent may ask again under the same id at once
+		}
+		end := event.ResponseDone{Status: event.StatusCompleted}
+		if tn.interrupted {
+			end.Status = event.StatusCancelled
+		}
+		tn.end(end)
+		return true
 	})
-	t.withdraw(a.request)
 }
 
 func approvalKind(tool string) event.ApprovalKind {
@@ -150,7 +241,7 @@ func grantsOf(typ string, suggestions []json.RawMessage) []grant {
 }
 
 func grantWords(typ string, suggestion json.RawMessage) string {
-	g := decodeLoose[struct {
+	g := translate.Loose[struct {
 		Type, Mode, Behavior string
 		Directories          []string
 		Rules                []struct{ ToolName, RuleContent string }
@@ -176,172 +267,111 @@ func grantWords(typ string, suggestion json.RawMessage) string {
 	return strings.Join(words, ", ")
 }
 
-// maxLabel bounds the label of a choice, in bytes.
-const maxLabel = 300
-
-// choices returns the answers that a may have.
-func (a *approval) choices() []event.Choice {
+// choices returns the answers that the question may have.
+func (q *question) choices() []event.Choice {
 	no := []event.Choice{
-		{ID: deny, Kind: event.ChoiceDeny, Label: "Deny"},
-		{ID: denyStop, Kind: event.ChoiceDenyStop, Label: "Deny and stop"},
+		{ID: translate.Deny, Kind: event.ChoiceDeny, Label: "Deny"},
+		{ID: translate.DenyStop, Kind: event.ChoiceDenyStop, Label: "Deny and stop"},
 	}
-	switch a.kind {
+	switch q.kind {
 	case event.ApprovalPlan:
 		no[0].Label, no[1].Label = "Keep planning", "Stop"
 		return append([]event.Choice{
-			{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Start, and ask before each edit"},
-			{ID: allowSession, Kind: event.ChoiceAllowSession, Label: "Start, and accept edits"},
+			{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: "Start, and ask before each edit"},
+			{ID: translate.AllowSession, Kind: event.ChoiceAllowSession, Label: "Start, and accept edits"},
 		}, no...)
 	case event.ApprovalQuestion:
 		no[0].Label, no[1].Label = "Do not answer", "Stop"
-		return append(a.answers(), no...)
+		return append(q.answers(), no...)
 	}
-	yes := []event.Choice{{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Allow once"}}
-	if len(a.grants) > 0 {
+	yes := []event.Choice{{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: "Allow once"}}
+	if len(q.grants) > 0 {
 		var words []string
-		for _, g := range a.grants {
+		for _, g := range q.grants {
 			words = append(words, g.words)
 		}
-		label := oneLine("Allow for this session: "+strings.Join(words, ", "), math.MaxInt32)
-		if len(label) <= maxLabel { // what cannot be shown whole is not offered
-			yes = append(yes, event.Choice{ID: allowSession, Kind: event.ChoiceAllowSession, Label: label})
+		label := text.OneLine("Allow for this session: "+strings.Join(words, ", "), math.MaxInt32)
+		if len(label) <= translate.MaxLabel { // what cannot be shown whole is not offered
+			yes = append(yes, event.Choice{ID: translate.AllowSession, Kind: event.ChoiceAllowSession, Label: label})
 		}
 	}
 	return append(yes, no...)
 }
 
-// response is a control response of ours.
-type response struct {
-	Type     string          `json:"type"`
-	Response controlResponse `json:"response"`
-}
-
-// answer returns the control response for a decision. It fails with
-// ApprovalGone for an approval that is not open, and with InvalidRequest for a
-// choice that it does not have.
-func (t *translator) answer(id string, d runnel.Decision) (response, error) {
-	a := t.approvals[id]
-	if a == nil {
-		return response{}, runnel.Fail(runnel.ApprovalGone, "this approval is already settled")
-	}
-	dec, err := a.decide(d)
-	if err != nil {
-		return response{}, err
-	}
-	b, err := json.Marshal(dec)
-	if err != nil {
-		return response{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object", err)
-	}
-	return response{"control_response", controlResponse{Subtype: "success", RequestID: a.request, Response: b}}, nil
-}
-
-func (a *approval) decide(d runnel.Decision) (decision, error) {
-	input := a.input
-	if len(d.UpdatedArguments) > 0 && a.fixed {
+// decide returns what a decision means in the agent's words.
+func (q *question) decide(d runnel.Decision) (decision, error) {
+	input := q.input
+	switch {
+	case len(d.UpdatedArguments) == 0:
+	case q.fixed:
 		return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments: the agent's settings deny some calls, and it would not hold changed arguments against them")
-	}
-	if len(d.UpdatedArguments) > 0 {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(d.UpdatedArguments, &object) != nil || object == nil {
-			return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object")
+	default:
+		if _, err := translate.Values(d.UpdatedArguments); err != nil {
+			return decision{}, err
 		}
 		input = d.UpdatedArguments
 	}
 	// updatedInput is always sent: without it 2.1.197 denies the call.
-	allow := decision{Behavior: "allow", UpdatedInput: input, ToolUseID: a.toolUse}
-	for i, label := range a.options {
-		if d.Choice == option+itoa(i+1) {
-			return a.answered(allow, label)
+	allow := decision{Behavior: "allow", UpdatedInput: input, ToolUseID: q.toolUse}
+	for i, label := range q.options {
+		if d.Choice == translate.Option(i+1) {
+			return q.answered(allow, label)
 		}
 	}
 	switch d.Choice {
-	case allowOnce:
-		if a.kind == event.ApprovalQuestion {
-			return a.answered(allow, "")
+	case translate.AllowOnce:
+		if q.kind == event.ApprovalQuestion {
+			return q.answered(allow, "")
 		}
-		if a.kind == event.ApprovalPlan {
+		if q.kind == event.ApprovalPlan {
 			allow.UpdatedPermissions = []json.RawMessage{setMode("default")}
 		}
 		return allow, nil
-	case allowSession:
-		if a.kind == event.ApprovalPlan {
+	case translate.AllowSession:
+		if q.kind == event.ApprovalPlan {
 			allow.UpdatedPermissions = []json.RawMessage{setMode("acceptEdits")}
 			return allow, nil
 		}
-		for _, g := range a.grants {
+		for _, g := range q.grants {
 			allow.UpdatedPermissions = append(allow.UpdatedPermissions, g.native)
 		}
-		if len(a.grants) > 0 {
+		if len(q.grants) > 0 {
 			return allow, nil
 		}
-	case deny, denyStop:
+	case translate.Deny, translate.DenyStop:
 		reason := d.Reason
 		if reason == "" {
 			reason = "The user does not want this to be done."
 		}
-		return decision{Behavior: "deny", Message: reason, Interrupt: d.Choice == denyStop, ToolUseID: a.toolUse}, nil
+		return decision{Behavior: "deny", Message: reason, Interrupt: d.Choice == translate.DenyStop, ToolUseID: q.toolUse}, nil
 	}
-	return decision{}, runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
+	return decision{}, translate.NoSuchChoice()
 }
 
 func setMode(mode string) json.RawMessage {
 	return json.RawMessage(`{"type":"setMode","mode":"` + mode + `","destination":"session"}`)
 }
 
-// decided takes a control response of ours as it passes.
-func (t *translator) decided(f frame) {
-	if f.Response == nil {
-		return
-	}
-	for id, a := range t.approvals {
-		if a.request != f.Response.RequestID {
-			continue
-		}
-		d := decodeLoose[decision](f.Response.Response)
-		delete(t.approvals, id)
-		if d.Interrupt {
-			a.turn.interrupted = true
-		}
-		t.within(a.turn, func() {
-			t.emit(event.ApprovalResolved{ApprovalID: id, Choice: a.choiceOf(d), By: event.ByUser})
-		})
-		return
-	}
-}
-
 // choiceOf names the choice that led to a decision.
-func (a *approval) choiceOf(d decision) string {
-	answers := decodeLoose[answerSheet](d.UpdatedInput).Answers
-	for i, label := range a.options {
-		if d.Behavior == "allow" && string(answers[a.question]) == label && label != "" {
-			return option + itoa(i+1)
+func (q *question) choiceOf(d decision) string {
+	answers := translate.Loose[answerSheet](d.UpdatedInput).Answers
+	for i, label := range q.options {
+		if d.Behavior == "allow" && string(answers[q.asked]) == label && label != "" {
+			return translate.Option(i + 1)
 		}
 	}
 	switch {
 	case d.Behavior != "allow" && d.Interrupt:
-		return denyStop
+		return translate.DenyStop
 	case d.Behavior != "allow":
-		return deny
-	case a.kind == event.ApprovalPlan:
+		return translate.Deny
+	case q.kind == event.ApprovalPlan:
 		if len(d.UpdatedPermissions) == 1 && string(d.UpdatedPermissions[0]) == string(setMode("acceptEdits")) {
-			return allowSession
+			return translate.AllowSession
 		}
-		return allowOnce
+		return translate.AllowOnce
 	case len(d.UpdatedPermissions) > 0:
-		return allowSession
+		return translate.AllowSession
 	}
-	return allowOnce
-}
-
-// withdraw takes back a question of the agent.
-func (t *translator) withdraw(request string) {
-	for id, a := range t.approvals {
-		if a.request == request {
-			delete(t.approvals, id)
-			t.within(a.turn, func() {
-				t.emit(event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
-			})
-			return
-		}
-	}
+	return translate.AllowOnce
 }

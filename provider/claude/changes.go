@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // patchRecord is what Write and Edit record of a change.
@@ -34,11 +35,11 @@ const maxFileText = 128 << 10
 
 // changes says what a finished call did to files: from the agent's record of
 // it, or, for a subagent's calls, which have none, from their arguments.
-func changes(c call, record json.RawMessage, failed bool) []event.Change {
+func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	if failed || toolKind(c.name) != event.KindEdit {
 		return nil
 	}
-	r := decodeLoose[patchRecord](record)
+	r := translate.Loose[patchRecord](record)
 	if r.FilePath == "" {
 		return intended(c.input)
 	}
@@ -78,7 +79,7 @@ func edited(r patchRecord) *string {
 // intended says what a call would change, as far as its arguments tell: an
 // edit's place in the file is not known, so its hunk starts at line 0.
 func intended(input json.RawMessage) []event.Change {
-	in := decodeLoose[changeInput](input)
+	in := translate.Loose[changeInput](input)
 	if in.FilePath == "" {
 		return nil
 	}

@@ -2,8 +2,6 @@ package claude
 
 import (
 	"context"
-	"errors"
-	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -22,17 +20,18 @@ type conn struct {
 func (c *conn) handshake(ctx context.Context, reqs []controlRequest) error {
 	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs) })
 	if err == nil {
-		_, _ = c.control(controlRequest{Subtype: "get_settings"}) // no one waits for it; an agent that is gone says so to Next
+		_, _ = c.control(controlRequest{Subtype: "get_settings"}) // nobody waits for the answer; if the agent has gone, Next reports it
 	}
 	return err
 }
 
+// negotiate sends reqs and reads lines until all are answered.
 func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest) error {
 	open := make(map[string]string)
 	for _, r := range reqs {
 		id, err := c.control(r)
 		if err != nil {
-			return c.startupFault(frame{})
+			return startupFault(c.Ended(), frame{})
 		}
 		open[id] = r.Subtype
 	}
@@ -40,7 +39,7 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest) err
 	for len(open) > 0 {
 		line, err := next()
 		if err != nil {
-			return c.startupFault(last)
+			return startupFault(c.Ended(), last)
 		}
 		f, err := decode(line)
 		if err != nil {
@@ -59,47 +58,10 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest) err
 	return nil
 }
 
-func refused(request string) error {
-	switch request {
-	case "apply_flag_settings":
-		return runnel.Fail(runnel.InvalidRequest, "addDirs: Claude Code does not accept them")
-	case "mcp_set_servers":
-		return runnel.Fail(runnel.InvalidRequest, "mcpServers: Claude Code does not accept them")
-	}
-	return runnel.Fail(runnel.ProtocolError, "Claude Code does not speak the protocol that we know; update it: "+installCommand)
-}
-
-// startupFault says why the agent left before it was ready. What it printed is
-// not shown: it may hold anything.
-func (c *conn) startupFault(last frame) error {
-	said := c.Ended()
-	for _, e := range last.Errors {
-		said += "\n" + e
-	}
-	cause := errors.New("claude: left before it was ready")
-	for _, known := range []struct {
-		words string
-		code  runnel.Code
-		tell  string
-	}{
-		{"No conversation found", runnel.SessionNotFound, "Claude Code has no such conversation for this directory."},
-		{"already in use", runnel.SessionCreateFailed, "The conversation is open in another Claude Code."},
-		{"cannot be used with root", runnel.SessionCreateFailed, "Claude Code does not skip permissions for root. Run as another user, or set IS_SANDBOX=1 in a sandbox."},
-		{"Please run /login", runnel.AgentNotLoggedIn, "Claude Code is not logged in. Run: " + loginCommand},
-		{"Invalid API key", runnel.InvalidAPIKey, "The API key is not valid. Check ANTHROPIC_API_KEY."},
-		{"unknown option", runnel.SessionCreateFailed, "This version of Claude Code lacks an option that we need. Update it: " + installCommand},
-	} {
-		if strings.Contains(said, known.words) {
-			return runnel.Fail(known.code, known.tell, cause)
-		}
-	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Claude Code ended before it was ready. Try it in a terminal: claude --version", cause)
-}
-
 // control sends a control request and returns its id.
 func (c *conn) control(r controlRequest) (id string, err error) {
 	err = c.Do(func(send func(any) error) error {
-		req := c.tr.request(r)
+		req := c.tr.requests.next(r)
 		id = req.RequestID
 		return send(req)
 	})
@@ -109,7 +71,7 @@ func (c *conn) control(r controlRequest) (id string, err error) {
 // Prompt implements [runnel.Conn].
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	return c.Conn.Prompt(in, func() (any, error) {
-		return prompt(turn, c.dir, in, func(name string) bool { return c.tr.commands[name] }), nil
+		return prompt(turn, c.dir, in, func(name string) bool { return c.tr.session.commands[name] }), nil
 	})
 }
 
@@ -122,16 +84,17 @@ func (c *conn) Interrupt(context.Context) error {
 // Decide implements [runnel.Conn].
 func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) error {
 	return c.Do(func(send func(any) error) error {
-		aside := c.tr.isAside(approval)
-		r, err := c.tr.answer(approval, d)
+		q, _ := c.tr.approvals.Get(approval)
+		r, err := c.tr.approvals.answer(approval, d)
 		if err != nil {
 			return err
 		}
-		if err := send(r); err != nil || !aside {
+		if err := send(r); err != nil || !q.OutOfTurn {
 			return err
 		}
-		// The agent has to say something, whatever it is, for what the translator has to tell.
-		return send(c.tr.request(controlRequest{Subtype: "mcp_status"}))
+		// The end of the question's turn is emitted with the agent's next line,
+		// so the agent is asked for one.
+		return send(c.tr.requests.next(controlRequest{Subtype: "mcp_status"}))
 	})
 }
 
@@ -158,10 +121,10 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 // the agent ends its tools itself and keeps what it has in its file.
 func (c *conn) Close() error {
 	_ = c.Do(func(send func(any) error) error {
-		if c.tr.turn == nil && len(c.tr.waiting) == 0 {
+		if c.tr.turns.idle() {
 			return nil
 		}
-		return send(c.tr.request(controlRequest{Subtype: "interrupt"})) // it may be gone already
+		return send(c.tr.requests.next(controlRequest{Subtype: "interrupt"})) // it may be gone already
 	})
 	return c.Conn.Close()
 }

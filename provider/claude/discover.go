@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -14,11 +15,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // peek is how much of either end of a file is read to name a conversation.
@@ -100,8 +103,43 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 		_, rest, _ := bytes.Cut(tail[:n], []byte("\n"))
 		k.addAll(rest)
 	}
-	c.Dir, c.CreatedAt, c.Title = k.cwd, k.created, oneLine(cmp.Or(k.title, k.lastPrompt), 200)
+	c.Dir, c.CreatedAt, c.Title = k.cwd, k.created, text.OneLine(cmp.Or(k.title, k.lastPrompt), 200)
 	return k.spoken || c.Title != ""
+}
+
+// kept are the fields of an entry that name a conversation.
+type kept struct {
+	title, lastPrompt, cwd string
+	created                time.Time
+	spoken                 bool
+}
+
+func (k *kept) add(line []byte) {
+	var e entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return
+		}
+	}
+	if k.cwd == "" {
+		k.cwd = e.CWD
+	}
+	if at := e.time(); k.created.IsZero() && !at.IsZero() {
+		k.created = at
+	}
+	switch {
+	case e.CustomTitle != "":
+		k.title = e.CustomTitle
+	case e.AITitle != "" && k.title == "":
+		k.title = e.AITitle
+	case e.LastPrompt != "":
+		k.lastPrompt = e.LastPrompt
+	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
+		k.spoken = true
+		if said := e.Message.Content.text(); k.lastPrompt == "" && !strings.HasPrefix(said, "<") {
+			k.lastPrompt = said
+		}
+	}
 }
 
 // addAll takes whole lines. A line longer than what was read is not one.

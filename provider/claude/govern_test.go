@@ -52,7 +52,7 @@ func TestE04_DigestSwap(t *testing.T) {
 	if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "ARGUMENTS_CHANGED" {
 		t.Errorf("notices %+v", n)
 	}
-	if _, err := tr.answer(a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+	if _, err := tr.approvals.answer(a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
 		t.Errorf("a late answer: %v", err)
 	}
 }
@@ -63,7 +63,7 @@ func TestE04_WhatWasApprovedRuns(t *testing.T) {
 	tr := begun()
 	input := `{"command":"ls","description":"List"}`
 	evs, _ := tr.Printed([]byte(askLine("q", "c", input)), fixtureStart)
-	r, err := tr.answer(bodies[event.ApprovalRequested](evs)[0].Approval.ID, runnel.Decision{Choice: allowOnce})
+	r, err := tr.approvals.answer(bodies[event.ApprovalRequested](evs)[0].Approval.ID, runnel.Decision{Choice: allowOnce})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestE10_ParallelBatch(t *testing.T) {
 		rnd.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, q := range order {
 			choice := []string{allowOnce, deny}[rnd.IntN(2)]
-			r, err := tr.answer(ids[q], runnel.Decision{Choice: choice})
+			r, err := tr.approvals.answer(ids[q], runnel.Decision{Choice: choice})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,8 +186,8 @@ func TestE10_ParallelBatch(t *testing.T) {
 				t.Fatal(d)
 			}
 		}
-		if len(tr.approvals) != 0 {
-			t.Fatalf("%d: %d are open", shuffle, len(tr.approvals))
+		if tr.approvals.Len() != 0 {
+			t.Fatalf("%d: %d are open", shuffle, tr.approvals.Len())
 		}
 	}
 }
@@ -308,8 +308,8 @@ func TestE07_UnknownRulesAreRules(t *testing.T) {
 		if tt.answer != "" {
 			tr.Printed([]byte(`{"type":"control_response","response":`+tt.answer+`}`), fixtureStart)
 		}
-		if tr.denies != tt.want {
-			t.Errorf("after %q: %v", tt.answer, tr.denies)
+		if tr.session.denies != tt.want {
+			t.Errorf("after %q: %v", tt.answer, tr.session.denies)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestE05_GrantsAreShown(t *testing.T) {
 		`"addRules"`:                            "",
 		rule("Bash", strings.Repeat("x", 2000)): "",
 	} {
-		a := approval{kind: event.ApprovalTool, grants: grants([]json.RawMessage{json.RawMessage(offered)})}
+		a := question{kind: event.ApprovalTool, grants: grants([]json.RawMessage{json.RawMessage(offered)})}
 		got := ""
 		for _, c := range a.choices() {
 			if c.ID == allowSession {

@@ -7,20 +7,19 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// step is an entry of the agent's list of what it means to do, with the
-// agent's id of it where it has one.
+// plan is the agent's list of what it means to do. One list is kept for a
+// conversation, subagents included.
+type plan []step
+
+// step is an entry of the list, with the agent's id of it where it has one.
 type step struct {
 	id string
 	event.PlanEntry
 }
-
-// Bounds of a plan: its entries, and the text of each in bytes.
-const (
-	maxSteps    = 500
-	maxStepText = 1000
-)
 
 // todo is an entry of the list in the words of the tools.
 type todo struct {
@@ -33,51 +32,47 @@ type todo struct {
 }
 
 func (d todo) step() step {
-	s := step{d.ID + d.TaskID, event.PlanEntry{
-		Content: oneLine(d.Content+d.Subject, maxStepText), Status: d.Status, Priority: oneLine(d.Priority, 40),
+	return step{d.ID + d.TaskID, event.PlanEntry{
+		Content: text.OneLine(d.Content+d.Subject, translate.MaxStepText), Status: translate.StepStatus(d.Status),
+		Priority: text.OneLine(d.Priority, 40),
 	}}
-	if s.Status != "in_progress" && s.Status != "completed" {
-		s.Status = "pending"
-	}
-	return s
 }
 
-// planned shows the agent's list after a call that changed it, as an item of
-// its own beside the call. One list is kept for a conversation, subagents
-// included. TodoWrite says it all each time; the newer tools change one entry,
-// so entries from before a resumption are known only once the agent lists them.
-func (t *translator) planned(c call, out event.FunctionCallOutput, record json.RawMessage, parent string) {
+// follow takes a call with its output and reports whether it changed the list.
+// TodoWrite has the whole list each time; the newer tools change one entry, so
+// entries from before a resumption are known only once the agent lists them.
+func (p *plan) follow(c *call, out event.FunctionCallOutput, record json.RawMessage) (changed bool) {
 	if out.IsError {
-		return
+		return false
 	}
-	before := slices.Clone(t.plan)
+	before := slices.Clone(*p)
 	switch c.name {
 	case "TodoWrite":
-		t.plan = steps(decodeLoose[struct{ Todos []todo }](c.input).Todos)
+		*p = steps(translate.Loose[struct{ Todos []todo }](c.input).Todos)
 	case "TaskCreate":
-		t.taskCreated(c, out.Output)
+		p.created(c, out.Output)
 	case "TaskUpdate":
-		t.taskChanged(decodeLoose[todo](c.input), out.Output)
+		p.updated(translate.Loose[todo](c.input), out.Output)
 	case "TaskList":
-		t.plan = steps(listed(out.Output, record))
+		*p = steps(listed(out.Output, record))
 	default:
-		return
+		return false
 	}
-	if slices.Equal(before, t.plan) {
-		return
-	}
-	id := c.item + ":plan"
-	entries := make([]event.PlanEntry, 0, len(t.plan))
-	for _, s := range t.plan {
-		entries = append(entries, s.PlanEntry)
-	}
-	t.emit(event.ItemStart{ItemID: id, ItemType: event.TypePlan, ParentCallID: parent})
-	t.emit(event.ItemDone{ItemID: id, FinalItem: event.Plan{Entries: entries}})
+	return !slices.Equal(before, *p)
 }
 
-func steps(todos []todo) []step {
-	var out []step
-	for _, d := range todos[:min(len(todos), maxSteps)] {
+// entries returns the list as readers see it.
+func (p plan) entries() []event.PlanEntry {
+	out := make([]event.PlanEntry, 0, len(p))
+	for _, s := range p {
+		out = append(out, s.PlanEntry)
+	}
+	return out
+}
+
+func steps(todos []todo) plan {
+	var out plan
+	for _, d := range todos[:min(len(todos), translate.MaxSteps)] {
 		out = append(out, d.step())
 	}
 	return out
@@ -90,37 +85,37 @@ var (
 	listedTask  = regexp.MustCompile(`^#(\S+) \[(\w+)\] (.*)$`)
 )
 
-func (t *translator) taskCreated(c call, said string) {
+func (p *plan) created(c *call, said string) {
 	m := createdTask.FindStringSubmatch(said)
-	if m == nil || len(t.plan) >= maxSteps {
+	if m == nil || len(*p) >= translate.MaxSteps {
 		return
 	}
-	d := decodeLoose[todo](c.input)
-	t.plan = append(t.plan, todo{ID: m[1], Subject: d.Subject}.step())
+	d := translate.Loose[todo](c.input)
+	*p = append(*p, todo{ID: m[1], Subject: d.Subject}.step())
 }
 
-func (t *translator) taskChanged(d todo, said string) {
-	i := slices.IndexFunc(t.plan, func(s step) bool { return s.id == d.TaskID })
+func (p *plan) updated(d todo, said string) {
+	i := slices.IndexFunc(*p, func(s step) bool { return s.id == d.TaskID })
 	if i < 0 || !changedTask.MatchString(said) {
 		return
 	}
 	if d.Status == "deleted" {
-		t.plan = slices.Delete(slices.Clone(t.plan), i, i+1)
+		*p = slices.Delete(slices.Clone(*p), i, i+1)
 		return
 	}
-	s := d.step()
+	s, old := d.step(), (*p)[i]
 	if d.Status == "" {
-		s.Status = t.plan[i].Status
+		s.Status = old.Status
 	}
 	if s.Content == "" {
-		s.Content = t.plan[i].Content
+		s.Content = old.Content
 	}
-	t.plan[i] = s
+	(*p)[i] = s
 }
 
 // listed is what TaskList found.
 func listed(said string, record json.RawMessage) []todo {
-	if tasks := decodeLoose[struct{ Tasks []todo }](record).Tasks; tasks != nil {
+	if tasks := translate.Loose[struct{ Tasks []todo }](record).Tasks; tasks != nil {
 		return tasks
 	}
 	var out []todo

@@ -9,6 +9,8 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // Probe implements [runnel.Prober].
@@ -37,7 +39,7 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 		in.Problem = "It does not say its version. Try it in a terminal: claude --version"
 		return in
 	}
-	in.Installed, in.Version = true, oneLine(version, 40)
+	in.Installed, in.Version = true, text.OneLine(version, 40)
 	out, err = agentconn.Output(ctx, path, env, slices.Concat(first, []string{"auth", "status", "--json"})...)
 	var status struct {
 		LoggedIn *bool `json:"loggedIn"`
@@ -62,9 +64,9 @@ func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Mode
 		if dir != runnel.DirOut || err != nil || f.Response == nil || out != nil {
 			return
 		}
-		for _, m := range decodeLoose[initialized](f.Response.Response).Models {
+		for _, m := range translate.Loose[initialized](f.Response.Response).Models {
 			if m.Value != "" && modelName.MatchString(m.Value) && len(out) < 100 {
-				out = append(out, runnel.Model{ID: m.Value, Name: oneLine(m.DisplayName, 100), Description: oneLine(m.Description, 300)})
+				out = append(out, runnel.Model{ID: m.Value, Name: text.OneLine(m.DisplayName, 100), Description: text.OneLine(m.Description, 300)})
 			}
 		}
 	}

@@ -15,6 +15,12 @@ import (
 // product is how messages to users call it.
 var product = agentconn.Agent{Name: "Claude Code", Install: installCommand, Try: "claude --version"}
 
+// installCommand is what a user runs to have the agent.
+const installCommand = "npm install -g @anthropic-ai/claude-code"
+
+// loginCommand is what a user runs to log in.
+const loginCommand = "claude auth login"
+
 // Provider runs Claude Code. The zero value runs the "claude" in PATH.
 type Provider struct {
 	command []string // instead of that one: the program and its first arguments
@@ -104,6 +110,17 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 		return nil, err
 	}
 	return c, nil
+}
+
+// Adopt implements [runnel.Adopter].
+func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
+	opt = p.configured(opt)
+	tr := newTranslator()
+	c, back, err := agentconn.Adopt(opt, environ(parentEnviron(), opt), product, tr, func() error { return tr.isSetUp(opt) })
+	if err != nil {
+		return nil, back, err
+	}
+	return &conn{c, tr, opt.AllowBypass, opt.Dir}, back, nil
 }
 
 // configDir is where the agent keeps its conversations.

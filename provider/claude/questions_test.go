@@ -38,7 +38,7 @@ func TestAnswersToQuestions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &approval{kind: event.ApprovalQuestion, input: json.RawMessage(tt.input)}
+			a := &question{kind: event.ApprovalQuestion, input: json.RawMessage(tt.input)}
 			choices := a.choices()
 			if choices[0].Kind != event.ChoiceAllowOnce {
 				t.Errorf("the first choice is %+v", choices[0])

@@ -120,7 +120,7 @@ func (r *rig) agentSession() string {
 	c := r.conn.(*conn)
 	var id string
 	_ = c.Do(func(func(any) error) error {
-		id = c.tr.session
+		id = c.tr.session.id
 		return nil
 	})
 	return id

@@ -215,7 +215,15 @@ func (e *entry) messageID() string {
 	return e.Message.ID
 }
 
+// isResult reports whether the entry holds results of tools.
 func (e *entry) isResult() bool {
 	return e.Type == "user" && e.Message != nil &&
 		slices.ContainsFunc(e.Message.Content, func(b block) bool { return b.Type == "tool_result" })
+}
+
+// result returns an entry with results of tools as the agent prints one.
+func (e *entry) result() frame {
+	f := e.frame
+	f.ToolUseResult = e.StoredResult
+	return f
 }

@@ -203,8 +203,8 @@ func TestWhatComesAfterATurnBeginsNoTask(t *testing.T) {
 	for _, l := range []string{initLine, agentLine, startTask, subLine("m1", "one"), resultLine, late} {
 		tr.Printed([]byte(l), fixtureStart)
 	}
-	if evs := tr.Gone(); len(evs) != 0 || len(tr.tasks) != 0 {
-		t.Errorf("%d tasks, got\n%s", len(tr.tasks), dump(evs))
+	if evs := tr.Gone(); len(evs) != 0 || len(tr.tasks.open) != 0 {
+		t.Errorf("%d tasks, got\n%s", len(tr.tasks.open), dump(evs))
 	}
 }
 
@@ -232,8 +232,8 @@ func TestATaskThatSaysVeryMuchComesInParts(t *testing.T) {
 	for i := range 20 {
 		out, _ := tr.Printed([]byte(subLine("m"+itoa(i), big)), fixtureStart)
 		evs = append(evs, out...)
-		if k := tr.tasks["c1"]; k.size > maxTaskSize+2<<20 {
-			t.Fatalf("%d bytes are held", k.size)
+		if k := tr.tasks.open["c1"]; k.held.Size() > maxTaskSize+2<<20 {
+			t.Fatalf("%d bytes are held", k.held.Size())
 		}
 	}
 	out, _ := tr.Printed([]byte(endTask), fixtureStart)

@@ -7,7 +7,48 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
+
+// call is a tool call.
+type call struct {
+	item     string
+	id       string
+	name     string
+	input    json.RawMessage
+	answered bool
+}
+
+// called ends the item of a call with its final arguments.
+func (tn *turn) called(c *call) {
+	tn.calls[c.id] = c
+	tn.emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
+		Name: c.name, CallID: c.id, Arguments: c.input,
+		Kind: toolKind(c.name), Title: toolTitle(c.name, c.input), Locations: toolLocations(c.input),
+	}})
+	if c.name == "ExitPlanMode" {
+		tn.session.reportFile(tn.emitter(), "plan", translate.Loose[exitPlan](c.input).PlanFilePath)
+	}
+}
+
+// output takes the result of a call, and returns the call with its output; nil
+// if the call had one before.
+func (tn *turn) output(f frame, b block) (*call, event.FunctionCallOutput) {
+	c := tn.calls[b.ToolUseID]
+	if c == nil { // the call was not seen: in an earlier turn, or never
+		c = &call{item: tn.id + ":" + translate.Key(providerID, b.ToolUseID), id: b.ToolUseID}
+		tn.calls[b.ToolUseID] = c
+	}
+	if c.answered {
+		return nil, event.FunctionCallOutput{}
+	}
+	c.answered = true
+	out := toolOutput(c, b, f.ToolUseResult)
+	item := translate.NewOutput(c.item, c.id, c.name, f.ParentToolUseID)
+	item.Done(tn.emitter(), out)
+	return c, out
+}
 
 // toolKind groups Claude Code's tools.
 func toolKind(name string) event.ToolKind {
@@ -46,15 +87,9 @@ type toolInput struct {
 	Offset       int    `json:"offset"`
 }
 
-// decodeLoose decodes what fits: the model makes these objects up.
-func decodeLoose[T any](data []byte) (v T) {
-	_ = json.Unmarshal(data, &v) // what does not fit stays zero
-	return v
-}
-
 // toolTitle says in one line what a call is about.
 func toolTitle(name string, input json.RawMessage) string {
-	in := decodeLoose[toolInput](input)
+	in := translate.Loose[toolInput](input)
 	about := ""
 	switch toolKind(name) {
 	case event.KindRead, event.KindEdit:
@@ -73,13 +108,13 @@ func toolTitle(name string, input json.RawMessage) string {
 		about = in.Description
 	}
 	if about == "" {
-		return oneLine(name, 200)
+		return text.OneLine(name, 200)
 	}
-	return oneLine(name+": "+about, 200)
+	return text.OneLine(name+": "+about, 200)
 }
 
 func toolLocations(input json.RawMessage) []event.Location {
-	in := decodeLoose[toolInput](input)
+	in := translate.Loose[toolInput](input)
 	path := in.FilePath
 	if path == "" {
 		path = in.NotebookPath
@@ -92,15 +127,15 @@ func toolLocations(input json.RawMessage) []event.Location {
 
 // toolOutput makes the output of a call from its result block and, where there
 // is one, the structured record beside it.
-func toolOutput(c call, b block, record json.RawMessage) event.FunctionCallOutput {
-	text := resultText(b.Content)
+func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutput {
+	said := resultText(b.Content)
 	out := event.FunctionCallOutput{
 		CallID: b.ToolUseID, IsError: b.IsError,
-		Changes: changes(c, record, b.IsError), ExitCode: exitCode(c, text, record, b.IsError), Detail: detail(c, record),
+		Changes: changes(c, record, b.IsError), ExitCode: exitCode(c, said, record, b.IsError), Detail: detail(c, record),
 	}
 	var short bool
-	if out.Output, short = cut(text, event.MaxOutput); short {
-		out.Truncated, out.TotalBytes = true, int64(len(text))
+	if out.Output, short = text.Cut(said, event.MaxOutput); short {
+		out.Truncated, out.TotalBytes = true, int64(len(said))
 	}
 	return out
 }
@@ -111,24 +146,24 @@ func resultText(c content) string {
 	for _, b := range c {
 		switch b.Type {
 		case "text":
-			text := strings.TrimPrefix(b.Text, "<tool_use_error>")
-			parts = append(parts, strings.TrimSuffix(text, "</tool_use_error>"))
+			said := strings.TrimPrefix(b.Text, "<tool_use_error>")
+			parts = append(parts, strings.TrimSuffix(said, "</tool_use_error>"))
 		case "":
 		default:
-			parts = append(parts, "["+oneLine(b.Type, 40)+"]")
+			parts = append(parts, "["+text.OneLine(b.Type, 40)+"]")
 		}
 	}
 	return strings.Join(parts, "\n")
 }
 
 // exitCode is that of a shell command. A failure is told in words only.
-func exitCode(c call, text string, record json.RawMessage, failed bool) *int {
+func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
 	if c.name != "Bash" {
 		return nil
 	}
 	code := 0
 	if failed {
-		rest, ok := strings.CutPrefix(text, "Exit code ")
+		rest, ok := strings.CutPrefix(said, "Exit code ")
 		if !ok {
 			return nil // never ran
 		}
@@ -138,7 +173,7 @@ func exitCode(c call, text string, record json.RawMessage, failed bool) *int {
 			return nil
 		}
 		code = n
-	} else if r := decodeLoose[struct {
+	} else if r := translate.Loose[struct {
 		Stdout         *string
 		Interrupted    bool
 		BackgroundTask string `json:"backgroundTaskId"`
@@ -154,71 +189,18 @@ type exitPlan struct {
 	PlanFilePath string `json:"planFilePath"`
 }
 
-// skillDir is how the harness tells the model where a skill is.
-const skillDir = "Base directory for this skill: "
-
-// skill takes a text of the harness that may name a skill.
-func (t *translator) skill(text string) {
-	if rest, ok := strings.CutPrefix(text, skillDir); ok {
-		dir, _, _ := strings.Cut(rest, "\n")
-		t.names("skill", filepath.Join(strings.TrimSpace(dir), "SKILL.md"))
-	}
-}
-
-// maxFiles bounds the files of the agent that are told of.
-const maxFiles = 1000
-
-// names tells of a file of the agent's own, once.
-func (t *translator) names(kind, path string) {
-	f := event.AgentFile{Path: path, Kind: kind}
-	if !filepath.IsAbs(path) || len(path) > 4096 || t.files[f] || len(t.files) >= maxFiles {
-		return
-	}
-	t.files[f] = true
-	t.emit(event.SessionUpdated{Files: []event.AgentFile{f}})
-}
-
-// taskID is the id of the task in the background that a call began, from its record.
-func taskID(record json.RawMessage) string {
-	return decodeLoose[struct {
-		BackgroundTask string `json:"backgroundTaskId"`
-	}](record).BackgroundTask
-}
-
-// isAsync reports whether the record of a call says that its subagent goes on
-// in the background.
-func isAsync(record json.RawMessage) bool {
-	return decodeLoose[struct{ IsAsync bool }](record).IsAsync
-}
-
-// maxDetail bounds the record that is passed on, in bytes.
-const maxDetail = 16 << 10
+// skillFile is the file of the skill in a folder.
+func skillFile(dir string) string { return filepath.Join(strings.TrimSpace(dir), "SKILL.md") }
 
 // detail passes on the record of tools whose output does not say it all. Those
 // of file and shell tools repeat it.
-func detail(c call, record json.RawMessage) json.RawMessage {
+func detail(c *call, record json.RawMessage) json.RawMessage {
 	switch toolKind(c.name) {
 	case event.KindRead, event.KindEdit, event.KindExecute, event.KindSearch:
 		return nil
 	}
-	if len(record) == 0 || record[0] != '{' || len(record) > maxDetail {
+	if len(record) == 0 || record[0] != '{' || len(record) > translate.MaxDetail {
 		return nil
 	}
 	return record
-}
-
-// attachments lists what a prompt carried beside its text.
-func attachments(c content) []event.Attachment {
-	var out []event.Attachment
-	for _, b := range c {
-		if b.Source == nil || (b.Type != "image" && b.Type != "document") {
-			continue
-		}
-		size := int64(len(b.Source.Data))
-		if b.Source.Type == "base64" {
-			size = size/4*3 - int64(strings.Count(b.Source.Data[max(0, len(b.Source.Data)-2):], "="))
-		}
-		out = append(out, event.Attachment{Name: oneLine(b.Title, 200), MediaType: oneLine(b.Source.MediaType, 100), Size: size})
-	}
-	return out
 }

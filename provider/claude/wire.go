@@ -224,6 +224,19 @@ type controlResponse struct {
 	Error     string          `json:"error,omitempty"`
 }
 
+// request is a control request of ours.
+type request struct {
+	Type      string         `json:"type"`
+	RequestID string         `json:"request_id"`
+	Request   controlRequest `json:"request"`
+}
+
+// response is a control response of ours.
+type response struct {
+	Type     string          `json:"type"`
+	Response controlResponse `json:"response"`
+}
+
 // decision is our answer to can_use_tool.
 type decision struct {
 	Behavior           string            `json:"behavior"` // allow or deny

@@ -479,7 +479,7 @@ func TestQuestionsBetweenTurnsHaveATurn(t *testing.T) {
 	if len(a) != 1 || evs[0].Turn == "" || event.Type(evs[0].Body) != "response_start" {
 		t.Fatalf("events\n%s", dump(evs))
 	}
-	r, err := tr.answer(a[0].Approval.ID, runnel.Decision{Choice: allowOnce})
+	r, err := tr.approvals.answer(a[0].Approval.ID, runnel.Decision{Choice: allowOnce})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -518,11 +518,11 @@ func TestDecideRefusesWhatTheApprovalDoesNotOffer(t *testing.T) {
 		{Choice: "allow_always"}, {Choice: allowSession}, {Choice: option + "1"}, {}, {Choice: allowOnce, UpdatedArguments: []byte(`[1]`)},
 		{Choice: allowOnce, UpdatedArguments: []byte(`null`)}, {Choice: allowOnce, UpdatedArguments: []byte(`{`)},
 	} {
-		if _, err := tr.answer(id, d); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, err := tr.approvals.answer(id, d); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}
-	if _, err := tr.answer("another", runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+	if _, err := tr.approvals.answer("another", runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
 		t.Errorf("unknown approval: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -12,21 +11,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// Adopt implements [runnel.Adopter].
-func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
-	opt = p.configured(opt)
-	tr := newTranslator()
-	c, back, err := agentconn.Adopt(opt, environ(parentEnviron(), opt), product, tr, func() error { return tr.isSetUp(opt) })
-	if err != nil {
-		return nil, back, err
-	}
-	return &conn{c, tr, opt.AllowBypass, opt.Dir}, back, nil
-}
-
 // isSetUp fails if the connection before this one ended in its handshake.
 func (t *translator) isSetUp(opt runnel.Options) error {
 	reqs, err := setup(opt)
-	if err == nil && (t.asked < len(reqs) || len(t.requests) > 0) {
+	if err == nil && (t.requests.count < len(reqs) || len(t.requests.open) > 0) {
 		err = errors.New("it was still being started")
 	}
 	return err
@@ -47,10 +35,11 @@ func (t *translator) About(line []byte) agentconn.About {
 }
 
 // Waiting implements [agentconn.Translator].
-func (t *translator) Waiting() []string { return slices.Sorted(maps.Keys(t.approvals)) }
+func (t *translator) Waiting() []string { return t.approvals.IDs() }
 
-// point is the state of a connection between two turns: what a translator that
-// begins there has to know of what came before.
+// point is the state of a connection between two turns: all of the past that a
+// translator needs which begins there. The names are those in JSON: a server of
+// another version may have written it.
 type point struct {
 	Session, Model, Mode string            `json:",omitzero"`
 	Keyed                bool              `json:",omitzero"`
@@ -58,7 +47,7 @@ type point struct {
 	Requests             map[string]string `json:",omitzero"`
 	Denies               bool              `json:",omitzero"`
 	Own                  int               `json:",omitzero"`
-	Sent                 int               `json:",omitzero"` // control requests of the connection
+	Sent                 int               `json:",omitzero"` // control requests of the connection, answered or not
 	Commands             []string          `json:",omitzero"`
 	Parts                map[string]int    `json:",omitzero"`
 	Agents               map[string]string `json:",omitzero"`
@@ -74,13 +63,15 @@ type pointStep struct {
 
 // Checkpoint implements [agentconn.Translator].
 func (t *translator) Checkpoint() ([]byte, bool) {
-	if t.turn != nil || len(t.waiting) > 0 || len(t.approvals) > 0 || len(t.tasks) > 0 || len(t.asides) > 0 {
+	if !t.turns.idle() || !t.approvals.Idle() || len(t.tasks.open) > 0 {
 		return nil, false
 	}
+	s := t.session
 	p := point{
-		Session: t.session, Model: t.model, Mode: t.mode, Keyed: t.keyed, Cost: t.cost, Denies: t.denies, Requests: t.requests, Own: t.own,
-		Sent: t.asked, Commands: slices.Sorted(maps.Keys(t.commands)), Parts: t.parts, Agents: t.agents,
-		Files: slices.Collect(maps.Keys(t.files)), Behind: slices.Sorted(maps.Keys(t.behind)),
+		Session: s.id, Model: s.model, Mode: s.mode, Keyed: s.keyed, Cost: s.cost, Denies: s.denies,
+		Commands: slices.Sorted(maps.Keys(s.commands)), Files: slices.Collect(maps.Keys(s.files)),
+		Requests: t.requests.open, Sent: t.requests.count, Own: t.requests.stops,
+		Parts: t.tasks.parts, Agents: t.tasks.calls, Behind: slices.Sorted(maps.Keys(t.tasks.background)),
 	}
 	for _, st := range t.plan {
 		p.Plan = append(p.Plan, pointStep{st.id, st.PlanEntry})
@@ -96,23 +87,23 @@ func (t *translator) Restore(state []byte) error {
 		return err
 	}
 	*t = *newTranslator()
-	t.session, t.model, t.mode, t.keyed, t.cost, t.own = p.Session, p.Model, p.Mode, p.Keyed, p.Cost, p.Own
-	t.denies = p.Denies
-	maps.Copy(t.requests, p.Requests)
-	maps.Copy(t.parts, p.Parts)
-	maps.Copy(t.agents, p.Agents)
-	for _, st := range p.Plan {
-		t.plan = append(t.plan, step{st.ID, st.Entry})
+	s := t.session
+	s.id, s.model, s.mode, s.keyed, s.cost, s.denies = p.Session, p.Model, p.Mode, p.Keyed, p.Cost, p.Denies
+	for _, name := range p.Commands {
+		s.commands[name] = true
 	}
 	for _, f := range p.Files {
-		t.files[f] = true
+		s.files[f] = true
 	}
+	maps.Copy(t.requests.open, p.Requests)
+	t.requests.count, t.requests.stops = p.Sent, p.Own
+	maps.Copy(t.tasks.parts, p.Parts)
+	maps.Copy(t.tasks.calls, p.Agents)
 	for _, id := range p.Behind {
-		t.behind[id] = true
+		t.tasks.background[id] = true
 	}
-	t.asked = p.Sent
-	for _, name := range p.Commands {
-		t.commands[name] = true
+	for _, st := range p.Plan {
+		t.plan = append(t.plan, step{st.ID, st.Entry})
 	}
 	return nil
 }

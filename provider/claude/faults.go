@@ -1,0 +1,105 @@
+package claude
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// This file puts failures into words of ours: the agent's own may hold anything
+// that the model API or a tool said.
+
+// resultFault is the failure that a result reports. word is the agent's name for
+// what went wrong in the turn.
+func resultFault(f frame, word string, keyed bool) event.Fault {
+	fault := func(message string) event.Fault { return runnel.Fail(runnel.AgentError, message).Fault() }
+	switch {
+	case f.StopReason == "refusal":
+		return fault("The model declined to answer. Put it in other words, start a new conversation, or choose another model.")
+	case f.Subtype == "error_max_turns":
+		return fault("The agent stopped: it made as many model calls as the options allow (maxTurns).")
+	case f.Subtype == "error_max_budget_usd":
+		return fault("The agent stopped: the budget is used up.")
+	case f.Subtype == "error_during_execution":
+		return fault("The agent gave the turn up. Send the prompt again.")
+	case f.TerminalReason == "prompt_too_long":
+		return fault("The conversation is too long for the model. Start a new one or send /compact.")
+	}
+	status := 0
+	if f.APIErrorStatus != nil {
+		status = *f.APIErrorStatus
+	}
+	return apiFault(word, status, keyed)
+}
+
+// apiFault is a failure of the model API. word is the agent's name for it; status
+// is 0 if there was no answer.
+func apiFault(word string, status int, keyed bool) event.Fault {
+	fault := func(code runnel.Code, format string, args ...any) event.Fault {
+		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case word == "authentication_failed" && status == 0, (status == 401 || status == 403) && !keyed:
+		return fault(runnel.AgentNotLoggedIn, "Claude Code is not logged in, or its login is no longer good. Run: %s", loginCommand)
+	case status == 401 || status == 403 || word == "authentication_failed":
+		return fault(runnel.InvalidAPIKey, "The model API refused the API key (%d). Check ANTHROPIC_API_KEY.", status)
+	case status == 429 || word == "rate_limit":
+		return fault(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+	case word == "billing_error":
+		return fault(runnel.AgentError, "The model API refused for a reason of billing. Check the account's balance.")
+	case status == 404 || word == "model_not_found":
+		return fault(runnel.AgentError, "The model API does not know the model, or the account may not use it. Choose another model.")
+	case status == 413:
+		return fault(runnel.AgentError, "The request was too large for the model API. Send less, or start a new conversation.")
+	case status == 529 || word == "overloaded":
+		return fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
+	case status >= 500:
+		return fault(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", status)
+	case status >= 400:
+		return fault(runnel.AgentError, "The model API rejected the request (%d).", status)
+	case word == "max_output_tokens":
+		return fault(runnel.AgentError, "The model's answer is longer than it may be. Ask for less at once.")
+	}
+	return fault(runnel.AgentError, "The model API's answer broke off. Send the prompt again.")
+}
+
+// refused is the failure of a session whose control request the agent refused
+// while it started.
+func refused(request string) error {
+	switch request {
+	case "apply_flag_settings":
+		return runnel.Fail(runnel.InvalidRequest, "addDirs: Claude Code does not accept them")
+	case "mcp_set_servers":
+		return runnel.Fail(runnel.InvalidRequest, "mcpServers: Claude Code does not accept them")
+	}
+	return runnel.Fail(runnel.ProtocolError, "Claude Code does not speak the protocol that we know; update it: "+installCommand)
+}
+
+// startupFault is why the agent ended before it was ready. said is what it wrote
+// to standard error, and last its last line; neither is shown.
+func startupFault(said string, last frame) error {
+	for _, e := range last.Errors {
+		said += "\n" + e
+	}
+	cause := errors.New("claude: left before it was ready")
+	for _, known := range []struct {
+		words string
+		code  runnel.Code
+		tell  string
+	}{
+		{"No conversation found", runnel.SessionNotFound, "Claude Code has no such conversation for this directory."},
+		{"already in use", runnel.SessionCreateFailed, "The conversation is open in another Claude Code."},
+		{"cannot be used with root", runnel.SessionCreateFailed, "Claude Code does not skip permissions for root. Run as another user, or set IS_SANDBOX=1 in a sandbox."},
+		{"Please run /login", runnel.AgentNotLoggedIn, "Claude Code is not logged in. Run: " + loginCommand},
+		{"Invalid API key", runnel.InvalidAPIKey, "The API key is not valid. Check ANTHROPIC_API_KEY."},
+		{"unknown option", runnel.SessionCreateFailed, "This version of Claude Code lacks an option that we need. Update it: " + installCommand},
+	} {
+		if strings.Contains(said, known.words) {
+			return runnel.Fail(known.code, known.tell, cause)
+		}
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, "Claude Code ended before it was ready. Try it in a terminal: claude --version", cause)
+}

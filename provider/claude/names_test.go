@@ -1,0 +1,22 @@
+package claude
+
+import (
+	"strconv"
+
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// Short names for what the tests use often.
+const (
+	allowOnce    = translate.AllowOnce
+	allowSession = translate.AllowSession
+	deny         = translate.Deny
+	denyStop     = translate.DenyStop
+	option       = translate.OptionPrefix
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func digest(arguments []byte) string { return translate.Digest(arguments) }
+
+func decodeLoose[T any](data []byte) T { return translate.Loose[T](data) }

@@ -1,0 +1,259 @@
+package claude
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// historian replays stored entries. Where a live conversation has an init and a
+// result around a turn, the next prompt ends the turn here.
+type historian struct {
+	t     *translator
+	sides map[string][]*entry // what is left of each subagent's thread, by its call
+	async map[string]bool     // calls whose subagent went on in the background
+	live  []string            // calls of the turn in flight whose subagents have more to say
+	last  time.Time
+}
+
+func newHistorian(session string, main []*entry, sides map[string][]*entry) *historian {
+	t := newTranslator()
+	t.session.id = session
+	h := &historian{t: t, sides: sides, async: make(map[string]bool)}
+	h.note(main)
+	for _, side := range sides {
+		h.note(side)
+	}
+	return h
+}
+
+// note keeps the calls that are answered before their subagent is done.
+func (h *historian) note(entries []*entry) {
+	for _, e := range entries {
+		if !e.isResult() || !isAsync(e.StoredResult) {
+			continue
+		}
+		for _, b := range e.Message.Content {
+			h.async[b.ToolUseID] = true
+		}
+	}
+}
+
+// entry replays one entry of the main thread, and what subagents did before it.
+func (h *historian) entry(e *entry) []event.Event {
+	at := e.time()
+	if at.IsZero() {
+		at = h.last
+	}
+	h.last = at
+	h.subagents(e.Timestamp)
+	h.t.out.Begin(at)
+	switch e.Type {
+	case "user":
+		h.user(e)
+	case "assistant":
+		h.assistant(e)
+	case "system":
+		if e.Subtype == "compact_boundary" || e.Subtype == "informational" {
+			h.t.system(e.frame)
+		}
+	case "attachment":
+		h.queued(e)
+	}
+	return h.t.out.Take()
+}
+
+// assistant replays what the model said, or the agent in its place.
+func (h *historian) assistant(e *entry) {
+	if m := e.Message; m != nil && m.Model != "" && m.Model != syntheticModel {
+		h.t.session.model = m.Model
+	}
+	if tn := h.t.turns.current; tn != nil && e.StoredStatus != nil {
+		tn.status = *e.StoredStatus
+	}
+	h.t.said(&h.t.turns, e.frame)
+	h.called(e)
+}
+
+// user replays a user entry: results of tools, a prompt, or neither.
+func (h *historian) user(e *entry) {
+	turns := &h.t.turns
+	if e.IsMeta && e.Message != nil {
+		turns.skill(e.Message.Content.text())
+	}
+	if e.Message == nil || e.IsMeta || e.IsCompactSummary {
+		return
+	}
+	if e.isResult() {
+		h.t.said(turns, e.result())
+		return
+	}
+	said := e.Message.Content.text()
+	switch {
+	case strings.HasPrefix(said, interruptedByUser):
+		if tn := turns.running(""); tn != nil {
+			tn.interrupted = true
+		}
+	case strings.HasPrefix(said, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
+		h.close()
+		h.taskOver(said)
+	case strings.HasPrefix(said, "<command-name>"), strings.HasPrefix(said, "<local-command-"):
+		// what a slash command left
+	default:
+		h.close()
+		turns.prompted(e.frame)
+	}
+}
+
+// queued replays a prompt that the agent took up in the middle of a turn. That
+// happens in a terminal; we never send one.
+func (h *historian) queued(e *entry) {
+	a := e.Attachment
+	if a == nil || a.Type != "queued_command" {
+		return
+	}
+	if a.CommandMode == "task-notification" {
+		h.taskOver(a.Prompt.text())
+		return
+	}
+	if tn := h.t.turns.running(""); tn != nil {
+		h.t.out.UserMessage(tn.id, tn.thread("").ids.ID("queued "+e.UUID, 0), message{Content: a.Prompt}.ofUser())
+	}
+}
+
+// called keeps the calls of an entry that started subagents.
+func (h *historian) called(e *entry) {
+	if e.Message == nil {
+		return
+	}
+	for _, b := range e.Message.Content {
+		if b.Type == "tool_use" && len(h.sides[b.ID]) > 0 && !h.async[b.ID] && !slices.Contains(h.live, b.ID) {
+			h.live = append(h.live, b.ID)
+		}
+	}
+}
+
+// next returns the call whose subagent is the first to go on by a time, given
+// as in the entries; "" for until means whenever. It returns "" if there is none.
+func (h *historian) next(until string) string {
+	call, at := "", ""
+	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sides[c]) == 0 })
+	for _, c := range h.live {
+		first := h.sides[c][0].Timestamp
+		if (until == "" || first <= until) && (call == "" || first < at) {
+			call, at = c, first
+		}
+	}
+	return call
+}
+
+// subagents replays what subagents had done by a time.
+func (h *historian) subagents(until string) {
+	for call := h.next(until); call != ""; call = h.next(until) {
+		if f, ok := h.side(call); ok {
+			h.t.said(&h.t.turns, f)
+		}
+	}
+}
+
+// side takes the next entry of a subagent's thread, and reports whether it is a
+// message.
+func (h *historian) side(call string) (frame, bool) {
+	e := h.sides[call][0]
+	h.sides[call] = h.sides[call][1:]
+	if at := e.time(); !at.IsZero() {
+		h.t.out.Begin(at)
+	}
+	var f frame
+	switch {
+	case e.Type == "assistant":
+		f = e.frame
+		h.called(e)
+	case e.Type == "user" && e.isResult():
+		f = e.result()
+	default:
+		return f, false
+	}
+	f.ParentToolUseID = call
+	return f, true
+}
+
+// taskOver replays the end of a background task, as the agent tells the model of
+// it, and before that what the task's subagent did.
+func (h *historian) taskOver(told string) {
+	if call := tagged(told, "tool-use-id"); h.async[call] {
+		h.inBackground(call)
+		if k := h.t.tasks.open[call]; k != nil {
+			h.t.tasks.release(k, taskEnd(tagged(told, "status")))
+		}
+	}
+	h.t.turns.taskOver(tagged(told, "summary"))
+}
+
+// inBackground replays what is left of a task, with its own subagents.
+func (h *historian) inBackground(call string) {
+	before := h.live
+	h.live = []string{call}
+	for c := h.next(""); c != ""; c = h.next("") {
+		k := h.t.tasks.begin(call)
+		if f, ok := h.side(c); ok {
+			h.t.inBackground(k, f)
+		}
+	}
+	h.live = before
+}
+
+// tagged returns the content of an element in a text.
+func tagged(text, name string) string {
+	_, rest, _ := strings.Cut(text, "<"+name+">")
+	in, _, ok := strings.Cut(rest, "</"+name+">")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(in)
+}
+
+// finish replays what is left and ends the last turn.
+func (h *historian) finish() []event.Event {
+	h.subagents("")
+	h.close()
+	for _, call := range slices.Sorted(maps.Keys(h.async)) { // whose end was not told
+		if len(h.sides[call]) > 0 {
+			h.inBackground(call)
+		}
+	}
+	return h.t.Gone()
+}
+
+// close ends the turn in flight as its entries say that it ended.
+func (h *historian) close() {
+	turns := &h.t.turns
+	h.live = nil
+	if turns.idle() {
+		return
+	}
+	if tn := turns.running(""); tn != nil {
+		tn.end(storedEnd(tn))
+	}
+	turns.current = nil
+}
+
+// storedEnd is the terminal event of a turn whose result is not stored.
+func storedEnd(tn *turn) event.Body {
+	f := frame{StopReason: tn.stop, Subtype: "success", IsError: tn.failure != ""}
+	if tn.status != 0 {
+		f.APIErrorStatus = &tn.status
+	}
+	switch {
+	case tn.interrupted:
+		f.TerminalReason = "aborted"
+	case f.IsError:
+	case tn.stop == "" || tn.stop == "tool_use":
+		return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before it had finished this turn.").Fault()}
+	}
+	return outcome(f, tn, tn.sum())
+}

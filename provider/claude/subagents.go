@@ -1,0 +1,215 @@
+package claude
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// tasks are the background tasks of a process, and what is known of its
+// subagents.
+type tasks struct {
+	out     *translate.Emitter
+	session *session
+
+	open       map[string]*task  // by their call
+	parts      map[string]int    // how many turns each task has had, by its call
+	calls      map[string]string // calls by the id of the subagent that they started
+	background map[string]bool   // ids of tasks that are known to work in the background
+}
+
+// task is a subagent that works in the background: it goes on after the turn
+// that started it, and beside others.
+//
+// What it does is a turn of its own, named after its call, so that its files
+// give the same one. That turn is held back and emitted whole when the task
+// ends: a turn that is open holds the conversation, and a task may take an hour.
+// Meanwhile notices report its progress.
+type task struct {
+	call  string
+	name  string // what it is about
+	turns turns  // its one turn
+	held  translate.Held
+}
+
+// maxTaskSize bounds what is held of a task, in bytes. A larger task is emitted
+// in parts, each a turn of its own.
+const maxTaskSize = 8 << 20
+
+// maxAgents bounds how many subagents of a process are known by their ids.
+const maxAgents = 10000
+
+func newTasks(out *translate.Emitter, s *session) tasks {
+	return tasks{
+		out: out, session: s, open: make(map[string]*task), parts: make(map[string]int),
+		calls: make(map[string]string), background: make(map[string]bool),
+	}
+}
+
+// begin returns the task of a call, and begins it if there is none.
+func (ts *tasks) begin(call string) *task {
+	if k := ts.open[call]; k != nil {
+		return k
+	}
+	ts.parts[call]++
+	k := &task{call: call}
+	tn := newTurn(derive(ts.session.id+" background "+call+" "+strconv.Itoa(ts.parts[call])), ts.out, ts.session)
+	tn.hold = func(ev event.Event) { k.held.Add(ev, weight(ev.Body)) }
+	k.turns = turns{out: ts.out, session: ts.session, current: tn}
+	ts.open[call] = k
+	return k
+}
+
+// of returns the task that a subagent's frame is part of, or nil if it is part of
+// the turn in flight. parent is the call that started the subagent.
+func (ts *tasks) of(parent string) *task {
+	if parent == "" {
+		return nil
+	}
+	if k := ts.open[parent]; k != nil {
+		return k
+	}
+	for _, k := range ts.open {
+		if k.turns.current.calls[parent] != nil {
+			return k // a subagent of the subagent
+		}
+	}
+	return nil
+}
+
+// known reports whether a call has or had a task.
+func (ts *tasks) known(call string) bool { return ts.parts[call] > 0 }
+
+// runs reports whether a subagent, by its own id, works in the background.
+func (ts *tasks) runs(agent string) bool { return ts.of(ts.calls[agent]) != nil }
+
+// launched takes the record of a call that has its output: the call may have
+// begun a task.
+func (ts *tasks) launched(c *call, record json.RawMessage) {
+	if id := taskID(record); id != "" && len(ts.background) < maxAgents {
+		ts.background[id] = true
+	}
+	if isAsync(record) {
+		ts.begin(c.id).name = text.OneLine(translate.Loose[toolInput](c.input).Description, 200)
+	}
+}
+
+// split emits what is held of a task if it is too much. The rest of the task is
+// another turn.
+func (ts *tasks) split(k *task) {
+	if k.held.Size() <= maxTaskSize || !k.turns.current.answered() {
+		return
+	}
+	ts.release(k, event.ResponseDone{Status: event.StatusCompleted, FinishReason: "continued"})
+	ts.begin(k.call).name = k.name
+}
+
+// release emits what a task did, with its end. A task that did nothing that we
+// know of leaves no turn.
+func (ts *tasks) release(k *task, end event.Body) {
+	delete(ts.open, k.call)
+	ts.out.Add(k.held.Take()...)
+	tn := k.turns.current
+	tn.hold = nil
+	if tn.started {
+		tn.cutOff(end)
+	}
+}
+
+// releaseAll emits what is held once the agent has gone.
+func (ts *tasks) releaseAll() {
+	for _, call := range slices.Sorted(maps.Keys(ts.open)) {
+		ts.release(ts.open[call], taskEnd(""))
+	}
+}
+
+// news takes a frame about a task. Notices are emitted in the turn that the
+// conversation has in flight.
+func (ts *tasks) news(f frame, conversation *turns) {
+	switch f.Subtype {
+	case "task_started":
+		if f.TaskID != "" && f.ToolUseID != "" && f.TaskType == "local_agent" && len(ts.calls) < maxAgents {
+			ts.calls[f.TaskID] = f.ToolUseID
+			if f.IsBackgrounded {
+				ts.background[f.TaskID] = true
+				ts.begin(f.ToolUseID).name = text.OneLine(f.Description, 200)
+			}
+		}
+	case "task_progress":
+		if k := ts.open[f.ToolUseID]; k != nil && f.Description != "" {
+			conversation.notice(event.LevelInfo, "TASK_PROGRESS", text.OneLine(k.name, 200)+": "+text.OneLine(f.Description, 200))
+		}
+	case "task_updated": // 2.1.197 holds the notification back until no turn runs
+		if k := ts.open[ts.calls[f.TaskID]]; k != nil && (f.Patch.Status == "completed" || f.Patch.Status == "failed") {
+			ts.release(k, taskEnd(f.Patch.Status))
+		}
+	case "task_notification":
+		if k := ts.open[f.ToolUseID]; k != nil {
+			ts.release(k, taskEnd(f.Status))
+		}
+		if ts.background[f.TaskID] || conversation.current == nil { // of others, the output of their call has it all
+			conversation.taskOver(f.Summary)
+		}
+	}
+}
+
+// taskEnded announces a turn that nobody asked for (background).
+const taskEnded = "A task in the background has ended."
+
+// taskOver emits the notice that a task in the background has ended.
+func (ts *turns) taskOver(summary string) {
+	said := taskEnded
+	if summary = text.OneLine(summary, 300); summary != "" {
+		said += " " + summary
+	}
+	ts.notice(event.LevelInfo, "TASK_ENDED", said)
+}
+
+// taskEnd is the end of a task's turn, by the agent's word for it; "" if the
+// agent ended first.
+func taskEnd(status string) event.Body {
+	switch status {
+	case "completed":
+		return event.ResponseDone{Status: event.StatusCompleted}
+	case "failed":
+		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The task in the background failed.").Fault()}
+	case "stopped", "killed":
+		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The task in the background was stopped.").Fault()}
+	}
+	return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before its task in the background had.").Fault()}
+}
+
+// weight is the size of what an event holds, roughly, in bytes.
+func weight(b event.Body) int {
+	done, _ := b.(event.ItemDone)
+	switch f := done.FinalItem.(type) {
+	case event.Message:
+		return len(f.Content)
+	case event.Reasoning:
+		return len(f.Content)
+	case event.FunctionCall:
+		return len(f.Arguments)
+	case event.FunctionCallOutput:
+		return len(f.Output)
+	}
+	return 64
+}
+
+// taskID is the id of the background task that a call began, from its record.
+func taskID(record json.RawMessage) string {
+	return translate.Loose[struct {
+		BackgroundTask string `json:"backgroundTaskId"`
+	}](record).BackgroundTask
+}
+
+// isAsync reports whether the record of a call says that its subagent goes on in
+// the background.
+func isAsync(record json.RawMessage) bool {
+	return translate.Loose[struct{ IsAsync bool }](record).IsAsync
+}

@@ -1,0 +1,318 @@
+package claude
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// turns are the turns of one line of work: the conversation's, or those of one
+// background task.
+//
+// A turn begins when the agent starts on a prompt (system/init) and ends with
+// its result.
+type turns struct {
+	out     *translate.Emitter
+	session *session
+
+	waiting []string // prompts written whose turn has not begun: ids of their turns
+	early   bool     // we asked for the end of the turn that begins next
+	current *turn    // from its init until its result
+}
+
+// turn is the state of a turn in flight.
+type turn struct {
+	out     *translate.Emitter
+	hold    func(event.Event) // takes the events of background work
+	session *session
+
+	id          string // "" while a turn that nobody asked for has no message to be named after
+	asked       bool   // it answers a prompt of ours
+	started     bool   // its ResponseStart is out
+	ended       bool   // its terminal event is out, but not yet the agent's result
+	interrupted bool   // we asked the agent to stop
+	threads     map[string]*thread
+	calls       map[string]*call
+	used        map[string]usage // by native message
+	context     int64            // tokens of the last message of the main thread
+	stop        string           // why the last message ended, as far as its blocks say
+	failure     string           // the agent's word for what went wrong
+	status      int              // the API's answer to it, as stored
+}
+
+func newTurn(id string, out *translate.Emitter, s *session) *turn {
+	return &turn{
+		out: out, session: s, id: id,
+		threads: make(map[string]*thread), calls: make(map[string]*call), used: make(map[string]usage),
+	}
+}
+
+// emitter returns where the turn's events go. Before the turn begins and after
+// it has ended they are out-of-turn events.
+func (tn *turn) emitter() translate.TurnEmitter {
+	id := ""
+	if tn.started && !tn.ended {
+		id = tn.id
+	}
+	return tn.out.ForTurn(id).Holding(tn.hold)
+}
+
+func (tn *turn) emit(b event.Body) { tn.emitter().Emit(b) }
+
+// begin emits the turn's ResponseStart, once.
+func (tn *turn) begin() {
+	if tn.started {
+		return
+	}
+	tn.started = true
+	tn.emit(event.ResponseStart{ModelID: tn.session.model, ProviderID: providerID})
+}
+
+// end emits the terminal event.
+func (tn *turn) end(b event.Body) {
+	tn.emit(b)
+	tn.ended = true
+}
+
+// cutOff cancels what is open and emits the terminal event.
+func (tn *turn) cutOff(b event.Body) {
+	tn.abandon()
+	tn.end(b)
+}
+
+// abandon cancels the items that are open.
+func (tn *turn) abandon() {
+	for _, parent := range slices.Sorted(maps.Keys(tn.threads)) {
+		tn.threads[parent].abandon(0)
+	}
+}
+
+// answered reports whether every call has its output.
+func (tn *turn) answered() bool {
+	for _, c := range tn.calls {
+		if !c.answered {
+			return false
+		}
+	}
+	return true
+}
+
+// emitter returns where events of the turn in flight go, and out-of-turn events
+// if there is none.
+func (ts *turns) emitter() translate.TurnEmitter {
+	if ts.current == nil {
+		return ts.out.ForTurn("")
+	}
+	return ts.current.emitter()
+}
+
+func (ts *turns) emit(b event.Body) { ts.emitter().Emit(b) }
+
+func (ts *turns) notice(level event.Level, code, message string) {
+	ts.emitter().Notice(level, code, message)
+}
+
+// idle reports whether no turn is in flight and none waits.
+func (ts *turns) idle() bool { return ts.current == nil && len(ts.waiting) == 0 }
+
+// between reports whether there is no turn that a frame could be part of.
+func (ts *turns) between() bool {
+	return ts.current == nil || ts.current.id == "" || ts.current.ended
+}
+
+// prompted takes a prompt of ours. The turn's id is the prompt's own.
+func (ts *turns) prompted(f frame) {
+	if f.UUID == "" || f.Message == nil {
+		return
+	}
+	ts.waiting = append(ts.waiting, f.UUID)
+	ts.out.UserMessage(f.UUID, f.UUID+":0:0", f.Message.ofUser())
+}
+
+// interrupt takes our request to stop.
+func (ts *turns) interrupt() {
+	if ts.current != nil && !ts.current.ended {
+		ts.current.interrupted = true
+	} else {
+		ts.early = len(ts.waiting) > 0
+	}
+}
+
+// running returns the turn in flight and begins it if need be. If there is none,
+// it begins that of the oldest prompt, or else one that nobody asked for, which
+// is named after the first native message in it. It returns nil if no event can
+// be emitted in the turn: the turn has no name yet, or has ended already.
+func (ts *turns) running(nativeMessage string) *turn {
+	if ts.current == nil {
+		ts.current = newTurn("", ts.out, ts.session)
+		if len(ts.waiting) > 0 {
+			ts.current.id, ts.current.asked = ts.waiting[0], true
+			ts.current.interrupted, ts.early = ts.early, false
+			ts.waiting = ts.waiting[1:]
+		}
+	}
+	tn := ts.current
+	if tn.id == "" && nativeMessage != "" {
+		tn.id = derive(ts.session.id + " " + nativeMessage)
+	}
+	if tn.id == "" || tn.ended {
+		return nil
+	}
+	tn.begin()
+	return tn
+}
+
+// begin takes an init, which every turn has one of. If a turn that nobody asked
+// for still waits for its result while a prompt waits for its turn, the init is
+// the prompt's, and the other turn has ended.
+func (ts *turns) begin() {
+	if ts.current != nil && !ts.current.asked && len(ts.waiting) > 0 {
+		if tn := ts.running(""); tn != nil {
+			tn.cutOff(event.ResponseDone{Status: event.StatusCompleted, Usage: tn.sum()})
+		}
+		ts.current = nil
+	}
+	ts.running("")
+}
+
+// result ends the turn in flight.
+func (ts *turns) result(f frame) {
+	cost := ts.session.spent(f)
+	if ts.foreign(f) || ts.idle() { // not its own, a turn without a trace, or a failure to start
+		return
+	}
+	if tn := ts.running(""); tn != nil {
+		tn.abandon()
+		u := tn.sum()
+		if f.Usage != nil && *f.Usage != (usage{}) { // 2.1.197 does not count an answer that was not streamed (cut-stream)
+			u = f.Usage.event()
+		}
+		tn.emit(event.UsageUpdated{Usage: u, ContextTokens: tn.context, ContextWindow: ts.session.window(f), CostUSD: cost})
+		tn.end(outcome(f, tn, u))
+	}
+	ts.current = nil
+}
+
+// foreign reports whether a result ends a turn that was not the asked one.
+//
+// A background task that finishes starts a turn of its own. If a prompt is
+// written in that instant, what the task's turn says counts towards the
+// prompt's, but its result must not end it: the prompt's own is still to come.
+func (ts *turns) foreign(f frame) bool {
+	asked := ""
+	switch {
+	case ts.current != nil && ts.current.asked:
+		asked = ts.current.id
+	case ts.current == nil && len(ts.waiting) > 0:
+		asked = ts.waiting[0]
+	default:
+		return false
+	}
+	if len(f.UserMessages) > 0 {
+		return !slices.Contains(f.UserMessages, asked)
+	}
+	return f.Origin != nil && f.Origin.Kind == "task-notification"
+}
+
+// outcome is the terminal event for a result. Its subtype says "success" for
+// every failure of the model API (api-500): is_error decides.
+func outcome(f frame, tn *turn, u *event.Usage) event.Body {
+	if tn.interrupted && (f.IsError || strings.HasPrefix(f.TerminalReason, "aborted")) {
+		return event.ResponseDone{Status: event.StatusCancelled, FinishReason: text.OneLine(f.TerminalReason, 100), Usage: u}
+	}
+	if !f.IsError {
+		return event.ResponseDone{Status: event.StatusCompleted, FinishReason: text.OneLine(f.StopReason, 100), Usage: u}
+	}
+	return event.ResponseError{Error: resultFault(f, tn.failure, tn.session.keyed)}
+}
+
+// retry takes the news that a request to the model failed and will be repeated.
+// It reports whether the agent is to be stopped.
+//
+// A refused key is repeated like an overloaded server, ten times in minutes
+// (api-401). Nothing will come of it, so we end the turn and stop the agent. A
+// login may renew itself once.
+func (ts *turns) retry(f frame) (stop bool) {
+	status := 0
+	if f.ErrorStatus != nil {
+		status = *f.ErrorStatus
+	}
+	keyed := ts.session.keyed
+	refused := status == 401 || f.Error == "authentication_failed"
+	if tn := ts.current; refused && tn != nil && tn.started && !tn.ended && (keyed || f.Attempt > 1) {
+		tn.cutOff(event.ResponseError{Error: apiFault(f.Error, status, keyed)})
+		return true
+	}
+	why := "could not be reached"
+	if status != 0 {
+		why = fmt.Sprintf("answered %d", status)
+	}
+	ts.notice(event.LevelWarning, "RETRYING", fmt.Sprintf(
+		"The model API %s. Trying again in %.1f s (%d of %d).", why, f.RetryDelayMS/1000, f.Attempt, f.MaxRetries))
+	return false
+}
+
+// limits takes how much of the account's limit is used up.
+func (ts *turns) limits(r *rateLimit) {
+	if r == nil || r.Status == "" {
+		return
+	}
+	ts.emit(event.UsageUpdated{RateLimit: &event.RateLimit{
+		Status: text.OneLine(r.Status, 40), Kind: text.OneLine(r.RateLimitType, 40), Utilization: r.Utilization, ResetsAt: r.ResetsAt,
+	}})
+	if r.Status != "rejected" {
+		return
+	}
+	until := ""
+	if r.ResetsAt > 0 && r.ResetsAt < 1<<33 {
+		until = " until " + time.Unix(r.ResetsAt, 0).UTC().Format("2006-01-02 15:04 MST")
+	}
+	ts.notice(event.LevelWarning, "RATE_LIMITED", "The account's limit is used up"+until+".")
+}
+
+// use counts what a message of the main thread used and emits the sum.
+func (tn *turn) use(messageID string, u usage) {
+	if tn.count(messageID, u) {
+		tn.emit(event.UsageUpdated{Usage: tn.sum(), ContextTokens: tn.context})
+	}
+}
+
+// count counts what a message of the main thread used, and reports whether the
+// numbers are new.
+func (tn *turn) count(messageID string, u usage) bool {
+	if messageID == "" || tn.used[messageID] == u {
+		return false
+	}
+	tn.used[messageID] = u
+	tn.context = u.context()
+	return true
+}
+
+// sum is what the turn's messages used so far.
+func (tn *turn) sum() *event.Usage {
+	var u event.Usage
+	for _, m := range tn.used {
+		u.InputTokens += m.InputTokens
+		u.OutputTokens += m.OutputTokens
+		u.CacheReadInputTokens += m.CacheReadInputTokens
+		u.CacheCreationInputTokens += m.CacheCreationInputTokens
+	}
+	return &u
+}
+
+func (u usage) event() *event.Usage {
+	return &event.Usage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		CacheReadInputTokens: u.CacheReadInputTokens, CacheCreationInputTokens: u.CacheCreationInputTokens,
+	}
+}
+
+func (u usage) context() int64 {
+	return u.InputTokens + u.OutputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens
+}
