@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -32,10 +31,7 @@ type todo struct {
 }
 
 func (d todo) step() step {
-	return step{d.ID + d.TaskID, event.PlanEntry{
-		Content: text.OneLine(d.Content+d.Subject, translate.MaxStepText), Status: translate.StepStatus(d.Status),
-		Priority: text.OneLine(d.Priority, 40),
-	}}
+	return step{d.ID + d.TaskID, translate.PlanEntry(d.Content+d.Subject, d.Status, d.Priority)}
 }
 
 // follow takes a call with its output and reports whether it changed the list.

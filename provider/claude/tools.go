@@ -133,10 +133,7 @@ func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutp
 		CallID: b.ToolUseID, IsError: b.IsError,
 		Changes: changes(c, record, b.IsError), ExitCode: exitCode(c, said, record, b.IsError), Detail: detail(c, record),
 	}
-	var short bool
-	if out.Output, short = text.Cut(said, event.MaxOutput); short {
-		out.Truncated, out.TotalBytes = true, int64(len(said))
-	}
+	translate.SetOutput(&out, said, int64(len(said)))
 	return out
 }
 

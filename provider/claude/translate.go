@@ -104,6 +104,8 @@ func (t *translator) dispatch(f frame) {
 		t.approvals.withdraw(f.RequestID)
 	case "control_response":
 		t.answered(f.Response)
+	default:
+		t.out.Skip()
 	}
 	t.approvals.settle()
 	if moved {
@@ -124,8 +126,7 @@ func (t *translator) conversation(f frame) {
 	case parent == "":
 		t.said(&t.turns, f)
 	case f.Type == "user" && (between || t.tasks.known(parent)):
-		// An agent that was killed may still print the output of a call whose
-		// turn is over.
+		t.out.Skip() // a killed subagent may still print results after its turn
 	case between: // who works while no turn runs works in the background
 		t.inBackground(t.tasks.begin(parent), f)
 	default:
@@ -149,9 +150,11 @@ func (t *translator) said(ts *turns, f frame) {
 		return
 	}
 	ts.harness(f)
-	if ts.current != nil {
-		t.results(ts, f)
+	if ts.current == nil {
+		t.out.Skip()
+		return
 	}
+	t.results(ts, f)
 }
 
 // results takes the results of tools. Other text in the message is the
@@ -208,6 +211,8 @@ func (t *translator) system(f frame) {
 		if title := text.OneLine(f.Title, 200); title != "" {
 			t.turns.emit(event.SessionUpdated{Title: title})
 		}
+	default:
+		t.out.Skip()
 	}
 }
 
