@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -10,86 +11,98 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// approval is a question of the agent that waits for an answer.
-type approval struct {
-	id      string // ours
+// question is our part of an approval: what the answer to the agent is made of.
+type question struct {
 	request jsonrpc.ID
-	asked   string            // digest of the question
-	form    bool              // it is about values
+	form    bool              // it asks for values
 	options map[string]string // the agent's ids by those of our choices
-	stops   map[string]bool   // of the agent's: those that end the turn
+	stops   map[string]bool   // the agent's ids of choices that end the turn
 }
 
-// Ids of choices. A second one of a kind is numbered.
 const (
-	allowOnce    = "allow_once"
-	allowSession = "allow_session"
-	allowAlways  = "allow_always"
-	deny         = "deny"
-	denyStop     = "deny_stop"
+	maxAsking            = 256 << 10 // bytes of what is asked
+	maxPermissionOptions = 50        // options that are read
 )
 
-const (
-	maxOpen   = 100 // questions that wait for an answer
-	maxLabel  = 300 // bytes of the label of a choice
-	maxAsking = 256 << 10
-)
+func newQuestion(m jsonrpc.Message) question {
+	return question{request: m.ID, form: m.Method == methodElicit, options: make(map[string]string), stops: make(map[string]bool)}
+}
 
-// asksLeave takes the question whether a tool may run.
-func (t *translator) asksLeave(m jsonrpc.Message) {
-	p := decodeLoose[permission](m.Params)
-	tc := decodeLoose[toolCall](p.call())
-	tc.raw = p.call()
-	a := t.newApproval(m)
-	if a == nil {
-		return
+// newApproval returns an approval of the turn that runs. It is not open yet.
+func (ts *turns) newApproval(m jsonrpc.Message) translate.Approval[question] {
+	asked := translate.Digest(m.Params)
+	return translate.Approval[question]{
+		ID:   derive("approval " + ts.session.id + " " + ts.now.id + " " + m.ID.Key() + " " + asked),
+		Turn: ts.now.id, Request: m.ID.Key(), Digest: asked, Question: newQuestion(m),
 	}
-	tn := t.running()
-	isNew := tn.calls[tc.ID] == nil
-	tc.Status = "" // of the question
+}
+
+// refuse answers a question that the user is not asked. why goes into a notice;
+// "" is for none.
+func (ts *turns) refuse(q question, why string) {
+	reply(ts.emitter, q.cancelled())
+	if why != "" {
+		ts.out().Notice(event.LevelWarning, "QUESTION_REFUSED", "A question of the agent was "+why+"; it was denied.")
+	}
+}
+
+// askPermission asks the user whether a tool may run. parent is the conversation
+// of the subagent that asks, "" for the agent.
+func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
+	tn := ts.running()
+	a := ts.newApproval(m)
+	tc := translate.Loose[toolCall](p.call())
+	tc.raw, tc.Status = p.call(), "" // the status is that of the question
+	isNew := tn.calls.byID[tc.ID] == nil
 	var c *call
-	if p.SessionID == t.Session || p.SessionID == "" || !t.inChild(p.SessionID, func() { c = t.upsert(tc, fromQuestion) }) {
-		c = t.upsert(tc, fromQuestion)
+	if tc.ID != "" {
+		c = tn.calls.update(tc, fromQuestion, parent)
 	}
-	ask := event.Approval{ID: a.id, Kind: event.ApprovalTool, Title: oneLine(cmp.Or(tc.Title, p.Title, "A tool"), 200), Why: oneLine(p.About, 500)}
-	ask.Arguments = tc.RawInput
+	ask := event.Approval{
+		ID: a.ID, Kind: event.ApprovalTool, Title: text.OneLine(cmp.Or(tc.Title, p.Title, "A tool"), 200),
+		Why: text.OneLine(p.About, 500), Arguments: tc.RawInput,
+	}
+	content, _ := tc.content()
 	if c != nil {
 		ask.ItemID, ask.CallID, ask.ToolName = c.item, c.id, c.name
-		if !isObject(ask.Arguments) && !isNew {
+		if !translate.IsObject(ask.Arguments) && !isNew {
 			ask.Arguments = c.input
 		}
 		if c.kind == event.KindSwitchMode {
 			ask.Kind = event.ApprovalPlan
 		}
+		if len(content) == 0 {
+			content = c.content
+		}
 	}
-	shown := decodeLoose[struct {
-		Content json.RawMessage `json:"content"`
-	}](tc.raw).Content
-	content := decodeEach[toolContent](shown)
-	if len(content) == 0 && c != nil {
-		content = c.content
-	}
-	ask.Changes = t.changesOf(&call{content: content, input: tc.RawInput})
-	if !isObject(ask.Arguments) {
+	ask.Changes = changesOf(&call{content: content, input: tc.RawInput}, ts.session.q)
+	if !translate.IsObject(ask.Arguments) {
 		ask.Arguments = described(tc.Title, content)
 	}
 	if len(ask.Arguments) > maxAsking {
-		t.refuse(a, "too large to be shown")
+		ts.refuse(a.Question, "too large to be shown")
 		return
 	}
-	ask.ArgumentsDigest = digest(ask.Arguments)
-	ask.Choices = t.choices(a, p.Options, ask.Kind)
-	if len(a.options) == 0 {
-		t.refuse(a, "without a choice")
+	ask.ArgumentsDigest = translate.Digest(ask.Arguments)
+	ask.Choices = a.Question.offer(p.Options, ask.Kind, ts.session.q)
+	if len(ask.Choices) == 0 {
+		ts.refuse(a.Question, "without a choice")
 		return
 	}
-	t.approvals[a.id] = a
-	t.emit(event.ApprovalRequested{Approval: ask})
+	tn.ask(a, ask)
 }
 
-// described are the arguments of a call whose agent only describes it.
+// ask opens an approval.
+func (tn *turn) ask(a translate.Approval[question], shown event.Approval) {
+	tn.approvals.Add(a)
+	tn.out.Emit(event.ApprovalRequested{Approval: shown})
+}
+
+// described makes the arguments of a call that the agent only describes.
 func described(title string, content []toolContent) json.RawMessage {
 	d := struct {
 		Description string `json:"description"`
@@ -100,246 +113,262 @@ func described(title string, content []toolContent) json.RawMessage {
 			d.Text += c.Content.text()
 		}
 	}
-	b, err := json.Marshal(d)
-	if err != nil {
-		return json.RawMessage("{}")
-	}
-	return b
+	return translate.Object(d)
 }
 
-// newApproval returns nil if the question cannot be asked; it is answered then.
-func (t *translator) newApproval(m jsonrpc.Message) *approval {
-	a := &approval{request: m.ID, asked: digest(m.Params), form: m.Method == methodElicit, options: map[string]string{}, stops: map[string]bool{}}
-	if t.turn == nil || t.turn.interrupted || len(t.approvals) >= maxOpen || t.load != nil {
-		why := ""
-		if t.turn == nil && t.load == nil {
-			why = "asked outside of a turn"
-		}
-		t.refuse(a, why)
-		return nil
-	}
-	a.id = derive("approval " + t.Session + " " + t.turn.id + " " + m.ID.Key() + " " + a.asked)
-	return a
-}
-
-// refuse answers a question that nobody is asked.
-func (t *translator) refuse(a *approval, why string) {
-	t.reply(a.cancelled())
-	if why != "" {
-		t.notice(event.LevelWarning, "QUESTION_REFUSED", "A question of the agent was "+why+"; it was denied.")
-	}
-}
-
-// cancelled is the answer to a question that nobody answers any more.
-func (a *approval) cancelled() jsonrpc.Message {
-	var result any = outcome{Outcome: selected{Outcome: "cancelled"}}
-	if a.form {
-		result = elicited{Action: "cancel"}
-	}
-	m, err := jsonrpc.NewResult(a.request, result)
-	if err != nil {
-		return jsonrpc.NewFailure(a.request, jsonrpc.CodeInternal, "no answer")
-	}
-	return m
-}
-
-type outcome struct {
-	Outcome selected `json:"outcome"`
-}
-
-type selected struct {
-	Outcome  string `json:"outcome"` // selected or cancelled
-	OptionID string `json:"optionId,omitempty"`
-}
-
-type elicited struct {
-	Action  string          `json:"action"` // accept, decline or cancel
-	Content json.RawMessage `json:"content,omitempty"`
-}
-
-// choices maps what the agent offers to what we do. One that makes it ask
-// nobody any more is not offered in the middle of something else.
-func (t *translator) choices(a *approval, options []permissionOption, kind event.ApprovalKind) []event.Choice {
-	var out []event.Choice
-	var no permissionOption
-	add := func(id string, kind event.ChoiceKind, label, native string) {
-		for n, base := 2, id; a.options[id] != ""; n++ {
-			id = base + "_" + itoa(n)
-		}
-		a.options[id] = native
-		out = append(out, event.Choice{ID: id, Kind: kind, Label: cmp.Or(label, string(kind))})
-	}
-	for _, want := range []string{"allow_once", "allow_always", "reject_once", "reject_always"} {
-		for _, o := range options[:min(len(options), 50)] {
-			label := oneLine(o.Name, 4*maxLabel)
-			if o.Kind != want || o.ID == "" || t.q.bypasses(o.ID) || slices.Contains(t.q.startup.bypass, setting{"mode", o.ID}) {
-				continue
-			}
-			switch {
-			case strings.HasPrefix(want, "allow") && len(label) > maxLabel: // what cannot be shown whole is not offered
-			case want == "allow_once":
-				add(allowOnce, event.ChoiceAllowOnce, label, o.ID)
-			case want == "allow_always" && (kind == event.ApprovalPlan || slices.Contains(t.q.live.forSession, o.ID)):
-				add(allowSession, event.ChoiceAllowSession, label, o.ID)
-			case want == "allow_always":
-				add(allowAlways, event.ChoiceAllowAlways, label, o.ID)
-			case slices.Contains(t.q.live.stops, o.ID):
-				a.stops[o.ID] = true
-				add(denyStop, event.ChoiceDenyStop, oneLine(o.Name, maxLabel), o.ID)
-			default:
-				no = o
-				add(deny, event.ChoiceDeny, oneLine(o.Name, maxLabel), o.ID)
-			}
-		}
-	}
-	if len(out) > 0 && len(a.stops) == 0 {
-		add(denyStop, event.ChoiceDenyStop, "Deny and stop", cmp.Or(no.ID, "cancelled"))
-	}
-	return out
-}
-
-// asksValues takes the question for values, or for a visit to a page.
-func (t *translator) asksValues(m jsonrpc.Message) {
-	e := decodeLoose[elicitation](m.Params)
-	a := t.newApproval(m)
-	if a == nil {
-		return
-	}
+// askValues asks the user for values, or to visit a page.
+func (ts *turns) askValues(m jsonrpc.Message) {
+	e := translate.Loose[elicitation](m.Params)
+	a := ts.newApproval(m)
 	args, err := json.Marshal(struct {
 		Message string          `json:"message"`
 		Schema  json.RawMessage `json:"schema,omitempty"`
 		URL     string          `json:"url,omitempty"`
 	}{e.Message, e.Schema, e.URL})
 	if err != nil || len(args) > maxAsking || e.URL != "" && !strings.HasPrefix(e.URL, "https://") && !strings.HasPrefix(e.URL, "http://") {
-		t.refuse(a, "not in order")
+		ts.refuse(a.Question, "not in order")
 		return
 	}
-	a.options = map[string]string{allowOnce: "accept", deny: "decline", denyStop: "cancel"}
-	t.approvals[a.id] = a
-	tn := t.running()
+	a.Question.options = map[string]string{translate.AllowOnce: "accept", translate.Deny: "decline", translate.DenyStop: "cancel"}
+	tn := ts.running()
 	item := ""
-	if c := tn.calls[e.ToolCallID]; c != nil {
+	if c := tn.calls.byID[e.ToolCallID]; c != nil {
 		item = c.item
 	}
-	t.emit(event.ApprovalRequested{Approval: event.Approval{
-		ID: a.id, ItemID: item, CallID: oneLine(e.ToolCallID, 200), Kind: event.ApprovalForm, Title: oneLine(cmp.Or(e.Message, "The agent asks"), 200),
-		Arguments: args, ArgumentsEditable: true, ArgumentsDigest: digest(args),
+	tn.ask(a, event.Approval{
+		ID: a.ID, ItemID: item, CallID: text.OneLine(e.ToolCallID, 200), Kind: event.ApprovalForm, Title: text.OneLine(cmp.Or(e.Message, "The agent asks"), 200),
+		Arguments: args, ArgumentsEditable: true, ArgumentsDigest: translate.Digest(args),
 		Choices: []event.Choice{
-			{ID: allowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer"},
-			{ID: deny, Kind: event.ChoiceDeny, Label: "Do not answer"},
-			{ID: denyStop, Kind: event.ChoiceDenyStop, Label: "Stop"},
+			{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: "Answer"},
+			{ID: translate.Deny, Kind: event.ChoiceDeny, Label: "Do not answer"},
+			{ID: translate.DenyStop, Kind: event.ChoiceDenyStop, Label: "Stop"},
 		},
-	}})
+	})
 }
 
-// asksAgain takes a question with the id of one that is open. If it is about
-// something else, the answer to the first would be taken for one to this: the
-// first is withdrawn, and both denied.
-func (t *translator) asksAgain(m jsonrpc.Message) {
-	a := t.byRequest(m.ID)
-	if a == nil || digest(m.Params) == a.asked {
-		return
+// offer maps the options of the agent to our choices, and keeps which is which. A
+// second choice of a kind is numbered. An option that would make the agent run
+// every tool without asking is left out.
+func (q *question) offer(options []permissionOption, kind event.ApprovalKind, quirks *quirks) []event.Choice {
+	var out []event.Choice
+	var no permissionOption
+	add := func(id string, kind event.ChoiceKind, label, native string) {
+		for n, base := 2, id; q.options[id] != ""; n++ {
+			id = base + "_" + itoa(n)
+		}
+		q.options[id] = native
+		out = append(out, event.Choice{ID: id, Kind: kind, Label: cmp.Or(label, string(kind))})
 	}
-	delete(t.approvals, a.id)
-	t.reply(a.cancelled())
-	t.emit(event.ApprovalResolved{ApprovalID: a.id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
-	t.notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent changed what it had asked for while the question was open; it was denied.")
-}
-
-// withdrawn takes back a question of the agent.
-func (t *translator) withdrawn(call jsonrpc.Call) {
-	a := t.byRequest(call.ID)
-	if a == nil {
-		return
-	}
-	delete(t.approvals, a.id)
-	t.reply(jsonrpc.NewFailure(a.request, jsonrpc.CodeRequestCancelled, "withdrawn"))
-	t.emit(event.ApprovalResolved{ApprovalID: a.id, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
-}
-
-func (t *translator) byRequest(id jsonrpc.ID) *approval {
-	for _, a := range t.approvals {
-		if a.request.Same(id) {
-			return a
+	for _, want := range []string{"allow_once", "allow_always", "reject_once", "reject_always"} {
+		for _, o := range options[:min(len(options), maxPermissionOptions)] {
+			label := text.OneLine(o.Name, 4*translate.MaxLabel)
+			if o.Kind != want || o.ID == "" || quirks.bypassesByOption(o.ID) {
+				continue
+			}
+			switch {
+			case strings.HasPrefix(want, "allow") && len(label) > translate.MaxLabel: // the user could not see all of it
+			case want == "allow_once":
+				add(translate.AllowOnce, event.ChoiceAllowOnce, label, o.ID)
+			case want == "allow_always" && (kind == event.ApprovalPlan || slices.Contains(quirks.live.forSession, o.ID)):
+				add(translate.AllowSession, event.ChoiceAllowSession, label, o.ID)
+			case want == "allow_always":
+				add(translate.AllowAlways, event.ChoiceAllowAlways, label, o.ID)
+			case slices.Contains(quirks.live.stops, o.ID):
+				q.stops[o.ID] = true
+				add(translate.DenyStop, event.ChoiceDenyStop, text.OneLine(o.Name, translate.MaxLabel), o.ID)
+			default:
+				no = o
+				add(translate.Deny, event.ChoiceDeny, text.OneLine(o.Name, translate.MaxLabel), o.ID)
+			}
 		}
 	}
-	return nil
+	if len(out) > 0 && len(q.stops) == 0 {
+		add(translate.DenyStop, event.ChoiceDenyStop, "Deny and stop", cmp.Or(no.ID, "cancelled"))
+	}
+	return out
 }
 
-// answerTo returns the answer for a decision. It fails with ApprovalGone for an
-// approval that is not open, and with InvalidRequest for a choice that it does
-// not have. stop says that the turn is to be ended besides.
-func (t *translator) answerTo(id string, d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
-	a := t.approvals[id]
-	if a == nil {
-		return m, false, runnel.Fail(runnel.ApprovalGone, "this approval is already settled")
+// bypassesByOption reports whether a permission option switches to a mode in
+// which every tool runs without asking.
+func (q *quirks) bypassesByOption(option string) bool {
+	return q.bypasses(option) || slices.Contains(q.startup.bypass, setting{"mode", option})
+}
+
+// openApprovals returns the ids of the open approvals, sorted.
+func (ts *turns) openApprovals() []string {
+	if ts.now == nil {
+		return nil
 	}
-	native, ok := a.options[d.Choice]
+	return ts.now.approvals.IDs()
+}
+
+// askedAgain takes a question with the id of one that is open. If it asks
+// something else, both are denied: an answer to the first would be taken for one
+// to the second.
+func (ts *turns) askedAgain(m jsonrpc.Message) {
+	if ts.now == nil {
+		return
+	}
+	a, changed := ts.now.approvals.Changed(m.ID.Key(), translate.Digest(m.Params))
+	if !changed {
+		return
+	}
+	reply(ts.emitter, a.Question.cancelled())
+	ts.now.out.Emit(translate.Withdrawn(a.ID))
+	ts.now.out.Emit(translate.ArgumentsChanged)
+}
+
+// withdrawn takes a question back that the agent no longer asks.
+func (ts *turns) withdrawn(id jsonrpc.ID) {
+	if ts.now == nil {
+		return
+	}
+	a, open := ts.now.approvals.ByRequest(id.Key())
+	if !open {
+		return
+	}
+	ts.now.approvals.Remove(a.ID)
+	reply(ts.emitter, jsonrpc.NewFailure(a.Question.request, jsonrpc.CodeRequestCancelled, "withdrawn"))
+	ts.now.out.Emit(translate.Withdrawn(a.ID))
+}
+
+// answer returns the message for a decision. It fails with ApprovalGone for an
+// approval that is not open, and with InvalidRequest for a choice that the
+// approval does not have. stop says that the caller must end the turn as well.
+func (ts *turns) answer(id string, d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
+	var none translate.Approvals[question]
+	open := &none
+	if ts.now != nil {
+		open = &ts.now.approvals
+	}
+	a, err := open.Open(id)
+	if err != nil {
+		return m, false, err
+	}
+	q := a.Question
+	native, ok := q.options[d.Choice]
 	switch {
 	case !ok:
-		return m, false, runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
-	case a.form:
-		return a.fill(native, d)
+		return m, false, translate.NoSuchChoice()
+	case q.form:
+		return q.fill(native, d)
 	case len(d.UpdatedArguments) > 0:
 		return m, false, runnel.Fail(runnel.InvalidRequest, "updatedArguments: this agent's arguments cannot be changed")
-	case d.Choice == denyStop && !a.stops[native]:
-		return a.cancelled(), true, nil
+	case d.Choice == translate.DenyStop && !q.stops[native]:
+		return q.cancelled(), true, nil
 	}
-	m, err = jsonrpc.NewResult(a.request, outcome{selected{"selected", native}})
+	m, err = jsonrpc.NewResult(q.request, outcome{selected{"selected", native}})
 	return m, false, err
 }
 
 // fill answers a form.
-func (a *approval) fill(action string, d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
+func (q question) fill(action string, d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
 	content := d.UpdatedArguments
-	if len(content) > 0 && !strings.HasPrefix(strings.TrimSpace(string(content)), "{") || len(content) > 0 && !json.Valid(content) {
-		return m, false, runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object")
+	if len(content) > 0 {
+		if _, err := translate.Values(content); err != nil {
+			return m, false, err
+		}
 	}
 	e := elicited{Action: action}
 	if action == "accept" {
-		if e.Content = content; len(content) == 0 {
-			e.Content = json.RawMessage("{}")
-		}
+		e.Content = translate.Arguments(content)
 	}
-	m, err = jsonrpc.NewResult(a.request, e)
-	return m, d.Choice == denyStop, err
+	m, err = jsonrpc.NewResult(q.request, e)
+	return m, d.Choice == translate.DenyStop, err
 }
 
-// decided takes our answer to a question as it passes.
-func (t *translator) decided(m jsonrpc.Message) {
-	a := t.byRequest(m.ID)
-	if a == nil {
+// cancelled is the answer to a question that nobody answers any more.
+func (q question) cancelled() jsonrpc.Message {
+	var result any = outcome{Outcome: selected{Outcome: "cancelled"}}
+	if q.form {
+		result = elicited{Action: "cancel"}
+	}
+	m, err := jsonrpc.NewResult(q.request, result)
+	if err != nil {
+		return jsonrpc.NewFailure(q.request, jsonrpc.CodeInternal, "no answer")
+	}
+	return m
+}
+
+// decided takes our answer to a question when it is sent.
+func (ts *turns) decided(m jsonrpc.Message) {
+	tn := ts.now
+	if tn == nil {
 		return
 	}
-	delete(t.approvals, a.id)
-	choice, by := a.choiceOf(m, t.turn != nil && t.turn.interrupted), event.ByUser
-	if choice == event.ChoiceWithdrawn {
-		by = event.ByPolicy
+	a, open := tn.approvals.ByRequest(m.ID.Key())
+	if !open {
+		return
 	}
-	if t.turn != nil && choice == denyStop {
-		t.turn.refused = true
+	tn.approvals.Remove(a.ID)
+	resolved := translate.Resolved(a.ID, a.Question.choiceOf(m, tn.interrupted))
+	if resolved.Choice == event.ChoiceWithdrawn {
+		resolved.By = event.ByPolicy
 	}
-	t.emit(event.ApprovalResolved{ApprovalID: a.id, Choice: choice, By: by})
+	if resolved.Choice == translate.DenyStop {
+		tn.refused = true
+	}
+	tn.out.Emit(resolved)
 }
 
-// choiceOf names the choice that led to an answer.
-func (a *approval) choiceOf(m jsonrpc.Message, interrupted bool) string {
-	if a.form {
-		switch decodeLoose[elicited](m.Result).Action {
+// choiceOf returns the choice that an answer of ours stands for.
+func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
+	if q.form {
+		switch translate.Loose[elicited](m.Result).Action {
 		case "accept":
-			return allowOnce
+			return translate.AllowOnce
 		case "decline":
-			return deny
+			return translate.Deny
 		}
 	}
-	o := decodeLoose[outcome](m.Result).Outcome
-	for _, id := range slices.Sorted(maps.Keys(a.options)) {
-		if o.Outcome == "selected" && a.options[id] == o.OptionID && (id != denyStop || a.stops[o.OptionID]) {
+	o := translate.Loose[outcome](m.Result).Outcome
+	for _, id := range slices.Sorted(maps.Keys(q.options)) {
+		if o.Outcome == "selected" && q.options[id] == o.OptionID && (id != translate.DenyStop || q.stops[o.OptionID]) {
 			return id
 		}
 	}
 	if interrupted || m.Error != nil {
 		return event.ChoiceWithdrawn
 	}
-	return denyStop
+	return translate.DenyStop
+}
+
+// A permission request shows what a call will do. An agent may report later that
+// the call does something else. That cannot be stopped, but it is not silent.
+
+// noteShown keeps the arguments that the user was asked about.
+func (c *call) noteShown(input json.RawMessage) {
+	if translate.IsObject(input) {
+		c.shown, c.swapped = input, false
+	}
+}
+
+// contradicts reports, once, whether the arguments of a call are not those that
+// the user was asked about.
+func (c *call) contradicts(input json.RawMessage) bool {
+	if c.swapped || c.shown == nil || !translate.IsObject(input) || !differs(c.shown, input) {
+		return false
+	}
+	c.swapped = true
+	return true
+}
+
+// differs reports whether two sets of arguments contradict each other. Agents add
+// and omit members, so only those in both sets count.
+func differs(a, b json.RawMessage) bool {
+	x, y := translate.Loose[map[string]json.RawMessage](a), translate.Loose[map[string]json.RawMessage](b)
+	for key, was := range x {
+		if is, ok := y[key]; ok && !bytes.Equal(canonical(was), canonical(is)) {
+			return true
+		}
+	}
+	return false
+}
+
+func canonical(raw json.RawMessage) []byte {
+	b, err := json.Marshal(translate.Loose[any](raw))
+	if err != nil {
+		return raw
+	}
+	return b
 }

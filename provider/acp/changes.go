@@ -14,8 +14,17 @@ const maxFileText = 128 << 10
 // maxChanges bounds the changes of a call.
 const maxChanges = 200
 
-// changes says what a call does to files. whole says that the agent gives whole
-// files, and not only the part that changes.
+// changesOf returns the file changes of a call.
+func changesOf(c *call, q *quirks) []event.Change {
+	out := changes(c.content, q.live.wholeFiles)
+	if len(out) == 0 && q.live.changes != nil {
+		out = q.live.changes(c)
+	}
+	return out
+}
+
+// changes returns the file changes that diffs describe. whole says that a diff
+// holds whole files, and not only the part that changes.
 func changes(content []toolContent, whole bool) []event.Change {
 	var out []event.Change
 	for _, c := range content {

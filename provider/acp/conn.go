@@ -2,16 +2,13 @@ package acp
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net/url"
-	"slices"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // conn is one conversation with one process.
@@ -34,9 +31,9 @@ func encode(m jsonrpc.Message, err error) (json.RawMessage, error) {
 	return line, nil
 }
 
-// isReady fails if the connection before this one ended in its handshake.
+// isReady fails if the process that was taken over had not ended its handshake.
 func (c *conn) isReady() error {
-	if c.tr.Session == "" || c.tr.load != nil || len(c.tr.asked) > 0 {
+	if c.tr.session.id == "" || c.tr.replay != nil || len(c.tr.requests) > 0 {
 		return errors.New("it was still being started")
 	}
 	return nil
@@ -48,78 +45,39 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 		if err := c.mayPrompt(); err != nil {
 			return nil, err
 		}
-		content, err := c.tr.content(in, c.dir)
+		content, err := c.tr.session.content(in, c.dir)
 		if err != nil {
 			return nil, err
 		}
 		return encode(jsonrpc.NewRequest(jsonrpc.String(promptID+turn), methodPrompt, struct {
 			SessionID string `json:"sessionId"`
 			Prompt    []any  `json:"prompt"`
-		}{c.tr.Session, content}))
+		}{c.tr.session.id, content}))
 	})
 }
 
-// mayPrompt refuses a prompt where nobody would be asked. An agent may begin so,
-// by its user's settings, and may go there of its own accord.
+// mayPrompt refuses a prompt while tools would run without asking. An agent may
+// start so, by its user's settings, or change to such a mode by itself.
 func (c *conn) mayPrompt() error {
-	if option := c.tr.q.bypassing(c.tr.Config); option != "" && !c.bypass {
-		return runnel.Fail(runnel.InvalidRequest, c.tr.agent.Name+" would run tools without asking, which is not allowed here. Choose another value of its option: "+oneLine(option, 100))
+	if option := c.tr.session.q.bypassing(c.tr.session.settings.config); option != "" && !c.bypass {
+		return runnel.Fail(runnel.InvalidRequest, c.tr.session.agent.conn().Name+" would run tools without asking, which is not allowed here. Choose another value of its option: "+text.OneLine(option, 100))
 	}
 	return nil
 }
 
-// content makes blocks of a prompt.
-func (t *translator) content(in runnel.Input, dir string) ([]any, error) {
-	var out []any
-	switch literal := t.q.live.literal; {
-	case in.Text == "" && len(in.Attachments) > 0:
-	case literal != nil:
-		out = literal(in.Text, dir, t.isCommand)
-	default:
-		out = append(out, textBlock(in.Text))
-	}
-	for _, a := range in.Attachments {
-		uri := (&url.URL{Scheme: "file", Path: "/" + a.Name}).String()
-		resource := func(field, content string) map[string]any {
-			return map[string]any{"type": "resource", "resource": map[string]any{"uri": uri, "mimeType": a.MediaType, field: content}}
-		}
-		data := base64.StdEncoding.EncodeToString(a.Data)
-		isImage := len(a.MediaType) > 6 && a.MediaType[:6] == "image/"
-		switch {
-		case len(a.Data) == 0 && t.Caps.Embedded:
-			out = append(out, resource("text", a.Text))
-		case len(a.Data) == 0:
-			out = append(out, map[string]any{"type": "text", "text": "\n\n" + a.Name + ":\n" + a.Text})
-		case isImage && t.Caps.Image:
-			out = append(out, map[string]any{"type": "image", "mimeType": a.MediaType, "data": data, "uri": uri})
-		case !isImage && t.Caps.Embedded && !t.q.live.noBlobs:
-			out = append(out, resource("blob", data))
-		default:
-			return nil, runnel.Fail(runnel.AttachmentFailure, t.agent.Name+" does not take attachments of the type "+oneLine(a.MediaType, 100)+". Send it without "+oneLine(a.Name, 100)+".")
-		}
-	}
-	return out, nil
-}
-
-func textBlock(text string) any { return map[string]any{"type": "text", "text": text} }
-
-// isCommand reports whether the agent offers a command of this name.
-func (t *translator) isCommand(name string) bool {
-	return slices.ContainsFunc(t.Commands, func(c event.AgentCommand) bool { return c.Name == name })
-}
-
-// Interrupt implements [runnel.Conn]. Questions that are open are answered as
-// the protocol wants it.
+// Interrupt implements [runnel.Conn]. It answers the open questions as the
+// protocol wants it.
 func (c *conn) Interrupt(context.Context) error {
 	return c.Do(func(send func(any) error) error {
-		if c.tr.turn == nil {
+		tn := c.tr.turns.now
+		if tn == nil {
 			return nil
 		}
 		if err := c.cancel(send); err != nil {
 			return err
 		}
-		for _, id := range c.tr.Waiting() {
-			line, err := encode(c.tr.approvals[id].cancelled(), nil)
+		for _, a := range tn.approvals.All() {
+			line, err := encode(a.Question.cancelled(), nil)
 			if err != nil {
 				return err
 			}
@@ -132,7 +90,7 @@ func (c *conn) Interrupt(context.Context) error {
 }
 
 func (c *conn) cancel(send func(any) error) error {
-	line, err := encode(jsonrpc.NewNotification(methodCancel, map[string]any{"sessionId": c.tr.Session}))
+	line, err := encode(jsonrpc.NewNotification(methodCancel, map[string]any{"sessionId": c.tr.session.id}))
 	if err != nil {
 		return err
 	}
@@ -142,7 +100,7 @@ func (c *conn) cancel(send func(any) error) error {
 // Decide implements [runnel.Conn].
 func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) error {
 	return c.Do(func(send func(any) error) error {
-		m, stop, err := c.tr.answerTo(approval, d)
+		m, stop, err := c.tr.turns.answer(approval, d)
 		if err != nil {
 			return err
 		}
@@ -180,9 +138,9 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	if mode == runnel.ModeBypass && !c.bypass {
 		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
 	}
-	want := c.tr.q.startup.modes[mode]
+	want := c.tr.session.q.startup.modes[mode]
 	if want == nil {
-		return noMode(c.tr.agent)
+		return noMode(c.tr.session.agent.conn())
 	}
 	for _, s := range want {
 		if err := c.apply(s); err != nil {
@@ -199,13 +157,13 @@ func noMode(a agentconn.Agent) error {
 // apply asks the agent to change a setting.
 func (c *conn) apply(s setting) error {
 	return c.Do(func(send func(any) error) error {
-		method, params, err := c.tr.change(s, c.bypass)
+		method, params, err := c.tr.session.change(s, c.bypass)
 		if err != nil || method == "" {
 			return err
 		}
 		id, err := c.tr.peer.NextID()
 		if err != nil {
-			return runnel.Fail(runnel.AgentStalled, c.tr.agent.Name+" does not answer. Cancel, or end the session.", err)
+			return runnel.Fail(runnel.AgentStalled, c.tr.session.agent.conn().Name+" does not answer. Cancel, or end the session.", err)
 		}
 		line, err := encode(jsonrpc.NewRequest(id, method, params))
 		if err != nil {
@@ -215,11 +173,21 @@ func (c *conn) apply(s setting) error {
 	})
 }
 
-// Close implements [runnel.Conn]. A turn that runs is interrupted first: then
-// the agent ends its tools itself and keeps what it has.
+// Close implements [runnel.Conn]. It interrupts a turn that runs first, so that
+// the agent ends its tools itself and stores the turn.
 func (c *conn) Close() error {
-	_ = c.Interrupt(context.Background()) // it may be gone already
+	_ = c.Interrupt(context.Background()) // the agent may have ended
 	return c.Conn.Close()
+}
+
+// Resumes implements [runnel.Resumer]: whether the agent resumes conversations,
+// as it reports itself.
+func (c *conn) Resumes() (can bool) {
+	_ = c.Do(func(func(any) error) error {
+		can = c.tr.session.caps.Resume || c.tr.session.caps.Load
+		return nil
+	})
+	return can
 }
 
 var _ interface {
@@ -230,4 +198,5 @@ var _ interface {
 	runnel.ConfigSetter
 	runnel.Detacher
 	runnel.Exiter
+	runnel.Resumer
 } = (*conn)(nil)

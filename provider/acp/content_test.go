@@ -33,8 +33,8 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 		{"opencode", caps{Embedded: true, Image: true}, pdf, ``},
 	} {
 		tr := newTranslator(Agent{Name: c.agent})
-		tr.Caps = c.caps
-		content, err := tr.content(runnel.Input{Text: "look", Attachments: []runnel.Attachment{c.a}}, "/p")
+		tr.session.caps = c.caps
+		content, err := tr.session.content(runnel.Input{Text: "look", Attachments: []runnel.Attachment{c.a}}, "/p")
 		if c.want == "" {
 			if runnel.CodeOf(err) != runnel.AttachmentFailure {
 				t.Errorf("%s %+v %s: %v, %v", c.agent, c.caps, c.a.Name, content, err)
@@ -54,13 +54,13 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 func TestMCPServers(t *testing.T) {
 	given := json.RawMessage(`{"b":{"command":"/bin/b","env":{"K":"V"}},"a":{"type":"http","url":"https://x","headers":{"H":"1"}}}`)
 	tr := newTranslator(Agent{Name: "unknown"})
-	tr.Caps.HTTP = true
+	tr.session.caps.HTTP = true
 	for version, want := range map[int]string{
 		1: `[{"headers":[{"name":"H","value":"1"}],"name":"a","type":"http","url":"https://x"},{"args":[],"command":"/bin/b","env":[{"name":"K","value":"V"}],"name":"b"}]`,
 		2: `[{"headers":[{"name":"H","value":"1"}],"name":"a","type":"http","url":"https://x"},{"args":[],"command":"/bin/b","env":[{"name":"K","value":"V"}],"name":"b","type":"stdio"}]`,
 	} {
-		tr.Version = version
-		servers, err := tr.mcpServers(given)
+		tr.session.version = version
+		servers, err := tr.session.mcpServers(given)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestMCPServers(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`[]`, `{"x":{}}`, `{"x":{"type":"sse","url":"https://x"}}`, `"x"`, `{`} {
-		if _, err := tr.mcpServers(json.RawMessage(bad)); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, err := tr.session.mcpServers(json.RawMessage(bad)); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

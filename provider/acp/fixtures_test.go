@@ -207,7 +207,7 @@ func fixtures() []fixture {
 		{name: "resume", prose: "Another process goes on with a conversation.", play: func(r *rig) {
 			r.plays(says("One."))
 			r.finish("")
-			r.opt.Resume = r.conn.(*conn).tr.Session
+			r.opt.Resume = r.conn.(*conn).tr.session.id
 			r.close()
 			r.cut()
 			r.conn = nil

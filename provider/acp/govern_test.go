@@ -11,6 +11,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 func asks(id int, call, command string) runnel.Line {
@@ -38,10 +39,10 @@ func TestE04_WhatRunsIsWhatWasAsked(t *testing.T) {
 			feed(l)
 		}
 		a := bodies[event.ApprovalRequested](evs)[0].Approval
-		if a.ArgumentsDigest != digest(a.Arguments) || string(a.Arguments) != `{"command":"touch x"}` {
+		if a.ArgumentsDigest != translate.Digest(a.Arguments) || string(a.Arguments) != `{"command":"touch x"}` {
 			t.Errorf("asked for %s by %s", a.Arguments, a.ArgumentsDigest)
 		}
-		m, _, err := tr.answerTo(a.ID, runnel.Decision{Choice: allowOnce})
+		m, _, err := tr.turns.answer(a.ID, runnel.Decision{Choice: translate.AllowOnce})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,11 +85,11 @@ func TestE10_ParallelBatch(t *testing.T) {
 			ids[i] = a[0].Approval.ID
 		}
 		for _, i := range rand.Perm(8) {
-			choice, native := allowOnce, fmt.Sprint("yes-", i)
+			choice, native := translate.AllowOnce, fmt.Sprint("yes-", i)
 			if i%2 == 1 {
-				choice, native = deny, fmt.Sprint("no-", i)
+				choice, native = translate.Deny, fmt.Sprint("no-", i)
 			}
-			m, stop, err := tr.answerTo(ids[i], runnel.Decision{Choice: choice})
+			m, stop, err := tr.turns.answer(ids[i], runnel.Decision{Choice: choice})
 			if err != nil || stop {
 				t.Fatal(err, stop)
 			}
@@ -107,7 +108,7 @@ func TestE10_ParallelBatch(t *testing.T) {
 			if len(r) != 1 || r[0].ApprovalID != ids[i] || r[0].Choice != choice {
 				t.Fatalf("%+v", r)
 			}
-			if _, _, err := tr.answerTo(ids[i], runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+			if _, _, err := tr.turns.answer(ids[i], runnel.Decision{Choice: translate.AllowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
 				t.Fatal(err)
 			}
 		}

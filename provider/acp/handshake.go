@@ -12,6 +12,8 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // opening is how a conversation begins.
@@ -137,7 +139,7 @@ func (h *handshake) initialize() error {
 	if err != nil {
 		return err
 	}
-	if v := h.c.tr.Version; m.Error != nil || v < 1 || v > 2 {
+	if v := h.c.tr.session.version; m.Error != nil || v < 1 || v > 2 {
 		agent := h.p.agent.conn()
 		return runnel.Fail(runnel.ProtocolError, agent.Name+" does not speak a version of the protocol that we know. Update it: "+agent.Install)
 	}
@@ -146,7 +148,7 @@ func (h *handshake) initialize() error {
 
 // begin begins the conversation, or continues one.
 func (h *handshake) begin() error {
-	tr, caps := h.c.tr, h.c.tr.Caps
+	tr, caps := h.c.tr, h.c.tr.session.caps
 	params, err := h.params()
 	if err != nil {
 		return err
@@ -155,7 +157,7 @@ func (h *handshake) begin() error {
 	switch {
 	case h.method == methodFork && !caps.Fork:
 		return h.cannot("cannot continue from a copy")
-	case h.show && tr.Version >= 2: // version 2 has one method for both
+	case h.show && tr.session.version >= 2: // version 2 has one method for both
 		h.method, params["replayFrom"] = methodResume, map[string]any{"type": "start"}
 		id = jsonrpc.String(historyID)
 	case h.method == methodLoad && !caps.Load, h.method == methodResume && !caps.Resume && !caps.Load:
@@ -172,10 +174,10 @@ func (h *handshake) begin() error {
 	if m.Error != nil {
 		return h.refused(m.Error)
 	}
-	if tr.Session == "" {
+	if tr.session.id == "" {
 		return runnel.Fail(runnel.ProtocolError, h.p.DisplayName()+" began a conversation without an id")
 	}
-	for tr.load != nil { // it tells again behind its answer
+	for tr.replay != nil { // it tells again behind its answer
 		if _, err := h.next(); err != nil {
 			return h.left(err)
 		}
@@ -192,19 +194,15 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 	cause := error(e)
 	agent := h.p.agent.conn()
 	why := reasonOf(e.Message)
-	if details := decodeLoose[struct {
+	if details := translate.Loose[struct {
 		Details string `json:"details"`
 	}](e.Data).Details; details != "" {
 		why = reasonOf(details)
 	}
 	switch {
 	case e.Code == codeAuthRequired:
-		do := ""
-		if h.p.agent.Login != "" {
-			do = " Run: " + h.p.agent.Login
-		}
-		return runnel.Fail(runnel.AgentNotLoggedIn, agent.Name+" is not logged in."+do, cause)
-	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why) || why == h.c.tr.q.startup.absent):
+		return runnel.Fail(runnel.AgentNotLoggedIn, agent.Name+" is not logged in."+h.p.agent.howToLogIn(), cause)
+	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why) || why == h.c.tr.session.q.startup.absent):
 		return runnel.Fail(runnel.SessionNotFound, agent.Name+" has no such conversation.", cause)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not begin a conversation: "+why, cause)
@@ -225,7 +223,7 @@ func (h *handshake) params() (map[string]any, error) {
 			return nil, runnel.Fail(runnel.WorkingRootInaccessible, "the current directory is not accessible", err)
 		}
 	}
-	servers, err := h.c.tr.mcpServers(h.opt.MCPServers)
+	servers, err := h.c.tr.session.mcpServers(h.opt.MCPServers)
 	if err != nil {
 		return nil, err
 	}
@@ -234,12 +232,12 @@ func (h *handshake) params() (map[string]any, error) {
 		params["sessionId"] = h.session
 	}
 	if len(h.opt.AddDirs) > 0 {
-		if !h.c.tr.Caps.AddDirs {
+		if !h.c.tr.session.caps.AddDirs {
 			return nil, h.cannot("does not take further directories (addDirs)")
 		}
 		params["additionalDirectories"] = h.opt.AddDirs
 	}
-	if f := h.c.tr.q.startup.prepare; f != nil {
+	if f := h.c.tr.session.q.startup.prepare; f != nil {
 		if err := f(h.opt, params); err != nil {
 			return nil, err
 		}
@@ -248,7 +246,7 @@ func (h *handshake) params() (map[string]any, error) {
 }
 
 // mcpServers brings servers by name into the protocol's form.
-func (t *translator) mcpServers(given json.RawMessage) ([]any, error) {
+func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	out := []any{}
 	if len(given) == 0 {
 		return out, nil
@@ -272,22 +270,22 @@ func (t *translator) mcpServers(given json.RawMessage) ([]any, error) {
 		return list
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		s := servers[name]
+		given := servers[name]
 		switch {
-		case s.Command != "":
-			server := map[string]any{"name": name, "command": s.Command, "args": append([]string{}, s.Args...), "env": pairs(s.Env)}
-			if t.Version >= 2 {
+		case given.Command != "":
+			server := map[string]any{"name": name, "command": given.Command, "args": append([]string{}, given.Args...), "env": pairs(given.Env)}
+			if s.version >= 2 {
 				server["type"] = "stdio"
 			}
 			out = append(out, server)
-		case s.URL != "" && (s.Type == "sse" && t.Caps.SSE || s.Type != "sse" && t.Caps.HTTP):
+		case given.URL != "" && (given.Type == "sse" && s.caps.SSE || given.Type != "sse" && s.caps.HTTP):
 			kind := "http"
-			if s.Type == "sse" {
+			if given.Type == "sse" {
 				kind = "sse"
 			}
-			out = append(out, map[string]any{"type": kind, "name": name, "url": s.URL, "headers": pairs(s.Headers)})
+			out = append(out, map[string]any{"type": kind, "name": name, "url": given.URL, "headers": pairs(given.Headers)})
 		default:
-			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: "+t.agent.Name+" does not take "+oneLine(name, 100)+" in this form")
+			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: "+s.agent.conn().Name+" does not take "+text.OneLine(name, 100)+" in this form")
 		}
 	}
 	return out, nil
@@ -303,7 +301,7 @@ func (h *handshake) settings() []setting {
 	if h.show {
 		return nil
 	}
-	out := slices.Clone(h.c.tr.q.startup.modes[mode])
+	out := slices.Clone(h.c.tr.session.q.startup.modes[mode])
 	if h.opt.Model != "" {
 		out = append(out, setting{"model", h.opt.Model})
 	}
@@ -318,7 +316,7 @@ func (h *handshake) settings() []setting {
 
 // set sets one of them.
 func (h *handshake) set(s setting) error {
-	method, params, err := h.c.tr.change(s, h.opt.AllowBypass)
+	method, params, err := h.c.tr.session.change(s, h.opt.AllowBypass)
 	if err != nil || method == "" {
 		return err
 	}
@@ -327,7 +325,7 @@ func (h *handshake) set(s setting) error {
 		return err
 	}
 	if m.Error != nil {
-		return runnel.Fail(runnel.InvalidRequest, h.p.DisplayName()+" does not accept "+oneLine(s.value, 100)+" for "+oneLine(s.option, 100), m.Error)
+		return runnel.Fail(runnel.InvalidRequest, h.p.DisplayName()+" does not accept "+text.OneLine(s.value, 100)+" for "+text.OneLine(s.option, 100), m.Error)
 	}
 	return nil
 }

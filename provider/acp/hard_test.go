@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 const testTurn = "0192f0c1-0000-7000-8000-000000000001"
@@ -238,8 +239,8 @@ func TestQuestions(t *testing.T) {
 	}
 	id := tr.Waiting()[0]
 	var got []string
-	for _, c := range []string{allowOnce, allowAlways, "allow_always_2", deny, denyStop} {
-		m, stop, err := tr.answerTo(id, runnel.Decision{Choice: c})
+	for _, c := range []string{translate.AllowOnce, translate.AllowAlways, "allow_always_2", translate.Deny, translate.DenyStop} {
+		m, stop, err := tr.turns.answer(id, runnel.Decision{Choice: c})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,12 +254,12 @@ func TestQuestions(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	for _, d := range []runnel.Decision{{Choice: "yolo"}, {Choice: "q"}, {}, {Choice: allowOnce, UpdatedArguments: []byte(`{}`)}} {
-		if _, _, err := tr.answerTo(id, d); runnel.CodeOf(err) != runnel.InvalidRequest {
+	for _, d := range []runnel.Decision{{Choice: "yolo"}, {Choice: "q"}, {}, {Choice: translate.AllowOnce, UpdatedArguments: []byte(`{}`)}} {
+		if _, _, err := tr.turns.answer(id, d); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}
-	if _, _, err := tr.answerTo("another", runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+	if _, _, err := tr.turns.answer("another", runnel.Decision{Choice: translate.AllowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
 		t.Errorf("unknown approval: %v", err)
 	}
 }
@@ -301,12 +302,12 @@ func TestForms(t *testing.T) {
 		t.Fatalf("%s", dump(evs))
 	}
 	id := a[0].Approval.ID
-	m, _, err := tr.answerTo(id, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"colour":"red"}`)})
+	m, _, err := tr.turns.answer(id, runnel.Decision{Choice: translate.AllowOnce, UpdatedArguments: []byte(`{"colour":"red"}`)})
 	if err != nil || string(m.Result) != `{"action":"accept","content":{"colour":"red"}}` {
 		t.Errorf("%s, %v", m.Result, err)
 	}
 	for _, bad := range []string{`[1]`, `{`, `"x"`} {
-		if _, _, err := tr.answerTo(id, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(bad)}); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, _, err := tr.turns.answer(id, runnel.Decision{Choice: translate.AllowOnce, UpdatedArguments: []byte(bad)}); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -349,15 +350,15 @@ func TestC03_IDs(t *testing.T) {
 		{"model", "--dangerously-skip-permissions"}, {"model", "../x"}, {"model", strings.Repeat("m", 1<<20)}, {"model", ""},
 		{"nonesuch", "x"}, {"mode", "yolo"}, {"", ""},
 	} {
-		if _, _, err := tr.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, _, err := tr.session.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%.40v: %v", s, err)
 		}
 	}
-	method, params, err := tr.change(setting{"model", "n"}, false)
+	method, params, err := tr.session.change(setting{"model", "n"}, false)
 	if err != nil || method != methodSetModel || params["modelId"] != "n" {
 		t.Errorf("%s %v, %v", method, params, err)
 	}
-	if method, _, err := tr.change(setting{"mode", "yolo"}, true); err != nil || method != methodSetMode {
+	if method, _, err := tr.session.change(setting{"mode", "yolo"}, true); err != nil || method != methodSetMode {
 		t.Errorf("allowed: %s, %v", method, err)
 	}
 }

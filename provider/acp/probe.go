@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // probeTime bounds how long an agent is asked who it is.
@@ -72,7 +73,7 @@ func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Insta
 		if err := h.initialize(); err != nil {
 			return err
 		}
-		in.Installed, in.Version = true, oneLine(c.tr.version, 40)
+		in.Installed, in.Version = true, text.OneLine(c.tr.session.release, 40)
 		if !p.agent.Probes {
 			return nil
 		}
@@ -93,7 +94,7 @@ func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Insta
 
 // describe takes over what a new conversation offers, and removes it again.
 func (h *handshake) describe(in *runnel.Installation) {
-	if in.Config = slices.Clone(h.c.tr.Config); h.p.agent.Gated {
+	if in.Config = slices.Clone(h.c.tr.session.settings.config); h.p.agent.Gated {
 		yes := true
 		in.LoggedIn = &yes
 	}
@@ -102,7 +103,7 @@ func (h *handshake) describe(in *runnel.Installation) {
 			in.Models = append(in.Models, runnel.Model{ID: ch.Value, Name: ch.Name, Description: ch.Description})
 		}
 	}
-	if h.c.tr.Caps.Delete {
-		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.Session}) // it is empty all the same
+	if h.c.tr.session.caps.Delete {
+		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.session.id}) // it is empty all the same
 	}
 }

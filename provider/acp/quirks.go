@@ -6,6 +6,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // quirks is how one agent deviates from the protocol, and how it fills in what
@@ -113,7 +114,7 @@ func (q *quirks) nameOf(tc toolCall) string {
 	if q.live.name == nil {
 		return ""
 	}
-	return oneLine(q.live.name(tc), 200)
+	return text.OneLine(q.live.name(tc), 200)
 }
 
 func (q *quirks) parentOf(meta json.RawMessage) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // claudeAgent is @agentclientprotocol/claude-agent-acp, seen at 0.49.0.
@@ -25,13 +26,13 @@ func claudeAgent() *quirks {
 		live: liveQuirks{
 			literal: claudeText,
 			name: func(tc toolCall) string { // tool
-				return decodeLoose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
+				return translate.Loose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
 			},
 			parent: func(meta json.RawMessage) string { // subagent
-				return decodeLoose[claudeMeta](meta).ClaudeCode.Parent
+				return translate.Loose[claudeMeta](meta).ClaudeCode.Parent
 			},
 			output: func(c *call) (string, *int) { // tool
-				if s := decodeLoose[string](c.rawOutput); s != "" {
+				if s := translate.Loose[string](c.rawOutput); s != "" {
 					return s, nil
 				}
 				return unfenced(c.text()), nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // copilotMode is the prefix of the values of the agent's modes.
@@ -59,7 +60,7 @@ func copilotTool(tc toolCall) string {
 	if tc.ToolKind != "execute" {
 		return ""
 	}
-	if in := decodeLoose[map[string]json.RawMessage](tc.RawInput); in["command"] != nil {
+	if in := translate.Loose[map[string]json.RawMessage](tc.RawInput); in["command"] != nil {
 		return "bash"
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // gemini is @google/gemini-cli, seen at 0.61.0.
@@ -37,7 +38,7 @@ func gemini() *quirks {
 
 // geminiUsage reads the usage of a turn (text).
 func geminiUsage(meta json.RawMessage) *usage {
-	count := decodeLoose[struct {
+	count := translate.Loose[struct {
 		Quota struct {
 			Count *struct {
 				Input  int64 `json:"input_tokens"`

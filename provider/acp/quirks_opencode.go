@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // opencode is opencode-ai, seen at 1.18.33.
@@ -32,7 +33,7 @@ func opencode() *quirks {
 			output:    opencodeOutput,  // tool
 			changes:   opencodeChanges, // edit
 			steps: func(c *call) []planEntry { // plan
-				return decodeLoose[struct {
+				return translate.Loose[struct {
 					Todos []planEntry `json:"todos"`
 				}](c.input).Todos
 			},
@@ -43,7 +44,7 @@ func opencode() *quirks {
 
 // opencodeOutput returns the output of a call and the exit code of a command.
 func opencodeOutput(c *call) (string, *int) {
-	raw := decodeLoose[struct {
+	raw := translate.Loose[struct {
 		Metadata struct {
 			Exit *int `json:"exit"`
 		} `json:"metadata"`
@@ -55,7 +56,7 @@ func opencodeOutput(c *call) (string, *int) {
 // tool's name until its arguments are known; a replayed call has no name (tool,
 // load).
 func opencodeTool(tc toolCall) string {
-	in := decodeLoose[map[string]json.RawMessage](tc.RawInput)
+	in := translate.Loose[map[string]json.RawMessage](tc.RawInput)
 	switch {
 	case tc.ToolKind == "execute":
 		return "bash"
@@ -85,7 +86,7 @@ type opencodeInput struct {
 
 // opencodeTitle makes the title of a call from its arguments.
 func opencodeTitle(c *call) string {
-	in := decodeLoose[opencodeInput](c.input)
+	in := translate.Loose[opencodeInput](c.input)
 	switch {
 	case in.Command != "":
 		return in.Command
@@ -100,7 +101,7 @@ func opencodeTitle(c *call) string {
 // opencodeChanges returns the change of a call that edits a file. A permission
 // request has a patch, and a result has none.
 func opencodeChanges(c *call) []event.Change {
-	in := decodeLoose[opencodeInput](c.input)
+	in := translate.Loose[opencodeInput](c.input)
 	if in.Diff != "" && in.AskedPath != "" && len(in.Diff) <= 2*maxFileText {
 		ch := event.Change{Path: in.AskedPath, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
 		for _, hunks := range patchHunks(in.Diff) {
@@ -108,7 +109,7 @@ func opencodeChanges(c *call) []event.Change {
 		}
 		return []event.Change{ch}
 	}
-	meta := decodeLoose[struct {
+	meta := translate.Loose[struct {
 		Metadata struct {
 			Path   string `json:"filepath"`
 			Exists *bool  `json:"exists"`

@@ -65,7 +65,7 @@ func TestFoundAndForked(t *testing.T) {
 			r := newRig(t, name)
 			r.plays(says("One."))
 			r.finish("")
-			id := r.conn.(*conn).tr.Session
+			id := r.conn.(*conn).tr.session.id
 			r.close()
 			var found []runnel.Conversation
 			for c, err := range r.provider.(runnel.Discoverer).Discover(t.Context(), r.home.Project) {
@@ -85,7 +85,7 @@ func TestFoundAndForked(t *testing.T) {
 			}
 			r.conn = c
 			t.Cleanup(func() { c.Close() })
-			if fork := c.(*conn).tr.Session; fork == id || fork == "" {
+			if fork := c.(*conn).tr.session.id; fork == id || fork == "" {
 				t.Errorf("the copy of %s is %s", id, fork)
 			}
 			r.plays(says("Two."))

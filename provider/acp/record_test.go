@@ -63,7 +63,7 @@ func recordFixture(t *testing.T, a Agent, f fixture) {
 	var rec recordtest.Recorder
 	r.opt.Tap, r.cut = rec.Tap, func() { rec.Take() }
 	f.play(r)
-	session := r.conn.(*conn).tr.Session
+	session := r.conn.(*conn).tr.session.id
 	r.close()
 	live := rec.Take()
 	var load []recordtest.Line

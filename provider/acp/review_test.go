@@ -56,15 +56,15 @@ func TestOptionsThatBypassByTheirName(t *testing.T) {
 	c := ready(t, Agent{Name: "mine"}, `[{"id":"yolo","name":"Y","type":"boolean","currentValue":false},`+
 		`{"id":"skip-permissions","name":"S","type":"select","currentValue":"off","options":[{"value":"off","name":"Off"},{"value":"on","name":"On"}]}]`)
 	for _, s := range []setting{{"yolo", "true"}, {"skip-permissions", "on"}} {
-		if _, _, err := c.tr.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, _, err := c.tr.session.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%v: %v", s, err)
 		}
-		if method, _, err := c.tr.change(s, true); err != nil || method == "" {
+		if method, _, err := c.tr.session.change(s, true); err != nil || method == "" {
 			t.Errorf("%v, where it is allowed: %v", s, err)
 		}
 	}
 	for _, s := range []setting{{"yolo", "false"}, {"skip-permissions", "off"}} {
-		if _, _, err := c.tr.change(s, false); err != nil {
+		if _, _, err := c.tr.session.change(s, false); err != nil {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestUnaskedTurnEndsForTheSession(t *testing.T) {
 	} {
 		agentconn.Feed(c.tr, l)
 	}
-	unasked := c.tr.turn.id
+	unasked := c.tr.turns.now.id
 	for _, ev := range c.tr.Sent(sayGo.Text, fixtureStart) {
 		if ev.Turn == unasked {
 			t.Errorf("told where nobody hears it: %s", event.Type(ev.Body))
@@ -143,7 +143,7 @@ func TestCallsThatAreOverAreSmall(t *testing.T) {
 	) {
 		agentconn.Feed(tr, l)
 	}
-	if c := tr.turn.calls["c"]; len(c.content)+len(c.rawOutput)+len(c.streamed) > 0 {
+	if c := tr.turns.now.calls.byID["c"]; len(c.content)+len(c.rawOutput)+len(c.output.Streamed()) > 0 {
 		t.Errorf("it keeps %d pieces of content", len(c.content))
 	}
 }

@@ -9,24 +9,27 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// terminal is one that the agent runs, and tells of.
+// terminals are the terminals of a turn, by the agent's ids.
+type terminals map[string]*terminal
+
+// terminal is a terminal that the agent runs, and whose output it reports.
 type terminal struct {
-	data  []byte // at most event.MaxOutput bytes, and what ends a rune
+	data  []byte // at most event.MaxOutput bytes, and the rest of a rune
 	total int64
 	code  *int
-	known bool // it printed or ended
+	known bool // the agent reported output or an end
 }
 
 // maxTerminals bounds the terminals of a turn.
 const maxTerminals = 10000
 
-// term returns a terminal of the turn in flight.
-func (t *translator) term(id string) *terminal {
-	term := t.turn.terms[id]
+// get returns a terminal, which may be new.
+func (ts terminals) get(id string) *terminal {
+	term := ts[id]
 	if term == nil {
 		term = &terminal{}
-		if len(t.turn.terms) < maxTerminals {
-			t.turn.terms[id] = term
+		if len(ts) < maxTerminals {
+			ts[id] = term
 		}
 	}
 	return term
@@ -42,26 +45,22 @@ func (term *terminal) add(data []byte) {
 
 func (term *terminal) exited(code *int) { term.known, term.code = true, code }
 
-// text is what it printed, without the half of a rune at its end.
+// text returns the output, without half a rune at its end.
 func (term *terminal) text() string {
 	whole := text.TrimPartial(string(term.data))
 	return strings.ToValidUTF8(strings.TrimRight(whole, "\x00"), "\uFFFD")
 }
 
-// print shows what the terminal of a call has printed.
-func (t *translator) print(c *call) {
-	if term := t.turn.terms[c.terminal]; term != nil && !c.answered {
-		t.stream(c, term.text())
+// streamTerminal shows the output of a call's terminal.
+func (cs *toolCalls) streamTerminal(c *call) {
+	if term := cs.terminals[c.terminal]; term != nil && !c.output.Ended() {
+		cs.stream(c, term.text())
 	}
 }
 
-// terminal takes what version 2 tells of one.
-func (t *translator) terminal(u update) {
-	if t.turn == nil || u.TerminalID == "" {
-		return
-	}
-	t.running()
-	term := t.term(u.TerminalID)
+// terminal takes what version 2 reports of a terminal.
+func (cs *toolCalls) terminal(u update) {
+	term := cs.terminals.get(u.TerminalID)
 	if u.Output != nil { // all of it
 		if data, err := base64.StdEncoding.DecodeString(u.Output.Data); err == nil {
 			term.data, term.total = nil, 0
@@ -74,25 +73,25 @@ func (t *translator) terminal(u update) {
 	if u.ExitStatus != nil {
 		term.exited(u.ExitStatus.Code)
 	}
-	for _, c := range sorted(t.turn.calls) {
+	for _, c := range cs.inOrder() {
 		if c.terminal != u.TerminalID {
 			continue
 		}
-		if c.told {
-			t.print(c)
+		if c.described {
+			cs.streamTerminal(c)
 		}
-		if c.completed && !t.awaits(c) {
-			t.answer(c)
+		if c.completed && !cs.awaitsOutput(c) {
+			cs.answer(c)
 		}
 	}
 }
 
-// awaits reports whether a call that has ended is still to show its output:
-// when it loads, codex-acp tells of a terminal after the call (load).
-func (t *translator) awaits(c *call) bool {
-	if t.Version < 2 || c.terminal == "" {
+// awaitsOutput reports whether the output of a call that has ended is still to
+// come: codex-acp replays a terminal after its call (load).
+func (cs *toolCalls) awaitsOutput(c *call) bool {
+	if cs.session.version < 2 || c.terminal == "" {
 		return false
 	}
-	term := t.turn.terms[c.terminal]
+	term := cs.terminals[c.terminal]
 	return term == nil || !term.known
 }

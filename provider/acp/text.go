@@ -1,10 +1,9 @@
 package acp
 
-import "github.com/runnel-dev/runnel/internal/agentconn"
+import "github.com/runnel-dev/runnel/internal/translate"
 
-// The names under which this package uses what all providers share.
-func oneLine(s string, max int) string     { return agentconn.OneLine(s, max) }
-func cut(s string, max int) (string, bool) { return agentconn.Cut(s, max) }
-func digest(arguments []byte) string       { return agentconn.Digest(arguments) }
-func key(native string) string             { return agentconn.Key("acp", native) }
-func derive(native string) string          { return agentconn.Derive("acp", native) }
+// key returns a native id in a form that can be part of one of ours.
+func key(native string) string { return translate.Key("acp", native) }
+
+// derive returns a UUID made of a native id.
+func derive(native string) string { return translate.Derive("acp", native) }

@@ -3,39 +3,50 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// call is a tool call. It is made up of what comes in three places: its
-// announcement, its updates, and the questions about it.
+// toolCalls are the tool calls of a turn, and the terminals that show their output.
+type toolCalls struct {
+	out       translate.TurnEmitter
+	session   *session // read only
+	threads   *threads
+	byID      map[string]*call // by the agent's id
+	terminals terminals
+}
+
+// call is a tool call. The agent describes it in three places: its announcement,
+// its updates, and the permission requests about it.
 type call struct {
 	item      string
 	id        string
 	name      string
-	order     int
+	order     int // in the turn, from 0
 	kind      event.ToolKind
 	title     string
-	parent    string
+	thread    *thread
 	input     json.RawMessage
 	locations []event.Location
 	content   []toolContent
 	rawOutput json.RawMessage
-	terminal  string // the agent's id of the terminal that shows its output
+	terminal  string // the agent's id of the terminal that shows the output
 	failed    bool
-	shown     json.RawMessage // arguments that somebody was asked about
-	swapped   bool            // others were said since
 
-	told      bool // its item has ended
-	opened    bool // its output's item has begun
-	streamed  string
-	completed bool // but its output may be still to come
-	answered  bool // its output's item has ended
+	shown   json.RawMessage // arguments that the user was asked about
+	swapped bool            // the agent reported other arguments since
+
+	described bool             // the call's item has ended
+	completed bool             // the call has ended; its output may follow
+	output    translate.Output // the item of the output
 }
 
-// origin is where a piece of a call came from.
+// origin is where a description of a call comes from.
 type origin int
 
 const (
@@ -44,269 +55,259 @@ const (
 	fromQuestion
 )
 
-// maxCalls bounds the calls of a turn.
-const maxCalls = 10000
+// Bounds of a turn's calls.
+const (
+	maxCalls     = 10000
+	maxContent   = 1000 // pieces that a call shows
+	maxLocations = 100
+)
 
-// toolKinds are those of the protocol, which are ours.
+// toolKinds are the tool kinds of the protocol, which are ours as well.
 var toolKinds = []event.ToolKind{
 	event.KindRead, event.KindEdit, event.KindDelete, event.KindMove, event.KindSearch, event.KindExecute,
 	event.KindThink, event.KindFetch, event.KindSwitchMode, event.KindOther,
 }
 
-// upsert takes what there is to know of a call. It returns nil if there is
-// nowhere to show it: late updates are of a turn that is over.
-func (t *translator) upsert(tc toolCall, from origin) *call {
-	if t.turn == nil || tc.ID == "" {
-		t.skipped++
-		return nil
-	}
-	c := t.turn.calls[tc.ID]
+// isOpen reports whether a call has begun and its output has not ended.
+func (cs *toolCalls) isOpen(id string) bool {
+	c := cs.byID[id]
+	return c != nil && !c.output.Ended()
+}
+
+// update takes a description of a call and begins the call if it is new. subagent
+// is the conversation that it is from, "" for the agent's own. It returns nil if
+// the turn has too many calls.
+func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
+	c := cs.byID[tc.ID]
 	isNew := c == nil
 	if isNew {
-		if len(t.turn.calls) >= maxCalls {
+		if len(cs.byID) >= maxCalls {
 			return nil
 		}
-		c = t.newCall(t.running(), tc)
+		c = cs.add(tc, subagent)
 	}
-	inputs := c.merge(tc, from, isNew)
+	gotInput := c.merge(tc, from, isNew)
 	if from == fromQuestion {
-		c.asked(tc.RawInput)
-	} else {
-		t.compare(c, tc.RawInput)
+		c.noteShown(tc.RawInput)
+	} else if c.contradicts(tc.RawInput) {
+		cs.out.Notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent says of a call ("+c.name+") that it does something else than what was asked for.")
 	}
-	if c.answered && from != fromQuestion {
+	if c.output.Ended() && from != fromQuestion {
 		c.forget()
 		return c
 	}
 	if isNew {
-		t.emit(event.ItemStart{ItemID: c.item, ItemType: event.TypeFunctionCall, CallID: c.id, Name: c.name, ParentCallID: c.parent})
+		cs.out.Emit(event.ItemStart{ItemID: c.item, ItemType: event.TypeFunctionCall, CallID: c.id, Name: c.name, ParentCallID: c.thread.parent})
 	}
-	ended := tc.Status == "completed" || tc.Status == "failed"
-	ready := tc.Status == "in_progress" || ended || from == fromUpdate && (inputs || isObject(c.input) && len(c.content) > 0)
-	if from == fromQuestion && !t.q.live.lateInput {
-		ready = ready || isNew || isObject(c.input)
+	if c.isDescribed(tc, from, isNew, gotInput, cs.session.q.live.lateInput) {
+		cs.describe(c)
 	}
-	if ready {
-		t.tell(c)
-	}
-	t.progress(c, tc)
-	if ended && !c.completed {
+	cs.progress(c, tc)
+	if tc.ended() && !c.completed {
 		c.completed, c.failed = true, tc.Status == "failed"
-		if !t.awaits(c) {
-			t.answer(c)
+		if !cs.awaitsOutput(c) {
+			cs.answer(c)
 		}
 	}
 	return c
 }
 
-func (t *translator) newCall(tn *turn, tc toolCall) *call {
-	c := &call{id: tc.ID, order: len(tn.calls), parent: t.parentOf(metaOf(tc.raw)), kind: event.KindOther}
-	c.name = t.q.nameOf(tc)
-	if c.name == "" {
-		c.name = cmp.Or(oneLine(tc.Name, 200), oneLine(tc.ToolKind, 40), "tool")
-	}
+// add begins a call.
+func (cs *toolCalls) add(tc toolCall, subagent string) *call {
+	q := cs.session.q
+	c := &call{id: tc.ID, order: len(cs.byID), kind: event.KindOther}
+	c.name = cmp.Or(q.nameOf(tc), text.OneLine(tc.Name, 200), text.OneLine(tc.ToolKind, 40), "tool")
 	if len(c.id) > 1000 {
 		c.id = derive(c.id)
 	}
-	th := tn.thread(c.parent)
-	t.close(th)
-	th.kinds = nil
-	c.item = th.item("call " + tc.ID)
-	tn.calls[tc.ID] = c
+	c.thread = cs.threads.of(cmp.Or(subagent, q.parentOf(metaOf(tc.raw))))
+	c.thread.interrupt()
+	c.item = c.thread.ids.Next("call " + tc.ID)
+	c.output = translate.NewOutput(c.item, c.id, c.name, c.thread.parent)
+	cs.byID[tc.ID] = c
 	return c
 }
 
 func metaOf(raw json.RawMessage) json.RawMessage {
-	return decodeLoose[struct {
+	return translate.Loose[struct {
 		Meta json.RawMessage `json:"_meta"`
 	}](raw).Meta
 }
 
-// merge takes over what is there. It reports whether arguments were.
-func (c *call) merge(tc toolCall, from origin, isNew bool) (inputs bool) {
-	asks := from == fromQuestion && !isNew // its words are about the question
+// merge takes over a description. It reports whether that had arguments.
+func (c *call) merge(tc toolCall, from origin, isNew bool) (gotInput bool) {
+	asks := from == fromQuestion && !isNew // then the title describes the question
 	if tc.Title != "" && !asks {
-		c.title = oneLine(tc.Title, 200)
+		c.title = text.OneLine(tc.Title, 200)
 	}
 	if k := event.ToolKind(tc.ToolKind); slices.Contains(toolKinds, k) && !asks {
 		c.kind = k
 	}
-	if inputs = isObject(tc.RawInput) && !c.told && (!asks || !isObject(c.input)); inputs {
+	gotInput = translate.IsObject(tc.RawInput) && !c.described && (!asks || !translate.IsObject(c.input))
+	if gotInput {
 		c.input = tc.RawInput
 	}
 	if len(tc.RawOutput) > 0 && string(tc.RawOutput) != "null" {
 		c.rawOutput = tc.RawOutput
 	}
 	if tc.Locations != nil && !asks {
-		c.locations = nil
-		for _, l := range tc.Locations[:min(len(tc.Locations), 100)] {
-			if l.Path != "" && len(l.Path) <= 4096 {
-				c.locations = append(c.locations, event.Location{Path: l.Path, Line: max(l.Line, 0)})
-			}
-		}
+		c.locations = locations(tc.Locations)
 	}
-	content := decodeLoose[struct {
-		Content json.RawMessage `json:"content"`
-	}](tc.raw).Content
-	if list := decodeEach[toolContent](content); content != nil && string(content) != "null" && (!asks || c.content == nil) {
+	if list, has := tc.content(); has && (!asks || c.content == nil) {
 		c.content = list
-		for _, tcn := range list {
-			if tcn.Type == "terminal" && tcn.TerminalID != "" {
-				c.terminal = tcn.TerminalID
+		for _, shown := range list {
+			if shown.Type == "terminal" && shown.TerminalID != "" {
+				c.terminal = shown.TerminalID
 			}
 		}
 	}
-	return inputs
+	return gotInput
 }
 
-// tell ends the item of a call: its arguments are final.
-func (t *translator) tell(c *call) {
-	if c.told {
+func locations(native []location) (out []event.Location) {
+	for _, l := range native[:min(len(native), maxLocations)] {
+		if l.Path != "" && len(l.Path) <= 4096 {
+			out = append(out, event.Location{Path: l.Path, Line: max(l.Line, 0)})
+		}
+	}
+	return out
+}
+
+// isDescribed reports whether the arguments of a call are final. lateInput says
+// that a question may come before them.
+func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput, lateInput bool) bool {
+	switch {
+	case tc.Status == "in_progress" || tc.ended():
+		return true
+	case from == fromUpdate:
+		return gotInput || translate.IsObject(c.input) && len(c.content) > 0
+	case from == fromQuestion && !lateInput:
+		return isNew || translate.IsObject(c.input)
+	}
+	return false
+}
+
+// describe ends the item of a call: its arguments are final.
+func (cs *toolCalls) describe(c *call) {
+	if c.described {
 		return
 	}
-	c.told = true
+	c.described = true
 	args := c.input
-	if !isObject(args) {
+	if !translate.IsObject(args) {
 		args = json.RawMessage("{}")
 	}
-	if t.q.live.title != nil {
-		c.title = oneLine(cmp.Or(t.q.live.title(c), c.title), 200)
+	q := cs.session.q
+	if q.live.title != nil {
+		c.title = text.OneLine(cmp.Or(q.live.title(c), c.title), 200)
 	}
-	t.emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
+	cs.out.Emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
 		Name: c.name, CallID: c.id, Arguments: args, Kind: c.kind, Title: c.title, Locations: c.locations,
 	}})
-	if t.q.live.steps != nil {
-		if entries := t.q.live.steps(c); len(entries) > 0 {
-			t.planItem(c.item+":plan", c.parent, entries)
+	if q.live.steps != nil {
+		if entries := q.live.steps(c); len(entries) > 0 {
+			translate.EmitPlan(cs.out, c.item+":plan", c.thread.parent, planEntries(entries))
 		}
 	}
 }
 
-// progress shows what a call that goes on has printed.
-func (t *translator) progress(c *call, tc toolCall) {
-	m := decodeLoose[terminalMeta](metaOf(tc.raw))
+// progress shows the output of a call that runs.
+func (cs *toolCalls) progress(c *call, tc toolCall) {
+	m := translate.Loose[terminalMeta](metaOf(tc.raw))
 	for _, piece := range []*terminalText{m.Output, m.Delta} {
 		if piece != nil && piece.TerminalID != "" {
 			c.terminal = cmp.Or(c.terminal, piece.TerminalID)
-			t.term(piece.TerminalID).add([]byte(piece.Data))
-			t.print(c)
+			cs.terminals.get(piece.TerminalID).add([]byte(piece.Data))
+			cs.streamTerminal(c)
 		}
 	}
 	if m.Exit != nil && m.Exit.TerminalID != "" {
-		t.term(m.Exit.TerminalID).exited(m.Exit.Code)
+		cs.terminals.get(m.Exit.TerminalID).exited(m.Exit.Code)
 	}
-	if t.q.live.running && c.told && tc.Status != "completed" && tc.Status != "failed" && c.terminal == "" {
-		t.stream(c, c.text())
+	if cs.session.q.live.running && c.described && !tc.ended() && c.terminal == "" {
+		cs.stream(c, c.text())
 	}
 }
 
-// shows takes a piece of what a tool shows, in version 2.
-func (t *translator) shows(u update) {
-	if t.turn == nil {
-		return
-	}
-	c := t.turn.calls[u.ID]
+// addContent takes a piece of what a call shows, in version 2.
+func (cs *toolCalls) addContent(u update) {
+	c := cs.byID[u.ID]
 	if c == nil || c.completed {
 		return
 	}
-	if list := decodeLoose[toolContent](u.Content); list.Type != "" && len(c.content) < 1000 {
-		c.content = append(c.content, list)
+	if piece := translate.Loose[toolContent](u.Content); piece.Type != "" && len(c.content) < maxContent {
+		c.content = append(c.content, piece)
 	}
 }
 
-// stream shows text that begins with what was shown already.
-func (t *translator) stream(c *call, text string) {
-	text, _ = cut(text, event.MaxOutput)
-	rest, grown := strings.CutPrefix(text, c.streamed)
-	if !grown || rest == "" || c.answered {
+// stream shows the output of a call as it stands now, if it has grown.
+func (cs *toolCalls) stream(c *call, output string) {
+	output, _ = text.Cut(output, event.MaxOutput)
+	rest, grown := strings.CutPrefix(output, c.output.Streamed())
+	if !grown || rest == "" || c.output.Ended() {
 		return
 	}
-	t.tell(c)
-	if !c.opened {
-		c.opened = true
-		t.emit(event.ItemStart{ItemID: c.item + ":output", ItemType: event.TypeFunctionCallOutput, CallID: c.id, Name: c.name, ParentCallID: c.parent})
-	}
-	c.streamed = text
-	t.emit(event.ItemDelta{ItemID: c.item + ":output", DeltaContent: rest})
+	cs.describe(c)
+	c.output.Grow(cs.out, output)
 }
 
-// text is what a call shows in words.
+// text returns what a call shows as text.
 func (c *call) text() string {
 	var parts []string
-	for _, tc := range c.content {
-		if tc.Type == "content" {
-			parts = append(parts, tc.Content.text())
+	for _, shown := range c.content {
+		if shown.Type == "content" {
+			parts = append(parts, shown.Content.text())
 		}
 	}
 	return strings.Join(parts, "\n")
 }
 
-// maxDetail bounds the structured result that is passed on, in bytes.
-const maxDetail = 16 << 10
-
 // answer ends a call with its output.
-func (t *translator) answer(c *call) {
-	if c.answered {
+func (cs *toolCalls) answer(c *call) {
+	if c.output.Ended() {
 		return
 	}
-	t.tell(c)
-	c.answered = true
-	th := t.turn.thread(c.parent)
-	if th.kinds = nil; th.open != nil && th.open.native == "" {
-		t.close(th) // what the model says next is another message
-	}
-	out := event.FunctionCallOutput{CallID: c.id, IsError: c.failed}
-	var text string
-	text, out.ExitCode = t.outputOf(c)
-	total := int64(len(text))
-	if term := t.turn.terms[c.terminal]; term != nil {
+	cs.describe(c)
+	c.thread.callEnded()
+	final := event.FunctionCallOutput{CallID: c.id, IsError: c.failed}
+	var output string
+	output, final.ExitCode = cs.outputOf(c)
+	total := int64(len(output))
+	if term := cs.terminals[c.terminal]; term != nil {
 		total = term.total
 	}
-	if out.Output, _ = cut(text, event.MaxOutput); int64(len(out.Output)) < total {
-		out.Truncated, out.TotalBytes = true, total
+	if final.Output, _ = text.Cut(output, event.MaxOutput); int64(len(final.Output)) < total {
+		final.Truncated, final.TotalBytes = true, total
 	}
 	if !c.failed {
-		out.Changes = t.changesOf(c)
+		final.Changes = changesOf(c, cs.session.q)
 	}
-	if c.kind == event.KindOther && isObject(c.rawOutput) && len(c.rawOutput) <= maxDetail {
-		out.Detail = c.rawOutput
+	if c.kind == event.KindOther && translate.IsObject(c.rawOutput) && len(c.rawOutput) <= translate.MaxDetail {
+		final.Detail = c.rawOutput
 	}
-	id := c.item + ":output"
-	if !c.opened {
-		t.emit(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCallOutput, CallID: c.id, Name: c.name, ParentCallID: c.parent})
-	}
-	t.emit(event.ItemDone{ItemID: id, FinalItem: out})
+	c.output.Done(cs.out, final)
 	c.forget()
 }
 
-// forget drops what nobody asks for any more: a turn may have many calls.
-func (c *call) forget() { c.content, c.rawOutput, c.streamed = nil, nil, "" }
+// forget drops what a call that has ended showed: a turn may have many calls.
+func (c *call) forget() { c.content, c.rawOutput = nil, nil }
 
-// changesOf says what a call does to files.
-func (t *translator) changesOf(c *call) []event.Change {
-	out := changes(c.content, t.q.live.wholeFiles)
-	if len(out) == 0 && t.q.live.changes != nil {
-		out = t.q.live.changes(c)
-	}
-	return out
-}
-
-// outputOf returns what a call printed, and the exit code of a command.
-func (t *translator) outputOf(c *call) (string, *int) {
-	if term := t.turn.terms[c.terminal]; term != nil {
+// outputOf returns the output of a call, and the exit code of a command.
+func (cs *toolCalls) outputOf(c *call) (string, *int) {
+	if term := cs.terminals[c.terminal]; term != nil {
 		return term.text(), term.code
 	}
-	text, code := c.text(), (*int)(nil)
-	if t.q.live.output != nil {
-		text, code = t.q.live.output(c)
+	output, code := c.text(), (*int)(nil)
+	if f := cs.session.q.live.output; f != nil {
+		output, code = f(c)
 	}
-	if text != "" {
-		return text, code
+	if output != "" {
+		return output, code
 	}
-	if s := decodeLoose[string](c.rawOutput); s != "" {
+	if s := translate.Loose[string](c.rawOutput); s != "" {
 		return s, code
 	}
-	raw := decodeLoose[struct {
+	raw := translate.Loose[struct {
 		Message string `json:"message"`
 		Error   string `json:"error"`
 		Output  string `json:"output"`
@@ -314,20 +315,27 @@ func (t *translator) outputOf(c *call) (string, *int) {
 	return cmp.Or(raw.Output, raw.Error, raw.Message), code
 }
 
-// settle ends what is open of a call when its turn does. A call without an
-// output stays without one.
-func (t *translator) settle(c *call, whole bool, why event.CancelReason) {
-	switch {
-	case c.answered:
-	case c.completed:
-		t.answer(c)
-	case whole && c.opened: // it goes on in the background
-		t.answer(c)
-	case !c.told && whole:
-		t.tell(c)
-	case !c.told:
-		t.emit(event.ItemCancelled{ItemID: c.item, Reason: why})
-	case c.opened:
-		t.emit(event.ItemCancelled{ItemID: c.item + ":output", Reason: why})
+// inOrder returns the calls in the order in which they began.
+func (cs *toolCalls) inOrder() []*call {
+	return slices.SortedFunc(maps.Values(cs.byID), func(a, b *call) int { return a.order - b.order })
+}
+
+// settle ends the open items of the calls when their turn ends. whole says that
+// the turn completed. A call without an output stays without one.
+func (cs *toolCalls) settle(whole bool, why event.CancelReason) {
+	for _, c := range cs.inOrder() {
+		switch {
+		case c.output.Ended():
+		case c.completed:
+			cs.answer(c)
+		case whole && c.output.Opened(): // it goes on in the background
+			cs.answer(c)
+		case !c.described && whole:
+			cs.describe(c)
+		case !c.described:
+			cs.out.Emit(event.ItemCancelled{ItemID: c.item, Reason: why})
+		default:
+			c.output.Cancel(cs.out, why)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // Until a folder is trusted, nothing in it may run, send what is said
@@ -32,7 +33,7 @@ func (p *provider) mistrust(opt runnel.Options) error {
 	if found == "" {
 		return nil
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" would obey "+oneLine(found, 500)+", which could run commands or have files read, and cannot be told not to. "+
+	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" would obey "+text.OneLine(found, 500)+", which could run commands or have files read, and cannot be told not to. "+
 		"Look at it. Then trust the folder (trusted-folders in the configuration), or take it away, or choose another agent.")
 }
 

@@ -3,9 +3,10 @@ package acp
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // Methods of the protocol that we send or answer.
@@ -31,7 +32,7 @@ const (
 // codeAuthRequired is the protocol's error for an agent that is not logged in.
 const codeAuthRequired = -32000
 
-// codeNotFound is the protocol's error for what there is not.
+// codeNotFound is the protocol's error for an unknown resource.
 const codeNotFound = -32002
 
 // promptID begins the id of a prompt's request; the id of its turn follows.
@@ -40,13 +41,6 @@ const promptID = "prompt:"
 // historyID is the id of the request that loads a conversation to be shown.
 // One that is loaded to go on with is shown already.
 const historyID = "history"
-
-// decodeLoose decodes what fits. Fields of an unexpected type, unknown ones and
-// unknown words are left out: agents differ, and the rest of the line is good.
-func decodeLoose[T any](data []byte) (v T) {
-	_ = json.Unmarshal(data, &v) // what does not fit stays zero
-	return v
-}
 
 // initialized is the answer to initialize, of either version.
 type initialized struct {
@@ -105,7 +99,7 @@ func (in initialized) caps() caps {
 	s := in.AgentCapabilities.SessionCapabilities
 	if in.ProtocolVersion >= 2 {
 		s = in.Capabilities.Session
-		p, m := decodeLoose[map[string]json.RawMessage](s["prompt"]), decodeLoose[map[string]json.RawMessage](s["mcp"])
+		p, m := translate.Loose[map[string]json.RawMessage](s["prompt"]), translate.Loose[map[string]json.RawMessage](s["mcp"])
 		return caps{
 			Resume: true, List: true, // of every agent
 			Fork: offers(s, "fork"), Delete: offers(s, "delete"), AddDirs: offers(s, "additionalDirectories"), SystemPrompt: offers(s, "systemPrompt"),
@@ -219,6 +213,17 @@ type toolCall struct {
 	RawOutput json.RawMessage `json:"rawOutput"`
 }
 
+// ended reports whether the call has ended.
+func (tc toolCall) ended() bool { return tc.Status == "completed" || tc.Status == "failed" }
+
+// content returns what the call shows, and whether the message has that at all.
+func (tc toolCall) content() ([]toolContent, bool) {
+	raw := translate.Loose[struct {
+		Content json.RawMessage `json:"content"`
+	}](tc.raw).Content
+	return translate.Each[toolContent](raw), raw != nil && string(raw) != "null"
+}
+
 type location struct {
 	Path string `json:"path"`
 	Line int    `json:"line"`
@@ -288,34 +293,25 @@ func (b block) text() string {
 	case "text":
 		return b.Text
 	case "resource_link":
-		return "[" + oneLine(b.Name, 200) + "](" + oneLine(b.URI, 1000) + ")"
+		return "[" + text.OneLine(b.Name, 200) + "](" + text.OneLine(b.URI, 1000) + ")"
 	case "resource":
 		if b.Resource.Text != "" {
 			return b.Resource.Text
 		}
-		return "[" + oneLine(b.Resource.URI, 1000) + "]"
+		return "[" + text.OneLine(b.Resource.URI, 1000) + "]"
 	case "":
 		return ""
 	}
-	return "[" + oneLine(b.Type, 40) + "]"
+	return "[" + text.OneLine(b.Type, 40) + "]"
 }
 
 // blocks reads one block or a list of them.
 func blocks(raw json.RawMessage) []block {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) > 0 && raw[0] == '{' {
-		return []block{decodeLoose[block](raw)}
+		return []block{translate.Loose[block](raw)}
 	}
-	return decodeEach[block](raw)
-}
-
-// decodeEach reads a list of which each element may be anything.
-func decodeEach[T any](raw json.RawMessage) []T {
-	var out []T
-	for _, r := range decodeLoose[[]json.RawMessage](raw) {
-		out = append(out, decodeLoose[T](r))
-	}
-	return out
+	return translate.Each[block](raw)
 }
 
 // toolContent is something that a tool shows.
@@ -409,8 +405,18 @@ type subagent struct {
 	} `json:"state"`
 }
 
-// isObject reports whether raw is a JSON object with something in it.
-func isObject(raw json.RawMessage) bool {
-	s := strings.TrimSpace(string(raw))
-	return strings.HasPrefix(s, "{") && s != "{}"
+// outcome is our answer to a permission request.
+type outcome struct {
+	Outcome selected `json:"outcome"`
+}
+
+type selected struct {
+	Outcome  string `json:"outcome"` // selected or cancelled
+	OptionID string `json:"optionId,omitempty"`
+}
+
+// elicited is our answer to an elicitation.
+type elicited struct {
+	Action  string          `json:"action"` // accept, decline or cancel
+	Content json.RawMessage `json:"content,omitempty"`
 }

@@ -1,0 +1,63 @@
+package acp
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// state is a checkpoint: all that a translator has to know to begin with the
+// next turn. A later version of this program may read it.
+type state struct {
+	Version     int                  `json:",omitzero"`
+	Caps        caps                 `json:",omitzero"`
+	Session     string               `json:",omitzero"`
+	Config      []event.ConfigOption `json:",omitzero"`
+	Legacy      map[string]string    `json:",omitzero"`
+	Model, Mode string               `json:",omitzero"`
+	Title       string               `json:",omitzero"`
+	Commands    []event.AgentCommand `json:",omitzero"`
+	Cost        float64              `json:",omitzero"`
+	Used        usage                `json:",omitzero"`
+	Unasked     int                  `json:",omitzero"` // turns.unprompted
+	Said        string               `json:",omitzero"` // turns.lastMessage
+	Peer        jsonrpc.Peer
+	Asked       map[string]request `json:",omitzero"` // translator.requests
+	Aside       string             `json:",omitzero"` // translator.remarks
+}
+
+// Checkpoint implements [agentconn.Translator].
+func (t *translator) Checkpoint() ([]byte, bool) {
+	s, ts := &t.session, &t.turns
+	if ts.now != nil || len(ts.waiting) > 0 || t.replay != nil {
+		return nil, false
+	}
+	b, err := json.Marshal(state{
+		Version: s.version, Caps: s.caps, Session: s.id, Title: s.title, Commands: s.commands,
+		Config: s.settings.config, Legacy: s.settings.legacy, Model: s.settings.model, Mode: s.settings.mode,
+		Cost: ts.cost, Used: ts.used, Unasked: ts.unprompted, Said: ts.lastMessage,
+		Peer: t.peer, Asked: t.requests, Aside: t.remarks.words.String(),
+	})
+	return b, err == nil
+}
+
+// Restore implements [agentconn.Translator].
+func (t *translator) Restore(saved []byte) error {
+	var from state
+	if err := json.Unmarshal(saved, &from); err != nil {
+		return err
+	}
+	s, ts := &t.session, &t.turns
+	s.version, s.caps, s.id, s.title, s.commands = from.Version, from.Caps, from.Session, from.Title, from.Commands
+	s.settings.config, s.settings.legacy = from.Config, from.Legacy
+	s.settings.model, s.settings.mode = from.Model, from.Mode
+	ts.cost, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.Used, from.Unasked, from.Said
+	t.peer = from.Peer
+	t.requests = make(map[string]request)
+	maps.Copy(t.requests, from.Asked)
+	t.remarks.words.Reset()
+	t.remarks.words.WriteString(from.Aside)
+	return nil
+}

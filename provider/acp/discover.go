@@ -1,0 +1,118 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// Bounds of what is listed.
+const (
+	maxPages  = 50
+	maxListed = 5000
+)
+
+// listed is a page of an agent's conversations.
+type listed struct {
+	Sessions []json.RawMessage `json:"sessions"`
+	Next     string            `json:"nextCursor"`
+}
+
+type listedSession struct {
+	ID      string    `json:"sessionId"`
+	Dir     string    `json:"cwd"`
+	Title   string    `json:"title"`
+	Updated time.Time `json:"updatedAt"`
+}
+
+// Discover implements [runnel.Discoverer]: an agent is started that lists what
+// it keeps.
+func (p listing) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+	return func(yield func(runnel.Conversation, error) bool) {
+		if _, _, err := p.command(runnel.Options{}); err != nil {
+			return // never used
+		}
+		found, err := p.list(ctx, dir)
+		for _, c := range found {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(runnel.Conversation{}, err)
+		}
+	}
+}
+
+func (p listing) list(ctx context.Context, dir string) (found []runnel.Conversation, err error) {
+	ctx, cancel := context.WithTimeout(ctx, recallTime)
+	defer cancel()
+	opt := runnel.Options{Dir: dir}
+	if st, err := os.Stat(dir); dir == "" || err != nil || !st.IsDir() || p.mistrust(opt) != nil {
+		if opt.Dir, err = os.MkdirTemp("", "runnel-list-"); err != nil {
+			return nil, runnel.Fail(runnel.Internal, "There is no room for temporary files.", err)
+		}
+		defer os.RemoveAll(opt.Dir)
+	}
+	c, err := p.start(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Handshake(ctx, func(next func() ([]byte, error)) error {
+		h := handshake{p: p.provider, c: c, opt: opt}
+		if err := h.run(next); err != nil {
+			return err
+		}
+		found, err = h.list(dir)
+		return err
+	})
+	if err == nil {
+		err = c.Close()
+	}
+	return found, err
+}
+
+// list reads the pages. An agent that does not list has nothing.
+func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
+	if !h.c.tr.session.caps.List {
+		return nil, nil
+	}
+	params := map[string]any{}
+	if dir != "" {
+		params["cwd"] = dir
+	}
+	seen := map[string]bool{}
+	for range maxPages {
+		m, err := h.call(jsonrpc.ID{}, methodList, params)
+		if err != nil {
+			return found, err
+		}
+		if m.Error != nil {
+			if m.Error.Code == codeAuthRequired {
+				return found, nil // nobody is logged in: nothing is shown
+			}
+			return found, runnel.Fail(runnel.AgentError, h.p.DisplayName()+" does not list its conversations: "+reasonOf(m.Error.Message), m.Error)
+		}
+		page := translate.Loose[listed](m.Result)
+		for _, raw := range page.Sessions {
+			s := translate.Loose[listedSession](raw)
+			if s.ID == "" || len(s.ID) > 500 || seen[s.ID] || len(s.Dir) > 4096 || dir != "" && s.Dir != dir || len(found) >= maxListed {
+				continue
+			}
+			seen[s.ID] = true
+			found = append(found, runnel.Conversation{AgentSessionID: s.ID, Dir: s.Dir, Title: text.OneLine(s.Title, 200), UpdatedAt: s.Updated})
+		}
+		if page.Next == "" || page.Next == params["cursor"] || len(found) >= maxListed {
+			break
+		}
+		params["cursor"] = page.Next
+	}
+	return found, nil
+}

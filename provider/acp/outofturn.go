@@ -1,0 +1,44 @@
+package acp
+
+import (
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// maxRemarks bounds the text that is kept of what the agent says out of turn, in
+// bytes.
+const maxRemarks = 2000
+
+// remarks are what the agent says while no turn runs. They come in pieces, and
+// are shown as one notice once the agent sends something else.
+type remarks struct{ words strings.Builder }
+
+func (r *remarks) add(words string) {
+	if r.words.Len() < maxRemarks {
+		words, _ = text.Cut(words, maxRemarks)
+		r.words.WriteString(words)
+	}
+}
+
+func (r *remarks) flush(out translate.TurnEmitter) {
+	if line := text.OneLine(r.words.String(), 500); line != "" {
+		out.Emit(translate.AgentSays(event.LevelInfo, line))
+	}
+	r.words.Reset()
+}
+
+// notice emits a notice of the agent's own.
+func notice(out translate.TurnEmitter, u update) {
+	line := text.OneLine(u.Title, 500)
+	if line == "" {
+		return
+	}
+	level := event.LevelInfo
+	if u.Severity == "warning" || u.Severity == "error" {
+		level = event.Level(u.Severity)
+	}
+	out.Emit(translate.AgentSays(level, line))
+}

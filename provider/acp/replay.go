@@ -1,0 +1,106 @@
+package acp
+
+import (
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+)
+
+// replay is a conversation that the agent replays. A History shows it. A session
+// that resumes does not: its log has the conversation already.
+type replay struct {
+	show    bool
+	late    bool    // the agent replays after its answer to the request
+	ordinal int     // of the prompt in hand, from 1
+	native  string  // the agent's id of that prompt
+	user    []block // of that prompt, so far
+	shown   bool    // that prompt was emitted
+}
+
+// answered takes the answer to the request for the replay. It reports whether the
+// replay ends with it.
+func (r *replay) answered(m jsonrpc.Message, q *quirks) bool {
+	r.late = q.replay.endsWithCommands && m.Error == nil
+	return !r.late
+}
+
+// take takes an update of the replay, and emits the prompts itself. It reports
+// whether the update is to be shown as an item of the turn.
+func (r *replay) take(u update, ts *turns) bool {
+	if !r.show {
+		return false
+	}
+	switch u.Kind {
+	case "user_message": // version 2 announces a prompt without its content
+		r.next(u.MessageID, ts)
+		r.user = append(r.user, blocks(u.Content)...)
+		return false
+	case "user_message_chunk":
+		r.takeUser(u, ts)
+		return false
+	}
+	if ts.now == nil {
+		r.next("", ts)
+	}
+	r.showPrompt(ts)
+	return true
+}
+
+// takeUser takes a piece of a prompt.
+func (r *replay) takeUser(u update, ts *turns) {
+	q := ts.session.q.replay
+	bs := blocks(u.Content)
+	if len(bs) == 1 && q.interrupted != nil && q.interrupted(bs[0].Text) {
+		if ts.now != nil {
+			r.showPrompt(ts)
+			ts.interrupt()
+		}
+		return
+	}
+	if ts.now == nil || r.shown && u.MessageID == "" || u.MessageID != r.native || q.onePart && len(r.user) > 0 {
+		r.next(u.MessageID, ts)
+	}
+	for _, b := range bs {
+		if q.userPart != nil {
+			b = q.userPart(b)
+		}
+		if b.Type != "" {
+			r.user = append(r.user, b)
+		}
+	}
+}
+
+// next begins the turn of the next prompt.
+func (r *replay) next(native string, ts *turns) {
+	if ts.now != nil && native != "" && native == r.native {
+		return
+	}
+	r.end(ts)
+	r.ordinal++
+	r.native, r.user, r.shown = native, nil, false
+	ts.begin(derive(ts.session.id+" "+itoa(r.ordinal)), true)
+}
+
+// showPrompt emits the prompt in hand once it is complete.
+func (r *replay) showPrompt(ts *turns) {
+	if r.shown {
+		return
+	}
+	r.shown = true
+	if len(r.user) > 0 {
+		ts.show(ts.now.id, r.user)
+	}
+}
+
+// end ends the turn in hand. An agent does not report how a turn ended, except
+// that some report an interrupt.
+func (r *replay) end(ts *turns) {
+	if ts.now == nil {
+		return
+	}
+	r.showPrompt(ts)
+	status := event.StatusCompleted
+	if ts.now.interrupted {
+		status = event.StatusCancelled
+	}
+	ts.end(event.ResponseDone{Status: status})
+}

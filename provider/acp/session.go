@@ -1,0 +1,159 @@
+package acp
+
+import (
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// session is what is known about the agent and the conversation with it. It
+// outlives the turns, which read it.
+type session struct {
+	agent   Agent
+	q       *quirks
+	release string // version of the agent's program, as it reports
+	version int    // of the protocol, as agreed
+	caps    caps
+
+	id       string // the agent's id of the conversation
+	title    string
+	commands []event.AgentCommand
+	settings settings
+}
+
+func newSession(a Agent) session {
+	q := a.quirks()
+	return session{agent: a, q: q, version: 1, settings: settings{q: q, agent: a.conn().Name}}
+}
+
+// isOther reports whether an id is that of another conversation.
+func (s *session) isOther(id string) bool { return id != "" && id != s.id }
+
+// initialized takes the answer to initialize.
+func (s *session) initialized(m jsonrpc.Message) {
+	in := translate.Loose[initialized](m.Result)
+	s.version, s.caps, s.release = in.ProtocolVersion, in.caps(), in.AgentInfo.Version+in.Info.Version
+}
+
+// opened takes the answer to a request that opens a conversation.
+func (s *session) opened(out translate.TurnEmitter, r request, m jsonrpc.Message) {
+	if m.Error != nil {
+		return
+	}
+	o := translate.Loose[opened](m.Result)
+	if r.Method == methodLoad || r.Method == methodResume || o.SessionID == "" {
+		o.SessionID = r.Session
+	}
+	if s.id = o.SessionID; s.id != "" {
+		out.Emit(event.SessionUpdated{AgentSessionID: s.id})
+	}
+	s.settings.offered(out, o)
+}
+
+func (s *session) setTitle(out translate.TurnEmitter, native string) {
+	if title := text.OneLine(native, 200); title != "" && title != s.title {
+		s.title = title
+		out.Emit(event.SessionUpdated{Title: title})
+	}
+}
+
+// setCommands takes the commands that the user can give the agent by name.
+func (s *session) setCommands(out translate.TurnEmitter, native []command) {
+	var commands []event.AgentCommand
+	for _, c := range native[:min(len(native), 500)] {
+		if c.Name == "" {
+			continue
+		}
+		cmd := event.AgentCommand{Name: text.OneLine(c.Name, 100), Description: text.OneLine(c.Description, 300)}
+		if c.Input != nil {
+			cmd.Hint = text.OneLine(c.Input.Hint, 200)
+		}
+		commands = append(commands, cmd)
+	}
+	if len(commands) > 0 && !slices.Equal(commands, s.commands) {
+		s.commands = commands
+		out.Emit(event.SessionUpdated{Commands: commands})
+	}
+}
+
+// isCommand reports whether the agent has a command of this name.
+func (s *session) isCommand(name string) bool {
+	return slices.ContainsFunc(s.commands, func(c event.AgentCommand) bool { return c.Name == name })
+}
+
+// change returns the request that changes a setting. The method is "" if the
+// setting has that value. It fails with InvalidRequest if the agent does not
+// offer the value; bypass allows values with which tools run without asking.
+func (s *session) change(want setting, bypass bool) (method string, params map[string]any, err error) {
+	o, err := s.settings.allow(want, bypass)
+	if err != nil || o.Value == want.value {
+		return "", nil, err
+	}
+	params = map[string]any{"sessionId": s.id}
+	switch method = s.settings.legacy[o.ID]; method {
+	case methodSetMode:
+		params["modeId"] = want.value
+	case methodSetModel:
+		params["modelId"] = want.value
+	default:
+		method = methodSetConfig
+		params["configId"], params["value"] = o.ID, want.value
+		if s.version >= 2 {
+			params["type"] = "id"
+		}
+		if o.Type == event.ConfigBoolean {
+			params["type"], params["value"] = "boolean", want.value == "true"
+		}
+	}
+	return method, params, nil
+}
+
+// content makes the blocks of a prompt. It fails with AttachmentFailure for an
+// attachment of a type that the agent does not take.
+func (s *session) content(in runnel.Input, dir string) ([]any, error) {
+	var out []any
+	switch literal := s.q.live.literal; {
+	case in.Text == "" && len(in.Attachments) > 0:
+	case literal != nil:
+		out = literal(in.Text, dir, s.isCommand)
+	default:
+		out = append(out, textBlock(in.Text))
+	}
+	for _, a := range in.Attachments {
+		b := s.attached(a)
+		if b == nil {
+			return nil, runnel.Fail(runnel.AttachmentFailure, s.agent.conn().Name+" does not take attachments of the type "+text.OneLine(a.MediaType, 100)+". Send it without "+text.OneLine(a.Name, 100)+".")
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// attached makes the block of an attachment, nil if the agent does not take it.
+func (s *session) attached(a runnel.Attachment) any {
+	uri := (&url.URL{Scheme: "file", Path: "/" + a.Name}).String()
+	resource := func(field, content string) map[string]any {
+		return map[string]any{"type": "resource", "resource": map[string]any{"uri": uri, "mimeType": a.MediaType, field: content}}
+	}
+	isImage := strings.HasPrefix(a.MediaType, "image/") && a.MediaType != "image/"
+	switch data := base64.StdEncoding.EncodeToString(a.Data); {
+	case len(a.Data) == 0 && s.caps.Embedded:
+		return resource("text", a.Text)
+	case len(a.Data) == 0:
+		return textBlock("\n\n" + a.Name + ":\n" + a.Text)
+	case isImage && s.caps.Image:
+		return map[string]any{"type": "image", "mimeType": a.MediaType, "data": data, "uri": uri}
+	case !isImage && s.caps.Embedded && !s.q.live.noBlobs:
+		return resource("blob", data)
+	}
+	return nil
+}
+
+func textBlock(words string) any { return map[string]any{"type": "text", "text": words} }

@@ -1,0 +1,275 @@
+package acp
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// setting is one option of an agent with a value.
+type setting struct{ option, value string }
+
+// settings are the config options of a conversation, and what they add up to.
+type settings struct {
+	q     *quirks
+	agent string // its name for users
+
+	config      []event.ConfigOption
+	legacy      map[string]string // method that sets an option, for modes and models that are no config options
+	model, mode string            // as last emitted
+}
+
+// Bounds of what an agent offers.
+const (
+	maxOptions = 100
+	maxChoices = 500
+)
+
+// offered takes all that can be set: config options, and the modes and models of
+// agents that have no config options for them.
+func (s *settings) offered(out translate.TurnEmitter, o opened) {
+	if o.ConfigOptions == nil && o.Modes == nil && o.Models == nil {
+		return
+	}
+	var config []event.ConfigOption
+	for _, c := range o.ConfigOptions[:min(len(o.ConfigOptions), maxOptions)] {
+		if opt := c.event(); opt.ID != "" {
+			config = append(config, opt)
+		}
+	}
+	legacy := map[string]string{}
+	if o.Modes != nil && find(config, "mode") == nil {
+		config, legacy["mode"] = append(config, o.Modes.event()), methodSetMode
+	}
+	if o.Models != nil && find(config, "model") == nil {
+		config, legacy["model"] = append(config, o.Models.event()), methodSetModel
+	}
+	for id, method := range s.legacy { // only the answer that opens a conversation has them
+		if old := find(s.config, id); old != nil && find(config, id) == nil {
+			config, legacy[id] = append(config, *old), method
+		}
+	}
+	s.legacy = legacy
+	s.update(out, config)
+}
+
+func (m *modes) event() event.ConfigOption {
+	opt := event.ConfigOption{ID: "mode", Name: "Mode", Category: "mode", Type: event.ConfigSelect, Value: m.Current}
+	for _, c := range m.Available[:min(len(m.Available), maxChoices)] {
+		opt.Choices = append(opt.Choices, choice(c.ID, c.Name, c.Description))
+	}
+	return opt
+}
+
+func (m *models) event() event.ConfigOption {
+	opt := event.ConfigOption{ID: "model", Name: "Model", Category: "model", Type: event.ConfigSelect, Value: m.Current}
+	for _, c := range m.Available[:min(len(m.Available), maxChoices)] {
+		opt.Choices = append(opt.Choices, choice(c.ID, c.Name, c.Description))
+	}
+	return opt
+}
+
+// find returns the option of a category or, if there is none, the option with
+// that id.
+func find(config []event.ConfigOption, about string) *event.ConfigOption {
+	for i := range config {
+		if config[i].Category == about {
+			return &config[i]
+		}
+	}
+	return byID(config, about)
+}
+
+func byID(config []event.ConfigOption, id string) *event.ConfigOption {
+	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &config[i]
+}
+
+func choice(value, name, description string) event.ConfigChoice {
+	return event.ConfigChoice{Value: bounded(value), Name: text.OneLine(name, 200), Description: text.OneLine(description, 300)}
+}
+
+// bounded returns a value that is sent back unchanged, or "" if it is too long.
+func bounded(value string) string {
+	if len(value) > 500 {
+		return ""
+	}
+	return value
+}
+
+func (c configOption) event() event.ConfigOption {
+	o := event.ConfigOption{
+		ID: bounded(c.ID + c.ConfigID), Name: text.OneLine(c.Name, 200), Description: text.OneLine(c.Description, 300),
+		Category: text.OneLine(c.Category, 40), Type: event.ConfigSelect, Value: configText(translate.Loose[any](c.Current)),
+	}
+	if o.Category == "thought_level" {
+		o.Category = "effort"
+	}
+	if c.Type == "boolean" {
+		o.Type = event.ConfigBoolean
+		return o
+	}
+	for _, v := range c.Options {
+		if len(v.Options) == 0 && v.Value != "" {
+			v.Options = []configChoice{v}
+			v.Group, v.Name = "", ""
+		}
+		for _, w := range v.Options {
+			if len(o.Choices) < maxChoices && w.Value != "" {
+				ch := choice(w.Value, w.Name, w.Description)
+				ch.Group = text.OneLine(v.Name, 200)
+				o.Choices = append(o.Choices, ch)
+			}
+		}
+	}
+	return o
+}
+
+// configText returns our text for the value of an option.
+func configText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return bounded(v)
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return ""
+}
+
+// update takes new config options and emits what has changed.
+func (s *settings) update(out translate.TurnEmitter, config []event.ConfigOption) {
+	var changed event.SessionUpdated
+	bypasses := s.config != nil && s.q.bypassing(s.config) == "" && s.q.bypassing(config) != ""
+	if !slices.EqualFunc(config, s.config, equal) {
+		s.config, changed.Config = config, config
+	}
+	if m := find(config, "model"); m != nil && m.Value != "" && m.Value != s.model {
+		s.model, changed.ModelID = m.Value, m.Value
+	}
+	if mode := s.permissionMode(); mode != "" && mode != s.mode {
+		s.mode, changed.PermissionMode = mode, mode
+	}
+	if changed.Config == nil && changed.ModelID == "" && changed.PermissionMode == "" {
+		return
+	}
+	out.Emit(changed)
+	if bypasses || changed.PermissionMode == string(runnel.ModeBypass) {
+		out.Emit(translate.Bypassed)
+	}
+}
+
+func equal(a, b event.ConfigOption) bool {
+	choices := slices.Equal(a.Choices, b.Choices)
+	a.Choices, b.Choices = nil, nil
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return choices && errX == nil && errY == nil && string(x) == string(y)
+}
+
+// set takes a new value of one option.
+func (s *settings) set(out translate.TurnEmitter, option, value string) {
+	o := find(s.config, option)
+	if o == nil || value == "" || o.Value == value {
+		return
+	}
+	config := slices.Clone(s.config)
+	byID(config, o.ID).Value = bounded(value)
+	s.update(out, config)
+}
+
+// changed takes the answer to a change that we requested.
+func (s *settings) changed(out translate.TurnEmitter, r request, m jsonrpc.Message) {
+	if m.Error != nil {
+		out.Notice(event.LevelWarning, "OPTION_REFUSED", "The agent refused to change "+text.OneLine(r.Option, 100)+".")
+		return
+	}
+	if o := translate.Loose[opened](m.Result); o.ConfigOptions != nil {
+		s.offered(out, o)
+		return
+	}
+	s.set(out, r.Option, r.Value)
+}
+
+// has reports whether all of these are set.
+func (s *settings) has(want []setting) bool {
+	return !slices.ContainsFunc(want, func(w setting) bool {
+		o := find(s.config, w.option)
+		return o == nil || o.Value != w.value
+	})
+}
+
+// permissionMode returns the permission mode that the options add up to, or "".
+func (s *settings) permissionMode() string {
+	for _, m := range []runnel.PermissionMode{
+		runnel.ModeBypass, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeDefault, runnel.ModeAcceptEdits,
+	} {
+		if want := s.q.startup.modes[m]; len(want) > 0 && s.has(want) {
+			return string(m)
+		}
+	}
+	return ""
+}
+
+// allow returns the option of a setting. It fails with InvalidRequest if the
+// agent does not offer the value, or if tools would run without asking and bypass
+// is false.
+func (s *settings) allow(want setting, bypass bool) (*event.ConfigOption, error) {
+	o := byID(s.config, want.option)
+	if o == nil {
+		o = find(s.config, want.option)
+	}
+	switch {
+	case o == nil:
+		return nil, runnel.Fail(runnel.InvalidRequest, "config: "+s.agent+" has no such option")
+	case !o.Allows(want.value):
+		return nil, runnel.Fail(runnel.InvalidRequest, "config: "+s.agent+" does not offer this value of "+text.OneLine(o.Name, 100))
+	case !bypass && s.q.unasked(*o, want.value):
+		return nil, runnel.Fail(runnel.InvalidRequest, "config: this would run tools without asking; it has to be allowed on the server first")
+	}
+	return o, nil
+}
+
+// reckless are words in the values with which agents run tools without asking.
+// The values of known agents are in their quirks as well.
+var reckless = []string{"bypass", "yolo", "full-access", "full_access", "fullaccess", "dangerous", "autopilot", "allow-all", "allow_all", "skip-permissions"}
+
+// bypasses reports whether the name of a value says that tools run without asking.
+func (q *quirks) bypasses(value string) bool {
+	value = strings.ToLower(value)
+	return slices.ContainsFunc(reckless, func(word string) bool { return strings.Contains(value, word) })
+}
+
+// off are the values that switch an option off.
+var off = []string{"", "false", "off", "no", "none", "never", "disabled", "0"}
+
+// unasked reports whether tools run without asking if an option has a value.
+func (q *quirks) unasked(o event.ConfigOption, value string) bool {
+	if slices.Contains(q.startup.bypass, setting{o.ID, value}) || slices.Contains(q.startup.bypass, setting{o.Category, value}) {
+		return true
+	}
+	if o.Category == "model" || o.ID == "model" || o.Category == "effort" {
+		return false
+	}
+	return q.bypasses(value) || q.bypasses(o.ID) && !slices.Contains(off, strings.ToLower(value))
+}
+
+// bypassing returns the name of the first option whose value makes tools run
+// without asking, or "".
+func (q *quirks) bypassing(config []event.ConfigOption) string {
+	for _, o := range config {
+		if q.unasked(o, o.Value) {
+			return o.Name
+		}
+	}
+	return ""
+}
