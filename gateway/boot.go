@@ -69,7 +69,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
 		}
 		g.retire(old)
 		rec, waiting := old.snapshot()
-		p, err := g.provider(rec.CLIType)
+		p, err := g.providers.Choose(rec.CLIType)
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 // Create starts an agent in a directory, under a profile if persona is set. If
 // it fails, nothing is left.
 func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options, persona string) (Status, error) {
-	p, err := g.provider(cliType)
+	p, err := g.providers.Choose(cliType)
 	if err != nil {
 		return Status{}, err
 	}
@@ -54,7 +54,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	}
 	defer g.unlock(e)
 	from, _ := e.snapshot()
-	p, err := g.provider(from.CLIType)
+	p, err := g.providers.Choose(from.CLIType)
 	if err != nil {
 		return Status{}, err
 	}

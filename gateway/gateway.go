@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -50,18 +52,17 @@ type Config struct {
 // writes the catalogue, the reaper, the pool's, and for moments those that open
 // sessions, take up queued prompts and look at agents; Close waits for all of them.
 type Gateway struct {
-	cfg      Config
-	log      *slog.Logger
-	byName   map[string]runnel.Provider
-	alias    map[string]string
-	feed     feed
-	detector *detector
-	pool     *pool
-	keeper   keeper
-	files    *attach.Store   // nil without a data directory
-	ctx      context.Context // of the gateway's own work
-	stop     context.CancelFunc
-	work     sync.WaitGroup
+	cfg       Config
+	log       *slog.Logger
+	providers *detect.Index
+	feed      feed
+	detector  *detect.Detector
+	pool      *pool
+	keeper    keeper
+	files     *attach.Store   // nil without a data directory
+	ctx       context.Context // of the gateway's own work
+	stop      context.CancelFunc
+	work      sync.WaitGroup
 
 	mu      sync.Mutex
 	live    map[string]*entry
@@ -108,11 +109,11 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg: cfg, log: cfg.Logger, files: files,
 		live: make(map[string]*entry), flights: make(map[string]*flight),
 	}
-	g.byName, g.alias = index(cfg.Providers)
+	g.providers = detect.NewIndex(cfg.Providers)
 	g.feed.init()
 	g.keeper.init()
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	g.detector = newDetector(g.ctx, &g.work, cfg.Providers)
+	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
 	g.pool = newPool(g.ctx, max(cfg.Prewarm, 0), cfg.PrewarmAge, g.log, g.startWarm)
 	g.work.Go(g.keep)
 	if err := g.recover(ctx); err != nil {
@@ -143,7 +144,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		entries = append(entries, e)
 	}
 	g.mu.Unlock()
-	g.detector.close()
+	g.detector.Close()
 
 	done := make(chan struct{})
 	go func() { // ends when Close would have, if ctx had let it
@@ -174,6 +175,22 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 
 // Log is what the sessions write to. Readers follow it by session and position.
 func (g *Gateway) Log() runnel.Log { return g.cfg.Log }
+
+// An Agent is a kind of agent this server can run; see package detect.
+type Agent = detect.Agent
+
+// Agents returns the kinds of agents, in the order of the configuration, with
+// what is known of them on this machine: as of some minutes ago, or with now as
+// of now. See [detect.Detector.Agents] for how long it waits.
+func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
+	list := g.detector.Agents(ctx, now)
+	if !g.cfg.AllowBypass {
+		for i := range list {
+			list[i].Modes = slices.DeleteFunc(slices.Clone(list[i].Modes), func(mode string) bool { return mode == string(runnel.ModeBypass) })
+		}
+	}
+	return list
+}
 
 // acquire returns the session with this id, opened without its agent if need
 // be. It is not put away before the caller has released it.
@@ -268,7 +285,7 @@ func (g *Gateway) open(ctx context.Context, id string) (*entry, error) {
 	if rec.State == event.StateDead {
 		return nil, runnel.Fail(runnel.SessionDead, "the session was ended; load it to go on with it")
 	}
-	p := g.byName[rec.CLIType]
+	p := g.providers.Named(rec.CLIType)
 	if p == nil {
 		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
 	}

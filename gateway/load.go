@@ -64,7 +64,7 @@ func (g *Gateway) resolve(ctx context.Context, ref, file string, copyIt bool) (s
 		}
 		return ref, nil
 	}
-	p, err := g.provider(cli)
+	p, err := g.providers.Choose(cli)
 	if err != nil {
 		return "", err
 	}

@@ -430,7 +430,7 @@ func (g *Gateway) lastPlaces(ctx context.Context) []*place {
 	}
 	var places []*place
 	for _, rec := range recs {
-		p := g.byName[rec.CLIType]
+		p := g.providers.Named(rec.CLIType)
 		if p == nil {
 			continue
 		}

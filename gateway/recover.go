@@ -78,7 +78,7 @@ func (g *Gateway) takeOverSession(ctx context.Context, id string) error {
 	if rec.State == event.StateDead || g.cfg.ReattachWindow < 0 {
 		return errors.New("not wanted any more")
 	}
-	p, err := g.provider(rec.CLIType)
+	p, err := g.providers.Choose(rec.CLIType)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (g *Gateway) finish(ctx context.Context, id string) {
 		if err != nil {
 			return err
 		}
-		p, err := g.provider(rec.CLIType)
+		p, err := g.providers.Choose(rec.CLIType)
 		if err != nil {
 			return err
 		}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // printAgent prints all that is known of one agent.
-func (a *app) printAgent(ag gateway.Agent) error {
+func (a *app) printAgent(ag detect.Agent) error {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\t%s\n", ag.CLIType, cell(ag.DisplayName))

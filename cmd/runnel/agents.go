@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/provider/script"
@@ -25,7 +25,7 @@ func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error
 		return a.named(name)
 	}
 	for _, p := range a.providers {
-		if p.Name() != script.Name && gateway.Probe(ctx, p).Installed { // that one is no agent
+		if p.Name() != script.Name && detect.Probe(ctx, p).Installed { // that one is no agent
 			return p, nil
 		}
 	}
@@ -33,7 +33,7 @@ func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error
 }
 
 func (a *app) named(name string) (runnel.Provider, error) {
-	if p := gateway.Find(a.providers, name); p != nil {
+	if p := detect.NewIndex(a.providers).Find(name); p != nil {
 		return p, nil
 	}
 	return nil, usage("there is no agent %q; runnel knows %s", termtext.Clean(name), strings.Join(a.names(), ", "))
@@ -91,7 +91,7 @@ and what it can do here and what it cannot.
 				}
 				ps = []runnel.Provider{p}
 			}
-			list := gateway.Detect(cmd.Context(), ps)
+			list := detect.All(cmd.Context(), ps)
 			switch {
 			case asJSON:
 				enc := json.NewEncoder(a.out)
@@ -108,9 +108,9 @@ and what it can do here and what it cannot.
 	return cmd
 }
 
-func (a *app) printAgents(list []gateway.Agent) error {
+func (a *app) printAgents(list []detect.Agent) error {
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(x, y gateway.Agent) int { return rank(x) - rank(y) })
+	slices.SortStableFunc(list, func(x, y detect.Agent) int { return rank(x) - rank(y) })
 	w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "AGENT\tVERSION\tLOGGED IN\tMODELS\tWHERE\tTO DO")
 	for _, r := range list {
@@ -128,7 +128,7 @@ func (a *app) printAgents(list []gateway.Agent) error {
 }
 
 // rank puts first what can be used.
-func rank(a gateway.Agent) int {
+func rank(a detect.Agent) int {
 	if a.Installed {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/provider/all"
@@ -78,7 +78,7 @@ func (a *app) canonical(agents map[string]all.Agent) (map[string]all.Agent, erro
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		agent := agents[name]
 		own := name
-		if p := gateway.Find(a.providers, name); p != nil {
+		if p := detect.NewIndex(a.providers).Find(name); p != nil {
 			own = p.Name()
 			if own != name && agent.Protocol != "" {
 				return nil, fmt.Errorf("agents.%s: this name belongs to %s; choose another", name, own)

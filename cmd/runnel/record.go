@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/gateway/detect"
 )
 
 func (a *app) recordCommand() *cobra.Command {
@@ -69,7 +69,7 @@ func (a *app) record(ctx context.Context, f runFlags, file string, args []string
 		return usage("%s", err)
 	}
 	defer w.Close()
-	rec, err := newRecorder(w, p.Name(), gateway.Probe(ctx, p).Version)
+	rec, err := newRecorder(w, p.Name(), detect.Probe(ctx, p).Version)
 	if err != nil {
 		return fmt.Errorf("write the recording: %w", err)
 	}

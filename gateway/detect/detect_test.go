@@ -1,14 +1,17 @@
-package gateway
+package detect
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/provider/script"
@@ -41,6 +44,20 @@ func (p *probed) Probe(ctx context.Context) runnel.Installation {
 	}
 }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open returns a Detector of these providers and the function that ends it.
+func open(t *testing.T, ps ...runnel.Provider) (d *Detector, end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	d = New(ctx, &work, ps)
+	return d, func() {
+		d.Close()
+		cancel()
+		work.Wait()
+	}
+}
+
 func byType(list []Agent, name string) Agent {
 	i := slices.IndexFunc(list, func(a Agent) bool { return a.CLIType == name })
 	if i < 0 {
@@ -49,25 +66,24 @@ func byType(list []Agent, name string) Agent {
 	return list[i]
 }
 
-func TestASlowAgentHoldsUpNoAnswer(t *testing.T) {
+func TestSlowProbeNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		yes := true
 		quick := &probed{name: "quick", found: runnel.Installation{Installed: true, Version: "1", LoggedIn: &yes}}
 		slow := &probed{name: "slow", takes: time.Hour}
 		missing := &probed{name: "missing", found: runnel.Installation{Install: "get it", Problem: "not there"}}
-		d := newDisk(t)
-		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{slow, quick, missing} })
-		defer closeIt(t, g)
+		d, end := open(t, slow, quick, missing)
+		defer end()
 		synctest.Wait()
 		if n := slow.asked.Load() + quick.asked.Load(); n != 0 {
 			t.Errorf("%d were asked before anyone wanted to know", n)
 		}
 		ask := func(now bool) ([]Agent, time.Duration) {
 			at := time.Now()
-			return g.Agents(t.Context(), now), time.Since(at)
+			return d.Agents(t.Context(), now), time.Since(at)
 		}
 		list, took := ask(false)
-		if took != probeWait || len(list) != 3 || list[0].CLIType != "slow" {
+		if took != firstWait || len(list) != 3 || list[0].CLIType != "slow" {
 			t.Fatalf("after %v: %+v", took, list)
 		}
 		if a := byType(list, "quick"); a.Checking || !a.Installed || a.Version != "1" || a.CheckedAt.IsZero() {
@@ -76,14 +92,14 @@ func TestASlowAgentHoldsUpNoAnswer(t *testing.T) {
 		if a := byType(list, "slow"); !a.Checking || a.Installed || !a.CheckedAt.IsZero() || len(a.Capabilities) == 0 {
 			t.Errorf("the slow one: %+v", a)
 		}
-		<-time.After(probeTime)
+		<-time.After(probeTimeout)
 		list, took = ask(false)
 		if a := byType(list, "slow"); took != 0 || a.Checking || !a.Installed || !strings.Contains(a.Problem, "look again") {
 			t.Errorf("after its time, in %v: %+v", took, a)
 		}
 
 		// What is known is told at once, and looked at again behind that.
-		<-time.After(problemLife)
+		<-time.After(problemMaxAge)
 		list, took = ask(false)
 		if a := byType(list, "missing"); took != 0 || !a.Checking || a.Install != "get it" {
 			t.Errorf("in %v: %+v", took, a)
@@ -91,7 +107,7 @@ func TestASlowAgentHoldsUpNoAnswer(t *testing.T) {
 		if a := byType(list, "quick"); a.Checking || quick.asked.Load() != 1 {
 			t.Errorf("the quick one was asked %d times: %+v", quick.asked.Load(), a)
 		}
-		<-time.After(probeLife)
+		<-time.After(resultMaxAge)
 		quick.found.Version = "2"
 		if list, _ = ask(false); byType(list, "quick").Version != "1" {
 			t.Error("somebody had to wait")
@@ -109,13 +125,13 @@ func TestASlowAgentHoldsUpNoAnswer(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if list = g.Agents(ctx, true); !byType(list, "quick").Checking {
+		if list = d.Agents(ctx, true); !byType(list, "quick").Checking {
 			t.Error("who has gone was waited for")
 		}
 	})
 }
 
-func TestFewAgentsAreAskedAtATime(t *testing.T) {
+func TestProbesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
 		var ps []runnel.Provider
@@ -124,8 +140,8 @@ func TestFewAgentsAreAskedAtATime(t *testing.T) {
 				before: func() { most.Store(max(most.Load(), running.Add(1))) }, after: func() { running.Add(-1) }})
 		}
 		at := time.Now()
-		list := Detect(t.Context(), ps)
-		if most.Load() != probesAtOnce || time.Since(at) != 5*time.Second {
+		list := All(t.Context(), ps)
+		if most.Load() != maxProbes || time.Since(at) != 5*time.Second {
 			t.Errorf("%d at a time, in %v", most.Load(), time.Since(at))
 		}
 		for _, a := range list {
@@ -136,15 +152,14 @@ func TestFewAgentsAreAskedAtATime(t *testing.T) {
 	})
 }
 
-func TestManyWhoAskAreOneQuestion(t *testing.T) {
+func TestConcurrentRefreshesShareOneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probed{name: "p", takes: time.Second}
-		d := newDisk(t)
-		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
-		defer closeIt(t, g)
+		d, end := open(t, p)
+		defer end()
 		done := make(chan struct{}, 20)
 		for range cap(done) {
-			go func() { g.Agents(context.Background(), true); done <- struct{}{} }()
+			go func() { d.Agents(context.Background(), true); done <- struct{}{} }()
 		}
 		for range cap(done) {
 			<-done
@@ -157,17 +172,22 @@ func TestManyWhoAskAreOneQuestion(t *testing.T) {
 
 func TestAliasesLeadToOneAgent(t *testing.T) {
 	a, b, c := &probed{name: "some"}, &probed{name: "some-acp"}, &probed{name: "some-other-acp"}
-	d := newDisk(t)
-	g := d.open(t, func(c2 *Config) { c2.Providers = []runnel.Provider{b, c, a} })
-	defer closeIt(t, g)
-	for _, agent := range g.Agents(t.Context(), true) {
+	ps := []runnel.Provider{b, c, a}
+	index := NewIndex(ps)
+	for _, agent := range All(t.Context(), ps) {
 		for _, name := range append(agent.Aliases, agent.CLIType) {
-			if p, err := g.provider(name); err != nil || p.Name() != agent.CLIType {
-				t.Errorf("%s says that it is called %q, which is %v", agent.CLIType, name, p)
+			if p, err := index.Choose(name); err != nil || p.Name() != agent.CLIType {
+				t.Errorf("%s has the alias %q, which is %v", agent.CLIType, name, p)
 			}
 		}
 	}
-	if p, _ := g.provider("some_acp"); p == nil || p.Name() != "some-acp" {
+	if p := index.Find("some_acp"); p != b {
 		t.Errorf("some_acp is %v", p)
+	}
+	if p, err := index.Choose(""); err != nil || p != b {
+		t.Errorf("the default is %v, %v", p, err)
+	}
+	if _, err := index.Choose("none"); runnel.CodeOf(err) != runnel.UnsupportedCLIType {
+		t.Errorf("an unknown name: %v", err)
 	}
 }
