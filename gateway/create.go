@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway/prewarm"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -36,12 +37,13 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 		return Status{}, err
 	}
 	b := beginning{provider: p, opt: opt, rec: rec}
-	if b.warm, b.tell = g.pool.take(p, opt); b.warm != nil {
-		b.rec.ID = b.warm.id
+	key := prewarm.Key{Provider: p, Options: opt}
+	if b.agent, b.settings = g.pool.Take(key); b.agent != nil {
+		b.rec.ID = b.agent.ID
 	}
 	st, err := g.begin(ctx, b)
 	if err == nil {
-		g.pool.created(p, opt)
+		g.pool.Created(key)
 	}
 	return st, err
 }
@@ -120,14 +122,14 @@ type beginning struct {
 	opt      runnel.Options
 	rec      store.Session
 	fill     func(context.Context) error // what its log begins with; nil: nothing
-	warm     *warm                       // its agent, if one waits already
-	tell     runnel.Settings             // what that one does not know yet
+	agent    *prewarm.Agent              // nil: one is started
+	settings runnel.Settings             // in which the prewarmed agent differs
 }
 
-// drop ends the agent that waited: there is no session for it.
-func (b *beginning) drop() {
-	if b.warm != nil {
-		_ = b.warm.conn.Close()
+// dropAgent stops the prewarmed agent of a session that is not created.
+func (b *beginning) dropAgent() {
+	if b.agent != nil {
+		_ = b.agent.Conn.Close()
 	}
 }
 
@@ -136,14 +138,14 @@ func (b *beginning) drop() {
 func (g *Gateway) begin(ctx context.Context, b beginning) (Status, error) {
 	b.rec.State = event.StateLoading
 	if err := g.cfg.Catalogue.PutSession(ctx, b.rec); err != nil {
-		b.drop()
+		b.dropAgent()
 		return Status{}, storeError(err)
 	}
 	id := b.rec.ID
 	g.mu.Lock()
 	if g.closing {
 		g.mu.Unlock()
-		b.drop()
+		b.dropAgent()
 		return Status{}, errClosing()
 	}
 	f := g.fly(id, func() (*entry, error) {
@@ -173,7 +175,7 @@ func (g *Gateway) startNew(ctx context.Context, b beginning) (*entry, error) {
 		}
 	}
 	b.rec.State = event.StateOpen
-	e := g.startOver(ctx, b)
+	e := g.startPrewarmed(ctx, b)
 	if e == nil {
 		var err error
 		if e, err = g.start(ctx, b.provider, b.opt, b.rec, 0, runnel.Config{}); err != nil {
@@ -188,15 +190,15 @@ func (g *Gateway) startNew(ctx context.Context, b beginning) (*entry, error) {
 	return e, nil
 }
 
-// startOver begins with the agent that waits. It returns nil if there is none,
-// or it will not do: then one is started as ever.
-func (g *Gateway) startOver(ctx context.Context, b beginning) *entry {
-	if b.warm == nil {
+// startPrewarmed opens the session with its prewarmed agent. It returns nil if
+// there is none, or it is unusable; the caller starts a new agent.
+func (g *Gateway) startPrewarmed(ctx context.Context, b beginning) *entry {
+	if b.agent == nil {
 		return nil
 	}
-	e, err := g.start(ctx, b.provider, b.warm.opt, b.rec, 0, runnel.Config{Conn: b.warm.conn})
-	if err == nil && !b.tell.IsZero() {
-		if err = e.session.Set(ctx, b.tell); err != nil {
+	e, err := g.start(ctx, b.provider, b.agent.Options, b.rec, 0, runnel.Config{Conn: b.agent.Conn})
+	if err == nil && !b.settings.IsZero() {
+		if err = e.session.Set(ctx, b.settings); err != nil {
 			_ = e.session.Close()
 			g.retire(e) // the one that is started instead writes the record
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/gateway/prewarm"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -36,11 +37,10 @@ type Config struct {
 	ReattachWindow  time.Duration // how long a running turn's agent waits for the server after this one. Default: 60 s; negative: not at all
 	IdleTimeout     time.Duration // after which an idle agent is ended; its session goes on with the next prompt. Default: 15 min; negative: never
 
-	// Prewarm is how many agents are kept ready for sessions to come: one in each
-	// of the places (kind of agent, directory, options) that were used last.
-	// Default: none.
+	// Prewarm is the number of prewarmed agents: one for each of the pool keys
+	// (kind of agent, directory, options) that were used last. Default: none.
 	Prewarm    int
-	PrewarmAge time.Duration // after which one that nobody wanted is replaced. Default: 10 min
+	PrewarmAge time.Duration // maximum age of an unused prewarmed agent. Default: 10 min
 
 	// Filter is runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
@@ -57,7 +57,7 @@ type Gateway struct {
 	providers *detect.Index
 	feed      feed
 	detector  *detect.Detector
-	pool      *pool
+	pool      *prewarm.Pool
 	keeper    keeper
 	files     *attach.Store   // nil without a data directory
 	ctx       context.Context // of the gateway's own work
@@ -114,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.keeper.init()
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
-	g.pool = newPool(g.ctx, max(cfg.Prewarm, 0), cfg.PrewarmAge, g.log, g.startWarm)
+	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.startForPool, Logger: g.log})
 	g.work.Go(g.keep)
 	if err := g.recover(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
@@ -123,7 +123,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		g.work.Go(g.reap)
 	}
 	if cfg.Prewarm > 0 {
-		g.work.Go(func() { g.pool.run(g.lastPlaces) })
+		g.work.Go(func() { g.pool.Run(g.lastKeys) })
 	}
 	return g, nil
 }
@@ -150,7 +150,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 	go func() { // ends when Close would have, if ctx had let it
 		defer close(done)
 		var all sync.WaitGroup
-		all.Go(g.pool.close)
+		all.Go(g.pool.Close)
 		for _, e := range entries {
 			all.Go(func() {
 				if !handOver || !e.session.Detach(ctx) {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,8 +123,8 @@ func (c tellable) SetPermissionMode(ctx context.Context, mode runnel.PermissionM
 func (c tellable) SetReasoningEffort(ctx context.Context, effort string) error { return nil }
 func (c tellable) SetConfig(ctx context.Context, id, value string) error       { return nil }
 
-// warmed opens a gateway that keeps agents ready, with what a test is to change.
-func (d *disk) warmed(t *testing.T, p runnel.Provider, edit ...func(*Config)) *Gateway {
+// prewarming opens a gateway that keeps agents ready, with what a test is to change.
+func (d *disk) prewarming(t *testing.T, p runnel.Provider, edit ...func(*Config)) *Gateway {
 	t.Helper()
 	g := d.open(t, append([]func(*Config){func(c *Config) { c.Providers, c.Prewarm, c.StallTimeout = []runnel.Provider{p}, 1, -1 }}, edit...)...)
 	synctest.Wait() // it has read the catalogue
@@ -150,16 +148,16 @@ func (d *disk) createWith(t *testing.T, g *Gateway, p *started, opt runnel.Optio
 	return st.SessionID, agent
 }
 
-// settle lets the pool do what it has to.
+// settle gives the pool the time to refill.
 func settle() {
-	<-time.After(refillPause + 2*time.Second)
+	<-time.After(4 * time.Second)
 	synctest.Wait()
 }
 
-func TestANewSessionGetsAnAgentThatWaits(t *testing.T) {
+func TestCreateUsesPrewarmedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{takes: time.Second}
-		g := d.warmed(t, p)
+		g := d.prewarming(t, p)
 		settle()
 		if n := len(p.list()); n != 0 {
 			t.Fatalf("%d agents were started for nobody", n)
@@ -202,89 +200,31 @@ func TestANewSessionGetsAnAgentThatWaits(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatWaitsIsHandedOutOnce(t *testing.T) {
+// The pool stops prewarming when nobody is there, and a prompt shows that
+// somebody is there again.
+func TestPromptResumesPrewarming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, p := newDisk(t), &started{takes: time.Millisecond}
-		g := d.warmed(t, p)
-		d.createWith(t, g, p, runnel.Options{})
-		settle()
-		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() {
-				st, err := g.Create(t.Context(), "", d.dir, runnel.Options{}, "")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				d.ends(t, send(t, g, st.SessionID, "text"))
-			})
-		}
-		all.Wait()
-		if st := g.Prewarmed(); st.Hits != 1 || st.Misses != 20 {
-			t.Errorf("%+v", st)
-		}
-		for i, a := range p.list() {
-			if a.prompts.Load() > 1 {
-				t.Errorf("agent %d was given to %d sessions", i, a.prompts.Load())
-			}
-		}
-		closeIt(t, g)
-		if p.left() != 0 {
-			t.Errorf("%d are left", p.left())
-		}
-	})
-}
-
-func TestOtherSessionsStartTheirOwn(t *testing.T) {
-	for name, opt := range map[string]runnel.Options{
-		"tools":  {Tools: []string{"Read"}},
-		"prompt": {SystemPromptAppend: "be kind"},
-		"mcp":    {MCPServers: json.RawMessage(`{"a":{}}`)},
-		"turns":  {MaxTurns: 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, p := newDisk(t), &started{}
-				g := d.warmed(t, p)
-				defer closeIt(t, g)
-				d.createWith(t, g, p, runnel.Options{})
-				settle()
-				waits := p.list()[1]
-				_, agent := d.createWith(t, g, p, opt)
-				if agent == waits || waits.prompts.Load() != 0 || g.Prewarmed().Hits != 0 {
-					t.Error("got one that was started otherwise")
-				}
-				settle() // the newest place counts
-				if !preparable(opt) {
-					if waits.closed.Load() || g.Prewarmed().Ready != 1 || len(p.list()) != 3 {
-						t.Errorf("its own servers were started for nobody: %+v", g.Prewarmed())
-					}
-					return
-				}
-				if last := p.list()[len(p.list())-1]; !waits.closed.Load() || key(last.opt) != key(opt) {
-					t.Errorf("now %+v waits; the one before was ended: %v", last.opt, waits.closed.Load())
-				}
-			})
-		})
-	}
-	synctest.Test(t, func(t *testing.T) { // in another directory
 		d, p := newDisk(t), &started{}
-		g := d.warmed(t, p)
+		g := d.prewarming(t, p)
 		defer closeIt(t, g)
-		d.createWith(t, g, p, runnel.Options{})
+		id, _ := d.createWith(t, g, p, runnel.Options{})
+		<-time.After(3 * time.Hour)
+		synctest.Wait()
+		if st := g.Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session itself was closed as idle
+			t.Errorf("nobody is here, but %+v, %d agents run", st, p.left())
+		}
+		d.ends(t, send(t, g, id, "text"))
 		settle()
-		d.dir = canonical(t.TempDir())
-		d.createWith(t, g, p, runnel.Options{})
-		if g.Prewarmed().Hits != 0 {
-			t.Error("got one of another directory")
+		if g.Prewarmed().Ready != 1 {
+			t.Errorf("%+v", g.Prewarmed())
 		}
 	})
 }
 
-func TestSettingsAreToldToAnAgentThatWaits(t *testing.T) {
+func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
-		g := d.warmed(t, p)
+		g := d.prewarming(t, p)
 		defer closeIt(t, g)
 		d.createWith(t, g, p, runnel.Options{})
 		settle()
@@ -316,7 +256,7 @@ func TestSettingsAreToldToAnAgentThatWaits(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // an agent that cannot be told
 		d, p := newDisk(t), &started{plain: true}
-		g := d.warmed(t, p)
+		g := d.prewarming(t, p)
 		defer closeIt(t, g)
 		d.createWith(t, g, p, runnel.Options{})
 		settle()
@@ -326,86 +266,9 @@ func TestSettingsAreToldToAnAgentThatWaits(t *testing.T) {
 	})
 }
 
-func TestAgentsThatWaitAreReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, p := newDisk(t), &started{}
-		g := d.warmed(t, p)
-		defer closeIt(t, g)
-		id, _ := d.createWith(t, g, p, runnel.Options{})
-		settle()
-		<-time.After(10*time.Minute + lookEvery)
-		synctest.Wait()
-		if list := p.list(); len(list) != 3 || !list[1].closed.Load() || list[2].closed.Load() || g.Prewarmed().Unused != 1 {
-			t.Fatalf("after its time: %d started; %+v", len(list), g.Prewarmed())
-		}
-		<-time.After(2 * quietAfter)
-		synctest.Wait()
-		if st := g.Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session's own was put away
-			t.Errorf("nobody is here, but %+v, %d agents run", st, p.left())
-		}
-		n := len(p.list())
-		<-time.After(24 * time.Hour)
-		if more := len(p.list()) - n; more != 0 {
-			t.Errorf("%d were started for nobody", more)
-		}
-		d.ends(t, send(t, g, id, "text")) // somebody is here again
-		settle()
-		if g.Prewarmed().Ready != 1 {
-			t.Errorf("%+v", g.Prewarmed())
-		}
-	})
-}
-
-func TestOneThatEndedIsNotHandedOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, p := newDisk(t), &started{}
-		g := d.warmed(t, p)
-		defer closeIt(t, g)
-		d.createWith(t, g, p, runnel.Options{})
-		settle()
-		p.list()[1].dead.Store(true)
-		if _, agent := d.createWith(t, g, p, runnel.Options{}); agent == p.list()[1] || g.Prewarmed().Failed != 1 {
-			t.Errorf("%+v", g.Prewarmed())
-		}
-		<-time.After(lookEvery) // and it is noticed although nobody asks
-		synctest.Wait()
-		last := p.list()[len(p.list())-1]
-		last.dead.Store(true)
-		<-time.After(lookEvery + maxPause)
-		synctest.Wait()
-		if st := g.Prewarmed(); st.Failed != 2 || st.Ready != 1 || !last.closed.Load() {
-			t.Errorf("%+v", st)
-		}
-	})
-}
-
-func TestOneWhoseDirectoryIsAnotherIsNotHandedOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, p := newDisk(t), &started{}
-		d.dir = filepath.Join(d.dir, "project")
-		mkdir := func() {
-			if err := os.Mkdir(d.dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}
-		mkdir()
-		g := d.warmed(t, p)
-		defer closeIt(t, g)
-		d.createWith(t, g, p, runnel.Options{})
-		settle()
-		if err := os.Rename(d.dir, d.dir+"-before"); err != nil {
-			t.Fatal(err)
-		}
-		mkdir()
-		if d.createWith(t, g, p, runnel.Options{}); g.Prewarmed().Hits != 0 {
-			t.Error("got one that works in the directory before")
-		}
-	})
-}
-
 // A link that took the place of a directory leads to where the agent was not
 // asked for, and whose settings nobody may have trusted.
-func TestNoAgentIsStartedBehindALink(t *testing.T) {
+func TestPrewarmSkipsDirectoryReplacedByLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
 		base := d.dir
@@ -415,7 +278,7 @@ func TestNoAgentIsStartedBehindALink(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		g := d.warmed(t, p, func(c *Config) { c.TrustedDirs = []string{d.dir} })
+		g := d.prewarming(t, p, func(c *Config) { c.TrustedDirs = []string{d.dir} })
 		defer closeIt(t, g)
 		if _, agent := d.createWith(t, g, p, runnel.Options{}); !agent.opt.Trusted {
 			t.Fatal("the directory is not trusted")
@@ -433,36 +296,7 @@ func TestNoAgentIsStartedBehindALink(t *testing.T) {
 	})
 }
 
-func TestFailuresAreTriedLessAndLess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, p := newDisk(t), &started{}
-		g := d.warmed(t, p)
-		defer closeIt(t, g)
-		d.createWith(t, g, p, runnel.Options{})
-		p.mu.Lock()
-		p.fail = errors.New("not today")
-		p.mu.Unlock()
-		<-time.After(45 * time.Minute)
-		synctest.Wait()
-		p.mu.Lock()
-		tries := p.tries - 1
-		p.fail = nil
-		p.mu.Unlock()
-		if tries < 5 || tries > 12 {
-			t.Errorf("tried %d times in 45 minutes", tries)
-		}
-		if st := g.Prewarmed(); st.Failed != int64(tries) || st.Ready != 0 {
-			t.Errorf("%+v after %d tries", st, tries)
-		}
-		<-time.After(maxPause)
-		synctest.Wait()
-		if st := g.Prewarmed(); st.Ready != 1 {
-			t.Errorf("%+v", st)
-		}
-	})
-}
-
-func TestThePlacesOfTheCatalogue(t *testing.T) {
+func TestRestartPrewarmsKeysOfNewestSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
@@ -480,13 +314,13 @@ func TestThePlacesOfTheCatalogue(t *testing.T) {
 		closeIt(t, g)
 		p.takes = time.Hour // a start does not wait for it
 		at := time.Now()
-		g = d.warmed(t, p)
+		g = d.prewarming(t, p)
 		if time.Since(at) != 0 {
 			t.Errorf("the start took %v", time.Since(at))
 		}
 		closeIt(t, g) // nor does an end
 		p.takes = 0
-		g = d.warmed(t, p)
+		g = d.prewarming(t, p)
 		defer closeIt(t, g)
 		synctest.Wait()
 		if st := g.Prewarmed(); st.Ready != 1 {
@@ -499,10 +333,10 @@ func TestThePlacesOfTheCatalogue(t *testing.T) {
 }
 
 // What goes on has an agent of its own: one that waits begins a conversation.
-func TestResumedSessionsStartTheirOwn(t *testing.T) {
+func TestResumedSessionStartsItsOwnAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
-		g := d.warmed(t, p, func(c *Config) { c.IdleTimeout = 5 * time.Minute })
+		g := d.prewarming(t, p, func(c *Config) { c.IdleTimeout = 5 * time.Minute })
 		defer closeIt(t, g)
 		id, _ := d.createWith(t, g, p, runnel.Options{})
 		<-time.After(8 * time.Minute) // it is put away, and another waits
@@ -518,12 +352,12 @@ func TestResumedSessionsStartTheirOwn(t *testing.T) {
 	})
 }
 
-func TestEndingEndsThoseThatWait(t *testing.T) {
+func TestCloseStopsPrewarmedAgents(t *testing.T) {
 	for name, end := range map[string]func(*Gateway, context.Context) error{"close": (*Gateway).Close, "hand over": (*Gateway).HandOver} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, p := newDisk(t), &started{}
-				g := d.warmed(t, p, func(c *Config) { c.Prewarm = 2 })
+				g := d.prewarming(t, p, func(c *Config) { c.Prewarm = 2 })
 				d.createWith(t, g, p, runnel.Options{})
 				d.createWith(t, g, p, runnel.Options{MaxTurns: 2})
 				settle()
@@ -550,11 +384,11 @@ func TestEndingEndsThoseThatWait(t *testing.T) {
 }
 
 // A session that cannot be recorded gets no agent, also not one that waits.
-func TestNoSessionNoAgent(t *testing.T) {
+func TestFailedCreateStopsPrewarmedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
 		cat := &failingCatalogue{Catalogue: d.cat}
-		g := d.warmed(t, p, func(c *Config) { c.Catalogue = cat })
+		g := d.prewarming(t, p, func(c *Config) { c.Catalogue = cat })
 		defer closeIt(t, g)
 		d.createWith(t, g, p, runnel.Options{})
 		settle()
@@ -578,18 +412,4 @@ func (c *failingCatalogue) PutSession(ctx context.Context, s store.Session) erro
 		return errors.New("the disk is gone")
 	}
 	return c.Catalogue.PutSession(ctx, s)
-}
-
-// Whatever decides how an agent is started is what a place is known by, or is
-// the same for all sessions of a server, or is about one session.
-func TestEveryOptionTellsPlacesApart(t *testing.T) {
-	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn"}
-	typ := reflect.TypeFor[runnel.Options]()
-	for i := range typ.NumField() {
-		f := typ.Field(i)
-		hidden := strings.HasPrefix(f.Tag.Get("json"), "-")
-		if hidden != slices.Contains(same, f.Name) {
-			t.Errorf("%s: is new; does an agent that waits have the same?", f.Name)
-		}
-	}
 }

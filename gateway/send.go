@@ -45,7 +45,7 @@ const maxQueue = 50 // prompts of one session
 // that is durable, and never waits for the agent. Everything about the prompt
 // is judged under the session's turn lock, in the order of the contract.
 func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) {
-	g.pool.use()
+	g.pool.Use()
 	e, err := g.lock(ctx, ref)
 	if err != nil {
 		return Sent{}, err

@@ -1,0 +1,88 @@
+package prewarm
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// A Key says how an agent is started: everything but its session. Options.Dir is
+// the canonical project directory.
+type Key struct {
+	Provider runnel.Provider
+	Options  runnel.Options
+}
+
+// Eligible reports whether an agent may be prewarmed with these options. The MCP
+// servers of a session run commands of its own: they are started for that
+// session alone.
+func Eligible(opt runnel.Options) bool { return len(opt.MCPServers) == 0 }
+
+// equal reports whether agents of both keys are started alike.
+func (k Key) equal(other Key) bool {
+	set, ok := k.settings(other)
+	return ok && set.IsZero()
+}
+
+// settings returns what has to be set in an agent of k to make it one of want:
+// model, permission mode, effort and configuration. It reports false if that is
+// not enough.
+func (k Key) settings(want Key) (set runnel.Settings, ok bool) {
+	if k.Provider.Name() != want.Provider.Name() || k.Options.Dir != want.Options.Dir {
+		return set, false
+	}
+	have, wanted := k.Options, want.Options
+	for _, s := range []struct {
+		have, want string
+		set        *string
+	}{
+		{have.Model, wanted.Model, &set.Model},
+		{have.ReasoningEffort, wanted.ReasoningEffort, &set.ReasoningEffort},
+		{string(have.PermissionMode), string(wanted.PermissionMode), (*string)(&set.PermissionMode)},
+	} {
+		if s.have != s.want {
+			if s.want == "" {
+				return set, false // no setting restores the agent's default
+			}
+			*s.set = s.want
+		}
+	}
+	for id := range have.Config {
+		if _, ok := wanted.Config[id]; !ok {
+			return set, false
+		}
+	}
+	for id, value := range wanted.Config {
+		if had, ok := have.Config[id]; !ok || had != value {
+			if set.Config == nil {
+				set.Config = make(runnel.Values)
+			}
+			set.Config[id] = value
+		}
+	}
+	return set, encode(set.Apply(have)) == encode(wanted)
+}
+
+// encode returns what a client can choose of the options, as JSON. The rest is
+// the server's, and the same for all sessions of a directory.
+func encode(opt runnel.Options) string {
+	if len(opt.Config) == 0 {
+		opt.Config = nil
+	}
+	b, err := json.Marshal(opt)
+	if err != nil {
+		return uuid.NewString() // equal to no other
+	}
+	return string(b)
+}
+
+// canSet reports whether settings can be changed in a running agent.
+func canSet(c runnel.Conn, set runnel.Settings) bool {
+	_, model := c.(runnel.ModelSetter)
+	_, mode := c.(runnel.ModeSetter)
+	_, effort := c.(runnel.EffortSetter)
+	_, config := c.(runnel.ConfigSetter)
+	return (set.Model == "" || model) && (set.PermissionMode == "" || mode) && (set.ReasoningEffort == "" || effort) && (len(set.Config) == 0 || config)
+}
