@@ -48,8 +48,8 @@ func (a *approvals) take(f frame) *question {
 		toolUse: r.ToolUseID, tool: r.ToolName, kind: approvalKind(r.ToolName),
 		input: translate.Arguments(r.Input), grants: grants(r.Suggestions),
 	}
-	// The agent does not hold changed arguments against its rules: what they
-	// deny would run. An answer or a plan is none of their business.
+	// The agent does not check changed arguments against its rules, so calls
+	// that the rules deny would run. Rules do not apply to answers and plans.
 	q.fixed = a.session.denies && q.kind == event.ApprovalTool
 	if old, open := a.ByRequest(f.RequestID); open {
 		a.askedAgain(old, q)
@@ -194,6 +194,7 @@ func (a *approvals) settle() {
 	})
 }
 
+// approvalKind returns what a call of a tool asks for.
 func approvalKind(tool string) event.ApprovalKind {
 	switch tool {
 	case "AskUserQuestion":
@@ -204,17 +205,17 @@ func approvalKind(tool string) event.ApprovalKind {
 	return event.ApprovalTool
 }
 
-// A grant is what the agent offers to allow from now on, in its own form but
-// only until it ends: applied as it comes, it would be written into the
-// project's files. words is what the grant means, for the one who gives it.
+// A grant is a permission that the agent offers to give itself. Ours is limited
+// to the session: the agent would write it into the project's files. words say
+// what the grant means, for the user who gives it.
 type grant struct {
 	native json.RawMessage
 	words  string
 }
 
-// grants keeps the narrowest of the offers that can be put into words: rules for
-// the tool, else directories, else a mode. The agent means them as alternatives:
-// with a rule for one command it offers to accept all edits, too.
+// grants returns the narrowest offers that can be put into words: rules for the
+// tool, or else directories, or else a mode. The agent means them as
+// alternatives: beside a rule for one command it offers to accept all edits.
 func grants(suggestions []json.RawMessage) []grant {
 	for _, typ := range []string{"addRules", "addDirectories", "setMode"} {
 		if out := grantsOf(typ, suggestions); len(out) > 0 {
@@ -224,6 +225,7 @@ func grants(suggestions []json.RawMessage) []grant {
 	return nil
 }
 
+// grantsOf returns the offers of one type.
 func grantsOf(typ string, suggestions []json.RawMessage) []grant {
 	var out []grant
 	for _, s := range suggestions {
@@ -240,6 +242,8 @@ func grantsOf(typ string, suggestions []json.RawMessage) []grant {
 	return out
 }
 
+// grantWords says what an offer of a type means; "" if there are no words for
+// it.
 func grantWords(typ string, suggestion json.RawMessage) string {
 	g := translate.Loose[struct {
 		Type, Mode, Behavior string
@@ -291,7 +295,7 @@ func (q *question) choices() []event.Choice {
 			words = append(words, g.words)
 		}
 		label := text.OneLine("Allow for this session: "+strings.Join(words, ", "), math.MaxInt32)
-		if len(label) <= translate.MaxLabel { // what cannot be shown whole is not offered
+		if len(label) <= translate.MaxLabel { // a grant that cannot be shown whole is not offered
 			yes = append(yes, event.Choice{ID: translate.AllowSession, Kind: event.ChoiceAllowSession, Label: label})
 		}
 	}
@@ -348,11 +352,12 @@ func (q *question) decide(d runnel.Decision) (decision, error) {
 	return decision{}, translate.NoSuchChoice()
 }
 
+// setMode is a grant of ours: a permission mode.
 func setMode(mode string) json.RawMessage {
 	return json.RawMessage(`{"type":"setMode","mode":"` + mode + `","destination":"session"}`)
 }
 
-// choiceOf names the choice that led to a decision.
+// choiceOf returns the choice that led to a decision.
 func (q *question) choiceOf(d decision) string {
 	answers := translate.Loose[answerSheet](d.UpdatedInput).Answers
 	for i, label := range q.options {

@@ -15,11 +15,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// token is what a client may put on the command line, always as the value in
+// token is what a client may put on the command line, always as the value of
 // one argument --flag=value. Claude Code scans all arguments for some flags
-// before it parses them, so that even the value of another flag, in an argument
-// of its own, can be taken for one and run a command. Text of users and all
-// that is not a token goes through standard input.
+// before it parses them: a value in an argument of its own could be taken for a
+// flag and run a command. Users' text, and every value that is not a token,
+// goes through standard input.
 var token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
 // modelName is a token with an optional context size, as in "opus[1m]".
@@ -28,7 +28,7 @@ var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*(\[[A-Za-z0-9]
 // maxToken bounds a token, in bytes.
 const maxToken = 200
 
-// argv builds the command line: every option that is one, and nothing else.
+// argv builds the command line from the options that have a flag.
 func argv(opt runnel.Options, fork bool) ([]string, error) {
 	args := []string{
 		"--output-format=stream-json", "--verbose", "--input-format=stream-json",
@@ -64,7 +64,7 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 	return b.args, b.err
 }
 
-// builder collects arguments and the first thing that is wrong with them.
+// builder collects arguments and the first error in them.
 type builder struct {
 	args []string
 	err  error
@@ -99,7 +99,7 @@ func (b *builder) mode(opt runnel.Options) {
 	switch {
 	case err != nil && b.err == nil:
 		b.err = err
-	case err == nil: // always said: the user's own settings may have another, in which nobody is asked
+	case err == nil: // always set: the user's own settings may have a mode that asks nobody
 		b.add("--permission-mode", cmp.Or(native, "default"))
 	}
 	if opt.AllowBypass {
@@ -121,8 +121,8 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 	return "", runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
 }
 
-// setup is what is told to the agent before the first prompt, in order. The
-// first is initialize.
+// setup returns the control requests to send before the first prompt, in order.
+// The first is initialize.
 func setup(opt runnel.Options) ([]controlRequest, error) {
 	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true}}
 	if len(opt.AddDirs) > 0 {
@@ -142,8 +142,8 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 	return reqs, nil
 }
 
-// mcpServers completes the definitions of servers: 2.1.329 fails to start a
-// command that has no args, without saying so.
+// mcpServers completes the definitions of servers: 2.1.329 silently fails to
+// start a command that has no args.
 func mcpServers(given json.RawMessage) (json.RawMessage, error) {
 	var servers map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
@@ -157,9 +157,9 @@ func mcpServers(given json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(servers)
 }
 
-// inherited are the variables that the agent may have of ours, beside
-// proc.Base: its own configuration, proxies, and what its vendor's other
-// endpoints need.
+// inherited returns the names of the variables that the agent inherits from our
+// environment: those of proc.Base, its own configuration, proxies, and what the
+// vendor's other endpoints need.
 func inherited() []string {
 	return append(proc.Base(),
 		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
@@ -170,8 +170,8 @@ func inherited() []string {
 	)
 }
 
-// environ builds the agent's environment: ours by allow-list, then what this
-// provider needs, then what the caller adds.
+// environ builds the agent's environment: the allowed variables of parent, then
+// what this provider needs, then what the caller adds.
 func environ(parent []string, opt runnel.Options) []string {
 	allow := inherited()
 	lookup := func(name string) bool {
@@ -192,7 +192,7 @@ func environ(parent []string, opt runnel.Options) []string {
 		"CLAUDE_CODE_EAGER_FLUSH": "1", // its file is complete when a result is printed
 		"DISABLE_AUTOUPDATER":     "1", // not under a running conversation
 	}
-	if opt.OneTurn { // else subagents go on in the background, as 2.1.329 has it, and are ended with the agent
+	if opt.OneTurn { // 2.1.329 would run subagents in the background, and they would end with the agent
 		extra["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] = "1"
 	}
 	for _, e := range opt.Env {

@@ -20,7 +20,7 @@ type patchRecord struct {
 	StructuredPatch []event.Hunk `json:"structuredPatch"`
 }
 
-// changeInput is the part of the arguments of file tools that says what will change.
+// changeInput are the arguments of file tools that describe the change.
 type changeInput struct {
 	FilePath   string  `json:"file_path"`
 	Content    *string `json:"content"`    // Write
@@ -29,12 +29,12 @@ type changeInput struct {
 	ReplaceAll bool    `json:"replace_all"`
 }
 
-// maxFileText bounds the whole texts in a change, in bytes each. Beyond it the
-// hunks must do.
+// maxFileText bounds the old and the new text of a file in a change, in bytes
+// each. Of larger files there are only the hunks.
 const maxFileText = 128 << 10
 
-// changes says what a finished call did to files: from the agent's record of
-// it, or, for a subagent's calls, which have none, from their arguments.
+// changes returns what a finished call did to files: from the agent's record of
+// it, or from the arguments of a subagent's call, which has no record.
 func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	if failed || toolKind(c.name) != event.KindEdit {
 		return nil
@@ -56,7 +56,8 @@ func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	return []event.Change{bounded(ch)}
 }
 
-// edited derives the file after an Edit: the record holds only the one before.
+// edited returns the text of a file after an Edit: the record has only the text
+// before it.
 func edited(r patchRecord) *string {
 	before := ""
 	if r.OriginalFile != nil {
@@ -76,8 +77,8 @@ func edited(r patchRecord) *string {
 	return &after
 }
 
-// intended says what a call would change, as far as its arguments tell: an
-// edit's place in the file is not known, so its hunk starts at line 0.
+// intended returns what a call would change by its arguments. They do not have
+// the place of an edit in the file, so its hunk starts at line 0.
 func intended(input json.RawMessage) []event.Change {
 	in := translate.Loose[changeInput](input)
 	if in.FilePath == "" {
@@ -95,6 +96,7 @@ func intended(input json.RawMessage) []event.Change {
 	return []event.Change{bounded(ch)}
 }
 
+// lines returns the lines of a text, each with a mark before it.
 func lines(text, mark string) []string {
 	if text == "" {
 		return nil
@@ -106,6 +108,7 @@ func lines(text, mark string) []string {
 	return out
 }
 
+// bounded leaves out texts and hunks that are too large.
 func bounded(ch event.Change) event.Change {
 	if ch.Hunks == nil {
 		ch.Hunks = []event.Hunk{}

@@ -27,7 +27,8 @@ import (
 // peek is how much of either end of a file is read to name a conversation.
 const peek = 64 << 10
 
-// Discover implements [runnel.Discoverer]. Of each file it reads both ends only.
+// Discover implements [runnel.Discoverer]. It reads only both ends of each
+// file.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		root, err := os.OpenRoot(filepath.Join(configDir(p.parent()), "projects"))
@@ -47,8 +48,8 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 	}
 }
 
-// list returns the conversations below projects, newest first, as far as the
-// directory tells.
+// list returns the conversations below projects, newest first, with what the
+// directory entries show.
 func list(root *os.Root, dir string) []runnel.Conversation {
 	pattern := "*/*.jsonl"
 	if dir != "" {
@@ -56,7 +57,7 @@ func list(root *os.Root, dir string) []runnel.Conversation {
 	}
 	names, err := fs.Glob(root.FS(), pattern)
 	if err != nil {
-		return nil // the pattern is ours
+		return nil // unreachable: the pattern is valid
 	}
 	var out []runnel.Conversation
 	for _, name := range names {
@@ -75,8 +76,8 @@ func list(root *os.Root, dir string) []runnel.Conversation {
 	return out
 }
 
-// describe fills in what the file says of itself. It reports whether there is
-// a conversation in it.
+// describe reads the file's directory, time and title. It reports whether the
+// file holds a conversation.
 func describe(root *os.Root, c *runnel.Conversation) bool {
 	rel, err := filepath.Rel(root.Name(), c.File)
 	if err != nil {
@@ -107,13 +108,14 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 	return k.spoken || c.Title != ""
 }
 
-// kept are the fields of an entry that name a conversation.
+// kept are the facts in a file that describe its conversation.
 type kept struct {
 	title, lastPrompt, cwd string
 	created                time.Time
 	spoken                 bool
 }
 
+// add takes one line of the file.
 func (k *kept) add(line []byte) {
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -142,7 +144,8 @@ func (k *kept) add(line []byte) {
 	}
 }
 
-// addAll takes whole lines. A line longer than what was read is not one.
+// addAll takes the whole lines of what was read, and skips one that was read in
+// part.
 func (k *kept) addAll(data []byte) {
 	for line := range bytes.Lines(data) {
 		if bytes.HasSuffix(line, []byte("\n")) {

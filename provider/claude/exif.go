@@ -6,9 +6,8 @@ import (
 	"image"
 )
 
-// orientation is how a JPEG is to be turned before it is looked at, as Exif
-// numbers it from 1, which is not at all. Packing the image again loses the
-// note, so the pixels have to be turned instead.
+// orientation returns the Exif orientation of a JPEG: 1 for upright, up to 8.
+// Encoding the image again loses it, so the pixels have to be turned.
 func orientation(data []byte) int {
 	for data = data[min(2, len(data)):]; len(data) >= 4 && data[0] == 0xff && data[1] != 0xda; {
 		size := int(binary.BigEndian.Uint16(data[2:])) + 2
@@ -48,7 +47,7 @@ func tiffOrientation(b []byte) int {
 	return 1
 }
 
-// upright turns an image as its orientation says.
+// upright turns an image by its orientation.
 func upright(m *image.NRGBA, orientation int) *image.NRGBA {
 	if orientation == 1 {
 		return m

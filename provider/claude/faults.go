@@ -12,8 +12,8 @@ import (
 // This file puts failures into words of ours: the agent's own may hold anything
 // that the model API or a tool said.
 
-// resultFault is the failure that a result reports. word is the agent's name for
-// what went wrong in the turn.
+// resultFault is the failure that a result reports. word is the agent's name
+// for what went wrong in the turn.
 func resultFault(f frame, word string, keyed bool) event.Fault {
 	fault := func(message string) event.Fault { return runnel.Fail(runnel.AgentError, message).Fault() }
 	switch {
@@ -35,8 +35,8 @@ func resultFault(f frame, word string, keyed bool) event.Fault {
 	return apiFault(word, status, keyed)
 }
 
-// apiFault is a failure of the model API. word is the agent's name for it; status
-// is 0 if there was no answer.
+// apiFault is a failure of the model API. word is the agent's name for it;
+// status is 0 if there was no answer.
 func apiFault(word string, status int, keyed bool) event.Fault {
 	fault := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
@@ -78,8 +78,8 @@ func refused(request string) error {
 	return runnel.Fail(runnel.ProtocolError, "Claude Code does not speak the protocol that we know; update it: "+installCommand)
 }
 
-// startupFault is why the agent ended before it was ready. said is what it wrote
-// to standard error, and last its last line; neither is shown.
+// startupFault is why the agent ended before it was ready. said is what it
+// wrote to standard error, and last its last line; neither is shown.
 func startupFault(said string, last frame) error {
 	for _, e := range last.Errors {
 		said += "\n" + e

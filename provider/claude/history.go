@@ -19,11 +19,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxStored bounds what is read of one conversation, subagents included, in bytes.
+// maxStored bounds what is read of one conversation, subagents included, in
+// bytes.
 const maxStored = 512 << 20
 
-// History implements [runnel.Historian]: it feeds the translator from the
-// agent's files instead of from its output.
+// History implements [runnel.Historian]: it feeds the translator from the files
+// in which the agent keeps its conversations.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		c, err := p.load(ctx, ref)
@@ -48,14 +49,15 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 	}
 }
 
-// conversation is what the agent keeps of one: the main thread, and those of
+// conversation is a stored conversation: the main thread, and the threads of
 // subagents by the call that started each.
 type conversation struct {
 	main  []*entry
 	sides map[string][]*entry
-	short bool // not all subagents are there
+	short bool // some subagents were left out, because the files are too large
 }
 
+// load reads a stored conversation.
 func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
 	dir := filepath.Join(configDir(p.parent()), "projects")
 	if ref.Anywhere && ref.File != "" {
@@ -79,8 +81,8 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 	return c, c.loadSides(ctx, root, path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents"), left)
 }
 
-// loadSides reads the subagents' threads below a directory, left bytes at most.
-// One that cannot be read is left out.
+// loadSides reads the subagents' threads below a directory, at most left bytes.
+// A thread that cannot be read is left out.
 func (c *conversation) loadSides(ctx context.Context, root *os.Root, below string, left int64) error {
 	c.sides = make(map[string][]*entry)
 	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
@@ -107,6 +109,8 @@ func (c *conversation) loadSides(ctx context.Context, root *os.Root, below strin
 	return ctx.Err()
 }
 
+// notKept returns the error for a conversation that is not stored or cannot be
+// read.
 func notKept(cause error) error {
 	return runnel.Fail(runnel.SessionNotFound, "Claude Code keeps no such conversation", cause)
 }
@@ -136,7 +140,7 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 	return found[0], nil
 }
 
-// readFile reads a file of entries and takes its size off what is left.
+// readFile reads a file of entries and subtracts its size from left.
 func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
 	if err != nil {
@@ -147,7 +151,7 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
 	}
 	*left -= st.Size()
-	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // it may be growing
+	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // the agent may be writing to it
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -157,7 +161,7 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 	return entries, nil
 }
 
-// readSmall reads a file that is a few lines at most.
+// readSmall reads the first 64 KiB of a file, which has a few lines at most.
 func readSmall(root *os.Root, name string) ([]byte, error) {
 	f, _, err := openPlain(root, name)
 	if err != nil {
@@ -167,7 +171,7 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 64<<10))
 }
 
-// openPlain opens a regular file. It looks before it opens: opening a pipe
+// openPlain opens a regular file. It checks the type first: opening a pipe
 // would wait for its other end.
 func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	st, err := root.Lstat(name)
@@ -181,12 +185,13 @@ func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, st, err
 }
 
-// Translate implements [runnel.Translator]. Beside what Next gave, it yields
-// what the session records on its own account: the prompts and the decisions.
+// Translate implements [runnel.Translator]. It yields the events of Next, and
+// the prompts and decisions, which a live session records itself.
 func (p *Provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
 	return agentconn.Translate(newTranslator(), lines)
 }
 
+// yieldEach yields events, and reports whether the caller wants more.
 func yieldEach(evs []event.Event, yield func(event.Event, error) bool) bool {
 	for _, ev := range evs {
 		if !yield(ev, nil) {

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// maxSide is what the agent lets pass, in pixels. A larger image it makes
-	// smaller itself, in seconds on 2.1.197, and tells the model of it.
+	// maxSide is the largest side of an image that the agent passes on
+	// unchanged, in pixels. It scales larger images itself, which takes seconds
+	// on 2.1.197, and tells the model so.
 	maxSide = 2000
 	// refusedSide is what the model API refuses.
 	refusedSide = 8000
-	// maxPixels bounds the images that are unpacked: at most 12 bytes each, for
-	// a progressive JPEG. What is larger goes as it is.
+	// maxPixels bounds the images that are decoded: a pixel takes at most 12
+	// bytes, in a progressive JPEG. Larger images are sent as they are.
 	maxPixels = 16 << 20
-	// maxImage is how large an image may be once it is packed again, in bytes;
-	// the API takes 5 MB of base64.
+	// maxImage bounds an image that was encoded again, in bytes; the API
+	// accepts 5 MB of base64.
 	maxImage = 3 << 20
 )
 
-// Prepare implements [runnel.Preparer]: images are made as small as the agent
-// would make them, so that what it keeps is what was sent.
+// Prepare implements [runnel.Preparer]. It scales images as the agent would, so
+// that the agent stores what was sent.
 func (p *Provider) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, error) {
 	in.Attachments = slices.Clone(in.Attachments)
 	for i, a := range in.Attachments {
@@ -50,9 +51,9 @@ func (p *Provider) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, 
 	return in, nil
 }
 
-// scaled returns an image that is at most maxSide wide and high. Whether it is
-// one, and how large, its header decides before anything is unpacked. What
-// cannot be decoded is left to the agent, which says so.
+// scaled returns an image that is at most maxSide wide and high. It reads the
+// size from the header before it decodes anything. An image that cannot be
+// decoded is returned unchanged: the agent reports it.
 func scaled(a runnel.Attachment) (runnel.Attachment, error) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(a.Data))
 	if err != nil {
@@ -90,7 +91,8 @@ func fit(w, h int) (int, int) {
 	return max(1, w*maxSide/h), maxSide
 }
 
-// packed encodes without loss what was without, as long as it stays small.
+// packed encodes an image: a photo as JPEG, others without loss unless that is
+// too large.
 func packed(m *image.NRGBA, photo bool) (data []byte, media string, err error) {
 	var b bytes.Buffer
 	if !photo {

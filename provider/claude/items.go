@@ -33,8 +33,8 @@ type streamed struct {
 	stopped bool // its stop came, but not its assistant frame
 }
 
-// thread returns the thread of the subagent that a call started; parent is "" for
-// the main one.
+// thread returns the thread of the subagent that a call started; parent is ""
+// for the main one.
 func (tn *turn) thread(parent string) *thread {
 	th := tn.threads[parent]
 	if th == nil {
@@ -95,8 +95,8 @@ func (th *thread) stream(f frame) {
 	}
 }
 
-// startMessage begins a native message. If another one was open, its stream broke
-// and is tried again under a new id.
+// startMessage begins a native message. If another one was open, its stream
+// broke and is tried again under a new id.
 func (th *thread) startMessage(m message) {
 	th.abandon(0)
 	th.message = m.ID
@@ -106,8 +106,8 @@ func (th *thread) startMessage(m message) {
 	}
 }
 
-// startItem returns the ItemStart of a block, without a type if the block is none
-// that a reader has a use for, such as encrypted thinking.
+// startItem returns the ItemStart of a block. It has no type if the block is no
+// item, such as encrypted thinking.
 func (th *thread) startItem(id, messageID string, b block) event.ItemStart {
 	start := event.ItemStart{ItemID: id, ParentCallID: th.parent, Native: map[string]string{"messageId": messageID}}
 	switch {
@@ -121,8 +121,8 @@ func (th *thread) startItem(id, messageID string, b block) event.ItemStart {
 	return start
 }
 
-// startBlock begins a block that will stream. One that is no item only takes its
-// index.
+// startBlock begins a block that will stream. A block that is no item only
+// takes its index.
 func (th *thread) startBlock(index int, b block) {
 	th.next[th.message] = max(th.next[th.message], index+1)
 	start := th.startItem(th.ids.ID(th.message, index), th.message, b)
@@ -169,8 +169,8 @@ func (th *thread) delta(s *streamed, d delta) {
 	th.turn.emit(event.ItemDelta{ItemID: s.id, DeltaContent: grown})
 }
 
-// settle finishes the blocks that stopped without an assistant frame: text of
-// nothing but space has none.
+// settle finishes the blocks that stopped without an assistant frame: the agent
+// prints none for text that is only space.
 func (th *thread) settle() {
 	for _, i := range slices.Sorted(maps.Keys(th.open)) {
 		s := th.open[i]
@@ -217,8 +217,8 @@ func (ts *turns) assistant(f frame) {
 	}
 }
 
-// finished takes finished blocks of a message. from is the index of the first, if
-// the agent says it.
+// finished takes finished blocks of a message. from is the index of the first;
+// nil if it is not known.
 func (th *thread) finished(m *message, from *int) {
 	if th.message != "" && th.message != m.ID {
 		th.abandon(0)
@@ -242,7 +242,7 @@ func (th *thread) finished(m *message, from *int) {
 // whole takes a finished block, whether it was streamed before or not.
 func (th *thread) whole(messageID string, b block) {
 	if b.Type == "tool_use" && (b.ID == "" || b.Name == "") {
-		b.Type = "" // it takes its index and is nothing more
+		b.Type = "" // no item; it only takes its index
 	}
 	if s := th.takeStreamed(messageID, b); s != nil {
 		th.turn.finish(s.id, b)
@@ -258,8 +258,8 @@ func (th *thread) whole(messageID string, b block) {
 	th.turn.finish(start.ItemID, b)
 }
 
-// takeStreamed removes and returns the open block that a finished one completes,
-// nil if there is none.
+// takeStreamed removes and returns the open block that a finished one
+// completes, nil if there is none.
 func (th *thread) takeStreamed(messageID string, b block) *streamed {
 	if th.message != messageID {
 		return nil
@@ -311,7 +311,8 @@ func (tn *turn) printed(nativeID, output string) {
 	tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: output, Origin: event.OriginSystem}})
 }
 
-// harness takes what a message in the user's place says that the harness wrote.
+// harness takes what the agent's harness wrote in a message in the user's
+// place.
 func (ts *turns) harness(f frame) {
 	if f.Refused != "" {
 		ts.notice(event.LevelWarning, "REFUSED", "The model declined to go on; the agent asks it once more.")
@@ -321,7 +322,7 @@ func (ts *turns) harness(f frame) {
 	}
 }
 
-// skill takes a text of the harness that may name a skill.
+// skill reports the file of a skill if the harness tells the model of one.
 func (ts *turns) skill(said string) {
 	if rest, ok := strings.CutPrefix(said, skillDir); ok {
 		dir, _, _ := strings.Cut(rest, "\n")
@@ -329,12 +330,12 @@ func (ts *turns) skill(said string) {
 	}
 }
 
-// ofUser is a prompt as an item.
+// ofUser returns a prompt as an item.
 func (m message) ofUser() event.Message {
 	return event.Message{Content: m.Content.text(), Origin: event.OriginUser, Attachments: attachments(m.Content)}
 }
 
-// attachments lists what a prompt carried beside its text.
+// attachments returns the images and documents of a prompt.
 func attachments(c content) []event.Attachment {
 	var out []event.Attachment
 	for _, b := range c {

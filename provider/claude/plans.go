@@ -20,7 +20,7 @@ type step struct {
 	event.PlanEntry
 }
 
-// todo is an entry of the list in the words of the tools.
+// todo is an entry of the list in the arguments and records of the tools.
 type todo struct {
 	ID       string `json:"id"`
 	TaskID   string `json:"taskId"`
@@ -74,13 +74,14 @@ func steps(todos []todo) plan {
 	return out
 }
 
-// What the tools answer. A subagent's calls have no record beside it.
+// These match the output of the tools. The calls of subagents have no record.
 var (
 	createdTask = regexp.MustCompile(`^Task #(\S+) created successfully`)
 	changedTask = regexp.MustCompile(`^Updated task #\S+ `)
 	listedTask  = regexp.MustCompile(`^#(\S+) \[(\w+)\] (.*)$`)
 )
 
+// created adds the entry that TaskCreate made.
 func (p *plan) created(c *call, said string) {
 	m := createdTask.FindStringSubmatch(said)
 	if m == nil || len(*p) >= translate.MaxSteps {
@@ -90,6 +91,7 @@ func (p *plan) created(c *call, said string) {
 	*p = append(*p, todo{ID: m[1], Subject: d.Subject}.step())
 }
 
+// updated changes or removes the entry that TaskUpdate was about.
 func (p *plan) updated(d todo, said string) {
 	i := slices.IndexFunc(*p, func(s step) bool { return s.id == d.TaskID })
 	if i < 0 || !changedTask.MatchString(said) {
@@ -109,7 +111,7 @@ func (p *plan) updated(d todo, said string) {
 	(*p)[i] = s
 }
 
-// listed is what TaskList found.
+// listed returns the entries that TaskList found.
 func listed(said string, record json.RawMessage) []todo {
 	if tasks := translate.Loose[struct{ Tasks []todo }](record).Tasks; tasks != nil {
 		return tasks

@@ -18,6 +18,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	return p.probe(ctx, runnel.Options{})
 }
 
+// probe is Probe with options: tests choose the program and the environment.
 func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 	in := runnel.Installation{
 		Install: installCommand, Login: loginCommand,
@@ -55,8 +56,8 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 	return in
 }
 
-// models asks the agent for its models. It is started for that, away from
-// any project, and says nothing to any model.
+// models asks the agent for its models. It starts the agent in an empty
+// directory and sends no prompt.
 func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Model {
 	var out []runnel.Model
 	opt.Tap = func(dir runnel.Dir, line []byte) {
@@ -70,7 +71,7 @@ func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Mode
 			}
 		}
 	}
-	dir, err := os.MkdirTemp("", "runnel-probe-") // nobody else's settings are in it
+	dir, err := os.MkdirTemp("", "runnel-probe-") // a project could have settings
 	if err != nil {
 		return nil
 	}

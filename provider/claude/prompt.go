@@ -9,10 +9,11 @@ import (
 )
 
 // prompt makes the frame for a prompt. Its uuid is the turn's id, so that the
-// agent's own record of the conversation names the turn as we do.
+// agent's own record of the conversation has the same id.
 //
-// A prompt waits for its turn (priority later): a message that arrives while a
-// turn runs would otherwise be slipped into that turn and have no end of its own.
+// A prompt waits for its turn (priority later). Otherwise the agent would add a
+// message that arrives while a turn runs to that turn, and it would have no end
+// of its own.
 func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) userFrame {
 	f := userFrame{Type: "user", UUID: turn, Priority: "later"}
 	f.Message.Role = "user"
@@ -33,12 +34,14 @@ func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) user
 	return f
 }
 
-// literal returns the text in pieces such that the agent passes it on to the
-// model as it is. Only the last text of a prompt is looked at, and only if it
-// begins with a slash is it taken for a command: of its own, or, on 2.1.197, for
-// an unknown one, which is an error. A slash in a piece of its own is text.
-// Commands that the agent offers stay commands. In the last text, too, it has
-// files read that are named behind an @; those outside of the folder are not.
+// literal returns the text in pieces such that the agent passes it to the model
+// unchanged. The agent inspects only the last piece of a prompt:
+//
+//   - If it begins with a slash, it is a command; 2.1.197 rejects an unknown
+//     one. A slash in a piece of its own is text. Commands that the agent
+//     offers stay commands.
+//   - A file named after an @ is read into the prompt. For a file outside of
+//     dir the text is split after the @, so that the agent does not read it.
 func literal(text, dir string, isCommand func(name string) bool) []string {
 	rest, slash := strings.CutPrefix(text, "/")
 	name, _, _ := strings.Cut(rest, " ")

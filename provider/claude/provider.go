@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// product is how messages to users call it.
+// product is how messages to users name the agent.
 var product = agentconn.Agent{Name: "Claude Code", Install: installCommand, Try: "claude --version"}
 
 // installCommand is what a user runs to have the agent.
@@ -35,26 +35,27 @@ func (*Provider) WithProgram(command, env []string) runnel.Provider {
 	return &Provider{slices.Clone(command), slices.Clone(env)}
 }
 
-// program returns the program to run, by its absolute path, and its first arguments.
+// program returns the absolute path of the program to run, and its first
+// arguments.
 func (p *Provider) program(opt runnel.Options) (path string, first []string, err error) {
 	path, agent := "claude", product
 	switch {
 	case opt.Path != "":
 		path = opt.Path
 	case len(p.command) > 0:
-		path, first, agent.Install = p.command[0], p.command[1:], "" // it is said where it is
+		path, first, agent.Install = p.command[0], p.command[1:], "" // the configuration names its path
 	}
 	path, err = agentconn.Find(path, agent)
 	return path, first, err
 }
 
-// configured returns the options with what the configuration says.
+// configured returns the options with the configured environment.
 func (p *Provider) configured(opt runnel.Options) runnel.Options {
 	opt.Env = slices.Concat(p.env, opt.Env)
 	return opt
 }
 
-// parent is the environment that an agent's own is made of.
+// parent returns the environment from which an agent's own is made.
 func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.env) }
 
 // Name implements [runnel.Provider].

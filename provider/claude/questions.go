@@ -9,7 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// answerSheet is the arguments of AskUserQuestion, before and after it was answered.
+// answerSheet are the arguments of AskUserQuestion, without and with the
+// answers.
 type answerSheet struct {
 	Questions []struct {
 		Question    string                   `json:"question"`
@@ -20,7 +21,7 @@ type answerSheet struct {
 }
 
 // given is the answer to a question: a label, words of the user's own, or
-// several of them, which the agent wants as one text.
+// several of them, which the agent expects as one text.
 type given string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -33,11 +34,12 @@ func (g *given) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(g))
 }
 
-// answers are the choices that answer. One question with one answer has its
-// options. All else, several questions or answers and words of one's own, comes
-// with updatedArguments, as "answers": an object of each question's text and its
-// answer. What is not answered there gets the first option, which agents mean as
-// the one they recommend; the choice says so.
+// answers returns the choices that answer. A single question with one answer
+// has a choice for each option. Several questions, several answers and words of
+// the user's own come in updatedArguments, as "answers": an object from each
+// question's text to its answer. A question that has no answer there gets its
+// first option, which agents mean as their recommendation; the choice's label
+// shows it.
 func (q *question) answers() []event.Choice {
 	in := translate.Loose[answerSheet](q.input)
 	var out []event.Choice
@@ -62,8 +64,8 @@ func (q *question) answers() []event.Choice {
 	return append(out, event.Choice{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: text.OneLine(label, translate.MaxLabel)})
 }
 
-// answered adds to the arguments the answers that they lack. label answers the
-// one question that there is; "" means the first option of each.
+// answered adds the missing answers to the arguments. label answers the single
+// question; "" means the first option of each.
 func (q *question) answered(allow decision, label string) (decision, error) {
 	object, err := translate.Values(allow.UpdatedInput)
 	if err != nil {

@@ -5,11 +5,14 @@ package claude
 // recordings in testdata that show it.
 
 const (
-	// syntheticModel is the model of messages that the agent wrote itself (api-500).
+	// syntheticModel is the model of messages that the agent wrote itself
+	// (api-500).
 	syntheticModel = "<synthetic>"
-	// noResponseRequested stands after a prompt that a crash left unanswered (resume-after-kill).
+	// noResponseRequested stands after a prompt that a crash left unanswered
+	// (resume-after-kill).
 	noResponseRequested = "No response requested."
-	// noContent is what a command printed that printed nothing, on 2.1.197 (clear).
+	// noContent is what a command printed that printed nothing, on 2.1.197
+	// (clear).
 	noContent = "(no content)"
 )
 

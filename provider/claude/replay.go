@@ -138,7 +138,8 @@ func (h *historian) called(e *entry) {
 }
 
 // next returns the call whose subagent is the first to go on by a time, given
-// as in the entries; "" for until means whenever. It returns "" if there is none.
+// as in the entries; "" for until means whenever. It returns "" if there is
+// none.
 func (h *historian) next(until string) string {
 	call, at := "", ""
 	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sides[c]) == 0 })
@@ -182,8 +183,8 @@ func (h *historian) side(call string) (frame, bool) {
 	return f, true
 }
 
-// taskOver replays the end of a background task, as the agent tells the model of
-// it, and before that what the task's subagent did.
+// taskOver replays the end of a background task, as the agent tells the model
+// of it, and before that what the task's subagent did.
 func (h *historian) taskOver(told string) {
 	if call := tagged(told, "tool-use-id"); h.async[call] {
 		h.inBackground(call)

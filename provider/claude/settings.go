@@ -25,8 +25,8 @@ func newSession() *session {
 	return &session{commands: make(map[string]bool), files: make(map[event.AgentFile]bool)}
 }
 
-// announce takes the model and the mode of an init frame and returns what is new
-// in them.
+// announce takes the model and the mode of an init frame and returns what is
+// new in them.
 func (s *session) announce(f frame) (changed event.SessionUpdated) {
 	s.keyed = f.APIKeySource != "" && f.APIKeySource != "none"
 	if f.Model != "" && f.Model != s.model {
@@ -36,8 +36,8 @@ func (s *session) announce(f frame) (changed event.SessionUpdated) {
 	return changed
 }
 
-// changeMode takes a permission mode and returns our word for it, or "" if it is
-// the old one or one that we do not have.
+// changeMode takes a permission mode and returns our word for it, or "" if it
+// is the old one or one that we do not have.
 func (s *session) changeMode(native string) string {
 	mode := modeOf(native)
 	if mode == "" || mode == s.mode {
@@ -143,8 +143,8 @@ func (r *requests) next(c controlRequest) request {
 	return request{"control_request", requestPrefix + strconv.Itoa(r.count+1), c}
 }
 
-// stop makes a request to interrupt the turn that comes from the translator. Its
-// ids are its own, so that a restarted server numbers its requests alike.
+// stop makes a request to interrupt the turn that comes from the translator.
+// Its ids are its own, so that a restarted server numbers its requests alike.
 func (r *requests) stop() request {
 	r.stops++
 	return request{"control_request", "stop-" + strconv.Itoa(r.stops), controlRequest{Subtype: "interrupt"}}
@@ -158,7 +158,8 @@ func (r *requests) sent(f frame) {
 	r.open[f.RequestID] = f.Request.Subtype
 }
 
-// answered closes a request and returns its subtype; "" for one that is not open.
+// answered closes a request and returns its subtype; "" for one that is not
+// open.
 func (r *requests) answered(id string) string {
 	subtype := r.open[id]
 	delete(r.open, id)

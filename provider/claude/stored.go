@@ -12,8 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonl"
 )
 
-// entry is one line of a conversation that the agent keeps. It says the same
-// things as a frame, some of them under other names.
+// entry is one line of a stored conversation. It has the fields of a frame,
+// some of them under other names.
 type entry struct {
 	frame
 	ParentUUID       string          `json:"parentUuid"`
@@ -40,7 +40,7 @@ type entry struct {
 	line int // in the file, from 0
 }
 
-// time of an entry; zero if it has none.
+// time returns the time of the entry; zero if it has none.
 func (e *entry) time() time.Time {
 	at, err := time.Parse(time.RFC3339Nano, e.Timestamp)
 	if err != nil {
@@ -49,8 +49,8 @@ func (e *entry) time() time.Time {
 	return at
 }
 
-// readEntries decodes the conversation entries of a file. Lines that do not
-// decode are skipped: the last one may be half written.
+// readEntries decodes the conversation entries of a file. It skips lines that
+// do not decode: the last line may be half written.
 func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 	lines := jsonl.NewReader(r, 0)
 	var out []*entry
@@ -86,13 +86,13 @@ func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 // chain returns the entries of the conversation as it stands now, oldest first.
 //
 // The file is a tree: a rewind, a second writer and every parallel tool call
-// make branches. The newest leaf of the main thread decides which branch
-// counts; results and calls that ran beside it are put back. Unlike the agent,
-// which forgets what it has summarised, this goes on across a compaction.
+// make branches. The branch with the newest leaf of the main thread counts,
+// with the calls and results that ran in parallel to it. The agent itself
+// begins at the last compaction; chain includes the entries before it.
 func chain(entries []*entry) []*entry {
 	byID := make(map[string]*entry, len(entries))
 	for _, e := range entries {
-		byID[e.UUID] = e // the last one counts
+		byID[e.UUID] = e // of entries with the same id, the last one
 	}
 	leaf := newestLeaf(entries, byID)
 	if leaf == nil {
@@ -108,6 +108,8 @@ func chain(entries []*entry) []*entry {
 	return reattach(path, on, entries, byID)
 }
 
+// parent returns the entry before e, also across a compaction; nil if there is
+// none.
 func parent(e *entry, byID map[string]*entry) *entry {
 	if e.ParentUUID == "" && e.Subtype == "compact_boundary" {
 		return byID[e.LogicalParent]
@@ -115,10 +117,11 @@ func parent(e *entry, byID map[string]*entry) *entry {
 	return byID[e.ParentUUID]
 }
 
-// newestLeaf returns the leaf to start from: of those that lead to an entry of
-// the main thread that people see, the one whose entry comes last in the file.
+// newestLeaf returns the leaf to start from. Each leaf stands for the nearest
+// message above it; the leaf whose message is part of the main thread and comes
+// last in the file wins.
 //
-// Each entry is looked at a few times only, however many leaves there are.
+// The work is linear in the number of entries, however many leaves there are.
 func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
 	nearest := make(map[*entry]*entry, len(entries))
 	hasChild := make(map[string]bool)
@@ -150,9 +153,9 @@ func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
 	return best
 }
 
-// nearestSpoken returns the entry itself, or the next one above it, that
-// somebody said; nil if there is none. known holds what was found before, and
-// nil for entries on the way, so that a circle ends.
+// nearestSpoken returns e, or else the nearest entry above it, that is a
+// message; nil if there is none. known holds the results of earlier calls, and
+// nil for entries on the way, so that a circle of entries ends.
 func nearestSpoken(e *entry, byID map[string]*entry, known map[*entry]*entry) *entry {
 	var passed []*entry
 	var found *entry
@@ -174,8 +177,8 @@ func nearestSpoken(e *entry, byID map[string]*entry, known map[*entry]*entry) *e
 	return found
 }
 
-// reattach puts back what ran in parallel: calls and results fork the chain, so
-// that a walk from the leaf meets only one of each.
+// reattach inserts the calls and results that ran in parallel: they fork the
+// chain, so a walk from the leaf meets only one of each.
 func reattach(path []*entry, on map[string]bool, entries []*entry, byID map[string]*entry) []*entry {
 	lastOf := make(map[string]int) // native message → its last place on the path
 	for i, e := range path {
@@ -207,7 +210,8 @@ func reattach(path []*entry, on map[string]bool, entries []*entry, byID map[stri
 	return out
 }
 
-// messageID is the native message an assistant entry is part of.
+// messageID returns the native message that an assistant entry is part of, ""
+// for other entries.
 func (e *entry) messageID() string {
 	if e.Type != "assistant" || e.Message == nil {
 		return ""

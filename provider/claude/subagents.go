@@ -29,8 +29,8 @@ type tasks struct {
 //
 // What it does is a turn of its own, named after its call, so that its files
 // give the same one. That turn is held back and emitted whole when the task
-// ends: a turn that is open holds the conversation, and a task may take an hour.
-// Meanwhile notices report its progress.
+// ends: a turn that is open holds the conversation, and a task may take an
+// hour. Meanwhile notices report its progress.
 type task struct {
 	call  string
 	name  string // what it is about
@@ -66,8 +66,8 @@ func (ts *tasks) begin(call string) *task {
 	return k
 }
 
-// of returns the task that a subagent's frame is part of, or nil if it is part of
-// the turn in flight. parent is the call that started the subagent.
+// of returns the task that a subagent's frame is part of, or nil if it is part
+// of the turn in flight. parent is the call that started the subagent.
 func (ts *tasks) of(parent string) *task {
 	if parent == "" {
 		return nil
@@ -208,8 +208,8 @@ func taskID(record json.RawMessage) string {
 	}](record).BackgroundTask
 }
 
-// isAsync reports whether the record of a call says that its subagent goes on in
-// the background.
+// isAsync reports whether the record of a call says that its subagent goes on
+// in the background.
 func isAsync(record json.RawMessage) bool {
 	return translate.Loose[struct{ IsAsync bool }](record).IsAsync
 }

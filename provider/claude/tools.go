@@ -50,7 +50,7 @@ func (tn *turn) output(f frame, b block) (*call, event.FunctionCallOutput) {
 	return c, out
 }
 
-// toolKind groups Claude Code's tools.
+// toolKind returns the kind of one of Claude Code's tools.
 func toolKind(name string) event.ToolKind {
 	switch name {
 	case "Read", "NotebookRead", "ReadMcpResourceTool":
@@ -73,7 +73,7 @@ func toolKind(name string) event.ToolKind {
 	return event.KindOther
 }
 
-// toolInput is what tools' arguments have in common.
+// toolInput are the arguments that name what a call is about, of all tools.
 type toolInput struct {
 	FilePath     string `json:"file_path"`
 	NotebookPath string `json:"notebook_path"`
@@ -87,7 +87,7 @@ type toolInput struct {
 	Offset       int    `json:"offset"`
 }
 
-// toolTitle says in one line what a call is about.
+// toolTitle returns one line about a call: the tool and what it works on.
 func toolTitle(name string, input json.RawMessage) string {
 	in := translate.Loose[toolInput](input)
 	about := ""
@@ -113,6 +113,7 @@ func toolTitle(name string, input json.RawMessage) string {
 	return text.OneLine(name+": "+about, 200)
 }
 
+// toolLocations returns the file that a call is about.
 func toolLocations(input json.RawMessage) []event.Location {
 	in := translate.Loose[toolInput](input)
 	path := in.FilePath
@@ -125,8 +126,8 @@ func toolLocations(input json.RawMessage) []event.Location {
 	return []event.Location{{Path: path, Line: in.Offset}}
 }
 
-// toolOutput makes the output of a call from its result block and, where there
-// is one, the structured record beside it.
+// toolOutput makes the output of a call from its result block and the
+// structured record that comes with it, which the calls of subagents lack.
 func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutput {
 	said := resultText(b.Content)
 	out := event.FunctionCallOutput{
@@ -137,7 +138,8 @@ func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutp
 	return out
 }
 
-// resultText joins the blocks of a result, a line each; what is not text is named.
+// resultText joins the blocks of a result, one a line. For a block that is not
+// text it has the type in brackets.
 func resultText(c content) string {
 	parts := make([]string, 0, len(c))
 	for _, b := range c {
@@ -153,7 +155,8 @@ func resultText(c content) string {
 	return strings.Join(parts, "\n")
 }
 
-// exitCode is that of a shell command. A failure is told in words only.
+// exitCode returns the exit code of a shell command. Of a failed one it is in
+// the text only.
 func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
 	if c.name != "Bash" {
 		return nil
@@ -162,7 +165,7 @@ func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
 	if failed {
 		rest, ok := strings.CutPrefix(said, "Exit code ")
 		if !ok {
-			return nil // never ran
+			return nil // the command never ran
 		}
 		digits, _, _ := strings.Cut(rest, "\n")
 		n, err := strconv.Atoi(digits)
@@ -180,17 +183,17 @@ func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
 	return &code
 }
 
-// exitPlan is what the agent makes of the arguments with which a plan is handed in.
+// exitPlan are the arguments of ExitPlanMode, as the agent completes them.
 type exitPlan struct {
 	Plan         string `json:"plan"`
 	PlanFilePath string `json:"planFilePath"`
 }
 
-// skillFile is the file of the skill in a folder.
+// skillFile returns the file that describes the skill in a folder.
 func skillFile(dir string) string { return filepath.Join(strings.TrimSpace(dir), "SKILL.md") }
 
-// detail passes on the record of tools whose output does not say it all. Those
-// of file and shell tools repeat it.
+// detail returns the record of a call where it says more than the output. The
+// records of file, search and shell tools only repeat the output.
 func detail(c *call, record json.RawMessage) json.RawMessage {
 	switch toolKind(c.name) {
 	case event.KindRead, event.KindEdit, event.KindExecute, event.KindSearch:

@@ -16,8 +16,8 @@ const providerID = "claude-code"
 // translator turns what passes between us and one agent process into events.
 //
 // It is pure: lines go in, in the order in which they passed, and events come
-// out; the same lines give the same events with the same ids. It serves the live
-// conversation, a recording of one, and the agent's own files alike.
+// out; the same lines give the same events with the same ids. It serves the
+// live conversation, a recording of one, and the agent's own files alike.
 //
 // The translator itself only dispatches: it decodes a line, and calls the owner
 // of the state that the line is about. What that causes elsewhere comes back as

@@ -144,10 +144,11 @@ func (ts *turns) interrupt() {
 	}
 }
 
-// running returns the turn in flight and begins it if need be. If there is none,
-// it begins that of the oldest prompt, or else one that nobody asked for, which
-// is named after the first native message in it. It returns nil if no event can
-// be emitted in the turn: the turn has no name yet, or has ended already.
+// running returns the turn in flight and begins it if need be. If there is
+// none, it begins that of the oldest prompt, or else one that nobody asked for,
+// which is named after the first native message in it. It returns nil if no
+// event can be emitted in the turn: the turn has no name yet, or has ended
+// already.
 func (ts *turns) running(nativeMessage string) *turn {
 	if ts.current == nil {
 		ts.current = newTurn("", ts.out, ts.session)

@@ -7,8 +7,8 @@ import (
 )
 
 // frame is one line of the stream-json protocol, in either direction, and also
-// one entry of a stored conversation, which uses the same words for the same
-// things. Only what is translated is decoded; a type has some of the fields.
+// one entry of a stored conversation, which has the same fields. Only fields
+// that are used are decoded; each type of frame has some of them.
 type frame struct {
 	Type            string          `json:"type"`
 	Subtype         string          `json:"subtype"`
@@ -37,10 +37,8 @@ type frame struct {
 	RetryDelayMS   float64    `json:"retry_delay_ms"`
 	ErrorStatus    *int       `json:"error_status"`
 	Error          string     `json:"error"` // a word such as rate_limit; also on assistant frames
-	OriginalModel  string     `json:"original_model"`
 	FallbackModel  string     `json:"fallback_model"`
 	Status         string     `json:"status"`
-	Compact        *compact   `json:"compact_metadata"`
 	RateLimit      *rateLimit `json:"rate_limit_info"`
 	Title          string     `json:"title"`
 	Content        string     `json:"content"` // informational; a slash command's output, as stored
@@ -79,12 +77,6 @@ type origin struct {
 	Kind string `json:"kind"`
 }
 
-type compact struct {
-	Trigger    string `json:"trigger"`
-	PreTokens  int64  `json:"pre_tokens"`
-	PostTokens int64  `json:"post_tokens"`
-}
-
 type rateLimit struct {
 	Status        string  `json:"status"`
 	ResetsAt      int64   `json:"resetsAt"`
@@ -92,7 +84,7 @@ type rateLimit struct {
 	Utilization   float64 `json:"utilization"`
 }
 
-// abandoned says which blocks of a broken stream never became final.
+// abandoned names the blocks of a broken stream that never became final.
 type abandoned struct {
 	APIMessageID   string `json:"api_message_id"`
 	FromBlockIndex int    `json:"from_block_index"`
@@ -119,7 +111,7 @@ type message struct {
 	Usage      *usage  `json:"usage"`
 }
 
-// block is one part of a message, or what starts one in a stream.
+// block is one part of a message, or the beginning of one in a stream.
 type block struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text,omitempty"`
@@ -161,8 +153,8 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]block)(c))
 }
 
-// text joins the text blocks. A prompt may come in pieces that belong together
-// (see literal), so nothing is put between them.
+// text joins the text blocks without a separator: a prompt may be sent in
+// pieces that belong together, see [literal].
 func (c content) text() string {
 	if len(c) == 1 && c[0].Type == "text" {
 		return c[0].Text
@@ -285,8 +277,8 @@ type userMessage struct {
 	Content any    `json:"content"` // a string or blocks
 }
 
-// decode reads one line. A field of an unexpected type is left out and is not
-// an error: the agent is a moving target, and the rest of the line is good.
+// decode decodes one line. A field of an unexpected type is left out and is no
+// error: the agent is a moving target, and the rest of the line is good.
 func decode(line []byte) (frame, error) {
 	var f frame
 	err := json.Unmarshal(line, &f)
