@@ -1,0 +1,45 @@
+package agentconn
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// A Program is the program of a provider as the configuration has it. The zero
+// value is the provider's usual one, looked up in PATH.
+type Program struct {
+	Command []string // the program and its first arguments, in place of the usual one
+	Env     []string // "K=V", further variables of its environment
+}
+
+// Find returns the absolute path of the program to run, and its first arguments.
+// usual is the name of the provider's usual one; opt.Path takes precedence.
+func (p Program) Find(opt runnel.Options, usual string, agent Agent) (path string, args []string, err error) {
+	switch {
+	case opt.Path != "":
+		usual = opt.Path
+	case len(p.Command) > 0:
+		usual, args = p.Command[0], slices.Clone(p.Command[1:])
+		agent.Install = "" // an error names the configuration instead
+	}
+	path, err = Find(usual, agent)
+	return path, args, err
+}
+
+// Configured returns the options with the program's environment before their own.
+func (p Program) Configured(opt runnel.Options) runnel.Options {
+	opt.Env = slices.Concat(p.Env, opt.Env)
+	return opt
+}
+
+// MCPServers decodes the mcpServers of the options: definitions of servers by
+// name. It fails with InvalidRequest if they are not a JSON object of such.
+func MCPServers[Definition any](given json.RawMessage) (map[string]Definition, error) {
+	var servers map[string]Definition
+	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
+		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	}
+	return servers, nil
+}
