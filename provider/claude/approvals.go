@@ -72,11 +72,11 @@ func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 	old.Question.turn.emit(translate.Withdrawn(old.ID))
 }
 
-// open asks a question in a turn. If tn is nil, the question is out of turn: a
+// ask asks a question in a turn. If tn is nil, the question is out of turn: a
 // background task asks, or no turn runs. It is asked at once, in a turn that
 // holds nothing else: the prompt's turn may be over long before the answer is
 // there, and would take the question with it.
-func (a *approvals) open(q *question, f frame, tn *turn) {
+func (a *approvals) ask(q *question, f frame, tn *turn) {
 	outOfTurn := tn == nil
 	if outOfTurn {
 		tn = newTurn(derive(a.session.id+" question "+f.RequestID), a.out, a.session)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
@@ -145,9 +146,9 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 // mcpServers completes the definitions of servers: 2.1.329 silently fails to
 // start a command that has no args.
 func mcpServers(given json.RawMessage) (json.RawMessage, error) {
-	var servers map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
-		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	servers, err := agentconn.MCPServers[map[string]json.RawMessage](given)
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range servers {
 		if s["command"] != nil && s["args"] == nil {

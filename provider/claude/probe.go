@@ -27,13 +27,13 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
 		},
 	}
-	path, first, err := p.program(opt)
+	path, first, err := p.program.Find(opt, usualProgram, product)
 	if err != nil {
 		in.Problem = runnel.Safe(err).Message
 		return in
 	}
 	in.Path = path
-	env := environ(parentEnviron(), p.configured(opt))
+	env := environ(parentEnviron(), p.program.Configured(opt))
 	out, err := agentconn.Output(ctx, path, env, slices.Concat(first, []string{"--version"})...)
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {

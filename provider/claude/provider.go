@@ -15,6 +15,9 @@ import (
 // product is how messages to users name the agent.
 var product = agentconn.Agent{Name: "Claude Code", Install: installCommand, Try: "claude --version"}
 
+// usualProgram is the agent's name in PATH.
+const usualProgram = "claude"
+
 // installCommand is what a user runs to have the agent.
 const installCommand = "npm install -g @anthropic-ai/claude-code"
 
@@ -23,8 +26,7 @@ const loginCommand = "claude auth login"
 
 // Provider runs Claude Code. The zero value runs the "claude" in PATH.
 type Provider struct {
-	command []string // instead of that one: the program and its first arguments
-	env     []string // "K=V", further variables of its environment
+	program agentconn.Program
 }
 
 // New returns a Provider.
@@ -32,31 +34,11 @@ func New() *Provider { return &Provider{} }
 
 // WithProgram implements [runnel.Programmable].
 func (*Provider) WithProgram(command, env []string) runnel.Provider {
-	return &Provider{slices.Clone(command), slices.Clone(env)}
-}
-
-// program returns the absolute path of the program to run, and its first
-// arguments.
-func (p *Provider) program(opt runnel.Options) (path string, first []string, err error) {
-	path, agent := "claude", product
-	switch {
-	case opt.Path != "":
-		path = opt.Path
-	case len(p.command) > 0:
-		path, first, agent.Install = p.command[0], p.command[1:], "" // the configuration names its path
-	}
-	path, err = agentconn.Find(path, agent)
-	return path, first, err
-}
-
-// configured returns the options with the configured environment.
-func (p *Provider) configured(opt runnel.Options) runnel.Options {
-	opt.Env = slices.Concat(p.env, opt.Env)
-	return opt
+	return &Provider{agentconn.Program{Command: slices.Clone(command), Env: slices.Clone(env)}}
 }
 
 // parent returns the environment from which an agent's own is made.
-func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.env) }
+func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.program.Env) }
 
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
@@ -88,7 +70,7 @@ func (p *Provider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 }
 
 func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, error) {
-	opt = p.configured(opt)
+	opt = p.program.Configured(opt)
 	args, err := argv(opt, fork)
 	if err != nil {
 		return nil, err
@@ -97,7 +79,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
-	path, first, err := p.program(opt)
+	path, first, err := p.program.Find(opt, usualProgram, product)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +97,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 
 // Adopt implements [runnel.Adopter].
 func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
-	opt = p.configured(opt)
+	opt = p.program.Configured(opt)
 	tr := newTranslator()
 	c, back, err := agentconn.Adopt(opt, environ(parentEnviron(), opt), product, tr, func() error { return tr.isSetUp(opt) })
 	if err != nil {

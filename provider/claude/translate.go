@@ -250,7 +250,7 @@ func (t *translator) ask(f frame) {
 	if !t.tasks.runs(f.Request.AgentID) && !t.turns.idle() {
 		tn = t.turns.running("")
 	}
-	t.approvals.open(q, f, tn)
+	t.approvals.ask(q, f, tn)
 }
 
 // requested takes a control request of ours.
