@@ -33,9 +33,9 @@ type question struct {
 	fixed   bool     // the arguments may not be changed
 }
 
-// take returns the question that a control request is, or nil if there is
-// nothing to ask: what we do not offer is refused, and a question that is open
-// is not asked twice.
+// take returns the question in a control request, nil if there is none to ask:
+// a request that we do not support is refused, and a question that is open is
+// not asked twice.
 func (a *approvals) take(f frame) *question {
 	r := f.Request
 	if r.Subtype != "can_use_tool" || a.Full() {
@@ -153,8 +153,8 @@ func (a *approvals) withdraw(request string) {
 	}
 }
 
-// stop denies the out-of-turn questions when everything is to stop. The agent's
-// interrupt is about its turn, and leaves them open.
+// stop denies the out-of-turn questions after an interrupt: the agent itself
+// withdraws only those of its turn.
 func (a *approvals) stop() {
 	for _, tn := range a.outOfTurn {
 		tn.interrupted = true

@@ -20,7 +20,8 @@ type conn struct {
 func (c *conn) handshake(ctx context.Context, reqs []controlRequest) error {
 	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs) })
 	if err == nil {
-		_, _ = c.control(controlRequest{Subtype: "get_settings"}) // nobody waits for the answer; if the agent has gone, Next reports it
+		// Nobody waits for the answer; if the agent has gone, Next reports it.
+		_, _ = c.control(controlRequest{Subtype: "get_settings"})
 	}
 	return err
 }

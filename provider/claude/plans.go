@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// plan is the agent's list of what it means to do. One list is kept for a
-// conversation, subagents included.
+// plan is the agent's list of tasks to do. A conversation has one list, which
+// its subagents share.
 type plan []step
 
 // step is an entry of the list, with the agent's id of it where it has one.
@@ -30,13 +30,14 @@ type todo struct {
 	Priority string `json:"priority"`
 }
 
+// step returns the entry in our form.
 func (d todo) step() step {
 	return step{d.ID + d.TaskID, translate.PlanEntry(d.Content+d.Subject, d.Status, d.Priority)}
 }
 
 // follow takes a call with its output and reports whether it changed the list.
-// TodoWrite has the whole list each time; the newer tools change one entry, so
-// entries from before a resumption are known only once the agent lists them.
+// TodoWrite has the whole list each time. The newer tools change one entry, so
+// after a resumption the older entries are unknown until the agent lists them.
 func (p *plan) follow(c *call, out event.FunctionCallOutput, record json.RawMessage) (changed bool) {
 	if out.IsError {
 		return false
@@ -66,6 +67,7 @@ func (p plan) entries() []event.PlanEntry {
 	return out
 }
 
+// steps returns entries in our form, bounded.
 func steps(todos []todo) plan {
 	var out plan
 	for _, d := range todos[:min(len(todos), translate.MaxSteps)] {

@@ -1,27 +1,29 @@
 package claude
 
-// What Claude Code does that its protocol would not make one expect. Each was
-// seen on the wire of 2.1.197 or 2.1.329; the names in parentheses are the
-// recordings in testdata that show it.
+// This file has the fixed texts by which oddities of Claude Code are
+// recognised. Each was seen on the wire of 2.1.197 or 2.1.329; the names in
+// parentheses, here and in other files, are the recordings in testdata that
+// show it.
 
 const (
 	// syntheticModel is the model of messages that the agent wrote itself
 	// (api-500).
 	syntheticModel = "<synthetic>"
-	// noResponseRequested stands after a prompt that a crash left unanswered
+	// noResponseRequested follows a prompt that a crash left unanswered
 	// (resume-after-kill).
 	noResponseRequested = "No response requested."
-	// noContent is what a command printed that printed nothing, on 2.1.197
+	// noContent is the output of a command that printed nothing, on 2.1.197
 	// (clear).
 	noContent = "(no content)"
 )
 
 // Text that the harness writes in the user's place.
 const (
-	// interruptedByUser begins what stands after a turn that was interrupted.
+	// interruptedByUser begins the text after an interrupted turn.
 	interruptedByUser = "[Request interrupted by user"
-	// taskNotification begins the news that a background task has ended.
+	// taskNotification begins the text that reports the end of a background
+	// task.
 	taskNotification = "<task-notification>"
-	// skillDir begins how the model is told where a skill is (skill).
+	// skillDir begins the text that names the folder of a skill (skill).
 	skillDir = "Base directory for this skill: "
 )

@@ -14,10 +14,10 @@ import (
 // result around a turn, the next prompt ends the turn here.
 type historian struct {
 	t     *translator
-	sides map[string][]*entry // what is left of each subagent's thread, by its call
-	async map[string]bool     // calls whose subagent went on in the background
-	live  []string            // calls of the turn in flight whose subagents have more to say
-	last  time.Time
+	sides map[string][]*entry // remaining entries of each subagent's thread, by its call
+	async map[string]bool     // calls whose subagent worked in the background
+	live  []string            // calls of the turn in flight whose subagents have entries left
+	last  time.Time           // of the last entry that had one
 }
 
 func newHistorian(session string, main []*entry, sides map[string][]*entry) *historian {
@@ -31,7 +31,7 @@ func newHistorian(session string, main []*entry, sides map[string][]*entry) *his
 	return h
 }
 
-// note keeps the calls that are answered before their subagent is done.
+// note remembers the calls that have an output before their subagent has ended.
 func (h *historian) note(entries []*entry) {
 	for _, e := range entries {
 		if !e.isResult() || !isAsync(e.StoredResult) {
@@ -43,7 +43,8 @@ func (h *historian) note(entries []*entry) {
 	}
 }
 
-// entry replays one entry of the main thread, and what subagents did before it.
+// entry replays one entry of the main thread, after the older entries of
+// subagents.
 func (h *historian) entry(e *entry) []event.Event {
 	at := e.time()
 	if at.IsZero() {
@@ -67,7 +68,7 @@ func (h *historian) entry(e *entry) []event.Event {
 	return h.t.out.Take()
 }
 
-// assistant replays what the model said, or the agent in its place.
+// assistant replays a message of the model, or of the agent in its place.
 func (h *historian) assistant(e *entry) {
 	if m := e.Message; m != nil && m.Model != "" && m.Model != syntheticModel {
 		h.t.session.model = m.Model
@@ -109,8 +110,8 @@ func (h *historian) user(e *entry) {
 	}
 }
 
-// queued replays a prompt that the agent took up in the middle of a turn. That
-// happens in a terminal; we never send one.
+// queued replays a prompt that became part of a running turn. Users of a
+// terminal can do that; our prompts wait for a turn of their own.
 func (h *historian) queued(e *entry) {
 	a := e.Attachment
 	if a == nil || a.Type != "queued_command" {
@@ -125,7 +126,7 @@ func (h *historian) queued(e *entry) {
 	}
 }
 
-// called keeps the calls of an entry that started subagents.
+// called remembers the calls of an entry that started subagents.
 func (h *historian) called(e *entry) {
 	if e.Message == nil {
 		return
@@ -137,9 +138,9 @@ func (h *historian) called(e *entry) {
 	}
 }
 
-// next returns the call whose subagent is the first to go on by a time, given
-// as in the entries; "" for until means whenever. It returns "" if there is
-// none.
+// next returns the call of the subagent whose next entry is the oldest, "" if
+// none has an entry by the time until, in the form of the entries. An empty
+// until means any time.
 func (h *historian) next(until string) string {
 	call, at := "", ""
 	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sides[c]) == 0 })
@@ -152,7 +153,7 @@ func (h *historian) next(until string) string {
 	return call
 }
 
-// subagents replays what subagents had done by a time.
+// subagents replays the entries of subagents up to a time.
 func (h *historian) subagents(until string) {
 	for call := h.next(until); call != ""; call = h.next(until) {
 		if f, ok := h.side(call); ok {
@@ -183,8 +184,8 @@ func (h *historian) side(call string) (frame, bool) {
 	return f, true
 }
 
-// taskOver replays the end of a background task, as the agent tells the model
-// of it, and before that what the task's subagent did.
+// taskOver replays the work of a background task's subagent and then the end of
+// the task. told is how the agent reported it to the model.
 func (h *historian) taskOver(told string) {
 	if call := tagged(told, "tool-use-id"); h.async[call] {
 		h.inBackground(call)
@@ -195,7 +196,7 @@ func (h *historian) taskOver(told string) {
 	h.t.turns.taskOver(tagged(told, "summary"))
 }
 
-// inBackground replays what is left of a task, with its own subagents.
+// inBackground replays the remaining entries of a task and of its subagents.
 func (h *historian) inBackground(call string) {
 	before := h.live
 	h.live = []string{call}
@@ -222,7 +223,7 @@ func tagged(text, name string) string {
 func (h *historian) finish() []event.Event {
 	h.subagents("")
 	h.close()
-	for _, call := range slices.Sorted(maps.Keys(h.async)) { // whose end was not told
+	for _, call := range slices.Sorted(maps.Keys(h.async)) { // their end was not reported
 		if len(h.sides[call]) > 0 {
 			h.inBackground(call)
 		}

@@ -11,22 +11,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// session is what is known about the agent's session beyond a turn.
+// session has the facts about the agent's session that outlive a turn.
 type session struct {
-	id, model, mode string // as last announced
-	keyed           bool   // the agent uses an API key, not a login
-	denies          bool   // the settings deny some calls, or are not known yet
-	cost            float64
-	commands        map[string]bool // slash commands that the agent offers
-	files           map[event.AgentFile]bool
+	id, model, mode string                   // as last announced
+	keyed           bool                     // the agent uses an API key, not a login
+	denies          bool                     // the settings deny some calls, or are not known yet
+	cost            float64                  // total_cost_usd of the last result
+	commands        map[string]bool          // slash commands that the agent offers
+	files           map[event.AgentFile]bool // those that were reported
 }
 
 func newSession() *session {
 	return &session{commands: make(map[string]bool), files: make(map[event.AgentFile]bool)}
 }
 
-// announce takes the model and the mode of an init frame and returns what is
-// new in them.
+// announce takes an init frame and returns the model and the mode if they are
+// new.
 func (s *session) announce(f frame) (changed event.SessionUpdated) {
 	s.keyed = f.APIKeySource != "" && f.APIKeySource != "none"
 	if f.Model != "" && f.Model != s.model {
@@ -36,8 +36,8 @@ func (s *session) announce(f frame) (changed event.SessionUpdated) {
 	return changed
 }
 
-// changeMode takes a permission mode and returns our word for it, or "" if it
-// is the old one or one that we do not have.
+// changeMode takes a permission mode and returns our word for it; "" if it is
+// not new or we have no word for it.
 func (s *session) changeMode(native string) string {
 	mode := modeOf(native)
 	if mode == "" || mode == s.mode {
@@ -47,7 +47,7 @@ func (s *session) changeMode(native string) string {
 	return mode
 }
 
-// modeOf is our word for a permission mode; "" for one we do not have.
+// modeOf returns our word for a permission mode; "" if we have none.
 func modeOf(native string) string {
 	switch native {
 	case "default", "acceptEdits", "plan", "dontAsk":
@@ -125,11 +125,11 @@ func (s *session) reportFile(e translate.TurnEmitter, kind, path string) {
 	e.Emit(event.SessionUpdated{Files: []event.AgentFile{f}})
 }
 
-// requests are the control requests of ours.
+// requests are our control requests.
 type requests struct {
-	open  map[string]string // subtypes of those that were not answered yet, by id
-	count int               // those of the connection, answered or not
-	stops int               // those that the translator made
+	open  map[string]string // subtypes of the unanswered ones, by id
+	count int               // requests of the connection so far
+	stops int               // requests of the translator so far
 }
 
 func newRequests() requests { return requests{open: make(map[string]string)} }
@@ -143,8 +143,8 @@ func (r *requests) next(c controlRequest) request {
 	return request{"control_request", requestPrefix + strconv.Itoa(r.count+1), c}
 }
 
-// stop makes a request to interrupt the turn that comes from the translator.
-// Its ids are its own, so that a restarted server numbers its requests alike.
+// stop makes a request of the translator to interrupt the turn. It has ids of
+// its own, so that the connection's requests are numbered alike in a recording.
 func (r *requests) stop() request {
 	r.stops++
 	return request{"control_request", "stop-" + strconv.Itoa(r.stops), controlRequest{Subtype: "interrupt"}}

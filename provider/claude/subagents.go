@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// tasks are the background tasks of a process, and what is known of its
+// tasks are the background tasks of an agent process, and the ids of its
 // subagents.
 type tasks struct {
 	out     *translate.Emitter
@@ -24,17 +24,17 @@ type tasks struct {
 	background map[string]bool   // ids of tasks that are known to work in the background
 }
 
-// task is a subagent that works in the background: it goes on after the turn
-// that started it, and beside others.
+// task is a subagent that works in the background: it continues after the turn
+// that started it, while other turns run.
 //
-// What it does is a turn of its own, named after its call, so that its files
-// give the same one. That turn is held back and emitted whole when the task
-// ends: a turn that is open holds the conversation, and a task may take an
-// hour. Meanwhile notices report its progress.
+// Its work is a turn of its own. The id comes from the call, so that the
+// agent's files give the same turn. Its events are held back and emitted whole
+// when the task ends: an open turn blocks the conversation, and a task may take
+// an hour. Meanwhile notices report its progress.
 type task struct {
 	call  string
-	name  string // what it is about
-	turns turns  // its one turn
+	name  string // for notices
+	turns turns  // one only
 	held  translate.Held
 }
 
@@ -89,8 +89,7 @@ func (ts *tasks) known(call string) bool { return ts.parts[call] > 0 }
 // runs reports whether a subagent, by its own id, works in the background.
 func (ts *tasks) runs(agent string) bool { return ts.of(ts.calls[agent]) != nil }
 
-// launched takes the record of a call that has its output: the call may have
-// begun a task.
+// launched takes the record of a finished call, which may have begun a task.
 func (ts *tasks) launched(c *call, record json.RawMessage) {
 	if id := taskID(record); id != "" && len(ts.background) < maxAgents {
 		ts.background[id] = true
@@ -100,8 +99,8 @@ func (ts *tasks) launched(c *call, record json.RawMessage) {
 	}
 }
 
-// split emits what is held of a task if it is too much. The rest of the task is
-// another turn.
+// split emits the held events of a task if they are too large. The rest of the
+// task is another turn.
 func (ts *tasks) split(k *task) {
 	if k.held.Size() <= maxTaskSize || !k.turns.current.answered() {
 		return
@@ -110,8 +109,8 @@ func (ts *tasks) split(k *task) {
 	ts.begin(k.call).name = k.name
 }
 
-// release emits what a task did, with its end. A task that did nothing that we
-// know of leaves no turn.
+// release emits the held events of a task and its end. A task without events
+// has no turn.
 func (ts *tasks) release(k *task, end event.Body) {
 	delete(ts.open, k.call)
 	ts.out.Add(k.held.Take()...)
@@ -122,7 +121,7 @@ func (ts *tasks) release(k *task, end event.Body) {
 	}
 }
 
-// releaseAll emits what is held once the agent has gone.
+// releaseAll ends all tasks, when the agent has gone.
 func (ts *tasks) releaseAll() {
 	for _, call := range slices.Sorted(maps.Keys(ts.open)) {
 		ts.release(ts.open[call], taskEnd(""))
@@ -153,7 +152,8 @@ func (ts *tasks) news(f frame, conversation *turns) {
 		if k := ts.open[f.ToolUseID]; k != nil {
 			ts.release(k, taskEnd(f.Status))
 		}
-		if ts.background[f.TaskID] || conversation.current == nil { // of others, the output of their call has it all
+		// A task in the foreground needs no notice: its call has an output.
+		if ts.background[f.TaskID] || conversation.current == nil {
 			conversation.taskOver(f.Summary)
 		}
 	}
@@ -171,7 +171,7 @@ func (ts *turns) taskOver(summary string) {
 	ts.notice(event.LevelInfo, "TASK_ENDED", said)
 }
 
-// taskEnd is the end of a task's turn, by the agent's word for it; "" if the
+// taskEnd returns the end of a task's turn. status is the agent's; "" if the
 // agent ended first.
 func taskEnd(status string) event.Body {
 	switch status {
@@ -185,7 +185,7 @@ func taskEnd(status string) event.Body {
 	return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before its task in the background had.").Fault()}
 }
 
-// weight is the size of what an event holds, roughly, in bytes.
+// weight returns the approximate size of an event, in bytes.
 func weight(b event.Body) int {
 	done, _ := b.(event.ItemDone)
 	switch f := done.FinalItem.(type) {
@@ -201,7 +201,7 @@ func weight(b event.Body) int {
 	return 64
 }
 
-// taskID is the id of the background task that a call began, from its record.
+// taskID returns the id of the background task that a call began.
 func taskID(record json.RawMessage) string {
 	return translate.Loose[struct {
 		BackgroundTask string `json:"backgroundTaskId"`

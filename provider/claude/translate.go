@@ -29,7 +29,7 @@ type translator struct {
 	turns     turns     // of the conversation
 	tasks     tasks     // subagents that work in the background
 	approvals approvals // open questions of the agent
-	plan      plan      // the agent's list of what it means to do
+	plan      plan      // the agent's list of tasks to do
 }
 
 func newTranslator() *translator {
@@ -113,8 +113,8 @@ func (t *translator) dispatch(f frame) {
 	}
 }
 
-// conversation takes a message of the agent's conversation and finds out whose
-// work it is part of: that of a background task, or of the turn in flight.
+// conversation takes a message of the conversation. It is part of a background
+// task or of the turn in flight.
 func (t *translator) conversation(f frame) {
 	parent := f.ParentToolUseID
 	if k := t.tasks.of(parent); k != nil {
@@ -127,7 +127,7 @@ func (t *translator) conversation(f frame) {
 		t.said(&t.turns, f)
 	case f.Type == "user" && (between || t.tasks.known(parent)):
 		t.out.Skip() // a killed subagent may still print results after its turn
-	case between: // who works while no turn runs works in the background
+	case between: // a subagent that works while no turn runs is in the background
 		t.inBackground(t.tasks.begin(parent), f)
 	default:
 		t.said(&t.turns, f)
@@ -157,7 +157,7 @@ func (t *translator) said(ts *turns, f frame) {
 	t.results(ts, f)
 }
 
-// results takes the results of tools. Other text in the message is the
+// results takes the results of tools in a message. Other text in it is the
 // harness's own.
 func (t *translator) results(ts *turns, f frame) {
 	for _, b := range f.Message.Content {

@@ -22,26 +22,26 @@ type turns struct {
 	session *session
 
 	waiting []string // prompts written whose turn has not begun: ids of their turns
-	early   bool     // we asked for the end of the turn that begins next
+	early   bool     // the next turn was interrupted before it began
 	current *turn    // from its init until its result
 }
 
 // turn is the state of a turn in flight.
 type turn struct {
 	out     *translate.Emitter
-	hold    func(event.Event) // takes the events of background work
+	hold    func(event.Event) // receives the events of a background task; nil in the foreground
 	session *session
 
-	id          string // "" while a turn that nobody asked for has no message to be named after
+	id          string // "" until a turn without a prompt has its first message
 	asked       bool   // it answers a prompt of ours
-	started     bool   // its ResponseStart is out
-	ended       bool   // its terminal event is out, but not yet the agent's result
+	started     bool   // its ResponseStart was emitted
+	ended       bool   // its terminal event was emitted; the agent's result may be missing
 	interrupted bool   // we asked the agent to stop
 	threads     map[string]*thread
 	calls       map[string]*call
 	used        map[string]usage // by native message
 	context     int64            // tokens of the last message of the main thread
-	stop        string           // why the last message ended, as far as its blocks say
+	stop        string           // why the last message ended, if its blocks have it
 	failure     string           // the agent's word for what went wrong
 	status      int              // the API's answer to it, as stored
 }
@@ -169,9 +169,8 @@ func (ts *turns) running(nativeMessage string) *turn {
 	return tn
 }
 
-// begin takes an init, which every turn has one of. If a turn that nobody asked
-// for still waits for its result while a prompt waits for its turn, the init is
-// the prompt's, and the other turn has ended.
+// begin takes an init. Every turn has one, so an init ends a turn that nobody
+// asked for and that has no result yet, if a prompt waits for its turn.
 func (ts *turns) begin() {
 	if ts.current != nil && !ts.current.asked && len(ts.waiting) > 0 {
 		if tn := ts.running(""); tn != nil {
@@ -185,7 +184,7 @@ func (ts *turns) begin() {
 // result ends the turn in flight.
 func (ts *turns) result(f frame) {
 	cost := ts.session.spent(f)
-	if ts.foreign(f) || ts.idle() { // not its own, a turn without a trace, or a failure to start
+	if ts.foreign(f) || ts.idle() { // without a turn: the agent failed to start
 		return
 	}
 	if tn := ts.running(""); tn != nil {
@@ -200,11 +199,12 @@ func (ts *turns) result(f frame) {
 	ts.current = nil
 }
 
-// foreign reports whether a result ends a turn that was not the asked one.
+// foreign reports whether a result belongs to another turn than the prompt's.
 //
 // A background task that finishes starts a turn of its own. If a prompt is
-// written in that instant, what the task's turn says counts towards the
-// prompt's, but its result must not end it: the prompt's own is still to come.
+// written in that instant, the items of the task's turn become part of the
+// prompt's turn, but the task's result must not end it: the prompt's own result
+// is still to come.
 func (ts *turns) foreign(f frame) bool {
 	asked := ""
 	switch {
@@ -221,8 +221,8 @@ func (ts *turns) foreign(f frame) bool {
 	return f.Origin != nil && f.Origin.Kind == "task-notification"
 }
 
-// outcome is the terminal event for a result. Its subtype says "success" for
-// every failure of the model API (api-500): is_error decides.
+// outcome returns the terminal event for a result. is_error decides: the
+// subtype is "success" even after a failure of the model API (api-500).
 func outcome(f frame, tn *turn, u *event.Usage) event.Body {
 	if tn.interrupted && (f.IsError || strings.HasPrefix(f.TerminalReason, "aborted")) {
 		return event.ResponseDone{Status: event.StatusCancelled, FinishReason: text.OneLine(f.TerminalReason, 100), Usage: u}
@@ -233,12 +233,12 @@ func outcome(f frame, tn *turn, u *event.Usage) event.Body {
 	return event.ResponseError{Error: resultFault(f, tn.failure, tn.session.keyed)}
 }
 
-// retry takes the news that a request to the model failed and will be repeated.
-// It reports whether the agent is to be stopped.
+// retry takes the report that a request to the model failed and will be
+// repeated. It reports whether to stop the agent.
 //
-// A refused key is repeated like an overloaded server, ten times in minutes
-// (api-401). Nothing will come of it, so we end the turn and stop the agent. A
-// login may renew itself once.
+// The agent repeats a request whose key was refused as it does for an
+// overloaded server: ten times in minutes (api-401). It cannot succeed, so the
+// turn ends and the agent is stopped. A login may renew itself once.
 func (ts *turns) retry(f frame) (stop bool) {
 	status := 0
 	if f.ErrorStatus != nil {
@@ -295,7 +295,7 @@ func (tn *turn) count(messageID string, u usage) bool {
 	return true
 }
 
-// sum is what the turn's messages used so far.
+// sum returns what the turn's messages used so far.
 func (tn *turn) sum() *event.Usage {
 	var u event.Usage
 	for _, m := range tn.used {
