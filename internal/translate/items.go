@@ -100,11 +100,19 @@ func (o *Output) Append(e TurnEmitter, text string) {
 
 // Grow shows text as it stands now, at most [event.MaxOutput] bytes of it. It
 // shows nothing if text does not begin with what was shown.
-func (o *Output) Grow(e TurnEmitter, all string) {
+func (o *Output) Grow(e TurnEmitter, all string) { o.Append(e, o.rest(all)) }
+
+// Grows reports whether [Output.Grow] shows anything of a text. Some agents show
+// output before the item of the call has ended, which has to end first.
+func (o *Output) Grows(all string) bool { return !o.ended && o.rest(all) != "" }
+
+// rest returns the text after what was shown, as far as it may be shown.
+func (o *Output) rest(all string) string {
 	all, _ = text.Cut(all, event.MaxOutput)
 	if n := len(o.streamed); len(all) > n && all[:n] == string(o.streamed) {
-		o.Append(e, all[n:])
+		return all[n:]
 	}
+	return ""
 }
 
 // Done ends the item.

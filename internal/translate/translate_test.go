@@ -107,7 +107,12 @@ func TestOutputEndsOnce(t *testing.T) {
 		return func(o *translate.Output, e translate.TurnEmitter) { o.Append(e, text) }
 	}
 	grow := func(text string) func(*translate.Output, translate.TurnEmitter) {
-		return func(o *translate.Output, e translate.TurnEmitter) { o.Grow(e, text) }
+		return func(o *translate.Output, e translate.TurnEmitter) {
+			before, grows := o.Streamed(), o.Grows(text)
+			if o.Grow(e, text); (o.Streamed() != before) != grows {
+				t.Errorf("Grows(%q) after %q: %v", text, before, grows)
+			}
+		}
 	}
 	for _, c := range []struct {
 		name string
