@@ -242,13 +242,10 @@ func (cs *toolCalls) addContent(u update) {
 
 // stream shows the output of a call as it stands now, if it has grown.
 func (cs *toolCalls) stream(c *call, output string) {
-	output, _ = text.Cut(output, event.MaxOutput)
-	rest, grown := strings.CutPrefix(output, c.output.Streamed())
-	if !grown || rest == "" || c.output.Ended() {
-		return
+	if c.output.Grows(output) {
+		cs.describe(c)
+		c.output.Grow(cs.out, output)
 	}
-	cs.describe(c)
-	c.output.Grow(cs.out, output)
 }
 
 // text returns what a call shows as text.
@@ -276,9 +273,7 @@ func (cs *toolCalls) answer(c *call) {
 	if term := cs.terminals[c.terminal]; term != nil {
 		total = term.total
 	}
-	if final.Output, _ = text.Cut(output, event.MaxOutput); int64(len(final.Output)) < total {
-		final.Truncated, final.TotalBytes = true, total
-	}
+	translate.SetOutput(&final, output, total)
 	if !c.failed {
 		final.Changes = changesOf(c, cs.session.q)
 	}

@@ -34,7 +34,6 @@ type translator struct {
 	turns    turns
 	replay   *replay // not nil while the agent replays a conversation
 	remarks  remarks
-	skipped  int // messages of the agent that have no meaning for us
 }
 
 // request is a request of ours that the agent has not answered.
@@ -172,7 +171,7 @@ func (t *translator) message(m jsonrpc.Message) {
 	case jsonrpc.Overrun:
 		reply(&t.out, jsonrpc.Refuse(m))
 	case jsonrpc.Stray:
-		t.skipped++
+		t.out.Skip()
 	}
 }
 
@@ -256,7 +255,7 @@ func (t *translator) subagentRuns(session string) bool {
 	if tn := t.turns.now; tn != nil && tn.calls.isOpen(session) {
 		return true
 	}
-	t.skipped++
+	t.out.Skip()
 	return false
 }
 
@@ -334,14 +333,14 @@ func (t *translator) item(u update, parent string) {
 			t.turns.running().subagent(d, parent)
 		}
 	default:
-		t.skipped++
+		t.out.Skip()
 	}
 }
 
 // call dispatches what the agent reports of a tool call.
 func (t *translator) call(u update, from origin, parent string) {
 	if u.ID == "" {
-		t.skipped++
+		t.out.Skip()
 		return
 	}
 	t.turns.running().calls.update(u.toolCall, from, parent)
@@ -392,7 +391,7 @@ func (t *translator) outOfTurn(u update) {
 		t.remarks.add(textOf(u.Content))
 		return
 	}
-	t.skipped++
+	t.out.Skip()
 }
 
 // endReplay ends a replay and the turn that it shows.
