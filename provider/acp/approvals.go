@@ -32,6 +32,25 @@ func newQuestion(m jsonrpc.Message) question {
 	return question{request: m.ID, form: m.Method == methodElicit, options: make(map[string]string), stops: make(map[string]bool)}
 }
 
+// question asks the user what the agent asks, if there is a turn to ask it in.
+func (t *translator) question(m jsonrpc.Message) {
+	switch tn := t.turns.now; {
+	case t.replay != nil || tn != nil && (tn.interrupted || tn.approvals.Full()):
+		t.turns.refuse(newQuestion(m), "")
+	case tn == nil:
+		t.turns.refuse(newQuestion(m), "asked outside of a turn")
+	case m.Method == methodElicit:
+		t.turns.askValues(m)
+	default:
+		p := translate.Loose[permission](m.Params)
+		parent := ""
+		if t.session.isOther(p.SessionID) && t.subagentRuns(p.SessionID) {
+			parent = p.SessionID
+		}
+		t.turns.askPermission(m, p, parent)
+	}
+}
+
 // newApproval returns an approval of the turn that runs. It is not open yet.
 func (ts *turns) newApproval(m jsonrpc.Message) translate.Approval[question] {
 	asked := translate.Digest(m.Params)

@@ -3,8 +3,10 @@ package acp
 import (
 	"encoding/json"
 	"maps"
+	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
@@ -60,4 +62,32 @@ func (t *translator) Restore(saved []byte) error {
 	t.remarks.words.Reset()
 	t.remarks.words.WriteString(from.Aside)
 	return nil
+}
+
+// About implements [agentconn.Translator].
+func (t *translator) About(line []byte) agentconn.About {
+	m, err := jsonrpc.Decode(line)
+	if err != nil {
+		return agentconn.About{}
+	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		return agentconn.About{Prompt: turnOf(m)}
+	case jsonrpc.Response:
+		return agentconn.About{Settles: m.ID.Key()}
+	}
+	return agentconn.About{Settles: m.Method}
+}
+
+// Waiting implements [agentconn.Translator].
+func (t *translator) Waiting() []string { return t.turns.openApprovals() }
+
+// turnOf returns the turn that a request of ours begins, or "".
+func turnOf(m jsonrpc.Message) string {
+	id, _ := m.ID.Text()
+	turn, ok := strings.CutPrefix(id, promptID)
+	if !ok || m.Method != methodPrompt {
+		return ""
+	}
+	return turn
 }

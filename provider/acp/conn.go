@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // conn is one conversation with one process.
@@ -29,6 +30,13 @@ func encode(m jsonrpc.Message, err error) (json.RawMessage, error) {
 		return nil, runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
 	}
 	return line, nil
+}
+
+// reply has a message written to the agent at once.
+func reply(out *translate.Emitter, m jsonrpc.Message) {
+	if line, err := encode(m, nil); err == nil {
+		out.Reply(line)
+	}
 }
 
 // isReady fails if the process that was taken over had not ended its handshake.

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
 	"strings"
@@ -171,6 +172,43 @@ func (th *thread) callEnded() {
 	if th.open != nil && th.open.native == "" {
 		th.close()
 	}
+}
+
+// chunk dispatches a piece of a message. Without an id, a message goes on until
+// another item begins.
+func (t *translator) chunk(typ event.ItemType, u update, parent string) {
+	words := textOf(u.Content)
+	if words == "" {
+		return
+	}
+	tn := t.turns.running()
+	main := tn.threads.of("")
+	own := t.session.q.live.own
+	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && own != nil && own(words) {
+		main.last, main.lastID = words, ""
+		t.remarks.add(words)
+		return
+	}
+	th := tn.threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
+	th.grow(typ, u.MessageID, words, t.paragraph(typ))
+}
+
+// whole dispatches a message of version 2, which is the whole text so far.
+func (t *translator) whole(typ event.ItemType, u update, parent string) {
+	words := textOf(u.Content)
+	if words == "" {
+		return
+	}
+	th := t.turns.running().threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
+	th.replace(typ, u.MessageID, words, t.paragraph(typ))
+}
+
+// paragraph returns what separates a chunk from the text before it.
+func (t *translator) paragraph(typ event.ItemType) string {
+	if t.replay != nil && typ == event.TypeReasoning && t.session.q.replay.thoughtParts {
+		return "\n\n"
+	}
+	return ""
 }
 
 // plan emits a plan of the agent, which is whole each time.

@@ -42,3 +42,14 @@ func notice(out translate.TurnEmitter, u update) {
 	}
 	out.Emit(translate.AgentSays(level, line))
 }
+
+// outOfTurn keeps text that the agent sends while no turn runs, and drops
+// anything else: that belongs to a turn that is over.
+func (t *translator) outOfTurn(u update) {
+	ofLast := u.MessageID != "" && u.MessageID == t.turns.lastMessage
+	if u.Kind == "agent_message_chunk" && t.replay == nil && !ofLast {
+		t.remarks.add(textOf(u.Content))
+		return
+	}
+	t.out.Skip()
+}

@@ -33,6 +33,41 @@ func newSession(a Agent) session {
 	return session{agent: a, q: q, version: 1, settings: settings{q: q, agent: a.conn().Name}}
 }
 
+// request is a request of ours that the agent has not answered.
+type request struct {
+	Method  string
+	Session string `json:",omitzero"` // that the request is about
+	Option  string `json:",omitzero"` // that the request changes
+	Value   string `json:",omitzero"`
+}
+
+// requestOf returns a request of ours, and whether it makes the agent replay the
+// conversation.
+func requestOf(m jsonrpc.Message) (r request, replays bool) {
+	p := translate.Loose[struct {
+		SessionID  string `json:"sessionId"`
+		ModeID     string `json:"modeId"`
+		ModelID    string `json:"modelId"`
+		ConfigID   string `json:"configId"`
+		Value      any    `json:"value"`
+		ReplayFrom any    `json:"replayFrom"`
+	}](m.Params)
+	r = request{Method: m.Method, Session: p.SessionID}
+	switch m.Method {
+	case methodLoad:
+		return r, true
+	case methodResume:
+		return r, p.ReplayFrom != nil
+	case methodSetMode:
+		r.Option, r.Value = "mode", p.ModeID
+	case methodSetModel:
+		r.Option, r.Value = "model", p.ModelID
+	case methodSetConfig:
+		r.Option, r.Value = p.ConfigID, configText(p.Value)
+	}
+	return r, false
+}
+
 // isOther reports whether an id is that of another conversation.
 func (s *session) isOther(id string) bool { return id != "" && id != s.id }
 

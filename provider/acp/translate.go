@@ -1,12 +1,10 @@
 package acp
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -34,14 +32,6 @@ type translator struct {
 	turns    turns
 	replay   *replay // not nil while the agent replays a conversation
 	remarks  remarks
-}
-
-// request is a request of ours that the agent has not answered.
-type request struct {
-	Method  string
-	Session string `json:",omitzero"` // that the request is about
-	Option  string `json:",omitzero"` // that the request changes
-	Value   string `json:",omitzero"`
 }
 
 func newTranslator(a Agent) *translator {
@@ -93,34 +83,6 @@ func (t *translator) Gone() []event.Event {
 	return t.out.Take()
 }
 
-// About implements [agentconn.Translator].
-func (t *translator) About(line []byte) agentconn.About {
-	m, err := jsonrpc.Decode(line)
-	if err != nil {
-		return agentconn.About{}
-	}
-	switch m.Kind() {
-	case jsonrpc.Request:
-		return agentconn.About{Prompt: turnOf(m)}
-	case jsonrpc.Response:
-		return agentconn.About{Settles: m.ID.Key()}
-	}
-	return agentconn.About{Settles: m.Method}
-}
-
-// Waiting implements [agentconn.Translator].
-func (t *translator) Waiting() []string { return t.turns.openApprovals() }
-
-// turnOf returns the turn that a request of ours begins, or "".
-func turnOf(m jsonrpc.Message) string {
-	id, _ := m.ID.Text()
-	turn, ok := strings.CutPrefix(id, promptID)
-	if !ok || m.Method != methodPrompt {
-		return ""
-	}
-	return turn
-}
-
 // sentRequest dispatches a request of ours.
 func (t *translator) sentRequest(m jsonrpc.Message) {
 	if id := turnOf(m); id != "" {
@@ -128,30 +90,14 @@ func (t *translator) sentRequest(m jsonrpc.Message) {
 		t.turns.prompt(id, m)
 		return
 	}
-	p := translate.Loose[struct {
-		SessionID  string `json:"sessionId"`
-		ModeID     string `json:"modeId"`
-		ModelID    string `json:"modelId"`
-		ConfigID   string `json:"configId"`
-		Value      any    `json:"value"`
-		ReplayFrom any    `json:"replayFrom"`
-	}](m.Params)
-	r := request{Method: m.Method, Session: p.SessionID}
-	switch m.Method {
-	case methodLoad, methodResume:
-		id, _ := m.ID.Text()
-		t.session.id = p.SessionID
-		if m.Method == methodLoad || p.ReplayFrom != nil {
-			t.replay = &replay{show: id == historyID}
-		}
-	case methodSetMode:
-		r.Option, r.Value = "mode", p.ModeID
-	case methodSetModel:
-		r.Option, r.Value = "model", p.ModelID
-	case methodSetConfig:
-		r.Option, r.Value = p.ConfigID, configText(p.Value)
-	}
+	r, replays := requestOf(m)
 	t.requests[m.ID.Key()] = r
+	if m.Method == methodLoad || m.Method == methodResume {
+		t.session.id = r.Session
+	}
+	if replays {
+		t.replay = &replay{show: m.ID.Same(jsonrpc.String(historyID))}
+	}
 }
 
 // message dispatches a message of the agent.
@@ -189,25 +135,6 @@ func (t *translator) request(m jsonrpc.Message) {
 	}
 }
 
-// question asks the user what the agent asks, if there is a turn to ask it in.
-func (t *translator) question(m jsonrpc.Message) {
-	switch tn := t.turns.now; {
-	case t.replay != nil || tn != nil && (tn.interrupted || tn.approvals.Full()):
-		t.turns.refuse(newQuestion(m), "")
-	case tn == nil:
-		t.turns.refuse(newQuestion(m), "asked outside of a turn")
-	case m.Method == methodElicit:
-		t.turns.askValues(m)
-	default:
-		p := translate.Loose[permission](m.Params)
-		parent := ""
-		if t.session.isOther(p.SessionID) && t.subagentRuns(p.SessionID) {
-			parent = p.SessionID
-		}
-		t.turns.askPermission(m, p, parent)
-	}
-}
-
 // response dispatches the answer to a request of ours.
 func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 	t.remarks.flush(t.turns.out())
@@ -232,7 +159,7 @@ func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 // notification dispatches a notification of the agent.
 func (t *translator) notification(m jsonrpc.Message) {
 	if m.Method != methodUpdate {
-		t.peer.Unknown(m)
+		t.out.Skip()
 		return
 	}
 	n := translate.Loose[notified](m.Params)
@@ -346,65 +273,10 @@ func (t *translator) call(u update, from origin, parent string) {
 	t.turns.running().calls.update(u.toolCall, from, parent)
 }
 
-// chunk dispatches a piece of a message. Without an id, a message goes on until
-// another item begins.
-func (t *translator) chunk(typ event.ItemType, u update, parent string) {
-	words := textOf(u.Content)
-	if words == "" {
-		return
-	}
-	tn := t.turns.running()
-	main := tn.threads.of("")
-	own := t.session.q.live.own
-	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && own != nil && own(words) {
-		main.last, main.lastID = words, ""
-		t.remarks.add(words)
-		return
-	}
-	th := tn.threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
-	th.grow(typ, u.MessageID, words, t.paragraph(typ))
-}
-
-// whole dispatches a message of version 2, which is the whole text so far.
-func (t *translator) whole(typ event.ItemType, u update, parent string) {
-	words := textOf(u.Content)
-	if words == "" {
-		return
-	}
-	th := t.turns.running().threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
-	th.replace(typ, u.MessageID, words, t.paragraph(typ))
-}
-
-// paragraph returns what separates a chunk from the text before it.
-func (t *translator) paragraph(typ event.ItemType) string {
-	if t.replay != nil && typ == event.TypeReasoning && t.session.q.replay.thoughtParts {
-		return "\n\n"
-	}
-	return ""
-}
-
-// outOfTurn keeps text that the agent sends while no turn runs, and drops
-// anything else: that belongs to a turn that is over.
-func (t *translator) outOfTurn(u update) {
-	ofLast := u.MessageID != "" && u.MessageID == t.turns.lastMessage
-	if u.Kind == "agent_message_chunk" && t.replay == nil && !ofLast {
-		t.remarks.add(textOf(u.Content))
-		return
-	}
-	t.out.Skip()
-}
-
 // endReplay ends a replay and the turn that it shows.
 func (t *translator) endReplay() {
 	if t.replay.show {
 		t.replay.end(&t.turns)
 	}
 	t.replay = nil
-}
-
-// reply has a message written to the agent at once.
-func reply(out *translate.Emitter, m jsonrpc.Message) {
-	if line, err := encode(m, nil); err == nil {
-		out.Reply(line)
-	}
 }
