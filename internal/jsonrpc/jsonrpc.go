@@ -1,8 +1,11 @@
-// Package jsonrpc is JSON-RPC as agents speak it: the codec, and what one side has to remember.
+// Package jsonrpc is JSON-RPC as agents speak it: the codec, and what one side
+// has to remember.
 //
-// It has no goroutine and no connection. Whoever has one decodes the lines of the other side with Decode, encodes its own
-// with Encode, and shows both, in the order in which they passed, to a Peer. So a slow reader is backpressure and nothing
-// else, and a recording of both directions gives what the connection gave.
+// It has no goroutine and no connection. The owner of a connection decodes the
+// lines of the other side with [Decode], encodes its own messages with
+// [Encode], and gives both to a [Peer] in the order in which they passed. A
+// recording of both directions therefore gives the same results as the
+// connection did.
 package jsonrpc
 
 import (
@@ -21,24 +24,28 @@ const (
 	CodeMethodNotFound   = -32601
 	CodeInvalidParams    = -32602
 	CodeInternal         = -32603
-	CodeOverloaded       = -32000 // ours: too many requests are open
+	CodeOverloaded       = -32000 // our own: too many requests are open
 	CodeRequestCancelled = -32800
 )
 
-// CancelMethod is the notification that takes a request back: {"requestId": …}.
+// CancelMethod is the notification that withdraws a request: {"requestId": …}.
 const CancelMethod = "$/cancel_request"
 
+// Bounds of a message that Decode accepts, in bytes.
 const (
-	maxID     = 1 << 10 // bytes of an id, and
-	maxMethod = 256     // of a method's name, that are taken
+	maxID     = 1 << 10
+	maxMethod = 256
 )
 
-// ErrMalformed is what Decode says of anything that is no message. It holds nothing of it.
+// ErrMalformed is the error of [Decode] for a line that is not a message. It
+// contains nothing of the line.
 var ErrMalformed = errors.New("jsonrpc: not a message")
 
-// ID is the id of a request: a number, of which 0 is one, or a string. The zero value is none.
+// ID is the id of a request: a number, which may be 0, or a string. The zero
+// value is no id.
 //
-// It is kept, and sent back, as it was written. Compare ids with Same: 1 and 1.0 are the same number.
+// An id is sent back as it was written. Compare ids with [ID.Same]: 1 and 1.0
+// are the same number.
 type ID struct{ raw string }
 
 // Number returns the id n.
@@ -56,16 +63,17 @@ func String(s string) ID {
 // IsZero reports whether there is no id.
 func (id ID) IsZero() bool { return id.raw == "" }
 
-// Same reports whether both are one id.
+// Same reports whether both ids are the same.
 func (id ID) Same(other ID) bool { return id.Key() == other.Key() }
 
-// Key returns a text that two ids have in common if, and only if, they are the same: "" is that of no id.
+// Key returns a text that is equal for two ids if and only if they are the
+// same. It is "" for no id.
 func (id ID) Key() string {
 	if id.raw == "" {
 		return ""
 	}
 	if s, ok := id.Text(); ok {
-		if strings.ContainsRune(s, utf8.RuneError) { // for what is no text: any two would look the same
+		if strings.ContainsRune(s, utf8.RuneError) { // invalid UTF-8: all invalid bytes decode to the same rune
 			return "r" + id.raw
 		}
 		return "s" + s
@@ -76,7 +84,7 @@ func (id ID) Key() string {
 	return "n" + id.raw
 }
 
-// Text returns an id that is a string.
+// Text returns the text of an id that is a string.
 func (id ID) Text() (string, bool) {
 	if id.raw == "" || id.raw[0] != '"' {
 		return "", false
@@ -86,7 +94,7 @@ func (id ID) Text() (string, bool) {
 	return s, err == nil
 }
 
-// Int returns an id that is a whole number.
+// Int returns the value of an id that is a whole number.
 func (id ID) Int() (int64, bool) {
 	if n, err := strconv.ParseInt(id.raw, 10, 64); err == nil {
 		return n, true
@@ -107,7 +115,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return []byte(id.raw), nil
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. null is no id.
+// UnmarshalJSON implements [json.Unmarshaler]. The id of null is the zero
+// value.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	data = bytes.TrimSpace(data)
 	switch {
@@ -123,8 +132,8 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Error is a request's failure, in the words of whoever answered it. What they are may be anything: Error does not repeat
-// them, so that they reach nobody unseen.
+// Error is the failure of a request, in the words of the other side. These may
+// contain anything, so the Error method leaves them out.
 type Error struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
@@ -133,16 +142,17 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("jsonrpc: error %d", e.Code) }
 
-// Message is a request (a method and an id), a notification (a method without one) or a response (neither a method).
+// Message is a request (with a method and an id), a notification (with a method
+// only) or a response (without a method).
 type Message struct {
 	ID     ID
 	Method string
 	Params json.RawMessage // nil if there are none
-	Result json.RawMessage // of a response that is no error
-	Error  *Error          // of one that is
+	Result json.RawMessage // of a response that is a success
+	Error  *Error          // of a response that is a failure
 }
 
-// Kind says what a message is.
+// Kind is the kind of a message.
 type Kind int
 
 // The kinds of messages.
@@ -152,7 +162,7 @@ const (
 	Response
 )
 
-// Kind returns what m is.
+// Kind returns the kind of m.
 func (m Message) Kind() Kind {
 	switch {
 	case m.Method == "":
@@ -170,7 +180,7 @@ func NewRequest(id ID, method string, params any) (Message, error) {
 	return m, err
 }
 
-// NewNotification returns a notification. Params that are nil are left out.
+// NewNotification returns a notification. It has no params if params is nil.
 func NewNotification(method string, params any) (Message, error) {
 	m := Message{Method: method}
 	if params == nil {
@@ -181,18 +191,18 @@ func NewNotification(method string, params any) (Message, error) {
 	return m, err
 }
 
-// NewResult returns the answer to a request.
+// NewResult returns a response with a result.
 func NewResult(id ID, result any) (Message, error) {
 	raw, err := marshal(result)
 	return Message{ID: id, Result: raw}, err
 }
 
-// NewFailure returns the answer to a request that fails.
+// NewFailure returns a response with an error.
 func NewFailure(id ID, code int64, text string) Message {
 	return Message{ID: id, Error: &Error{Code: code, Message: text}}
 }
 
-// envelope is a message as it is on the wire, but for its version.
+// envelope is a message as it is on the wire.
 type envelope struct {
 	Version string          `json:"jsonrpc,omitempty"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -202,10 +212,11 @@ type envelope struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// Decode reads one message. It is lenient: members that it does not know are left out, the version may be missing, and an
-// error may have any form. What is no message at all is ErrMalformed.
+// Decode reads one message. It is lenient: it ignores unknown members, the
+// version may be missing, and an error may have any form. It returns
+// ErrMalformed for a line that is not a message.
 //
-// Params and Result are the bytes as they came, in memory of their own.
+// Params and Result are the bytes as received, in memory of their own.
 func Decode(line []byte) (Message, error) {
 	var e envelope
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -235,7 +246,7 @@ func Decode(line []byte) (Message, error) {
 	return m, nil
 }
 
-// present returns a member that is there and not null.
+// present returns a member, or nil if it is absent or null.
 func present(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return nil
@@ -250,7 +261,7 @@ func decodeError(raw json.RawMessage) *Error {
 		Data    json.RawMessage `json:"data"`
 	}
 	e := &Error{}
-	if json.Unmarshal(raw, &loose) != nil { // a bare text, as a rule
+	if json.Unmarshal(raw, &loose) != nil { // usually a string
 		if json.Unmarshal(raw, &e.Message) != nil {
 			e.Data = raw
 		}
@@ -266,8 +277,8 @@ func decodeError(raw json.RawMessage) *Error {
 	return e
 }
 
-// Encode returns m as one line, without its line ending. version says whether it has the member "jsonrpc", which not every
-// agent's dialect has.
+// Encode returns m as one line, without the line ending. version says whether
+// the line has the member "jsonrpc", which some agents omit.
 func Encode(m Message, version bool) ([]byte, error) {
 	var e envelope
 	var err error
@@ -300,7 +311,7 @@ func Encode(m Message, version bool) ([]byte, error) {
 	return marshal(e)
 }
 
-// marshal encodes v on one line, without the escapes that only HTML needs.
+// marshal encodes v on one line, without escapes for HTML.
 func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

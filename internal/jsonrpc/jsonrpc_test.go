@@ -167,8 +167,9 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSlowReader: whatever is queued, a reader that takes its time loses none of it, gets it in order, and holds up the
-// writer meanwhile instead of an error.
+// TestSlowReader: whatever is queued, a reader that takes its time loses none
+// of it, gets it in order, and holds up the writer meanwhile instead of an
+// error.
 func TestSlowReader(t *testing.T) {
 	const n = 100_000
 	r, w := io.Pipe()
@@ -200,7 +201,7 @@ func TestSlowReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, _ := p.Got(m); v != jsonrpc.Heard || string(m.Params) != fmt.Sprint(i) {
+		if v, _ := p.Got(m); v != jsonrpc.Notified || string(m.Params) != fmt.Sprint(i) {
 			t.Fatalf("at %d came %s", i, line)
 		}
 	}
@@ -217,7 +218,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// FuzzMessage: whatever a line holds, it is a message that survives being sent on, or an error that holds nothing of it.
+// FuzzMessage: whatever a line holds, it is a message that survives being sent
+// on, or an error that holds nothing of it.
 func FuzzMessage(f *testing.F) {
 	for _, s := range []string{
 		`{"id":0,"method":"a","params":{}}`, `{"method":"a"}`, `{"id":"x","result":{}}`, `{"id":1.0,"error":{"code":-1,"message":"m","data":[]}}`,

@@ -6,51 +6,54 @@ import (
 	"slices"
 )
 
-// DefaultMaxOpen is how many requests may be open in each direction.
+// DefaultMaxOpen is the default bound of the open requests in each direction.
 const DefaultMaxOpen = 1024
 
-// ErrTooMany means that as many requests of ours are open as may be.
+// ErrTooMany is the error of [Peer.NextID] while too many of our requests are
+// open.
 var ErrTooMany = errors.New("jsonrpc: too many requests wait for an answer")
 
-// Call is a request that is open.
+// Call is an open request.
 type Call struct {
 	ID     ID     `json:"id"`
 	Method string `json:"method"`
 }
 
-// Peer is what our side of a connection remembers: which requests are open, in both directions. It is a value without a
-// lock, and knows only what it is shown. Its JSON is its state, for one that goes on where it was.
+// Peer is the memory of our side of a connection: the open requests in both
+// directions. It has no lock, and knows only the messages that it is given. Its
+// JSON is its state, from which another process can continue.
 //
-// The zero value is ready.
+// The zero value is ready to use.
 type Peer struct {
 	MaxOpen int // in each direction. Default: DefaultMaxOpen
 
-	last    int64 // the highest number that a request of ours had
-	ours    []Call
-	theirs  []Call
-	unknown int
-	stray   int
+	last   int64 // the highest number among the ids of our requests
+	ours   []Call
+	theirs []Call
 }
 
-// Verdict is what a Peer makes of a message.
+// Verdict is what a received message means.
 type Verdict int
 
 // The verdicts.
 const (
-	// Heard: a notification, to be looked at.
-	Heard Verdict = iota
-	// Asked: a request, to be answered once.
+	// Notified: a notification.
+	Notified Verdict = iota
+	// Asked: a request, which needs one answer.
 	Asked
-	// AskedAgain: a request with the id of one that is open. There is one answer to both.
+	// AskedAgain: a request with the id of an open one. One answer settles
+	// both.
 	AskedAgain
 	// Answered: a response to the request that is returned.
 	Answered
-	// Withdrawn: the other side no longer wants the answer to the request that is returned. It is still open here: an
-	// answer, such as CodeRequestCancelled, does no harm.
+	// Withdrawn: the other side does not need the answer to the request that is
+	// returned. The request stays open here; an answer such as
+	// CodeRequestCancelled does no harm.
 	Withdrawn
-	// Overrun: a request beyond the bound. It is not open; Refuse it.
+	// Overrun: a request beyond the bound. It is not open; answer with
+	// [Refuse].
 	Overrun
-	// Stray: a response to nothing that was asked, or the withdrawal of nothing. It was counted.
+	// Stray: a response or a withdrawal without an open request.
 	Stray
 )
 
@@ -61,7 +64,8 @@ func (p *Peer) max() int {
 	return DefaultMaxOpen
 }
 
-// NextID returns an id for a request of ours that no request before it had. It counts on being sent.
+// NextID returns a new id for a request of ours. It fails with ErrTooMany if
+// too many are open. The id counts as used once the request was given to Sent.
 func (p *Peer) NextID() (ID, error) {
 	if len(p.ours) >= p.max() {
 		return ID{}, ErrTooMany
@@ -69,7 +73,7 @@ func (p *Peer) NextID() (ID, error) {
 	return Number(p.last + 1), nil
 }
 
-// Sent takes a message of ours, when it is sent.
+// Sent takes a message of ours when it is sent.
 func (p *Peer) Sent(m Message) {
 	switch m.Kind() {
 	case Request:
@@ -84,15 +88,15 @@ func (p *Peer) Sent(m Message) {
 	}
 }
 
-// Got takes a message of the other side. The call is the one that a response or a withdrawal is about, or a request
-// itself.
+// Got takes a message of the other side. The call is the request that the
+// message is or settles.
 func (p *Peer) Got(m Message) (Verdict, Call) {
 	switch m.Kind() {
 	case Notification:
 		if m.Method == CancelMethod {
 			return p.withdrawn(m)
 		}
-		return Heard, Call{Method: m.Method}
+		return Notified, Call{Method: m.Method}
 	case Request:
 		if i := index(p.theirs, m.ID); i >= 0 {
 			return AskedAgain, p.theirs[i]
@@ -106,7 +110,6 @@ func (p *Peer) Got(m Message) (Verdict, Call) {
 	}
 	i := index(p.ours, m.ID)
 	if i < 0 {
-		p.stray++
 		return Stray, Call{ID: m.ID}
 	}
 	c := p.ours[i]
@@ -123,12 +126,11 @@ func (p *Peer) withdrawn(m Message) (Verdict, Call) {
 			return Withdrawn, p.theirs[i]
 		}
 	}
-	p.stray++
 	return Stray, Call{ID: params.RequestID}
 }
 
-// Forget ends a request of the other side without an answer: it was settled in another way. It reports whether there was
-// one.
+// Forget closes a request of the other side that was settled without an answer.
+// It reports whether the request was open.
 func (p *Peer) Forget(id ID) bool {
 	i := index(p.theirs, id)
 	if i < 0 {
@@ -138,22 +140,18 @@ func (p *Peer) Forget(id ID) bool {
 	return true
 }
 
-// Unknown takes a notification or a request that means nothing to the caller. The notification is counted; for the
-// request there is an answer, which is due at once.
-func (p *Peer) Unknown(m Message) (reply Message, due bool) {
-	if m.Kind() != Request {
-		p.unknown++
-		return Message{}, false
-	}
-	return NewFailure(m.ID, CodeMethodNotFound, "this client does not support the method"), true
+// Unsupported returns the answer to a request whose method we do not support.
+func Unsupported(m Message) Message {
+	return NewFailure(m.ID, CodeMethodNotFound, "this client does not support the method")
 }
 
-// Refuse returns the answer to a request that overran the bound.
+// Refuse returns the answer to a request beyond the bound.
 func Refuse(m Message) Message {
 	return NewFailure(m.ID, CodeOverloaded, "too many requests are open")
 }
 
-// Cancel returns the notification that takes a request of ours back. Its answer still comes.
+// Cancel returns the notification that withdraws a request of ours. The other
+// side still answers the request.
 func Cancel(id ID) Message {
 	params, err := marshal(struct {
 		RequestID ID `json:"requestId"`
@@ -164,14 +162,11 @@ func Cancel(id ID) Message {
 	return Message{Method: CancelMethod, Params: params}
 }
 
-// Waiting returns our requests that were not answered yet, oldest first.
+// Waiting returns our open requests, oldest first.
 func (p *Peer) Waiting() []Call { return slices.Clone(p.ours) }
 
-// Open returns the other side's requests that were not answered yet, oldest first.
+// Open returns the open requests of the other side, oldest first.
 func (p *Peer) Open() []Call { return slices.Clone(p.theirs) }
-
-// Counts returns how many notifications meant nothing, and how many responses and withdrawals were about nothing.
-func (p *Peer) Counts() (unknown, stray int) { return p.unknown, p.stray }
 
 func index(calls []Call, id ID) int {
 	if id.IsZero() {
@@ -186,19 +181,17 @@ func index(calls []Call, id ID) int {
 	return slices.IndexFunc(calls, func(c Call) bool { return c.ID.Key() == key })
 }
 
-// state is a Peer as JSON.
+// state is the JSON of a Peer.
 type state struct {
 	MaxOpen int    `json:"maxOpen,omitzero"`
 	Last    int64  `json:"last,omitzero"`
 	Ours    []Call `json:"ours,omitzero"`
 	Theirs  []Call `json:"theirs,omitzero"`
-	Unknown int    `json:"unknown,omitzero"`
-	Stray   int    `json:"stray,omitzero"`
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (p Peer) MarshalJSON() ([]byte, error) {
-	return json.Marshal(state{p.MaxOpen, p.last, p.ours, p.theirs, p.unknown, p.stray})
+	return json.Marshal(state{p.MaxOpen, p.last, p.ours, p.theirs})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -207,6 +200,6 @@ func (p *Peer) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return err
 	}
-	*p = Peer{s.MaxOpen, s.Last, s.Ours, s.Theirs, s.Unknown, s.Stray}
+	*p = Peer{s.MaxOpen, s.Last, s.Ours, s.Theirs}
 	return nil
 }

@@ -10,20 +10,20 @@ import (
 )
 
 // translator turns the lines that pass between us and one agent process into
-// events. It decodes a line and dispatches it to the owner of the state that the
-// line is about; the owner emits the events. Owners do not call each other
+// events. It decodes a line and dispatches it to the owner of the state that
+// the line is about; the owner emits the events. Owners do not call each other
 // through the translator.
 //
 // It is pure: the same lines, in the order in which they passed, give the same
-// events with the same ids. It serves the live conversation, a recording of one,
-// and a conversation that the agent replays.
+// events with the same ids. It serves the live conversation, a recording of
+// one, and a conversation that the agent replays.
 //
-// A turn begins when its prompt is sent. It ends with the answer to that request
-// or, in version 2 of the protocol, when the agent reports that it is idle. Items
-// are numbered within the turn: the native messages and tool calls of a thread
-// from 1, the blocks of one message from 0. The output of a call has the id of
-// the call followed by ":output". Native ids are kept in Native; they are not
-// keys.
+// A turn begins when its prompt is sent. It ends with the answer to that
+// request or, in version 2 of the protocol, when the agent reports that it is
+// idle. Items are numbered within the turn: the native messages and tool calls
+// of a thread from 1, the blocks of one message from 0. The output of a call
+// has the id of the call followed by ":output". Native ids are kept in Native;
+// they are not keys.
 type translator struct {
 	out      translate.Emitter
 	peer     jsonrpc.Peer
@@ -104,7 +104,7 @@ func (t *translator) sentRequest(m jsonrpc.Message) {
 func (t *translator) message(m jsonrpc.Message) {
 	verdict, call := t.peer.Got(m)
 	switch verdict {
-	case jsonrpc.Heard:
+	case jsonrpc.Notified:
 		t.notification(m)
 	case jsonrpc.Asked:
 		t.request(m)
@@ -129,9 +129,7 @@ func (t *translator) request(m jsonrpc.Message) {
 	case methodPermission, methodElicit:
 		t.question(m)
 	default:
-		if answer, due := t.peer.Unknown(m); due {
-			reply(&t.out, answer)
-		}
+		reply(&t.out, jsonrpc.Unsupported(m))
 	}
 }
 

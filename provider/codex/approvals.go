@@ -94,9 +94,7 @@ func (t *translator) asked(m jsonrpc.Message) {
 		t.notice(event.Notice{Level: event.LevelWarning, Code: "QUESTION_REFUSED", Message: "The agent asked a question that was too large to be shown; it was denied."})
 	}
 	if !ok || t.questions.Full() {
-		if reply, due := t.peer.Unknown(m); due {
-			t.reply(reply, nil)
-		}
+		t.reply(jsonrpc.Unsupported(m), nil)
 		return
 	}
 	turn, outOfTurn := t.turnToAsk(q, m.ID)

@@ -96,7 +96,7 @@ func (*translator) About(line []byte) agentconn.About {
 func (t *translator) message(m jsonrpc.Message) {
 	verdict, call := t.peer.Got(m)
 	switch verdict {
-	case jsonrpc.Heard:
+	case jsonrpc.Notified:
 		t.notified(m)
 	case jsonrpc.Asked:
 		t.asked(m)
@@ -184,7 +184,6 @@ func (t *translator) fact(m jsonrpc.Message, n note) {
 		t.notice(event.Notice{Level: event.LevelWarning, Code: "MODEL_FALLBACK", Message: "The agent goes on with another model: " + oneLine(n.ToModel, 200) + "."})
 	case "thread/status/changed", "item/mcpToolCall/progress", "mcpServer/startupStatus/updated", "item/commandExecution/terminalInteraction":
 	default:
-		t.peer.Unknown(m)
 		t.out.Skip()
 	}
 }
