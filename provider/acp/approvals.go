@@ -69,8 +69,8 @@ func (ts *turns) refuse(q question, why string) {
 	}
 }
 
-// askPermission asks the user whether a tool may run. parent is the conversation
-// of the subagent that asks, "" for the agent.
+// askPermission asks the user whether a tool may run. parent is the
+// conversation of the subagent that asks, "" for the agent.
 func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	tn := ts.running()
 	a := ts.newApproval(m)
@@ -165,9 +165,9 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 	})
 }
 
-// offer maps the options of the agent to our choices, and keeps which is which. A
-// second choice of a kind is numbered. An option that would make the agent run
-// every tool without asking is left out.
+// offer maps the options of the agent to our choices, and keeps which is which.
+// A second choice of a kind is numbered. An option that would make the agent
+// run every tool without asking is left out.
 func (q *question) offer(options []permissionOption, kind event.ApprovalKind, quirks *quirks) []event.Choice {
 	var out []event.Choice
 	var no permissionOption
@@ -222,8 +222,8 @@ func (ts *turns) openApprovals() []string {
 }
 
 // askedAgain takes a question with the id of one that is open. If it asks
-// something else, both are denied: an answer to the first would be taken for one
-// to the second.
+// something else, both are denied: an answer to the first would be taken for
+// one to the second.
 func (ts *turns) askedAgain(m jsonrpc.Message) {
 	if ts.now == nil {
 		return
@@ -352,8 +352,9 @@ func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
 	return translate.DenyStop
 }
 
-// A permission request shows what a call will do. An agent may report later that
-// the call does something else. That cannot be stopped, but it is not silent.
+// A permission request shows what a call will do. An agent may report later
+// that the call does something else. That cannot be stopped, but it is not
+// silent.
 
 // noteShown keeps the arguments that the user was asked about.
 func (c *call) noteShown(input json.RawMessage) {
@@ -372,8 +373,8 @@ func (c *call) contradicts(input json.RawMessage) bool {
 	return true
 }
 
-// differs reports whether two sets of arguments contradict each other. Agents add
-// and omit members, so only those in both sets count.
+// differs reports whether two sets of arguments contradict each other. Agents
+// add and omit members, so only those in both sets count.
 func differs(a, b json.RawMessage) bool {
 	x, y := translate.Loose[map[string]json.RawMessage](a), translate.Loose[map[string]json.RawMessage](b)
 	for key, was := range x {

@@ -45,8 +45,8 @@ func (a Agent) howToLogIn() string {
 	return " Run: " + a.Login
 }
 
-// reasonOf finds the reason in the text of an error. The text may be the body of
-// a model API's answer.
+// reasonOf finds the reason in the text of an error. The text may be the body
+// of a model API's answer.
 func reasonOf(message string) string {
 	message = strings.TrimSpace(message)
 	for _, prefix := range []string{"Internal error: ", "Error: "} {

@@ -72,8 +72,8 @@ func (th *thread) start(typ event.ItemType, native string) *message {
 	return th.open
 }
 
-// namelessID returns the item id of a message without a native id. Reasoning and
-// the text after it belong to one message, in which the text has the lower
+// namelessID returns the item id of a message without a native id. Reasoning
+// and the text after it belong to one message, in which the text has the lower
 // number: some agents leave reasoning out of a replay.
 func (th *thread) namelessID(typ event.ItemType) string {
 	if th.kinds == nil || th.kinds[typ] {
@@ -88,8 +88,8 @@ func (th *thread) namelessID(typ event.ItemType) string {
 	return th.ids.ID("message #"+itoa(th.nameless), block)
 }
 
-// grow appends to a message and begins it if need be. separator goes between the
-// text so far and the rest.
+// grow appends to a message and begins it if need be. separator goes between
+// the text so far and the rest.
 func (th *thread) grow(typ event.ItemType, native, words, separator string) {
 	m := th.open
 	if m == nil || m.typ != typ || m.native != native {
@@ -165,8 +165,8 @@ func (th *thread) interrupt() {
 	th.kinds = nil
 }
 
-// callEnded does the same for messages without a native id. A message with an id
-// may go on after the call.
+// callEnded does the same for messages without a native id. A message with an
+// id may go on after the call.
 func (th *thread) callEnded() {
 	th.kinds = nil
 	if th.open != nil && th.open.native == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxRemarks bounds the text that is kept of what the agent says out of turn, in
-// bytes.
+// maxRemarks bounds the text that is kept of what the agent says out of turn,
+// in bytes.
 const maxRemarks = 2000
 
 // remarks are what the agent says while no turn runs. They come in pieces, and

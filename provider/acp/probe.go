@@ -47,8 +47,8 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	return in
 }
 
-// probeDir returns an empty directory. It is the same one each time, where there
-// can be: Gemini CLI 0.61.0 remembers each in which it was started.
+// probeDir returns an empty directory. It is the same one each time, where
+// there can be: Gemini CLI 0.61.0 remembers each in which it was started.
 func probeDir() (dir string, clean func(), err error) {
 	if cache, err := os.UserCacheDir(); err == nil {
 		dir = filepath.Join(cache, "runnel", "empty")

@@ -1,7 +1,8 @@
 // Package acp runs agents that speak the Agent Client Protocol.
 //
-// An agent is data (agents.go) and its quirks (quirks_*.go); everything else is the protocol, in version 1 as agents
-// really speak it, and in version 2 where one offers it. One process serves one conversation: see agentconn.
+// An agent is data (agents.go) and its quirks (quirks_*.go); everything else is
+// the protocol, in version 1 as agents really speak it, and in version 2 where
+// one offers it. One process serves one conversation: see agentconn.
 package acp
 
 import (

@@ -12,8 +12,9 @@ import (
 // quirks is how one agent deviates from the protocol, and how it fills in what
 // the protocol leaves open, such as the names of permission modes. Its members
 // are grouped by the moment at which they matter. The zero value is an agent of
-// which nothing is known; a function that is nil has no effect. Each agent has a
-// file of its own, which names the recordings in testdata that show the quirk.
+// which nothing is known; a function that is nil has no effect. Each agent has
+// a file of its own, which names the recordings in testdata that show the
+// quirk.
 type quirks struct {
 	startup startupQuirks
 	live    liveQuirks
@@ -52,8 +53,8 @@ type liveQuirks struct {
 	// to the model unchanged.
 	literal func(text, dir string, isCommand func(string) bool) []any
 
-	// forSession lists the permission options of the kind allow_always that hold
-	// only until the agent ends.
+	// forSession lists the permission options of the kind allow_always that
+	// hold only until the agent ends.
 	forSession []string
 	// stops lists the permission options that deny a call and end the turn.
 	stops []string
@@ -83,8 +84,8 @@ type liveQuirks struct {
 	// own reports whether a message without an id is from the agent itself, and
 	// not from the model.
 	own func(text string) bool
-	// failed reports whether the last message of a turn is the text of an error.
-	// The usage is nil if the agent reported none.
+	// failed reports whether the last message of a turn is the text of an
+	// error. The usage is nil if the agent reported none.
 	failed func(lastMessage, messageID string, used *event.Usage) bool
 	// usage returns the usage of a turn that the agent reports outside of the
 	// protocol's own field, or nil.

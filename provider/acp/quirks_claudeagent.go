@@ -66,9 +66,9 @@ func unfenced(text string) string {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
-// claudeOptions passes on options that Claude Code has and the protocol does not.
-// The settings of a folder may run commands, so Claude Code reads them only in a
-// trusted folder.
+// claudeOptions passes on options that Claude Code has and the protocol does
+// not. The settings of a folder may run commands, so Claude Code reads them
+// only in a trusted folder.
 func claudeOptions(opt runnel.Options, params map[string]any) error {
 	options := map[string]any{"settingSources": []string{"user"}}
 	if opt.Trusted {
@@ -93,10 +93,10 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	return nil
 }
 
-// claudeText keeps Claude Code from interpreting a prompt. It drops a prompt that
-// begins with the name of an unknown command, and it reads any file whose name
-// follows an @. Claude Code checks the last text block only, so the text after
-// such a sign becomes a block of its own.
+// claudeText keeps Claude Code from interpreting a prompt. It drops a prompt
+// that begins with the name of an unknown command, and it reads any file whose
+// name follows an @. Claude Code checks the last text block only, so the text
+// after such a sign becomes a block of its own.
 func claudeText(text, dir string, isCommand func(string) bool) []any {
 	cut := 0
 	switch name, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), " "); {

@@ -8,21 +8,23 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// codexACP is @agentclientprotocol/codex-acp, seen at 2.6.0. We request version 2
-// of the protocol: in version 1 the agent reports failures and warnings as text
-// of the model (v1-failure).
+// codexACP is @agentclientprotocol/codex-acp, seen at 2.6.0. We request version
+// 2 of the protocol: in version 1 the agent reports failures and warnings as
+// text of the model (v1-failure).
 func codexACP() *quirks {
 	return &quirks{
 		startup: startupQuirks{
 			modes: map[runnel.PermissionMode][]setting{
-				// The agent's sandbox protects the user: inside it the agent changes
-				// the project without asking, and it asks for anything else.
+				// The agent's sandbox protects the user: inside it the agent
+				// changes the project without asking, and it asks for anything
+				// else.
 				runnel.ModeDefault:     {{"mode", "workspace-write"}, {"collaboration_mode", "default"}},
 				runnel.ModeAcceptEdits: {{"mode", "workspace-write"}, {"collaboration_mode", "default"}},
 				runnel.ModePlan:        {{"mode", "read-only"}, {"collaboration_mode", "plan"}},
 				runnel.ModeBypass:      {{"mode", "agent-full-access"}, {"collaboration_mode", "default"}},
 			},
-			// In "agent" a model decides about permissions in place of the user.
+			// In "agent" a model decides about permissions in place of the
+			// user.
 			bypass: []setting{{"mode", "agent-full-access"}, {"mode", "agent"}},
 			prepare: func(opt runnel.Options, params map[string]any) error {
 				if opt.SystemPromptAppend != "" {
@@ -47,8 +49,8 @@ func codexACP() *quirks {
 	}
 }
 
-// codexTool names a tool. A command that the agent asks for has a name only after
-// the question, and an edit has none (approval-allowed, edit).
+// codexTool names a tool. A command that the agent asks for has a name only
+// after the question, and an edit has none (approval-allowed, edit).
 func codexTool(tc toolCall) string {
 	switch event.ToolKind(tc.ToolKind) {
 	case event.KindExecute:

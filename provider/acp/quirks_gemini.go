@@ -54,8 +54,8 @@ func geminiUsage(meta json.RawMessage) *usage {
 
 // geminiWaits waits until a conversation can be resumed without losing it.
 //
-// Gemini CLI 0.61.0 names the file of a conversation after the minute in which a
-// process opened the conversation. A process that loads a conversation in the
+// Gemini CLI 0.61.0 names the file of a conversation after the minute in which
+// a process opened the conversation. A process that loads a conversation in the
 // minute in which it began overwrites the file with an empty one, and then does
 // not find the conversation.
 func geminiWaits(ctx context.Context, env []string, session string) error {
@@ -97,9 +97,9 @@ func geminiTool(tc toolCall) string {
 	return name
 }
 
-// geminiTrust says whether the settings of the folder count. If they do not, the
-// agent offers no mode that asks less. So an untrusted folder without settings
-// counts as trusted.
+// geminiTrust says whether the settings of the folder count. If they do not,
+// the agent offers no mode that asks less. So an untrusted folder without
+// settings counts as trusted.
 func geminiTrust(opt runnel.Options) []string {
 	trusted := opt.Trusted || obeyed(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}

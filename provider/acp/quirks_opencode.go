@@ -136,8 +136,8 @@ func opencodeChanges(c *call) []event.Change {
 	return []event.Change{ch}
 }
 
-// opencodeAsks makes the agent ask before it runs a command or changes a file; by
-// default it does not ask.
+// opencodeAsks makes the agent ask before it runs a command or changes a file;
+// by default it does not ask.
 func opencodeAsks(opt runnel.Options) []string {
 	// A subagent never sends its permission requests, and waits without end.
 	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
@@ -171,8 +171,8 @@ func opencodePart(b block) block {
 	return b
 }
 
-// opencodeText keeps opencode from dropping a prompt that begins with the name of
-// an unknown command. It adds a text for the user only: opencode looks for a
+// opencodeText keeps opencode from dropping a prompt that begins with the name
+// of an unknown command. It adds a text for the user only: opencode looks for a
 // command in all texts together.
 func opencodeText(text, _ string, isCommand func(string) bool) []any {
 	rest, slash := strings.CutPrefix(strings.TrimSpace(text), "/")

@@ -5,8 +5,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// replay is a conversation that the agent replays. A History shows it. A session
-// that resumes does not: its log has the conversation already.
+// replay is a conversation that the agent replays. A History shows it. A
+// session that resumes does not: its log has the conversation already.
 type replay struct {
 	show    bool
 	late    bool    // the agent replays after its answer to the request
@@ -16,8 +16,8 @@ type replay struct {
 	shown   bool    // that prompt was emitted
 }
 
-// answered takes the answer to the request for the replay. It reports whether the
-// replay ends with it.
+// answered takes the answer to the request for the replay. It reports whether
+// the replay ends with it.
 func (r *replay) answered(m jsonrpc.Message, q *quirks) bool {
 	r.late = q.replay.endsWithCommands && m.Error == nil
 	return !r.late

@@ -41,8 +41,8 @@ type request struct {
 	Value   string `json:",omitzero"`
 }
 
-// requestOf returns a request of ours, and whether it makes the agent replay the
-// conversation.
+// requestOf returns a request of ours, and whether it makes the agent replay
+// the conversation.
 func requestOf(m jsonrpc.Message) (r request, replays bool) {
 	p := translate.Loose[struct {
 		SessionID  string `json:"sessionId"`

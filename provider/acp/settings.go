@@ -32,8 +32,8 @@ const (
 	maxChoices = 500
 )
 
-// offered takes all that can be set: config options, and the modes and models of
-// agents that have no config options for them.
+// offered takes all that can be set: config options, and the modes and models
+// of agents that have no config options for them.
 func (s *settings) offered(out translate.TurnEmitter, o opened) {
 	if o.ConfigOptions == nil && o.Modes == nil && o.Models == nil {
 		return
@@ -221,8 +221,8 @@ func (s *settings) permissionMode() string {
 }
 
 // allow returns the option of a setting. It fails with InvalidRequest if the
-// agent does not offer the value, or if tools would run without asking and bypass
-// is false.
+// agent does not offer the value, or if tools would run without asking and
+// bypass is false.
 func (s *settings) allow(want setting, bypass bool) (*event.ConfigOption, error) {
 	o := byID(s.config, want.option)
 	if o == nil {
@@ -243,7 +243,8 @@ func (s *settings) allow(want setting, bypass bool) (*event.ConfigOption, error)
 // The values of known agents are in their quirks as well.
 var reckless = []string{"bypass", "yolo", "full-access", "full_access", "fullaccess", "dangerous", "autopilot", "allow-all", "allow_all", "skip-permissions"}
 
-// bypasses reports whether the name of a value says that tools run without asking.
+// bypasses reports whether the name of a value says that tools run without
+// asking.
 func (q *quirks) bypasses(value string) bool {
 	value = strings.ToLower(value)
 	return slices.ContainsFunc(reckless, func(word string) bool { return strings.Contains(value, word) })

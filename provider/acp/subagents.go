@@ -8,10 +8,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// subagent takes what version 2 reports of a subagent. The agent does not report
-// the call that started it, so the subagent is shown as a call itself: it is
-// named after its conversation, and its output is its last message. parent is the
-// subagent that reports it, "" for the agent.
+// subagent takes what version 2 reports of a subagent. The agent does not
+// report the call that started it, so the subagent is shown as a call itself:
+// it is named after its conversation, and its output is its last message.
+// parent is the subagent that reports it, "" for the agent.
 func (tn *turn) subagent(d subagent, parent string) {
 	c := tn.calls.byID[d.SessionID]
 	if c == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// toolCalls are the tool calls of a turn, and the terminals that show their output.
+// toolCalls are the tool calls of a turn, and the terminals that show their
+// output.
 type toolCalls struct {
 	out       translate.TurnEmitter
 	session   *session // read only
@@ -21,8 +22,8 @@ type toolCalls struct {
 	terminals terminals
 }
 
-// call is a tool call. The agent describes it in three places: its announcement,
-// its updates, and the permission requests about it.
+// call is a tool call. The agent describes it in three places: its
+// announcement, its updates, and the permission requests about it.
 type call struct {
 	item      string
 	id        string
@@ -74,9 +75,9 @@ func (cs *toolCalls) isOpen(id string) bool {
 	return c != nil && !c.output.Ended()
 }
 
-// update takes a description of a call and begins the call if it is new. subagent
-// is the conversation that it is from, "" for the agent's own. It returns nil if
-// the turn has too many calls.
+// update takes a description of a call and begins the call if it is new.
+// subagent is the conversation that it is from, "" for the agent's own. It
+// returns nil if the turn has too many calls.
 func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	c := cs.byID[tc.ID]
 	isNew := c == nil

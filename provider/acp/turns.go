@@ -16,8 +16,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// turns owns the turn that runs, the prompts that wait for its end, and what the
-// turns of the conversation have used.
+// turns owns the turn that runs, the prompts that wait for its end, and what
+// the turns of the conversation have used.
 type turns struct {
 	emitter *translate.Emitter
 	session *session // read only
@@ -71,8 +71,8 @@ func (ts *turns) responseStart() event.ResponseStart {
 	return event.ResponseStart{ModelID: ts.session.settings.model, ProviderID: ts.session.agent.Name}
 }
 
-// out returns an emitter for what may come at any time: the events belong to the
-// turn that runs if it has started, and are out of turn otherwise.
+// out returns an emitter for what may come at any time: the events belong to
+// the turn that runs if it has started, and are out of turn otherwise.
 func (ts *turns) out() translate.TurnEmitter {
 	if ts.now != nil && ts.now.started {
 		return ts.now.out
@@ -109,8 +109,8 @@ func (ts *turns) interrupt() {
 	}
 }
 
-// answered takes the answer to a prompt. It ends the turn, except that version 2
-// answers when the turn begins.
+// answered takes the answer to a prompt. It ends the turn, except that version
+// 2 answers when the turn begins.
 func (ts *turns) answered(id string, m jsonrpc.Message) {
 	if i := slices.Index(ts.waiting, id); i >= 0 { // out of order: the turn has nothing to show
 		ts.waiting = slices.Delete(ts.waiting, i, i+1)
