@@ -25,6 +25,7 @@ var agents = regexp.MustCompile(`(?i)claude|codex|gemini|opencode|qwen|copilot`)
 // are for tests, and TestTestPackagesStayOutOfTheBinary holds them to it.
 var named = map[string]string{
 	"internal/realagents": "finds the pinned agents that tests drive",
+	"internal/agentrig":   "drives the pinned agents through their providers in tests",
 	"store/storetest":     "its sample records look like real ones",
 	"internal/fakemodel":  "recognises the agents that call it",
 	"bench":               "measures the pinned agents and other programs that run agents",

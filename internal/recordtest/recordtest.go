@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +107,14 @@ func Translated(t testing.TB, p runnel.Translator, data []byte) []event.Event {
 	return evs
 }
 
+// Want returns the "want" of a recording that has one section of lines, "in".
+func Want(t testing.TB, p runnel.Translator, a *txtar.Archive) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	Write(t, &out, Translated(t, p, Section(a, "in")))
+	return out.Bytes()
+}
+
 // Write writes events, one a line.
 func Write(t testing.TB, w *bytes.Buffer, evs []event.Event) {
 	t.Helper()
@@ -119,6 +129,60 @@ func Write(t testing.TB, w *bytes.Buffer, evs []event.Event) {
 		}
 		fmt.Fprintf(w, "%s %s\n", turn, body)
 	}
+}
+
+// Home makes the directory in which a conversation is recorded. It is the same
+// each time, since paths are part of what is said. The test's end removes it.
+func Home(t *testing.T, root string) {
+	t.Helper()
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err) // also if another recording runs
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+}
+
+// Save writes a recording.
+func Save(t *testing.T, path string, a *txtar.Archive) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Named returns things by their names.
+func Named[T any](all []T, name func(T) string) map[string]T {
+	named := make(map[string]T)
+	for _, one := range all {
+		named[name(one)] = one
+	}
+	return named
+}
+
+// Each runs test with every recording in a directory, and the one of known that
+// has the name of its conversation. It returns the recordings' names:
+// conversation@version.
+func Each[T any](t *testing.T, dir string, known map[string]T, test func(t *testing.T, of T, path string, a *txtar.Archive)) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
+		names = append(names, name)
+		conversation, _, _ := strings.Cut(name, "@")
+		t.Run(name, func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, known[conversation], path, a)
+		})
+	}
+	return names
 }
 
 // Compare holds "want" of the recording in a file against what it gives; with update it is written anew.

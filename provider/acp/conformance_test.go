@@ -23,27 +23,27 @@ func calls(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blo
 
 // subject is what the agents have in common. The agents' own tests change it.
 func subject(t *testing.T, name string) providertest.Subject {
-	w := vocabulary[name]
+	w := realagents.WordsOf(name)
 	models := make(map[string]*fakemodel.Server) // by the directory of their agents
 	return providertest.Subject{
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t, name)
-			models[r.opt.Dir] = r.model
-			r.write("a.txt", "alpha\n")
-			r.write("b.txt", "beta\n")
-			return r.provider, r.opt
+			models[r.Opt.Dir] = r.Model
+			r.Write("a.txt", "alpha\n")
+			r.Write("b.txt", "beta\n")
+			return r.Provider, r.Opt
 		},
 		Prompts: map[providertest.Scenario]string{
 			providertest.Text:      scenario(said),
 			providertest.Reasoning: scenario(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."}}}),
-			providertest.Tool:      scenario(calls(w.shell("echo hi")), said),
-			providertest.Parallel:  scenario(calls(w.shell("sleep 0.5; echo one"), w.shell("sleep 1; echo two")), said),
-			providertest.Edit:      scenario(calls(w.write("made.txt", "made\n")), said),
-			providertest.Approval:  scenario(calls(w.shell("touch asked")), said),
+			providertest.Tool:      scenario(calls(w.Shell("echo hi")), said),
+			providertest.Parallel:  scenario(calls(w.Shell("sleep 0.5; echo one"), w.Shell("sleep 1; echo two")), said),
+			providertest.Edit:      scenario(calls(w.Write("made.txt", "made\n")), said),
+			providertest.Approval:  scenario(calls(w.Ask("touch asked")), said),
 			providertest.LongText:  scenario(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
-			providertest.LongTool:  scenario(calls(w.shell("touch running; sleep 600")), said),
+			providertest.LongTool:  scenario(calls(w.Shell("touch running; sleep 600")), said),
 			providertest.Failure:   scenario(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
-			providertest.Plan:      scenario(calls(w.plan("Look", "Leap")), said),
+			providertest.Plan:      scenario(calls(w.Plan("Look", "Leap")), said),
 			providertest.Recover:   scenario(said),
 			providertest.Image:     scenario(said),
 		},
@@ -75,7 +75,7 @@ func TestConformance(t *testing.T) {
 				return
 			}
 			s := subject(t, name)
-			s.Version = newRig(t, name).version
+			s.Version = realagents.Find(t, name).Version
 			subjects[name](&s)
 			providertest.Run(t, s)
 		})
@@ -124,10 +124,7 @@ var subjects = map[string]func(*providertest.Subject){
 			return it.Status == event.ItemStopped && bytes.Contains([]byte(it.Content), []byte("scripted 400"))
 		}
 		s.Cannot[providertest.Denial] = "its only denial ends the turn (codex-acp 2.6.0, denied-stop)"
-		s.Prompts[providertest.Approval] = scenario(calls(fakemodel.Call("exec_command", args{
-			"cmd": "touch asked", "sandbox_permissions": "require_escalated", "justification": "May I?",
-		})), said)
-		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(vocabulary["codex-acp"].shell("echo found")), {Text: "Found."}}}
+		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("codex-acp").Shell("echo found")), {Text: "Found."}}}
 		s.Prompts[providertest.Subagent] = scenario(
 			calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
 			calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)

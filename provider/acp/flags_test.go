@@ -66,17 +66,17 @@ func TestC03_ValuesThatAreFlags(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, name)
-			mark := filepath.Join(r.home.Dir, "ran")
+			mark := filepath.Join(r.Home.Dir, "ran")
 			flag := hostileValues(mark)[1]
 			open := func(what string, opt runnel.Options) {
-				opt.Dir, opt.Env = r.opt.Dir, r.opt.Env
+				opt.Dir, opt.Env = r.Opt.Dir, r.Opt.Env
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				c, err := r.provider.Open(ctx, opt)
+				c, err := r.Provider.Open(ctx, opt)
 				if err == nil {
-					r.conn = c
-					r.send("hi")
-					r.refuse()
+					r.Conn = c
+					r.Send("hi")
+					r.Refuse()
 					c.Close()
 				}
 				if _, err := os.Stat(mark); err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -73,57 +74,14 @@ func withBegun(lines ...runnel.Line) []runnel.Line {
 	return append(append([]runnel.Line{}, begun...), lines...)
 }
 
-func bodies[T event.Body](evs []event.Event) (found []T) {
-	for _, ev := range evs {
-		if b, ok := ev.Body.(T); ok {
-			found = append(found, b)
-		}
-	}
-	return found
-}
-
 // closed applies the rules of a turn as the engine does, and checks them.
 func closed(t testing.TB, evs []event.Event) {
 	t.Helper()
-	open, ended, turns := map[string]bool{}, map[string]int{}, map[string]bool{}
-	for ev, err := range runnel.Replay("s", "acp", func(yield func(event.Event, error) bool) {
-		for _, ev := range evs {
-			if !yield(ev, nil) {
-				return
-			}
-		}
-	}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ev.Turn != "" {
-			turns[ev.Turn] = true
-		}
-		switch b := ev.Body.(type) {
-		case event.ItemStart:
-			open[b.ItemID] = true
-		case event.ItemDone:
-			open[b.ItemID] = false
-		case event.ItemCancelled:
-			open[b.ItemID] = false
-		case event.ItemError:
-			open[b.ItemID] = false
-		case event.ResponseDone, event.ResponseError:
-			ended[ev.Turn]++
-		case event.Notice:
-			if b.Code == string(runnel.InvalidStreamEvent) {
-				t.Errorf("an invalid event: %s", b.Message)
-			}
-		}
-	}
-	for id, is := range open {
-		if is {
-			t.Errorf("item %s does not end", id)
-		}
-	}
-	for turn := range turns {
-		if ended[turn] != 1 {
-			t.Errorf("turn %s ends %d times", turn, ended[turn])
+	ruled := agentrig.Ruled(t, "acp", evs)
+	agentrig.Closed(t, ruled)
+	for _, n := range bodies[event.Notice](ruled) {
+		if n.Code == string(runnel.InvalidStreamEvent) {
+			t.Errorf("an invalid event: %s", n.Message)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 // shown reports whether one of the texts that the model was shown since
 // request from is this one, and whether one holds it.
 func (r *rig) shown(from int, text string) (is, holds bool) {
-	r.t.Helper()
-	for _, q := range r.model.Requests()[from:] {
+	r.T.Helper()
+	for _, q := range r.Model.Requests()[from:] {
 		var body any
 		if json.Unmarshal(q.Body, &body) != nil {
 			continue
@@ -65,8 +65,8 @@ func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
 	for _, name := range most() {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, name)
-			r.write("a.txt", "canary-inside\n")
-			if err := os.WriteFile(filepath.Join(filepath.Dir(r.home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
+			r.Write("a.txt", "canary-inside\n")
+			if err := os.WriteFile(filepath.Join(filepath.Dir(r.Home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			texts := fewPrompts
@@ -74,9 +74,9 @@ func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
 				texts = append(prompts, strings.Repeat("0123456789abcdef", 1<<16))
 			}
 			for _, text := range texts {
-				from := len(r.model.Requests())
-				r.send(text)
-				evs := r.refuse()
+				from := len(r.Model.Requests())
+				r.Send(text)
+				evs, _ := r.Refuse()
 				want := text
 				if name == "copilot" { // it puts the time around what is left of a prompt without the space at its ends
 					want = strings.TrimSpace(text)
@@ -94,7 +94,7 @@ func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
 					}
 				}
 			}
-			entries, err := os.ReadDir(r.home.Project)
+			entries, err := os.ReadDir(r.Home.Project)
 			if err != nil || len(entries) != 1 {
 				t.Errorf("files appeared: %v, %v", entries, err)
 			}

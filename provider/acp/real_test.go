@@ -23,11 +23,11 @@ func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 // TestProbe: what is said of an agent is what it says.
 func TestProbe(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		in := r.provider.(runnel.Prober).Probe(t.Context())
-		if !in.Installed || in.Version != r.version || in.Problem != "" || !filepath.IsAbs(in.Path) {
+		in := r.Provider.(runnel.Prober).Probe(t.Context())
+		if !in.Installed || in.Version != r.Agent.Version || in.Problem != "" || !filepath.IsAbs(in.Path) {
 			t.Errorf("%+v", in)
 		}
-		if a := known(t, r.name); a.Gated != (in.LoggedIn != nil && *in.LoggedIn) || a.Probes && (len(in.Models) == 0 || len(in.Config) == 0) {
+		if a := known(t, r.Agent.Name); a.Gated != (in.LoggedIn != nil && *in.LoggedIn) || a.Probes && (len(in.Models) == 0 || len(in.Config) == 0) {
 			t.Errorf("logged in %v, models %v, options %v", in.LoggedIn, in.Models, in.Config)
 		}
 	})
@@ -64,35 +64,34 @@ func TestFoundAndForked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, name)
 			r.plays(says("One."))
-			r.finish("")
-			id := r.conn.(*conn).tr.session.id
-			r.close()
+			r.Finish("")
+			id := r.Conn.(*conn).tr.session.id
+			r.Close()
 			var found []runnel.Conversation
-			for c, err := range r.provider.(runnel.Discoverer).Discover(t.Context(), r.home.Project) {
+			for c, err := range r.Provider.(runnel.Discoverer).Discover(t.Context(), r.Home.Project) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				found = append(found, c)
 			}
-			if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.home.Project || found[0].UpdatedAt.IsZero() {
+			if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.Home.Project || found[0].UpdatedAt.IsZero() {
 				t.Errorf("found %+v", found)
 			}
-			opt := r.opt
+			opt := r.Opt
 			opt.Resume = id
-			c, err := r.provider.(runnel.Forker).Fork(t.Context(), opt)
+			c, err := r.Provider.(runnel.Forker).Fork(t.Context(), opt)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.conn = c
-			t.Cleanup(func() { c.Close() })
+			r.Takes(c)
 			if fork := c.(*conn).tr.session.id; fork == id || fork == "" {
 				t.Errorf("the copy of %s is %s", id, fork)
 			}
 			r.plays(says("Two."))
-			if evs := r.finish(""); !strings.Contains(dump(evs), "Two.") {
+			if evs := r.Finish(""); !strings.Contains(dump(evs), "Two.") {
 				t.Error(dump(evs))
 			}
-			if last := r.model.Requests(); !bytes.Contains(last[len(last)-1].Body, []byte("One.")) && !slices.ContainsFunc(last, func(q fakemodel.Request) bool {
+			if last := r.Model.Requests(); !bytes.Contains(last[len(last)-1].Body, []byte("One.")) && !slices.ContainsFunc(last, func(q fakemodel.Request) bool {
 				return bytes.Contains(q.Body, []byte("One.")) && bytes.Contains(q.Body, []byte("Two."))
 			}) {
 				t.Error("the copy does not know what was said before")
@@ -104,11 +103,11 @@ func TestFoundAndForked(t *testing.T) {
 // TestResumeOfNothing: what there is not is said so.
 func TestResumeOfNothing(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.opt.Resume = "00000000-0000-7000-8000-000000000000"
-		if r.name == "opencode" {
-			r.opt.Resume = "ses_000000000000000000000000"
+		r.Opt.Resume = "00000000-0000-7000-8000-000000000000"
+		if r.Agent.Name == "opencode" {
+			r.Opt.Resume = "ses_000000000000000000000000"
 		}
-		c, err := r.provider.Open(t.Context(), r.opt)
+		c, err := r.Provider.Open(t.Context(), r.Opt)
 		if err == nil {
 			c.Close()
 		}
@@ -123,14 +122,14 @@ func TestResumeOfNothing(t *testing.T) {
 func TestAnyAgent(t *testing.T) {
 	r := newRig(t, "gemini")
 	b := realagents.Find(t, "gemini")
-	r.provider = New(Agent{Name: "mine", Command: append([]string{b.Path}, b.Args...), Env: r.home.EnvironFor("gemini")})
-	r.opt.Env = nil
+	r.Provider = New(Agent{Name: "mine", Command: append([]string{b.Path}, b.Args...), Env: r.Home.EnvironFor("gemini")})
+	r.Opt.Env = nil
 	r.plays(says("At your service."))
-	evs := r.finish("")
+	evs := r.Finish("")
 	if !strings.Contains(dump(evs), "At your service.") || len(bodies[event.ResponseDone](evs)) != 1 {
 		t.Error(dump(evs))
 	}
-	if caps := runnel.Capabilities(r.provider); slices.Contains(caps, runnel.CapSessionResume) || slices.Contains(caps, runnel.CapSessionFork) {
+	if caps := runnel.Capabilities(r.Provider); slices.Contains(caps, runnel.CapSessionResume) || slices.Contains(caps, runnel.CapSessionFork) {
 		t.Errorf("claims %v", caps)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
@@ -55,43 +55,34 @@ func TestRecord(t *testing.T) {
 
 func recordFixture(t *testing.T, a Agent, f fixture) {
 	root := fixtureDir(a.Name)
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err) // also if another recording runs
-	}
-	t.Cleanup(func() { os.RemoveAll(root) })
+	recordtest.Home(t, root)
 	r := newRigIn(t, a.Name, root)
 	var rec recordtest.Recorder
-	r.opt.Tap, r.cut = rec.Tap, func() { rec.Take() }
+	r.Opt.Tap, r.Cut = rec.Tap, func() { rec.Take() }
 	f.play(r)
-	session := r.conn.(*conn).tr.session.id
-	r.close()
+	session := r.Conn.(*conn).tr.session.id
+	r.Close()
 	live := rec.Take()
 	var load []recordtest.Line
 	if a.Loads {
-		p := underlying(r.provider)
-		opt := runnel.Options{Dir: r.opt.Dir, Env: r.opt.Env, Tap: rec.Tap}
+		p := underlying(r.Provider)
+		opt := runnel.Options{Dir: r.Opt.Dir, Env: r.Opt.Env, Tap: rec.Tap}
 		c, err := p.open(t.Context(), opt, opening{method: methodLoad, session: session, show: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.conn = c
-		r.close()
+		r.Conn = c
+		r.Close()
 		load = rec.Take()
 	}
 	n := newNormaliser(live, load)
-	arc := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with " + a.DisplayName + ", " + r.version + ".\n")}
+	arc := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with " + a.DisplayName + ", " + r.Agent.Version + ".\n")}
 	arc.Files = append(arc.Files, txtar.File{Name: "in", Data: n.encode(t, live)})
 	if load != nil {
 		arc.Files = append(arc.Files, txtar.File{Name: "load", Data: n.encode(t, load)})
 	}
 	arc.Files = append(arc.Files, txtar.File{Name: "want", Data: want(t, a, arc)})
-	path := filepath.Join("testdata", a.Name, f.name+"@"+r.version+".txtar")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, txtar.Format(arc), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	recordtest.Save(t, filepath.Join("testdata", a.Name, f.name+"@"+r.Agent.Version+".txtar"), arc)
 }
 
 // underlying returns what all providers of this package are.
@@ -109,17 +100,6 @@ func underlying(p runnel.Provider) *provider {
 	return nil
 }
 
-// close ends the agent and reads what it still says.
-func (r *rig) close() {
-	r.t.Helper()
-	r.conn.Close()
-	for {
-		if _, err := r.conn.Next(r.t.Context()); err != nil {
-			return
-		}
-	}
-}
-
 // normaliser takes out of a recording what differs each time: ids, times. What
 // refers to the same thing before does so after. It also shortens what agents
 // offer.
@@ -135,9 +115,6 @@ var (
 	stampRE = regexp.MustCompile(`1[7-9]\d{11}`) // ms since 1970
 	portRE  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
-
-// fixtureStart is when every recording begins.
-var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newNormaliser(parts ...[]recordtest.Line) *normaliser {
 	n := &normaliser{ids: map[string]string{}, stamps: map[string]string{}}
@@ -224,13 +201,6 @@ func clip(v any) (cut bool) {
 	return cut
 }
 
-func section(a *txtar.Archive, name string) []byte { return recordtest.Section(a, name) }
-
-// recorded yields the lines of a recording.
-func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
-	return recordtest.Lines(t, data)
-}
-
 func translated(t testing.TB, a Agent, data []byte) []event.Event {
 	t.Helper()
 	return recordtest.Translated(t, New(a).(runnel.Translator), data)
@@ -253,32 +223,22 @@ func want(t testing.TB, a Agent, arc *txtar.Archive) []byte {
 
 // eachRecording runs a test with every recording there is.
 func eachRecording(t *testing.T, test func(t *testing.T, a Agent, f fixture, path string, arc *txtar.Archive)) {
-	known := map[string]fixture{}
-	for _, f := range fixtures() {
-		known[f.name] = f
-	}
+	known := recordtest.Named(fixtures(), func(f fixture) string { return f.name })
 	for _, a := range agents {
-		paths, err := filepath.Glob(filepath.Join("testdata", a.Name, "*.txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		seen := map[string]bool{}
-		for _, path := range paths {
-			name, _, _ := strings.Cut(filepath.Base(path), "@")
-			seen[name] = true
-			t.Run(a.Name+"/"+name, func(t *testing.T) {
-				arc, err := txtar.ParseFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				test(t, a, known[name], path, arc)
-			})
-		}
-		for name, f := range known {
-			if !seen[name] && f.cannot[a.Name] == "" {
-				t.Errorf("%s was not recorded with %s", name, a.Name)
+		t.Run(a.Name, func(t *testing.T) {
+			for _, name := range recordtest.Each(t, filepath.Join("testdata", a.Name), known, func(t *testing.T, f fixture, path string, arc *txtar.Archive) {
+				test(t, a, f, path, arc)
+			}) {
+				conversation, _, _ := strings.Cut(name, "@")
+				seen[conversation] = true
 			}
-		}
+			for name, f := range known {
+				if !seen[name] && f.cannot[a.Name] == "" {
+					t.Errorf("%s was not recorded with %s", name, a.Name)
+				}
+			}
+		})
 	}
 }
 
@@ -293,12 +253,8 @@ func TestRecordings(t *testing.T) {
 
 // items folds events, and calls turns by their order.
 func items(evs []event.Event) []event.Item {
-	var tr event.Transcript
-	for _, ev := range evs {
-		tr.Apply(ev)
-	}
 	place := map[string]string{}
-	out := tr.Items()
+	out := agentrig.Items(evs)
 	for i := range out {
 		turn := out[i].Turn
 		if place[turn] == "" {

@@ -28,9 +28,9 @@ func TestConformance(t *testing.T) {
 			providertest.Run(t, providertest.Subject{
 				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 					r := newRig(t, b)
-					models[r.opt.Dir] = r.model
-					r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
-					return New().WithProgram([]string{b.Path}, r.opt.Env), r.opt
+					models[r.Opt.Dir] = r.Model
+					r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
+					return New().WithProgram([]string{b.Path}, r.Opt.Env), r.Opt
 				},
 				Prompts: map[providertest.Scenario]string{
 					providertest.Text: prompt(said),

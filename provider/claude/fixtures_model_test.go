@@ -14,58 +14,58 @@ import (
 
 // planFixtures are about what the agent means to do and what it wants to know.
 func planFixtures() []fixture {
-	play := func(r *rig, steps ...fakemodel.Step) { r.play(costing(steps...)...) }
+	play := func(r *rig, steps ...fakemodel.Step) { r.Play(costing(steps...)...) }
 	todo := func(content, status string) args {
 		return args{"content": content, "status": status, "activeForm": content + "ing"}
 	}
 	return []fixture{
 		{name: "todos", prose: "The agent keeps a list with TodoWrite, which newer versions have only if asked.", play: func(r *rig) {
-			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 			play(r, calls(use("TodoWrite", args{"todos": []args{todo("Look", "in_progress"), todo("Leap", "pending")}})),
 				calls(use("TodoWrite", args{"todos": []args{todo("Look", "completed"), todo("Leap", "in_progress")}})), says("Done."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "tasks", prose: "The agent keeps a list of tasks over two turns, one of them made by a subagent.", play: func(r *rig) {
-			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 			play(r, calls(use("TaskCreate", args{"subject": "Look", "description": "Look first"}), use("TaskCreate", args{"subject": "Leap", "description": "Then leap"})),
 				calls(use("TaskUpdate", args{"taskId": "1", "status": "in_progress"})), says("Two things to do."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 			play(r, calls(use("TaskUpdate", args{"taskId": "1", "status": "completed"})),
 				calls(agent("More", false, calls(use("TaskCreate", args{"subject": "Land", "description": "At last"})), says("Added."))),
 				calls(use("TaskUpdate", args{"taskId": "2", "status": "deleted"})),
 				calls(use("TaskUpdate", args{"taskId": "9", "status": "completed"})),
 				calls(use("TaskList", args{})), says("One thing to do."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "plan-mode", prose: "The agent plans, asks for leave, is told to plan on, and gets it.", play: func(r *rig) {
-			r.opt.PermissionMode = runnel.ModePlan
+			r.Opt.PermissionMode = runnel.ModePlan
 			play(r, calls(use("ExitPlanMode", args{"plan": "1. Do it."})), calls(use("ExitPlanMode", args{"plan": "1. Do it well."})), says("Doing it."))
 			n := 0
-			r.until(func(ev event.Event) bool {
+			r.Until(func(ev event.Event) bool {
 				if b, ok := ev.Body.(event.ApprovalRequested); ok {
-					r.decide(b.Approval, []runnel.Decision{{Choice: deny, Reason: "better"}, {Choice: allowSession}}[n])
+					r.Decide(b.Approval, []runnel.Decision{{Choice: deny, Reason: "better"}, {Choice: allowSession}}[n])
 					n++
 				}
 				return event.Ends(ev.Body)
 			})
 		}},
 		{name: "plan-file", prose: "The agent writes its plan into its file and hands it in.", play: func(r *rig) {
-			r.opt.PermissionMode = runnel.ModePlan
+			r.Opt.PermissionMode = runnel.ModePlan
 			play(r, says("Planning."))
-			r.finish("")
+			r.Finish("")
 			play(r, calls(use("Write", args{"file_path": r.planFile(), "content": "# The plan\n1. Do it.\n"})), calls(use("ExitPlanMode", args{})), says("Doing it."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "skill", prose: "The agent uses a skill of the user's.", play: func(r *rig) {
-			dir := filepath.Join(r.home.Config, "skills", "greet")
+			dir := filepath.Join(r.Home.Config, "skills", "greet")
 			if err := os.MkdirAll(dir, 0o700); err != nil {
-				r.t.Fatal(err)
+				r.T.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte("---\nname: greet\ndescription: Greets.\n---\nSay hello.\n"), 0o600); err != nil {
-				r.t.Fatal(err)
+				r.T.Fatal(err)
 			}
 			play(r, calls(use("Skill", args{"skill": "greet"})), says("Hello."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "questions", prose: "The agent asks two questions, one with several answers.", play: func(r *rig) {
 			opts := func(labels ...string) (out []args) {
@@ -78,20 +78,20 @@ func planFixtures() []fixture {
 				{"question": "Which one?", "header": "Pick", "multiSelect": false, "options": opts("Red", "Blue")},
 				{"question": "What with?", "header": "With", "multiSelect": true, "options": opts("Salt", "Pepper", "Oil")},
 			}})), says("Thank you."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 	}
 }
 
 // planFile is the file for the plan that the agent told the model of.
 func (r *rig) planFile() string {
-	r.t.Helper()
-	for _, req := range slices.Backward(r.model.Requests()) {
+	r.T.Helper()
+	for _, req := range slices.Backward(r.Model.Requests()) {
 		if path := planPath.Find(req.Body); path != nil {
 			return string(path)
 		}
 	}
-	r.t.Fatal("the model was told of no file for its plan")
+	r.T.Fatal("the model was told of no file for its plan")
 	return ""
 }
 
@@ -99,45 +99,45 @@ var planPath = regexp.MustCompile(`/[^ "\\]*/plans/[^ "\\]*\.md`)
 
 // login has the agent use a login instead of a key.
 func (r *rig) login() {
-	r.opt.Env = append(r.opt.Env, "ANTHROPIC_API_KEY=", "CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-none")
+	r.Opt.Env = append(r.Opt.Env, "ANTHROPIC_API_KEY=", "CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-none")
 }
 
 // modelFixtures are about what models and their API do.
 func modelFixtures() []fixture {
-	play := func(r *rig, steps ...fakemodel.Step) { r.play(costing(steps...)...) }
+	play := func(r *rig, steps ...fakemodel.Step) { r.Play(costing(steps...)...) }
 	spoiled := func(kind string, after int) fakemodel.Step {
 		return fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: kind, After: after, Times: 1}}}
 	}
 	return []fixture{
 		{name: "cut-stream", prose: "The connection breaks within a block.", play: func(r *rig) {
 			play(r, spoiled(fakemodel.Truncate, 2))
-			r.finish("")
+			r.Finish("")
 		}, live: []string{"1:0"}},
 		{name: "short-stream", prose: "The stream ends in good order before the block does.", play: func(r *rig) {
 			play(r, spoiled(fakemodel.NoStop, 2))
-			r.finish("")
+			r.Finish("")
 		}, live: []string{"1:0"}},
 		{name: "cut-tool", prose: "The connection breaks after a call was made and begun.", play: func(r *rig) {
 			play(r, fakemodel.Step{Chunk: 200, Blocks: []fakemodel.Block{bash("echo once", "Once"), {Type: "text", Text: "and on"}},
 				Faults: []fakemodel.Fault{{Kind: fakemodel.Truncate, After: 2, Times: 1}}}, says("Done."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "refusal", prose: "The model declines.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "I will not.", StopReason: "refusal"})
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "max-tokens", prose: "The model's answer is cut off at its longest, and goes on.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "The first half,", StopReason: "max_tokens"}, says("and the second."))
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "empty", prose: "The model says nothing.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "Now it speaks.", Silent: 1})
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "overloaded", prose: "The API is overloaded, three times.", play: func(r *rig) {
-			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=4")
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=4")
 			play(r, fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 529, Times: 3}})
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "rate-limit", prose: "A login comes near its limit, and then to it.", play: func(r *rig) {
 			r.login()
@@ -150,66 +150,66 @@ func modelFixtures() []fixture {
 				}
 			}
 			play(r, fakemodel.Step{Text: "Still good.", Headers: limit("allowed_warning", "0.83")})
-			r.finish("")
+			r.Finish("")
 			play(r, fakemodel.Step{Text: "Never.", Fail: &fakemodel.Failure{Status: 429, Headers: limit("rejected", "1")}})
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "login-refused", prose: "A login is no longer good. It may renew itself once, then the turn ends.", play: func(r *rig) {
 			r.login()
-			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
-			r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
-			r.finish("")
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
+			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
+			r.Finish("")
 			play(r, says("It is good again."))
-			r.finish("")
+			r.Finish("")
 		}, ends: "we ended the turn as failed, then interrupted the agent; it knows of the interrupt only"},
 		{name: "compact-auto", prose: "The conversation is too long for the model, and the agent summarises it by itself.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two.", "Three."} {
 				play(r, says(s))
-				r.finish("")
+				r.Finish("")
 			}
 			play(r, fakemodel.Step{Text: "Four.", Fail: &fakemodel.Failure{Status: 400, Times: 1, Message: "prompt is too long: 250000 tokens > 200000 maximum"}})
-			r.finish("")
+			r.Finish("")
 			play(r, says("Five."))
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "too-long", prose: "The first prompt is too long for the model: there is nothing to summarise.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "Never.", Fail: &fakemodel.Failure{Status: 400, Message: "prompt is too long: 250000 tokens > 200000 maximum"}})
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "clear", prose: "The user clears the conversation; what follows is another one.", play: func(r *rig) {
 			play(r, says("Before."))
-			r.finish("")
-			r.send("/clear")
-			r.finish("")
+			r.Finish("")
+			r.Send("/clear")
+			r.Finish("")
 			play(r, says("After."))
-			r.finish("")
+			r.Finish("")
 		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
 		{name: "commands", prose: "Commands of the agent's own, and one that there is not.", play: func(r *rig) {
-			r.send("/context")
-			r.finish("")
-			r.send("/nonesuch now")
-			r.finish("")
+			r.Send("/context")
+			r.Finish("")
+			r.Send("/nonesuch now")
+			r.Finish("")
 			play(r, says("On with it."))
-			r.finish("")
+			r.Finish("")
 		}, live: []string{"0:0", "1:0"}, ends: "a slash command is not a turn in the files"},
 		{name: "long-output", prose: "A command prints more than the agent passes on.", play: func(r *rig) {
 			play(r, calls(bash("seq 1 20000", "Count")), says("Counted."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "background-in-turn", prose: "A command in the background ends while the turn runs.", play: func(r *rig) {
 			play(r, calls(use("Bash", args{"command": "touch begun; echo quick", "description": "Quick", "run_in_background": true})),
 				calls(bash(strings.ReplaceAll(waits("go", "waited"), "begun", ""), "Wait")), says("Both are over."), says("Again."))
-			r.until(func(ev event.Event) bool {
+			r.Until(func(ev event.Event) bool {
 				if b, ok := ev.Body.(event.ApprovalRequested); ok {
-					r.decide(b.Approval, runnel.Decision{Choice: allowOnce})
+					r.Decide(b.Approval, runnel.Decision{Choice: allowOnce})
 				}
 				b, ok := ev.Body.(event.ItemDone)
 				f, is := b.FinalItem.(event.FunctionCall)
 				return ok && is && f.Title != "" && strings.Contains(string(f.Arguments), "-e go")
 			})
-			await(r.t, r.file("begun"))
-			r.write("go", "")
-			r.finish(allowOnce)
+			await(r.T, r.File("begun"))
+			r.Write("go", "")
+			r.Finish(allowOnce)
 		}},
 	}
 }

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"os"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
@@ -38,7 +37,7 @@ func fixtures() []fixture {
 				steps[i] = usage(steps[i])
 			}
 		}
-		r.play(steps...)
+		r.Play(steps...)
 	}
 	return slices.Concat(workFixtures(), planFixtures(), modelFixtures(), []fixture{
 		{name: "text", prose: "Thinking and text, in two turns.", play: func(r *rig) {
@@ -46,174 +45,162 @@ func fixtures() []fixture {
 				{Type: "thinking", Text: "Let me think about this for a moment."}, {Type: "redacted_thinking", Data: "eA=="},
 				{Type: "text", Text: "Grüße, 世界 🙂, and a good day to you."},
 			}})
-			r.finish("")
+			r.Finish("")
 			play(r, text("Second turn."))
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "tools", prose: "Two reads in parallel, a command that fails, a tool that there is not.", play: func(r *rig) {
-			r.write("a.txt", "alpha\n")
-			r.write("b.txt", "beta\n")
+			r.Write("a.txt", "alpha\n")
+			r.Write("b.txt", "beta\n")
 			play(r, fakemodel.Step{Chunk: 64, Text: "Reading both.", Blocks: []fakemodel.Block{
-				use("Read", args{"file_path": r.file("a.txt")}), use("Read", args{"file_path": r.file("b.txt")}),
+				use("Read", args{"file_path": r.File("a.txt")}), use("Read", args{"file_path": r.File("b.txt")}),
 			}}, call("Bash", args{"command": "echo out; exit 3", "description": "Fail"}), call("Nonesuch", args{"x": 1}), text("Done."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "edit", prose: "A file is created, edited and emptied; each needs an approval.", play: func(r *rig) {
-			path := r.file("f.txt")
+			path := r.File("f.txt")
 			play(r, call("Write", args{"file_path": path, "content": "a\nb\nc b\n"}),
 				call("Edit", args{"file_path": path, "old_string": "b", "new_string": "B", "replace_all": true}),
 				call("Write", args{"file_path": path, "content": ""}), text("Done."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "denied", prose: "An approval is denied with a reason, and the agent goes on.", play: func(r *rig) {
 			_, a := r.ask("touch asked", usage(text("Then not.")))
-			r.decide(a, runnel.Decision{Choice: deny, Reason: "not today"})
-			r.finish("")
+			r.Decide(a, runnel.Decision{Choice: deny, Reason: "not today"})
+			r.Finish("")
 		}},
 		{name: "denied-stop", prose: "An approval is denied and the turn ended with it.", play: func(r *rig) {
 			_, a := r.ask("touch asked", usage(text("Never said.")))
-			r.decide(a, runnel.Decision{Choice: denyStop})
-			r.finish("")
+			r.Decide(a, runnel.Decision{Choice: denyStop})
+			r.Finish("")
 		}},
 		{name: "edited-arguments", prose: "An approval changes the arguments; the call keeps what the model wrote.", play: func(r *rig) {
 			_, a := r.ask("touch asked", usage(text("Done.")))
-			r.decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)})
-			r.finish("")
+			r.Decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)})
+			r.Finish("")
 		}},
 		{name: "allow-session", prose: "An approval holds for the session: the second call is not asked for.", play: func(r *rig) {
 			_, a := r.ask("touch same", usage(text("Once.")))
-			r.decide(a, runnel.Decision{Choice: allowSession})
-			r.finish("")
+			r.Decide(a, runnel.Decision{Choice: allowSession})
+			r.Finish("")
 			play(r, call("Bash", args{"command": "touch same", "description": "Again"}), text("Twice."))
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "question", prose: "The agent asks the user a question.", play: func(r *rig) {
 			play(r, call("AskUserQuestion", args{"questions": []args{{
 				"question": "Which one?", "header": "Pick", "multiSelect": false,
 				"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
 			}}}), text("Blue it is."))
-			r.finish(option + "2")
+			r.Finish(option + "2")
 		}},
 		{name: "interrupt-text", prose: "Interrupted while text streams: what there was of it stays.", play: func(r *rig) {
-			r.play(stalled(fakemodel.Step{Text: "one two three four five", Chunk: 8}, 2))
+			r.Play(stalled(fakemodel.Step{Text: "one two three four five", Chunk: 8}, 2))
 			r.stalled(2)
 		}},
 		{name: "interrupt-arguments", prose: "Interrupted while arguments stream: the call is nowhere any more.", play: func(r *rig) {
-			r.play(stalled(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{
+			r.Play(stalled(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{
 				{Type: "text", Text: "Now."}, use("Bash", args{"command": "echo a long command line", "description": "d"}),
 			}}, 4))
 			r.stalled(3)
 		}, live: []string{"1:1"}},
 		{name: "interrupt-tool", prose: "Interrupted while a command runs.", play: func(r *rig) {
 			_, a := r.ask("touch started; sleep 600")
-			r.decide(a, runnel.Decision{Choice: allowOnce})
-			await(r.t, r.file("started"))
-			r.interrupt()
-			r.finish("")
+			r.Decide(a, runnel.Decision{Choice: allowOnce})
+			await(r.T, r.File("started"))
+			r.Interrupt()
+			r.Finish("")
 		}},
 		{name: "interrupt-approval", prose: "Interrupted while an approval is open: the agent withdraws it.", play: func(r *rig) {
 			r.ask("touch asked")
-			r.interrupt()
-			r.finish("")
+			r.Interrupt()
+			r.Finish("")
 		}},
 		{name: "api-401", prose: "The key is refused. The agent would try ten times; we end the turn and stop it.", play: func(r *rig) {
-			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
-			r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
-			r.finish("")
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
+			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
+			r.Finish("")
 			play(r, text("The key is good now."))
-			r.finish("")
+			r.Finish("")
 		}, ends: "we ended the turn as failed, then interrupted the agent; it knows of the interrupt only"},
 		{name: "api-429-once", prose: "One request is turned away and tried again.", play: func(r *rig) {
-			r.play(usage(fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 429, Times: 1}}))
-			r.finish("")
+			r.Play(usage(fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 429, Times: 1}}))
+			r.Finish("")
 		}},
 		{name: "api-500", prose: "The API fails for good. The result says success all the same.", play: func(r *rig) {
-			r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
-			r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 500}})
-			r.finish("")
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
+			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 500}})
+			r.Finish("")
 		}},
 		{name: "broken-stream", prose: "A stream breaks before a block is complete; the agent asks again under a new message id.", play: func(r *rig) {
-			r.play(usage(fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: fakemodel.ErrorEvent, After: 2, Times: 1}}}))
-			r.finish("")
+			r.Play(usage(fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: fakemodel.ErrorEvent, After: 2, Times: 1}}}))
+			r.Finish("")
 		}, live: []string{"1:0"}},
 		{name: "broken-block", prose: "A stream breaks after a complete block.", play: func(r *rig) {
-			r.play(usage(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
+			r.Play(usage(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
 				Faults: []fakemodel.Fault{{Kind: fakemodel.Malformed, After: 3}}}))
-			r.finish("")
+			r.Finish("")
 		}, live: []string{"1:1"}},
 		{name: "bad-arguments", prose: "The model's arguments are not JSON.", play: func(r *rig) {
 			play(r, fakemodel.Step{Chunk: 64, Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", RawInput: `{"command": "echo`}}}, text("Sorry."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "subagent", prose: "A subagent runs a command in the foreground or the background, as the agent likes.", play: func(r *rig) {
 			inner := fakemodel.Scenario{Steps: []fakemodel.Step{
 				usage(call("Bash", args{"command": "echo from-the-subagent", "description": "Inside"})), usage(text("Inner done.")),
 			}}
 			play(r, call("Agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false}), text("Outer done."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "background", prose: "A command goes on in the background, and its end starts a turn that nobody asked for.", play: func(r *rig) {
 			play(r, call("Bash", args{"command": "until [ -e go ]; do sleep 0.05; done; echo finished", "description": "Wait", "run_in_background": true}), text("It runs."))
-			r.finish(allowOnce)
-			asked := r.turn
-			r.write("go", "")
-			r.until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
+			r.Finish(allowOnce)
+			asked := r.Turn
+			r.Write("go", "")
+			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
 		}},
 		{name: "resume-after-kill", prose: "The agent is killed in a command; another one resumes the conversation.", play: func(r *rig) {
 			_, a := r.ask("touch started; sleep 600")
-			r.decide(a, runnel.Decision{Choice: allowOnce})
-			await(r.t, r.file("started"))
+			r.Decide(a, runnel.Decision{Choice: allowOnce})
+			await(r.T, r.File("started"))
 			r.kill()
 			play(r, text("Back again."))
-			r.finish("")
+			r.Finish("")
 		}},
 		{name: "compact", prose: "The user has the conversation summarised, and goes on.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two.", "Three."} {
 				play(r, text(s))
-				r.finish("")
+				r.Finish("")
 			}
-			r.send("/compact")
-			r.finish("")
+			r.Send("/compact")
+			r.Finish("")
 			play(r, text("Four."))
-			r.finish("")
+			r.Finish("")
 		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
 	})
 }
 
 // stalled reads to the n-th delta, where the model waits, and interrupts.
 func (r *rig) stalled(n int) {
-	r.t.Helper()
-	<-r.model.Gate("never").Reached()
-	r.until(func(ev event.Event) bool {
+	r.T.Helper()
+	<-r.Model.Gate("never").Reached()
+	r.Until(func(ev event.Event) bool {
 		if _, ok := ev.Body.(event.ItemDelta); ok {
 			n--
 		}
 		return n == 0
 	})
-	r.interrupt()
-	r.finish("")
+	r.Interrupt()
+	r.Finish("")
 }
 
 // kill ends the agent as a crash would, and opens the conversation again.
 func (r *rig) kill() {
-	r.t.Helper()
+	r.T.Helper()
 	session := r.agentSession()
-	process := r.conn.(*conn).Process()
-	p, err := os.FindProcess(process.Pid())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := p.Kill(); err != nil {
-		r.t.Fatal(err)
-	}
-	<-process.Done()
-	for {
-		if _, err := r.conn.Next(r.t.Context()); err != nil {
-			break
-		}
-	}
-	r.opt.Resume, r.conn = session, nil
-	if r.cut != nil {
-		r.cut()
+	r.Kill()
+	r.Drain()
+	r.Opt.Resume, r.Conn = session, nil
+	if r.Cut != nil {
+		r.Cut()
 	}
 }

@@ -22,8 +22,6 @@ func calls(blocks ...fakemodel.Block) fakemodel.Step {
 	return fakemodel.Step{Chunk: 200, Blocks: blocks}
 }
 
-func scenario(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
-
 // agent is a call that hands steps to a subagent.
 func agent(what string, background bool, steps ...fakemodel.Step) fakemodel.Block {
 	inner := fakemodel.Scenario{Steps: costing(steps...)}
@@ -41,29 +39,29 @@ func waits(file, then string) string {
 
 // ended waits for the end of n turns, with approvals answered on the way.
 func (r *rig) ended(n int, choice string) []event.Event {
-	r.t.Helper()
+	r.T.Helper()
 	var evs []event.Event
 	for range n {
-		evs = append(evs, r.finish(choice)...)
+		evs = append(evs, r.Finish(choice)...)
 	}
 	return evs
 }
 
 // workFixtures are about what goes on beside the main thread.
 func workFixtures() []fixture {
-	play := func(r *rig, steps ...fakemodel.Step) { r.play(costing(steps...)...) }
+	play := func(r *rig, steps ...fakemodel.Step) { r.Play(costing(steps...)...) }
 	return []fixture{
 		{name: "subagents", prose: "Two subagents side by side think, speak, use tools and hand work on.", play: func(r *rig) {
-			r.write("a.txt", "alpha\n")
+			r.Write("a.txt", "alpha\n")
 			play(r, calls(
 				agent("First", false, fakemodel.Step{Blocks: []fakemodel.Block{
-					{Type: "thinking", Text: "How to begin?"}, {Type: "text", Text: "Reading it."}, use("Read", args{"file_path": r.file("a.txt")}),
+					{Type: "thinking", Text: "How to begin?"}, {Type: "text", Text: "Reading it."}, use("Read", args{"file_path": r.File("a.txt")}),
 				}}, says("First has read it.")),
 				agent("Second", false, calls(bash("echo second", "Speak"), bash("echo again", "Speak again")), calls(
 					agent("Third", false, calls(bash("echo third", "Deep")), says("Third is done.")),
 				), says("Second is done.")),
 			), says("Both are done."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 		}},
 		{name: "background-agent", prose: "A subagent goes on after the turn and asks; its end starts a turn that nobody asked for.", play: func(r *rig) {
 			play(r, calls(agent("Later", true,
@@ -71,29 +69,29 @@ func workFixtures() []fixture {
 				calls(bash("touch asked", "Ask")),
 				says("Later is done."),
 			)), says("It runs."), says("It has ended."))
-			asked := r.turn
-			r.until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == asked })
-			r.write("go", "")
+			asked := r.Turn
+			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == asked })
+			r.Write("go", "")
 			r.background(asked)
 		}},
 		{name: "background-meanwhile", prose: "A subagent works beside two turns and ends within the second.", play: func(r *rig) {
 			play(r, calls(agent("Beside", true, calls(bash(waits("go", "went"), "Wait")), says("Beside is done."))), says("It runs."))
-			r.finish(allowOnce)
+			r.Finish(allowOnce)
 			play(r, calls(bash(waits("stop", "stopped"), "Wait, too")), says("The second turn has it."), says("Not said."))
-			r.until(func(ev event.Event) bool {
+			r.Until(func(ev event.Event) bool {
 				b, ok := ev.Body.(event.ItemDone)
 				f, is := b.FinalItem.(event.FunctionCall)
-				return ok && is && f.Name == "Bash" && ev.Turn == r.turn
+				return ok && is && f.Name == "Bash" && ev.Turn == r.Turn
 			})
-			r.write("go", "")
-			r.until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != r.turn })
-			r.write("stop", "")
-			r.until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == r.turn })
+			r.Write("go", "")
+			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != r.Turn })
+			r.Write("stop", "")
+			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == r.Turn })
 		}},
 		{name: "background-left", prose: "The conversation is closed while a subagent works.", play: func(r *rig) {
 			play(r, calls(agent("Left", true, fakemodel.Step{Text: "Waiting.", Blocks: []fakemodel.Block{bash("touch started; sleep 600", "Wait")}})), says("It runs."))
 			r.ended(2, allowOnce) // of the prompt's turn and of the question's
-			await(r.t, r.file("started"))
+			await(r.T, r.File("started"))
 		}, kept: []string{"toolu_d7d7ef54ce_0_1_0/1:1:output"}},
 	}
 }
@@ -101,12 +99,12 @@ func workFixtures() []fixture {
 // background answers what is asked between turns until a turn has spoken that
 // nobody asked for.
 func (r *rig) background(asked string) []event.Event {
-	r.t.Helper()
+	r.T.Helper()
 	spoke := map[string]bool{}
-	return r.until(func(ev event.Event) bool {
+	return r.Until(func(ev event.Event) bool {
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
-			r.decide(b.Approval, runnel.Decision{Choice: allowOnce})
+			r.Decide(b.Approval, runnel.Decision{Choice: allowOnce})
 		case event.ItemDelta:
 			spoke[ev.Turn] = true
 		}

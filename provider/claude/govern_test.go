@@ -80,26 +80,26 @@ func TestE06_ShadowedCallback(t *testing.T) {
 		t.Errorf("the agent's environment is %q", env)
 	}
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.opt.Env = append(r.opt.Env, skip, "IS_SANDBOX=1")
+		r.Opt.Env = append(r.Opt.Env, skip, "IS_SANDBOX=1")
 		settings := `{"permissions":{"defaultMode":"bypassPermissions"},"skipDangerousModePermissionPrompt":true}`
-		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.Home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, a := r.ask("touch asked", says("ok"))
-		if exists(r.file("asked")) {
+		if exists(r.File("asked")) {
 			t.Fatal("it ran before anyone was asked")
 		}
-		r.decide(a, runnel.Decision{Choice: deny})
-		r.finish("")
-		if exists(r.file("asked")) {
+		r.Decide(a, runnel.Decision{Choice: deny})
+		r.Finish("")
+		if exists(r.File("asked")) {
 			t.Error("it ran although it was denied")
 		}
 		// Allowed, it is announced.
-		r.conn.Close()
-		r.conn, r.opt.AllowBypass, r.opt.PermissionMode = nil, true, runnel.ModeBypass
-		r.play(calls(bash("touch asked", "Ask")), says("ok"))
-		evs := r.finish(deny)
-		if !exists(r.file("asked")) {
+		r.Conn.Close()
+		r.Conn, r.Opt.AllowBypass, r.Opt.PermissionMode = nil, true, runnel.ModeBypass
+		r.Play(calls(bash("touch asked", "Ask")), says("ok"))
+		evs := r.Finish(deny)
+		if !exists(r.File("asked")) {
 			t.Errorf("bypassing asks\n%s", dump(evs))
 		}
 		if !slices.ContainsFunc(bodies[event.Notice](evs), func(n event.Notice) bool { return n.Code == "PERMISSIONS_BYPASSED" }) {
@@ -111,22 +111,22 @@ func TestE06_ShadowedCallback(t *testing.T) {
 func TestE08_SubagentDeny(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		settings := `{"permissions":{"deny":["Bash(touch:*)"]}}`
-		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.Home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		touch := func(name string) fakemodel.Step { return calls(bash("touch "+name, "Touch")) }
-		r.play(costing(touch("main"),
+		r.Play(costing(touch("main"),
 			calls(agent("One", false, touch("one"), calls(agent("Two", false, touch("two"), says("Two."))), says("One."))),
 			calls(agent("Behind", true, touch("behind"), says("Behind."))), says("ok"), says("ended"))...)
-		asked := r.turn
-		evs := r.finish(allowOnce)
-		evs = append(evs, r.until(func(ev event.Event) bool {
+		asked := r.Turn
+		evs := r.Finish(allowOnce)
+		evs = append(evs, r.Until(func(ev event.Event) bool {
 			m, ok := ev.Body.(event.ItemDone)
 			f, is := m.FinalItem.(event.Message)
 			return ok && is && f.Content == "ended" && ev.Turn != asked
 		})...)
 		for _, name := range []string{"main", "one", "two", "behind"} {
-			if exists(r.file(name)) {
+			if exists(r.File(name)) {
 				t.Errorf("%s ran", name)
 			}
 		}
@@ -201,9 +201,9 @@ func TestE10_ParallelBatchOfTheAgent(t *testing.T) {
 		for i := range n {
 			agents = append(agents, agent("Agent "+itoa(i), false, calls(bash("echo ran > out"+itoa(i), "Write "+itoa(i))), says("ok")))
 		}
-		r.play(costing(calls(agents...), says("done"))...)
+		r.Play(costing(calls(agents...), says("done"))...)
 		open := map[int]event.Approval{}
-		evs := r.until(func(ev event.Event) bool {
+		evs := r.Until(func(ev event.Event) bool {
 			if b, ok := ev.Body.(event.ApprovalRequested); ok {
 				var i int
 				if _, err := fmt.Sscanf(decodeLoose[toolInput](b.Approval.Arguments).Description, "Write %d", &i); err != nil {
@@ -214,12 +214,12 @@ func TestE10_ParallelBatchOfTheAgent(t *testing.T) {
 			return len(open) == n || event.Ends(ev.Body)
 		})
 		for _, i := range rand.Perm(n) { // half are denied
-			r.decide(open[i], runnel.Decision{Choice: []string{allowOnce, deny}[i%2]})
+			r.Decide(open[i], runnel.Decision{Choice: []string{allowOnce, deny}[i%2]})
 		}
-		evs = append(evs, r.finish("")...)
+		evs = append(evs, r.Finish("")...)
 		sound(t, evs)
 		for i := range n {
-			if ran := exists(r.file("out" + itoa(i))); ran != (i%2 == 0) {
+			if ran := exists(r.File("out" + itoa(i))); ran != (i%2 == 0) {
 				t.Errorf("%d ran: %v", i, ran)
 			}
 		}
@@ -232,9 +232,9 @@ func TestE10_EightCallsOfOneMessage(t *testing.T) {
 		for i := range 8 {
 			blocks = append(blocks, bash("echo ran > out"+itoa(i), "Write "+itoa(i)))
 		}
-		r.play(costing(calls(blocks...), says("done"))...)
+		r.Play(costing(calls(blocks...), says("done"))...)
 		asked := map[string]bool{}
-		evs := r.until(func(ev event.Event) bool {
+		evs := r.Until(func(ev event.Event) bool {
 			if b, ok := ev.Body.(event.ApprovalRequested); ok {
 				command := decodeLoose[toolInput](b.Approval.Arguments).Command
 				asked[command] = true
@@ -242,7 +242,7 @@ func TestE10_EightCallsOfOneMessage(t *testing.T) {
 				if strings.HasSuffix(command, "3") {
 					choice = allowOnce
 				}
-				r.decide(b.Approval, runnel.Decision{Choice: choice})
+				r.Decide(b.Approval, runnel.Decision{Choice: choice})
 			}
 			return event.Ends(ev.Body)
 		})
@@ -251,7 +251,7 @@ func TestE10_EightCallsOfOneMessage(t *testing.T) {
 			t.Errorf("%d of 8 were asked for", len(asked))
 		}
 		for i := range 8 {
-			if ran := exists(r.file("out" + itoa(i))); ran != (i == 3) {
+			if ran := exists(r.File("out" + itoa(i))); ran != (i == 3) {
 				t.Errorf("%d ran: %v", i, ran)
 			}
 		}
@@ -267,27 +267,27 @@ func TestE07_UpdatedInput(t *testing.T) {
 		if !a.ArgumentsEditable {
 			t.Error("nothing is denied, and yet the arguments are not to be changed")
 		}
-		r.decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"x"}`)})
-		r.finish("")
-		if !exists(r.file("edited")) || exists(r.file("asked")) {
+		r.Decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"x"}`)})
+		r.Finish("")
+		if !exists(r.File("edited")) || exists(r.File("asked")) {
 			t.Error("the changed arguments did not run")
 		}
-		r.conn.Close()
-		r.conn = nil
+		r.Conn.Close()
+		r.Conn = nil
 		rules := `{"permissions":{"deny":["Bash(touch denied:*)"]}}`
-		if err := os.WriteFile(filepath.Join(r.home.Config, "settings.json"), []byte(rules), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.Home.Config, "settings.json"), []byte(rules), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, a = r.ask("touch asked", says("ok"))
 		if a.ArgumentsEditable {
 			t.Error("the arguments may be changed into what is denied")
 		}
-		if err := r.conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce, UpdatedArguments: edited}); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if err := r.Conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce, UpdatedArguments: edited}); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("got %v", err)
 		}
-		r.decide(a, runnel.Decision{Choice: allowOnce})
-		r.finish("")
-		if exists(r.file("denied")) || !exists(r.file("asked")) {
+		r.Decide(a, runnel.Decision{Choice: allowOnce})
+		r.Finish("")
+		if exists(r.File("denied")) || !exists(r.File("asked")) {
 			t.Error("it ran what was not approved")
 		}
 	})

@@ -203,7 +203,7 @@ func TestC14_ImageBomb(t *testing.T) {
 // was attached.
 func TestImagesArriveAsTheyAreSent(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		s, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s"})
+		s, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,8 +238,8 @@ func TestImagesArriveAsTheyAreSent(t *testing.T) {
 
 // attached digests the images and documents of the last prompt that the model got.
 func (r *rig) attached() (out []string) {
-	r.t.Helper()
-	reqs := r.model.Requests()
+	r.T.Helper()
+	reqs := r.Model.Requests()
 	var req struct {
 		Messages []struct {
 			Role    string
@@ -247,7 +247,7 @@ func (r *rig) attached() (out []string) {
 		}
 	}
 	if err := json.Unmarshal(reqs[len(reqs)-1].Body, &req); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, m := range req.Messages {
 		for _, b := range m.Content {
@@ -258,7 +258,7 @@ func (r *rig) attached() (out []string) {
 			if b.Source.Type == "base64" {
 				decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(b.Source.Data))
 				if err != nil {
-					r.t.Fatal(err)
+					r.T.Fatal(err)
 				}
 				data = decoded
 			}

@@ -11,29 +11,29 @@ import (
 // those outside of the folder are what a prompt is not to reach.
 func TestC01_MentionsOfFilesOutside(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		outside := filepath.Join(filepath.Dir(r.home.Project), "outside.txt")
+		outside := filepath.Join(filepath.Dir(r.Home.Project), "outside.txt")
 		if err := os.WriteFile(outside, []byte("canary-beside\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(outside, r.file("link")); err != nil {
+		if err := os.Symlink(outside, r.File("link")); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range []string{"@" + outside, "look at @../outside.txt now", "@" + outside + "\n/x", "@link", "/nosuch @" + outside, "@/"} {
-			r.send(p)
-			if got := summary(r.finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
+			r.Send(p)
+			if got := summary(r.Finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
 				t.Errorf("%q: %q", p, got)
 			}
 			if got := r.received(); got != p {
 				t.Errorf("the model got %q, not %q", got, p)
 			}
-			if r.told("canary-beside") {
+			if r.Told("canary-beside") {
 				t.Fatalf("%q had a file read", p)
 			}
 		}
-		r.write("inside.txt", "canary-inside\n")
-		r.send("look at @inside.txt")
-		r.finish("")
-		if !r.told("canary-inside") {
+		r.Write("inside.txt", "canary-inside\n")
+		r.Send("look at @inside.txt")
+		r.Finish("")
+		if !r.Told("canary-inside") {
 			t.Error("a file of the folder was not read")
 		}
 	})

@@ -26,9 +26,6 @@ var (
 	slugRE     = regexp.MustCompile(`"slug":\s*"[a-z-]+"`)
 )
 
-// fixtureStart is when every recording begins.
-var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // newNormaliser learns the ids of all texts of a recording, in order.
 func newNormaliser(texts []string) *normaliser {
 	n := &normaliser{uuids: map[string]string{}, tasks: map[string]string{}}

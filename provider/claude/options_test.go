@@ -57,18 +57,18 @@ func TestMCPServersAndFurtherDirectories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		further := filepath.Join(r.home.Dir, "--further dir")
+		further := filepath.Join(r.Home.Dir, "--further dir")
 		if err := os.Mkdir(further, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(further, "f.txt"), []byte("beyond\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.opt.MCPServers, r.opt.AddDirs = servers, []string{further}
-		r.play(fakemodel.Step{Blocks: []fakemodel.Block{
+		r.Opt.MCPServers, r.Opt.AddDirs = servers, []string{further}
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{
 			use("mcp__mine__ping", args{}), use("Read", args{"file_path": filepath.Join(further, "f.txt")}),
 		}}, fakemodel.Step{Text: "ok"})
-		evs := r.finish(allowOnce)
+		evs := r.Finish(allowOnce)
 		sound(t, evs)
 		got := strings.Join(summary(evs), "\n")
 		if !strings.Contains(got, "function_call_output pong") || !strings.Contains(got, "beyond") || strings.Contains(got, "(error)") {
@@ -88,30 +88,30 @@ func TestAttachmentsArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	eachAgentInTurn(t, func(t *testing.T, r *rig) {
-		r.open()
-		r.turn = uuid.NewString()
+		r.Open()
+		r.Turn = uuid.NewString()
 		in := runnel.Input{Text: "/what is this?", Attachments: []runnel.Attachment{
 			{Name: "p.png", MediaType: "image/png", Data: pic.Bytes()}, {Name: "n.txt", MediaType: "text/plain", Text: "a note"},
 		}}
-		if err := r.conn.Prompt(t.Context(), r.turn, in); err != nil {
+		if err := r.Conn.Prompt(t.Context(), r.Turn, in); err != nil {
 			t.Fatal(err)
 		}
-		if got := summary(r.finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
+		if got := summary(r.Finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
 			t.Fatalf("got %q", got)
 		}
 		if got := r.received(); !strings.HasPrefix(got, in.Text) { // 2.1.329 adds where it keeps the image
 			t.Errorf("the model got %q", got)
 		}
-		body := r.model.Requests()[len(r.model.Requests())-1].Body
+		body := r.Model.Requests()[len(r.Model.Requests())-1].Body
 		for _, want := range []string{`"media_type":"image/png"`, `a note`, `n.txt`} {
 			if !bytes.Contains(body, []byte(want)) {
 				t.Errorf("the model did not get %s", want)
 			}
 		}
-		t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
-		stored := items(history(t, runnel.Conversation{AgentSessionID: r.agentSession(), Dir: r.home.Project}))
+		t.Setenv("CLAUDE_CONFIG_DIR", r.Home.Config)
+		stored := items(history(t, runnel.Conversation{AgentSessionID: r.agentSession(), Dir: r.Home.Project}))
 		m, ok := stored[0].Final.(event.Message)
-		if !ok || m.Content != in.Text || stored[0].ID != r.turn+":0:0" {
+		if !ok || m.Content != in.Text || stored[0].ID != r.Turn+":0:0" {
 			t.Errorf("stored %+v", stored[0])
 		}
 		want := []event.Attachment{{MediaType: "image/png", Size: int64(pic.Len())}, {Name: "n.txt", MediaType: "text/plain", Size: 6}}
@@ -125,22 +125,22 @@ func TestForkContinuesFromACopy(t *testing.T) {
 	eachAgentInTurn(t, func(t *testing.T, r *rig) {
 		r.stillWorks()
 		before := r.agentSession()
-		r.conn.Close()
-		r.opt.Resume = before
-		c, err := New().Fork(t.Context(), r.opt)
+		r.Conn.Close()
+		r.Opt.Resume = before
+		c, err := New().Fork(t.Context(), r.Opt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.conn = c
+		r.Conn = c
 		defer c.Close()
 		r.stillWorks()
 		after := r.agentSession()
 		if after == before {
 			t.Error("the fork has the same id")
 		}
-		t.Setenv("CLAUDE_CONFIG_DIR", r.home.Config)
+		t.Setenv("CLAUDE_CONFIG_DIR", r.Home.Config)
 		for id, want := range map[string]int{before: 2, after: 4} {
-			if got := items(history(t, runnel.Conversation{AgentSessionID: id, Dir: r.home.Project})); len(got) != want {
+			if got := items(history(t, runnel.Conversation{AgentSessionID: id, Dir: r.Home.Project})); len(got) != want {
 				t.Errorf("%d items, want %d", len(got), want)
 			}
 		}
@@ -149,19 +149,19 @@ func TestForkContinuesFromACopy(t *testing.T) {
 
 func TestModelAndModeChangeLive(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.opt.AllowBypass = true
+		r.Opt.AllowBypass = true
 		r.stillWorks()
-		c := r.conn.(*conn)
+		c := r.Conn.(*conn)
 		if err := c.SetModel(t.Context(), "claude-haiku-4-5"); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.SetPermissionMode(t.Context(), runnel.ModeBypass); err != nil {
 			t.Fatal(err)
 		}
-		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch unasked", "description": "x"})}}, fakemodel.Step{Text: "ok"})
-		evs := r.finish(deny)
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch unasked", "description": "x"})}}, fakemodel.Step{Text: "ok"})
+		evs := r.Finish(deny)
 		sound(t, evs)
-		if len(bodies[event.ApprovalRequested](evs)) != 0 || !exists(r.file("unasked")) {
+		if len(bodies[event.ApprovalRequested](evs)) != 0 || !exists(r.File("unasked")) {
 			t.Error("bypassing asks")
 		}
 		var model, mode string
@@ -184,10 +184,10 @@ func TestModelAndModeChangeLive(t *testing.T) {
 
 func TestPlanMode(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.opt.PermissionMode = runnel.ModePlan
-		r.opt.Tools = []string{"Read", "Bash", "ExitPlanMode"}
-		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("ExitPlanMode", args{"plan": "1. Do it."})}}, fakemodel.Step{Text: "ok"})
-		evs := r.until(func(ev event.Event) bool {
+		r.Opt.PermissionMode = runnel.ModePlan
+		r.Opt.Tools = []string{"Read", "Bash", "ExitPlanMode"}
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{use("ExitPlanMode", args{"plan": "1. Do it."})}}, fakemodel.Step{Text: "ok"})
+		evs := r.Until(func(ev event.Event) bool {
 			_, ok := ev.Body.(event.ApprovalRequested)
 			return ok || event.Ends(ev.Body)
 		})
@@ -195,8 +195,8 @@ func TestPlanMode(t *testing.T) {
 		if !ok || a.Approval.Kind != event.ApprovalPlan {
 			t.Fatalf("no plan to approve\n%s", dump(evs))
 		}
-		r.decide(a.Approval, runnel.Decision{Choice: allowSession})
-		evs = append(evs, r.finish("")...)
+		r.Decide(a.Approval, runnel.Decision{Choice: allowSession})
+		evs = append(evs, r.Finish("")...)
 		sound(t, evs)
 		mode := ""
 		for _, b := range bodies[event.SessionUpdated](evs) {

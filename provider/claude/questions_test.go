@@ -70,8 +70,8 @@ func TestSeveralQuestionsAreAnswered(t *testing.T) {
 		if err := json.Unmarshal([]byte(withHeaders(twoQuestions)), &input); err != nil {
 			t.Fatal(err)
 		}
-		r.play(calls(use("AskUserQuestion", input)), says("ok"))
-		evs := r.until(func(ev event.Event) bool {
+		r.Play(calls(use("AskUserQuestion", input)), says("ok"))
+		evs := r.Until(func(ev event.Event) bool {
 			_, ok := ev.Body.(event.ApprovalRequested)
 			return ok || event.Ends(ev.Body)
 		})
@@ -80,8 +80,8 @@ func TestSeveralQuestionsAreAnswered(t *testing.T) {
 			t.Fatalf("nothing was asked\n%s", dump(evs))
 		}
 		answered := strings.TrimSuffix(string(a.Approval.Arguments), "}") + `,"answers":{"Which one?":"Blue","What with?":["Salt","Oil"]}}`
-		r.decide(a.Approval, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(answered)})
-		got := strings.Join(summary(r.finish("")), "\n")
+		r.Decide(a.Approval, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(answered)})
+		got := strings.Join(summary(r.Finish("")), "\n")
 		if !strings.Contains(got, `"Which one?"="Blue"`) || !strings.Contains(got, `"What with?"="Salt, Oil"`) {
 			t.Errorf("the agent understood %s", got)
 		}
@@ -97,11 +97,11 @@ func withHeaders(questions string) string {
 
 func TestThePlanIsShownAndItsFileNamed(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.opt.PermissionMode = runnel.ModePlan
+		r.Opt.PermissionMode = runnel.ModePlan
 		r.stillWorks()
 		plan := "# The plan\n1. Do it.\n"
-		r.play(calls(use("Write", args{"file_path": r.planFile(), "content": plan})), calls(use("ExitPlanMode", args{})), says("ok"))
-		evs := r.finish(allowOnce)
+		r.Play(calls(use("Write", args{"file_path": r.planFile(), "content": plan})), calls(use("ExitPlanMode", args{})), says("ok"))
+		evs := r.Finish(allowOnce)
 		asked := bodies[event.ApprovalRequested](evs)
 		if len(asked) != 1 || decodeLoose[exitPlan](asked[0].Approval.Arguments).Plan != plan {
 			t.Fatalf("asked %+v", asked)

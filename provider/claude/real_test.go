@@ -47,22 +47,13 @@ func summary(evs []event.Event) []string {
 	return out
 }
 
-func bodies[T event.Body](evs []event.Event) (out []T) {
-	for _, ev := range evs {
-		if b, ok := ev.Body.(T); ok {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
 func TestTextAndThinking(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.play(fakemodel.Step{Blocks: []fakemodel.Block{
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{
 			{Type: "thinking", Text: "Let me think about it."},
 			{Type: "text", Text: "Grüße, 世界 🙂, and good day."},
 		}, Usage: map[string]int64{"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 90}})
-		evs := r.finish("")
+		evs := r.Finish("")
 		sound(t, evs)
 		want := []string{"reasoning Let me think about it.", "message Grüße, 世界 🙂, and good day.", "completed end_turn"}
 		if d := cmp.Diff(want, summary(evs)); d != "" {
@@ -76,7 +67,7 @@ func TestTextAndThinking(t *testing.T) {
 			t.Errorf("deltas: %q", deltas)
 		}
 		for _, it := range items(evs) {
-			if !strings.HasPrefix(it.ID, r.turn+":1:") {
+			if !strings.HasPrefix(it.ID, r.Turn+":1:") {
 				t.Errorf("item id %s", it.ID)
 			}
 		}
@@ -98,8 +89,8 @@ func TestTextAndThinking(t *testing.T) {
 func TestCostIsOfTheTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		cost := func() float64 {
-			r.play(fakemodel.Step{Text: "ok", Usage: map[string]int64{"input_tokens": 1000, "output_tokens": 10}})
-			use := bodies[event.UsageUpdated](r.finish(""))
+			r.Play(fakemodel.Step{Text: "ok", Usage: map[string]int64{"input_tokens": 1000, "output_tokens": 10}})
+			use := bodies[event.UsageUpdated](r.Finish(""))
 			return *use[len(use)-1].CostUSD
 		}
 		first, second := cost(), cost()
@@ -107,8 +98,8 @@ func TestCostIsOfTheTurn(t *testing.T) {
 			t.Errorf("two equal turns cost %v and %v", first, second)
 		}
 		session := r.agentSession()
-		r.conn.Close()
-		r.opt.Resume, r.conn = session, nil
+		r.Conn.Close()
+		r.Opt.Resume, r.Conn = session, nil
 		if third := cost(); first-third > 1e-9 || third-first > 1e-9 {
 			t.Errorf("after a resume, the same turn costs %v instead of %v", third, first)
 		}
@@ -117,7 +108,7 @@ func TestCostIsOfTheTurn(t *testing.T) {
 
 // agentSession returns the agent's id of the conversation.
 func (r *rig) agentSession() string {
-	c := r.conn.(*conn)
+	c := r.Conn.(*conn)
 	var id string
 	_ = c.Do(func(func(any) error) error {
 		id = c.tr.session.id
@@ -128,18 +119,18 @@ func (r *rig) agentSession() string {
 
 func TestFiveToolsTwoInParallel(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.write("a.txt", "alpha\nbeta\n")
-		r.write("b.txt", "other\n")
-		r.play(
+		r.Write("a.txt", "alpha\nbeta\n")
+		r.Write("b.txt", "other\n")
+		r.Play(
 			fakemodel.Step{Blocks: []fakemodel.Block{
-				use("Read", args{"file_path": r.file("b.txt")}), use("Read", args{"file_path": r.file("a.txt")}),
+				use("Read", args{"file_path": r.File("b.txt")}), use("Read", args{"file_path": r.File("a.txt")}),
 			}},
 			fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch second; exit 3", "description": "Fail"})}},
-			fakemodel.Step{Blocks: []fakemodel.Block{use("Edit", args{"file_path": r.file("a.txt"), "old_string": "beta", "new_string": "gamma"})}},
+			fakemodel.Step{Blocks: []fakemodel.Block{use("Edit", args{"file_path": r.File("a.txt"), "old_string": "beta", "new_string": "gamma"})}},
 			fakemodel.Step{Blocks: []fakemodel.Block{use("Nonesuch", args{"x": 1})}},
 			fakemodel.Step{Text: "All done."},
 		)
-		evs := r.finish(allowOnce)
+		evs := r.Finish(allowOnce)
 		sound(t, evs)
 		got := summary(evs)
 		for _, want := range []string{
@@ -165,10 +156,10 @@ func TestFiveToolsTwoInParallel(t *testing.T) {
 		if len(calls) != 5 || len(outs) != 5 {
 			t.Errorf("%d calls, %d outputs, want 5", len(calls), len(outs))
 		}
-		if out := outs[r.turn+":2:0:output"]; out.ExitCode == nil || *out.ExitCode != 3 || !out.IsError {
+		if out := outs[r.Turn+":2:0:output"]; out.ExitCode == nil || *out.ExitCode != 3 || !out.IsError {
 			t.Errorf("exit code: %+v", out)
 		}
-		if out := outs[r.turn+":4:0:output"]; strings.Contains(out.Output, "<tool_use_error>") || !out.IsError {
+		if out := outs[r.Turn+":4:0:output"]; strings.Contains(out.Output, "<tool_use_error>") || !out.IsError {
 			t.Errorf("output of a tool that is not: %+v", out)
 		}
 	})
@@ -177,16 +168,16 @@ func TestFiveToolsTwoInParallel(t *testing.T) {
 func TestChangesComeFromTheAgentsRecord(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		old := "a\nb\nc b\n"
-		r.write("f.txt", old)
-		path, created := r.file("f.txt"), r.file("new.txt")
-		r.play(
+		r.Write("f.txt", old)
+		path, created := r.File("f.txt"), r.File("new.txt")
+		r.Play(
 			fakemodel.Step{Blocks: []fakemodel.Block{use("Read", args{"file_path": path})}},
 			fakemodel.Step{Blocks: []fakemodel.Block{use("Edit", args{"file_path": path, "old_string": "b", "new_string": "B", "replace_all": true})}},
 			fakemodel.Step{Blocks: []fakemodel.Block{use("Write", args{"file_path": path, "content": ""})}},
 			fakemodel.Step{Blocks: []fakemodel.Block{use("Write", args{"file_path": created, "content": "x\n"})}},
 			fakemodel.Step{Text: "ok"},
 		)
-		evs := r.finish(allowOnce)
+		evs := r.Finish(allowOnce)
 		sound(t, evs)
 		var got [][]event.Change
 		for _, b := range bodies[event.ItemDone](evs) {
@@ -206,7 +197,7 @@ func TestChangesComeFromTheAgentsRecord(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
-		if r.read("f.txt") != "" || r.read("new.txt") != "x\n" {
+		if r.Read("f.txt") != "" || r.Read("new.txt") != "x\n" {
 			t.Error("the files are not what the changes say")
 		}
 		asked := bodies[event.ApprovalRequested](evs)
@@ -221,26 +212,19 @@ func TestChangesComeFromTheAgentsRecord(t *testing.T) {
 
 // ask plays a Bash call that needs approval and returns the question.
 func (r *rig) ask(command string, after ...fakemodel.Step) ([]event.Event, event.Approval) {
-	r.t.Helper()
-	r.play(append([]fakemodel.Step{
+	r.T.Helper()
+	r.Play(append([]fakemodel.Step{
 		{Blocks: []fakemodel.Block{use("Bash", args{"command": command, "description": "Try"})}},
 	}, after...)...)
-	evs := r.until(func(ev event.Event) bool {
+	evs := r.Until(func(ev event.Event) bool {
 		_, ok := ev.Body.(event.ApprovalRequested)
 		return ok || event.Ends(ev.Body)
 	})
 	a, ok := last(evs).(event.ApprovalRequested)
 	if !ok {
-		r.t.Fatalf("nothing was asked:\n%s", dump(evs))
+		r.T.Fatalf("nothing was asked:\n%s", dump(evs))
 	}
 	return evs, a.Approval
-}
-
-func (r *rig) decide(a event.Approval, d runnel.Decision) {
-	r.t.Helper()
-	if err := r.conn.Decide(r.t.Context(), a.ID, d); err != nil {
-		r.t.Fatal(err)
-	}
 }
 
 func choiceIDs(a event.Approval) (ids []string) {
@@ -268,19 +252,19 @@ func TestApproval(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := r.on(t)
-				os.Remove(r.file("asked"))
+				os.Remove(r.File("asked"))
 				evs, a := r.ask("touch asked", done)
-				if a.Kind != event.ApprovalTool || a.ToolName != "Bash" || a.ItemID != r.turn+":1:0" || !slices.Contains(choiceIDs(a), deny) {
+				if a.Kind != event.ApprovalTool || a.ToolName != "Bash" || a.ItemID != r.Turn+":1:0" || !slices.Contains(choiceIDs(a), deny) {
 					t.Errorf("approval %+v", a)
 				}
 				if d := cmp.Diff(`{"command":"touch asked","description":"Try"}`, string(a.Arguments)); d != "" {
 					t.Error(d)
 				}
-				r.decide(a, tt.decision)
-				if err := r.conn.Decide(t.Context(), a.ID, tt.decision); runnel.CodeOf(err) != runnel.ApprovalGone {
+				r.Decide(a, tt.decision)
+				if err := r.Conn.Decide(t.Context(), a.ID, tt.decision); runnel.CodeOf(err) != runnel.ApprovalGone {
 					t.Errorf("a second decision: %v", err)
 				}
-				evs = append(evs, r.finish("")...)
+				evs = append(evs, r.Finish("")...)
 				sound(t, evs)
 				got := summary(evs)
 				for _, want := range tt.want {
@@ -289,7 +273,7 @@ func TestApproval(t *testing.T) {
 					}
 				}
 				for _, name := range []string{"asked", "edited"} {
-					if ran := exists(r.file(name)); ran != (name == tt.ran) {
+					if ran := exists(r.File(name)); ran != (name == tt.ran) {
 						t.Errorf("%s exists: %v", name, ran)
 					}
 				}
@@ -305,13 +289,13 @@ func TestAllowForTheSessionAsksOnce(t *testing.T) {
 		if !slices.Contains(choiceIDs(a), allowSession) {
 			t.Fatalf("choices %v", choiceIDs(a))
 		}
-		r.decide(a, runnel.Decision{Choice: allowSession})
-		r.finish("")
-		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch same", "description": "Again"})}}, done)
-		if again := bodies[event.ApprovalRequested](r.finish(allowOnce)); len(again) != 0 {
+		r.Decide(a, runnel.Decision{Choice: allowSession})
+		r.Finish("")
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch same", "description": "Again"})}}, done)
+		if again := bodies[event.ApprovalRequested](r.Finish(allowOnce)); len(again) != 0 {
 			t.Error("it asked again")
 		}
-		if exists(r.file(".claude")) {
+		if exists(r.File(".claude")) {
 			t.Error("the rule was written into the project")
 		}
 	})
@@ -322,8 +306,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		question := args{"question": "Which one?", "header": "Pick", "multiSelect": false, "options": []args{
 			{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"},
 		}}
-		r.play(fakemodel.Step{Blocks: []fakemodel.Block{use("AskUserQuestion", args{"questions": []args{question}})}}, fakemodel.Step{Text: "ok"})
-		evs := r.until(func(ev event.Event) bool {
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{use("AskUserQuestion", args{"questions": []args{question}})}}, fakemodel.Step{Text: "ok"})
+		evs := r.Until(func(ev event.Event) bool {
 			_, ok := ev.Body.(event.ApprovalRequested)
 			return ok || event.Ends(ev.Body)
 		})
@@ -331,8 +315,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		if a.Kind != event.ApprovalQuestion || !slices.Contains(choiceIDs(a), option+"2") {
 			t.Fatalf("approval %+v", a)
 		}
-		r.decide(a, runnel.Decision{Choice: option + "2"})
-		got := strings.Join(summary(r.finish("")), "\n")
+		r.Decide(a, runnel.Decision{Choice: option + "2"})
+		got := strings.Join(summary(r.Finish("")), "\n")
 		if !strings.Contains(got, "Blue") || strings.Contains(got, "did not answer") {
 			t.Errorf("got %s", got)
 		}
@@ -362,14 +346,14 @@ func TestInterrupt(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := r.on(t)
-				r.play(tt.step)
-				<-r.model.Gate("never").Reached()
-				evs := r.until(tt.when)
+				r.Play(tt.step)
+				<-r.Model.Gate("never").Reached()
+				evs := r.Until(tt.when)
 				if tt.step.Hold == "" { // both deltas
-					evs = append(evs, r.until(tt.when)...)
+					evs = append(evs, r.Until(tt.when)...)
 				}
-				r.interrupt()
-				evs = append(evs, r.finish("")...)
+				r.Interrupt()
+				evs = append(evs, r.Finish("")...)
 				sound(t, evs)
 				if d := cmp.Diff(tt.want, summary(evs)); d != "" {
 					t.Error(d)
@@ -380,29 +364,22 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-func (r *rig) interrupt() {
-	r.t.Helper()
-	if err := r.conn.Interrupt(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // stillWorks runs another turn.
 func (r *rig) stillWorks() {
-	r.t.Helper()
-	r.send("<<play hello>>")
-	if got := summary(r.finish("")); !slices.Equal(got, []string{"message Hello from the fake model.", "completed end_turn"}) {
-		r.t.Errorf("the next turn: %q", got)
+	r.T.Helper()
+	r.Send("<<play hello>>")
+	if got := summary(r.Finish("")); !slices.Equal(got, []string{"message Hello from the fake model.", "completed end_turn"}) {
+		r.T.Errorf("the next turn: %q", got)
 	}
 }
 
 func TestInterruptInATool(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		evs, a := r.ask("touch started; sleep 600")
-		r.decide(a, runnel.Decision{Choice: allowOnce})
-		await(t, r.file("started"))
-		r.interrupt()
-		evs = append(evs, r.finish("")...)
+		r.Decide(a, runnel.Decision{Choice: allowOnce})
+		await(t, r.File("started"))
+		r.Interrupt()
+		evs = append(evs, r.Finish("")...)
 		sound(t, evs)
 		got := summary(evs)
 		if !strings.HasPrefix(got[len(got)-1], "cancelled aborted_") {
@@ -415,18 +392,18 @@ func TestInterruptInATool(t *testing.T) {
 func TestInterruptInAnApproval(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		evs, a := r.ask("touch asked")
-		r.interrupt()
-		evs = append(evs, r.finish("")...)
+		r.Interrupt()
+		evs = append(evs, r.Finish("")...)
 		sound(t, evs)
 		resolved := bodies[event.ApprovalResolved](evs)
 		if d := cmp.Diff([]event.ApprovalResolved{{ApprovalID: a.ID, Choice: event.ChoiceWithdrawn, By: event.ByAgent}}, resolved); d != "" {
 			t.Error(d)
 		}
-		if err := r.conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
+		if err := r.Conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
 			t.Errorf("a late decision: %v", err)
 		}
 		got := summary(evs)
-		if !strings.HasPrefix(got[len(got)-1], "cancelled aborted_") || exists(r.file("asked")) {
+		if !strings.HasPrefix(got[len(got)-1], "cancelled aborted_") || exists(r.File("asked")) {
 			t.Errorf("got %q", got)
 		}
 		r.stillWorks()
@@ -435,9 +412,9 @@ func TestInterruptInAnApproval(t *testing.T) {
 
 func TestInterruptRightAfterThePrompt(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.play(fakemodel.Step{Text: "never", Hold: "never"})
-		r.interrupt()
-		if got := summary(r.finish("")); !slices.Equal(got, []string{"cancelled aborted_streaming"}) {
+		r.Play(fakemodel.Step{Text: "never", Hold: "never"})
+		r.Interrupt()
+		if got := summary(r.Finish("")); !slices.Equal(got, []string{"cancelled aborted_streaming"}) {
 			t.Errorf("got %q", got)
 		}
 		r.stillWorks()
@@ -455,12 +432,12 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		{500, runnel.AgentError, true}, {529, runnel.AgentError, true},
 	}
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.opt.Env = append(r.opt.Env, "CLAUDE_CODE_MAX_RETRIES=1")
+		r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=1")
 		for _, tt := range tests {
 			t.Run(itoa(tt.status), func(t *testing.T) {
 				r := r.on(t)
-				r.play(fakemodel.Step{Fail: &fakemodel.Failure{Status: tt.status, Message: "secret-detail-of-the-api"}})
-				evs := r.finish("")
+				r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: tt.status, Message: "secret-detail-of-the-api"}})
+				evs := r.Finish("")
 				sound(t, evs)
 				if got := summary(evs); !slices.Equal(got, []string{string(tt.want)}) {
 					t.Errorf("got %q", got)
@@ -484,17 +461,17 @@ func TestBrokenStreams(t *testing.T) {
 			t.Run(kind, func(t *testing.T) {
 				r := r.on(t)
 				// Broken once before a block is complete: the agent tries again by itself.
-				r.play(fakemodel.Step{Text: "abcdefghijklmnopqrst", Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: 1}}})
-				evs := r.finish("")
+				r.Play(fakemodel.Step{Text: "abcdefghijklmnopqrst", Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: 1}}})
+				evs := r.Finish("")
 				sound(t, evs)
 				got := summary(evs)
 				if !slices.Contains(got, "message abcdefghijklmnopqrst") || got[len(got)-1] != "completed end_turn" {
 					t.Errorf("broken once: %q", got)
 				}
 				// Broken after a block: what there is stays, and the turn still has one end.
-				r.play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
+				r.Play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
 					Faults: []fakemodel.Fault{{Kind: kind, After: 3}}})
-				evs = r.finish("")
+				evs = r.Finish("")
 				sound(t, evs)
 				if got := summary(evs); !slices.Contains(got, "message complete") && !slices.Contains(got, string(runnel.AgentError)) {
 					t.Errorf("broken for good: %q", got)

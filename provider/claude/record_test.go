@@ -3,7 +3,6 @@ package claude
 import (
 	"bytes"
 	"flag"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
@@ -46,29 +43,14 @@ func TestRecord(t *testing.T) {
 }
 
 func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
-	if err := os.Mkdir(fixtureDir, 0o700); err != nil {
-		t.Fatal(err) // also if another recording runs
-	}
-	t.Cleanup(func() { os.RemoveAll(fixtureDir) })
-	model, err := fakemodel.Start(fakemodel.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { model.Close() })
-	home := realagents.NewHomeIn(t, fixtureDir, model.URL())
+	recordtest.Home(t, fixtureDir)
 	var rec recordtest.Recorder
-	r := &rig{t: t, model: model, home: home, cut: func() { rec.Take() }, opt: runnel.Options{
-		Path: b.Path, Dir: home.Project, Env: append(home.Environ(), "CLAUDE_CODE_MAX_RETRIES=1"), Tap: rec.Tap,
-	}}
+	r := newRigIn(t, b, fixtureDir, "1")
+	r.Cut, r.Opt.Tap = func() { rec.Take() }, rec.Tap
 	f.play(r)
-	r.conn.Close()
-	for {
-		if _, err := r.conn.Next(t.Context()); err != nil {
-			break
-		}
-	}
+	r.Close()
 	a := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with Claude Code " + b.Version + ".\n")}
-	stored := readStored(t, home.Config)
+	stored := readStored(t, r.Home.Config)
 	slices.SortStableFunc(stored, func(a, b txtar.File) int { return strings.Compare(filepath.Ext(b.Name), filepath.Ext(a.Name)) })
 	lines := rec.Take()
 	var all []string
@@ -86,10 +68,8 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 	}
 	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()})
 	a.Files = append(a.Files, n.stored(stored)...)
-	a.Files = append(a.Files, txtar.File{Name: "want", Data: want(t, a)})
-	if err := os.WriteFile(filepath.Join("testdata", strings.ReplaceAll(t.Name(), "TestRecord/", "")+".txtar"), txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	a.Files = append(a.Files, txtar.File{Name: "want", Data: recordtest.Want(t, New(), a)})
+	recordtest.Save(t, filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), a)
 }
 
 // stored normalises the files that the agent left. Their lines keep the order
@@ -142,57 +122,27 @@ func readStored(t testing.TB, config string) (files []txtar.File) {
 	return files
 }
 
-func section(a *txtar.Archive, name string) []byte { return recordtest.Section(a, name) }
-
-// recorded yields the lines of a recording.
-func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
-	return recordtest.Lines(t, data)
-}
-
 func translated(t testing.TB, a *txtar.Archive) []event.Event {
 	t.Helper()
 	return recordtest.Translated(t, New(), section(a, "in"))
 }
 
-// want writes the events of a recording, one a line.
-func want(t testing.TB, a *txtar.Archive) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	recordtest.Write(t, &out, translated(t, a))
-	return out.Bytes()
-}
-
 // eachRecording runs a test with every recording there is.
 func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string, a *txtar.Archive)) {
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]fixture{}
-	for _, f := range fixtures() {
-		known[f.name] = f
+	known := recordtest.Named(fixtures(), func(f fixture) string { return f.name })
+	names := recordtest.Each(t, "testdata", known, test)
+	for name := range known {
 		for _, v := range []string{"2.1.197", "2.1.329"} {
-			if !slices.Contains(paths, filepath.Join("testdata", f.name+"@"+v+".txtar")) {
-				t.Errorf("%s was not recorded with %s", f.name, v)
+			if !slices.Contains(names, name+"@"+v) {
+				t.Errorf("%s was not recorded with %s", name, v)
 			}
 		}
-	}
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
-		t.Run(name, func(t *testing.T) {
-			a, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			of, _, _ := strings.Cut(name, "@")
-			test(t, known[of], path, a)
-		})
 	}
 }
 
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
-		recordtest.Compare(t, path, a, want(t, a), *update)
+		recordtest.Compare(t, path, a, recordtest.Want(t, New(), a), *update)
 		sound(t, translated(t, a))
 	})
 }

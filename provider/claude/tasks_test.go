@@ -34,7 +34,7 @@ func TestD20_SubagentAfterResult(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				name := "asked-" + tt.name
 				log := new(runnel.Memory)
-				s, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s", Log: log})
+				s, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s", Log: log})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -49,7 +49,7 @@ func TestD20_SubagentAfterResult(t *testing.T) {
 				if res, err := turn.Wait(t.Context()); err != nil || res.Status != event.StatusCompleted {
 					t.Fatalf("%+v, %v", res, err)
 				}
-				r.write("go", "")
+				r.Write("go", "")
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				var evs []event.Event
@@ -61,7 +61,7 @@ func TestD20_SubagentAfterResult(t *testing.T) {
 					evs = append(evs, ev)
 					switch b := ev.Body.(type) {
 					case event.ApprovalRequested:
-						if exists(r.file(name)) {
+						if exists(r.File(name)) {
 							t.Error("it ran before anyone was asked")
 						}
 						tt.answer(t, s, b.Approval)
@@ -80,7 +80,7 @@ func TestD20_SubagentAfterResult(t *testing.T) {
 						break
 					}
 				}
-				if exists(r.file(name)) != tt.ran {
+				if exists(r.File(name)) != tt.ran {
 					t.Errorf("it ran: %v", !tt.ran)
 				}
 				if n := len(bodies[event.ApprovalRequested](evs)); n != 1 {
@@ -111,7 +111,7 @@ func TestD20_QuestionsOutliveTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.write("go", "")
+		r.Write("go", "")
 		seen := s.Status().Head
 		until := func(stop func(event.Event) bool) event.Event {
 			for ev, err := range runnel.Follow(ctx, log, "s", seen) {
@@ -129,17 +129,17 @@ func TestD20_QuestionsOutliveTurns(t *testing.T) {
 		if asked.Turn == second.ID {
 			t.Error("the question is part of a turn that is not its own")
 		}
-		r.write("second", "")
+		r.Write("second", "")
 		if res, err := second.Wait(ctx); err != nil || res.FinalText != "Second." {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		decideSession(t, s, asked.Body.(event.ApprovalRequested).Approval, runnel.Decision{Choice: allowOnce})
-		await(t, r.file("asked"))
+		await(t, r.File("asked"))
 		until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == asked.Turn })
 		if res, err := turnIn(t, s, says("Third.")); err != nil || res.FinalText != "Third." {
 			t.Errorf("while the tool runs: %+v, %v", res, err)
 		}
-		r.write("stop", "")
+		r.Write("stop", "")
 	})
 }
 
@@ -254,7 +254,7 @@ func TestARunWaitsForItsSubagents(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		inner := scenario(costing(calls(bash("echo found", "Look")), says("Found."))...)
 		input := args{"description": "Look", "prompt": inner, "subagent_type": "general-purpose"}
-		run, err := runnel.Start(t.Context(), New(), r.opt, runnel.Text(scenario(costing(calls(use("Agent", input)), says("Done."))...)))
+		run, err := runnel.Start(t.Context(), New(), r.Opt, runnel.Text(scenario(costing(calls(use("Agent", input)), says("Done."))...)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 )
 
 // What the agent must not be able to do to us, and what a newer one may do.
@@ -146,38 +147,7 @@ func yieldAll(evs []event.Event) iter.Seq2[event.Event, error] {
 // closed applies the rules of a turn as the engine does, and checks them.
 func closed(t testing.TB, evs []event.Event) {
 	t.Helper()
-	open, ended := map[string]bool{}, map[string]int{}
-	turns := map[string]bool{}
-	for ev, err := range runnel.Replay("s", providerID, yieldAll(evs)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ev.Turn != "" {
-			turns[ev.Turn] = true
-		}
-		switch b := ev.Body.(type) {
-		case event.ItemStart:
-			open[b.ItemID] = true
-		case event.ItemDone:
-			open[b.ItemID] = false
-		case event.ItemCancelled:
-			open[b.ItemID] = false
-		case event.ItemError:
-			open[b.ItemID] = false
-		case event.ResponseDone, event.ResponseError:
-			ended[ev.Turn]++
-		}
-	}
-	for id, is := range open {
-		if is {
-			t.Errorf("item %s does not end", id)
-		}
-	}
-	for turn := range turns {
-		if ended[turn] != 1 {
-			t.Errorf("turn %s ends %d times", turn, ended[turn])
-		}
-	}
+	agentrig.Closed(t, agentrig.Ruled(t, providerID, evs))
 }
 
 // TestD10_CrashAtByte cuts recordings after every byte. Cuts within a line are

@@ -25,9 +25,9 @@ func TestConformance(t *testing.T) {
 		Version: realagents.Codex(t).Version,
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t)
-			models[r.opt.Dir] = r.model
+			models[r.Opt.Dir] = r.Model
 			r.append("[tools.update_plan]\nenabled = true\n") // 0.169 has it, but does not offer it of itself
-			return r.provider(), r.opt
+			return r.provider(), r.Opt
 		},
 		Needs: map[providertest.Scenario]func(*runnel.Options){
 			providertest.Subagent: newer,

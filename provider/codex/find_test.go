@@ -15,9 +15,9 @@ import (
 // TestFind: a conversation is found by the name of its file as it is in the list.
 func TestFind(t *testing.T) {
 	r := newRig(t)
-	r.play(fakemodel.Step{Text: "Done."})
-	r.finish("")
-	r.conn.Close()
+	r.Play(fakemodel.Step{Text: "Done."})
+	r.FinishTurn("")
+	r.Conn.Close()
 	var want runnel.Conversation
 	for c, err := range r.provider().(runnel.Discoverer).Discover(t.Context(), "") {
 		if err != nil {

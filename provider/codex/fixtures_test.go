@@ -10,6 +10,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
@@ -29,83 +30,83 @@ func fixtures() []fixture {
 func workFixtures() []fixture {
 	return []fixture{
 		{name: "text", prose: "Reasoning, text in two phases, and a second turn.", play: func(r *rig) {
-			r.play(fakemodel.Step{Chunk: 12, Blocks: []fakemodel.Block{
+			r.Play(fakemodel.Step{Chunk: 12, Blocks: []fakemodel.Block{
 				{Type: "thinking", Parts: []string{"**First**\n\nI look.", "**Then**\n\nI think."}},
 				{Type: "text", Text: "I begin.", Phase: "commentary"}, {Type: "text", Text: "Grüße, 世界 🙂.", Phase: "final_answer"},
 			}, Usage: map[string]int64{"input_tokens": 900, "output_tokens": 30, "cache_read_input_tokens": 100, "reasoning_tokens": 9}})
-			r.finish("")
-			r.play(says("Second turn."))
-			r.finish("")
+			r.FinishTurn("")
+			r.Play(says("Second turn."))
+			r.FinishTurn("")
 		}},
 		{name: "no-id", prose: "The model's items have no ids of their own.", play: func(r *rig) {
-			r.play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "Nameless.", NoID: true}}})
-			r.finish("")
+			r.Play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "Nameless.", NoID: true}}})
+			r.FinishTurn("")
 		}},
 		{name: "command", prose: "A command that prints in pieces, one that fails, one that prints nothing, a tool that there is not, and arguments that are not JSON.", play: func(r *rig) {
-			r.play(calls(shell("for i in 1 2 3; do echo line $i; sleep 0.3; done")), calls(shell("echo out; echo err >&2; exit 3")), calls(shell("true")),
+			r.Play(calls(shell("for i in 1 2 3; do echo line $i; sleep 0.3; done")), calls(shell("echo out; echo err >&2; exit 3")), calls(shell("true")),
 				calls(fakemodel.Call("no_such_tool", args{"a": 1})), calls(fakemodel.Block{Type: "tool_use", Name: "exec_command", RawInput: `{"cmd": `}), says("Done."))
-			r.finish("")
+			r.FinishTurn("")
 		}},
 		{name: "parallel", prose: "Two commands at a time; the first ends last.", play: func(r *rig) {
-			r.play(calls(shell("sleep 0.6; echo slow"), shell("sleep 0.2; echo fast")), says("Both."))
-			r.finish("")
+			r.Play(calls(shell("sleep 0.6; echo slow"), shell("sleep 0.2; echo fast")), says("Both."))
+			r.FinishTurn("")
 		}},
 		{name: "long-output", prose: "A command prints more than is kept of it.", play: func(r *rig) {
-			r.play(calls(fakemodel.Call("exec_command", args{"cmd": "seq 1 12000", "yield_time_ms": 20000, "max_output_tokens": 50})), says("Counted."))
-			r.finish("")
+			r.Play(calls(fakemodel.Call("exec_command", args{"cmd": "seq 1 12000", "yield_time_ms": 20000, "max_output_tokens": 50})), says("Counted."))
+			r.FinishTurn("")
 		}},
 		{name: "patch", prose: "Files are made, changed, moved and removed.", play: func(r *rig) {
-			r.play(
+			r.Play(
 				calls(patch("*** Begin Patch\n*** Add File: a.txt\n+one\n+two\n+three\n*** Add File: gone.txt\n+gone\n*** End Patch\n")),
 				calls(patch("*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+TWO\n three\n*** Add File: b.txt\n+new\n*** End Patch\n")),
 				calls(patch("*** Begin Patch\n*** Update File: b.txt\n*** Move to: c.txt\n@@\n-new\n+moved\n*** End Patch\n")),
 				calls(patch("*** Begin Patch\n*** Delete File: gone.txt\n*** End Patch\n")),
 				calls(patch("*** Begin Patch\n*** Update File: missing.txt\n@@\n-x\n+y\n*** End Patch\n")), says("Done."))
-			r.finish(allowOnce)
+			r.FinishTurn(allowOnce)
 		}},
 		{name: "web-search", prose: "The model searches the web by itself.", play: func(r *rig) {
-			r.play(calls(fakemodel.Block{Type: "web_search", Text: "weather"}, fakemodel.Block{Type: "text", Text: "It rains."}))
-			r.finish("")
+			r.Play(calls(fakemodel.Block{Type: "web_search", Text: "weather"}, fakemodel.Block{Type: "text", Text: "It rains."}))
+			r.FinishTurn("")
 		}},
 		{name: "image", prose: "A prompt with an image and a document, and the model looks at a file.", play: func(r *rig) {
-			r.write("red.png", string(r.png()))
-			r.input(runnel.Input{Text: fakemodel.Scenario{Steps: []fakemodel.Step{calls(fakemodel.Call("view_image", args{"path": r.file("red.png")})), says("Red.")}}.Prompt("What is it?"),
-				Attachments: []runnel.Attachment{{Name: "red.png", MediaType: "image/png", Data: r.png()}, {Name: "a<b>.md", MediaType: "text/markdown", Text: "# Hello\n"}}})
-			r.finish("")
+			r.Write("red.png", string(agentrig.RedPixel(r.T)))
+			r.Input(runnel.Input{Text: fakemodel.Scenario{Steps: []fakemodel.Step{calls(fakemodel.Call("view_image", args{"path": r.File("red.png")})), says("Red.")}}.Prompt("What is it?"),
+				Attachments: []runnel.Attachment{{Name: "red.png", MediaType: "image/png", Data: agentrig.RedPixel(r.T)}, {Name: "a<b>.md", MediaType: "text/markdown", Text: "# Hello\n"}}})
+			r.FinishTurn("")
 		}},
 		{name: "mcp", prose: "A tool of an MCP server is allowed, denied, and allowed for the session; another one asks the user.", play: func(r *rig) {
 			r.mcp()
-			r.opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
+			r.Opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
 			add := func() fakemodel.Step { return calls(code(`text(await tools.mcp__t__add({a: 1}))`)) }
 			for _, choice := range []string{allowOnce, deny, allowSession, ""} {
-				r.play(add(), says("Added."))
-				r.finish(choice)
+				r.Play(add(), says("Added."))
+				r.FinishTurn(choice)
 			}
-			r.play(calls(code(`text(await tools.mcp__t__form({}))`)), says("Named."))
-			r.until(func(ev event.Event) bool {
+			r.Play(calls(code(`text(await tools.mcp__t__form({}))`)), says("Named."))
+			r.Until(func(ev event.Event) bool {
 				if b, ok := ev.Body.(event.ApprovalRequested); ok {
 					d := runnel.Decision{Choice: allowOnce}
 					if b.Approval.Kind == event.ApprovalForm {
 						d.UpdatedArguments = json.RawMessage(`{"name":"Ada"}`)
 					}
-					r.decide(b.Approval, d)
+					r.Decide(b.Approval, d)
 				}
 				return event.Ends(ev.Body)
 			})
 		}},
 		{name: "code-mode", prose: "The newer models write a script that calls the tools.", play: func(r *rig) {
-			r.opt.Model = "gpt-6.1-sol"
-			r.play(
+			r.Opt.Model = "gpt-6.1-sol"
+			r.Play(
 				calls(code(`text(await tools.exec_command({cmd: "echo from-a-script"}))`)),
 				calls(code(`text(await tools.apply_patch("*** Begin Patch\n*** Add File: s.txt\n+made\n*** End Patch\n"))`)),
 				calls(code(`text(await Promise.all([tools.exec_command({cmd: "sleep 0.2; echo a"}), tools.exec_command({cmd: "echo b"})]))`)), says("Done."))
-			r.finish("")
+			r.FinishTurn("")
 		}},
 	}
 }
 
 func askFixtures() []fixture {
-	untrusted := func(r *rig) { r.opt.Config = runnel.Values{optionApproval: "untrusted"} }
+	untrusted := func(r *rig) { r.Opt.Config = runnel.Values{optionApproval: "untrusted"} }
 	add := func(name string) fakemodel.Step {
 		return calls(patch("*** Begin Patch\n*** Add File: " + name + "\n+x\n*** End Patch\n"))
 	}
@@ -113,76 +114,76 @@ func askFixtures() []fixture {
 		{name: "ask-command", prose: "A command is asked for: allowed once, for the session and then not asked for, always, denied.", play: func(r *rig) {
 			for i, choice := range []string{allowOnce, allowSession, "", deny, allowAlways} {
 				cmd := []string{"echo one", "echo two", "echo two", "echo three", "echo four"}[i]
-				r.play(calls(escalated(cmd)), says("Asked."))
-				r.finish(choice)
+				r.Play(calls(escalated(cmd)), says("Asked."))
+				r.FinishTurn(choice)
 			}
 		}},
 		{name: "ask-command-stop", prose: "A command is denied and the turn ended with it.", play: func(r *rig) {
-			r.play(calls(escalated("echo never")), says("Never."))
-			r.finish(denyStop)
-			r.play(says("On."))
-			r.finish("")
+			r.Play(calls(escalated("echo never")), says("Never."))
+			r.FinishTurn(denyStop)
+			r.Play(says("On."))
+			r.FinishTurn("")
 		}},
 		{name: "ask-patch", prose: "Edits are asked for: allowed once, denied, allowed for the session, denied and stopped.", play: func(r *rig) {
 			untrusted(r)
 			for i, choice := range []string{allowOnce, deny, allowSession, denyStop} {
-				r.play(add("f"+itoa(i)+".txt"), says("Asked."))
-				r.finish(choice)
+				r.Play(add("f"+itoa(i)+".txt"), says("Asked."))
+				r.FinishTurn(choice)
 			}
 		}},
 		{name: "question", prose: "In plan mode, the agent asks the user: one answered by a choice, two by words, one not answered, and one stopped.", play: func(r *rig) {
-			r.opt.PermissionMode = runnel.ModePlan
+			r.Opt.PermissionMode = runnel.ModePlan
 			q := func(id string) args {
 				return args{"id": id, "header": "Pick", "question": "Which " + id + "?", "options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}}}
 			}
 			ask := func(qs ...args) fakemodel.Step {
 				return calls(fakemodel.Call("request_user_input", args{"questions": qs}))
 			}
-			r.play(ask(q("one")), says("Blue."))
-			r.finish(option + "2")
-			r.play(ask(q("two"), q("three")), says("Both."))
-			r.decide(r.asked(), runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"answers":{"Which two?":"Green","three":["Blue"]}}`)})
-			r.finish("")
-			r.play(ask(q("four")), says("None."))
-			r.finish(deny)
-			r.play(ask(q("five")), says("Never."))
-			r.finish(denyStop)
+			r.Play(ask(q("one")), says("Blue."))
+			r.FinishTurn(option + "2")
+			r.Play(ask(q("two"), q("three")), says("Both."))
+			r.Decide(r.Asked(), runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"answers":{"Which two?":"Green","three":["Blue"]}}`)})
+			r.FinishTurn("")
+			r.Play(ask(q("four")), says("None."))
+			r.FinishTurn(deny)
+			r.Play(ask(q("five")), says("Never."))
+			r.FinishTurn(denyStop)
 		}},
 		{name: "ask-permissions", prose: "The agent asks for more permissions: granted for the turn, for the session, not granted, and stopped.", play: func(r *rig) {
 			r.append("request_permissions_tool = true\nexec_permission_approvals = true\n") // its last table is features
 			for _, choice := range []string{allowOnce, deny, denyStop, allowSession} {
-				r.play(calls(fakemodel.Call("request_permissions", args{"reason": "To fetch.", "permissions": args{"network": args{"enabled": true}}})), says("Asked."))
-				r.finish(choice)
+				r.Play(calls(fakemodel.Call("request_permissions", args{"reason": "To fetch.", "permissions": args{"network": args{"enabled": true}}})), says("Asked."))
+				r.FinishTurn(choice)
 			}
 		}},
 		{name: "plan-mode", prose: "The agent plans, hands its plan in, and is let go on.", play: func(r *rig) {
-			r.opt.PermissionMode = runnel.ModePlan
-			r.play(fakemodel.Step{Chunk: 10, Text: "Looking.\n<proposed_plan>\n# The plan\n\n1. Do it.\n</proposed_plan>\n"})
-			r.finish("")
-			if err := r.conn.(*conn).SetPermissionMode(r.t.Context(), runnel.ModeAcceptEdits); err != nil {
-				r.t.Fatal(err)
+			r.Opt.PermissionMode = runnel.ModePlan
+			r.Play(fakemodel.Step{Chunk: 10, Text: "Looking.\n<proposed_plan>\n# The plan\n\n1. Do it.\n</proposed_plan>\n"})
+			r.FinishTurn("")
+			if err := r.Conn.(*conn).SetPermissionMode(r.T.Context(), runnel.ModeAcceptEdits); err != nil {
+				r.T.Fatal(err)
 			}
-			r.play(says("Doing it."))
-			r.finish("")
+			r.Play(says("Doing it."))
+			r.FinishTurn("")
 		}},
 		{name: "plan", prose: "The agent keeps a list of what it means to do.", play: func(r *rig) {
 			r.append("[tools.update_plan]\nenabled = true\n")
 			plan := func(first, second string) fakemodel.Step {
 				return calls(fakemodel.Call("update_plan", args{"explanation": "So.", "plan": []args{{"step": "Look", "status": first}, {"step": "Leap", "status": second}}}))
 			}
-			r.play(plan("in_progress", "pending"), plan("completed", "in_progress"), says("Done."))
-			r.finish("")
+			r.Play(plan("in_progress", "pending"), plan("completed", "in_progress"), says("Done."))
+			r.FinishTurn("")
 		}},
 		{name: "settings", prose: "Model, effort, approval policy and sandbox change between turns.", play: func(r *rig) {
-			r.play(says("First."))
-			r.finish("")
+			r.Play(says("First."))
+			r.FinishTurn("")
 			for id, value := range map[string]string{optionModel: "gpt-6.1-sol", optionEffort: "high", optionApproval: never, optionSandbox: readOnly} {
-				if err := r.conn.(*conn).SetConfig(r.t.Context(), id, value); err != nil {
-					r.t.Fatal(err)
+				if err := r.Conn.(*conn).SetConfig(r.T.Context(), id, value); err != nil {
+					r.T.Fatal(err)
 				}
 			}
-			r.play(says("Second."))
-			r.finish("")
+			r.Play(says("Second."))
+			r.FinishTurn("")
 		}},
 	}
 }
@@ -193,70 +194,70 @@ func stopFixtures() []fixture {
 	}
 	return []fixture{
 		{name: "interrupt-text", prose: "Interrupted while text streams.", play: func(r *rig) {
-			r.play(long(2))
-			r.until(func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
-			r.interrupt()
-			r.finish("")
-			r.play(says("On."))
-			r.finish("")
+			r.Play(long(2))
+			r.Until(func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
+			r.Interrupt()
+			r.FinishTurn("")
+			r.Play(says("On."))
+			r.FinishTurn("")
 		}},
 		{name: "interrupt-tool", prose: "Interrupted while a command runs: the agent would leave it running.", play: func(r *rig) {
-			r.play(calls(shell("echo begun; touch started; sleep 600")), says("Never."))
-			r.until(func(ev event.Event) bool {
+			r.Play(calls(shell("echo begun; touch started; sleep 600")), says("Never."))
+			r.Until(func(ev event.Event) bool {
 				b, ok := ev.Body.(event.ItemDone)
 				return ok && b.FinalItem.ItemType() == event.TypeFunctionCall
 			})
-			await(r.t, r.file("started"))
-			r.interrupt()
-			r.finish("")
-			r.play(says("On."))
-			r.finish("")
+			await(r.T, r.File("started"))
+			r.Interrupt()
+			r.FinishTurn("")
+			r.Play(says("On."))
+			r.FinishTurn("")
 		}},
 		{name: "interrupt-approval", prose: "Interrupted while an approval is open.", play: func(r *rig) {
-			r.play(calls(escalated("echo never")), says("Never."))
-			r.asked()
-			r.interrupt()
-			r.finish("")
-			r.play(says("On."))
-			r.finish("")
+			r.Play(calls(escalated("echo never")), says("Never."))
+			r.Asked()
+			r.Interrupt()
+			r.FinishTurn("")
+			r.Play(says("On."))
+			r.FinishTurn("")
 		}},
 		{name: "interrupt-early", prose: "Interrupted before the agent said that the turn began: it is said again once it did.", play: func(r *rig) {
-			r.play(fakemodel.Step{Text: "Never.", Hold: "never"})
-			r.interrupt()
-			r.finish("")
-			r.play(says("On."))
-			r.finish("")
+			r.Play(fakemodel.Step{Text: "Never.", Hold: "never"})
+			r.Interrupt()
+			r.FinishTurn("")
+			r.Play(says("On."))
+			r.FinishTurn("")
 		}},
 		{name: "background", prose: "A command goes on behind its turn and the next one, and its end is a turn of its own.", play: func(r *rig) {
-			r.play(calls(fakemodel.Call("exec_command", args{"cmd": "echo begun; until [ -e go ]; do sleep 0.05; done; echo finished", "yield_time_ms": 250})), says("It runs."))
-			r.finish("")
-			r.play(says("Meanwhile."))
-			r.finish("")
-			r.write("go", "")
-			asked := r.turn
-			r.until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
+			r.Play(calls(fakemodel.Call("exec_command", args{"cmd": "echo begun; until [ -e go ]; do sleep 0.05; done; echo finished", "yield_time_ms": 250})), says("It runs."))
+			r.FinishTurn("")
+			r.Play(says("Meanwhile."))
+			r.FinishTurn("")
+			r.Write("go", "")
+			asked := r.Turn
+			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
 		}, live: []string{"1:0:output"}, ends: "the end of the command is a turn only live"},
 		{name: "resume", prose: "The agent is ended, and another one resumes the conversation.", play: func(r *rig) {
-			r.play(says("Before."))
-			r.finish("")
+			r.Play(says("Before."))
+			r.FinishTurn("")
 			r.again(false)
-			r.play(says("After."))
-			r.finish("")
+			r.Play(says("After."))
+			r.FinishTurn("")
 		}},
 		{name: "resume-after-kill", prose: "The agent is killed in the middle of a command, and another one resumes.", play: func(r *rig) {
-			r.play(calls(shell("touch started; sleep 600")), says("Never."))
-			await(r.t, r.file("started"))
-			r.kill()
+			r.Play(calls(shell("touch started; sleep 600")), says("Never."))
+			await(r.T, r.File("started"))
+			r.Kill()
 			r.again(false)
-			r.play(says("Back."))
-			r.finish("")
+			r.Play(says("Back."))
+			r.FinishTurn("")
 		}},
 		{name: "fork", prose: "A copy of the conversation goes on.", play: func(r *rig) {
-			r.play(says("Before."))
-			r.finish("")
+			r.Play(says("Before."))
+			r.FinishTurn("")
 			r.again(true)
-			r.play(says("Apart."))
-			r.finish("")
+			r.Play(says("Apart."))
+			r.FinishTurn("")
 		}},
 	}
 }
@@ -268,10 +269,10 @@ func modelFixtures() []fixture {
 	var out []fixture
 	fail := func(name, prose string, st fakemodel.Step, live ...string) {
 		out = append(out, fixture{name: name, prose: prose, live: live, play: func(r *rig) {
-			r.play(st)
-			r.finish("")
-			r.play(says("On."))
-			r.finish("")
+			r.Play(st)
+			r.FinishTurn("")
+			r.Play(says("On."))
+			r.FinishTurn("")
 		}})
 	}
 	fail("retry", "A stream breaks and comes again, whole, as another item.", spoiled(fakemodel.Truncate, 1))
@@ -286,9 +287,9 @@ func modelFixtures() []fixture {
 	fail("api-500-once", "The API answers 500 four times and then well.", fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 500, Times: 4}})
 	return append(out,
 		fixture{name: "no-key", prose: "The key of the provider of models is not set.", play: func(r *rig) {
-			r.opt.Env = slices.DeleteFunc(slices.Clone(r.opt.Env), func(e string) bool { return strings.Contains(e, "FAKE_API_KEY=") })
-			r.play(says("Never."))
-			r.finish("")
+			r.Opt.Env = slices.DeleteFunc(slices.Clone(r.Opt.Env), func(e string) bool { return strings.Contains(e, "FAKE_API_KEY=") })
+			r.Play(says("Never."))
+			r.FinishTurn("")
 		}},
 		fixture{name: "rate-limit", prose: "An account comes near its limit, and stays there.", play: func(r *rig) {
 			near := says("Near.")
@@ -296,17 +297,17 @@ func modelFixtures() []fixture {
 				"x-codex-primary-used-percent": "83", "x-codex-primary-window-minutes": "300", "x-codex-primary-reset-at": "1795300000",
 				"x-codex-secondary-used-percent": "12", "x-codex-secondary-window-minutes": "10080", "x-codex-secondary-reset-at": "1795900000",
 			}
-			r.play(near)
-			r.finish("")
-			r.play(near)
-			r.finish("")
+			r.Play(near)
+			r.FinishTurn("")
+			r.Play(near)
+			r.FinishTurn("")
 		}},
 		fixture{name: "compact", prose: "The conversation is summarised because it grew too long.", play: func(r *rig) {
 			r.configure("model_auto_compact_token_limit = 5000\n")
-			r.play(fakemodel.Step{Text: "Long.", Usage: map[string]int64{"input_tokens": 9000, "output_tokens": 10}})
-			r.finish("")
-			r.play(says("Short again."))
-			r.finish("")
+			r.Play(fakemodel.Step{Text: "Long.", Usage: map[string]int64{"input_tokens": 9000, "output_tokens": 10}})
+			r.FinishTurn("")
+			r.Play(says("Short again."))
+			r.FinishTurn("")
 		}},
 	)
 }
@@ -319,21 +320,21 @@ func agentFixtures() []fixture {
 	wait := calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000}))
 	return []fixture{
 		{name: "subagent", prose: "A subagent runs a command, asks for another, and speaks, within the turn.", play: func(r *rig) {
-			r.opt.Model = "gpt-6.1-sol"
-			r.play(spawn("look", calls(code(`text(await tools.exec_command({cmd: "echo found"}))`)),
+			r.Opt.Model = "gpt-6.1-sol"
+			r.Play(spawn("look", calls(code(`text(await tools.exec_command({cmd: "echo found"}))`)),
 				calls(code(`text(await tools.exec_command({cmd: "echo asked", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), says("Found.")), wait, says("Done."))
-			r.finish(allowOnce)
+			r.FinishTurn(allowOnce)
 		}},
 		{name: "subagent-behind", prose: "A subagent goes on behind the turn, asks, and its work is a turn of its own.", play: func(r *rig) {
-			r.opt.Model = "gpt-6.1-sol"
-			r.play(spawn("later", calls(code(`text(await tools.exec_command({cmd: "until [ -e go ]; do sleep 0.05; done; echo found", yield_time_ms: 20000}))`)),
+			r.Opt.Model = "gpt-6.1-sol"
+			r.Play(spawn("later", calls(code(`text(await tools.exec_command({cmd: "until [ -e go ]; do sleep 0.05; done; echo found", yield_time_ms: 20000}))`)),
 				calls(code(`text(await tools.exec_command({cmd: "echo asked", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), says("Found.")), says("It runs."))
-			r.finish(allowOnce)
-			asked := r.turn
-			r.write("go", "")
-			r.until(func(ev event.Event) bool {
+			r.FinishTurn(allowOnce)
+			asked := r.Turn
+			r.Write("go", "")
+			r.Until(func(ev event.Event) bool {
 				if b, ok := ev.Body.(event.ApprovalRequested); ok {
-					r.decide(b.Approval, runnel.Decision{Choice: allowOnce})
+					r.Decide(b.Approval, runnel.Decision{Choice: allowOnce})
 				}
 				done, ok := ev.Body.(event.ItemDone)
 				m, is := event.Message{}, false
@@ -347,91 +348,61 @@ func agentFixtures() []fixture {
 	}
 }
 
-// png is one red pixel.
-func (r *rig) png() []byte {
-	r.t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "providertest", "red.png"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return b
-}
-
 // mcp gives the conversation an MCP server: the test's own program.
 func (r *rig) mcp() {
-	r.t.Helper()
+	r.T.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	link := filepath.Join(filepath.Dir(r.home.Dir), "mcp-server") // its name is part of what is recorded
+	link := filepath.Join(filepath.Dir(r.Home.Dir), "mcp-server") // its name is part of what is recorded
 	if err := os.Symlink(self, link); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.opt.MCPServers = object(map[string]any{"t": map[string]any{"type": "stdio", "command": link, "args": []string{}, "env": map[string]string{mcpServer: "1"}}})
+	r.Opt.MCPServers = object(map[string]any{"t": map[string]any{"type": "stdio", "command": link, "args": []string{}, "env": map[string]string{mcpServer: "1"}}})
 }
 
 // configure adds to the agent's configuration; it goes first, before its tables.
 func (r *rig) configure(text string) {
-	r.t.Helper()
-	path := filepath.Join(r.home.Codex, "config.toml")
+	r.T.Helper()
+	path := filepath.Join(r.Home.Codex, "config.toml")
 	old, err := os.ReadFile(path)
 	if err == nil {
 		err = os.WriteFile(path, append([]byte(text), old...), 0o600)
 	}
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
 // append adds a table to it.
 func (r *rig) append(text string) {
-	r.t.Helper()
-	f, err := os.OpenFile(filepath.Join(r.home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)
+	r.T.Helper()
+	f, err := os.OpenFile(filepath.Join(r.Home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString("\n" + text)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
 // again ends the agent and opens the conversation in another one.
 func (r *rig) again(fork bool) {
-	r.t.Helper()
-	r.opt.Resume = r.conn.(*conn).tr.thread
-	r.conn.Close()
-	for {
-		if _, err := r.conn.Next(r.t.Context()); err != nil {
-			break
-		}
-	}
-	if r.cut != nil {
-		r.cut()
+	r.T.Helper()
+	r.Opt.Resume = r.Conn.(*conn).tr.thread
+	r.Close()
+	if r.Cut != nil {
+		r.Cut()
 	}
 	if !fork {
-		r.open()
+		r.Open()
 		return
 	}
-	c, err := New().Fork(r.t.Context(), r.opt)
+	c, err := New().Fork(r.T.Context(), r.Opt)
 	if err != nil {
-		r.t.Fatal(detail(err))
+		r.T.Fatal(detail(err))
 	}
-	r.conn = c
-	r.t.Cleanup(func() { c.Close() })
-}
-
-// kill ends the agent as a crash would.
-func (r *rig) kill() {
-	r.t.Helper()
-	process := r.conn.(*conn).Process()
-	p, err := os.FindProcess(process.Pid())
-	if err == nil {
-		err = p.Kill()
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	<-process.Done()
+	r.Takes(c)
 }

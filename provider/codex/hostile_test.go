@@ -15,67 +15,26 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 )
 
 // ruled passes lines through the translator and the engine's rules of a turn.
 func ruled(t testing.TB, lines []runnel.Line) []event.Event {
 	t.Helper()
-	var out []event.Event
-	evs := New().Translate(func(yield func(runnel.Line, error) bool) {
+	var evs []event.Event
+	for ev, err := range New().Translate(func(yield func(runnel.Line, error) bool) {
 		for _, l := range lines {
 			if !yield(l, nil) {
 				return
 			}
 		}
-	})
-	for ev, err := range runnel.Replay("s", providerID, evs) {
+	}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, ev)
+		evs = append(evs, ev)
 	}
-	return out
-}
-
-// kept holds the log of any lines to the rules: every turn ends once, last, and
-// what starts in it ends before.
-func checkRuled(t testing.TB, evs []event.Event) {
-	t.Helper()
-	ended, open := map[string]int{}, map[string]bool{}
-	for i, ev := range evs {
-		if err := ev.Validate(); err != nil {
-			t.Errorf("event %d: %v", i, err)
-		}
-		if ev.Turn == "" {
-			continue
-		}
-		if ended[ev.Turn] > 0 {
-			t.Errorf("event %d: %s after the end of its turn", i, event.Type(ev.Body))
-		}
-		switch b := ev.Body.(type) {
-		case event.ItemStart:
-			open[b.ItemID] = true
-		case event.ItemDone:
-			delete(open, b.ItemID)
-		case event.ItemCancelled:
-			delete(open, b.ItemID)
-		case event.ItemError:
-			delete(open, b.ItemID)
-		}
-		if event.Ends(ev.Body) {
-			ended[ev.Turn]++
-		} else if ended[ev.Turn] == 0 {
-			ended[ev.Turn] = 0
-		}
-	}
-	for turn, n := range ended {
-		if n != 1 {
-			t.Errorf("turn %s ends %d times", turn, n)
-		}
-	}
-	if len(open) > 0 {
-		t.Errorf("still open: %v", open)
-	}
+	return agentrig.Ruled(t, providerID, evs)
 }
 
 func allLines(t testing.TB, a *txtar.Archive) []runnel.Line {
@@ -139,7 +98,7 @@ func TestH05_UnknownItem(t *testing.T) {
 		}
 	}
 	evs := ruled(t, with)
-	checkRuled(t, evs)
+	agentrig.Closed(t, evs)
 	if text := dump(evs); strings.Contains(text, "hologram") || !strings.Contains(text, ":2:0") {
 		t.Error(text)
 	}
@@ -196,7 +155,7 @@ func TestH06_LiarIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-				checkRuled(t, ruled(t, lie(allLines(t, a))))
+				agentrig.Closed(t, ruled(t, lie(allLines(t, a))))
 			})
 		})
 	}
@@ -218,7 +177,7 @@ func TestD10_CrashAtByte(t *testing.T) {
 			for k := 0; k < len(l.Text); k += step {
 				cut := append(slices.Clone(lines[:i]), runnel.Line{At: l.At, Dir: l.Dir, Text: l.Text[:k]})
 				evs := ruled(t, cut)
-				checkRuled(t, evs)
+				agentrig.Closed(t, evs)
 				if t.Failed() {
 					t.Fatalf("%s, line %d, byte %d:\n%s", name, i, k, dump(evs))
 				}
@@ -313,7 +272,7 @@ func FuzzCodexEvent(f *testing.F) {
 			}
 			lines = append(lines, l)
 		}
-		checkRuled(t, ruled(t, lines))
+		agentrig.Closed(t, ruled(t, lines))
 		tr := newTranslator()
 		for _, l := range lines {
 			agentconn.Feed(tr, l)

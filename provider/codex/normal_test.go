@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // normaliser takes out of a recording what differs each time: ids, times,
@@ -29,9 +28,6 @@ var (
 	dateRE    = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	serverRE  = regexp.MustCompile(`"userAgent":"[^"]*"`)
 )
-
-// fixtureStart is when every recording begins.
-var fixtureStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newNormaliser learns the ids and times of all texts of a recording, in order.
 func newNormaliser(texts []string) *normaliser {

@@ -20,19 +20,10 @@ import (
 
 // Tests with the real agent and a scripted model.
 
-func bodies[T event.Body](evs []event.Event) (out []T) {
-	for _, ev := range evs {
-		if b, ok := ev.Body.(T); ok {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
 // shown returns the texts that the model was shown of the user's.
 func (r *rig) shown() (texts []string) {
-	r.t.Helper()
-	for _, q := range r.model.Requests() {
+	r.T.Helper()
+	for _, q := range r.Model.Requests() {
 		var body struct {
 			Input []struct {
 				Role    string `json:"role"`
@@ -59,8 +50,8 @@ func TestC01_DashPrompt(t *testing.T) {
 		"-x", "--help", "--version", "- [ ] todo", "--", "-", "-c hooks.x=1", "-o/tmp/x", "/compact", "!touch pwned", "@file", "$(touch pwned)",
 		"\ufeffbom", "a\u2028b\u2029c", "line\r\nline", `{"method":"turn/interrupt","params":{}}` + "\n" + `{"id":1}`, "", "\u202e",
 	} {
-		r.send(text)
-		evs := r.finish("")
+		r.Send(text)
+		evs := r.FinishTurn("")
 		if d, ok := last(evs).(event.ResponseDone); !ok || d.Status != event.StatusCompleted {
 			t.Errorf("%q: %s", text, dump(evs))
 		}
@@ -68,7 +59,7 @@ func TestC01_DashPrompt(t *testing.T) {
 			t.Errorf("the model was not shown %q", text)
 		}
 	}
-	entries, err := os.ReadDir(r.home.Project)
+	entries, err := os.ReadDir(r.Home.Project)
 	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }) {
 		t.Errorf("%v %v", entries, err)
 	}
@@ -97,38 +88,38 @@ func TestC06_HostileFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			for _, dir := range []string{".git/worktrees/x", sub} {
-				if err := os.MkdirAll(r.file(dir), 0o700); err != nil {
+				if err := os.MkdirAll(r.File(dir), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
-			r.write(".git/HEAD", "ref: refs/heads/main\n")
+			r.Write(".git/HEAD", "ref: refs/heads/main\n")
 			if name == "worktree" { // or a folder that says that it is one
-				if sub = t.TempDir(); os.WriteFile(filepath.Join(sub, ".git"), []byte("gitdir: "+r.file(".git/worktrees/x")+"\n"), 0o600) != nil {
+				if sub = t.TempDir(); os.WriteFile(filepath.Join(sub, ".git"), []byte("gitdir: "+r.File(".git/worktrees/x")+"\n"), 0o600) != nil {
 					t.Fatal("no worktree")
 				}
-				r.write(".git/worktrees/x/gitdir", filepath.Join(sub, ".git")+"\n")
-				r.write(".git/worktrees/x/commondir", "../..\n")
-				r.write(".git/worktrees/x/HEAD", "ref: refs/heads/x\n")
-				sub, _ = filepath.Rel(r.home.Project, sub)
+				r.Write(".git/worktrees/x/gitdir", filepath.Join(sub, ".git")+"\n")
+				r.Write(".git/worktrees/x/commondir", "../..\n")
+				r.Write(".git/worktrees/x/HEAD", "ref: refs/heads/x\n")
+				sub, _ = filepath.Rel(r.Home.Project, sub)
 			}
-			ran := filepath.Join(r.home.Dir, "ran")
+			ran := filepath.Join(r.Home.Dir, "ran")
 			for _, dir := range []string{".", sub} {
 				r.harm(dir, ran)
 			}
-			r.append("[projects.\"" + r.home.Project + "\"]\ntrust_level = \"trusted\"\n")
-			r.opt.Dir = r.file(sub)
+			r.append("[projects.\"" + r.Home.Project + "\"]\ntrust_level = \"trusted\"\n")
+			r.Opt.Dir = r.File(sub)
 			traces := func() []string { m, _ := filepath.Glob(ran + ".*"); return m }
 
-			r.play(says("Hello."))
-			if evs := r.finish(""); !strings.Contains(dump(evs), "Hello.") {
+			r.Play(says("Hello."))
+			if evs := r.FinishTurn(""); !strings.Contains(dump(evs), "Hello.") {
 				t.Errorf("another provider of models was asked:\n%s", dump(evs))
 			}
-			r.conn.Close()
+			r.Conn.Close()
 			if got := traces(); len(got) > 0 {
 				t.Errorf("ran %v", got)
 			}
-			r.opt.Trusted = true // the same runs if it may: the test can fail
-			c, err := New().Open(t.Context(), r.opt)
+			r.Opt.Trusted = true // the same runs if it may: the test can fail
+			c, err := New().Open(t.Context(), r.Opt)
 			if err != nil {
 				t.Fatal(detail(err))
 			}
@@ -141,10 +132,10 @@ func TestC06_HostileFolder(t *testing.T) {
 // harm puts into a folder of the project what would run if it were trusted, and
 // leave files whose names begin with ran.
 func (r *rig) harm(dir, ran string) {
-	r.t.Helper()
+	r.T.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for name, text := range map[string]string{
 		".codex/config.toml": `notify = ["touch", "` + ran + `.notify"]
@@ -164,16 +155,16 @@ wire_api = "responses"
 		".env":                       "CODEX_HOME=/nonexistent\nOPENAI_BASE_URL=http://127.0.0.1:1\n",
 	} {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(r.file(name)), 0o700); err != nil {
-			r.t.Fatal(err)
+		if err := os.MkdirAll(filepath.Dir(r.File(name)), 0o700); err != nil {
+			r.T.Fatal(err)
 		}
-		r.write(name, text)
+		r.Write(name, text)
 	}
 }
 
 func TestStartupFailures(t *testing.T) {
 	open := func(r *rig) error {
-		c, err := New().Open(r.t.Context(), r.opt)
+		c, err := New().Open(r.T.Context(), r.Opt)
 		if err == nil {
 			c.Close()
 		}
@@ -202,21 +193,21 @@ func TestStartupFailures(t *testing.T) {
 	})
 	t.Run("no home", func(t *testing.T) {
 		r := newRig(t)
-		r.opt.Env = append(r.opt.Env, "CODEX_HOME=/nonexistent")
+		r.Opt.Env = append(r.Opt.Env, "CODEX_HOME=/nonexistent")
 		if err := open(r); runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "CODEX_HOME") {
 			t.Error(err)
 		}
 	})
 	t.Run("no program", func(t *testing.T) {
 		r := newRig(t)
-		r.opt.Path = "/nonexistent/codex"
+		r.Opt.Path = "/nonexistent/codex"
 		if err := open(r); runnel.CodeOf(err) != runnel.AgentNotInstalled || !strings.Contains(err.Error(), installCommand) {
 			t.Error(err)
 		}
 	})
 	t.Run("no such conversation", func(t *testing.T) {
 		r := newRig(t)
-		r.opt.Resume = "01a2005f-0000-7d61-8947-7ca6a97d1629"
+		r.Opt.Resume = "01a2005f-0000-7d61-8947-7ca6a97d1629"
 		if err := open(r); runnel.CodeOf(err) != runnel.SessionNotFound {
 			t.Error(err)
 		}
@@ -225,7 +216,7 @@ func TestStartupFailures(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := New().Open(ctx, r.opt); runnel.CodeOf(err) != runnel.Timeout {
+		if _, err := New().Open(ctx, r.Opt); runnel.CodeOf(err) != runnel.Timeout {
 			t.Error(err)
 		}
 	})
@@ -234,10 +225,10 @@ func TestStartupFailures(t *testing.T) {
 // TestSecondWriter: a conversation is open once, and who has it is named.
 func TestSecondWriter(t *testing.T) {
 	r := newRig(t)
-	r.play(says("Mine."))
-	r.finish("")
-	opt := r.opt
-	opt.Resume = r.conn.(*conn).tr.thread
+	r.Play(says("Mine."))
+	r.FinishTurn("")
+	opt := r.Opt
+	opt.Resume = r.Conn.(*conn).tr.thread
 	c, err := New().Open(t.Context(), opt)
 	if err == nil {
 		c.Close()
@@ -245,8 +236,8 @@ func TestSecondWriter(t *testing.T) {
 	if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "open in another Codex") || !strings.Contains(err.Error(), "process ") {
 		t.Error(err)
 	}
-	r.play(says("Still mine."))
-	r.finish("")
+	r.Play(says("Still mine."))
+	r.FinishTurn("")
 }
 
 func TestModes(t *testing.T) {
@@ -255,13 +246,13 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(away) })
-	outside := func(r *rig) string { return filepath.Join(away, filepath.Base(r.t.Name())) }
+	outside := func(r *rig) string { return filepath.Join(away, filepath.Base(r.T.Name())) }
 	exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	t.Run("bypass", func(t *testing.T) {
 		r := newRig(t)
-		r.opt.PermissionMode, r.opt.AllowBypass = runnel.ModeBypass, true
-		r.play(calls(shell("touch "+outside(r))), says("Done."))
-		evs := r.finish("")
+		r.Opt.PermissionMode, r.Opt.AllowBypass = runnel.ModeBypass, true
+		r.Play(calls(shell("touch "+outside(r))), says("Done."))
+		evs := r.FinishTurn("")
 		if len(bodies[event.ApprovalRequested](evs)) > 0 || !exists(outside(r)) {
 			t.Error(dump(evs))
 		}
@@ -271,10 +262,10 @@ func TestModes(t *testing.T) {
 	})
 	t.Run("dontAsk", func(t *testing.T) {
 		r := newRig(t)
-		r.opt.PermissionMode = runnel.ModeDontAsk
-		r.play(calls(escalated("touch "+outside(r))), calls(shell("touch "+outside(r))), calls(shell("touch inside")), says("Done."))
-		evs := r.finish("")
-		if len(bodies[event.ApprovalRequested](evs)) > 0 || exists(outside(r)) || !exists(r.file("inside")) {
+		r.Opt.PermissionMode = runnel.ModeDontAsk
+		r.Play(calls(escalated("touch "+outside(r))), calls(shell("touch "+outside(r))), calls(shell("touch inside")), says("Done."))
+		evs := r.FinishTurn("")
+		if len(bodies[event.ApprovalRequested](evs)) > 0 || exists(outside(r)) || !exists(r.File("inside")) {
 			t.Error(dump(evs))
 		}
 	})
@@ -284,18 +275,18 @@ func TestModes(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		r.opt.AddDirs = []string{dir}
-		r.play(calls(shell("touch inside; touch "+dir+"/further; touch "+outside(r))), says("Done."))
-		evs := r.finish("")
-		if exists(outside(r)) || !exists(r.file("inside")) || !exists(filepath.Join(dir, "further")) {
+		r.Opt.AddDirs = []string{dir}
+		r.Play(calls(shell("touch inside; touch "+dir+"/further; touch "+outside(r))), says("Done."))
+		evs := r.FinishTurn("")
+		if exists(outside(r)) || !exists(r.File("inside")) || !exists(filepath.Join(dir, "further")) {
 			t.Error(dump(evs))
 		}
 	})
 	t.Run("live", func(t *testing.T) {
 		r := newRig(t)
-		r.play(says("One."))
-		r.finish("")
-		c := r.conn.(*conn)
+		r.Play(says("One."))
+		r.FinishTurn("")
+		c := r.Conn.(*conn)
 		if err := c.SetPermissionMode(t.Context(), runnel.ModeBypass); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Error(err)
 		}
@@ -306,7 +297,7 @@ func TestModes(t *testing.T) {
 			if err := c.SetPermissionMode(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			r.until(func(ev event.Event) bool {
+			r.Until(func(ev event.Event) bool {
 				b, ok := ev.Body.(event.SessionUpdated)
 				return ok && b.PermissionMode == string(m)
 			})
@@ -314,8 +305,8 @@ func TestModes(t *testing.T) {
 		if err := c.SetModel(t.Context(), "gpt-6.1-sol"); err != nil {
 			t.Fatal(err)
 		}
-		r.play(says("Two."))
-		evs := r.finish("")
+		r.Play(says("Two."))
+		evs := r.FinishTurn("")
 		if start := bodies[event.ResponseStart](evs); len(start) != 1 || start[0].ModelID != "gpt-6.1-sol" {
 			t.Errorf("%+v", start)
 		}
@@ -326,19 +317,19 @@ func TestModes(t *testing.T) {
 // and by its file.
 func TestWhatIsKept(t *testing.T) {
 	r := newRig(t)
-	r.play(calls(shell("echo kept")), says("Kept."))
-	live := r.finish("")
-	turn := r.turn
-	r.conn.Close()
+	r.Play(calls(shell("echo kept")), says("Kept."))
+	live := r.FinishTurn("")
+	turn := r.Turn
+	r.Conn.Close()
 	p := r.provider().(*Provider)
 	var found []runnel.Conversation
-	for c, err := range p.Discover(t.Context(), r.home.Project) {
+	for c, err := range p.Discover(t.Context(), r.Home.Project) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		found = append(found, c)
 	}
-	if len(found) != 1 || found[0].Dir != r.home.Project || found[0].Title == "" || found[0].Size == 0 || time.Since(found[0].UpdatedAt) > time.Hour {
+	if len(found) != 1 || found[0].Dir != r.Home.Project || found[0].Title == "" || found[0].Size == 0 || time.Since(found[0].UpdatedAt) > time.Hour {
 		t.Fatalf("%+v", found)
 	}
 	for range p.Discover(t.Context(), t.TempDir()) {
@@ -392,7 +383,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	r = newRig(t) // without a provider of its own it needs a login
-	if err := os.WriteFile(filepath.Join(r.home.Codex, "config.toml"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.Home.Codex, "config.toml"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	in = r.provider().(runnel.Prober).Probe(t.Context())
@@ -409,8 +400,8 @@ func TestProbe(t *testing.T) {
 // and counts as stalled.
 func TestUnreachableModel(t *testing.T) {
 	r := newRig(t)
-	r.model.Close()
-	sess, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s", Log: new(runnel.Memory), StallTimeout: 4 * time.Second})
+	r.Model.Close()
+	sess, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s", Log: new(runnel.Memory), StallTimeout: 4 * time.Second})
 	if err != nil {
 		t.Fatal(detail(err))
 	}
@@ -433,24 +424,24 @@ func TestInterruptEndsCommands(t *testing.T) {
 	beat := func(name string) string {
 		return "while true; do echo $$ > " + name + ".new; mv " + name + ".new " + name + "; sleep 0.1; done"
 	}
-	r.play(calls(fakemodel.Call("exec_command", args{"cmd": beat("one"), "yield_time_ms": 250})), calls(shell(beat("two"))), says("Never."))
-	await(t, r.file("one"))
-	await(t, r.file("two"))
-	r.interrupt()
-	if d, ok := last(r.finish("")).(event.ResponseDone); !ok || d.Status != event.StatusCancelled {
+	r.Play(calls(fakemodel.Call("exec_command", args{"cmd": beat("one"), "yield_time_ms": 250})), calls(shell(beat("two"))), says("Never."))
+	await(t, r.File("one"))
+	await(t, r.File("two"))
+	r.Interrupt()
+	if d, ok := last(r.FinishTurn("")).(event.ResponseDone); !ok || d.Status != event.StatusCancelled {
 		t.Errorf("%+v", d)
 	}
-	r.play(says("On."))
-	r.finish("")
+	r.Play(says("On."))
+	r.FinishTurn("")
 	deadline := time.After(patience)
 	for _, name := range []string{"one", "two"} {
 		for {
-			if err := os.Remove(r.file(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := os.Remove(r.File(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
 			quiet := time.NewTimer(time.Second)
 			<-quiet.C
-			if _, err := os.Stat(r.file(name)); errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(r.File(name)); errors.Is(err, os.ErrNotExist) {
 				break
 			}
 			select {
@@ -467,7 +458,7 @@ func TestInterruptEndsCommands(t *testing.T) {
 func TestD06_CancelRaces(t *testing.T) {
 	r := newRig(t)
 	log := new(runnel.Memory)
-	sess, err := runnel.Open(t.Context(), New(), r.opt, runnel.Config{ID: "s", Log: log})
+	sess, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s", Log: log})
 	if err != nil {
 		t.Fatal(detail(err))
 	}
@@ -525,16 +516,16 @@ func TestD06_CancelRaces(t *testing.T) {
 // the next time.
 func TestTheUsersConfigurationIsLeftAlone(t *testing.T) {
 	r := newRig(t)
-	path := filepath.Join(r.home.Codex, "config.toml")
+	path := filepath.Join(r.Home.Codex, "config.toml")
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, trusted := range []bool{false, true} {
-		r.opt.Trusted, r.opt.Resume, r.conn = trusted, "", nil
-		r.play(says("Hello."))
-		r.finish("")
-		r.conn.Close()
+		r.Opt.Trusted, r.Opt.Resume, r.Conn = trusted, "", nil
+		r.Play(says("Hello."))
+		r.FinishTurn("")
+		r.Conn.Close()
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("%v: it became\n%s", err, after)

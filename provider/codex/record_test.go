@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/recordtest"
@@ -56,21 +56,13 @@ func TestRecord(t *testing.T) {
 }
 
 func recordFixture(t *testing.T, version string, f fixture) {
-	if err := os.Mkdir(fixtureDir, 0o700); err != nil {
-		t.Fatal(err) // also if another recording runs
-	}
-	t.Cleanup(func() { os.RemoveAll(fixtureDir) })
+	recordtest.Home(t, fixtureDir)
 	var rec recordtest.Recorder
 	r := newRigIn(t, fixtureDir)
-	r.cut, r.opt.Tap = func() { rec.Take() }, rec.Tap
+	r.Cut, r.Opt.Tap = func() { rec.Take() }, rec.Tap
 	f.play(r)
-	thread := r.conn.(*conn).tr.thread
-	r.conn.Close()
-	for {
-		if _, err := r.conn.Next(t.Context()); err != nil {
-			break
-		}
-	}
+	thread := r.Conn.(*conn).tr.thread
+	r.Close()
 	store := r.keptTurns(thread)
 	lines := rec.Take()
 	var all []string
@@ -90,17 +82,15 @@ func recordFixture(t *testing.T, version string, f fixture) {
 		out.WriteString(n.line(line) + "\n")
 	}
 	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()}, txtar.File{Name: "kept", Data: out.Bytes()})
-	a.Files = append(a.Files, txtar.File{Name: "want", Data: want(t, a)})
-	if err := os.WriteFile(filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	a.Files = append(a.Files, txtar.File{Name: "want", Data: recordtest.Want(t, New(), a)})
+	recordtest.Save(t, filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), a)
 }
 
 // keptTurns asks the agent what it kept of a thread, and of those that worked
 // for it: a line for each.
 func (r *rig) keptTurns(thread string) (lines []string) {
-	r.t.Helper()
-	err := r.provider().(*Provider).query(r.t.Context(), runnel.Options{}, func(a *asker) error {
+	r.T.Helper()
+	err := r.provider().(*Provider).query(r.T.Context(), runnel.Options{}, func(a *asker) error {
 		h := newHistorian(thread, func(id string, cursor *string) ([]nativeTurn, *string, error) {
 			var p struct {
 				Data []json.RawMessage `json:"data"`
@@ -113,7 +103,7 @@ func (r *rig) keptTurns(thread string) (lines []string) {
 				return nil, nil, err
 			}
 			var b bytes.Buffer
-			recordtest.Encode(r.t, &b, kept{id, p.Data})
+			recordtest.Encode(r.T, &b, kept{id, p.Data})
 			lines = append(lines, strings.TrimSuffix(b.String(), "\n"))
 			var turns []nativeTurn
 			for _, raw := range p.Data {
@@ -124,16 +114,9 @@ func (r *rig) keptTurns(thread string) (lines []string) {
 		return h.all(func([]event.Event) error { return nil })
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return lines
-}
-
-func section(a *txtar.Archive, name string) []byte { return recordtest.Section(a, name) }
-
-// recorded yields the lines of a recording.
-func recorded(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
-	return recordtest.Lines(t, data)
 }
 
 func translated(t testing.TB, a *txtar.Archive) []event.Event {
@@ -141,43 +124,20 @@ func translated(t testing.TB, a *txtar.Archive) []event.Event {
 	return recordtest.Translated(t, New(), section(a, "in"))
 }
 
-// want writes the events of a recording, one a line.
-func want(t testing.TB, a *txtar.Archive) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	recordtest.Write(t, &out, translated(t, a))
-	return out.Bytes()
-}
-
 // eachRecording runs a test with every recording there is.
 func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string, a *txtar.Archive)) {
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]fixture{}
-	for _, f := range fixtures() {
-		known[f.name] = f
-		if !slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(filepath.Base(p), f.name+"@") }) {
-			t.Errorf("%s was not recorded", f.name)
+	known := recordtest.Named(fixtures(), func(f fixture) string { return f.name })
+	names := recordtest.Each(t, "testdata", known, test)
+	for name := range known {
+		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, name+"@") }) {
+			t.Errorf("%s was not recorded", name)
 		}
-	}
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
-		t.Run(name, func(t *testing.T) {
-			a, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			of, _, _ := strings.Cut(name, "@")
-			test(t, known[of], path, a)
-		})
 	}
 }
 
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
-		recordtest.Compare(t, path, a, want(t, a), *update)
+		recordtest.Compare(t, path, a, recordtest.Want(t, New(), a), *update)
 		sound(t, translated(t, a))
 	})
 }
@@ -250,7 +210,7 @@ func TestG04_ReplayEqualsLive(t *testing.T) {
 		if f.ends != "" {
 			return
 		}
-		if d := cmp.Diff(ends(live), ends(slices.DeleteFunc(stored, func(ev event.Event) bool { return !turns[ev.Turn] }))); d != "" {
+		if d := cmp.Diff(agentrig.Ends(live), agentrig.Ends(slices.DeleteFunc(stored, func(ev event.Event) bool { return !turns[ev.Turn] }))); d != "" {
 			t.Errorf("ends: -live +stored:\n%s", d)
 		}
 	})
@@ -300,17 +260,4 @@ func renumber(its []event.Item) {
 		}
 		its[i].ID = fmt.Sprintf("%s:%d:%s", it.Turn, next[it.Turn+ordinal], rest)
 	}
-}
-
-// ends says how each turn ended.
-func ends(evs []event.Event) (out []string) {
-	for _, ev := range evs {
-		switch b := ev.Body.(type) {
-		case event.ResponseDone:
-			out = append(out, string(b.Status))
-		case event.ResponseError:
-			out = append(out, b.Error.Code)
-		}
-	}
-	return out
 }

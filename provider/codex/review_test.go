@@ -244,10 +244,10 @@ func TestElicitedAddressIsAPage(t *testing.T) {
 // starts no server of tools.
 func TestRecallStartsNoServers(t *testing.T) {
 	r := newRig(t)
-	r.play(says("Kept."))
-	r.finish("")
-	r.conn.Close()
-	home := codexHome(r.opt.Env)
+	r.Play(says("Kept."))
+	r.FinishTurn("")
+	r.Conn.Close()
+	home := codexHome(r.Opt.Env)
 	indexes, err := filepath.Glob(filepath.Join(home, "*.sqlite*"))
 	if err != nil || len(indexes) == 0 {
 		t.Fatalf("no index in %s: %v", home, err)

@@ -1,0 +1,293 @@
+// Package agentrig drives a real agent through its provider in a test, with a scripted model.
+//
+// It is what the tests of the providers have in common. A provider's own tests
+// wrap a [Rig] and add what only their agent has.
+package agentrig
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/supervisor"
+)
+
+// Patience bounds every wait for a real agent. It only turns an agent that hangs
+// into a failure, so it is long enough for a busy machine.
+const Patience = 4 * time.Minute
+
+// A Rig is a real agent in a home of its own, with a model that plays scripts.
+type Rig struct {
+	T        testing.TB
+	Agent    realagents.Binary
+	Model    *fakemodel.Server
+	Home     realagents.Home
+	Provider runnel.Provider
+	Opt      runnel.Options
+	Conn     runnel.Conn // nil until the agent was started
+	Turn     string      // id of the last prompt
+	Cut      func()      // if not nil, called when another agent takes over a recording
+}
+
+// New makes the rig of an agent in the directory root. The caller sets the
+// provider; the options hold the project and the agent's environment. The end of
+// the test closes the model.
+func New(t testing.TB, b realagents.Binary, root string) *Rig {
+	t.Helper()
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { model.Close() })
+	home := realagents.NewHomeIn(t, root, model.URL())
+	return &Rig{T: t, Agent: b, Model: model, Home: home, Opt: runnel.Options{Dir: home.Project, Env: home.EnvironFor(b.Name)}}
+}
+
+// Open starts the agent. The test's end closes it.
+func (r *Rig) Open() {
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)
+	defer cancel()
+	c, err := r.Provider.Open(ctx, r.Opt)
+	if err != nil {
+		r.T.Fatalf("%v (%+v)", err, runnel.Safe(err).Err)
+	}
+	r.Takes(c)
+}
+
+// Takes makes c the rig's connection. The test's end closes it.
+func (r *Rig) Takes(c runnel.Conn) {
+	r.Conn = c
+	r.T.Cleanup(func() { c.Close() })
+}
+
+// Close ends the agent and reads what it still says.
+func (r *Rig) Close() {
+	r.T.Helper()
+	r.Conn.Close()
+	r.Drain()
+}
+
+// Drain reads to the end of the connection.
+func (r *Rig) Drain() {
+	r.T.Helper()
+	for {
+		if _, err := r.Conn.Next(r.T.Context()); err != nil {
+			return
+		}
+	}
+}
+
+// Kill ends the agent's process as a crash would.
+func (r *Rig) Kill() {
+	r.T.Helper()
+	process := r.Conn.(interface{ Process() supervisor.Agent }).Process()
+	p, err := os.FindProcess(process.Pid())
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	<-process.Done()
+}
+
+// Send begins a turn with a text, and starts the agent if it does not run.
+func (r *Rig) Send(text string) { r.T.Helper(); r.Input(runnel.Text(text)) }
+
+// Input is Send with attachments.
+func (r *Rig) Input(in runnel.Input) {
+	r.T.Helper()
+	if r.Conn == nil {
+		r.Open()
+	}
+	r.Turn = uuid.NewString()
+	if err := r.Conn.Prompt(r.T.Context(), r.Turn, in); err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+// Play begins a turn in which the model does steps.
+func (r *Rig) Play(steps ...fakemodel.Step) { r.T.Helper(); r.Send(Scenario(steps...)) }
+
+// Scenario is a prompt for which the model does steps.
+func Scenario(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
+
+// Until collects events up to the first for which stop holds.
+func (r *Rig) Until(stop func(event.Event) bool) []event.Event {
+	r.T.Helper()
+	timer := time.AfterFunc(Patience, func() { r.Conn.Close() })
+	defer timer.Stop()
+	var evs []event.Event
+	for {
+		ev, err := r.Conn.Next(r.T.Context())
+		if err != nil {
+			r.T.Fatalf("%v; so far:\n%s", err, Dump(evs))
+		}
+		evs = append(evs, ev)
+		if stop(ev) {
+			return evs
+		}
+	}
+}
+
+// Finish collects the events to the next end of a turn, and answers approvals on
+// the way with a choice.
+func (r *Rig) Finish(choice string) []event.Event {
+	r.T.Helper()
+	return r.Until(func(ev event.Event) bool {
+		r.answer(ev, choice)
+		return event.Ends(ev.Body)
+	})
+}
+
+// FinishTurn is Finish to the end of the turn of the last prompt: other turns may
+// end before it.
+func (r *Rig) FinishTurn(choice string) []event.Event {
+	r.T.Helper()
+	return r.Until(func(ev event.Event) bool {
+		r.answer(ev, choice)
+		return event.Ends(ev.Body) && ev.Turn == r.Turn
+	})
+}
+
+// Refuse collects the events to the end of the turn, and denies everything. It
+// returns how often it was asked.
+func (r *Rig) Refuse() (evs []event.Event, asked int) {
+	r.T.Helper()
+	evs = r.Until(func(ev event.Event) bool {
+		if a, ok := ev.Body.(event.ApprovalRequested); ok {
+			asked++
+			i := slices.IndexFunc(a.Approval.Choices, func(c event.Choice) bool { return c.Kind == event.ChoiceDeny || c.Kind == event.ChoiceDenyStop })
+			if i < 0 {
+				r.T.Fatalf("no way to deny: %+v", a.Approval.Choices)
+			}
+			r.Decide(a.Approval, runnel.Decision{Choice: a.Approval.Choices[i].ID})
+		}
+		return event.Ends(ev.Body) && ev.Turn == r.Turn
+	})
+	return evs, asked
+}
+
+func (r *Rig) answer(ev event.Event, choice string) {
+	r.T.Helper()
+	if a, ok := ev.Body.(event.ApprovalRequested); ok {
+		r.Decide(a.Approval, runnel.Decision{Choice: choice})
+	}
+}
+
+// Decide answers an approval.
+func (r *Rig) Decide(a event.Approval, d runnel.Decision) {
+	r.T.Helper()
+	if err := r.Conn.Decide(r.T.Context(), a.ID, d); err != nil {
+		r.T.Fatalf("%v: %+v", err, a.Choices)
+	}
+}
+
+// Asked reads to the next approval.
+func (r *Rig) Asked() event.Approval {
+	r.T.Helper()
+	evs := r.Until(func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+	return Last(evs).(event.ApprovalRequested).Approval
+}
+
+// Interrupt interrupts the turn.
+func (r *Rig) Interrupt() {
+	r.T.Helper()
+	if err := r.Conn.Interrupt(r.T.Context()); err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+// File returns the absolute path of a file in the project.
+func (r *Rig) File(name string) string { return filepath.Join(r.Home.Project, name) }
+
+// Write makes a file in the project.
+func (r *Rig) Write(name, content string) {
+	r.T.Helper()
+	if err := os.WriteFile(r.File(name), []byte(content), 0o600); err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+// Read returns the content of a file in the project.
+func (r *Rig) Read(name string) string {
+	r.T.Helper()
+	b, err := os.ReadFile(r.File(name))
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return string(b)
+}
+
+// Await waits for a file in the project that a command of the agent makes.
+func (r *Rig) Await(name string) { r.T.Helper(); Await(r.T, r.File(name)) }
+
+// Told reports whether the model was told something.
+func (r *Rig) Told(what string) bool {
+	return slices.ContainsFunc(r.Model.Requests(), func(req fakemodel.Request) bool { return bytes.Contains(req.Body, []byte(what)) })
+}
+
+// Exists reports whether there is a file.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Await waits for a file that another process makes.
+func Await(t testing.TB, path string) {
+	t.Helper()
+	if !AwaitOr(path, nil) {
+		t.Fatalf("%s did not appear", filepath.Base(path))
+	}
+}
+
+// AwaitOr waits for a file, and gives up when stop is closed or after Patience.
+// It reports whether the file is there.
+func AwaitOr(path string, stop <-chan struct{}) bool {
+	deadline := time.NewTimer(Patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !Exists(path) {
+		select {
+		case <-tick.C:
+		case <-stop:
+			return false
+		case <-deadline.C:
+			return false
+		}
+	}
+	return true
+}
+
+// Bound limits how many tests with real agents run at a time, for a TestMain:
+// their processes wait more than they work.
+func Bound() {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+}
+
+// RedPixel is a picture.
+func RedPixel(t testing.TB) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "providertest", "red.png"))
+	if err != nil {
+		t.Fatal(fmt.Errorf("the picture of package providertest: %w", err))
+	}
+	return data
+}
