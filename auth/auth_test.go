@@ -358,34 +358,30 @@ func TestA06_NonLoopbackRefused(t *testing.T) {
 	}
 }
 
-func TestA04_PrivateFile(t *testing.T) {
+func TestPrivateDirRejectsWhatOthersCanUse(t *testing.T) { // A04
 	if runtime.GOOS == "windows" {
 		t.Skip("no mode bits")
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := PrivateDir(dir); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "tokens")
 	for range 2 { // made, then found
-		if err := PrivateFile(file); err != nil {
+		if err := PrivateDir(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("got %v, %v", info.Mode(), err)
 	}
 
 	bad := map[string]func(path string) error{
-		"has mode 0644":                      func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o644), os.Chmod(p, 0o644)) },
-		"not a regular file, or is a symbol": func(p string) error { return os.Symlink(file, p) },
+		"has mode 0755":                      func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) },
+		"is not a directory, or is a symbol": func(p string) error { return os.Symlink(dir, p) },
 		"others can replace what is in it": func(p string) error {
-			return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(filepath.Dir(p), 0o777))
+			return errors.Join(os.Mkdir(p, 0o700), os.Chmod(filepath.Dir(p), 0o777))
 		},
 	}
 	if os.Geteuid() == 0 {
 		bad["belongs to another user"] = func(p string) error {
-			return errors.Join(os.WriteFile(p, nil, 0o600), os.Chown(p, 12345, 12345))
+			return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 12345, 12345))
 		}
 	}
 	for want, make := range bad {
@@ -393,19 +389,13 @@ func TestA04_PrivateFile(t *testing.T) {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		p := filepath.Join(sub, "tokens")
+		p := filepath.Join(sub, "data")
 		if err := make(p); err != nil {
 			t.Fatal(err)
 		}
-		if err := PrivateFile(p); err == nil || !strings.Contains(err.Error(), want) {
+		if err := PrivateDir(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := PrivateDir(dir); err == nil {
-		t.Error("a directory that others can read was accepted")
 	}
 }
 

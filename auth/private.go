@@ -32,26 +32,3 @@ func PrivateDir(dir string) error {
 	}
 	return checkPrivate(dir, info)
 }
-
-// PrivateFile makes an empty file, or checks that it is one that only its owner
-// can read. Its directory must not let others replace it.
-func PrivateFile(path string) error {
-	if err := checkParent(path); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		return f.Close()
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("create %s: %w", path, err)
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return fmt.Errorf("check %s: %w", path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file, or is a symbolic link", path)
-	}
-	return checkPrivate(path, info)
-}

@@ -75,7 +75,7 @@ func TestEncode(t *testing.T) {
 		`{"id":3,"result":null}`:                                 {ID: jsonrpc.Number(3)},
 		`{"id":3,"error":{"code":-32601,"message":"no"}}`:        jsonrpc.NewFailure(jsonrpc.Number(3), jsonrpc.CodeMethodNotFound, "no"),
 		`{"id":null,"error":{"code":-32600,"message":"what"}}`:   jsonrpc.NewFailure(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "what"),
-		`{"method":"$/cancel_request","params":{"requestId":9}}`: jsonrpc.Cancel(jsonrpc.Number(9)),
+		`{"method":"$/cancel_request","params":{"requestId":9}}`: cancel(jsonrpc.Number(9)),
 		`{"id":1,"method":"ask","params":{"a":[1,2]}}`:           {ID: jsonrpc.Number(1), Method: "ask", Params: json.RawMessage("{\n \"a\": [1,\n2]\n}")},
 	} {
 		for _, version := range []bool{false, true} {

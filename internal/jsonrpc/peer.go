@@ -150,18 +150,6 @@ func Refuse(m Message) Message {
 	return NewFailure(m.ID, CodeOverloaded, "too many requests are open")
 }
 
-// Cancel returns the notification that withdraws a request of ours. The other
-// side still answers the request.
-func Cancel(id ID) Message {
-	params, err := marshal(struct {
-		RequestID ID `json:"requestId"`
-	}{id})
-	if err != nil {
-		params = nil // an id can always be encoded
-	}
-	return Message{Method: CancelMethod, Params: params}
-}
-
 // Waiting returns our open requests, oldest first.
 func (p *Peer) Waiting() []Call { return slices.Clone(p.ours) }
 

@@ -103,7 +103,7 @@ func TestStoredPeerContinues(t *testing.T) {
 			case 1:
 				return jsonrpc.Message{ID: id}
 			case 2:
-				return jsonrpc.Cancel(id)
+				return cancel(id)
 			}
 			return jsonrpc.Message{Method: "tell"}
 		}
@@ -159,4 +159,13 @@ func keys(calls []jsonrpc.Call) (out []string) {
 		out = append(out, c.ID.Key())
 	}
 	return out
+}
+
+// cancel is what the other side sends to withdraw its request id.
+func cancel(id jsonrpc.ID) jsonrpc.Message {
+	params, err := json.Marshal(map[string]jsonrpc.ID{"requestId": id})
+	if err != nil {
+		panic(err)
+	}
+	return jsonrpc.Message{Method: jsonrpc.CancelMethod, Params: params}
 }
