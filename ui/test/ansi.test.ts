@@ -13,8 +13,11 @@ describe("terminalLines", () => {
     ]);
   });
 
-  it("does not take the parts of a 256-colour for attributes", () => {
-    expect(terminalLines("\x1b[38;5;1mx\x1b[48;2;3;4;1my")[0]?.map((s) => s.className)).toEqual(["", ""]);
+  it("does not take the parts of a colour for attributes", () => {
+    expect(terminalLines("\x1b[38;5;1mx\x1b[48;2;3;4;1my")[0]?.map((s) => s.className)).toEqual([
+      "ansi-1",
+      "ansi-1",
+    ]);
   });
 
   it.each([
@@ -29,6 +32,7 @@ describe("terminalLines", () => {
     ["a two-byte escape", "\x1bcx", "‹ESC c›x"],
     ["an unfinished sequence", "x\x1b[", "x‹ESC [›"],
     ["eight-bit CSI", "\x9b2Jx", "‹CSI 2J›x"],
+    ["private SGR", "\x1b[>4;2mx", "‹CSI >4;2m›x"],
     ["a lone carriage return", "safe\rEVIL", "safe‹CR›EVIL"],
     ["direction", "a\u202eb", "a‹RLO›b"],
   ])("names and never obeys %s", (_name, output, want) => {

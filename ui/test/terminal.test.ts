@@ -30,21 +30,6 @@ describe("a terminal's output", () => {
     ]);
   });
 
-  it("draws many colours as the nearest of eight, and takes their parts for nothing else", () => {
-    const of = (params: string) => classes(`\x1b[${params}mx`)?.[0]?.[1];
-    expect(of("38;5;1")).toBe("ansi-1");
-    expect(of("38;5;9")).toBe("ansi-1");
-    expect(of("38;5;208")).toBe("ansi-3"); // orange
-    expect(of("38;5;244")).toBe("");
-    expect(of("38;2;250;20;30")).toBe("ansi-1");
-    expect(of("38:2::20;1")).toBe("font-semibold");
-    expect(of("38:2::20:200:30")).toBe("ansi-2");
-    expect(of("38;2;20;30;240;1")).toBe("ansi-4 font-semibold");
-    expect(of("48;2;1;4;7;1")).toBe("font-semibold");
-    expect(of("4:3")).toBe("underline");
-    expect(of("38")).toBe("");
-  });
-
   it.each([
     ["a progress line", "10 %\r50 %\rdone\n", ["done"]],
     ["a shorter line over a longer one", "downloading\rdone", ["doneloading"]],

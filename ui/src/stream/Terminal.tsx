@@ -3,7 +3,8 @@ import { CopyButton } from "../app/Copy";
 import { terminalLines } from "../text/ansi";
 import { bytes, plural } from "../text/format";
 import { Mark } from "../text/Shown";
-import { type Line, terminal, textOf } from "../text/terminal";
+import type { Line } from "../text/sgr";
+import { terminal, textOf } from "../text/terminal";
 
 const first = 20; // lines shown at once: the last ones, where the result is
 const more = 5000; // lines that are added when all are asked for
