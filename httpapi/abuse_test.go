@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 func TestB07_Slowloris(t *testing.T) {
@@ -115,7 +117,7 @@ func TestB07_SlowReaderOfOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				body, _ := json.Marshal(turnRequest{SessionID: id, Message: burst(3000)})
+				body, _ := json.Marshal(stream.TurnRequest{SessionID: id, Message: burst(3000)})
 				request = strings.NewReplacer("ID", id, "LEN", strconv.Itoa(len(body))).Replace(request) + "Authorization: Bearer " + s.token + "\r\n\r\n"
 				if name == "turn" {
 					request += string(body)
@@ -151,8 +153,8 @@ func TestB07_SlowReaderOfOthers(t *testing.T) {
 				}
 				<-time.After(10 * time.Second)
 				synctest.Wait()
-				if n := s.streams.count() + s.exports.count(); n != 0 {
-					t.Errorf("%d streams are still served", n)
+				if streams, exports, _ := s.streams.Counts(); streams+exports != 0 {
+					t.Errorf("%d streams and %d exports are still served", streams, exports)
 				}
 			})
 		})
@@ -168,7 +170,7 @@ func TestB10_WebSocketAbuse(t *testing.T) {
 	}{
 		"2 MiB message": {func(p *peer) error {
 			return p.conn.Write(t.Context(), websocket.MessageText, bytes.Repeat([]byte("a"), 2<<20))
-		}, closeTooLarge},
+		}, stream.CloseTooLarge},
 		"2 MiB in 20,000 fragments": {func(p *peer) error {
 			w, err := p.conn.Writer(t.Context(), websocket.MessageText)
 			for range 20_000 {
@@ -177,15 +179,15 @@ func TestB10_WebSocketAbuse(t *testing.T) {
 				}
 			}
 			return err
-		}, closeTooLarge},
-		"binary":  {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageBinary, []byte("{}")) }, closeBadRequest},
-		"no JSON": {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageText, []byte("hi")) }, closeBadRequest},
+		}, stream.CloseTooLarge},
+		"binary":  {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageBinary, []byte("{}")) }, stream.CloseBadRequest},
+		"no JSON": {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageText, []byte("hi")) }, stream.CloseBadRequest},
 		"no UTF-8": {func(p *peer) error {
 			return p.conn.Write(t.Context(), websocket.MessageText, []byte("{\"type\":\"\xff\"}"))
-		}, closeBadRequest},
+		}, stream.CloseBadRequest},
 		"two keys": {func(p *peer) error {
 			return p.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"session:kill","type":"session:hello"}`))
-		}, closeBadRequest},
+		}, stream.CloseBadRequest},
 		"unmasked": {func(p *peer) error { _, err := p.raw.Write([]byte{0x81, 0x02, '{', '}'}); return err }, websocket.StatusProtocolError},
 		"reserved bits": {func(p *peer) error {
 			_, err := p.raw.Write([]byte{0xF1, 0x82, 0, 0, 0, 0, '{', '}'})
@@ -219,7 +221,7 @@ func TestB10_WebSocketAbuse(t *testing.T) {
 		"claims 8 EiB": {func(p *peer) error {
 			_, err := p.raw.Write(append([]byte{0x81, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0}, make([]byte, 2<<20)...))
 			return err
-		}, closeTooLarge},
+		}, stream.CloseTooLarge},
 	} {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -236,7 +238,7 @@ func TestB10_WebSocketAbuse(t *testing.T) {
 		_ = p.conn.CloseNow()
 	}
 	// Nonsense that is JSON is answered, and the connection lives on.
-	p := s.join(familyUpsert)
+	p := s.join(stream.FamilyUpsert)
 	for _, m := range []string{`{}`, `{"type":"nothing"}`, `{"type":"session:subscribe"}`, `{"type":"session:subscribe","sessionId":"x"}`,
 		`{"type":"session:send","sessionId":5}`, `{"type":"session:subscribe","sessionId":"0b5d3c1e-0000-7000-8000-000000000000","after":-1}`,
 		`{"type":"session:cancel","sessionId":"x","extra":1}`, `{"type":"session:options","sessionId":"x","Model":"m"}`} {
@@ -310,10 +312,4 @@ func TestRealSocket(t *testing.T) {
 		p.await("session:hello:ack")
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	}
-}
-
-func (st *streams) count() int {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.n
 }

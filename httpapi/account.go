@@ -8,6 +8,10 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -19,10 +23,6 @@ type (
 		Name   string          `json:"name,omitempty"`
 
 		ProjectDir string `json:"projectDir,omitempty" doc:"whose sessions are all there is for this credential"`
-	}
-	healthAnswer struct {
-		Status  string `json:"status"`
-		Version string `json:"version"`
 	}
 	tokenRequest struct {
 		Name     string   `json:"name"`
@@ -53,73 +53,82 @@ type (
 	}
 )
 
-func (s *Server) accountRoutes() []route {
+// account are the handlers about callers and their credentials.
+type account struct {
+	keys    *auth.Keyring
+	gate    *gate
+	cookies browser.Cookies
+	version string // of the server
+}
+
+func (a *account) routes() []route {
 	return []route{
 		{method: http.MethodPost, path: "/api/login", name: "login", summary: "Turn a one-time code into a cookie and a key",
-			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: s.login},
+			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: a.login},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
-			status: http.StatusNoContent, in: empty{}, serve: s.logout},
-		give(s, route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Tell what this credential may do"}, s.me),
-		give(s, route{path: "/api/health", name: "health", summary: "Tell that the server runs"}, s.health),
-		take(s, route{path: "/api/login/code", scope: auth.Admin, name: "createLoginCode", status: http.StatusCreated,
-			summary: "Make a one-time login code"}, s.createCode),
-		give(s, route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials, without secrets"}, s.listTokens),
-		take(s, route{path: "/api/tokens", scope: auth.Admin, name: "createToken", status: http.StatusCreated,
-			summary: "Make a token for a program"}, s.createToken),
-		take(s, route{path: "/api/tokens/{id}/revoke", scope: auth.Admin, name: "revokeToken",
-			summary: "End a credential and every stream that relies on it"}, s.revokeToken),
-		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
-			status: http.StatusOK, stream: "text/plain", serve: s.metrics.serve},
-		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, bound: true, serve: s.serveDocument},
-		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, serve: s.serveDocs},
+			status: http.StatusNoContent, in: stream.Empty{}, serve: a.logout},
+		give(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Tell what this credential may do"}, a.me),
+		give(route{path: "/api/health", name: "health", summary: "Tell that the server runs"}, a.health),
+		take(route{path: "/api/login/code", scope: auth.Admin, name: "createLoginCode", status: http.StatusCreated,
+			summary: "Make a one-time login code"}, a.createCode),
+		give(route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials, without secrets"}, a.listTokens),
+		take(route{path: "/api/tokens", scope: auth.Admin, name: "createToken", status: http.StatusCreated,
+			summary: "Make a token for a program"}, a.createToken),
+		take(route{path: "/api/tokens/{id}/revoke", scope: auth.Admin, name: "revokeToken",
+			summary: "End a credential and every stream that relies on it"}, a.revokeToken),
 	}
 }
 
-func (s *Server) me(r *http.Request) (meAnswer, error) {
-	id := caller(r.Context())
+func (a *account) me(r *http.Request) (meAnswer, error) {
+	id := access.Caller(r.Context())
 	return meAnswer{id.Scopes, id.Kind, id.Name, id.Project}, nil
 }
 
-func (s *Server) health(*http.Request) (healthAnswer, error) {
-	return healthAnswer{"ok", s.cfg.Version}, nil
+type healthAnswer struct {
+	Status  string `json:"status"`
+	Version string `json:"version"`
 }
 
-func (s *Server) createCode(r *http.Request, _ empty) (codeAnswer, error) {
-	code, err := s.keys.LoginCode(r.Context(), caller(r.Context()).Scopes)
+func (a *account) health(*http.Request) (healthAnswer, error) {
+	return healthAnswer{"ok", a.version}, nil
+}
+
+func (a *account) createCode(r *http.Request, _ stream.Empty) (codeAnswer, error) {
+	code, err := a.keys.LoginCode(r.Context(), access.Caller(r.Context()).Scopes)
 	if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
 	}
 	return codeAnswer{code}, nil
 }
 
-func (s *Server) createToken(r *http.Request, in tokenRequest) (tokenAnswer, error) {
+func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, error) {
 	scopes, err := auth.ParseScopes(in.Scopes)
 	if err != nil {
-		return tokenAnswer{}, invalid("scopes: " + err.Error())
+		return tokenAnswer{}, reply.Invalid("scopes: " + err.Error())
 	}
-	if wide := slices.IndexFunc(scopes, func(sc auth.Scope) bool { return !caller(r.Context()).Has(sc) }); wide >= 0 {
+	if wide := slices.IndexFunc(scopes, func(sc auth.Scope) bool { return !access.Caller(r.Context()).Has(sc) }); wide >= 0 {
 		return tokenAnswer{}, runnel.Fail(runnel.Forbidden, "a credential can make only tokens with scopes it has itself")
 	}
 	if in.Name == "" || len(in.Name) > 100 || in.LifeDays < 0 || in.LifeDays > 3650 {
-		return tokenAnswer{}, invalid("name: 1 to 100 bytes; lifeDays: 0 to 3650")
+		return tokenAnswer{}, reply.Invalid("name: 1 to 100 bytes; lifeDays: 0 to 3650")
 	}
 	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour}
 	if in.ProjectDir != "" {
 		if grant.Project, err = auth.ProjectDir(in.ProjectDir); err != nil {
-			return tokenAnswer{}, invalid("projectDir: " + err.Error())
+			return tokenAnswer{}, reply.Invalid("projectDir: " + err.Error())
 		}
 	}
-	secret, t, err := s.keys.Create(r.Context(), grant)
+	secret, t, err := a.keys.Create(r.Context(), grant)
 	if errors.Is(err, auth.ErrBoundAdmin) {
-		return tokenAnswer{}, invalid("scopes: " + err.Error())
+		return tokenAnswer{}, reply.Invalid("scopes: " + err.Error())
 	} else if err != nil {
 		return tokenAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the token cannot be recorded now; see the server's log", err)
 	}
 	return tokenAnswer{t.ID, secret}, nil
 }
 
-func (s *Server) listTokens(r *http.Request) (tokensAnswer, error) {
-	ts, err := s.keys.List(r.Context())
+func (a *account) listTokens(r *http.Request) (tokensAnswer, error) {
+	ts, err := a.keys.List(r.Context())
 	if err != nil {
 		return tokensAnswer{}, runnel.Fail(runnel.StoreUnavailable, "credentials cannot be read now; see the server's log", err)
 	}
@@ -134,13 +143,61 @@ func (s *Server) listTokens(r *http.Request) (tokensAnswer, error) {
 	return out, nil
 }
 
-func (s *Server) revokeToken(r *http.Request, _ empty) (empty, error) {
-	err := s.keys.Revoke(r.Context(), r.PathValue("id"))
+func (a *account) revokeToken(r *http.Request, _ stream.Empty) (stream.Empty, error) {
+	err := a.keys.Revoke(r.Context(), r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
-		return empty{}, refuse(http.StatusNotFound, "there is no such credential")
+		return stream.Empty{}, reply.Refuse(http.StatusNotFound, "there is no such credential")
 	}
 	if err != nil {
-		return empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)
+		return stream.Empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)
 	}
-	return empty{}, nil
+	return stream.Empty{}, nil
+}
+
+type (
+	loginRequest struct {
+		Code string `json:"code" doc:"the one-time code of the link"`
+	}
+	loginAnswer struct {
+		Key string `json:"key" doc:"for the header Runnel-Key, without which the cookie counts for nothing; shown this once"`
+	}
+)
+
+// login turns a one-time code into a cookie and a key. That a page of another site cannot
+// log the browser in is the chain's doing: its Origin is not ours.
+func (a *account) login(w http.ResponseWriter, r *http.Request) error {
+	if browser.PeerOf(r).Agent() { // a link may be found in a terminal, and is the user's
+		return a.gate.refuseAgent(r, "it may not log in")
+	}
+	var in loginRequest
+	if err := reply.Decode(w, r, &in); err != nil {
+		return err
+	}
+	secret, _, err := a.keys.Redeem(r.Context(), in.Code, remote(r))
+	switch {
+	case errors.Is(err, auth.ErrThrottled):
+		return runnel.Fail(runnel.RateLimited, "too many wrong codes from this address; wait a minute")
+	case errors.Is(err, auth.ErrInvalid):
+		return runnel.Fail(runnel.Unauthorized, "this link was used already or is older than a minute; make a new one with `runnel login`")
+	case err != nil:
+		return runnel.Fail(runnel.StoreUnavailable, "the login cannot be recorded now; see the server's log", err)
+	}
+	http.SetCookie(w, a.cookies.Make(r, secret.Cookie, auth.BrowserLife))
+	reply.JSON(w, http.StatusOK, loginAnswer{secret.Key})
+	return nil
+}
+
+// logout ends the credential that r came with, if it is a browser's.
+func (a *account) logout(w http.ResponseWriter, r *http.Request) error {
+	id := access.Caller(r.Context())
+	if id.Kind == store.TokenBrowser {
+		if err := a.keys.Revoke(r.Context(), id.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return runnel.Fail(runnel.StoreUnavailable, "the logout cannot be recorded now; see the server's log", err)
+		}
+		gone := a.cookies.Make(r, "", 0)
+		gone.MaxAge = -1
+		http.SetCookie(w, gone)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }

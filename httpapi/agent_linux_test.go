@@ -18,6 +18,8 @@ import (
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
 const toolVar = "HTTPAPI_TEST_TOOL" // network and address that this program calls, instead of testing
@@ -78,7 +80,7 @@ func TestA11_AgentSelfApprove(t *testing.T) {
 	id := rg.create()
 	rg.prompt(id, "approve")
 	asked := rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
-	browser := rg.login()
+	login := rg.login()
 	code, err := rg.keyed.LoginCode(t.Context(), auth.All())
 	if err != nil {
 		t.Fatal(err)
@@ -122,14 +124,14 @@ func TestA11_AgentSelfApprove(t *testing.T) {
 			t.Fatalf("%s: %v in %q", target, err, answer)
 		}
 		_, content, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
-		var e errorBody
+		var e reply.ErrorBody
 		_ = json.Unmarshal(content, &e)
 		return status, string(e.Error.Type)
 	}
 
 	decide, yes := "POST /api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`
 	bearer := "Authorization: Bearer " + rg.token
-	page := []string{"Cookie: " + cookieName + "=" + browser.Cookie, keyHeader + ": " + browser.Key, "Sec-Fetch-Site: same-origin"}
+	page := []string{"Cookie: " + browser.CookieName + "=" + login.Cookie, browser.KeyHeader + ": " + login.Key, "Sec-Fetch-Site: same-origin"}
 	for name, tt := range map[string]struct {
 		ln           net.Listener
 		target, body string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 const nobody = "0b5d3c1e-0000-7000-8000-000000000000" // no session's id
@@ -59,7 +60,7 @@ func TestA14_SessionIsolation(t *testing.T) {
 		return text
 	}
 	paths := 0
-	for _, rt := range rg.list {
+	for _, rt := range rg.router.list {
 		if !strings.Contains(rt.path, "{id}") || strings.Contains(rt.path, "/tokens/") {
 			continue
 		}
@@ -175,7 +176,7 @@ func TestA14_SessionIsolationOnTheWebSocket(t *testing.T) {
 	s.dir = mine
 	own := s.create()
 	s.token = s.bind(mine, "read", "send", "approve")
-	p := s.join(familyUpsert)
+	p := s.join(stream.FamilyUpsert)
 	s.token = whole
 	for _, say := range []string{
 		`"type":"session:subscribe"`, `"type":"session:unsubscribe"`, `"type":"session:send","content":"text","queue":true`, `"type":"session:cancel"`,
@@ -194,7 +195,7 @@ func TestA14_SessionIsolationOnTheWebSocket(t *testing.T) {
 			t.Errorf("%s: the other project's says %s, none says %s", say, heard[0], heard[1])
 		}
 	}
-	if n := len(verbs()); n != 8 {
+	if n := len(stream.Verbs()); n != 8 {
 		t.Errorf("there are %d verbs: are the new ones in the list above?", n)
 	}
 
@@ -206,12 +207,12 @@ func TestA14_SessionIsolationOnTheWebSocket(t *testing.T) {
 		f := p.await("session:status")
 		seen[f.SessionID]++
 		if second == "" {
-			call[empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
-			call[empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
+			call[stream.Empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
+			call[stream.Empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
 			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+other, "", 200)
 			second = s.create()
 			s.events(second, s.prompt(second, "text"))
-			call[empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+			call[stream.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
 			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+second, "", 200)
 		}
 		if seen[second] > 0 && strings.Contains(string(f.Payload), `"state":"dead"`) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/browser"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -40,7 +41,7 @@ func golden(t *testing.T, name, got string) {
 
 // examples returns a request target for every route, and some for none.
 func examples(rg *rig) (targets []string) {
-	for _, rt := range rg.list {
+	for _, rt := range rg.router.list {
 		if rt.method == "" {
 			continue
 		}
@@ -156,9 +157,9 @@ func TestA10_ThrottleWithASecondCredential(t *testing.T) {
 	page := rg.login()
 	wrong := "Bearer rnl_" + strings.Repeat("A", 43)
 	for name, edit := range map[string][]func(*http.Request){
-		"a good cookie": {header("Cookie", cookieName+"="+page.Cookie), header(keyHeader, page.Key), header("Sec-Fetch-Site", "same-origin")},
-		"a bad cookie":  {header("Cookie", cookieName+"=x"), header("Sec-Fetch-Site", "same-origin")},
-		"a socket's":    {header(keyHeader, rg.token), header("Sec-WebSocket-Protocol", keyProtocol+rg.token), header("Upgrade", "websocket")},
+		"a good cookie": {header("Cookie", browser.CookieName+"="+page.Cookie), header(browser.KeyHeader, page.Key), header("Sec-Fetch-Site", "same-origin")},
+		"a bad cookie":  {header("Cookie", browser.CookieName+"=x"), header("Sec-Fetch-Site", "same-origin")},
+		"a socket's":    {header(browser.KeyHeader, rg.token), header("Sec-WebSocket-Protocol", browser.KeyProtocol+rg.token), header("Upgrade", "websocket")},
 		"in the query":  {func(r *http.Request) { r.URL.RawQuery = "token=" + rg.token }},
 	} {
 		got := map[int]int{}
@@ -209,42 +210,6 @@ func TestB01_RebindHTTP(t *testing.T) {
 	}
 }
 
-func TestB03_HostTable(t *testing.T) {
-	hosts := []string{
-		"localhost", "localhost:7777", "LOCALHOST", "LOCALHOST.", "localhost.", "localhost..", "127.0.0.1", "127.0.0.1:7777", "127.0.0.1.", "127.8.9.1",
-		"[::1]", "[::1]:7777", "::1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]:1", "[::1%lo]", "[127.0.0.1]", "[::1", "[::1]x", "[::1]:",
-		"127.evil.com", "localhost.evil.com", "127.0.0.1.nip.io", "evil-localhost", "notlocalhost", "0.0.0.0", "0.0.0.0:7777", "[::]", "0x7f.1",
-		"2130706433", "127.1", "0177.0.0.1", "192.168.1.5", "10.0.0.7:80", "[fe80::1]", "work.example", "WORK.example:1", "sub.work.example", "work.example.evil.com",
-		"", " ", ":7777", "localhost:", "localhost:77777777", "localhost:x", "localhost:1:2", "user@localhost", "localhost@evil.com", "localhost/evil", "localhost\\evil",
-		"localhost\x00", "localhost,evil.com", "loc\u0430lhost", "xn--lclhost-6fg", "localhost%00", "http://localhost", "локалхост",
-		strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 200) + "example",
-	}
-	names := map[hostVerdict]string{hostRefused: "refused ", hostInvalid: "invalid ", hostAccepted: "accepted"}
-	bound := map[string]interface{ judge(string) hostVerdict }{
-		"loopback": newHosts(nil, []string{"work.example"}),
-		"address":  newHosts([]netip.Addr{netip.MustParseAddr("192.168.1.5")}, []string{"Work.Example."}),
-		"wildcard": newHosts([]netip.Addr{netip.IPv4Unspecified()}, []string{"work.example"}),
-	}
-	var b strings.Builder
-	for _, which := range []string{"loopback", "address", "wildcard"} {
-		for _, h := range hosts {
-			fmt.Fprintf(&b, "%s %s %q\n", which, names[bound[which].judge(h)], h)
-		}
-	}
-	golden(t, "hosts.txt", b.String())
-	for _, file := range []string{"host.go", "origin.go"} {
-		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range strings.Split(string(src), "\n") {
-			if strings.Contains(line, "HasPrefix") && !strings.Contains(line, `"["`) {
-				t.Errorf("%s compares a prefix: %s", file, line)
-			}
-		}
-	}
-}
-
 func TestB03_TargetForms(t *testing.T) {
 	rg := newRig(t)
 	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "localhost:7777" }
@@ -282,8 +247,8 @@ func TestB04_OriginTable(t *testing.T) {
 	}
 	withCookie := func(r *http.Request) {
 		anonymous(r)
-		r.AddCookie(&http.Cookie{Name: cookieName, Value: secret.Cookie})
-		r.Header.Set(keyHeader, secret.Key)
+		r.AddCookie(&http.Cookie{Name: browser.CookieName, Value: secret.Cookie})
+		r.Header.Set(browser.KeyHeader, secret.Key)
 	}
 	origins := []string{
 		"", "http://localhost:7777", "http://evil.example", "null", "http://localhost:3000", "http://localhost", "https://localhost:7777",
@@ -418,7 +383,7 @@ func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || c.MaxAge != 12*60*60 {
 		t.Errorf("cookie %+v", c)
 	}
-	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(c); r.Header.Set(keyHeader, half.Key) }
+	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(c); r.Header.Set(browser.KeyHeader, half.Key) }
 	for name, tt := range map[string]struct {
 		edit []func(*http.Request)
 		want int
@@ -429,11 +394,11 @@ func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
 		"same-site":        {[]func(*http.Request){header("Sec-Fetch-Site", "same-site")}, 403},
 		"old browser":      {[]func(*http.Request){ours}, 200},
 		"the cookie twice": {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.AddCookie(c) }}, 401},
-		"without the key":  {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del(keyHeader) }}, 401},
-		"another key":      {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), header(keyHeader, c.Value)}, 401},
-		"two keys":         {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), addHeader(keyHeader, half.Key)}, 401},
+		"without the key":  {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del(browser.KeyHeader) }}, 401},
+		"another key":      {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), header(browser.KeyHeader, c.Value)}, 401},
+		"two keys":         {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), addHeader(browser.KeyHeader, half.Key)}, 401},
 		"only the key":     {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del("Cookie") }}, 401},
-		"as a subprotocol": {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del(keyHeader) }, header("Sec-WebSocket-Protocol", keyProtocol+half.Key)}, 401},
+		"as a subprotocol": {[]func(*http.Request){header("Sec-Fetch-Site", "same-origin"), func(r *http.Request) { r.Header.Del(browser.KeyHeader) }, header("Sec-WebSocket-Protocol", browser.KeyProtocol+half.Key)}, 401},
 		"as bearer":        {[]func(*http.Request){func(r *http.Request) { r.Header.Del("Cookie") }, header("Authorization", "Bearer "+c.Value)}, 401},
 	} {
 		if w := rg.do("GET", "/api/me", "", append([]func(*http.Request){withCookie}, tt.edit...)...); w.Code != tt.want {
@@ -461,7 +426,7 @@ func TestA13_SecureBehindTLS(t *testing.T) {
 
 func TestH04_PanicPath(t *testing.T) {
 	rg := newRig(t)
-	rg.add(&route{method: "GET", path: "/api/boom", scope: auth.Read, serve: func(http.ResponseWriter, *http.Request) error { panic("sk-ant-canary") }})
+	rg.router.add(&route{method: "GET", path: "/api/boom", scope: auth.Read, serve: func(http.ResponseWriter, *http.Request) error { panic("sk-ant-canary") }})
 	w := rg.do("GET", "/api/boom", "")
 	if w.Code != 500 || code(w) != "INTERNAL" || strings.Contains(w.Body.String(), "canary") {
 		t.Errorf("got %d %s", w.Code, w.Body)
@@ -471,26 +436,5 @@ func TestH04_PanicPath(t *testing.T) {
 	}
 	if w := rg.do("GET", "/api/health", ""); w.Code != 200 {
 		t.Errorf("afterwards: %d", w.Code)
-	}
-}
-
-func TestErrorTableIsWhole(t *testing.T) {
-	src, err := os.ReadFile("../error.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var known []string
-	for c := range statuses {
-		known = append(known, string(c))
-	}
-	for _, line := range strings.Split(string(src), "\n") {
-		_, value, ok := strings.Cut(line, `Code = "`)
-		if !ok {
-			continue
-		}
-		c := strings.TrimSuffix(value, `"`)
-		if !slices.Contains(known, c) {
-			t.Errorf("%s has no status", c)
-		}
 	}
 }

@@ -21,6 +21,9 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // pipes is a listener in memory. Its connections have no buffer: what nobody
@@ -72,7 +75,9 @@ func serve(t *testing.T, edit ...func(*Config, *gateway.Config)) *site {
 	s.client = &http.Client{Transport: tr}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
-		s.stop(errShutdown)
+		ended, end := context.WithCancel(context.Background())
+		end()
+		_ = s.EndStreams(ended) // without waiting
 		_ = hs.Close()
 		<-done
 	})
@@ -156,7 +161,7 @@ func framesOf(data []byte) (out []sseFrame) {
 func (rg *rig) prompt(id, text string) string {
 	rg.t.Helper()
 	body, _ := json.Marshal(map[string]string{"content": text})
-	return call[sendAnswer](rg, "POST", "/api/session/"+id+"/send", string(body), 202).TurnID
+	return call[command.SendAnswer](rg, "POST", "/api/session/"+id+"/send", string(body), 202).TurnID
 }
 
 // events waits for the end of a turn and returns the session's events.
@@ -205,10 +210,10 @@ type frame struct {
 	Payload   json.RawMessage   `json:"payload"`
 	Entries   []json.RawMessage `json:"entries"`
 	Seq       int64             `json:"seq"`
-	Resume    *resume           `json:"resume"`
+	Resume    *stream.Resume    `json:"resume"`
 	Done      bool              `json:"done"`
 	Result    json.RawMessage   `json:"result"`
-	Error     *problem          `json:"error"`
+	Error     *reply.Problem    `json:"error"`
 	Selected  string            `json:"selectedFamily"`
 	Protocols []string          `json:"protocols"`
 }
@@ -248,7 +253,7 @@ func (s *site) tryDial(edit ...func(http.Header)) (*peer, *http.Response, error)
 		p.raw = &cutConn{Conn: c}
 		return p.raw, nil
 	}}
-	opt := &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}, HTTPHeader: h, Subprotocols: []string{subprotocol}, Host: h.Get("X-Test-Host")}
+	opt := &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}, HTTPHeader: h, Subprotocols: []string{stream.Subprotocol}, Host: h.Get("X-Test-Host")}
 	h.Del("X-Test-Host")
 	conn, res, err := websocket.Dial(s.t.Context(), "ws://localhost:7777/api/ws", opt)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -34,7 +35,7 @@ func (s *site) whole(id, turn string) (evs []event.Event) {
 // views is what readers of whole items get from a position on.
 func (s *site) views(id string, after, to int64) (entries []string) {
 	s.t.Helper()
-	p, list := s.history(id, familyUpsert, after, to)
+	p, list := s.history(id, stream.FamilyUpsert, after, to)
 	_ = p.conn.CloseNow()
 	for _, e := range list {
 		var m map[string]any
@@ -159,14 +160,14 @@ func TestCompactedTurnFrames(t *testing.T) {
 	}
 	left := s.whole(id, turn)
 	frames := func(evs []event.Event) (out []sseFrame) {
-		tf := newTurnFrames(id, turn)
+		tf := stream.NewTurnFrames(id, turn)
 		for _, ev := range evs {
-			for _, f := range tf.push(ev) {
-				data, err := json.Marshal(f.data)
+			for _, f := range tf.Push(ev) {
+				data, err := json.Marshal(f.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
-				out = append(out, sseFrame{ev.Seq, f.name, data})
+				out = append(out, sseFrame{ev.Seq, f.Name, data})
 			}
 		}
 		return out

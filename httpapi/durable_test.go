@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
@@ -40,7 +41,7 @@ func TestA05_NoSecretOnDiskOrInLogs(t *testing.T) {
 	}()
 	func() {
 		rg := newRig(t, edit)
-		code, err := rg.keys.LoginCode(t.Context(), auth.All())
+		code, err := rg.keyed.LoginCode(t.Context(), auth.All())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func TestRestartOverSQLite(t *testing.T) {
 		s := serve(t, edit)
 		s.dir, token = project, s.token
 		id = s.create()
-		p := s.join(familyEvents)
+		p := s.join(stream.FamilyEvents)
 		p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 		turn = s.prompt(id, burst(60))
 		for done := false; !done; {

@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // A failing log takes nothing more once it is broken. It can still be read.
@@ -57,7 +58,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 		s := serve(t, func(_ *Config, g *gateway.Config) { g.Log, g.StallTimeout = log, -1 })
 		s.log = log.Memory
 		id := s.create()
-		peers := []*peer{s.subscribed(familyUpsert, id), s.subscribed(familyEvents, id)}
+		peers := []*peer{s.subscribed(stream.FamilyUpsert, id), s.subscribed(stream.FamilyEvents, id)}
 		turn := s.roundTrip("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"hang"}`)
 		s.until(id, is[event.ResponseStart])
 		follow := s.get("/api/session/" + id + "/events")
@@ -74,8 +75,8 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 			if len(last) != 1 || last[0].name != "stream:end" || !strings.Contains(string(last[0].data), "STORE_UNAVAILABLE") {
 				t.Errorf("the events end with %+v", last)
 			}
-			var m endMessage
-			if st, _ := log.State(t.Context(), id); json.Unmarshal(last[0].data, &m) != nil || m.Seq != st.Head || m.Reason != reasonError {
+			var m stream.EndMessage
+			if st, _ := log.State(t.Context(), id); json.Unmarshal(last[0].data, &m) != nil || m.Seq != st.Head || m.Reason != stream.ReasonError {
 				t.Errorf("%s is not the position %d", last[0].data, st.Head)
 			}
 		})
@@ -85,7 +86,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 				for {
 					f, err := p.tryHear()
 					if err != nil {
-						if c := websocket.CloseStatus(err); c != closeStore || !told {
+						if c := websocket.CloseStatus(err); c != stream.CloseStore || !told {
 							t.Errorf("closed with %d (%v); told why: %v", c, err, told)
 						}
 						return
@@ -95,7 +96,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 			})
 		}
 		<-time.After(10 * time.Minute) // the turn goes on for long; that alone is no failure
-		if n := s.streams.n; n != 4 {
+		if n, _, _ := s.streams.Counts(); n != 4 {
 			t.Errorf("%d streams are open", n)
 		}
 		log.broken.Store(true)
@@ -112,7 +113,7 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id, other := s.create(), s.create()
-	up, evs := s.subscribed(familyUpsert, id), s.subscribed(familyEvents, id)
+	up, evs := s.subscribed(stream.FamilyUpsert, id), s.subscribed(stream.FamilyEvents, id)
 	follow := s.get("/api/session/" + id + "/events")
 	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+id, "", 200)
 	if last := ending(follow.Body, 1); len(last) != 1 || last[0].name != "stream:end" || !strings.Contains(string(last[0].data), "SESSION_NOT_FOUND") {
@@ -126,7 +127,7 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 		for f := p.await("session:history"); !f.Done; f = p.hear() {
 		}
 	}
-	if n := len(s.endings.by); n != 1 {
+	if _, _, n := s.streams.Counts(); n != 1 {
 		t.Errorf("%d sessions are watched for their end", n)
 	}
 }
@@ -144,26 +145,24 @@ func TestA09_RevokeEndsWhatIsStuck(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.token = secret
-		stuck := s.join(familyEvents) // it reads nothing more
+		stuck := s.join(stream.FamilyEvents) // it reads nothing more
 		stuck.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 		res := s.get("/api/session/" + id + "/events")
-		live := s.subscribed(familyUpsert, id)
+		live := s.subscribed(stream.FamilyUpsert, id)
 		synctest.Wait()
 		s.token = admin
 		began := time.Now()
-		call[empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
+		call[stream.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
 		turn := s.prompt(id, "text")
 		s.events(id, turn)
-		if c := live.closed(); c != closeCredential {
+		if c := live.closed(); c != stream.CloseCredential {
 			t.Errorf("closed with %d", c)
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
-		s.streams.mu.Lock()
-		if s.streams.n != 0 {
-			t.Errorf("%d streams are open after %v", s.streams.n, time.Since(began))
+		if n, _, _ := s.streams.Counts(); n != 0 {
+			t.Errorf("%d streams are open after %v", n, time.Since(began))
 		}
-		s.streams.mu.Unlock()
 		rest, _ := io.ReadAll(res.Body)
 		if strings.Contains(string(rest), turn) || strings.Contains(string(stuck.raw.bytes()), turn) || strings.Contains(string(live.raw.bytes()), turn) {
 			t.Error("something was told that happened later")
@@ -180,7 +179,7 @@ func TestG16_CursorAtTheEnd(t *testing.T) {
 	s := serve(t)
 	id := s.create()
 	s.events(id, s.prompt(id, "tools"))
-	up, evs := s.subscribed(familyUpsert, id), s.subscribed(familyEvents, id)
+	up, evs := s.subscribed(stream.FamilyUpsert, id), s.subscribed(stream.FamilyEvents, id)
 	follow := s.get("/api/session/" + id + "/events")
 	turn := s.roundTrip("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"hang"}`)
 	r, tr := bufio.NewReader(follow.Body), bufio.NewReader(turn.Body)
@@ -193,8 +192,8 @@ func TestG16_CursorAtTheEnd(t *testing.T) {
 	for _, r := range []io.Reader{r, tr} {
 		all.Go(func() {
 			last := ending(r, 2)
-			var m endMessage
-			if len(last) != 2 || last[1].name != "stream:end" || json.Unmarshal(last[1].data, &m) != nil || m.Reason != reasonShutdown || m.SessionID != id || m.Seq < last[0].id {
+			var m stream.EndMessage
+			if len(last) != 2 || last[1].name != "stream:end" || json.Unmarshal(last[1].data, &m) != nil || m.Reason != stream.ReasonShutdown || m.SessionID != id || m.Seq < last[0].id {
 				t.Errorf("ends with %+v", last)
 			}
 			if st, _ := s.log.State(t.Context(), id); m.Seq > st.Head {
@@ -203,11 +202,11 @@ func TestG16_CursorAtTheEnd(t *testing.T) {
 		})
 	}
 	hear := func(p *peer) {
-		seen, end := int64(0), endMessage{}
+		seen, end := int64(0), stream.EndMessage{}
 		for {
 			_, data, err := p.conn.Read(t.Context())
 			if err != nil {
-				if c := websocket.CloseStatus(err); c != closeShutdown {
+				if c := websocket.CloseStatus(err); c != stream.CloseShutdown {
 					t.Errorf("closed with %d", c)
 				}
 				break
@@ -229,7 +228,7 @@ func TestG16_CursorAtTheEnd(t *testing.T) {
 			}
 			seen = max(seen, f.Seq, f.Payload.Seq)
 		}
-		if end.SessionID != id || end.Reason != reasonShutdown || seen > 0 && end.Seq != seen {
+		if end.SessionID != id || end.Reason != stream.ReasonShutdown || seen > 0 && end.Seq != seen {
 			t.Errorf("told %+v, has seen %d", end, seen)
 		}
 	}

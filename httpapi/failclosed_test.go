@@ -13,6 +13,8 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/provider/script"
 	"github.com/runnel-dev/runnel/store/memory"
 )
@@ -37,12 +39,12 @@ func TestE03_FailClosed(t *testing.T) {
 		"no client":              {0, func(*site, string, event.Approval) { <-time.After(24 * time.Hour) }, pending},
 		"no client, but a limit": {time.Minute, func(*site, string, event.Approval) { <-time.After(time.Minute + time.Second) }, "timeout"},
 		"disconnect": {0, func(s *site, id string, _ event.Approval) {
-			p := s.subscribed(familyUpsert, id)
+			p := s.subscribed(stream.FamilyUpsert, id)
 			_ = p.conn.CloseNow()
 			<-time.After(time.Hour)
 		}, pending},
 		"disconnect, with a limit": {time.Minute, func(s *site, id string, _ event.Approval) {
-			p := s.subscribed(familyUpsert, id)
+			p := s.subscribed(stream.FamilyUpsert, id)
 			_ = p.conn.CloseNow()
 			<-time.After(time.Minute + time.Second)
 		}, "timeout"},
@@ -59,14 +61,14 @@ func TestE03_FailClosed(t *testing.T) {
 		}, pending},
 		"unknown option": {0, func(s *site, id string, asked event.Approval) {
 			for _, choice := range []string{"yes", "ALLOW", "allow ", "allow_once\x00", "", "deny,allow", strings.Repeat("a", 1000)} {
-				body, _ := json.Marshal(decideRequest{Choice: choice})
+				body, _ := json.Marshal(command.DecideRequest{Choice: choice})
 				if w := s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, string(body)); w.Code != 400 {
 					s.t.Errorf("%q: got %d %s", choice, w.Code, w.Body)
 				}
 			}
 		}, pending},
 		"malformed": {0, func(s *site, id string, asked event.Approval) {
-			p := s.join(familyUpsert)
+			p := s.join(stream.FamilyUpsert)
 			for _, body := range []string{`{"choice":"allow"`, `{"choice":"deny","choice":"allow"}`, `{"Choice":"allow"}`, `{"choice":["allow"]}`, `{"choice":"allow","argumentsDigest":5}`, `"allow"`, `null`, `[]`} {
 				if w := s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, body); w.Code != 400 {
 					s.t.Errorf("%s: got %d %s", body, w.Code, w.Body)
@@ -85,11 +87,11 @@ func TestE03_FailClosed(t *testing.T) {
 			}
 		}, pending},
 		"cancel": {0, func(s *site, id string, _ event.Approval) {
-			call[empty](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
+			call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
 			synctest.Wait()
 		}, "policy"},
 		"kill": {0, func(s *site, id string, _ event.Approval) {
-			call[empty](s.rig, "POST", "/api/session/"+id+"/kill", "", 200)
+			call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/kill", "", 200)
 			synctest.Wait()
 		}, "policy"},
 	} {
@@ -154,7 +156,7 @@ func TestE03_FailClosedOverARestart(t *testing.T) {
 		rg.log = log
 		rg.notAllowed(id, asked, "policy")
 		for _, choice := range asked.Choices {
-			body, _ := json.Marshal(decideRequest{Choice: choice.ID, ArgumentsDigest: asked.ArgumentsDigest})
+			body, _ := json.Marshal(command.DecideRequest{Choice: choice.ID, ArgumentsDigest: asked.ArgumentsDigest})
 			if w := rg.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, string(body)); w.Code != 409 || code(w) != "APPROVAL_GONE" {
 				t.Errorf("%s afterwards: got %d %s", choice.ID, w.Code, w.Body)
 			}
@@ -211,7 +213,7 @@ func TestE09_OfflineRequestVisible(t *testing.T) {
 		if took := time.Since(at); took < 26*time.Hour {
 			t.Errorf("asked %v ago", took)
 		}
-		p := s.join(familyUpsert)
+		p := s.join(stream.FamilyUpsert)
 		p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 		seen := false
 		for f := p.await("session:history"); ; f = p.await("session:history") {

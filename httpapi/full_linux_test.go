@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // TestF04_TurnOnFullDisk fills the disk in the middle of a turn: it ends, with
@@ -57,7 +58,7 @@ func TestF04_TurnOnFullDisk(t *testing.T) {
 	if end.Seq <= shown || len(evs) < int(shown) {
 		t.Errorf("%d events, %d had been shown", len(evs), shown)
 	}
-	items := call[itemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200)
+	items := call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200)
 	if len(items.Items) == 0 {
 		t.Error("nothing can be read")
 	}

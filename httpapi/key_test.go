@@ -10,6 +10,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // login returns the halves of a browser's credential, as the page gets them.
@@ -37,7 +39,7 @@ func TestA13_CookieAloneIsWorthNothing(t *testing.T) {
 	as := func(protocols ...string) func(http.Header) {
 		return func(h http.Header) {
 			h.Del("Authorization")
-			h.Set("Cookie", cookieName+"="+mine.Cookie)
+			h.Set("Cookie", browser.CookieName+"="+mine.Cookie)
 			h.Set("Origin", "http://localhost:7777")
 			h.Set("Sec-Fetch-Site", "same-origin")
 			h.Set("Sec-WebSocket-Protocol", strings.Join(protocols, ", "))
@@ -47,13 +49,13 @@ func TestA13_CookieAloneIsWorthNothing(t *testing.T) {
 		protocols []string
 		want      int
 	}{
-		"no key":             {[]string{subprotocol}, 401},
-		"the cookie as key":  {[]string{subprotocol, keyProtocol + mine.Cookie}, 401},
-		"key of another":     {[]string{subprotocol, keyProtocol + other.Key}, 401},
-		"two keys":           {[]string{subprotocol, keyProtocol + mine.Key, keyProtocol + other.Key}, 401},
-		"without the prefix": {[]string{subprotocol, mine.Key}, 401},
-		"the key":            {[]string{subprotocol, keyProtocol + mine.Key}, 101},
-		"the key first":      {[]string{keyProtocol + mine.Key, subprotocol}, 101},
+		"no key":             {[]string{stream.Subprotocol}, 401},
+		"the cookie as key":  {[]string{stream.Subprotocol, browser.KeyProtocol + mine.Cookie}, 401},
+		"key of another":     {[]string{stream.Subprotocol, browser.KeyProtocol + other.Key}, 401},
+		"two keys":           {[]string{stream.Subprotocol, browser.KeyProtocol + mine.Key, browser.KeyProtocol + other.Key}, 401},
+		"without the prefix": {[]string{stream.Subprotocol, mine.Key}, 401},
+		"the key":            {[]string{stream.Subprotocol, browser.KeyProtocol + mine.Key}, 101},
+		"the key first":      {[]string{browser.KeyProtocol + mine.Key, stream.Subprotocol}, 101},
 	} {
 		req := s.request("GET", "/api/ws", "", anonymous, func(r *http.Request) { as(tt.protocols...)(r.Header) },
 			header("Connection", "Upgrade"), header("Upgrade", "websocket"), header("Sec-WebSocket-Version", "13"), header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="))
@@ -79,12 +81,12 @@ func TestA13_CookieAloneIsWorthNothing(t *testing.T) {
 			t.Errorf("%s: got %d %s", target, w.Code, w.Body)
 		}
 	}
-	if w := s.do("GET", "/api/me", "", anonymous, func(r *http.Request) { as()(r.Header) }, header(keyHeader, mine.Key)); w.Code != http.StatusOK {
+	if w := s.do("GET", "/api/me", "", anonymous, func(r *http.Request) { as()(r.Header) }, header(browser.KeyHeader, mine.Key)); w.Code != http.StatusOK {
 		t.Errorf("with the key: got %d %s", w.Code, w.Body)
 	}
-	p := s.dial(func(h http.Header) { as()(h); h.Del("Sec-WebSocket-Protocol"); h.Set(keyHeader, mine.Key) })
+	p := s.dial(func(h http.Header) { as()(h); h.Del("Sec-WebSocket-Protocol"); h.Set(browser.KeyHeader, mine.Key) })
 	p.say(`{"type":"session:hello"}`)
-	if f := p.hear(); f.Type != "session:hello:ack" || p.conn.Subprotocol() != subprotocol {
+	if f := p.hear(); f.Type != "session:hello:ack" || p.conn.Subprotocol() != stream.Subprotocol {
 		t.Errorf("got %+v, subprotocol %q", f, p.conn.Subprotocol())
 	}
 	_ = p.conn.Close(websocket.StatusNormalClosure, "")

@@ -1,11 +1,8 @@
 package httpapi
 
 import (
-	"net/http"
 	"sync"
 	"time"
-
-	"github.com/runnel-dev/runnel"
 )
 
 // A Limits bounds what one credential may take of the server, so that a client
@@ -73,13 +70,3 @@ func (b *budget) refund(id string, n int64) {
 		s.n = max(0, s.n-n)
 	}
 }
-
-// maySession counts a session that the caller is about to make.
-func (s *Server) maySession(r *http.Request) error {
-	if !s.made.spend(caller(r.Context()).ID, 1, int64(s.cfg.Limits.Sessions), time.Minute) {
-		return runnel.Fail(runnel.RateLimited, "this credential has made too many sessions in a minute; wait a little")
-	}
-	return nil
-}
-
-const uploadDay = 24 * time.Hour

@@ -11,6 +11,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // What one credential takes too much of, it does not take from another.
@@ -106,7 +107,7 @@ func TestLimitOfTheQueue(t *testing.T) {
 	if st := call[gateway.Status](rg, "GET", "/api/session/"+id+"/status", "", 200); st.Queued != 50 {
 		t.Errorf("%d wait", st.Queued)
 	}
-	call[empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
+	call[stream.Empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
 }
 
 func TestItemsHaveALimit(t *testing.T) {
@@ -116,7 +117,7 @@ func TestItemsHaveALimit(t *testing.T) {
 		rg.events(id, rg.prompt(id, "text"))
 	}
 	for _, limit := range []string{"0", "1", "9223372036854775807"} {
-		if n := len(call[itemsAnswer](rg, "GET", "/api/session/"+id+"/items?limit="+limit, "", 200).Items); n == 0 || n > maxItems {
+		if n := len(call[stream.ItemsAnswer](rg, "GET", "/api/session/"+id+"/items?limit="+limit, "", 200).Items); n == 0 || n > stream.MaxItems {
 			t.Errorf("limit %s: %d items", limit, n)
 		}
 	}

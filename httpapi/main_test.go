@@ -41,7 +41,7 @@ type rig struct {
 	token  string // with all scopes
 }
 
-func page() fstest.MapFS {
+func builtPage() fstest.MapFS {
 	return fstest.MapFS{
 		"index.html":       {Data: []byte("<!doctype html><title>Runnel</title>")},
 		"favicon.svg":      {Data: []byte("<svg/>")},
@@ -58,7 +58,7 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 	rg := &rig{t: t, log: log, cat: cat, logged: new(bytes.Buffer), dir: t.TempDir()}
 	logger := slog.New(slog.NewTextHandler(rg.logged, nil))
 	rg.keyed = auth.NewKeyring(cat)
-	cfg := Config{Keyring: rg.keyed, UI: page(), Version: "test", Logger: logger}
+	cfg := Config{Keyring: rg.keyed, UI: builtPage(), Version: "test", Logger: logger}
 	gcfg := gateway.Config{Log: log, Catalogue: cat, Providers: []runnel.Provider{script.New()}, Logger: logger, DataDir: t.TempDir()}
 	for _, f := range edit {
 		f(&cfg, &gcfg)

@@ -8,6 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // metrics counts without names of sessions, directories or callers.
@@ -23,7 +26,7 @@ type metrics struct {
 	handler   http.Handler
 }
 
-func newMetrics(s *Server) *metrics {
+func newMetrics(gw *gateway.Gateway) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_http_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
@@ -36,7 +39,7 @@ func newMetrics(s *Server) *metrics {
 		stalled:   prometheus.NewCounter(prometheus.CounterOpts{Name: "runnel_streams_stalled_total", Help: "Streams closed because their reader took nothing."}),
 	}
 	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{s})
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gw})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
 }
@@ -54,12 +57,18 @@ func (m *metrics) request(rt *route, status int, took time.Duration) {
 
 func (m *metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
 
-// open counts a stream in; the caller calls the returned function at its end.
-func (m *metrics) open(family string) func() {
-	m.connected.WithLabelValues(family).Inc()
-	g := m.streams.WithLabelValues(family)
-	g.Inc()
-	return g.Dec
+// ofStreams returns what counts the streams.
+func (m *metrics) ofStreams() stream.Metrics {
+	return stream.Metrics{
+		Open: func(family string) func() {
+			m.connected.WithLabelValues(family).Inc()
+			g := m.streams.WithLabelValues(family)
+			g.Inc()
+			return g.Dec
+		},
+		Message: func(family string) func() { return m.messages.WithLabelValues(family).Inc },
+		Stalled: m.stalled.Inc,
+	}
 }
 
 func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
@@ -68,7 +77,7 @@ func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // sessionCollector asks the gateway at each scrape.
-type sessionCollector struct{ s *Server }
+type sessionCollector struct{ gw *gateway.Gateway }
 
 func sessionsDesc() *prometheus.Desc {
 	return prometheus.NewDesc("runnel_sessions", "Open sessions: all, those with an agent, those in a turn.", []string{"which"}, nil)
@@ -90,12 +99,12 @@ func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
-	open, alive, working := c.s.gw.Counts()
+	open, alive, working := c.gw.Counts()
 	d := sessionsDesc()
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(open), "open")
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(alive), "alive")
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(working), "working")
-	p := c.s.gw.Prewarmed()
+	p := c.gw.Prewarmed()
 	ready, sessions, agents := prewarmDescs()
 	out <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, float64(p.Ready))
 	out <- prometheus.MustNewConstMetric(sessions, prometheus.CounterValue, float64(p.Hits), "hit")

@@ -7,39 +7,58 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/strictjson"
 )
 
+// about are the handlers about the server itself.
+type about struct {
+	version  string
+	metrics  *metrics
+	list     []*route // of the API; set once all routes are known
+	document []byte   // the OpenAPI document
+}
+
+func (a *about) routes() []route {
+	return []route{
+		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
+			status: http.StatusOK, stream: "text/plain", serve: a.metrics.serve},
+		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, bound: true, serve: a.serveDocument},
+		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, serve: a.serveDocs},
+	}
+}
+
 // describe makes the OpenAPI document from the list of routes.
-func (s *Server) describe() error {
+func (a *about) describe(list []*route) error {
+	a.list = list
 	reg := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info: &huma.Info{Title: "Runnel", Version: s.cfg.Version,
+		Info: &huma.Info{Title: "Runnel", Version: a.version,
 			Description: "One gateway in front of every coding agent. Every error is " +
 				"{\"error\":{\"type\",\"message\",\"details?\"}}; its HTTP status follows from its type."},
 		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"token":  {Type: "http", Scheme: "bearer", Description: "made with `runnel token create`"},
-			"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "of the page, after its login; with the key"},
-			"key":    {Type: "apiKey", In: "header", Name: keyHeader, Description: "of the page, after its login; a WebSocket offers it as subprotocol \"" + keyProtocol + "KEY\""},
+			"cookie": {Type: "apiKey", In: "cookie", Name: browser.CookieName, Description: "of the page, after its login; with the key"},
+			"key":    {Type: "apiKey", In: "header", Name: browser.KeyHeader, Description: "of the page, after its login; a WebSocket offers it as subprotocol \"" + browser.KeyProtocol + "KEY\""},
 		}},
 	}
-	problem := reg.Schema(reflect.TypeFor[errorBody](), true, "Error")
-	for _, rt := range s.list {
+	problem := reg.Schema(reflect.TypeFor[reply.ErrorBody](), true, "Error")
+	for _, rt := range a.list {
 		if rt.name != "" {
 			doc.AddOperation(operation(reg, rt, problem))
 		}
 	}
 	reg.Map()["Problem"].Properties["type"].Enum = codes()
 	var err error
-	s.document, err = json.MarshalIndent(doc, "", " ")
+	a.document, err = json.MarshalIndent(doc, "", " ")
 	return err
 }
 
@@ -89,7 +108,7 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 
 func body(reg huma.Registry, v any, hint string) map[string]*huma.MediaType {
 	schema := &huma.Schema{Type: "object"}
-	if t := reflect.TypeOf(v); t != raw {
+	if t := reflect.TypeOf(v); t != strictjson.Raw {
 		schema = reg.Schema(t, true, hint)
 	}
 	return map[string]*huma.MediaType{"application/json": {Schema: schema}}
@@ -108,16 +127,15 @@ func schemaName(t reflect.Type, hint string) string {
 
 func codes() []any {
 	var out []any
-	for c := range statuses {
+	for _, c := range reply.Codes() {
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b any) int { return strings.Compare(string(a.(runnel.Code)), string(b.(runnel.Code))) })
 	return out
 }
 
-func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) error {
+func (a *about) serveDocument(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, err := w.Write(s.document)
+	_, err := w.Write(a.document)
 	return err
 }
 
@@ -140,13 +158,13 @@ func docs() *template.Template {
 `))
 }
 
-func (s *Server) serveDocs(w http.ResponseWriter, _ *http.Request) error {
+func (a *about) serveDocs(w http.ResponseWriter, _ *http.Request) error {
 	type row struct {
 		Route, Summary string
 		Scope          auth.Scope
 	}
 	var rows []row
-	for _, rt := range s.list {
+	for _, rt := range a.list {
 		if rt.name != "" {
 			rows = append(rows, row{rt.pattern(), rt.summary, rt.scope})
 		}

@@ -17,13 +17,14 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // stalled opens n WebSockets that follow a session and read nothing more.
 func (s *site) stalled(n int, id string) {
 	s.t.Helper()
 	for range n {
-		s.subscribed(familyUpsert, id)
+		s.subscribed(stream.FamilyUpsert, id)
 	}
 }
 
@@ -40,7 +41,7 @@ func TestG07_SlowClients(t *testing.T) {
 		var late []time.Duration
 		var all sync.WaitGroup
 		for range tabs {
-			p := s.subscribed(familyEvents, id)
+			p := s.subscribed(stream.FamilyEvents, id)
 			all.Go(func() {
 				for {
 					f := p.await("session:event")
@@ -84,7 +85,7 @@ func TestG08_StalledHoldsLittle(t *testing.T) {
 		return heap() - before
 	}
 	alone := grown("") // what the log itself holds here, in memory
-	for _, family := range []string{familyUpsert, familyEvents} {
+	for _, family := range []string{stream.FamilyUpsert, stream.FamilyEvents} {
 		each := (grown(family) - alone) / clients
 		t.Logf("%s: a stalled client holds %d KB beside a log of %d MB", family, each>>10, alone>>20)
 		if each > 1<<20 {
@@ -107,14 +108,14 @@ func TestG09_Coalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, func(c *Config, g *gateway.Config) { c.WriteStall, g.StallTimeout = 24*time.Hour, -1 })
 		id := s.create()
-		p := s.subscribed(familyUpsert, id)
+		p := s.subscribed(stream.FamilyUpsert, id)
 		var want []string
 		note := func(kind, id string) { want = append(want, kind+" "+id) }
 		deltas := 0
 		for range 3 {
 			turn := s.prompt(id, `{"steps":[{"text":"word ","repeat":3000},{"tool":{"name":"Bash","output":"x","ask":{"title":"may I"}}},{"text":"done ","repeat":1000}]}`)
 			asked := s.until(id, func(ev event.Event) bool { return ev.Turn == turn && is[event.ApprovalRequested](ev) }).Body.(event.ApprovalRequested).Approval
-			call[empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`, 200)
+			call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`, 200)
 			for _, ev := range s.events(id, turn) {
 				if ev.Turn != turn {
 					continue
@@ -161,7 +162,7 @@ func TestG09_Coalesce(t *testing.T) {
 		if upserts*20 > deltas {
 			t.Errorf("%d upserts of %d deltas: a late reader gets every one", upserts, deltas)
 		}
-		for _, raw := range call[itemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200).Items {
+		for _, raw := range call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200).Items {
 			var e struct {
 				Type    string
 				Payload map[string]any
@@ -196,7 +197,7 @@ func TestG11_Generation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range []string{familyEvents, familyUpsert} {
+	for _, family := range []string{stream.FamilyEvents, stream.FamilyUpsert} {
 		p := s.join(family)
 		go func() { // and reads meanwhile
 			for i := range 6 {

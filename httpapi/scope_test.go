@@ -7,6 +7,7 @@ import (
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // refusesInAdvance checks that options are forbidden wherever they can be said.
@@ -55,7 +56,7 @@ func TestA08_NoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 	s := serve(t)
 	id := s.create()
 	s.token = s.mint(auth.Read, auth.Send)
-	p := s.join(familyUpsert)
+	p := s.join(stream.FamilyUpsert)
 	for _, say := range []string{
 		`{"type":"session:options","requestId":"1","sessionId":"` + id + `","permissionMode":"acceptEdits"}`,
 		`{"type":"session:send","requestId":"1","sessionId":"` + id + `","content":"text","opts":{"permissionMode":"acceptEdits"}}`,

@@ -7,18 +7,22 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
+	"slices"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // Config is what a Server needs. Gateway and Keyring are required.
@@ -47,43 +51,59 @@ type Config struct {
 
 // A Server answers HTTP. Its methods may be called from anywhere.
 type Server struct {
-	cfg         Config
-	log         *slog.Logger
-	gw          *gateway.Gateway
-	keys        *auth.Keyring
-	hosts       hosts
-	crossOrigin *http.CrossOriginProtection
-	mux         *http.ServeMux
-	routes      map[string]*route // by pattern
-	list        []*route
-	metrics     *metrics
-	document    []byte // the OpenAPI document
-	streams     streams
-	endings     endings
-	made, sent  budget // sessions and uploads, by credential
-	exports     streams
-
-	ctx  context.Context // of open streams; ends with errShutdown
-	stop context.CancelCauseFunc
+	gw      *gateway.Gateway
+	log     *slog.Logger
+	reply   reply.Writer
+	hosts   browser.Hosts
+	origins *browser.Origins
+	gate    *gate
+	router  *router
+	streams *stream.Streams
+	metrics *metrics
+	about   *about
 }
 
 // New returns a Server. It starts nothing.
 func New(cfg Config) (*Server, error) {
-	if cfg.DefaultFamily == "" {
-		cfg.DefaultFamily = familyUpsert
+	cfg.complete()
+	origins, err := browser.NewOrigins(cfg.Origins, cfg.CORSOrigins)
+	if err != nil {
+		return nil, err
 	}
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 15 * time.Second
+	s := &Server{
+		gw: cfg.Gateway, log: cfg.Logger, reply: reply.Writer{Redact: cfg.Redact, Log: cfg.Logger},
+		hosts: browser.NewHosts(cfg.Bound, cfg.Hosts), origins: origins, metrics: newMetrics(cfg.Gateway),
 	}
-	if cfg.WriteStall == 0 {
-		cfg.WriteStall = 15 * time.Second
+	cookies := browser.Cookies{Proxied: cfg.Proxied}
+	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger}
+	visible := access.Sessions{Gateway: cfg.Gateway}
+	commands := command.Commands{Sessions: visible}
+	s.streams = stream.New(stream.Config{
+		Gateway: cfg.Gateway, Keyring: cfg.Keyring, Sessions: visible, Commands: commands, Reply: s.reply,
+		Metrics: s.metrics.ofStreams(), Lacks: s.gate.lacks,
+		DefaultFamily: cfg.DefaultFamily, Heartbeat: cfg.Heartbeat, WriteStall: cfg.WriteStall,
+		Most: cfg.Streams, MostPerID: cfg.StreamsPerID, Exports: cfg.Limits.Exports,
+	})
+	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits}
+	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
+	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, version: cfg.Version}
+	s.about = &about{version: cfg.Version, metrics: s.metrics}
+	page, err := page{cfg.UI}.routes()
+	if err != nil {
+		return nil, err
 	}
-	if cfg.StreamsPerID == 0 {
-		cfg.StreamsPerID = 256
-	}
-	if cfg.Streams == 0 {
-		cfg.Streams = 20_000
-	}
+	s.router = newRouter(visible, s.reply, slices.Concat(
+		sessions.routes(), streamRoutes(s.streams), harness.routes(), account.routes(), s.about.routes(), page))
+	return s, s.about.describe(s.router.list)
+}
+
+// complete puts the defaults in.
+func (cfg *Config) complete() {
+	cfg.DefaultFamily = cmp.Or(cfg.DefaultFamily, stream.FamilyUpsert)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
+	cfg.WriteStall = cmp.Or(cfg.WriteStall, 15*time.Second)
+	cfg.StreamsPerID = cmp.Or(cfg.StreamsPerID, 256)
+	cfg.Streams = cmp.Or(cfg.Streams, 20_000)
 	cfg.Limits.complete()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -91,22 +111,6 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
 	}
-	s := &Server{
-		cfg: cfg, log: cfg.Logger, gw: cfg.Gateway, keys: cfg.Keyring,
-		hosts: newHosts(cfg.Bound, cfg.Hosts), crossOrigin: http.NewCrossOriginProtection(),
-		mux: http.NewServeMux(), routes: make(map[string]*route),
-	}
-	for _, o := range append(append([]string(nil), cfg.Origins...), cfg.CORSOrigins...) {
-		if err := s.crossOrigin.AddTrustedOrigin(o); err != nil {
-			return nil, err
-		}
-	}
-	s.ctx, s.stop = context.WithCancelCause(context.Background())
-	s.metrics = newMetrics(s)
-	if err := s.addRoutes(); err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // HTTPServer returns the http.Server to serve s with: its limits are part of
@@ -119,73 +123,13 @@ func (s *Server) HTTPServer() *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnContext:       withPeer, // once for all requests of a connection
+		ConnContext:       browser.WithPeer, // once for all requests of a connection
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * goes through the chain, too
 	}
 }
 
-// EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream
-// at a frame boundary. Their clients are told where to resume. It returns once they have
-// ended, or with ctx's error.
-func (s *Server) EndStreams(ctx context.Context) error {
-	s.stop(errShutdown)
-	return s.streams.wait(ctx)
-}
-
-// streams counts what is open.
-type streams struct {
-	mu   sync.Mutex
-	n    int
-	byID map[string]int
-	idle chan struct{} // if non-nil, closed when n falls to zero
-}
-
-// open takes a place for a stream of id.
-func (st *streams) open(id string, most, mostPerID int) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.n >= most || st.byID[id] >= mostPerID {
-		return false
-	}
-	if st.byID == nil {
-		st.byID = make(map[string]int)
-	}
-	st.n++
-	st.byID[id]++
-	return true
-}
-
-func (st *streams) close(id string) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.n--
-	if st.byID[id]--; st.byID[id] == 0 {
-		delete(st.byID, id)
-	}
-	if st.n == 0 && st.idle != nil {
-		close(st.idle)
-		st.idle = nil
-	}
-}
-
-func (st *streams) wait(ctx context.Context) error {
-	st.mu.Lock()
-	if st.n == 0 {
-		st.mu.Unlock()
-		return nil
-	}
-	if st.idle == nil {
-		st.idle = make(chan struct{})
-	}
-	idle := st.idle
-	st.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func newID() string { return uuid.NewString() }
+// EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream at
+// a frame boundary. Their clients get the position to resume after. It returns
+// once they have ended, or with ctx's error.
+func (s *Server) EndStreams(ctx context.Context) error { return s.streams.End(ctx) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"net/http"
 	"runtime"
 	"slices"
@@ -15,6 +16,9 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/strictjson"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -37,7 +41,7 @@ func TestSessionAPI(t *testing.T) {
 	if ans := call[createAnswer](rg, "POST", "/api/session/"+id+"/load", "", 200); ans.SessionID != id || ans.CLIType != "script" {
 		t.Errorf("load %+v", ans)
 	}
-	if opts := call[optionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","maxTurns":3,"later":1}`, 200); opts.ModelID != "m2" || len(opts.Warnings) != 2 {
+	if opts := call[command.OptionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","maxTurns":3,"later":1}`, 200); opts.ModelID != "m2" || len(opts.Warnings) != 2 {
 		t.Errorf("options %+v", opts)
 	}
 	if w := rg.do("POST", "/api/session/"+id+"/fork", "{}"); w.Code != 400 || code(w) != "UNSUPPORTED_CAPABILITY" {
@@ -51,14 +55,14 @@ func TestSessionAPI(t *testing.T) {
 		slices.Contains(agents[0].Modes, string(runnel.ModeBypass)) {
 		t.Errorf("agents %+v", agents)
 	}
-	call[empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
+	call[stream.Empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
 	if w := rg.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`); w.Code != 409 || code(w) != "SESSION_DEAD" {
 		t.Errorf("send to a dead one: %d %s", w.Code, w.Body)
 	}
 	if list := call[listAnswer](rg, "GET", "/api/session/list?projectId=*", "", 200); len(list.Sessions) != 0 {
 		t.Errorf("still listed: %+v", list)
 	}
-	items := call[itemsAnswer](rg, "GET", "/api/session/"+id+"/items", "", 200)
+	items := call[stream.ItemsAnswer](rg, "GET", "/api/session/"+id+"/items", "", 200)
 	if len(items.Items) == 0 {
 		t.Error("the transcript of a dead session is gone")
 	}
@@ -110,11 +114,11 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("log: %s", rg.logged)
 		}
 		if tt.status == 202 {
-			var ans sendAnswer
+			var ans command.SendAnswer
 			if _ = json.Unmarshal(w.Body.Bytes(), &ans); len(ans.Warnings) != 1 || !strings.Contains(ans.Warnings[0], "left out") {
 				t.Errorf("no warning: %s", w.Body)
 			}
-			call[empty](rg, "POST", "/api/session/"+id+"/cancel", "", 200)
+			call[stream.Empty](rg, "POST", "/api/session/"+id+"/cancel", "", 200)
 			rg.events(id, ans.TurnID)
 		}
 	}
@@ -130,7 +134,7 @@ func TestUploadsAndAttachments(t *testing.T) {
 		t.Fatalf("got %d %s", w.Code, w.Body)
 	}
 	body := fmt.Sprintf(`{"content":"text","attachments":[{"uploadId":%q},{"path":%q,"name":"x","mimeType":"image/png"}]}`, up.UploadID, up.Path)
-	turn := call[sendAnswer](rg, "POST", "/api/session/"+id+"/send", body, 202)
+	turn := call[command.SendAnswer](rg, "POST", "/api/session/"+id+"/send", body, 202)
 	if len(turn.Warnings) != 0 {
 		t.Errorf("warnings %q", turn.Warnings)
 	}
@@ -153,7 +157,7 @@ func TestB09_Oversize(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
-	big := `{"content":"` + strings.Repeat("a", maxBody) + `"}`
+	big := `{"content":"` + strings.Repeat("a", reply.MaxBody) + `"}`
 	octets := header("Content-Type", "application/octet-stream")
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -161,7 +165,7 @@ func TestB09_Oversize(t *testing.T) {
 	if res := s.roundTrip("POST", "/api/session/"+id+"/send", big); res.StatusCode != 413 {
 		t.Errorf("1 MiB and more of JSON: %d", res.StatusCode)
 	}
-	exact := `{"content":"` + strings.Repeat("a", maxBody-len(`{"content":""}`)) + `"}`
+	exact := `{"content":"` + strings.Repeat("a", reply.MaxBody-len(`{"content":""}`)) + `"}`
 	if res := s.roundTrip("POST", "/api/session/"+id+"/cancel", exact); res.StatusCode != 400 { // no such field, but not too large
 		t.Errorf("1 MiB of JSON: %d", res.StatusCode)
 	}
@@ -296,7 +300,7 @@ func TestC15_JSONStrict(t *testing.T) {
 		"unknown escape":       `{"choice":"\x61"}`,
 		"half escape":          `{"choice":"\u00"}`,
 		"wrong type":           `{"choice":true}`,
-		"many members":         `{"choice":"a","updatedArguments":{` + members(maxKeys+1) + `}}`,
+		"many members":         `{"choice":"a","updatedArguments":{` + members(strictjson.MaxKeys+1) + `}}`,
 		"lots of little":       `{"choice":"a","updatedArguments":[` + strings.Repeat("{},", 349_000) + `{}]}`,
 		"invalid key encoding": "{\"choice\xff\":\"a\"}",
 	}
@@ -329,24 +333,6 @@ func TestC15_JSONStrict(t *testing.T) {
 	} {
 		if w := rg.do("POST", "/api/session/"+id+"/approvals/a", body); w.Code != 409 { // decoded: there is no such approval
 			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
-		}
-	}
-}
-
-func TestC15_OptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
-	opt, err := decodeOptions(json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"x"}`))
-	if err != nil || opt.Model != "m" || opt.MaxTurns != 2 || len(opt.warnings) != 2 || !strings.Contains(opt.warnings[0]+opt.warnings[1], "futureThing") {
-		t.Errorf("got %+v, %v", opt, err)
-	}
-	for _, bad := range []string{`{"Model":"m"}`, `{"permissionmode":"bypass"}`, `{"PERSONA":"x"}`, `{"model":"a","model":"b"}`, `{"maxTurns":"2"}`,
-		`{"maxTurns":99999999999999999999}`, `[]`, `"x"`, `{"Dir":"/"}`, `{"Path":"/bin/sh"}`, `{"dir":"/"}`} {
-		opt, err := decodeOptions(json.RawMessage(bad))
-		if strings.Contains(strings.ToLower(bad), "dir") || strings.Contains(bad, "Path") {
-			if err != nil || len(opt.warnings) != 1 || opt.Dir != "" || opt.Path != "" { // not a client's to set: unknown
-				t.Errorf("%s: got %+v, %v", bad, opt, err)
-			}
-		} else if runnel.CodeOf(err) != runnel.InvalidRequest {
-			t.Errorf("%s: got %v", bad, err)
 		}
 	}
 }
@@ -414,7 +400,7 @@ func TestG14_SecondTurn409(t *testing.T) {
 		if got[202] != 1 || got[409] != 99 {
 			t.Fatalf("got %v", got)
 		}
-		call[empty](rg, "POST", "/api/session/"+id+"/"+end, "", 200)
+		call[stream.Empty](rg, "POST", "/api/session/"+id+"/"+end, "", 200)
 		if end == "kill" {
 			call[createAnswer](rg, "POST", "/api/session/"+id+"/load", "", 200)
 		}
@@ -431,7 +417,7 @@ func TestG10_AllClientsLeaveMidTurn(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
-	p := s.join(familyUpsert)
+	p := s.join(stream.FamilyUpsert)
 	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 	p.await("session:history")
 	res := s.get("/api/session/" + id + "/events")
@@ -444,7 +430,7 @@ func TestG10_AllClientsLeaveMidTurn(t *testing.T) {
 		t.Errorf("ended %+v", evs[len(evs)-1].Body)
 	}
 	var texts []string
-	for _, raw := range call[itemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200).Items {
+	for _, raw := range call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items", "", 200).Items {
 		var e struct {
 			Payload struct {
 				Status  string
@@ -508,7 +494,7 @@ func TestDocument(t *testing.T) {
 		t.Fatalf("%v in %.200s", err, w.Body)
 	}
 	n := 0
-	for _, rt := range rg.list {
+	for _, rt := range rg.router.list {
 		if rt.name == "" {
 			continue
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -91,7 +93,7 @@ func TestSettingsReachTheAgent(t *testing.T) {
 		t.Errorf("started with %+v", o)
 	}
 
-	st := call[optionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","reasoningEffort":"high","config":{"pace":"fast","thoughts":"true"}}`, 200)
+	st := call[command.OptionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","reasoningEffort":"high","config":{"pace":"fast","thoughts":"true"}}`, 200)
 	if got := p.take(); !slices.Equal(got, []string{"model m2", "effort high", "config pace=fast", "config thoughts=true"}) {
 		t.Errorf("the agent heard %q", got)
 	}
@@ -109,7 +111,7 @@ func TestSettingsReachTheAgent(t *testing.T) {
 			<-changed
 		}
 	}
-	call[sendAnswer](rg, "POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"reasoningEffort":"medium","config":{"pace":"written"}}}`, 202)
+	call[command.SendAnswer](rg, "POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"reasoningEffort":"medium","config":{"pace":"written"}}}`, 202)
 	if got := p.take(); !slices.Equal(got, []string{"effort medium", "config pace=written"}) {
 		t.Errorf("with a prompt the agent heard %q", got)
 	}
@@ -147,7 +149,7 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 	p := new(told)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := s.create()
-	peer := s.join(familyUpsert)
+	peer := s.join(stream.FamilyUpsert)
 	peer.say(`{"type":"session:options","requestId":"1","sessionId":"%s","reasoningEffort":"high","config":{"pace":"fast"}}`, id)
 	if f := peer.await("error", "response"); f.Type == "error" {
 		t.Fatalf("%+v", f.Error)

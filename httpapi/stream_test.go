@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // sseEvents decodes the events among frames.
@@ -202,7 +203,7 @@ func TestG02_EveryCutOfWebSocketEvents(t *testing.T) {
 	id := s.create()
 	// Half of it is history, half comes live, event by event.
 	first := s.events(id, s.prompt(id, burst(80)))
-	p := s.join(familyEvents)
+	p := s.join(stream.FamilyEvents)
 	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 	for f := p.await("session:history"); !f.Done; f = p.await("session:history") {
 	}
@@ -232,7 +233,7 @@ func TestG02_EveryCutOfWebSocketEvents(t *testing.T) {
 			}
 		}
 		whole = len(payloads)
-		p, entries := s.history(id, familyEvents, cursor, last)
+		p, entries := s.history(id, stream.FamilyEvents, cursor, last)
 		_ = p.conn.CloseNow()
 		sameLog(t, append(evs[:len(evs):len(evs)], decodeEvents(t, entries)...), want)
 		resumed++
@@ -400,7 +401,7 @@ func TestG03_CursorEdge(t *testing.T) {
 		})
 		r := bufio.NewReader(req.Body)
 		f, err := readFrame(r)
-		var open openedFrame
+		var open stream.OpenFrame
 		if err != nil || f.name != "stream:open" || f.id != 0 || json.Unmarshal(f.data, &open) != nil || open.Resume.Status != tt.status {
 			t.Errorf("%s: opened with %d %s %s, %v", name, f.id, f.name, f.data, err)
 			continue
@@ -425,7 +426,7 @@ func TestG03_CursorEdge(t *testing.T) {
 		}
 	}
 	// Another filter does not renumber: items and events share their positions.
-	ans := call[itemsAnswer](s.rig, "GET", "/api/session/"+id+"/items?after=1&limit=1", "", 200)
+	ans := call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items?after=1&limit=1", "", 200)
 	if ans.Seq != last || ans.More {
 		t.Errorf("items end at %d, more %v", ans.Seq, ans.More)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // turn streams one to its end and returns its frames.
@@ -103,7 +105,7 @@ func TestTurnFailsBeforeTheStream(t *testing.T) {
 	s.prompt(id, "hang")
 	s.until(id, is[event.ItemDelta])
 	dead := s.create()
-	call[empty](s.rig, "POST", "/api/session/"+dead+"/kill", "", 200)
+	call[stream.Empty](s.rig, "POST", "/api/session/"+dead+"/kill", "", 200)
 	tests := []struct {
 		query, body string
 		status      int
@@ -123,7 +125,7 @@ func TestTurnFailsBeforeTheStream(t *testing.T) {
 	}
 	for _, tt := range tests {
 		res := s.roundTrip("POST", "/api/harness/turn"+tt.query, tt.body)
-		var b errorBody
+		var b reply.ErrorBody
 		if err := json.Unmarshal(all(t, res.Body), &b); err != nil || res.StatusCode != tt.status || string(b.Error.Type) != tt.code ||
 			res.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s%s: got %d %+v, %v", tt.body, tt.query, res.StatusCode, b, err)
@@ -161,7 +163,10 @@ func TestTurnStalls(t *testing.T) {
 		if n := namesOf(frames); !strings.HasSuffix(n, "turn:error process:exit") {
 			t.Errorf("got %s", n)
 		}
-		var e errorFrame
+		var e struct {
+			Phase, ErrorType, Severity string
+			Status                     int
+		}
 		if err := json.Unmarshal(frames[len(frames)-2].data, &e); err != nil || e.ErrorType != "AGENT_STALLED" || e.Status != 504 || e.Phase != "mid-stream" || e.Severity != "error" {
 			t.Errorf("got %+v, %v", e, err)
 		}
@@ -175,7 +180,7 @@ func TestTurnWithApproval(t *testing.T) {
 	done := make(chan []sseFrame)
 	go func() { done <- s.turn(id, "approve", "") }()
 	a := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
-	call[empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"deny","reason":"not now"}`, 200)
+	call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"deny","reason":"not now"}`, 200)
 	frames := <-done
 	if n := namesOf(frames); n != "session:init tool:start permission:request permission:resolved tool:result chat:delta chat:complete session:complete process:exit" {
 		t.Errorf("got %s", n)
@@ -200,14 +205,14 @@ func TestTurnOnDisconnect(t *testing.T) {
 			if err != nil || f.name != "session:init" {
 				t.Fatalf("%+v, %v", f, err)
 			}
-			var in initFrame
+			var in struct{ TurnID string }
 			if err := json.Unmarshal(f.data, &in); err != nil {
 				t.Fatal(err)
 			}
 			a := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
 			res.Body.Close()
 			if want == event.StatusCompleted {
-				call[empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"allow"}`, 200)
+				call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"allow"}`, 200)
 			}
 			evs := s.events(id, in.TurnID)
 			if got := evs[len(evs)-1].Body.(event.ResponseDone).Status; got != want {
@@ -293,7 +298,7 @@ func TestHarness(t *testing.T) {
 
 func TestTurnFramesKeepTheirPromise(t *testing.T) {
 	// Deltas that do not cover the final text, text given at the start, text of an item that fails.
-	frames := newTurnFrames("s", "t")
+	frames := stream.NewTurnFrames("s", "t")
 	var got []sseFrame
 	for i, b := range []event.Body{
 		event.ItemStart{ItemID: runnel.UserItemID("t"), ItemType: event.TypeMessage},
@@ -310,12 +315,12 @@ func TestTurnFramesKeepTheirPromise(t *testing.T) {
 		event.ItemError{ItemID: "4", Error: event.Fault{Code: "X", Message: "broke"}},
 		event.ResponseDone{Status: event.StatusCancelled},
 	} {
-		for _, f := range frames.push(event.Event{Seq: int64(i + 1), Turn: "t", Body: b}) {
-			data, err := json.Marshal(f.data)
+		for _, f := range frames.Push(event.Event{Seq: int64(i + 1), Turn: "t", Body: b}) {
+			data, err := json.Marshal(f.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, sseFrame{int64(i + 1), f.name, data})
+			got = append(got, sseFrame{int64(i + 1), f.Name, data})
 		}
 	}
 	checkFrames(t, got)
@@ -332,7 +337,7 @@ func TestTooManyStreams(t *testing.T) {
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.StreamsPerID = 2 })
 	id := s.create()
 	a := s.get("/api/session/" + id + "/events")
-	s.join(familyUpsert)
+	s.join(stream.FamilyUpsert)
 	if res := s.get("/api/session/" + id + "/events"); res.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("a third: %d", res.StatusCode)
 	}

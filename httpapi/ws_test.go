@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 func TestG13_HelloFamily(t *testing.T) {
@@ -27,7 +28,7 @@ func TestG13_HelloFamily(t *testing.T) {
 	id := s.create()
 
 	p := s.dial()
-	if p.conn.Subprotocol() != subprotocol {
+	if p.conn.Subprotocol() != stream.Subprotocol {
 		t.Errorf("subprotocol %q", p.conn.Subprotocol())
 	}
 	p.say(`{"type":"session:hello","streamProtocol":"events-v1"}`)
@@ -81,7 +82,7 @@ func TestG13_HelloFamily(t *testing.T) {
 		if f := p.hear(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
 			t.Errorf("%s: %+v", hello, f)
 		}
-		if c := p.closed(); c != closeBadRequest {
+		if c := p.closed(); c != stream.CloseBadRequest {
 			t.Errorf("%s: closed with %d", hello, c)
 		}
 	}
@@ -166,12 +167,12 @@ func TestA09_RevokeClosesStreams(t *testing.T) {
 	}
 	s.token = admin
 	began := time.Now()
-	call[empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
+	call[stream.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
 	s.prompt(id, "text")
 	for {
 		f, err := p.tryHear()
 		if err != nil {
-			if c := websocket.CloseStatus(err); c != closeCredential {
+			if c := websocket.CloseStatus(err); c != stream.CloseCredential {
 				t.Errorf("closed with %d", c)
 			}
 			break
@@ -211,9 +212,7 @@ func TestG08_StalledForever(t *testing.T) {
 		}
 		<-time.After(30 * time.Second)
 		synctest.Wait()
-		s.streams.mu.Lock()
-		open := s.streams.n
-		s.streams.mu.Unlock()
+		open, _, _ := s.streams.Counts()
 		if open != 0 {
 			t.Error("the stalled connection is still open")
 		}
@@ -233,7 +232,7 @@ func TestG01_TwoClientsOneReconnecting(t *testing.T) {
 	read := func(rng *rand.Rand) (evs []event.Event) {
 		after, last := int64(0), int64(-1)
 		for last < 0 || after < last {
-			p := s.join(familyEvents)
+			p := s.join(stream.FamilyEvents)
 			p.say(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, after)
 			for n := 1 << 30; n > 0 && (last < 0 || after < last); n-- {
 				if rng != nil && n == 1<<30 {
@@ -288,7 +287,7 @@ func TestG12_FiftyTabs(t *testing.T) {
 	var ready, finished sync.WaitGroup
 	ready.Add(tabs)
 	for i := range tabs {
-		p := s.join(familyEvents)
+		p := s.join(stream.FamilyEvents)
 		finished.Go(func() {
 			p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 			for f := p.hear(); !f.Done; f = p.hear() {
@@ -335,7 +334,7 @@ func TestWatchSessions(t *testing.T) {
 	s.prompt(second, "approve")
 	for st := status(); len(st.PendingApprovals) != 1 || st.Activity != "waiting" || st.Title != "approve"; st = status() {
 	}
-	call[empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+	call[stream.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
 	for st := status(); st.State != "dead"; st = status() {
 	}
 	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+first, "", 200)
@@ -353,7 +352,7 @@ func TestG16_ShutdownEndsStreams(t *testing.T) {
 	}
 	peers := make([]*peer, 50)
 	for i := range peers {
-		peers[i] = s.join(familyEvents)
+		peers[i] = s.join(stream.FamilyEvents)
 		peers[i].say(`{"type":"session:subscribe","sessionId":%q}`, ids[i%len(ids)])
 	}
 	began := time.Now()

@@ -25,8 +25,9 @@ const (
 // modules are the folders of our Go modules that have packages.
 var modules = []string{".", "bench"}
 
-// maxLines bounds ARCHITECTURE.md: it is one read, not a reference.
-const maxLines = 120
+// maxLines bounds ARCHITECTURE.md: it is one read, not a reference. A row for
+// each package is most of it.
+const maxLines = 135
 
 func TestPackagesAreAsDescribed(t *testing.T) {
 	pkgs := list(t)

@@ -1,9 +1,10 @@
-package httpapi
+package stream
 
 import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -28,7 +29,8 @@ type chunk struct {
 	more    bool          // the log goes on
 }
 
-type itemsAnswer struct {
+// ItemsAnswer is a stretch of a session's history.
+type ItemsAnswer struct {
 	Items []json.RawMessage `json:"items" doc:"as the entries of session:history"`
 	Seq   int64             `json:"seq" doc:"the position to go on after"`
 	More  bool              `json:"more"`
@@ -40,41 +42,42 @@ type placed struct {
 	status upsert.Status
 }
 
-const maxItems = 1000 // of one answer, about
+// MaxItems bounds the items of one answer, about.
+const MaxItems = 1000
 
-// items answers with a stretch of the history. Its end is where a chunk ends,
+// Items answers with a stretch of the history. Its end is where a chunk ends,
 // so there may be more entries than were asked for.
-func (s *Server) items(r *http.Request) (itemsAnswer, error) {
-	id, err := s.session(r.Context(), r.PathValue("id"))
+func (s *Streams) Items(r *http.Request) (ItemsAnswer, error) {
+	id, err := s.cfg.Sessions.Resolve(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return itemsAnswer{}, err
+		return ItemsAnswer{}, err
 	}
-	after, err := number(r, "after", 0)
+	after, err := reply.Number(r, "after", 0)
 	if err != nil {
-		return itemsAnswer{}, err
+		return ItemsAnswer{}, err
 	}
-	limit, err := number(r, "limit", historyEntries)
+	limit, err := reply.Number(r, "limit", historyEntries)
 	if err != nil {
-		return itemsAnswer{}, err
+		return ItemsAnswer{}, err
 	}
-	limit = min(limit, maxItems)
+	limit = min(limit, MaxItems)
 	verdict, after, err := s.judgeCursor(r.Context(), id, after)
 	if err != nil {
-		return itemsAnswer{}, err
+		return ItemsAnswer{}, err
 	}
 	if verdict.Status != "ok" {
-		return itemsAnswer{}, invalid("after: " + verdict.Reason)
+		return ItemsAnswer{}, reply.Invalid("after: " + verdict.Reason)
 	}
-	from, err := s.gw.TurnStart(r.Context(), id, after)
+	from, err := s.cfg.Gateway.TurnStart(r.Context(), id, after)
 	if err != nil {
-		return itemsAnswer{}, err
+		return ItemsAnswer{}, err
 	}
-	out := itemsAnswer{Items: []json.RawMessage{}, Seq: after}
-	history, places := newHistoryReader(s.gw.Log(), id, from, after), make(map[string]placed)
+	out := ItemsAnswer{Items: []json.RawMessage{}, Seq: after}
+	history, places := newHistoryReader(s.cfg.Gateway.Log(), id, from, after), make(map[string]placed)
 	for more := true; more && int64(len(out.Items)) < max(limit, 1); {
 		c, err := history.next(r.Context())
 		if err != nil {
-			return itemsAnswer{}, err
+			return ItemsAnswer{}, err
 		}
 		for _, o := range c.entries {
 			place := len(out.Items)
@@ -91,7 +94,7 @@ func (s *Server) items(r *http.Request) (itemsAnswer, error) {
 			}
 			data, err := json.Marshal(entry{o.Frame(), o})
 			if err != nil {
-				return itemsAnswer{}, err
+				return ItemsAnswer{}, err
 			}
 			if place == len(out.Items) {
 				out.Items = append(out.Items, nil)

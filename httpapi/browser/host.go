@@ -1,4 +1,7 @@
-package httpapi
+// Package browser keeps the pages of other sites out: which Hosts and Origins the
+// server answers to, the two halves of a page's credential, and which process is
+// at the other end of a connection.
+package browser
 
 import (
 	"net"
@@ -6,25 +9,27 @@ import (
 	"strings"
 )
 
-// A hostVerdict says what becomes of a request by its Host.
-type hostVerdict int
+// A Verdict says what becomes of a request by its Host.
+type Verdict int
 
+// What becomes of a request.
 const (
-	hostRefused  hostVerdict = iota // a name we do not answer to: DNS rebinding looks like this
-	hostInvalid                     // not a host at all
-	hostAccepted                    //
+	HostRefused  Verdict = iota // a name we do not answer to: DNS rebinding looks like this
+	HostInvalid                 // not a host at all
+	HostAccepted                //
 )
 
-// hosts is the list of names and addresses that we answer to. A page that
+// Hosts is the list of names and addresses that we answer to. A page that
 // reaches us through a name of its own choosing always sends that name here,
 // so the list is what keeps it out; it is consulted before everything else.
-type hosts struct {
+type Hosts struct {
 	names map[string]bool // lower-case, without port
 	bound []netip.Addr    // beyond loopback; an unspecified one stands for any address
 }
 
-func newHosts(bound []netip.Addr, names []string) hosts {
-	h := hosts{names: map[string]bool{"localhost": true}}
+// NewHosts accepts loopback and localhost, and the given addresses and names.
+func NewHosts(bound []netip.Addr, names []string) Hosts {
+	h := Hosts{names: map[string]bool{"localhost": true}}
 	for _, a := range bound {
 		h.bound = append(h.bound, a.Unmap())
 	}
@@ -34,34 +39,34 @@ func newHosts(bound []netip.Addr, names []string) hosts {
 	return h
 }
 
-// judge parses the value of a Host header and looks it up. It never compares
+// Judge parses the value of a Host header and looks it up. It never compares
 // prefixes or suffixes.
-func (h hosts) judge(host string) hostVerdict {
+func (h Hosts) Judge(host string) Verdict {
 	name, addr, ok := parseHost(host)
 	switch {
 	case !ok:
-		return hostInvalid
+		return HostInvalid
 	case addr.IsValid():
 		return h.judgeAddr(addr)
 	case h.names[name]:
-		return hostAccepted
+		return HostAccepted
 	}
-	return hostRefused
+	return HostRefused
 }
 
-func (h hosts) judgeAddr(a netip.Addr) hostVerdict {
+func (h Hosts) judgeAddr(a netip.Addr) Verdict {
 	if a.IsLoopback() {
-		return hostAccepted
+		return HostAccepted
 	}
 	if a.IsUnspecified() { // browsers send it to this machine from any page
-		return hostRefused
+		return HostRefused
 	}
 	for _, b := range h.bound {
 		if b == a || b.IsUnspecified() {
-			return hostAccepted
+			return HostAccepted
 		}
 	}
-	return hostRefused
+	return HostRefused
 }
 
 // parseHost splits host[:port] into a lower-case name or an address.

@@ -1,4 +1,4 @@
-package httpapi
+package browser
 
 import (
 	"net/http"
@@ -8,27 +8,45 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// judgeOrigin decides whether the page that made r may talk to us. It runs
+// Origins judges which pages may talk to the server.
+type Origins struct {
+	own, cors []string
+	second    *http.CrossOriginProtection
+}
+
+// NewOrigins accepts the server's own origin, further origins of its own page,
+// and other pages that call with a bearer token.
+func NewOrigins(own, cors []string) (*Origins, error) {
+	o := &Origins{own, cors, http.NewCrossOriginProtection()}
+	for _, origin := range slices.Concat(own, cors) {
+		if err := o.second.AddTrustedOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// Judge decides whether the page that made r may talk to us. It runs
 // after the Host was accepted, and on every method: a WebSocket upgrade is a GET.
 //
 // A present Origin must be our own, byte for byte, or one the operator listed.
 // A cookie is believed only with proof that our own page sent the request;
 // listed origins and programs present a bearer token.
-func (s *Server) judgeOrigin(r *http.Request) error {
-	own := s.scheme(r) + "://" + strings.ToLower(r.Host)
+func (o *Origins) Judge(r *http.Request) error {
+	own := scheme(r) + "://" + strings.ToLower(r.Host)
 	origins, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	if len(origins) > 1 || len(site) > 1 {
-		return forbidden("the request names more than one origin")
+		return Forbidden("the request names more than one origin")
 	}
-	ours := len(origins) == 1 && (origins[0] == own || slices.Contains(s.cfg.Origins, origins[0]))
-	if len(origins) == 1 && !ours && !slices.Contains(s.cfg.CORSOrigins, origins[0]) {
-		return forbidden("requests from this page are not allowed")
+	ours := len(origins) == 1 && (origins[0] == own || slices.Contains(o.own, origins[0]))
+	if len(origins) == 1 && !ours && !slices.Contains(o.cors, origins[0]) {
+		return Forbidden("requests from this page are not allowed")
 	}
 	if len(origins) == 0 && len(site) == 1 && site[0] != "same-origin" && !navigates(r, site[0]) {
-		return forbidden("requests from other sites are not allowed")
+		return Forbidden("requests from other sites are not allowed")
 	}
-	if err := s.crossOrigin.Check(r); err != nil { // a second opinion on what changes state
-		return forbidden("requests from this page are not allowed")
+	if err := o.second.Check(r); err != nil { // a second opinion on what changes state
+		return Forbidden("requests from this page are not allowed")
 	}
 	if !presentsCookie(r) {
 		return nil
@@ -38,7 +56,7 @@ func (s *Server) judgeOrigin(r *http.Request) error {
 	case len(site) == 1 && site[0] == "none" && len(origins) == 0 && navigates(r, site[0]):
 	case len(site) == 0 && ours: // browsers that send no metadata with an upgrade
 	default:
-		return forbidden("a cookie counts only in requests of runnel's own page; programs use a bearer token")
+		return Forbidden("a cookie counts only in requests of runnel's own page; programs use a bearer token")
 	}
 	return nil
 }
@@ -51,16 +69,16 @@ func navigates(r *http.Request, site string) bool {
 		(site == "none" || !presentsCookie(r))
 }
 
-// cors answers for the origins the operator listed, exactly; for all others,
+// CORS answers for the origins the operator listed, exactly; for all others,
 // and by default, there is nothing to say. It reports whether r was a preflight
 // that is now answered.
-func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
-	if len(s.cfg.CORSOrigins) == 0 {
+func (o *Origins) CORS(w http.ResponseWriter, r *http.Request) bool {
+	if len(o.cors) == 0 {
 		return false
 	}
 	w.Header().Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
-	if !slices.Contains(s.cfg.CORSOrigins, origin) {
+	if !slices.Contains(o.cors, origin) {
 		return false
 	}
 	w.Header().Set("Access-Control-Allow-Origin", origin)
@@ -74,13 +92,14 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (s *Server) scheme(r *http.Request) string {
+func scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
 	}
 	return "http"
 }
 
-func presentsCookie(r *http.Request) bool { return len(r.CookiesNamed(cookieName)) > 0 }
+func presentsCookie(r *http.Request) bool { return len(r.CookiesNamed(CookieName)) > 0 }
 
-func forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin, message) }
+// Forbidden is the error for a request that a page of another site may have sent.
+func Forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin, message) }

@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type watcher struct {
 func (k *socket) watch() *watcher {
 	if k.watcher == nil {
 		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool), told: make(map[string]bool)}
-		_, version := k.s.gw.Changes(-1)
+		_, version := k.s.cfg.Gateway.Changes(-1)
 		k.work.Go(func() {
 			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
 				k.end(errors.Join(errBroken, err))
@@ -87,14 +87,14 @@ func (w *watcher) take(changed []string) (ids []string, first bool) {
 }
 
 func (w *watcher) run(version int64) error {
-	gw, ctx := w.k.s.gw, w.k.ctx
+	gw, ctx := w.k.s.cfg.Gateway, w.k.ctx
 	for {
 		changed := gw.Changed(version)
 		ids, now := gw.Changes(version)
 		version = now
 		ids, first := w.take(ids)
 		if first {
-			list, err := w.k.s.listed(ctx, gateway.Filter{})
+			list, err := w.k.s.cfg.Sessions.List(ctx, gateway.Filter{})
 			if err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func (w *watcher) run(version int64) error {
 func (w *watcher) tellAll(ctx context.Context, ids []string) error {
 	own := w.k.id.Project
 	for _, id := range ids {
-		st, err := w.k.s.gw.Status(ctx, id)
+		st, err := w.k.s.cfg.Gateway.Status(ctx, id)
 		if own != "" && (err == nil && st.ProjectDir != own || runnel.CodeOf(err) == runnel.SessionNotFound && !w.told[id]) {
 			continue
 		}

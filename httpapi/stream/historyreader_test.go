@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -48,32 +49,47 @@ func (st *state) take(outs []upsert.Out) {
 // However a history is cut, and wherever its reader comes back, what the reader
 // ends up with is the same; each event, approval and end of an item once.
 func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
-	timed(t, minute)
-	rg := newRig(t)
-	id := rg.create()
-	for _, prompt := range []string{"tools", burst(30), "demo", `{"steps":[{"tool":{"name":"A","output":"a"}},{"text":"b ","repeat":5},{"tool":{"name":"B","output":"b"}}]}`} {
-		if prompt == "demo" {
-			rg.prompt(id, "approve")
-			asked := rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
-			call[empty](rg, "POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`, 200)
-			rg.events(id, rg.until(id, is[event.ApprovalResolved]).Turn)
-			continue
-		}
-		rg.events(id, rg.prompt(id, prompt))
-	}
-	turn := rg.prompt(id, `{"steps":[{"text":"one "},{"tool":{"name":"C","output":"c"}},{"text":"two "},{"hang":true}]}`) // it goes on
-	_ = turn
-	head, err := rg.log.State(t.Context(), id)
+	log, id := new(runnel.Memory), "s"
+	allow := func(_ context.Context, a event.Approval) runnel.Decision { return runnel.Decision{Choice: "allow"} }
+	session, err := runnel.Open(t.Context(), script.New(), runnel.Options{Approve: allow}, runnel.Config{ID: id, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A copy that does not grow, of every length.
-	var evs []event.Event
-	for ev, err := range rg.log.Read(t.Context(), id, 0) {
+	defer session.Close()
+	for _, prompt := range []string{
+		"tools", `{"steps":[{"text":"word ","repeat":30}]}`, "approve",
+		`{"steps":[{"tool":{"name":"A","output":"a"}},{"text":"b ","repeat":5},{"tool":{"name":"B","output":"b"}}]}`,
+	} {
+		turn, err := session.Send(t.Context(), runnel.Text(prompt))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.Seq <= head.Head {
+		if _, err := turn.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The last turn goes on.
+	last, err := session.Send(t.Context(), runnel.Text(`{"steps":[{"text":"one "},{"tool":{"name":"C","output":"c"}},{"text":"two "},{"hang":true}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head int64
+	for ev, err := range last.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		head = ev.Seq
+		if d, ok := ev.Body.(event.ItemDelta); ok && d.DeltaContent == "two " {
+			break
+		}
+	}
+	// A copy that does not grow, of every length.
+	var evs []event.Event
+	for ev, err := range log.Read(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Seq <= head {
 			evs = append(evs, ev)
 		}
 	}
@@ -205,4 +221,11 @@ func TestHistoryOfALongTurnIsNotHeld(t *testing.T) {
 		t.Errorf("%d of %d items in %d stretches, the largest of %d bytes", seen, log.items, stretches, most)
 	}
 	runtime.KeepAlive(p)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"context"
@@ -15,29 +15,34 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/strictjson"
 )
 
 // The families of messages. A connection speaks one of them for its life.
 const (
-	familyUpsert = "upsert-v1"
-	familyEvents = "events-v1"
+	FamilyUpsert = "upsert-v1"
+	FamilyEvents = "events-v1"
 )
 
-func families() []string { return []string{familyUpsert, familyEvents} }
+func families() []string { return []string{FamilyUpsert, FamilyEvents} }
 
 // The codes with which we close a WebSocket. All but the first let the client
 // connect again and resume by seq.
 const (
-	closeBadRequest websocket.StatusCode = 4400 // the client is wrong: a frame or a family we do not know
-	closeCredential websocket.StatusCode = 4401 // log in first
-	closeStalled    websocket.StatusCode = 4408 // it did not take what we wrote
-	closeTooLarge   websocket.StatusCode = 4413
-	closeStore      websocket.StatusCode = 4503 // events cannot be read or recorded
-	closeShutdown                        = websocket.StatusGoingAway
+	CloseBadRequest websocket.StatusCode = 4400 // the client is wrong: a frame or a family we do not know
+	CloseCredential websocket.StatusCode = 4401 // log in first
+	CloseStalled    websocket.StatusCode = 4408 // it did not take what we wrote
+	CloseTooLarge   websocket.StatusCode = 4413
+	CloseStore      websocket.StatusCode = 4503 // events cannot be read or recorded
+	CloseShutdown                        = websocket.StatusGoingAway
 )
 
 const (
-	subprotocol       = "runnel.v1"
+	Subprotocol       = "runnel.v1"
 	maxMessage        = 1 << 20          // bytes of a client's message
 	pingEvery         = 30 * time.Second // so that a peer that vanished is noticed
 	pongStalls        = 8                // times WriteStall: the ping may stand behind much that a slow client has yet to read
@@ -50,7 +55,7 @@ const (
 // for. Pumps read from the log when they can write: nothing waits in memory for
 // a slow client but the message being written.
 type socket struct {
-	s    *Server
+	s    *Streams
 	conn *websocket.Conn
 	id   auth.Identity
 	req  *http.Request // of the upgrade
@@ -64,22 +69,24 @@ type socket struct {
 	// The rest belongs to the reader.
 	family  string // "" until the first message
 	closed  func() // counts the connection out of its family
+	count   func() // counts a message of the family
 	watcher *watcher
 	wrote   atomic.Bool // something, since the last look
 	pings   int         // of the client, since the time below
 	since   time.Time
 }
 
-// webSocket upgrades a request that the chain has let through, and serves it.
-func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
-	id := caller(r.Context())
-	if !s.streams.open(id.ID, s.cfg.Streams, s.cfg.StreamsPerID) {
-		return runnel.Fail(runnel.RateLimited, "too many open streams; close some")
+// WebSocket upgrades a request that the chain has let through, and serves it.
+func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
+	id := access.Caller(r.Context())
+	leave, err := s.reserve(r)
+	if err != nil {
+		return err
 	}
-	defer s.streams.close(id.ID)
+	defer leave()
 	k := &socket{s: s, id: id, req: r, pumps: make(map[string]*pump)}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{subprotocol},
+		Subprotocols:       []string{Subprotocol},
 		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPingReceived:     k.pinged,
@@ -88,7 +95,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 		return nil // Accept has answered
 	}
 	conn.SetReadLimit(-1) // read has its own, with a code of its own
-	bound, unbind := s.keys.Bind(context.WithoutCancel(r.Context()), id)
+	bound, unbind := s.cfg.Keyring.Bind(context.WithoutCancel(r.Context()), id)
 	defer unbind()
 	k.conn = conn
 	k.ctx, k.end = context.WithCancelCause(bound)
@@ -109,7 +116,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) error {
 		k.closed()
 	}
 	if errors.Is(context.Cause(k.ctx), errStalled) {
-		s.metrics.stalled.Inc()
+		s.cfg.Metrics.Stalled()
 	}
 	return nil
 }
@@ -128,11 +135,11 @@ func (k *socket) close(cause error) {
 	if errors.Is(cause, auth.ErrEnded) {
 		patience = revokedTime
 	}
-	timer := time.AfterFunc(patience, func() { cut(k.req) })
+	timer := time.AfterFunc(patience, func() { browser.Cut(k.req) })
 	defer timer.Stop()
 	if errors.Is(cause, errShutdown) {
-		ctx, done := context.WithTimeout(context.Background(), farewellTime)
-		k.farewell(ctx)
+		ctx, done := context.WithTimeout(context.Background(), goodbyeTime)
+		k.goodbye(ctx)
 		done()
 	}
 	code, why := closeCode(cause)
@@ -155,21 +162,21 @@ var (
 func closeCode(cause error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(cause, auth.ErrEnded):
-		return closeCredential, "the credential has ended"
+		return CloseCredential, "the credential has ended"
 	case errors.Is(cause, errShutdown):
-		return closeShutdown, "the server is going down; resume by seq"
+		return CloseShutdown, "the server is going down; resume by seq"
 	case errors.Is(cause, errStalled):
-		return closeStalled, "nothing was read for too long; resume by seq"
+		return CloseStalled, "nothing was read for too long; resume by seq"
 	case errors.Is(cause, errBadFamily):
-		return closeBadRequest, "unknown family"
+		return CloseBadRequest, "unknown family"
 	case errors.Is(cause, errBadFrame):
-		return closeBadRequest, "messages are JSON text"
+		return CloseBadRequest, "messages are JSON text"
 	case errors.Is(cause, errTooLarge):
-		return closeTooLarge, "the message is too large"
+		return CloseTooLarge, "the message is too large"
 	case errors.Is(cause, errFlood):
 		return websocket.StatusPolicyViolation, "too many pings"
 	case errors.Is(cause, errStore):
-		return closeStore, "events cannot be read or recorded now; resume by seq"
+		return CloseStore, "events cannot be read or recorded now; resume by seq"
 	case errors.Is(cause, errProtocol):
 		return websocket.StatusProtocolError, ""
 	case errors.Is(cause, errBroken):
@@ -238,16 +245,16 @@ type (
 		message
 		SessionID string `json:"sessionId"`
 	}
-	sendMessage struct {
+	sEndMessage struct {
 		message
 		SessionID string `json:"sessionId"`
-		sendRequest
+		command.SendRequest
 	}
 	decideMessage struct {
 		message
 		SessionID  string `json:"sessionId"`
 		ApprovalID string `json:"approvalId"`
-		decideRequest
+		command.DecideRequest
 	}
 )
 
@@ -264,9 +271,9 @@ type (
 		Result    any    `json:"result"`
 	}
 	errorMessage struct {
-		Type      string  `json:"type"`
-		RequestID string  `json:"requestId,omitempty"`
-		Error     problem `json:"error"`
+		Type      string        `json:"type"`
+		RequestID string        `json:"requestId,omitempty"`
+		Error     reply.Problem `json:"error"`
 	}
 )
 
@@ -286,7 +293,7 @@ func (k *socket) handle(data []byte) error {
 	if k.family == "" {
 		k.choose(k.s.cfg.DefaultFamily)
 	}
-	result, err := k.obey(m, data)
+	result, err := k.dispatch(m, data)
 	if err != nil {
 		return k.refuse(m, err)
 	}
@@ -298,28 +305,28 @@ func (k *socket) handle(data []byte) error {
 
 // peekMessage reads what a message is about. It is read whole by whom it is for.
 func peekMessage(data []byte, m *message) error {
-	if err := checkJSON(data); err != nil {
-		return invalid(err.Error())
+	if err := strictjson.Check(data); err != nil {
+		return reply.Invalid(err.Error())
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
-		return invalid("a message is a JSON object")
+		return reply.Invalid("a message is a JSON object")
 	}
-	return fit("message", map[string]json.RawMessage{"type": members["type"], "requestId": members["requestId"]}, m)
+	return reply.Fit("message", map[string]json.RawMessage{"type": members["type"], "requestId": members["requestId"]}, m)
 }
 
 func (k *socket) hello(m message, data []byte) error {
 	var in helloMessage
-	if err := decodeStrict(data, &in); err != nil {
+	if err := reply.Strict(data, &in); err != nil {
 		return k.refuse(m, err)
 	}
 	if k.family != "" {
-		return k.refuse(m, invalid("session:hello: the family of this connection is chosen already; it can only be the first message"))
+		return k.refuse(m, reply.Invalid("session:hello: the family of this connection is chosen already; it can only be the first message"))
 	}
 	switch in.StreamProtocol {
 	case "":
 		k.choose(k.s.cfg.DefaultFamily)
-	case familyUpsert, familyEvents:
+	case FamilyUpsert, FamilyEvents:
 		k.choose(in.StreamProtocol)
 	default:
 		err := k.refuse(m, &runnel.Error{Code: runnel.InvalidRequest, Message: "streamProtocol: not one of this server's families",
@@ -331,11 +338,11 @@ func (k *socket) hello(m message, data []byte) error {
 
 func (k *socket) choose(family string) {
 	k.family = family
-	k.closed = k.s.metrics.open(family)
+	k.closed, k.count = k.s.cfg.Metrics.Open(family), k.s.cfg.Metrics.Message(family)
 }
 
-// verbs says which scope each message needs.
-func verbs() map[string]auth.Scope {
+// Verbs returns the scope that each message of a client needs.
+func Verbs() map[string]auth.Scope {
 	return map[string]auth.Scope{
 		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read,
 		"session:send": auth.Send, "session:cancel": auth.Send, "session:kill": auth.Send, "session:options": auth.Send,
@@ -343,21 +350,21 @@ func verbs() map[string]auth.Scope {
 	}
 }
 
-// obey does what m asks for and returns the body of the answer; nil for none.
-func (k *socket) obey(m message, data []byte) (any, error) {
-	scope, ok := verbs()[m.Type]
+// dispatch does what m asks for and returns the body of the answer; nil for none.
+func (k *socket) dispatch(m message, data []byte) (any, error) {
+	scope, ok := Verbs()[m.Type]
 	if !ok {
-		return nil, invalid("type: unknown message " + quoted(m.Type))
+		return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
 	}
 	if !k.id.Has(scope) {
-		return nil, k.s.lacks(k.req, scope)
+		return nil, k.s.cfg.Lacks(k.req, scope)
 	}
 	switch m.Type {
 	case "session:subscribe":
 		return nil, k.subscribe(data)
 	case "session:unsubscribe":
 		return k.about(data, func(id string) error {
-			id, err := k.s.gw.Resolve(k.ctx, id)
+			id, err := k.s.cfg.Gateway.Resolve(k.ctx, id)
 			if err == nil {
 				k.unsubscribe(id)
 			}
@@ -365,30 +372,30 @@ func (k *socket) obey(m message, data []byte) (any, error) {
 		})
 	case "sessions:subscribe":
 		k.watch().all()
-		return empty{}, nil
+		return Empty{}, nil
 	case "session:send":
-		return with(data, func(in sendMessage) (any, error) {
-			sent, warnings, err := k.s.prompt(k.req, in.SessionID, in.sendRequest)
-			return sendAnswer{sent.TurnID, sent.Queued, warnings}, err
+		return with(data, func(in sEndMessage) (any, error) {
+			sent, warnings, err := k.s.cfg.Commands.Send(k.req, in.SessionID, in.SendRequest)
+			return command.SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}, err
 		})
 	case "session:cancel":
-		return k.about(data, func(id string) error { return k.s.gw.Cancel(k.ctx, id) })
+		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Cancel(k.ctx, id) })
 	case "session:kill":
-		return k.about(data, func(id string) error { return k.s.gw.Kill(k.ctx, id) })
+		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Kill(k.ctx, id) })
 	case "session:decide":
 		return with(data, func(in decideMessage) (any, error) {
-			return empty{}, k.s.answerApproval(k.req, in.SessionID, in.ApprovalID, in.decideRequest)
+			return Empty{}, k.s.cfg.Commands.Decide(k.req, in.SessionID, in.ApprovalID, in.DecideRequest)
 		})
 	case "session:options":
 		return k.options(data)
 	}
-	return nil, invalid("type: unknown message " + quoted(m.Type))
+	return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
 }
 
 // with decodes a message for f.
 func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 	var in I
-	if err := decodeStrict(data, &in); err != nil {
+	if err := reply.Strict(data, &in); err != nil {
 		return nil, err
 	}
 	return f(in)
@@ -397,11 +404,11 @@ func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 // about decodes a message that says no more than which session it is about.
 func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	return with(data, func(in sessionMessage) (any, error) {
-		id, err := k.s.mine(k.ctx, in.SessionID)
+		id, err := k.s.cfg.Sessions.Mine(k.ctx, in.SessionID)
 		if err != nil {
 			return nil, err
 		}
-		return empty{}, f(id)
+		return Empty{}, f(id)
 	})
 }
 
@@ -409,26 +416,26 @@ func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 func (k *socket) options(data []byte) (any, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
-		return nil, invalid("a message is a JSON object")
+		return nil, reply.Invalid("a message is a JSON object")
 	}
 	own := make(map[string]json.RawMessage)
-	for name := range jsonFields(reflect.TypeFor[sessionMessage]()) {
+	for name := range strictjson.Fields(reflect.TypeFor[sessionMessage]()) {
 		own[name] = members[name]
 		delete(members, name)
 	}
 	var in sessionMessage
-	if err := fit("message", own, &in); err != nil {
+	if err := reply.Fit("message", own, &in); err != nil {
 		return nil, err
 	}
 	rest, err := json.Marshal(members)
 	if err != nil {
 		return nil, err
 	}
-	return k.s.changeOptions(k.req, in.SessionID, rest)
+	return k.s.cfg.Commands.SetOptions(k.req, in.SessionID, rest)
 }
 
 func (k *socket) refuse(m message, err error) error {
-	return k.write(errorMessage{"error", m.RequestID, k.s.explain(k.ctx, err)})
+	return k.write(errorMessage{"error", m.RequestID, k.s.cfg.Reply.Explain(k.ctx, err)})
 }
 
 // write sends one message. A client that does not take it in time is gone.
@@ -453,7 +460,7 @@ func (k *socket) send(data []byte) error {
 	}
 	k.wrote.Store(true)
 	if k.family != "" {
-		k.s.metrics.messages.WithLabelValues(k.family).Inc()
+		k.count()
 	}
 	return nil
 }

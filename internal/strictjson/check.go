@@ -1,4 +1,4 @@
-package httpapi
+package strictjson
 
 import (
 	"bytes"
@@ -11,16 +11,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
+// Bounds of a value.
 const (
-	maxDepth = 64
-	maxKeys  = 10_000 // members of one object
+	MaxDepth = 64
+	MaxKeys  = 10_000 // members of one object
 )
 
-// checkJSON accepts one JSON value of which every reader has the same idea:
+// Check accepts one JSON value of which every reader has the same idea:
 // valid UTF-8 without lone surrogates, no key twice in an object, numbers that
 // fit a float64, no NUL in any string, bounded depth, nothing after it. It
 // looks at all of data, also at the parts that are handed on as they are.
-func checkJSON(data []byte) error {
+func Check(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("the body is not valid UTF-8")
 	}
@@ -65,8 +66,8 @@ func (s *scanner) peek() byte {
 }
 
 func (s *scanner) value(depth int) error {
-	if depth > maxDepth {
-		return s.bad(fmt.Sprintf("nested deeper than %d", maxDepth))
+	if depth > MaxDepth {
+		return s.bad(fmt.Sprintf("nested deeper than %d", MaxDepth))
 	}
 	switch c := s.peek(); {
 	case c == '{':
@@ -104,9 +105,9 @@ func (s *scanner) object(depth int) error {
 			return err
 		}
 		if _, dup := seen[key]; dup {
-			return s.bad("the key " + quoted(key) + " is there twice")
+			return s.bad("the key " + Quote(key) + " is there twice")
 		}
-		if seen[key] = struct{}{}; len(seen) > maxKeys {
+		if seen[key] = struct{}{}; len(seen) > MaxKeys {
 			return s.bad("an object has too many members")
 		}
 		if s.peek() != ':' {
@@ -276,7 +277,7 @@ func (s *scanner) hex() (rune, bool) {
 	return rune(n), true
 }
 
-// quoted shows a client its own word, bounded.
-func quoted(s string) string {
+// Quote shows a client its own word, bounded.
+func Quote(s string) string {
 	return strconv.QuoteToASCII(text.Shorten(s, 64))
 }

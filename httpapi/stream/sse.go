@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
 // sse writes frames of a stream of server-sent events. Each write has a
@@ -27,29 +29,23 @@ type sse struct {
 	buf   []byte
 }
 
-// place takes a place for a stream of the caller, who gives it back with leave.
-func (s *Server) place(r *http.Request) (leave func(), err error) {
-	id := caller(r.Context()).ID
-	if !s.streams.open(id, s.cfg.Streams, s.cfg.StreamsPerID) {
-		return nil, runnel.Fail(runnel.RateLimited, "too many open streams; close some")
-	}
-	return func() { s.streams.close(id) }, nil
-}
-
 // stream begins an SSE answer, for which there is a place. The context it
 // returns ends with the request, with the caller's credential and with the
 // server; the caller calls stop.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
-	id := caller(r.Context())
-	bound, unbind := s.keys.Bind(r.Context(), id)
+func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
+	id := access.Caller(r.Context())
+	bound, unbind := s.cfg.Keyring.Bind(r.Context(), id)
 	ctx, cancel := context.WithCancelCause(bound)
 	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
-	forget := s.endings.add(session, cancel)
-	closed := s.metrics.open(family)
-	out := &sse{ctx: ctx, w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall, stuck: s.metrics.stalled.Inc}
-	unhurry := context.AfterFunc(ctx, out.hurry)
+	forget := s.deletions.add(session, cancel)
+	closed := s.cfg.Metrics.Open(family)
+	out := &sse{
+		ctx: ctx, w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall,
+		count: s.cfg.Metrics.Message(family), stuck: s.cfg.Metrics.Stalled,
+	}
+	unhasten := context.AfterFunc(ctx, out.hasten)
 	stop := func() {
-		unhurry()
+		unhasten()
 		forget()
 		unhook()
 		cancel(nil)
@@ -60,22 +56,21 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, session, family 
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	out.count = s.metrics.messages.WithLabelValues(family).Inc
 	return out, ctx, stop
 }
 
-// hurry gives a write under way, whose stream is over, little more time; none if
-// the credential has ended.
-func (e *sse) hurry() {
+// hasten shortens the deadline of a write whose stream has ended: to goodbyeTime,
+// or to now if the credential has ended.
+func (e *sse) hasten() {
 	deadline := time.Now()
 	if !errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
-		deadline = deadline.Add(farewellTime)
+		deadline = deadline.Add(goodbyeTime)
 	}
 	_ = e.rc.SetWriteDeadline(deadline)
 }
 
-// farewellTime is what a client has for the last that it is told.
-const farewellTime = time.Second
+// goodbyeTime is how long a client has to take its goodbye frame.
+const goodbyeTime = time.Second
 
 // frame adds a frame to what the next flush writes. A seq of zero gives it no
 // id. JSON has no line breaks, so the data is one line.
@@ -111,8 +106,8 @@ func (e *sse) flush() error {
 		return nil
 	}
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
-	if e.ctx.Err() != nil { // looked at after the deadline was set: hurry may have come before
-		if e.hurry(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
+	if e.ctx.Err() != nil { // looked at after the deadline was set: hasten may have come before
+		if e.hasten(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
 			return auth.ErrEnded // nothing more
 		}
 	}
@@ -129,8 +124,8 @@ func (e *sse) flush() error {
 	return err
 }
 
-// A resume says whether a reader that comes back gets everything it lacks.
-type resume struct {
+// A Resume says whether a reader that comes back gets everything it lacks.
+type Resume struct {
 	Status string `json:"status"`           // ok, gap or reset
 	From   int64  `json:"from,omitempty"`   // gap: the positions that are gone
 	To     int64  `json:"to,omitempty"`     // gap
@@ -139,57 +134,35 @@ type resume struct {
 
 // judgeCursor says how a reader that has seen everything up to after goes on,
 // and from where.
-func (s *Server) judgeCursor(ctx context.Context, session string, after int64) (resume, int64, error) {
-	st, err := s.gw.Log().State(ctx, session)
+func (s *Streams) judgeCursor(ctx context.Context, session string, after int64) (Resume, int64, error) {
+	st, err := s.cfg.Gateway.Log().State(ctx, session)
 	if err != nil {
-		return resume{}, 0, runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
+		return Resume{}, 0, runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
 	}
 	if after > st.Head {
-		return resume{Status: "reset", Reason: "the position is beyond the end of this session's log"}, 0, nil
+		return Resume{Status: "reset", Reason: "the position is beyond the end of this session's log"}, 0, nil
 	}
-	return resume{Status: "ok"}, after, nil
+	return Resume{Status: "ok"}, after, nil
 }
 
-// opened is the first frame of a stream of events.
-type openedFrame struct {
+// An OpenFrame is the first frame of a stream of events.
+type OpenFrame struct {
 	SessionID string `json:"sessionId"`
 	Seq       int64  `json:"seq"`
-	Resume    resume `json:"resume"`
-}
-
-func (s *Server) streamRoutes() []route {
-	cursor := []param{
-		{name: "after", doc: "position after which to begin", number: true},
-		{name: "Last-Event-ID", doc: "as after, and wins over it"},
-	}
-	return append([]route{
-		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",
-			params: cursor, status: http.StatusOK, stream: "text/event-stream", serve: s.followEvents},
-		give(s, route{path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
-			summary: "Read the session's history as whole items",
-			params: []param{
-				{name: "after", doc: "position after which to begin", number: true},
-				{name: "limit", doc: "how many at most; 200 if absent", number: true},
-			}}, s.items),
-		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Write the session down",
-			params: []param{{name: "format", doc: "jsonl, md or html"}},
-			status: http.StatusOK, stream: "application/octet-stream", serve: s.export},
-		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",
-			status: http.StatusSwitchingProtocols, stream: "application/octet-stream", serve: s.webSocket},
-	}, s.harnessRoutes()...)
+	Resume    Resume `json:"resume"`
 }
 
 // cursor reads where r wants to begin.
 func cursor(r *http.Request) (int64, error) {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		return parseNumber("Last-Event-ID", last)
+		return reply.ParseNumber("Last-Event-ID", last)
 	}
-	return number(r, "after", 0)
+	return reply.Number(r, "after", 0)
 }
 
-// followEvents streams a session's events as they are.
-func (s *Server) followEvents(w http.ResponseWriter, r *http.Request) error {
-	id, err := s.session(r.Context(), r.PathValue("id"))
+// Events streams a session's events as they are.
+func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
+	id, err := s.cfg.Sessions.Resolve(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -201,31 +174,31 @@ func (s *Server) followEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.place(r)
+	leave, err := s.reserve(r)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	out, ctx, stop := s.stream(w, r, id, "sse-events")
 	defer stop()
-	_ = out.frame(0, "stream:open", openedFrame{id, after, verdict})
+	_ = out.frame(0, "stream:open", OpenFrame{id, after, verdict})
 	err = s.follow(ctx, id, &after, out, func(ev event.Event) (bool, error) {
 		return false, out.frame(ev.Seq, event.Type(ev.Body), ev)
 	})
-	s.farewell(out, id, after, err)
+	s.goodbye(out, id, after, err)
 	return nil
 }
 
-// farewell tells a reader why its stream ends, unless it is the one who ends it,
-// and that it has everything up to after.
-func (s *Server) farewell(out *sse, session string, after int64, err error) {
-	m := endMessage{"stream:end", session, after, reasonShutdown, nil}
+// goodbye writes the last frame: why the stream ends, unless the client ended it,
+// and the position to resume after.
+func (s *Streams) goodbye(out *sse, session string, after int64, err error) {
+	m := EndMessage{"stream:end", session, after, ReasonShutdown, nil}
 	e, known := errors.AsType[*runnel.Error](err)
 	switch {
 	case errors.Is(err, errShutdown):
 	case known:
-		p := s.explain(out.ctx, e)
-		m.Reason, m.Error = reasonError, &p
+		p := s.cfg.Reply.Explain(out.ctx, e)
+		m.Reason, m.Error = ReasonError, &p
 	default:
 		return
 	}
@@ -236,7 +209,7 @@ func (s *Server) farewell(out *sse, session string, after int64, err error) {
 // until f reports that the event was the last one. While there are no events it
 // keeps the stream alive. Once ctx has ended it writes nothing and returns the
 // cause.
-func (s *Server) follow(ctx context.Context, session string, after *int64, out *sse, f func(event.Event) (last bool, err error)) error {
+func (s *Streams) follow(ctx context.Context, session string, after *int64, out *sse, f func(event.Event) (last bool, err error)) error {
 	feed, err := s.feed(ctx, session, *after)
 	if err != nil {
 		return err
@@ -263,14 +236,4 @@ func (s *Server) follow(ctx context.Context, session string, after *int64, out *
 			out.beat()
 		}
 	}
-}
-
-// session returns our id for what a reader called a session, if there is one.
-func (s *Server) session(ctx context.Context, ref string) (string, error) {
-	ref, err := s.mine(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	st, err := s.gw.Status(ctx, ref)
-	return st.SessionID, err
 }

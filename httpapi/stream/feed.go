@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"context"
@@ -22,9 +22,9 @@ type feed struct {
 	stall  stallDetector
 }
 
-func (s *Server) feed(ctx context.Context, session string, after int64) (*feed, error) {
-	d, err := newStallDetector(ctx, s.gw, session, s.cfg.Heartbeat)
-	return &feed{runnel.NewCursor(s.gw.Log(), session, after), d}, err
+func (s *Streams) feed(ctx context.Context, session string, after int64) (*feed, error) {
+	d, err := newStallDetector(ctx, s.cfg.Gateway, session, s.cfg.Heartbeat)
+	return &feed{runnel.NewCursor(s.cfg.Gateway.Log(), session, after), d}, err
 }
 
 // next returns the next batch of events. It waits for one until wake, if that is

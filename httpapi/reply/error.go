@@ -1,12 +1,18 @@
-package httpapi
+// Package reply writes what a client gets back: JSON bodies, and every error as
+// one body whose HTTP status follows from its code. It reads JSON bodies, too.
+package reply
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -59,11 +65,13 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-func refuse(status int, message string) error {
+// Refuse is an error of the transport, with its status.
+func Refuse(status int, message string) error {
 	return &refusal{status, runnel.Fail(runnel.InvalidRequest, message)}
 }
 
-func status(err error) int {
+// Status returns the HTTP status of err.
+func Status(err error) int {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.status
 	}
@@ -73,51 +81,74 @@ func status(err error) int {
 	return http.StatusInternalServerError
 }
 
-// problem is the one error body, also inside WebSocket and SSE frames.
-type problem struct {
+// A Problem is the one error body, also inside WebSocket and SSE frames.
+type Problem struct {
 	Type    runnel.Code `json:"type" doc:"code of the error; stable"`
 	Message string      `json:"message" doc:"safe to show; says what to do next"`
 	Details any         `json:"details,omitempty"`
 }
 
-type errorBody struct {
-	Error problem `json:"error"`
+// An ErrorBody is the JSON body of an error.
+type ErrorBody struct {
+	Error Problem `json:"error"`
 }
 
-// explain turns any error into what may leave the process. What has no code is
-// logged under an id, and only the id is told.
-func (s *Server) explain(ctx context.Context, err error) problem {
+// A Writer writes answers. Its methods may be called concurrently.
+type Writer struct {
+	Redact func(string) string // takes secrets out of the messages of errors
+	Log    *slog.Logger
+}
+
+// Explain turns any error into what may leave the process. It logs an error
+// without a code under an id, and returns only the id.
+func (w Writer) Explain(ctx context.Context, err error) Problem {
 	if e, ok := errors.AsType[*runnel.Error](err); ok && e.Code != runnel.Internal {
-		return problem{e.Code, bounded(s.cfg.Redact(e.Message)), e.Details}
+		return Problem{e.Code, Bounded(w.Redact(e.Message)), e.Details}
 	}
-	id := newID()
-	s.log.LogAttrs(ctx, slog.LevelError, "internal error", slog.String("errorId", id), slog.String("error", bounded(err.Error())))
-	return problem{runnel.Internal, "internal error; the server's log has the details under this id", map[string]string{"errorId": id}}
+	id := uuid.NewString()
+	w.Log.LogAttrs(ctx, slog.LevelError, "internal error", slog.String("errorId", id), slog.String("error", Bounded(err.Error())))
+	return Hidden(id)
 }
 
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	st := status(err)
+// Hidden is the problem of an internal error that is in the log under id.
+func Hidden(id string) Problem {
+	return Problem{runnel.Internal, "internal error; the server's log has the details under this id", map[string]string{"errorId": id}}
+}
+
+// Error answers r with err.
+func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
+	st := Status(err)
 	if st == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "60")
+		to.Header().Set("Retry-After", "60")
 	}
 	if st == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="runnel"`)
+		to.Header().Set("WWW-Authenticate", `Bearer realm="runnel"`)
 	}
-	s.answer(w, st, errorBody{s.explain(r.Context(), err)})
+	JSON(to, st, ErrorBody{w.Explain(r.Context(), err)})
 }
 
-func (s *Server) answer(w http.ResponseWriter, status int, body any) {
+// Timeout bounds the writing of an answer that is no stream.
+const Timeout = 30 * time.Second
+
+// JSON answers with body.
+func JSON(w http.ResponseWriter, status int, body any) {
 	data, err := json.Marshal(body)
 	if err != nil { // our own types always encode
 		panic(err)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Timeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // a caller that has gone does not need it
 }
 
-// bounded cuts a message that is too long to show, on a rune boundary.
-func bounded(s string) string {
+// Codes returns every code of an error that has a status.
+func Codes() []runnel.Code { return slices.Sorted(maps.Keys(statuses)) }
+
+// Bounded cuts a message that is too long to show, on a rune boundary.
+func Bounded(s string) string {
 	return text.Shorten(s, 1<<10+len("…"))
 }
+
+// Invalid is the error for a request that the client has to change.
+func Invalid(message string) error { return runnel.Fail(runnel.InvalidRequest, message) }

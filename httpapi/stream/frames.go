@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"encoding/json"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// A turnFrame is one frame of a turn's stream.
-type turnFrame struct {
-	name string
-	data any
+// A TurnFrame is one frame of a turn's stream.
+type TurnFrame struct {
+	Name string
+	Data any // encodes as JSON
 }
 
 // about is what every frame of a turn says. The types below add to it.
@@ -97,8 +98,8 @@ type (
 	}
 )
 
-// turnFrames makes the frames of one turn from its events. It is pure.
-type turnFrames struct {
+// TurnFrames makes the frames of one turn from its events. It is pure.
+type TurnFrames struct {
 	session, turn string
 	items         map[string]*turnItem
 	calls         map[string]string // call id → tool name
@@ -113,13 +114,14 @@ type turnItem struct {
 	said   strings.Builder
 }
 
-func newTurnFrames(session, turn string) *turnFrames {
-	return &turnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string)}
+// NewTurnFrames returns the frames of a turn that is about to begin.
+func NewTurnFrames(session, turn string) *TurnFrames {
+	return &TurnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string)}
 }
 
-// push returns the frames for ev, in order. The prompt's own item is not among
+// Push returns the frames for ev, in order. The prompt's own item is not among
 // them: the reader sent it.
-func (t *turnFrames) push(ev event.Event) []turnFrame {
+func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
 	a := about{Seq: ev.Seq, TurnID: t.turn, ItemID: itemOf(ev.Body)}
 	if a.ItemID == runnel.UserItemID(t.turn) {
 		return nil
@@ -127,10 +129,10 @@ func (t *turnFrames) push(ev event.Event) []turnFrame {
 	return t.body(ev, a)
 }
 
-func (t *turnFrames) body(ev event.Event, a about) []turnFrame {
+func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
 	switch b := ev.Body.(type) {
 	case event.ResponseStart:
-		return []turnFrame{{"session:init", initFrame{a, t.session, b.ModelID}}}
+		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID}}}
 	case event.ItemStart:
 		t.items[b.ItemID] = &turnItem{typ: b.ItemType, call: b.CallID, parent: b.ParentCallID}
 		if b.ItemType == event.TypeFunctionCall {
@@ -147,11 +149,11 @@ func (t *turnFrames) body(ev event.Event, a about) []turnFrame {
 		return t.broken(a, string(b.Reason))
 	case event.ApprovalRequested:
 		a.ItemID = b.Approval.ItemID
-		return []turnFrame{{"permission:request", permissionFrame{a, b.Approval}}}
+		return []TurnFrame{{"permission:request", permissionFrame{a, b.Approval}}}
 	case event.ApprovalResolved:
-		return []turnFrame{{"permission:resolved", resolvedFrame{a, b.ApprovalID, b.Choice, b.By, b.Reason}}}
+		return []TurnFrame{{"permission:resolved", resolvedFrame{a, b.ApprovalID, b.Choice, b.By, b.Reason}}}
 	case event.Notice:
-		return []turnFrame{{"notice", noticeFrame{a, b}}}
+		return []TurnFrame{{"notice", noticeFrame{a, b}}}
 	case event.UsageUpdated:
 		if b.CostUSD != nil {
 			t.cost = b.CostUSD
@@ -168,7 +170,7 @@ func (t *turnFrames) body(ev event.Event, a about) []turnFrame {
 }
 
 // text is growth of an item. What grows is a suffix, always.
-func (t *turnFrames) text(a about, s string) []turnFrame {
+func (t *TurnFrames) text(a about, s string) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil || s == "" {
 		return nil
@@ -176,17 +178,17 @@ func (t *turnFrames) text(a about, s string) []turnFrame {
 	switch it.typ {
 	case event.TypeMessage:
 		it.said.WriteString(s)
-		return []turnFrame{{"chat:delta", textFrame{a, s, it.parent}}}
+		return []TurnFrame{{"chat:delta", textFrame{a, s, it.parent}}}
 	case event.TypeReasoning:
 		it.said.WriteString(s)
-		return []turnFrame{{"reasoning:delta", textFrame{a, s, it.parent}}}
+		return []TurnFrame{{"reasoning:delta", textFrame{a, s, it.parent}}}
 	case event.TypeFunctionCallOutput:
-		return []turnFrame{{"tool:progress", toolProgressFrame{a, it.call, s}}}
+		return []TurnFrame{{"tool:progress", toolProgressFrame{a, it.call, s}}}
 	}
 	return nil
 }
 
-func (t *turnFrames) done(a about, f event.FinalItem) []turnFrame {
+func (t *TurnFrames) done(a about, f event.FinalItem) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil {
 		it = new(turnItem)
@@ -197,11 +199,11 @@ func (t *turnFrames) done(a about, f event.FinalItem) []turnFrame {
 	case event.Reasoning:
 		return t.whole(a, it, event.TypeReasoning, f.Content)
 	case event.FunctionCall:
-		return []turnFrame{{"tool:start", toolStartFrame{a, f.CallID, f.Name, f.Arguments, f.Kind, f.Title, it.parent}}}
+		return []TurnFrame{{"tool:start", toolStartFrame{a, f.CallID, f.Name, f.Arguments, f.Kind, f.Title, it.parent}}}
 	case event.FunctionCallOutput:
-		return []turnFrame{{"tool:result", toolResultFrame{a, f.CallID, t.calls[f.CallID], !f.IsError, f.Output, f.ExitCode, f.Changes, f.Truncated}}}
+		return []TurnFrame{{"tool:result", toolResultFrame{a, f.CallID, t.calls[f.CallID], !f.IsError, f.Output, f.ExitCode, f.Changes, f.Truncated}}}
 	case event.Plan:
-		return []turnFrame{{"plan:update", planFrame{a, f.Entries}}}
+		return []TurnFrame{{"plan:update", planFrame{a, f.Entries}}}
 	}
 	return nil
 }
@@ -209,8 +211,8 @@ func (t *turnFrames) done(a about, f event.FinalItem) []turnFrame {
 // whole ends a text. What was not streamed of it comes as a last delta, so that
 // the deltas add up. Text that an agent took back cannot be: then the deltas
 // are what was said, and the final text is what counts.
-func (t *turnFrames) whole(a about, it *turnItem, typ event.ItemType, text string) []turnFrame {
-	var out []turnFrame
+func (t *TurnFrames) whole(a about, it *turnItem, typ event.ItemType, text string) []TurnFrame {
+	var out []TurnFrame
 	it.typ = typ
 	t.items[a.ItemID] = it
 	if rest, ok := strings.CutPrefix(text, it.said.String()); ok && rest != "" {
@@ -220,27 +222,27 @@ func (t *turnFrames) whole(a about, it *turnItem, typ event.ItemType, text strin
 	if typ == event.TypeReasoning {
 		name = "reasoning:complete"
 	}
-	return append(out, turnFrame{name, textFrame{a, text, it.parent}})
+	return append(out, TurnFrame{name, textFrame{a, text, it.parent}})
 }
 
 // broken ends an item that will not be finished.
-func (t *turnFrames) broken(a about, why string) []turnFrame {
+func (t *TurnFrames) broken(a about, why string) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil {
 		return nil
 	}
 	switch it.typ {
 	case event.TypeMessage:
-		return []turnFrame{{"chat:complete", textFrame{a, it.said.String(), it.parent}}}
+		return []TurnFrame{{"chat:complete", textFrame{a, it.said.String(), it.parent}}}
 	case event.TypeReasoning:
-		return []turnFrame{{"reasoning:complete", textFrame{a, it.said.String(), it.parent}}}
+		return []TurnFrame{{"reasoning:complete", textFrame{a, it.said.String(), it.parent}}}
 	case event.TypeFunctionCall:
-		return []turnFrame{{"tool:result", toolResultFrame{about: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
+		return []TurnFrame{{"tool:result", toolResultFrame{about: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
 	}
 	return nil
 }
 
-func (t *turnFrames) complete(a about, b event.ResponseDone) []turnFrame {
+func (t *TurnFrames) complete(a about, b event.ResponseDone) []TurnFrame {
 	if b.Status == event.StatusError {
 		fault := event.Fault{Code: "AGENT_ERROR", Message: b.FinishReason}
 		if b.Error != nil {
@@ -251,15 +253,15 @@ func (t *turnFrames) complete(a about, b event.ResponseDone) []turnFrame {
 	if b.Usage != nil {
 		t.usage = b.Usage
 	}
-	return []turnFrame{
+	return []TurnFrame{
 		{"session:complete", completeFrame{a, b.Status, t.usage, t.cost}},
 		{"process:exit", exitFrame{a, 0, b.Status == event.StatusCancelled}},
 	}
 }
 
-func (t *turnFrames) failed(a about, f event.Fault) []turnFrame {
-	return []turnFrame{
-		{"turn:error", errorFrame{a, "mid-stream", f.Code, f.Message, status(runnel.Fail(runnel.Code(f.Code), f.Message)), "error", true}},
+func (t *TurnFrames) failed(a about, f event.Fault) []TurnFrame {
+	return []TurnFrame{
+		{"turn:error", errorFrame{a, "mid-stream", f.Code, f.Message, reply.Status(runnel.Fail(runnel.Code(f.Code), f.Message)), "error", true}},
 		{"process:exit", exitFrame{a, 1, false}},
 	}
 }

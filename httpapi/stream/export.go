@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"bufio"
@@ -16,20 +16,22 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// export writes a session down: its events as they are, or its items as text
+// Export writes a session down: its events as they are, or its items as text
 // for people. It is served as a download, never as a page of ours.
-func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
-	st, err := s.gw.Status(r.Context(), r.PathValue("id"))
+func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
+	st, err := s.cfg.Gateway.Status(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	if id := caller(r.Context()).ID; !s.exports.open(id, s.cfg.Streams, s.cfg.Limits.Exports) {
+	if id := access.Caller(r.Context()).ID; !s.exports.add(id, s.cfg.Most, s.cfg.Exports) {
 		return runnel.Fail(runnel.RateLimited, "this credential exports as much as it may at a time; wait for an end")
 	} else {
-		defer s.exports.close(id)
+		defer s.exports.remove(id)
 	}
 	format := r.URL.Query().Get("format")
 	var write func(context.Context, *bufio.Writer, gateway.Status) error
@@ -41,7 +43,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	case "html":
 		write = s.exportHTML
 	default:
-		return invalid("format: jsonl, md or html")
+		return reply.Invalid("format: jsonl, md or html")
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
@@ -70,8 +72,8 @@ func (d *deadlineWriter) Write(p []byte) (int, error) {
 	return d.Writer.Write(p)
 }
 
-func (s *Server) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
-	for cursor := runnel.NewCursor(s.gw.Log(), st.SessionID, 0); ; {
+func (s *Streams) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+	for cursor := runnel.NewCursor(s.cfg.Gateway.Log(), st.SessionID, 0); ; {
 		evs, err := cursor.Read(ctx)
 		if err != nil || len(evs) == 0 {
 			return err
@@ -90,7 +92,7 @@ func (s *Server) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.S
 
 // outs yields a session's history. An item that is not over where a stretch ends
 // is held back until it is, or its turn: there it stands once.
-func (s *Server) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
+func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		var held []upsert.Upsert
 		put := func(o upsert.Out) bool {
@@ -114,7 +116,7 @@ func (s *Server) outs(ctx context.Context, session string) iter.Seq2[upsert.Out,
 			}
 			return yield(o, nil)
 		}
-		for history, more := newHistoryReader(s.gw.Log(), session, 0, 0), true; more; {
+		for history, more := newHistoryReader(s.cfg.Gateway.Log(), session, 0, 0), true; more; {
 			c, err := history.next(ctx)
 			if err != nil {
 				yield(nil, err)
@@ -135,7 +137,7 @@ func (s *Server) outs(ctx context.Context, session string) iter.Seq2[upsert.Out,
 	}
 }
 
-func (s *Server) exportMarkdown(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+func (s *Streams) exportMarkdown(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
 	fmt.Fprintf(w, "# %s\n\n%s in `%s`, %s\n", oneLine(st.Title), st.CLIType, st.ProjectDir, st.CreatedAt.Format(time.RFC3339))
 	for o, err := range s.outs(ctx, st.SessionID) {
 		if err != nil {
@@ -158,7 +160,7 @@ func (s *Server) exportMarkdown(ctx context.Context, w *bufio.Writer, st gateway
 
 // exportHTML writes a page that holds text only: all of it escaped, no script,
 // no style, no link.
-func (s *Server) exportHTML(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+func (s *Streams) exportHTML(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
 	title := html.EscapeString(oneLine(st.Title))
 	fmt.Fprintf(w, "<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\"><title>%s</title></head>\n<body>\n<h1>%s</h1>\n<p>%s in <code>%s</code></p>\n",
 		title, title, html.EscapeString(st.CLIType), html.EscapeString(st.ProjectDir))

@@ -1,4 +1,4 @@
-package httpapi
+package stream
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -31,7 +32,7 @@ type (
 		SessionID string            `json:"sessionId"`
 		Entries   []json.RawMessage `json:"entries"`
 		Seq       int64             `json:"seq"`
-		Resume    *resume           `json:"resume,omitempty"`
+		Resume    *Resume           `json:"resume,omitempty"`
 		Done      bool              `json:"done"`
 	}
 	liveMessage struct {
@@ -49,10 +50,10 @@ const (
 
 func (k *socket) subscribe(data []byte) error {
 	var in subscribeMessage
-	if err := decodeStrict(data, &in); err != nil {
+	if err := reply.Strict(data, &in); err != nil {
 		return err
 	}
-	id, err := k.s.session(k.ctx, in.SessionID)
+	id, err := k.s.cfg.Sessions.Resolve(k.ctx, in.SessionID)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (k *socket) subscribe(data []byte) error {
 		after = *in.After
 	}
 	if after < 0 {
-		return invalid("after: must be a whole number of zero or more")
+		return reply.Invalid("after: must be a whole number of zero or more")
 	}
 	k.unsubscribe(id)
 	if len(k.pumps) >= subscriptionsEach {
@@ -79,8 +80,8 @@ func (k *socket) subscribe(data []byte) error {
 	k.pumps[id] = p
 	k.mu.Unlock()
 	k.watch().one(id)
-	upserts := k.family == familyUpsert
-	forget := k.s.endings.add(id, end)
+	upserts := k.family == FamilyUpsert
+	forget := k.s.deletions.add(id, end)
 	k.work.Go(func() {
 		defer close(p.done)
 		defer forget()
@@ -104,7 +105,7 @@ func (k *socket) unsubscribe(session string) {
 // run ends with its context. A session that is deleted has no more to tell.
 // Whatever else ends it ends the connection: a client must not believe in a
 // silence that is none.
-func (p *pump) run(ctx context.Context, requestID string, after int64, verdict resume, upserts bool) {
+func (p *pump) run(ctx context.Context, requestID string, after int64, verdict Resume, upserts bool) {
 	var err error
 	if upserts {
 		err = p.upserts(ctx, after, verdict)
@@ -134,8 +135,8 @@ func (p *pump) write(v any, seq int64) error {
 	return err
 }
 
-// farewell tells a client what it has of each session it follows.
-func (k *socket) farewell(ctx context.Context) {
+// goodbye tells a client what it has of each session it follows.
+func (k *socket) goodbye(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, p := range k.pumps {
@@ -144,7 +145,7 @@ func (k *socket) farewell(ctx context.Context) {
 		case <-ctx.Done(): // it is stuck in a write, and so would we be
 			return
 		}
-		data, err := json.Marshal(endMessage{"session:end", id, p.told.Load(), reasonShutdown, nil})
+		data, err := json.Marshal(EndMessage{"session:end", id, p.told.Load(), ReasonShutdown, nil})
 		if err != nil || k.conn.Write(ctx, websocket.MessageText, data) != nil {
 			return
 		}
@@ -152,9 +153,9 @@ func (k *socket) farewell(ctx context.Context) {
 }
 
 // upserts brings whole items, paced by how fast they are taken.
-func (p *pump) upserts(ctx context.Context, after int64, verdict resume) error {
-	log := p.k.s.gw.Log()
-	from, err := p.k.s.gw.TurnStart(ctx, p.session, after)
+func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
+	log := p.k.s.cfg.Gateway.Log()
+	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict resume) error {
 
 // history sends a chunk. Only its last message moves the cursor, since entries
 // are in the order in which items appeared, not in which they changed.
-func (p *pump) history(c chunk, from, after int64, first *resume) error {
+func (p *pump) history(c chunk, from, after int64, first *Resume) error {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: from, Resume: first}
 	size := 0
 	for _, o := range c.entries {
@@ -223,8 +224,8 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 }
 
 // events sends the log as it is.
-func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
-	st, err := p.k.s.gw.Log().State(ctx, p.session)
+func (p *pump) events(ctx context.Context, after int64, verdict Resume) error {
+	st, err := p.k.s.cfg.Gateway.Log().State(ctx, p.session)
 	if err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func (p *pump) events(ctx context.Context, after int64, verdict resume) error {
 }
 
 // pastEvents sends events as history and returns the new cursor.
-func (p *pump) pastEvents(evs []event.Event, after int64, first *resume, done bool) (int64, error) {
+func (p *pump) pastEvents(evs []event.Event, after int64, first *Resume, done bool) (int64, error) {
 	for {
 		n := min(len(evs), historyEntries)
 		m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Resume: first, Done: done && n == len(evs)}

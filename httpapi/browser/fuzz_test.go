@@ -1,0 +1,53 @@
+package browser
+
+import (
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// What is accepted is in the allow-list by another parser's reading, too.
+func FuzzJ05_HostOrigin(f *testing.F) {
+	for _, h := range []string{"localhost:7777", "127.0.0.1", "[::1]:1", "127.0.0.1.nip.io", "localhost.", "user@localhost", "[::ffff:127.0.0.1]", "LOCALHOST", "0.0.0.0", "127.1", "", "work.example"} {
+		f.Add(h, "http://"+h)
+	}
+	f.Add("localhost", "null")
+	f.Add("localhost:80", "http://localhost:80@evil.example")
+	hosts := NewHosts(nil, []string{"work.example"})
+	origins, err := NewOrigins([]string{"https://runnel.example"}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, host, origin string) {
+		if hosts.Judge(host) != HostAccepted {
+			return
+		}
+		u, err := url.Parse("http://" + host + "/")
+		if err != nil || u.User != nil || u.Path != "/" || u.Fragment != "" || u.RawQuery != "" {
+			t.Fatalf("accepted %q, which is no host: %v", host, err)
+		}
+		name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+			if !ip.Unmap().IsLoopback() {
+				t.Fatalf("accepted the address %s", ip)
+			}
+		} else if name != "localhost" && name != "work.example" {
+			t.Fatalf("accepted the name %q", name)
+		}
+		r := httptest.NewRequest("POST", "/api/session/x/kill", nil)
+		r.Host = host
+		r.Header["Origin"] = []string{origin}
+		if origins.Judge(r) != nil {
+			return
+		}
+		o, err := url.Parse(origin)
+		if err != nil || o.Scheme != "http" && origin != "https://runnel.example" {
+			t.Fatalf("accepted the origin %q: %v", origin, err)
+		}
+		if !strings.EqualFold(o.Host, host) && origin != "https://runnel.example" {
+			t.Fatalf("accepted the origin %q for the host %q", origin, host)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+// Package command does what clients ask of a session, whichever way they ask:
+// over HTTP, as a harness, or in a message on the WebSocket.
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+)
+
+// The bodies that all ways share.
+type (
+	// SendRequest is a prompt.
+	SendRequest struct {
+		Content     string            `json:"content"`
+		Attachments []json.RawMessage `json:"attachments,omitempty"`
+		Opts        json.RawMessage   `json:"opts,omitempty"`
+		Queue       bool              `json:"queue,omitempty" doc:"wait for the running turn instead of failing"`
+	}
+	// SendAnswer is what became of a prompt.
+	SendAnswer struct {
+		TurnID   string   `json:"turnId"`
+		Queued   bool     `json:"queued,omitempty"`
+		Warnings []string `json:"warnings,omitempty"`
+	}
+	// DecideRequest answers an approval.
+	DecideRequest struct {
+		Choice           string          `json:"choice" doc:"id of one of the approval's choices"`
+		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
+		Reason           string          `json:"reason,omitempty"`
+		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"of the arguments this answer is about"`
+	}
+	// OptionsAnswer is a session with its settings changed.
+	OptionsAnswer struct {
+		gateway.Status
+		Warnings []string `json:"warnings,omitempty"`
+	}
+)
+
+// Commands act on the sessions that the caller of a request may know of.
+type Commands struct{ Sessions access.Sessions }
+
+// Send begins a turn, or queues the prompt. It also returns warnings.
+func (c Commands) Send(r *http.Request, id string, in SendRequest) (gateway.Sent, []string, error) {
+	id, err := c.Sessions.Mine(r.Context(), id)
+	if err != nil {
+		return gateway.Sent{}, nil, err
+	}
+	opt, err := CallersOptions(r, in.Opts)
+	if err != nil {
+		return gateway.Sent{}, nil, err
+	}
+	refs := make([]attach.Ref, len(in.Attachments))
+	for i, a := range in.Attachments {
+		if err := json.Unmarshal(a, &refs[i]); err != nil {
+			return gateway.Sent{}, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
+		}
+	}
+	sent, err := c.Sessions.Gateway.Send(r.Context(), id, gateway.Prompt{
+		Text: in.Content, Attachments: refs, Settings: opt.settings(), Persona: opt.Persona, Queue: in.Queue,
+	})
+	if sent.Warning != "" {
+		opt.Warnings = append(opt.Warnings, sent.Warning)
+	}
+	return sent, opt.Warnings, err
+}
+
+// Decide answers an approval.
+func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest) error {
+	if in.Choice == "" {
+		return reply.Invalid("choice: say which of the approval's choices it is")
+	}
+	id, err := c.Sessions.Mine(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.Sessions.Gateway.Decide(r.Context(), id, approval, runnel.Decision{
+		Choice: in.Choice, UpdatedArguments: in.UpdatedArguments, Reason: reply.Bounded(in.Reason), ArgumentsDigest: in.ArgumentsDigest,
+	})
+}
+
+// SetOptions changes settings of a live session; in are the options as the client
+// wrote them.
+func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
+	opt, err := CallersOptions(r, in)
+	if err != nil {
+		return OptionsAnswer{}, err
+	}
+	set := opt.settings()
+	if set.IsZero() {
+		return OptionsAnswer{}, reply.Invalid("nothing to change: give model, permissionMode, reasoningEffort or config")
+	}
+	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
+		return OptionsAnswer{}, err
+	}
+	st, err := c.Sessions.Gateway.Set(r.Context(), id, set)
+	return OptionsAnswer{st, opt.Warnings}, err
+}

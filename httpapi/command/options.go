@@ -1,0 +1,118 @@
+package command
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/strictjson"
+)
+
+// Options are what a client may say of how an agent runs.
+type Options struct {
+	runnel.Options
+	Persona  string   // a profile
+	Warnings []string // about fields that have no effect
+}
+
+// profileOptions are those of the contract that a profile gives a meaning.
+type profileOptions struct {
+	Persona            string          `json:"persona,omitempty"`
+	Mode               string          `json:"mode,omitempty"`
+	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
+}
+
+// CallersOptions reads the options in r. Those that answer in advance what an
+// agent would ask, or have it run a command that nobody is asked about, are for
+// callers who may answer.
+func CallersOptions(r *http.Request, data json.RawMessage) (Options, error) {
+	opt, err := decodeOptions(data)
+	if err == nil && len(opt.AddDirs) > 0 && access.Caller(r.Context()).Project != "" {
+		return Options{}, runnel.Fail(runnel.Forbidden, "addDirs: this credential is for one project, and its agents work in no other directory")
+	}
+	if err != nil || access.Caller(r.Context()).Has(auth.Approve) {
+		return opt, err
+	}
+	what := ""
+	switch {
+	case len(opt.MCPServers) > 0:
+		what = "mcpServers"
+	case len(opt.Config) > 0: // any of it may be about what the agent does without asking
+		what = "config"
+	case opt.PermissionMode == runnel.ModeAcceptEdits, opt.PermissionMode == runnel.ModeBypass:
+		what = "permissionMode " + strictjson.Quote(string(opt.PermissionMode))
+	default:
+		return opt, nil
+	}
+	return Options{}, runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which answering in advance needs")
+}
+
+// decodeOptions reads the options of a client. Unlike in other bodies a field
+// that we do not know is passed over, with a warning in the answer; one that is
+// almost ours is refused, as everywhere.
+func decodeOptions(data json.RawMessage) (Options, error) {
+	var out Options
+	if len(data) == 0 || string(data) == "null" {
+		return out, nil
+	}
+	if err := strictjson.Check(data); err != nil {
+		return out, reply.Invalid("opts: " + err.Error())
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(data, &members) != nil {
+		return out, reply.Invalid("opts: must be an object")
+	}
+	ours, profile := strictjson.Fields(reflect.TypeFor[runnel.Options]()), strictjson.Fields(reflect.TypeFor[profileOptions]())
+	profiled := make(map[string]json.RawMessage)
+	for key, value := range members {
+		if _, ok := ours[key]; ok {
+			continue
+		}
+		delete(members, key)
+		if _, ok := profile[key]; ok {
+			profiled[key] = value
+			continue
+		}
+		if strictjson.Almost(key, ours) || strictjson.Almost(key, profile) {
+			return out, reply.Invalid("opts." + strictjson.Unknown(key, ours))
+		}
+		out.Warnings = append(out.Warnings, "opts."+strictjson.Quote(key)+": unknown, ignored")
+	}
+	slices.Sort(out.Warnings)
+	if err := reply.Fit("opts", members, &out.Options); err != nil {
+		return out, err
+	}
+	var p profileOptions
+	if err := reply.Fit("opts", profiled, &p); err != nil {
+		return out, err
+	}
+	out.Persona = p.Persona
+	if p.Mode != "" {
+		out.Warnings = append(out.Warnings, "opts.mode: has a meaning only with a profile, ignored")
+	}
+	if len(p.SubagentGovernance) > 0 {
+		out.Warnings = append(out.Warnings, "opts.subagentGovernance: delegation is not enabled on this server, ignored")
+	}
+	return out, nil
+}
+
+// settings returns what can change in a session that exists. The rest becomes
+// a warning.
+func (o *Options) settings() runnel.Settings {
+	set := runnel.Settings{Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config}
+	rest := o.Options
+	rest.Model, rest.PermissionMode, rest.ReasoningEffort, rest.Config = "", "", "", nil
+	data, _ := json.Marshal(rest) // it was decoded from JSON
+	var left map[string]json.RawMessage
+	_ = json.Unmarshal(data, &left)
+	for _, key := range slices.Sorted(maps.Keys(left)) {
+		o.Warnings = append(o.Warnings, "opts."+key+": counts only when a session is created, ignored")
+	}
+	return set
+}

@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A gate finds out who sent a request and whether they may make it.
+type gate struct {
+	keys    *auth.Keyring
+	cookies browser.Cookies
+	metrics *metrics
+	log     *slog.Logger
+}
+
+// authorize finds out who sent r and whether they may use the route. The
+// request it returns carries the identity.
+func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*http.Request, error) {
+	if rt.scope == "" {
+		return r, nil
+	}
+	id, err := g.authenticate(w, r)
+	if err != nil {
+		return r, err
+	}
+	if !id.Has(rt.scope) {
+		return r, g.lacks(r, rt.scope)
+	}
+	return r.WithContext(access.WithCaller(r.Context(), id)), nil
+}
+
+// lacks says that the caller may not do what scope covers.
+func (g *gate) lacks(r *http.Request, scope auth.Scope) error {
+	if curbs(scope) && browser.PeerOf(r).Agent() {
+		return g.refuseAgent(r, "it may not do what the scope "+string(scope)+" covers, whatever its token says")
+	}
+	return runnel.Fail(runnel.Forbidden, fmt.Sprintf("this credential lacks the scope %q", scope))
+}
+
+var errUnauthorized = errors.New("no usable credential")
+
+func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identity, error) {
+	p := browser.PeerOf(r)
+	if p.Unix() && len(r.Header.Values("Authorization")) == 0 {
+		return g.onSocket(r, p)
+	}
+	kind, secret, err := credential(r)
+	if err == nil && kind == store.TokenBrowser && p.Agent() {
+		return auth.Identity{}, g.refuseAgent(r, "it may not use the login of a browser")
+	}
+	if err == nil {
+		var id auth.Identity
+		if id, err = g.keys.Check(r.Context(), kind, secret, remote(r)); err == nil {
+			g.renew(w, r, id)
+			return g.curbed(r, p, id)
+		}
+	}
+	switch {
+	case errors.Is(err, auth.ErrThrottled):
+		g.metrics.refused("throttled")
+		return auth.Identity{}, runnel.Fail(runnel.RateLimited, "too many wrong credentials from this address; wait a minute")
+	case errors.Is(err, auth.ErrInvalid), errors.Is(err, errUnauthorized):
+		g.metrics.refused("unauthorized")
+		return auth.Identity{}, runnel.Fail(runnel.Unauthorized, "a credential is needed: open the page with `runnel login`, or send a token made with `runnel token create` as bearer token")
+	}
+	return auth.Identity{}, runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
+}
+
+// credential returns what r presents. More than one of a kind is none.
+func credential(r *http.Request) (kind store.TokenKind, secret string, err error) {
+	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
+		scheme, token, ok := strings.Cut(headers[0], " ")
+		if len(headers) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") {
+			return "", "", errUnauthorized
+		}
+		return store.TokenAPI, token, nil
+	}
+	if cookies, key := r.CookiesNamed(browser.CookieName), browser.PageKey(r); len(cookies) == 1 && key != "" {
+		return store.TokenBrowser, auth.Halves{Cookie: cookies[0].Value, Key: key}.Secret(), nil
+	}
+	return "", "", errUnauthorized
+}
+
+// remote returns the caller's address; the zero one where it has none. Agents
+// share that, so that their guesses do not lock out their user.
+func remote(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || browser.PeerOf(r).Agent() {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+// renew records that a credential is used, and lets a browser's live longer.
+func (g *gate) renew(w http.ResponseWriter, r *http.Request, id auth.Identity) {
+	again, err := g.keys.Renew(r.Context(), id)
+	if err != nil {
+		g.log.LogAttrs(r.Context(), slog.LevelWarn, "credential not renewed", slog.String("error", reply.Bounded(err.Error())))
+	}
+	if again {
+		http.SetCookie(w, g.cookies.Make(r, r.CookiesNamed(browser.CookieName)[0].Value, auth.BrowserLife))
+	}
+}
+
+// onSocket returns the identity of a caller on the unix socket.
+func (g *gate) onSocket(r *http.Request, p *auth.Peer) (auth.Identity, error) {
+	if id, ok := p.Identity(); ok {
+		return id, nil
+	}
+	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
+}
+
+// curbed takes from an agent what would let it answer its own questions, give
+// itself the right to, or read what others do: a token that is for one project
+// may have been made for it, one that is for all was not.
+func (g *gate) curbed(r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
+	if !p.Agent() {
+		return id, nil
+	}
+	if id.Project == "" {
+		return auth.Identity{}, g.refuseAgent(r, "it may use only a token that is for one project, made with `runnel token create --project`")
+	}
+	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), curbs) // the original is shared
+	return id, nil
+}
+
+func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
+
+// refuseAgent tells a process that an agent started why it gets nothing, and the
+// operator that it tried.
+func (g *gate) refuseAgent(r *http.Request, why string) error {
+	g.metrics.refused("agent")
+	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused what an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
+	return runnel.Fail(runnel.Forbidden, "this process was started by an agent, or hides who started it: "+why)
+}

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/stream"
+)
+
+// The bodies of the harness routes: another face of the same sessions.
+type (
+	harnessCreateRequest struct {
+		ProjectRoot string          `json:"projectRoot" doc:"absolute path of the directory the agent works in"`
+		CLIType     string          `json:"cliType,omitempty" doc:"kind of agent; the server's first one if absent"`
+		Persona     string          `json:"persona,omitempty"`
+		Mode        string          `json:"mode,omitempty"`
+		Opts        json.RawMessage `json:"opts,omitempty"`
+	}
+	harnessSession struct {
+		Session  gateway.Status `json:"session"`
+		Warnings []string       `json:"warnings,omitempty"`
+	}
+	sessionRequest struct {
+		SessionID string `json:"sessionId"`
+	}
+	bootRequest struct {
+		SessionID string `json:"sessionId"`
+		Force     bool   `json:"force,omitempty" doc:"begin a new conversation instead of resuming"`
+	}
+	bootAnswer struct {
+		Session gateway.Status `json:"session"`
+		Boot    gateway.Boot   `json:"boot"`
+	}
+	okAnswer struct {
+		OK bool `json:"ok"`
+	}
+)
+
+// harness are the handlers of the harness routes.
+type harness struct {
+	gw       *gateway.Gateway
+	visible  access.Sessions
+	sessions *sessions
+	streams  *stream.Streams
+}
+
+func (h *harness) routes() []route {
+	return []route{
+		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
+			params: []param{{name: "onDisconnect", doc: "detach, the default: the turn goes on; or cancel"}},
+			status: http.StatusOK, in: stream.TurnRequest{}, stream: "text/event-stream", serve: h.streams.Turn},
+		take(route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, h.create),
+		take(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, h.boot),
+		give(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
+			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}}, h.list),
+		give(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Tell how a session is"}, h.status),
+		give(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
+			summary: "Delete a session and its events"}, h.delete),
+		take(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn"}, h.interrupt),
+	}
+}
+
+func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSession, error) {
+	opt, err := command.CallersOptions(r, in.Opts)
+	if err != nil {
+		return harnessSession{}, err
+	}
+	if in.Persona != "" {
+		opt.Persona = in.Persona
+	}
+	if in.Mode != "" {
+		opt.Warnings = append(opt.Warnings, "mode: has a meaning only with a profile, ignored")
+	}
+	dir, err := access.Home(r.Context(), in.ProjectRoot)
+	if err != nil {
+		return harnessSession{}, err
+	}
+	if err := h.sessions.maySession(r); err != nil {
+		return harnessSession{}, err
+	}
+	st, err := h.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.Persona)
+	return harnessSession{st, opt.Warnings}, err
+}
+
+func (h *harness) boot(r *http.Request, in bootRequest) (bootAnswer, error) {
+	id, err := h.visible.Mine(r.Context(), in.SessionID)
+	if err != nil {
+		return bootAnswer{}, err
+	}
+	st, boot, err := h.gw.Boot(r.Context(), id, in.Force)
+	return bootAnswer{st, boot}, err
+}
+
+func (h *harness) list(r *http.Request) (listAnswer, error) {
+	list, err := h.visible.List(r.Context(), gateway.Filter{ProjectDir: r.URL.Query().Get("projectRoot")})
+	return listAnswer{list}, err
+}
+
+func (h *harness) status(r *http.Request) (harnessSession, error) {
+	st, err := h.gw.Status(r.Context(), r.PathValue("id"))
+	return harnessSession{Session: st}, err
+}
+
+func (h *harness) delete(r *http.Request) (okAnswer, error) {
+	id, err := h.visible.Resolve(r.Context(), r.PathValue("id"))
+	if err == nil {
+		err = h.gw.Delete(r.Context(), id)
+	}
+	if err == nil {
+		h.streams.Deleted(id)
+	}
+	return okAnswer{true}, err
+}
+
+func (h *harness) interrupt(r *http.Request, in sessionRequest) (okAnswer, error) {
+	id, err := h.visible.Mine(r.Context(), in.SessionID)
+	if err != nil {
+		return okAnswer{}, err
+	}
+	return okAnswer{true}, h.gw.Cancel(r.Context(), id)
+}

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/runnel-dev/runnel/httpapi/reply"
+)
+
+// page is the built page; files may be nil.
+type page struct{ files fs.FS }
+
+// routes serves the built page. Only what exists in it has a route, so that
+// nothing else of the file system can be asked for.
+func (p page) routes() ([]route, error) {
+	if p.files == nil {
+		return nil, nil
+	}
+	var list []route
+	err := fs.WalkDir(p.files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(path.Base(name), ".") || strings.HasPrefix(name, "assets/") {
+			return err
+		}
+		at := "/" + name
+		if name == "index.html" {
+			at = "/{$}"
+		}
+		list = append(list, route{method: http.MethodGet, path: at, serve: p.file(name)})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the page: %w", err)
+	}
+	assets := route{method: http.MethodGet, path: "/assets/{path...}", serve: func(w http.ResponseWriter, r *http.Request) error {
+		return p.file("assets/"+r.PathValue("path"))(w, r)
+	}}
+	return append(list, assets), nil
+}
+
+func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		info, err := fs.Stat(p.files, name)
+		if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(path.Base(name), ".") {
+			return reply.Refuse(http.StatusNotFound, "the page has no such file")
+		}
+		cache := "no-cache"
+		if strings.HasPrefix(name, "assets/") { // their names change with their content
+			cache = "public, max-age=31536000, immutable"
+		}
+		w.Header().Set("Cache-Control", cache)
+		if name == "index.html" { // ServeFileFS would redirect it
+			data, err := fs.ReadFile(p.files, name)
+			if err != nil {
+				return err
+			}
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, err = w.Write(data)
+			return err
+		}
+		http.ServeFileFS(w, r, p.files, name)
+		return nil
+	}
+}

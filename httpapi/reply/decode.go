@@ -1,0 +1,62 @@
+package reply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/strictjson"
+)
+
+// MaxBody bounds a JSON body, in bytes.
+const MaxBody = 1 << 20
+
+// WantsJSON refuses what a form or a beacon of any page can send without asking.
+func WantsJSON(r *http.Request) error {
+	mt, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	if err != nil || mt != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return Refuse(http.StatusUnsupportedMediaType, "send Content-Type: application/json")
+	}
+	return nil
+}
+
+// Decode reads the JSON body of r into v, a pointer to a struct. No body is an
+// empty object.
+func Decode(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if _, big := errors.AsType[*http.MaxBytesError](err); big {
+		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("the body is larger than %d bytes; send files as uploads", MaxBody))
+	}
+	if err != nil {
+		return Refuse(http.StatusRequestTimeout, "the body did not arrive")
+	}
+	// The body is here; what follows may stream for hours.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if len(data) == 0 {
+		return nil
+	}
+	return Strict(data, v)
+}
+
+// Strict is [strictjson.Decode], with an error for the client.
+func Strict(data []byte, v any) error {
+	if err := strictjson.Decode(data, v); err != nil {
+		return Invalid(err.Error())
+	}
+	return nil
+}
+
+// Fit is [strictjson.Fit], with an error for the client.
+func Fit(name string, members map[string]json.RawMessage, v any) error {
+	if err := strictjson.Fit(name, members, v); err != nil {
+		return Invalid(err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+)
+
+// Why the server ends a stream.
+var (
+	errShutdown = errors.New("httpapi: the server is shutting down")
+	errDeleted  = runnel.Fail(runnel.SessionNotFound, "the session was deleted")
+)
+
+// An EndMessage is the last frame of a stream: what the client has, and why the
+// server ends the stream.
+type EndMessage struct {
+	Type      string         `json:"type"`
+	SessionID string         `json:"sessionId"`
+	Seq       int64          `json:"seq" doc:"the position to resume after"`
+	Reason    string         `json:"reason" enum:"server_shutdown,error"`
+	Error     *reply.Problem `json:"error,omitempty"`
+}
+
+// Why a stream ends.
+const ReasonShutdown, ReasonError = "server_shutdown", "error"
+
+// deletions ends the streams of a session that is deleted.
+type deletions struct {
+	mu sync.Mutex
+	by map[string]map[*context.CancelCauseFunc]struct{}
+}
+
+// add calls end with errDeleted once the session is deleted, unless forget is
+// called before.
+func (d *deletions) add(session string, end context.CancelCauseFunc) (forget func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.by == nil {
+		d.by = make(map[string]map[*context.CancelCauseFunc]struct{})
+	}
+	if d.by[session] == nil {
+		d.by[session] = make(map[*context.CancelCauseFunc]struct{})
+	}
+	d.by[session][&end] = struct{}{}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if delete(d.by[session], &end); len(d.by[session]) == 0 {
+			delete(d.by, session)
+		}
+	}
+}
+
+func (d *deletions) deleted(session string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for end := range d.by[session] {
+		(*end)(errDeleted)
+	}
+}
+
+func (d *deletions) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.by)
+}

@@ -1,0 +1,112 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+)
+
+// A TurnRequest is a prompt whose turn is streamed.
+type TurnRequest struct {
+	SessionID   string            `json:"sessionId"`
+	Message     string            `json:"message"`
+	Opts        json.RawMessage   `json:"opts,omitempty"`
+	Attachments []json.RawMessage `json:"attachments,omitempty"`
+}
+
+// Turn sends a prompt and streams its turn. An error before the stream opens is
+// returned, and answered as plain JSON.
+func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
+	cancel, err := onDisconnect(r)
+	if err != nil {
+		return err
+	}
+	var in TurnRequest
+	if err := reply.Decode(w, r, &in); err != nil {
+		return err
+	}
+	if in.SessionID == "" {
+		return reply.Invalid("sessionId: say which session")
+	}
+	if in.Message == "" && len(in.Attachments) == 0 {
+		return reply.Invalid("message: the prompt is empty")
+	}
+	leave, err := s.reserve(r) // first: a prompt that is refused must not run
+	if err != nil {
+		return err
+	}
+	defer leave()
+	sent, warnings, err := s.cfg.Commands.Send(r, in.SessionID, command.SendRequest{Content: in.Message, Opts: in.Opts, Attachments: in.Attachments})
+	if err != nil {
+		return err
+	}
+	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
+	defer stop()
+	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID), sent.After
+	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
+		if ev.Turn != sent.TurnID {
+			return false, nil
+		}
+		for _, f := range frames.Push(ev) {
+			if err := out.frame(ev.Seq, f.Name, f.Data); err != nil {
+				return false, err
+			}
+			if f.Name == "session:init" {
+				s.warn(out, frames, ev, warnings)
+			}
+		}
+		return event.Ends(ev.Body), nil
+	})
+	s.turnGoodbye(out, frames, after, err)
+	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
+		s.abandon(sent)
+	}
+	return nil // how it ended can no longer be told
+}
+
+// turnGoodbye ends the stream of a turn whose end cannot be told.
+func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
+	e, known := errors.AsType[*runnel.Error](err)
+	if !known {
+		s.goodbye(out, t.session, after, err)
+		return
+	}
+	p := s.cfg.Reply.Explain(out.ctx, e)
+	for _, f := range t.failed(about{Seq: after, TurnID: t.turn}, event.Fault{Code: string(p.Type), Message: p.Message}) {
+		_ = out.frame(after, f.Name, f.Data)
+	}
+}
+
+func (s *Streams) warn(out *sse, t *TurnFrames, ev event.Event, warnings []string) {
+	for _, warning := range warnings {
+		_ = out.frame(ev.Seq, "notice", noticeFrame{about{Seq: ev.Seq, TurnID: t.turn},
+			event.Notice{Level: event.LevelWarning, Code: "OPTION_IGNORED", Message: warning}})
+	}
+}
+
+// abandon cancels a turn whose reader has gone, if it still runs.
+func (s *Streams) abandon(sent gateway.Sent) {
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if st, err := s.cfg.Gateway.Status(ctx, sent.SessionID); err == nil && st.TurnID == sent.TurnID {
+		_ = s.cfg.Gateway.Cancel(ctx, sent.SessionID)
+	}
+}
+
+func onDisconnect(r *http.Request) (cancel bool, err error) {
+	switch r.URL.Query().Get("onDisconnect") {
+	case "", "detach":
+		return false, nil
+	case "cancel":
+		return true, nil
+	}
+	return false, reply.Invalid("onDisconnect: detach or cancel")
+}

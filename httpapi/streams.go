@@ -1,0 +1,30 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/stream"
+)
+
+func streamRoutes(s *stream.Streams) []route {
+	cursor := []param{
+		{name: "after", doc: "position after which to begin", number: true},
+		{name: "Last-Event-ID", doc: "as after, and wins over it"},
+	}
+	return []route{
+		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",
+			params: cursor, status: http.StatusOK, stream: "text/event-stream", serve: s.Events},
+		give(route{path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
+			summary: "Read the session's history as whole items",
+			params: []param{
+				{name: "after", doc: "position after which to begin", number: true},
+				{name: "limit", doc: "how many at most; 200 if absent", number: true},
+			}}, s.Items),
+		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Write the session down",
+			params: []param{{name: "format", doc: "jsonl, md or html"}},
+			status: http.StatusOK, stream: "application/octet-stream", serve: s.Export},
+		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",
+			status: http.StatusSwitchingProtocols, stream: "application/octet-stream", serve: s.WebSocket},
+	}
+}

@@ -1,0 +1,139 @@
+// Package strictjson decodes JSON of which every reader has the same idea, into
+// structs that say which keys there are.
+package strictjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Decode is [json.Unmarshal] for bodies that decide something: it accepts keys
+// only as they are written, and only those that v has.
+func Decode(data []byte, v any) error {
+	if err := Check(data); err != nil {
+		return err
+	}
+	if err := checkKeys(data, reflect.TypeOf(v), ""); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return errors.New(mismatch(err))
+	}
+	return nil
+}
+
+// mismatch says which field has the wrong type, in JSON's words.
+func mismatch(err error) string {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s: a %s does not fit here", e.Field, e.Value)
+	}
+	return "the body does not fit"
+}
+
+// Raw is the type of JSON that is passed on as it is.
+var Raw = reflect.TypeFor[json.RawMessage]()
+
+// checkKeys compares the keys of data, which is valid JSON, with the fields of
+// t. Raw messages are not looked into.
+func checkKeys(data []byte, t reflect.Type, path string) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == Raw || string(data) == "null" {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(data, &members) != nil {
+			return nil // decoding will say that it is no object
+		}
+		fields := Fields(t)
+		for key, value := range members {
+			ft, ok := fields[key]
+			if !ok {
+				return errors.New(path + Unknown(key, fields))
+			}
+			if err := checkKeys(value, ft, path+key+"."); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		var elems []json.RawMessage
+		if t.Elem().Kind() == reflect.Uint8 || json.Unmarshal(data, &elems) != nil {
+			return nil
+		}
+		for i, e := range elems {
+			if err := checkKeys(e, t.Elem(), fmt.Sprintf("%s%d.", path, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Unknown says that key is none of fields, and which one was probably meant.
+func Unknown(key string, fields map[string]reflect.Type) string {
+	for name := range fields {
+		if fold(name) == fold(key) {
+			return fmt.Sprintf("%s: write this key as %q", Quote(key), name)
+		}
+	}
+	known := make([]string, 0, len(fields))
+	for name := range fields {
+		known = append(known, name)
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("%s: unknown field; known are %s", Quote(key), strings.Join(known, ", "))
+}
+
+// Fields returns the fields of a struct by their names in JSON.
+func Fields(t reflect.Type) map[string]reflect.Type {
+	out := make(map[string]reflect.Type)
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && name != "-" && name != "" {
+			out[name] = f.Type
+		}
+	}
+	return out
+}
+
+// fold maps keys that encoding/json takes for one another to the same string,
+// among them the long s and the Kelvin sign.
+func fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, s)
+}
+
+// Almost reports whether key is one of fields but for its case.
+func Almost(key string, fields map[string]reflect.Type) bool {
+	for name := range fields {
+		if fold(name) == fold(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Fit decodes the members of an object called name into v.
+func Fit(name string, members map[string]json.RawMessage, v any) error {
+	data, err := json.Marshal(members)
+	if err != nil {
+		return errors.New(name + ": not JSON")
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return errors.New(name + "." + mismatch(err))
+	}
+	return nil
+}
