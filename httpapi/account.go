@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// The bodies of what is about callers rather than sessions.
+// The bodies of the routes about callers.
 type (
 	meAnswer struct {
 		Scopes []auth.Scope    `json:"scopes"`
@@ -163,8 +163,8 @@ type (
 	}
 )
 
-// login turns a one-time code into a cookie and a key. That a page of another site cannot
-// log the browser in is the chain's doing: its Origin is not ours.
+// login turns a one-time code into a cookie and a key. The chain has rejected
+// pages of other sites by their Origin, so that they cannot log the browser in.
 func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	if browser.PeerOf(r).Agent() { // a link may be found in a terminal, and is the user's
 		return a.gate.refuseAgent(r, "it may not log in")

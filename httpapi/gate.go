@@ -41,7 +41,7 @@ func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*ht
 	return r.WithContext(access.WithCaller(r.Context(), id)), nil
 }
 
-// lacks says that the caller may not do what scope covers.
+// lacks returns the error for a caller without the scope.
 func (g *gate) lacks(r *http.Request, scope auth.Scope) error {
 	if curbs(scope) && browser.PeerOf(r).Agent() {
 		return g.refuseAgent(r, "it may not do what the scope "+string(scope)+" covers, whatever its token says")
@@ -78,7 +78,7 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	return auth.Identity{}, runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
 }
 
-// credential returns what r presents. More than one of a kind is none.
+// credential returns the credential in r. Two of a kind count as none.
 func credential(r *http.Request) (kind store.TokenKind, secret string, err error) {
 	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
 		scheme, token, ok := strings.Cut(headers[0], " ")
@@ -93,8 +93,8 @@ func credential(r *http.Request) (kind store.TokenKind, secret string, err error
 	return "", "", errUnauthorized
 }
 
-// remote returns the caller's address; the zero one where it has none. Agents
-// share that, so that their guesses do not lock out their user.
+// remote returns the caller's address, by which wrong guesses are counted. Agents
+// have the zero address, so that their guesses do not lock out their user.
 func remote(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || browser.PeerOf(r).Agent() {
@@ -122,9 +122,9 @@ func (g *gate) onSocket(r *http.Request, p *auth.Peer) (auth.Identity, error) {
 	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
 }
 
-// curbed takes from an agent what would let it answer its own questions, give
-// itself the right to, or read what others do: a token that is for one project
-// may have been made for it, one that is for all was not.
+// curbed limits what a process that an agent started may do: it rejects tokens
+// that are not for one project, and removes the scopes with which an agent could
+// answer its own approvals or make itself tokens.
 func (g *gate) curbed(r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
 	if !p.Agent() {
 		return id, nil
@@ -138,8 +138,8 @@ func (g *gate) curbed(r *http.Request, p *auth.Peer, id auth.Identity) (auth.Ide
 
 func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
 
-// refuseAgent tells a process that an agent started why it gets nothing, and the
-// operator that it tried.
+// refuseAgent returns the error for a process that an agent started, and logs the
+// attempt for the operator.
 func (g *gate) refuseAgent(r *http.Request, why string) error {
 	g.metrics.refused("agent")
 	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused what an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))

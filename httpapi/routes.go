@@ -25,7 +25,7 @@ type route struct {
 	in, out any    // zero values of the bodies; nil for none
 	stream  string // media type of the answer, if it is no JSON body
 	upload  bool   // the body is a file
-	bound   bool   // also for credentials that are bound to a project, to which it keeps them itself; see confine
+	bound   bool   // the handler itself keeps a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -172,9 +172,9 @@ func give[O any](rt route, f func(r *http.Request) (O, error)) route {
 	return rt
 }
 
-// confine keeps a caller whose credential is bound to a project to that project,
-// as far as the path says what the request is about. Routes that say it otherwise
-// see to it themselves, by access.Sessions; a request about everything is refused.
+// confine keeps a caller whose credential is bound to a project to the sessions
+// of that project, where the path names the session. Routes that are marked bound
+// use access.Sessions instead; other routes reject such a caller.
 func (rs *router) confine(r *http.Request, rt *route) error {
 	if access.Caller(r.Context()).Project == "" || rt.bound {
 		return nil

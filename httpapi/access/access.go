@@ -1,4 +1,5 @@
-// Package access says who sent a request, and which sessions its sender may know of.
+// Package access says who sent a request, and which sessions its sender may know
+// of.
 package access
 
 import (

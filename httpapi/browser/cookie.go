@@ -15,8 +15,8 @@ const (
 	KeyProtocol = "runnel.key." // before the key, among the subprotocols of a WebSocket
 )
 
-// PageKey returns the page's half of the credential that r presents. More than
-// one is none.
+// PageKey returns the page's half of the credential in r; "" if there is none or
+// more than one.
 func PageKey(r *http.Request) string {
 	keys := r.Header.Values(KeyHeader)
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") { // a page cannot give it headers
@@ -39,7 +39,7 @@ type Cookies struct {
 	Proxied bool // a proxy in front of the server speaks TLS
 }
 
-// Make returns the cookie for the answer to r, with a secret that lives that long.
+// Make returns the cookie for the answer to r. It expires after life.
 func (c Cookies) Make(r *http.Request, secret string, life time.Duration) *http.Cookie {
 	return &http.Cookie{
 		Name: CookieName, Value: secret, Path: "/", MaxAge: int(life / time.Second),

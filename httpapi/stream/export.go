@@ -21,8 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// Export writes a session down: its events as they are, or its items as text
-// for people. It is served as a download, never as a page of ours.
+// Export writes a session as a file: its events as they are, or its items as text
+// for people. The browser downloads the file and never renders it.
 func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.cfg.Gateway.Status(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// deadlineWriter gives each write its own time.
+// A deadlineWriter gives each write its own deadline.
 type deadlineWriter struct {
 	io.Writer
 	rc    *http.ResponseController
@@ -90,8 +90,8 @@ func (s *Streams) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.
 	}
 }
 
-// outs yields a session's history. An item that is not over where a stretch ends
-// is held back until it is, or its turn: there it stands once.
+// outs yields a session's history with each item once. An item that is unfinished
+// where a stretch ends is held back until it or its turn ends.
 func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		var held []upsert.Upsert
@@ -143,7 +143,7 @@ func (s *Streams) exportMarkdown(ctx context.Context, w *bufio.Writer, st gatewa
 		if err != nil {
 			return err
 		}
-		head, text, code := tell(o)
+		head, text, code := describe(o)
 		switch {
 		case head == "" && text == "":
 		case head == "" && !code:
@@ -168,7 +168,7 @@ func (s *Streams) exportHTML(ctx context.Context, w *bufio.Writer, st gateway.St
 		if err != nil {
 			return err
 		}
-		head, text, code := tell(o)
+		head, text, code := describe(o)
 		level := "h2"
 		if code {
 			level = "h3"
@@ -184,11 +184,12 @@ func (s *Streams) exportHTML(ctx context.Context, w *bufio.Writer, st gateway.St
 	return err
 }
 
-// tell returns what people want to read of an entry.
-func tell(o upsert.Out) (head, text string, code bool) {
+// describe returns the heading and the text of an entry for people; code says
+// that the text is preformatted.
+func describe(o upsert.Out) (head, text string, code bool) {
 	switch o := o.(type) {
 	case upsert.Upsert:
-		return tellItem(o)
+		return describeItem(o)
 	case upsert.TurnEvent:
 		if o.Type == upsert.TurnError {
 			return "Failed", o.ErrorMessage, false
@@ -207,7 +208,7 @@ func tell(o upsert.Out) (head, text string, code bool) {
 	return "", "", false
 }
 
-func tellItem(u upsert.Upsert) (head, text string, code bool) {
+func describeItem(u upsert.Upsert) (head, text string, code bool) {
 	switch {
 	case u.Message != nil && u.Message.Origin == event.OriginUser:
 		return "Prompt", u.Message.Content, false

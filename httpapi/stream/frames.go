@@ -15,7 +15,7 @@ type TurnFrame struct {
 	Data any // encodes as JSON
 }
 
-// about is what every frame of a turn says. The types below add to it.
+// about holds the fields of every frame of a turn. The types below add theirs.
 type about struct {
 	Seq    int64  `json:"seq"`
 	TurnID string `json:"turnId"`
@@ -111,7 +111,7 @@ type turnItem struct {
 	typ    event.ItemType
 	call   string
 	parent string
-	said   strings.Builder
+	text   strings.Builder // that was streamed
 }
 
 // NewTurnFrames returns the frames of a turn that is about to begin.
@@ -119,8 +119,8 @@ func NewTurnFrames(session, turn string) *TurnFrames {
 	return &TurnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string)}
 }
 
-// Push returns the frames for ev, in order. The prompt's own item is not among
-// them: the reader sent it.
+// Push returns the frames for ev, in order. The item of the prompt has none: the
+// client sent it.
 func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
 	a := about{Seq: ev.Seq, TurnID: t.turn, ItemID: itemOf(ev.Body)}
 	if a.ItemID == runnel.UserItemID(t.turn) {
@@ -169,7 +169,7 @@ func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
 	return nil
 }
 
-// text is growth of an item. What grows is a suffix, always.
+// text returns the frame for text that is appended to an item.
 func (t *TurnFrames) text(a about, s string) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil || s == "" {
@@ -177,10 +177,10 @@ func (t *TurnFrames) text(a about, s string) []TurnFrame {
 	}
 	switch it.typ {
 	case event.TypeMessage:
-		it.said.WriteString(s)
+		it.text.WriteString(s)
 		return []TurnFrame{{"chat:delta", textFrame{a, s, it.parent}}}
 	case event.TypeReasoning:
-		it.said.WriteString(s)
+		it.text.WriteString(s)
 		return []TurnFrame{{"reasoning:delta", textFrame{a, s, it.parent}}}
 	case event.TypeFunctionCallOutput:
 		return []TurnFrame{{"tool:progress", toolProgressFrame{a, it.call, s}}}
@@ -208,14 +208,14 @@ func (t *TurnFrames) done(a about, f event.FinalItem) []TurnFrame {
 	return nil
 }
 
-// whole ends a text. What was not streamed of it comes as a last delta, so that
-// the deltas add up. Text that an agent took back cannot be: then the deltas
-// are what was said, and the final text is what counts.
+// whole ends a text. A last delta holds what was not streamed of it, so that the
+// deltas add up to the final text. If the agent replaced streamed text they do
+// not, and the final text counts.
 func (t *TurnFrames) whole(a about, it *turnItem, typ event.ItemType, text string) []TurnFrame {
 	var out []TurnFrame
 	it.typ = typ
 	t.items[a.ItemID] = it
-	if rest, ok := strings.CutPrefix(text, it.said.String()); ok && rest != "" {
+	if rest, ok := strings.CutPrefix(text, it.text.String()); ok && rest != "" {
 		out = t.text(a, rest)
 	}
 	name := "chat:complete"
@@ -225,7 +225,7 @@ func (t *TurnFrames) whole(a about, it *turnItem, typ event.ItemType, text strin
 	return append(out, TurnFrame{name, textFrame{a, text, it.parent}})
 }
 
-// broken ends an item that will not be finished.
+// broken ends an item that failed or was cancelled.
 func (t *TurnFrames) broken(a about, why string) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil {
@@ -233,9 +233,9 @@ func (t *TurnFrames) broken(a about, why string) []TurnFrame {
 	}
 	switch it.typ {
 	case event.TypeMessage:
-		return []TurnFrame{{"chat:complete", textFrame{a, it.said.String(), it.parent}}}
+		return []TurnFrame{{"chat:complete", textFrame{a, it.text.String(), it.parent}}}
 	case event.TypeReasoning:
-		return []TurnFrame{{"reasoning:complete", textFrame{a, it.said.String(), it.parent}}}
+		return []TurnFrame{{"reasoning:complete", textFrame{a, it.text.String(), it.parent}}}
 	case event.TypeFunctionCall:
 		return []TurnFrame{{"tool:result", toolResultFrame{about: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
 	}

@@ -8,25 +8,24 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// An entry is one thing of a session's history: a frame as it would be sent
-// live, or, for readers of events, an event.
+// An entry is one frame of a session's history, as it would be sent live.
 type entry struct {
 	Type    string `json:"type"`
 	Payload any    `json:"payload"`
 }
 
-// Bounds of what is folded before what has come of it is handed on.
+// Bounds of the events that are folded before their items are passed on.
 const (
 	chunkEvents = 2000
 	chunkBytes  = 4 << 20
 )
 
-// A chunk is a stretch of history, folded.
+// A chunk is a stretch of history, folded into items.
 type chunk struct {
 	entries []upsert.Out
-	pacer   *upsert.Pacer // where the stretch ends
-	last    int64         // its position
-	more    bool          // the log goes on
+	pacer   *upsert.Pacer // goes on where the stretch ends
+	last    int64         // position of the newest event in it
+	more    bool          // the log has further events
 }
 
 // ItemsAnswer is a stretch of a session's history.
@@ -36,9 +35,9 @@ type ItemsAnswer struct {
 	More  bool              `json:"more"`
 }
 
-// placed is where an item stands in an answer, and how it came there.
-type placed struct {
-	place  int
+// listed is an item in an answer: its index, and the status it was listed with.
+type listed struct {
+	index  int
 	status upsert.Status
 }
 
@@ -73,33 +72,33 @@ func (s *Streams) Items(r *http.Request) (ItemsAnswer, error) {
 		return ItemsAnswer{}, err
 	}
 	out := ItemsAnswer{Items: []json.RawMessage{}, Seq: after}
-	history, places := newHistoryReader(s.cfg.Gateway.Log(), id, from, after), make(map[string]placed)
+	history, list := newHistoryReader(s.cfg.Gateway.Log(), id, from, after), make(map[string]listed)
 	for more := true; more && int64(len(out.Items)) < max(limit, 1); {
 		c, err := history.next(r.Context())
 		if err != nil {
 			return ItemsAnswer{}, err
 		}
 		for _, o := range c.entries {
-			place := len(out.Items)
+			index := len(out.Items)
 			if u, ok := o.(upsert.Upsert); ok { // an item stands once, as it is at the end
-				if first, again := places[u.ItemID]; again {
-					place = first.place
+				if first, again := list[u.ItemID]; again {
+					index = first.index
 					if u.Status == upsert.StatusUpdate {
 						u.Status = first.status
 					}
 					o = u
 				} else {
-					places[u.ItemID] = placed{place, u.Status}
+					list[u.ItemID] = listed{index, u.Status}
 				}
 			}
 			data, err := json.Marshal(entry{o.Frame(), o})
 			if err != nil {
 				return ItemsAnswer{}, err
 			}
-			if place == len(out.Items) {
+			if index == len(out.Items) {
 				out.Items = append(out.Items, nil)
 			}
-			out.Items[place] = data
+			out.Items[index] = data
 		}
 		out.Seq, out.More, more = max(c.last, after), c.more, c.more
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A pump brings one session to one connection: history up to where the log ends
-// now, then what follows, from one cursor.
+// A pump serves one subscription of a WebSocket: it sends the session's history
+// up to the present end of the log, then new events as they are appended.
 type pump struct {
 	k       *socket
 	session string
 	stop    context.CancelFunc
 	done    chan struct{} // closed when run has returned
-	told    atomic.Int64  // position of the newest that the client was told
+	sent    atomic.Int64  // position of the newest event that the client has
 }
 
 // The messages about a session.
@@ -75,7 +75,7 @@ func (k *socket) subscribe(data []byte) error {
 	p := &pump{k: k, session: id, done: make(chan struct{})}
 	ctx, end := context.WithCancelCause(k.ctx)
 	p.stop = func() { end(context.Canceled) }
-	p.told.Store(after)
+	p.sent.Store(after)
 	k.mu.Lock()
 	k.pumps[id] = p
 	k.mu.Unlock()
@@ -90,7 +90,8 @@ func (k *socket) subscribe(data []byte) error {
 	return nil
 }
 
-// unsubscribe returns once nothing more will come of the session.
+// unsubscribe ends the subscription to a session, if there is one. After it
+// returns nothing more is sent about the session.
 func (k *socket) unsubscribe(session string) {
 	if p := k.pumps[session]; p != nil {
 		p.stop()
@@ -102,9 +103,9 @@ func (k *socket) unsubscribe(session string) {
 	}
 }
 
-// run ends with its context. A session that is deleted has no more to tell.
-// Whatever else ends it ends the connection: a client must not believe in a
-// silence that is none.
+// run sends events until ctx ends. If the session is deleted, only the
+// subscription ends. Any other error closes the connection, so that a dead
+// subscription cannot look idle.
 func (p *pump) run(ctx context.Context, requestID string, after int64, verdict Resume, upserts bool) {
 	var err error
 	if upserts {
@@ -126,33 +127,34 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict R
 	p.k.end(errors.Join(errBroken, err))
 }
 
-// write sends what is about the session, up to position seq.
+// write sends a message; with it the client has the events up to position seq.
 func (p *pump) write(v any, seq int64) error {
 	err := p.k.write(v)
 	if err == nil {
-		p.told.Store(max(p.told.Load(), seq))
+		p.sent.Store(max(p.sent.Load(), seq))
 	}
 	return err
 }
 
-// goodbye tells a client what it has of each session it follows.
+// goodbye sends the last message of each subscription: the position to resume
+// after.
 func (k *socket) goodbye(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, p := range k.pumps {
 		select {
 		case <-p.done:
-		case <-ctx.Done(): // it is stuck in a write, and so would we be
+		case <-ctx.Done(): // the pump is blocked in a write, and this write would block, too
 			return
 		}
-		data, err := json.Marshal(EndMessage{"session:end", id, p.told.Load(), ReasonShutdown, nil})
+		data, err := json.Marshal(EndMessage{"session:end", id, p.sent.Load(), ReasonShutdown, nil})
 		if err != nil || k.conn.Write(ctx, websocket.MessageText, data) != nil {
 			return
 		}
 	}
 }
 
-// upserts brings whole items, paced by how fast they are taken.
+// upserts sends whole items; a client that reads slowly gets fewer of them.
 func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	log := p.k.s.cfg.Gateway.Log()
 	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)

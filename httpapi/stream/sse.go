@@ -17,21 +17,21 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// sse writes frames of a stream of server-sent events. Each write has a
-// deadline of its own; nothing waits in memory for a reader that takes nothing.
+// sse writes the frames of a stream of server-sent events. Each write has its own
+// deadline, so that a client that reads nothing ends its stream.
 type sse struct {
 	ctx   context.Context // of the stream
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
-	count func() // of a message
-	stuck func() // of a reader that took nothing
+	count func() // counts a message
+	stuck func() // counts a stream whose client read nothing
 	buf   []byte
 }
 
-// stream begins an SSE answer, for which there is a place. The context it
-// returns ends with the request, with the caller's credential and with the
-// server; the caller calls stop.
+// stream begins an SSE answer after reserve. The context it returns ends with the
+// request, with the caller's credential, with the session and with the server.
+// The caller calls stop.
 func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
 	id := access.Caller(r.Context())
 	bound, unbind := s.cfg.Keyring.Bind(r.Context(), id)
@@ -106,7 +106,7 @@ func (e *sse) flush() error {
 		return nil
 	}
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
-	if e.ctx.Err() != nil { // looked at after the deadline was set: hasten may have come before
+	if e.ctx.Err() != nil { // checked after the deadline was set, since hasten may have run before
 		if e.hasten(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
 			return auth.ErrEnded // nothing more
 		}
@@ -124,7 +124,7 @@ func (e *sse) flush() error {
 	return err
 }
 
-// A Resume says whether a reader that comes back gets everything it lacks.
+// A Resume reports whether a client that resumes gets every event it lacks.
 type Resume struct {
 	Status string `json:"status"`           // ok, gap or reset
 	From   int64  `json:"from,omitempty"`   // gap: the positions that are gone
@@ -132,8 +132,8 @@ type Resume struct {
 	Reason string `json:"reason,omitempty"` // reset: why it begins anew
 }
 
-// judgeCursor says how a reader that has seen everything up to after goes on,
-// and from where.
+// judgeCursor reports how a client that has the events up to position after
+// resumes, and after which position.
 func (s *Streams) judgeCursor(ctx context.Context, session string, after int64) (Resume, int64, error) {
 	st, err := s.cfg.Gateway.Log().State(ctx, session)
 	if err != nil {
@@ -152,7 +152,7 @@ type OpenFrame struct {
 	Resume    Resume `json:"resume"`
 }
 
-// cursor reads where r wants to begin.
+// cursor reads from r the position after which to begin.
 func cursor(r *http.Request) (int64, error) {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		return reply.ParseNumber("Last-Event-ID", last)

@@ -29,7 +29,7 @@ type Config struct {
 	Lacks    func(r *http.Request, scope auth.Scope) error // the error for a caller without the scope
 
 	DefaultFamily string        // of a WebSocket whose client sends no hello
-	Heartbeat     time.Duration // between comments on a silent SSE stream, and between checks of a quiet turn
+	Heartbeat     time.Duration // between comments on a silent SSE stream, and checks of a quiet turn
 	WriteStall    time.Duration // how long one write to a client may take
 	Most          int           // open streams
 	MostPerID     int           // open streams of one credential

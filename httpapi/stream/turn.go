@@ -69,10 +69,10 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
 		s.abandon(sent)
 	}
-	return nil // how it ended can no longer be told
+	return nil // the status of the answer is sent already
 }
 
-// turnGoodbye ends the stream of a turn whose end cannot be told.
+// turnGoodbye ends the stream of a turn before the turn has ended.
 func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 	e, known := errors.AsType[*runnel.Error](err)
 	if !known {
@@ -92,7 +92,7 @@ func (s *Streams) warn(out *sse, t *TurnFrames, ev event.Event, warnings []strin
 	}
 }
 
-// abandon cancels a turn whose reader has gone, if it still runs.
+// abandon cancels a turn whose client has disconnected, if it still runs.
 func (s *Streams) abandon(sent gateway.Sent) {
 	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 	defer done()

@@ -12,9 +12,9 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// A watcher tells one connection how sessions are: each once at the beginning,
-// then whenever one has changed. It asks when it can write, so a slow client
-// gets the newest state and not those in between.
+// A watcher sends the status of sessions to one connection: each once at the
+// beginning, then whenever it has changed. It reads a status when it can write, so
+// a slow client gets the newest status and none of those in between.
 type watcher struct {
 	k    *socket
 	kick chan struct{} // one token: fresh is not empty
@@ -22,15 +22,15 @@ type watcher struct {
 	mu    sync.Mutex
 	every bool            // all sessions
 	some  map[string]bool // these
-	fresh map[string]bool // of which the client has not been told yet
+	fresh map[string]bool // whose status was not sent yet
 
-	told map[string]bool // run's: sessions the client knows of, if it may not know of all
+	known map[string]bool // used by run only: sessions that a client bound to a project has received
 }
 
-// watch returns the connection's watcher, which it starts when first asked for.
+// watch returns the connection's watcher, and starts it at the first call.
 func (k *socket) watch() *watcher {
 	if k.watcher == nil {
-		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool), told: make(map[string]bool)}
+		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool), known: make(map[string]bool)}
 		_, version := k.s.cfg.Gateway.Changes(-1)
 		k.work.Go(func() {
 			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
@@ -69,8 +69,8 @@ func (w *watcher) wake() {
 	}
 }
 
-// take returns those of the changed sessions that are watched, and those that
-// are new; first is set if the whole list is wanted.
+// take returns the watched sessions whose status is to be sent; first says that
+// the whole list is to be sent.
 func (w *watcher) take(changed []string) (ids []string, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,12 +99,12 @@ func (w *watcher) run(version int64) error {
 				return err
 			}
 			for _, st := range list {
-				if err := w.tell(st); err != nil {
+				if err := w.send(st); err != nil {
 					return err
 				}
 			}
 		}
-		if err := w.tellAll(ctx, ids); err != nil {
+		if err := w.sendChanged(ctx, ids); err != nil {
 			return err
 		}
 		select {
@@ -116,11 +116,11 @@ func (w *watcher) run(version int64) error {
 	}
 }
 
-func (w *watcher) tellAll(ctx context.Context, ids []string) error {
+func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 	own := w.k.id.Project
 	for _, id := range ids {
 		st, err := w.k.s.cfg.Gateway.Status(ctx, id)
-		if own != "" && (err == nil && st.ProjectDir != own || runnel.CodeOf(err) == runnel.SessionNotFound && !w.told[id]) {
+		if own != "" && (err == nil && st.ProjectDir != own || runnel.CodeOf(err) == runnel.SessionNotFound && !w.known[id]) {
 			continue
 		}
 		if runnel.CodeOf(err) == runnel.SessionNotFound { // deleted
@@ -128,7 +128,7 @@ func (w *watcher) tellAll(ctx context.Context, ids []string) error {
 				Activity: event.ActivityIdle, PendingApprovals: []event.Approval{}}, nil
 		}
 		if err == nil {
-			err = w.tell(st)
+			err = w.send(st)
 		}
 		if err != nil {
 			return err
@@ -137,9 +137,9 @@ func (w *watcher) tellAll(ctx context.Context, ids []string) error {
 	return nil
 }
 
-func (w *watcher) tell(st gateway.Status) error {
+func (w *watcher) send(st gateway.Status) error {
 	if w.k.id.Project != "" {
-		w.told[st.SessionID] = st.State != event.StateDead
+		w.known[st.SessionID] = st.State != event.StateDead
 	}
 	return w.k.write(liveMessage{"session:status", st.SessionID, st})
 }

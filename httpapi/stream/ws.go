@@ -33,9 +33,9 @@ func families() []string { return []string{FamilyUpsert, FamilyEvents} }
 // The codes with which we close a WebSocket. All but the first let the client
 // connect again and resume by seq.
 const (
-	CloseBadRequest websocket.StatusCode = 4400 // the client is wrong: a frame or a family we do not know
-	CloseCredential websocket.StatusCode = 4401 // log in first
-	CloseStalled    websocket.StatusCode = 4408 // it did not take what we wrote
+	CloseBadRequest websocket.StatusCode = 4400 // the client sent an unknown frame or family
+	CloseCredential websocket.StatusCode = 4401 // the credential has ended
+	CloseStalled    websocket.StatusCode = 4408 // the client did not read in time
 	CloseTooLarge   websocket.StatusCode = 4413
 	CloseStore      websocket.StatusCode = 4503 // events cannot be read or recorded
 	CloseShutdown                        = websocket.StatusGoingAway
@@ -44,16 +44,16 @@ const (
 const (
 	Subprotocol       = "runnel.v1"
 	maxMessage        = 1 << 20          // bytes of a client's message
-	pingEvery         = 30 * time.Second // so that a peer that vanished is noticed
-	pongStalls        = 8                // times WriteStall: the ping may stand behind much that a slow client has yet to read
+	pingEvery         = 30 * time.Second // detects a client that vanished
+	pongStalls        = 8                // times WriteStall: a slow client has to read what was sent before the ping
 	pingsAllowed      = 100              // of a client, in a second
 	subscriptionsEach = 256              // per connection
 )
 
-// A socket is one WebSocket connection. Its reader is the handler's goroutine;
-// each subscription has a pump, and watching sessions another, which it waits
-// for. Pumps read from the log when they can write: nothing waits in memory for
-// a slow client but the message being written.
+// A socket is one WebSocket connection. The handler's goroutine reads from it.
+// Each subscription has a pump, and there is a pinger and at most one watcher; the
+// handler waits for all of them. A pump reads the log when it can write: for a
+// slow client only the message being written waits in memory.
 type socket struct {
 	s    *Streams
 	conn *websocket.Conn
@@ -63,15 +63,15 @@ type socket struct {
 	end  context.CancelCauseFunc
 	work sync.WaitGroup
 
-	mu    sync.Mutex       // held to change pumps, and to read it elsewhere than in the reader
+	mu    sync.Mutex       // held to change pumps, and by other goroutines to read it
 	pumps map[string]*pump // by session
 
-	// The rest belongs to the reader.
+	// The rest belongs to the reading goroutine.
 	family  string // "" until the first message
 	closed  func() // counts the connection out of its family
 	count   func() // counts a message of the family
 	watcher *watcher
-	wrote   atomic.Bool // something, since the last look
+	wrote   atomic.Bool // since the last ping was due
 	pings   int         // of the client, since the time below
 	since   time.Time
 }
@@ -121,15 +121,15 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// closeTime is what a client has to answer a close; one whose credential has
-// ended has less.
+// How long a client has to answer a close: revokedTime if its credential has
+// ended.
 const (
 	closeTime   = 3 * time.Second
 	revokedTime = 500 * time.Millisecond
 )
 
-// close ends the connection with the code that cause has. Whoever does not take
-// that is cut off.
+// close ends the connection with the code for cause. It cuts off a client that
+// does not answer in time.
 func (k *socket) close(cause error) {
 	patience := closeTime
 	if errors.Is(cause, auth.ErrEnded) {
@@ -146,7 +146,7 @@ func (k *socket) close(cause error) {
 	_ = k.conn.Close(code, why)
 }
 
-// Why we end a connection.
+// Why the server ends a connection.
 var (
 	errBroken    = errors.New("httpapi: the session's events cannot be read")
 	errBadFamily = errors.New("httpapi: unknown family")
@@ -185,12 +185,11 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 	return websocket.StatusNormalClosure, ""
 }
 
-// read takes the client's messages, one after the other, until there are no
-// more. It returns why.
+// read handles the client's messages one by one. It returns why it stopped.
 func (k *socket) read() error {
 	for {
 		typ, r, err := k.conn.Reader(context.Background())  // unblocked by Close
-		if err != nil && websocket.CloseStatus(err) == -1 { // it broke the protocol, or is gone
+		if err != nil && websocket.CloseStatus(err) == -1 { // the client broke the protocol, or disconnected
 			return errors.Join(errProtocol, err)
 		}
 		if err != nil {
@@ -224,7 +223,7 @@ func (k *socket) pinged(context.Context, []byte) bool {
 	return true
 }
 
-// A message is the part of a client's message that all have.
+// A message holds the fields of every message of a client.
 type message struct {
 	Type      string `json:"type"`
 	RequestID string `json:"requestId,omitempty"`
@@ -277,10 +276,10 @@ type (
 	}
 )
 
-// handle does what one message asks for. It returns an error if the connection
-// is to end; what is wrong with the message itself is told in an answer.
+// handle answers one message. An error of the message is part of the answer; the
+// returned error ends the connection.
 func (k *socket) handle(data []byte) error {
-	if k.ctx.Err() != nil { // closing waits for a client that may go on talking
+	if k.ctx.Err() != nil { // while it closes, the client may still send
 		return context.Cause(k.ctx)
 	}
 	var m message
@@ -303,7 +302,8 @@ func (k *socket) handle(data []byte) error {
 	return k.write(response{"response", m.RequestID, result})
 }
 
-// peekMessage reads what a message is about. It is read whole by whom it is for.
+// peekMessage reads the type and the id of a message. The handler of the type
+// decodes the whole.
 func peekMessage(data []byte, m *message) error {
 	if err := strictjson.Check(data); err != nil {
 		return reply.Invalid(err.Error())
@@ -350,7 +350,7 @@ func Verbs() map[string]auth.Scope {
 	}
 }
 
-// dispatch does what m asks for and returns the body of the answer; nil for none.
+// dispatch handles m by its type and returns the body of the answer; nil for none.
 func (k *socket) dispatch(m message, data []byte) (any, error) {
 	scope, ok := Verbs()[m.Type]
 	if !ok {
@@ -401,7 +401,7 @@ func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 	return f(in)
 }
 
-// about decodes a message that says no more than which session it is about.
+// about decodes a message whose only field is the session.
 func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	return with(data, func(in sessionMessage) (any, error) {
 		id, err := k.s.cfg.Sessions.Mine(k.ctx, in.SessionID)
@@ -412,7 +412,7 @@ func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	})
 }
 
-// options has the options beside the message's own fields.
+// options handles a message that has options beside its own fields.
 func (k *socket) options(data []byte) (any, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
@@ -438,7 +438,8 @@ func (k *socket) refuse(m message, err error) error {
 	return k.write(errorMessage{"error", m.RequestID, k.s.cfg.Reply.Explain(k.ctx, err)})
 }
 
-// write sends one message. A client that does not take it in time is gone.
+// write sends one message. It ends the connection of a client that does not read
+// the message in time.
 func (k *socket) write(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -465,10 +466,10 @@ func (k *socket) send(data []byte) error {
 	return nil
 }
 
-// stall ends a connection that takes nothing.
+// stall ends a connection whose client does not read.
 func (k *socket) stall() { k.end(errStalled) }
 
-// ping notices a peer that vanished.
+// ping detects a client that vanished.
 func (k *socket) ping() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -479,10 +480,11 @@ func (k *socket) ping() {
 		case <-tick.C:
 		}
 		if k.wrote.Swap(false) {
-			continue // a peer that vanished while there is something to write is noticed by that
+			continue // writing detects a client that vanished
 		}
 		watchdog := time.AfterFunc(pongStalls*k.s.cfg.WriteStall, k.stall)
-		err := k.conn.Ping(context.Background()) // ended by close; the end of k.ctx would cut the connection before its code is sent
+		// Not k.ctx, as in send. close ends the call.
+		err := k.conn.Ping(context.Background())
 		watchdog.Stop()
 		if err != nil {
 			return
