@@ -15,16 +15,20 @@ const (
 	batchBytes  = 512 << 10 // estimated by event.Weight
 )
 
+// batchKept bounds the room for a batch, in events, that a waiting cursor keeps.
+const batchKept = 16
+
 // A Cursor is the position of one reader in a session's log. It returns the
-// events after that position in batches: first those that the log already has,
-// then new ones as they are appended.
+// events after that position: first those that the log already has, then new ones
+// as they are appended.
 //
 // A Cursor starts no goroutine. Its methods must not be called concurrently.
 type Cursor struct {
 	log     Log
 	session string
 	at      int64
-	timer   *time.Timer // made by the first wait that has a deadline
+	batch   []event.Event // room for the next batch
+	timer   *time.Timer   // made by the first wait that has a deadline
 }
 
 // NewCursor returns a cursor behind position after of the session's log.
@@ -37,7 +41,8 @@ func NewCursor(log Log, session string, after int64) *Cursor {
 func (c *Cursor) Position() int64 { return c.at }
 
 // Next returns the next batch, which has at least one event. It waits until
-// there is one. When ctx ends it returns the cause.
+// there is one. When ctx ends it returns the cause. The batch is valid until the
+// next call.
 func (c *Cursor) Next(ctx context.Context) ([]event.Event, error) {
 	return c.NextUntil(ctx, time.Time{})
 }
@@ -45,45 +50,88 @@ func (c *Cursor) Next(ctx context.Context) ([]event.Event, error) {
 // NextUntil is [Cursor.Next], but stops waiting at the deadline: then it returns
 // no events and no error. The zero deadline never comes.
 func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Event, error) {
-	for {
-		grown := c.log.Grown(c.session, c.at) // before Read, so that no wake-up is lost
-		evs, err := c.Read(ctx)
-		if err != nil || len(evs) > 0 {
-			return evs, err
-		}
-		select {
-		case <-grown:
-		case <-c.alarm(deadline):
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+	var evs []event.Event
+	err := c.follow(ctx, deadline, func() (stop bool, err error) {
+		evs, err = c.Read(ctx)
+		return len(evs) > 0, err
+	})
+	return evs, err
+}
+
+// Read returns the next batch without waiting; none at the end of the log. The
+// batch is valid until the next call.
+func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
+	evs, size, at := c.batch[:0], 0, c.at
+	clear(evs[:cap(evs)])
+	err := c.read(ctx, func(ev event.Event) bool {
+		evs = append(evs, ev)
+		size += event.Weight(ev.Body)
+		return len(evs) < batchEvents && size < batchBytes
+	})
+	if c.batch = evs; cap(evs) > batchKept {
+		c.batch = nil
+	}
+	if len(evs) > 0 && ctx.Err() == nil {
+		return evs, nil // an error comes again after them
+	}
+	c.at = at
+	return nil, err
+}
+
+// Events yields the events one by one, and waits for more. It stops when its
+// caller does. When ctx ends it yields the cause.
+func (c *Cursor) Events(ctx context.Context) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		stop := false
+		err := c.follow(ctx, time.Time{}, func() (bool, error) {
+			err := c.read(ctx, func(ev event.Event) bool {
+				stop = !yield(ev, nil)
+				return !stop
+			})
+			return stop, err
+		})
+		if err != nil && !stop {
+			yield(event.Event{}, err)
 		}
 	}
 }
 
-// Read returns the next batch without waiting; none at the end of the log.
-func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
-	var evs []event.Event
-	var failed error
-	size := 0
+// read passes the events that the log has to f until f returns false.
+func (c *Cursor) read(ctx context.Context, f func(event.Event) bool) error {
 	for ev, err := range c.log.Read(ctx, c.session, c.at) {
-		if err != nil {
-			failed = err
-			break
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
 		}
-		evs = append(evs, ev)
-		if size += event.Weight(ev.Body); len(evs) >= batchEvents || size >= batchBytes {
-			break
+		c.at = ev.Seq
+		if !f(ev) {
+			return nil
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if len(evs) == 0 {
-		return nil, failed
+	return nil
+}
+
+// follow calls read until it says to stop, and waits between the calls until the
+// log has grown. At the deadline it returns.
+func (c *Cursor) follow(ctx context.Context, deadline time.Time, read func() (stop bool, err error)) error {
+	for {
+		grown := c.log.Grown(c.session, c.at) // before read, so that no wake-up is lost
+		if stop, err := read(); stop || err != nil {
+			return err
+		}
+		select {
+		case <-grown:
+		case <-c.alarm(deadline):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	c.at = evs[len(evs)-1].Seq // a failed read is repeated after what it returned
-	return evs, nil
 }
 
 // alarm returns a channel that fires at the deadline; nil if there is none. A
@@ -100,21 +148,10 @@ func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 	return c.timer.C
 }
 
-// Follow yields the events after position after and then waits for more. It
-// stops when its caller does. When ctx ends it yields the cause.
+// Follow yields the events after position after and then waits for more: it is
+// [Cursor.Events] of a new cursor.
 func Follow(ctx context.Context, log Log, session string, after int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		for c := NewCursor(log, session, after); ; {
-			evs, err := c.Next(ctx)
-			if err != nil {
-				yield(event.Event{}, err)
-				return
-			}
-			for _, ev := range evs {
-				if !yield(ev, nil) {
-					return
-				}
-			}
-		}
+		NewCursor(log, session, after).Events(ctx)(yield)
 	}
 }

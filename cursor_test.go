@@ -127,6 +127,9 @@ func TestCursorEndsWithItsContext(t *testing.T) {
 		if evs, err := cursor.Next(ctx); !errors.Is(err, why) || evs != nil {
 			t.Fatalf("with events to read: %v, %v", evs, err)
 		}
+		if cursor.Position() != 0 {
+			t.Errorf("at %d without having returned anything", cursor.Position())
+		}
 	})
 }
 
