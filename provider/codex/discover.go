@@ -19,7 +19,7 @@ const maxListed = 5000
 // Discover implements [runnel.Discoverer]: codex keeps an index, and is asked.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
-		if st, err := os.Stat(filepath.Join(codexHome(append(os.Environ(), p.env...)), "sessions")); err != nil || !st.IsDir() {
+		if st, err := os.Stat(filepath.Join(p.home(), "sessions")); err != nil || !st.IsDir() {
 			return // the agent was never used
 		}
 		stopped := false
@@ -85,8 +85,8 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
 		},
 	}
-	opt := p.configured(runnel.Options{})
-	path, args, err := p.program(opt)
+	opt := p.program.Configured(runnel.Options{})
+	path, args, err := p.executable(opt)
 	if err != nil {
 		in.Problem = runnel.Safe(err).Message
 		return in

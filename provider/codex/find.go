@@ -24,7 +24,7 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	if uuid.Validate(id) != nil {
 		return runnel.Conversation{}, absent
 	}
-	home := codexHome(append(os.Environ(), p.env...))
+	home := p.home()
 	var files []string
 	for _, dir := range []string{filepath.Join("sessions", "*", "*", "*"), "archived_sessions"} {
 		found, _ := filepath.Glob(filepath.Join(quoteMeta(home), dir, "rollout-*-"+id+".jsonl")) // the pattern is in order

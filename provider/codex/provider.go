@@ -20,12 +20,11 @@ var product = agentconn.Agent{Name: "Codex", Install: installCommand, Try: "code
 
 // Provider runs Codex. The zero value runs the "codex" in PATH.
 //
-// An app-server could serve many conversations. Each has one of its own all the
-// same: supervision, taking over and ending are by process, one that fails takes
-// nobody else with it, and 90 MB is what that costs.
+// An app-server could serve many conversations. Each conversation has one of its
+// own all the same, at a price of 90 MB: supervision, takeover and stopping are by
+// process, and a process that fails takes no other conversation with it.
 type Provider struct {
-	command []string // instead of that one: the program and its first arguments
-	env     []string // "K=V", further variables of its environment
+	program agentconn.Program
 }
 
 // New returns a Provider.
@@ -33,7 +32,7 @@ func New() *Provider { return &Provider{} }
 
 // WithProgram implements [runnel.Programmable].
 func (*Provider) WithProgram(command, env []string) runnel.Provider {
-	return &Provider{slices.Clone(command), slices.Clone(env)}
+	return &Provider{agentconn.Program{Command: slices.Clone(command), Env: slices.Clone(env)}}
 }
 
 // Name implements [runnel.Provider].
@@ -70,12 +69,12 @@ func (p *Provider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 }
 
 func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) (runnel.Conn, error) {
-	opt = p.configured(opt)
+	opt = p.program.Configured(opt)
 	params, err := threadParams(opt, method)
 	if err != nil {
 		return nil, err
 	}
-	path, args, err := p.program(opt)
+	path, args, err := p.executable(opt)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +97,7 @@ const mark = "CODEX_" + proc.MarkSuffix
 
 // Adopt implements [runnel.Adopter].
 func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
-	opt = p.configured(opt)
+	opt = p.program.Configured(opt)
 	env := environ(os.Environ(), opt)
 	tr := newTranslator()
 	shell, back, err := agentconn.Adopt(opt, env, product, tr, tr.isReady)
@@ -108,25 +107,15 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	return &conn{Conn: shell, tr: tr, opt: opt, home: codexHome(env)}, back, nil
 }
 
-// program returns the program to run and all of its arguments: nothing that a
+// executable returns the program to run and all of its arguments: nothing that a
 // client says is among them.
-func (p *Provider) program(opt runnel.Options) (path string, args []string, err error) {
-	path, agent := "codex", product
-	switch {
-	case opt.Path != "":
-		path = opt.Path
-	case len(p.command) > 0:
-		path, args, agent.Install = p.command[0], slices.Clone(p.command[1:]), "" // it is said where it is
-	}
-	path, err = agentconn.Find(path, agent)
+func (p *Provider) executable(opt runnel.Options) (path string, args []string, err error) {
+	path, args, err = p.program.Find(opt, "codex", product)
 	return path, append(args, "app-server"), err
 }
 
-// configured returns the options with what the configuration says.
-func (p *Provider) configured(opt runnel.Options) runnel.Options {
-	opt.Env = slices.Concat(p.env, opt.Env)
-	return opt
-}
+// home is the folder of the agent as this provider's configuration has it.
+func (p *Provider) home() string { return codexHome(append(os.Environ(), p.program.Env...)) }
 
 // threadParams says how the conversation is to be. What is not said here is as
 // the user's own configuration has it.
@@ -194,9 +183,9 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 // mcpServers puts definitions of servers into codex's form: that of others tells
 // the type, which it has no field for, and has headers by another name.
 func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, error) {
-	var servers map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
-		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	servers, err := agentconn.MCPServers[map[string]json.RawMessage](given)
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range servers {
 		delete(s, "type")

@@ -25,8 +25,8 @@ type asker struct {
 
 // query starts an app-server for as long as do asks it.
 func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *asker) error) error {
-	opt = p.configured(opt)
-	path, args, err := p.program(opt)
+	opt = p.program.Configured(opt)
+	path, args, err := p.executable(opt)
 	if err != nil {
 		return err
 	}
