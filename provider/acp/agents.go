@@ -5,34 +5,34 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// An Agent is a program that speaks the protocol, as data. What it does that
-// the protocol would not make one expect is in its quirks, found by its name.
+// An Agent describes a program that speaks the protocol. Its deviations from
+// the protocol are its quirks, which are found by its name.
 type Agent struct {
 	Name        string   // of the provider: letters, digits and dashes, in lower case
 	DisplayName string   // Default: Name
 	Command     []string // program, looked up in PATH if it is a bare name, and its arguments
 	Install     string   // command that installs it
 	Login       string   // command that logs in
-	Version     int      // of the protocol that is asked for. Default: 1
+	Version     int      // of the protocol, as requested. Default: 1
 	Env         []string // "K=V": no updates, no calls home
-	Inherit     []string // variables of ours that it may have, beside those that every program needs; "*" ends a prefix
-	Refuse      []string // variables that would make it ask nobody
-	Obeys       []string // files of a folder that it would obey, whatever it is told: see above
-	Reads       []string // files of a folder that are shown to the model as they are
+	Inherit     []string // further variables of our environment that it gets; "*" ends a prefix
+	Refuse      []string // variables that would make it run tools without asking
+	Obeys       []string // files of a folder that it always obeys; see trust.go
+	Reads       []string // files of a folder that it shows to the model
 
-	Resumes bool // a conversation goes on after its process ended
-	Loads   bool // and can be shown as it was
-	Lists   bool // its conversations can be listed
-	Forks   bool
-	AddDirs bool
-	Probes  bool // a conversation without a prompt leaves nothing behind: its models may be asked for
-	Gated   bool // it begins none for who is not logged in
+	Resumes bool // a conversation can be resumed after its process ended
+	Loads   bool // a conversation can be shown
+	Lists   bool // conversations can be listed
+	Forks   bool // a conversation can be continued as a copy
+	AddDirs bool // it takes further directories
+	Probes  bool // a conversation without a prompt leaves nothing behind, so a probe may open one
+	Gated   bool // it opens no conversation without a login
 }
 
-// inheritAll are variables that every agent may have: proxies.
+// inheritAll are the variables that every agent gets: proxies.
 var inheritAll = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
-// agents are those that are known.
+// agents are the known agents.
 var agents = []Agent{
 	{
 		Name: "codex-acp", DisplayName: "Codex (ACP)", Command: []string{"codex-acp"}, Version: 2,
@@ -46,7 +46,7 @@ var agents = []Agent{
 	{
 		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"},
 		Install: "npm install -g @agentclientprotocol/claude-agent-acp", Login: "claude auth login",
-		Env:     []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // what it keeps is complete when a turn ends
+		Env:     []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // the stored conversation is complete when a turn ends
 		Inherit: []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
 		Refuse:  []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
@@ -73,7 +73,7 @@ var agents = []Agent{
 		Env:     []string{"COPILOT_AUTO_UPDATE=false"},
 		Inherit: []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
 		Refuse:  []string{"COPILOT_ALLOW_ALL"},
-		Obeys: []string{ // a folder whose hooks it runs may even allow every tool
+		Obeys: []string{ // hooks of a folder may even allow every tool
 			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json",
 			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json",
 		},
@@ -90,11 +90,11 @@ var agents = []Agent{
 		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
 		Obeys:   []string{".qwen", "**/.qwen/.env", "**/.env"},
 		Reads:   []string{"QWEN.md", "AGENTS.md"},
-		// It does not find its conversations again (0.15.10).
+		// Qwen Code 0.15.10 does not find its stored conversations.
 	},
 }
 
-// Providers returns those that are known.
+// Providers returns a provider for each known agent.
 func Providers() []runnel.Provider {
 	out := make([]runnel.Provider, 0, len(agents))
 	for _, a := range agents {

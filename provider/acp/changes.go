@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// maxFileText bounds the texts in a change, in bytes each.
+// maxFileText bounds each text of a change, in bytes.
 const maxFileText = 128 << 10
 
 // maxChanges bounds the changes of a call.
@@ -40,7 +40,7 @@ func changes(content []toolContent, whole bool) []event.Change {
 	return out
 }
 
-// replaced makes a change of two texts.
+// replaced makes the change of a diff that consists of two texts.
 func replaced(c toolContent, whole bool) event.Change {
 	ch := event.Change{Path: c.Path, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
 	old := ""
@@ -67,10 +67,11 @@ func replaced(c toolContent, whole bool) event.Change {
 	return ch
 }
 
-// around is how many lines a hunk shows before and after those that changed.
+// around is the number of unchanged lines before and after the changed ones in
+// a hunk.
 const around = 3
 
-// hunk is what differs between two texts: one stretch of lines.
+// hunk returns the difference between two texts as one hunk, or none.
 func hunk(before, after string, whole bool) []event.Hunk {
 	a, b := splitLines(before), splitLines(after)
 	head := 0
@@ -115,7 +116,7 @@ func splitLines(text string) []string {
 
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// patched makes changes of a patch in the form of git's.
+// patched makes the changes of a diff that is a patch in git's format.
 func patched(c toolContent) []event.Change {
 	if len(c.Changes) == 0 || len(c.Patch.Text) > 2*maxFileText {
 		return nil
@@ -185,7 +186,7 @@ func number(digits string, otherwise int) int {
 	return n
 }
 
-// created is the text of a new file.
+// created returns the text of a new file.
 func created(hunks []event.Hunk) *string {
 	var b strings.Builder
 	for _, h := range hunks {

@@ -20,7 +20,7 @@ type conn struct {
 	dir    string      // Options.Dir
 }
 
-// encode makes a line of a message.
+// encode returns a message as a line. It passes an error of its caller on.
 func encode(m jsonrpc.Message, err error) (json.RawMessage, error) {
 	var line []byte
 	if err == nil {
@@ -39,7 +39,7 @@ func reply(out *translate.Emitter, m jsonrpc.Message) {
 	}
 }
 
-// isReady fails if the process that was taken over had not ended its handshake.
+// isReady fails if the process before this one ended during the handshake.
 func (c *conn) isReady() error {
 	if c.tr.session.id == "" || c.tr.replay != nil || len(c.tr.requests) > 0 {
 		return errors.New("it was still being started")

@@ -13,13 +13,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// Bounds of what is listed.
+// Bounds of a list.
 const (
 	maxPages  = 50
 	maxListed = 5000
 )
 
-// listed is a page of an agent's conversations.
+// listed is a page of the agent's conversations.
 type listed struct {
 	Sessions []json.RawMessage `json:"sessions"`
 	Next     string            `json:"nextCursor"`
@@ -32,12 +32,12 @@ type listedSession struct {
 	Updated time.Time `json:"updatedAt"`
 }
 
-// Discover implements [runnel.Discoverer]: an agent is started that lists what
-// it keeps.
+// Discover implements [runnel.Discoverer]. It starts an agent that lists its
+// stored conversations.
 func (p listing) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		if _, _, err := p.command(runnel.Options{}); err != nil {
-			return // never used
+			return // not installed
 		}
 		found, err := p.list(ctx, dir)
 		for _, c := range found {
@@ -79,7 +79,7 @@ func (p listing) list(ctx context.Context, dir string) (found []runnel.Conversat
 	return found, err
 }
 
-// list reads the pages. An agent that does not list has nothing.
+// list reads the pages of the list. An agent that cannot list has none.
 func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 	if !h.c.tr.session.caps.List {
 		return nil, nil
@@ -96,7 +96,7 @@ func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 		}
 		if m.Error != nil {
 			if m.Error.Code == codeAuthRequired {
-				return found, nil // nobody is logged in: nothing is shown
+				return found, nil // without a login there is nothing to show
 			}
 			return found, runnel.Fail(runnel.AgentError, h.p.DisplayName()+" does not list its conversations: "+reasonOf(m.Error.Message), m.Error)
 		}

@@ -16,18 +16,18 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// opening is how a conversation begins.
+// opening is the request that opens a conversation.
 type opening struct {
 	method  string // one of session/new, resume, load, fork; "" for none
-	session string // the agent's id of the one that it continues
-	show    bool   // it is loaded to be shown, and nothing else
+	session string // the agent's id of the conversation to continue
+	show    bool   // the agent replays the conversation for a History
 }
 
-// sessionID is what an id of a conversation may be: agents put it on command
-// lines, and into names of files.
+// sessionID matches the ids of conversations that we accept from users: agents
+// put an id on command lines and into file names.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]*$`)
 
-// check refuses what can be refused before anything is started.
+// check refuses options that no agent of this kind takes, before it is started.
 func (p *provider) check(opt runnel.Options, begin opening) error {
 	q := p.agent.quirks()
 	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
@@ -57,7 +57,7 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 	)
 }
 
-// handshake brings an agent to where it takes a prompt.
+// handshake brings a new agent to where it accepts a prompt.
 type handshake struct {
 	p    *provider
 	c    *conn
@@ -82,7 +82,8 @@ func (h *handshake) run(next func() ([]byte, error)) error {
 	return nil
 }
 
-// call sends a request and returns the answer. id is ours if it is not given.
+// call sends a request and returns the answer. The zero id stands for a new
+// one.
 func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Message, error) {
 	err := h.c.Do(func(send func(any) error) error {
 		var err error
@@ -98,12 +99,12 @@ func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Mess
 		return send(line)
 	})
 	if err != nil {
-		return jsonrpc.Message{}, h.left(err)
+		return jsonrpc.Message{}, h.exited(err)
 	}
 	for {
 		line, err := h.next()
 		if err != nil {
-			return jsonrpc.Message{}, h.left(err)
+			return jsonrpc.Message{}, h.exited(err)
 		}
 		if m, err := jsonrpc.Decode(line); err == nil && m.Kind() == jsonrpc.Response && m.ID.Same(id) {
 			return m, nil
@@ -111,12 +112,12 @@ func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Mess
 	}
 }
 
-// left says that the agent ended. What it printed is not shown: it may hold
-// anything.
-func (h *handshake) left(cause error) error {
-	said := h.c.Ended()
+// exited returns the error for an agent that ended. The message leaves out the
+// output of the agent, which may contain anything.
+func (h *handshake) exited(cause error) error {
+	stderr := h.c.Ended()
 	agent := h.p.agent.conn()
-	if strings.Contains(said, "nknown argument") || strings.Contains(said, "nknown option") {
+	if strings.Contains(stderr, "nknown argument") || strings.Contains(stderr, "nknown option") {
 		return runnel.Fail(runnel.SessionCreateFailed, "This version of "+agent.Name+" does not know the protocol. Update it: "+agent.Install, cause)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" ended before it was ready. Try it in a terminal: "+agent.Try, cause)
@@ -146,7 +147,7 @@ func (h *handshake) initialize() error {
 	return nil
 }
 
-// begin begins the conversation, or continues one.
+// begin opens the conversation.
 func (h *handshake) begin() error {
 	tr, caps := h.c.tr, h.c.tr.session.caps
 	params, err := h.params()
@@ -157,7 +158,7 @@ func (h *handshake) begin() error {
 	switch {
 	case h.method == methodFork && !caps.Fork:
 		return h.cannot("cannot continue from a copy")
-	case h.show && tr.session.version >= 2: // version 2 has one method for both
+	case h.show && tr.session.version >= 2: // version 2 has one method to resume and to replay
 		h.method, params["replayFrom"] = methodResume, map[string]any{"type": "start"}
 		id = jsonrpc.String(historyID)
 	case h.method == methodLoad && !caps.Load, h.method == methodResume && !caps.Resume && !caps.Load:
@@ -165,7 +166,7 @@ func (h *handshake) begin() error {
 	case h.show:
 		id = jsonrpc.String(historyID)
 	case h.method == methodResume && !caps.Resume:
-		h.method = methodLoad // what it tells again is in the log already
+		h.method = methodLoad // the replay is dropped: the log has the conversation
 	}
 	m, err := h.call(id, h.method, params)
 	if err != nil {
@@ -177,9 +178,9 @@ func (h *handshake) begin() error {
 	if tr.session.id == "" {
 		return runnel.Fail(runnel.ProtocolError, h.p.DisplayName()+" began a conversation without an id")
 	}
-	for tr.replay != nil { // it tells again behind its answer
+	for tr.replay != nil { // some agents replay after their answer
 		if _, err := h.next(); err != nil {
-			return h.left(err)
+			return h.exited(err)
 		}
 	}
 	return nil
@@ -189,7 +190,7 @@ func (h *handshake) cannot(what string) error {
 	return runnel.Fail(runnel.UnsupportedCapability, h.p.DisplayName()+" "+what)
 }
 
-// refused says why a conversation does not begin.
+// refused returns the error for a conversation that the agent did not open.
 func (h *handshake) refused(e *jsonrpc.Error) error {
 	cause := error(e)
 	agent := h.p.agent.conn()
@@ -208,13 +209,13 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not begin a conversation: "+why, cause)
 }
 
-// absent reports whether a reason says that there is no such conversation.
+// absent reports whether a reason means that the conversation does not exist.
 func absent(why string) bool {
 	why = strings.ToLower(why)
 	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "no rollout") || strings.Contains(why, "no previous") || strings.Contains(why, "invalid session")
 }
 
-// params are those of what begins a conversation.
+// params returns the parameters of the request that opens the conversation.
 func (h *handshake) params() (map[string]any, error) {
 	dir := h.opt.Dir
 	if dir == "" {
@@ -245,7 +246,7 @@ func (h *handshake) params() (map[string]any, error) {
 	return params, nil
 }
 
-// mcpServers brings servers by name into the protocol's form.
+// mcpServers converts servers by name to the form of the protocol.
 func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	out := []any{}
 	if len(given) == 0 {
@@ -291,8 +292,9 @@ func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	return out, nil
 }
 
-// settings are what has to be set before the first prompt. The permission mode
-// always is: the user's own settings may have one in which nobody is asked.
+// settings returns what to set before the first prompt. It always has the
+// permission mode: by the user's own settings, the agent may start in a mode in
+// which tools run without asking.
 func (h *handshake) settings() []setting {
 	mode := h.opt.PermissionMode
 	if mode == "" {
@@ -314,7 +316,7 @@ func (h *handshake) settings() []setting {
 	return out
 }
 
-// set sets one of them.
+// set changes one setting.
 func (h *handshake) set(s setting) error {
 	method, params, err := h.c.tr.session.change(s, h.opt.AllowBypass)
 	if err != nil || method == "" {

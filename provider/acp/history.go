@@ -12,11 +12,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// recallTime bounds how long an agent is asked for what it keeps.
+// recallTime bounds the reading of stored conversations.
 const recallTime = 2 * time.Minute
 
-// History implements [runnel.Historian]: an agent is started that tells a
-// conversation again, through the same translator as a live one.
+// History implements [runnel.Historian]. It starts an agent that replays the
+// conversation through the same translator as a live one.
 func (p recalling) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		if ref.AgentSessionID == "" {

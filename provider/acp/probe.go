@@ -12,11 +12,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// probeTime bounds how long an agent is asked who it is.
+// probeTime bounds a probe.
 const probeTime = 20 * time.Second
 
-// Probe implements [runnel.Prober]. The agent is started in a directory of its
-// own, away from any project, and says nothing to any model.
+// Probe implements [runnel.Prober]. It starts the agent in a directory away
+// from any project, and sends nothing to a model.
 func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login}
 	q := p.agent.quirks()
@@ -47,8 +47,8 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	return in
 }
 
-// probeDir returns an empty directory. It is the same one each time, where
-// there can be: Gemini CLI 0.61.0 remembers each in which it was started.
+// probeDir returns an empty directory, if possible the same one each time:
+// Gemini CLI 0.61.0 stores every directory in which it was started.
 func probeDir() (dir string, clean func(), err error) {
 	if cache, err := os.UserCacheDir(); err == nil {
 		dir = filepath.Join(cache, "runnel", "empty")
@@ -62,7 +62,7 @@ func probeDir() (dir string, clean func(), err error) {
 	return dir, func() { os.RemoveAll(dir) }, err
 }
 
-// ask fills in what the agent says of itself.
+// ask fills in what the agent reports about itself.
 func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Installation) error {
 	c, err := p.start(ctx, opt)
 	if err != nil {
@@ -92,7 +92,8 @@ func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Insta
 	return err
 }
 
-// describe takes over what a new conversation offers, and removes it again.
+// describe fills in what a new conversation offers, and deletes the
+// conversation.
 func (h *handshake) describe(in *runnel.Installation) {
 	if in.Config = slices.Clone(h.c.tr.session.settings.config); h.p.agent.Gated {
 		yes := true
@@ -104,6 +105,6 @@ func (h *handshake) describe(in *runnel.Installation) {
 		}
 	}
 	if h.c.tr.session.caps.Delete {
-		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.session.id}) // it is empty all the same
+		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.session.id}) // if it fails, an empty conversation remains
 	}
 }

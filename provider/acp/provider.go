@@ -18,18 +18,18 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// provider is what every agent can do.
+// provider has the abilities of every agent.
 type provider struct {
 	agent Agent
 	env   []string // "K=V", configured
 }
 
-// What an agent can do besides: capabilities are computed from what a provider
-// implements, so there is a type for each that there is.
+// Further abilities. The capabilities of a provider are computed from the
+// interfaces that it implements, so each combination has a type.
 type (
-	recalling struct{ *provider } // shows conversations that the agent keeps
-	listing   struct{ recalling } // and lists them
-	forking   struct{ listing }   // and continues from copies
+	recalling struct{ *provider } // shows stored conversations
+	listing   struct{ recalling } // lists them as well
+	forking   struct{ listing }   // continues from copies as well
 )
 
 // New returns a provider for an agent.
@@ -60,7 +60,7 @@ func (p *provider) Prototype() runnel.Conn { return (*conn)(nil) }
 func (p *provider) WithProgram(command, env []string) runnel.Provider {
 	q := &provider{agent: p.agent, env: slices.Clone(env)}
 	switch {
-	case len(command) == 1 && len(q.agent.Command) > 0: // the arguments are the usual ones
+	case len(command) == 1 && len(q.agent.Command) > 0: // the usual arguments follow
 		q.agent.Command = append([]string{command[0]}, q.agent.Command[1:]...)
 	case len(command) > 0:
 		q.agent.Command = slices.Clone(command)
@@ -124,7 +124,7 @@ func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	return c, back, nil
 }
 
-// open starts the agent and begins a conversation.
+// open starts the agent and opens a conversation.
 func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) (*conn, error) {
 	if err := p.check(opt, begin); err != nil {
 		return nil, err
@@ -164,7 +164,8 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	return c, nil
 }
 
-// command is what to run. Nothing that a client says is in it.
+// command returns the program to run and its arguments. They contain nothing
+// from a client.
 func (p *provider) command(opt runnel.Options) (path string, args []string, err error) {
 	cmd := p.agent.Command
 	if len(cmd) == 0 {
@@ -178,8 +179,9 @@ func (p *provider) command(opt runnel.Options) (path string, args []string, err 
 	return path, cmd[1:], err
 }
 
-// environ builds the agent's environment: ours by allow-list, then what this
-// provider needs, then what is configured, then what the caller adds.
+// environ builds the environment of the agent: allowed variables of our own,
+// then the variables of the agent's entry and quirks, of the configuration, and
+// of the caller.
 func (p *provider) environ(parent []string, opt runnel.Options) []string {
 	a := p.agent
 	extra := map[string]string{}
@@ -192,7 +194,7 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 			extra[name] = value
 		}
 	}
-	refused := func(e string) bool { // also by who configures: that needs the server's leave
+	refused := func(e string) bool { // also from the configuration, unless the server allows bypass
 		name, _, _ := strings.Cut(e, "=")
 		return slices.Contains(a.Refuse, name) && !slices.Contains(quirky, e)
 	}

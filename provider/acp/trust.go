@@ -11,12 +11,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Until a folder is trusted, nothing in it may run, send what is said
-// elsewhere, or allow what nobody was asked for. Agents that can be told so are
-// (startupQuirks.environ, prepare). The others are not started in a folder that
-// has what they would obey (Agent.Obeys, Agent.Reads).
+// Nothing in an untrusted folder may run, send data elsewhere, or allow a tool.
+// Some agents have a switch for that (startupQuirks.environ, prepare). The
+// others are not started in an untrusted folder with files that they would obey
+// (Agent.Obeys, Agent.Reads).
 
-// mistrust refuses a folder that the agent would obey.
+// mistrust refuses an untrusted folder with files that the agent would obey.
 func (p *provider) mistrust(opt runnel.Options) error {
 	if opt.Trusted {
 		return nil
@@ -38,23 +38,23 @@ func (p *provider) mistrust(opt runnel.Options) error {
 }
 
 // obeyed returns the first of these files that is in the folder or above it.
-// What is in the user's home itself is the user's own.
+// The user's home directory does not count: its files are the user's own.
 func obeyed(dir string, names []string) string {
 	return above(dir, names, func(path string) bool {
 		_, err := os.Lstat(path)
 		if entries, err := os.ReadDir(path); err == nil && len(entries) == 0 {
-			return false // a sandbox leaves such a directory where it guards one
+			return false // a sandbox leaves an empty directory in place of a protected one
 		}
-		return err == nil || !errors.Is(err, fs.ErrNotExist) // what cannot be looked at may be there
+		return err == nil || !errors.Is(err, fs.ErrNotExist) // an unreadable file may exist
 	})
 }
 
-// leadsOut is obeyed of files, and folders of them, that are read as text:
-// those that are links to somewhere outside of the repository.
+// leadsOut is like obeyed, for files and folders that the agent reads as text.
+// It finds those that are, or contain, links to outside of the repository.
 func leadsOut(dir string, names []string) string {
 	return above(dir, names, func(path string) bool {
 		root, out, seen := repository(filepath.Dir(path)), false, 0
-		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // what is not there leads nowhere
+		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // a missing file is no link
 			if seen++; seen > maxWalk || out {
 				return fs.SkipAll
 			}
@@ -68,22 +68,23 @@ func leadsOut(dir string, names []string) string {
 	})
 }
 
-// maxWalk bounds how many files of a folder are looked at.
+// maxWalk bounds the files of a folder that are examined.
 const maxWalk = 10_000
 
-// above looks for files in the folder and in those above it: up to the root of
-// its repository, or of the file system if a name begins with anywhere.
+// above looks for files in the folder and in those above it, up to the root of
+// its repository. It looks for a name that begins with anywhere up to the root
+// of the file system.
 func above(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""
 	}
 	if dir == "" {
-		dir, _ = os.Getwd() // without one there is no conversation either
+		dir, _ = os.Getwd() // without it, no conversation opens either
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	home, _ := os.UserHomeDir() // without one, nothing is the user's own
+	home, _ := os.UserHomeDir() // without it, no directory is exempt
 	root := repository(dir)
 	for inside := true; dir != home; {
 		for _, name := range names {
@@ -102,9 +103,11 @@ func above(dir string, names []string, is func(path string) bool) string {
 	return ""
 }
 
+// anywhere is the prefix of names that count in every folder above.
 const anywhere = "**/"
 
-// repository returns the root of the folder's repository, or the folder.
+// repository returns the root of the folder's repository, or the folder if
+// there is none.
 func repository(dir string) string {
 	for at := dir; ; {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {

@@ -21,7 +21,7 @@ const (
 	methodPrompt      = "session/prompt"
 	methodCancel      = "session/cancel"
 	methodSetMode     = "session/set_mode"
-	methodSetModel    = "session/set_model" // of before config options
+	methodSetModel    = "session/set_model" // of agents without config options for models
 	methodSetConfig   = "session/set_config_option"
 	methodUpdate      = "session/update"
 	methodPermission  = "session/request_permission"
@@ -35,14 +35,14 @@ const codeAuthRequired = -32000
 // codeNotFound is the protocol's error for an unknown resource.
 const codeNotFound = -32002
 
-// promptID begins the id of a prompt's request; the id of its turn follows.
+// promptID is the prefix of the ids of prompts; the id of the turn follows.
 const promptID = "prompt:"
 
-// historyID is the id of the request that loads a conversation to be shown.
-// One that is loaded to go on with is shown already.
+// historyID is the id of the request for a replay that is shown. A replay on
+// the way to a live session is dropped.
 const historyID = "history"
 
-// initialized is the answer to initialize, of either version.
+// initialized is the answer to initialize in both versions of the protocol.
 type initialized struct {
 	ProtocolVersion int          `json:"protocolVersion"`
 	AgentInfo       info         `json:"agentInfo"`
@@ -85,7 +85,7 @@ type mcpCaps struct {
 	SSE  bool `json:"sse"`
 }
 
-// caps is what an agent said that it can do.
+// caps are the capabilities of an agent, as it reports them.
 type caps struct {
 	Load, Resume, Fork, List, Delete, AddDirs bool `json:",omitzero"`
 	SystemPrompt                              bool `json:",omitzero"`
@@ -93,15 +93,15 @@ type caps struct {
 	HTTP, SSE                                 bool `json:",omitzero"`
 }
 
-// caps reads the capabilities of either version. One that is present is
-// offered, whatever its value, unless that is null or false.
+// caps returns the capabilities in both versions of the protocol. Any value but
+// null and false means that the agent has the capability.
 func (in initialized) caps() caps {
 	s := in.AgentCapabilities.SessionCapabilities
 	if in.ProtocolVersion >= 2 {
 		s = in.Capabilities.Session
 		p, m := translate.Loose[map[string]json.RawMessage](s["prompt"]), translate.Loose[map[string]json.RawMessage](s["mcp"])
 		return caps{
-			Resume: true, List: true, // of every agent
+			Resume: true, List: true, // required in version 2
 			Fork: offers(s, "fork"), Delete: offers(s, "delete"), AddDirs: offers(s, "additionalDirectories"), SystemPrompt: offers(s, "systemPrompt"),
 			Image: offers(p, "image"), Embedded: offers(p, "embeddedContext"), HTTP: offers(m, "http"), SSE: offers(m, "sse"),
 		}
@@ -119,12 +119,13 @@ func offers(m map[string]json.RawMessage, name string) bool {
 	return v != "" && v != "null" && v != "false"
 }
 
-// opened is the answer to what begins a session, or to a change of its options.
+// opened is the answer to a request that opens a session or changes its
+// options.
 type opened struct {
 	SessionID     string         `json:"sessionId"`
 	ConfigOptions []configOption `json:"configOptions"`
 	Modes         *modes         `json:"modes"`
-	Models        *models        `json:"models"` // of before config options
+	Models        *models        `json:"models"` // of agents without config options for models
 }
 
 type modes struct {
@@ -165,17 +166,17 @@ type configChoice struct {
 	Options     []configChoice `json:"options"`
 }
 
-// notified is what an agent says of a session.
+// notified are the parameters of an update of a session.
 type notified struct {
 	SessionID string          `json:"sessionId"`
 	Update    json.RawMessage `json:"update"`
 }
 
-// update is one of many; each has some of the fields.
+// update is an update of a session. Each kind has some of the fields.
 type update struct {
 	Kind      string          `json:"sessionUpdate"`
 	MessageID string          `json:"messageId"`
-	Content   json.RawMessage `json:"content"` // of a chunk a block, of a message blocks, of a tool what it shows
+	Content   json.RawMessage `json:"content"` // of a chunk: a block; of a message: blocks; of a tool call: pieces of content
 
 	toolCall
 
@@ -199,9 +200,9 @@ type update struct {
 	UpdateMeta    json.RawMessage `json:"_meta"`
 }
 
-// toolCall is a tool call, or what changed of one.
+// toolCall is a tool call, or a change of one.
 type toolCall struct {
-	raw json.RawMessage // all of it
+	raw json.RawMessage // the whole object
 
 	ID        string          `json:"toolCallId"`
 	Name      string          `json:"name"`
@@ -216,7 +217,7 @@ type toolCall struct {
 // ended reports whether the call has ended.
 func (tc toolCall) ended() bool { return tc.Status == "completed" || tc.Status == "failed" }
 
-// content returns what the call shows, and whether the message has that at all.
+// content returns what the call shows, and whether the message has that field.
 func (tc toolCall) content() ([]toolContent, bool) {
 	raw := translate.Loose[struct {
 		Content json.RawMessage `json:"content"`
@@ -235,7 +236,7 @@ type planEntry struct {
 	Priority string `json:"priority"`
 }
 
-// planUpdate is a plan of version 2, as a whole.
+// planUpdate is a whole plan, in version 2.
 type planUpdate struct {
 	Type    string      `json:"type"` // items, markdown, file
 	Entries []planEntry `json:"entries"`
@@ -287,7 +288,7 @@ type block struct {
 	} `json:"resource"`
 }
 
-// text is what can be shown of a block.
+// text returns what can be shown of a block.
 func (b block) text() string {
 	switch b.Type {
 	case "text":
@@ -314,7 +315,7 @@ func blocks(raw json.RawMessage) []block {
 	return translate.Each[block](raw)
 }
 
-// toolContent is something that a tool shows.
+// toolContent is a piece of what a tool call shows.
 type toolContent struct {
 	Type       string  `json:"type"` // content, diff, terminal
 	Content    block   `json:"content"`
@@ -336,7 +337,8 @@ type toolContent struct {
 	} `json:"_meta"`
 }
 
-// terminalMeta is how agents whose client has no terminals tell of theirs.
+// terminalMeta is the output of a terminal of the agent's own. Agents send it
+// to clients without terminals.
 type terminalMeta struct {
 	Output *terminalText `json:"terminal_output"`
 	Delta  *terminalText `json:"terminal_output_delta"`
@@ -351,7 +353,7 @@ type terminalText struct {
 	Data       string `json:"data"`
 }
 
-// permission is a question of the agent.
+// permission is a permission request of the agent.
 type permission struct {
 	SessionID string `json:"sessionId"`
 
@@ -395,7 +397,7 @@ type prompted struct {
 	Meta       json.RawMessage `json:"_meta"`
 }
 
-// subagent is what version 2 tells of a conversation below another one.
+// subagent is the state of a subagent's conversation, in version 2.
 type subagent struct {
 	SessionID string `json:"sessionId"`
 	Title     string `json:"title"`
