@@ -1,0 +1,58 @@
+package translate
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// hunkHead matches the first line of a hunk, such as "@@ -1,3 +1,4 @@".
+var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
+
+// Hunks reads a unified diff of one file. Lines outside of hunks, such as the
+// names of files, are left out. It never returns nil.
+func Hunks(diff string) []event.Hunk {
+	hunks := []event.Hunk{}
+	var open *event.Hunk
+	before, after := 0, 0 // lines that the open hunk still lacks
+	for line := range strings.Lines(diff) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := hunkHead.FindStringSubmatch(line); m != nil {
+			hunks = append(hunks, event.Hunk{
+				OldStart: count(m[1]), OldLines: count(m[2]), NewStart: count(m[3]), NewLines: count(m[4]), Lines: []string{},
+			})
+			open = &hunks[len(hunks)-1]
+			before, after = open.OldLines, open.NewLines
+			continue
+		}
+		if line == "" && before > 0 && after > 0 { // an unchanged empty line whose space was trimmed
+			line = " "
+		}
+		if open == nil || line == "" || !strings.ContainsRune(" +-", rune(line[0])) {
+			continue
+		}
+		open.Lines = append(open.Lines, line)
+		if line[0] != '+' {
+			before--
+		}
+		if line[0] != '-' {
+			after--
+		}
+	}
+	return hunks
+}
+
+// count reads a number of a hunk's first line. It is 1 if it is left out, and 0
+// if it is too large.
+func count(digits string) int {
+	if digits == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return n
+}
