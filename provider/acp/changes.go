@@ -1,11 +1,10 @@
 package acp
 
 import (
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // maxFileText bounds each text of a change, in bytes.
@@ -114,8 +113,6 @@ func splitLines(text string) []string {
 	return out
 }
 
-var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
-
 // patched makes the changes of a diff that is a patch in git's format.
 func patched(c toolContent) []event.Change {
 	if len(c.Changes) == 0 || len(c.Patch.Text) > 2*maxFileText {
@@ -151,39 +148,14 @@ func patched(c toolContent) []event.Change {
 }
 
 // patchHunks returns the hunks of each file of a patch.
-func patchHunks(text string) [][]event.Hunk {
+func patchHunks(patch string) [][]event.Hunk {
 	var files [][]event.Hunk
-	var h *event.Hunk
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, "diff --git ") {
-			files, h = append(files, nil), nil
-			continue
-		}
-		if m := hunkHead.FindStringSubmatch(line); m != nil {
-			if len(files) == 0 {
-				files = append(files, nil)
-			}
-			last := len(files) - 1
-			files[last] = append(files[last], event.Hunk{
-				OldStart: number(m[1], 0), OldLines: number(m[2], 1), NewStart: number(m[3], 0), NewLines: number(m[4], 1),
-			})
-			h = &files[last][len(files[last])-1]
-			continue
-		}
-		if h != nil && line != "" && strings.ContainsRune(" -+", rune(line[0])) {
-			h.Lines = append(h.Lines, line)
+	for i, part := range strings.Split("\n"+patch, "\ndiff --git ") {
+		if hunks := translate.Hunks(part); i > 0 || len(hunks) > 0 {
+			files = append(files, hunks)
 		}
 	}
 	return files
-}
-
-func number(digits string, otherwise int) int {
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		return otherwise
-	}
-	return n
 }
 
 // created returns the text of a new file.

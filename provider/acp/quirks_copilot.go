@@ -3,6 +3,7 @@ package acp
 import (
 	"encoding/json"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -50,7 +51,10 @@ func shellOutput(c *call) (string, *int) {
 	if m == nil {
 		return text, nil
 	}
-	code := number(text[m[2]:m[3]], -1)
+	code, err := strconv.Atoi(text[m[2]:m[3]])
+	if err != nil {
+		code = -1
+	}
 	return text[:m[0]], &code
 }
 

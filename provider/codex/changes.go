@@ -3,7 +3,6 @@ package codex
 import (
 	"encoding/json"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
@@ -36,7 +35,7 @@ func changes(native []fileChange) []event.Change {
 				ch.Kind, ch.MovedTo = event.ChangeMove, c.Kind.Move
 			}
 			if len(c.Diff) <= 2*maxFileText {
-				ch.Hunks = hunks(c.Diff)
+				ch.Hunks = translate.Hunks(c.Diff)
 			}
 		}
 		out = append(out, ch)
@@ -47,60 +46,6 @@ func changes(native []fileChange) []event.Change {
 // text is the diff alone: 0.169 puts a note about a move under it (patch).
 func (c fileChange) text() string {
 	return strings.TrimSuffix(c.Diff, "\n\nMoved to: "+c.Kind.Move)
-}
-
-// hunks reads a unified diff without its file names. Lines that are in no hunk
-// are left out.
-func hunks(diff string) []event.Hunk {
-	out := []event.Hunk{}
-	for line := range strings.Lines(diff) {
-		line = strings.TrimSuffix(line, "\n")
-		if h, ok := hunkHead(line); ok {
-			out = append(out, h)
-			continue
-		}
-		if len(out) == 0 || strings.HasPrefix(line, `\`) {
-			continue
-		}
-		h := &out[len(out)-1]
-		switch {
-		case line == "":
-			h.Lines = append(h.Lines, " ")
-		case strings.ContainsRune(" +-", rune(line[0])):
-			h.Lines = append(h.Lines, line)
-		}
-	}
-	return out
-}
-
-// hunkHead reads "@@ -1,3 +1,4 @@".
-func hunkHead(line string) (h event.Hunk, ok bool) {
-	rest, ok := strings.CutPrefix(line, "@@ -")
-	if !ok {
-		return h, false
-	}
-	removed, rest, ok := strings.Cut(rest, " +")
-	if !ok {
-		return h, false
-	}
-	added, _, ok := strings.Cut(rest, " @@")
-	if !ok {
-		return h, false
-	}
-	h.OldStart, h.OldLines = span(removed)
-	h.NewStart, h.NewLines = span(added)
-	h.Lines = []string{}
-	return h, true
-}
-
-// span reads "12,3"; without the second it is 1.
-func span(s string) (start, n int) {
-	first, second, two := strings.Cut(s, ",")
-	start, _ = strconv.Atoi(first) // what is no number is 0
-	if n = 1; two {
-		n, _ = strconv.Atoi(second)
-	}
-	return max(start, 0), max(n, 0)
 }
 
 func patchKind(cs []fileChange) event.ToolKind {

@@ -33,24 +33,6 @@ func TestScript(t *testing.T) {
 	}
 }
 
-func TestHunks(t *testing.T) {
-	got := hunks("--- a\n+++ b\n@@ -1,3 +1,4 @@ func x\n one\n-two\n+TWO\n+more\n\n@@ -9 +10,0 @@\n-gone\n\\ No newline at end of file\n@@ broken\n")
-	want := []event.Hunk{
-		{OldStart: 1, OldLines: 3, NewStart: 1, NewLines: 4, Lines: []string{" one", "-two", "+TWO", "+more", " "}},
-		{OldStart: 9, OldLines: 1, NewStart: 10, NewLines: 0, Lines: []string{"-gone"}},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	for _, diff := range []string{"", "@@", "@@ -x,y +z @@\n", "@@ -1,2 +1,2\n+x", "+x\n-y"} {
-		for _, h := range hunks(diff) {
-			if h.OldStart < 0 || h.OldLines < 0 || h.Lines == nil {
-				t.Errorf("%q: %+v", diff, h)
-			}
-		}
-	}
-}
-
 // TestPromptsComeBack: what is read from a prompt is what was put into it.
 func TestPromptsComeBack(t *testing.T) {
 	in := runnel.Input{Text: "look <at> this", Attachments: []runnel.Attachment{
