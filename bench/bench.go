@@ -36,6 +36,7 @@ type bench struct {
 	size   size
 	report *report
 	ours   subject // of lanes: which of them is ours
+	before string  // path of an older build to measure beside this one; may be empty
 }
 
 // A part of the run adds rows to the report.
@@ -59,6 +60,7 @@ func parts() []part {
 		{"codex", (*bench).codexRows},
 		{"codex-load", (*bench).codexLoadRows},
 		{"micro", (*bench).microRows},
+		{"before", (*bench).beforeRows},
 	}
 }
 

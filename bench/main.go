@@ -49,6 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	small := fl.Bool("small", false, "a little of everything, for a check that it works")
 	only := fl.String("only", "", "some of: "+strings.Join(names(), ","))
 	program := fl.String("runnel", "", "the program to measure; built from here if empty, then without the small supervisor")
+	before := fl.String("before", "", "an older build to measure beside this one, in the part \"before\"")
 	file := fl.String("o", "", "write the results to this file too")
 	if err := fl.Parse(args); err != nil {
 		return err
@@ -57,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *small {
 		size = little
 	}
-	b := &bench{size: size, report: &report{command: strings.Join(append([]string{"go -C bench run ."}, args...), " "), started: time.Now()}}
+	b := &bench{size: size, before: *before, report: &report{command: strings.Join(append([]string{"go -C bench run ."}, args...), " "), started: time.Now()}}
 	err := b.measure(ctx, *only, *program, stderr)
 	if _, writeErr := io.WriteString(stdout, b.report.text()); writeErr != nil || *file == "" {
 		return errors.Join(err, writeErr)

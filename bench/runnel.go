@@ -26,13 +26,15 @@ const (
 
 // runnel is our own server, as it is built and installed.
 type runnel struct {
-	w     *workspace
-	data  string
-	home  string
-	bin   string   // first in PATH: whose agent it runs
-	more  []string // of its environment
-	cli   string   // the kind of agent
-	flags []string
+	w    *workspace
+	data string
+	home string
+	bin  string   // first in PATH: whose agent it runs
+	more []string // of its environment
+	cli  string   // the kind of agent
+
+	program string // in the workspace
+	flags   []string
 
 	url, token string
 	daemon     *daemon
@@ -43,13 +45,13 @@ func newRunnel(w *workspace, bin string, more ...string) (*runnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runnel{w: w, data: filepath.Join(home, "data"), home: home, bin: bin, more: more, cli: "claude"}, nil
+	return &runnel{w: w, data: filepath.Join(home, "data"), home: home, bin: bin, more: more, cli: "claude", program: "runnel"}, nil
 }
 
 func (s *runnel) name() string { return "runnel" }
 
 func (s *runnel) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.w.path("runnel"), append(args, "--data", s.data)...)
+	cmd := exec.CommandContext(ctx, s.w.path(s.program), append(args, "--data", s.data)...)
 	cmd.Env = s.w.environ(s.home, s.bin, s.more...)
 	return cmd
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// beforeRows measures an older build of Runnel beside this one, in turn and in
+// one run: what a change costs or gains. It adds nothing without -before.
+func (b *bench) beforeRows(ctx context.Context) error {
+	if b.before == "" {
+		return nil
+	}
+	if err := copyProgram(b.before, b.w.path("runnel-before")); err != nil {
+		return err
+	}
+	now, err := newRunnel(b.w, b.w.path("bin"))
+	if err != nil {
+		return err
+	}
+	old, err := newRunnel(b.w, b.w.path("bin"))
+	if err != nil {
+		return err
+	}
+	old.program = "runnel-before"
+	for _, s := range []*runnel{now, old} {
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+		defer s.stop()
+	}
+	lanes := []lane{{now, overWS}, {old, overWS}, {now, overSSE}, {old, overSSE}}
+	got, err := b.inTurn(ctx, lanes)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(lanes); i += 2 {
+		b.latencyBefore(lanes[i].transport, got[lanes[i]], got[lanes[i+1]])
+	}
+	return b.burstsBefore(ctx, lanes)
+}
+
+// latencyBefore adds the rows of one transport.
+func (b *bench) latencyBefore(transport string, now, old []stretch) {
+	cpu := func(all []stretch) time.Duration {
+		return median(each(all, func(s stretch) time.Duration { return s.cpu }))
+	}
+	b.report.add(row{
+		what: fmt.Sprintf("this build and the one before, %d/s over %s: p50 / p99", paced, transport), target: "not worse",
+		ours: latencies(now),
+		peer: fmt.Sprintf("before %s; ratio of p50 %.2f, of p99 %.2f", latencies(old), ratio(p50(now), p50(old)), ratio(p99(now), p99(old))),
+		note: shortfall(now),
+	}, row{
+		what: fmt.Sprintf("this build and the one before, %d/s over %s: processor time for 1,000 events", paced, transport), target: "not worse",
+		ours: millis(cpu(now)), peer: fmt.Sprintf("before %s; ratio %.2f", millis(cpu(old)), ratio(cpu(now), cpu(old))),
+	})
+}
+
+// burstsBefore adds a row for each size of burst and transport.
+func (b *bench) burstsBefore(ctx context.Context, lanes []lane) error {
+	for _, events := range b.size.bursts {
+		got := make(map[lane][]burst)
+		for range b.size.rounds {
+			for _, l := range lanes {
+				one, err := measureBurst(ctx, l, events, false)
+				if err != nil {
+					return fmt.Errorf("burst of %s: %w", l, err)
+				}
+				got[l] = append(got[l], one)
+			}
+		}
+		for i := 0; i < len(lanes); i += 2 {
+			now, old := rates(got[lanes[i]]), rates(got[lanes[i+1]])
+			b.report.add(row{
+				what: fmt.Sprintf("this build and the one before, burst of %s over %s: events/s", thousands(events), lanes[i].transport), target: "not worse",
+				ours: thousands(now), peer: fmt.Sprintf("before %s; ratio %.2f", thousands(old), ratio(now, old)), note: faults(got[lanes[i]]),
+			})
+		}
+	}
+	return nil
+}
