@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 )
 
 // Boot says how an agent was started ahead of the next prompt.
@@ -27,7 +26,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	case st.Turn != "" && force:
 		return Status{}, Boot{}, inProgress(st.Turn)
 	case st.AgentAlive && !force, st.Turn != "":
-		return g.status(e), Boot{Reason: "already_booted"}, nil
+		return e.status(), Boot{Reason: "already_booted"}, nil
 	}
 	boot := Boot{Started: true, Resumed: true}
 	rec, _ := e.snapshot()
@@ -37,7 +36,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	case rec.AgentSessionID == "":
 		boot.Resumed, boot.Reason = false, "missing_agent_session"
 	}
-	if _, err := g.projectDir(rec.ProjectDir); err != nil {
+	if _, err := g.opener.projects.check(rec.ProjectDir); err != nil {
 		return Status{}, Boot{}, err
 	}
 	err = g.restart(ctx, e, boot.Resumed)
@@ -54,56 +53,30 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 
 // restart replaces an open session without a turn by one whose agent runs.
 func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
-	id := old.session.ID()
-	g.mu.Lock()
-	if g.closing || g.flights[id] != nil {
-		g.mu.Unlock()
-		return errClosing()
-	}
-	delete(g.live, id)
-	f := g.fly(id, func() (*entry, error) {
+	t, err := g.sessions.replace(old.session.ID(), func() (*entry, error) {
 		_ = old.session.Close()
-		err := g.put(g.ctx, old)
-		if err != nil {
+		if err := g.records.write(g.ctx, old); err != nil {
 			return nil, err
 		}
-		g.retire(old)
+		g.records.retire(old)
 		rec, waiting := old.snapshot()
-		p, err := g.providers.Choose(rec.CLIType)
+		p, err := g.opener.providers.Choose(rec.CLIType)
 		if err != nil {
 			return nil, err
 		}
-		opt, err := g.options(g.ctx, rec)
+		opt, err := g.opener.options(g.ctx, rec)
 		if err != nil {
 			return nil, err
 		}
 		if !resume {
 			opt.Resume = ""
 		}
-		return g.start(g.ctx, p, opt, rec, waiting, runnel.Config{})
+		return g.opener.start(g.ctx, p, opt, rec, waiting, runnel.Config{})
 	})
-	g.mu.Unlock()
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-		return ctx.Err()
+	if err != nil {
+		return err
 	}
-}
-
-// lockOpened is lock for a session that is only wanted if it is open.
-func (g *Gateway) lockOpened(ctx context.Context, id string) (*entry, error) {
-	for {
-		e, err := g.opened(ctx, id)
-		if e == nil || err != nil {
-			return nil, err
-		}
-		e.sending.Lock()
-		if g.peek(id) == e {
-			return e, nil
-		}
-		g.unlock(e) // it was ended or opened anew while we waited
-	}
+	return t.wait(ctx)
 }
 
 // hopeless reports whether an agent that would not resume will not start
@@ -115,39 +88,4 @@ func hopeless(err error) bool {
 		return true
 	}
 	return false
-}
-
-// Delete ends a session and removes it with its events. It fails while a turn
-// runs.
-func (g *Gateway) Delete(ctx context.Context, ref string) error {
-	id, err := g.resolve(ctx, ref, "", false)
-	if err != nil {
-		return err
-	}
-	if _, err := g.record(ctx, id); err != nil {
-		return err
-	}
-	e, err := g.lockOpened(ctx, id)
-	if err != nil {
-		return err
-	}
-	if e != nil {
-		defer g.unlock(e)
-		if turn := e.session.Status().Turn; turn != "" {
-			return inProgress(turn)
-		}
-		e.mu.Lock()
-		e.rec.State = event.StateDead
-		e.mu.Unlock()
-		_ = e.session.Close()
-		g.mu.Lock()
-		delete(g.live, id)
-		g.mu.Unlock()
-		g.retire(e)
-	}
-	if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
-		return storeError(err)
-	}
-	g.feed.touch(id)
-	return nil
 }

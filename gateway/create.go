@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -19,29 +18,32 @@ import (
 // Create starts an agent in a directory, under a profile if persona is set. If
 // it fails, nothing is left.
 func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options, persona string) (Status, error) {
-	p, err := g.providers.Choose(cliType)
+	p, err := g.opener.providers.Choose(cliType)
 	if err != nil {
 		return Status{}, err
 	}
-	if dir, err = g.projectDir(dir); err != nil {
+	if dir, err = g.opener.projects.check(dir); err != nil {
 		return Status{}, err
 	}
-	if opt, err = g.completed(opt, dir); err != nil {
+	if opt, err = g.opener.complete(opt, dir); err != nil {
 		return Status{}, err
 	}
-	if err := g.profile(persona); err != nil {
+	if err := checkPersona(persona); err != nil {
 		return Status{}, err
 	}
 	rec, err := newRecord(p, dir, opt)
 	if err != nil {
 		return Status{}, err
 	}
-	b := beginning{provider: p, opt: opt, rec: rec}
+	n := newSession{provider: p, opt: opt, rec: rec}
 	key := prewarm.Key{Provider: p, Options: opt}
-	if b.agent, b.settings = g.pool.Take(key); b.agent != nil {
-		b.rec.ID = b.agent.ID
+	if n.agent, n.settings = g.pool.Take(key); n.agent != nil {
+		n.rec.ID = n.agent.ID
 	}
-	st, err := g.begin(ctx, b)
+	if err := g.creator.create(ctx, n); err != nil {
+		return Status{}, err
+	}
+	st, err := g.Status(ctx, n.rec.ID)
 	if err == nil {
 		g.pool.Created(key)
 	}
@@ -56,7 +58,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	}
 	defer g.unlock(e)
 	from, _ := e.snapshot()
-	p, err := g.providers.Choose(from.CLIType)
+	p, err := g.opener.providers.Choose(from.CLIType)
 	if err != nil {
 		return Status{}, err
 	}
@@ -66,10 +68,10 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if turn := e.session.Status().Turn; turn != "" {
 		return Status{}, inProgress(turn)
 	}
-	if _, err := g.projectDir(from.ProjectDir); err != nil { // the copy's agent is about to start there
+	if _, err := g.opener.projects.check(from.ProjectDir); err != nil { // the copy's agent is about to start there
 		return Status{}, err
 	}
-	opt, err := g.options(ctx, from)
+	opt, err := g.opener.options(ctx, from)
 	if err != nil {
 		return Status{}, err
 	}
@@ -78,10 +80,14 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	rec.Title, rec.Options, rec.ModelID = from.Title, from.Options, from.ModelID
-	return g.begin(ctx, beginning{
+	n := newSession{
 		provider: &forker{Provider: p}, opt: opt, rec: rec,
-		fill: func(ctx context.Context) error { return g.copyLog(ctx, from.ID, rec.ID) },
-	})
+		fill: func(ctx context.Context) error { return copyLog(ctx, g.cfg.Log, from.ID, rec.ID) },
+	}
+	if err := g.creator.create(ctx, n); err != nil {
+		return Status{}, err
+	}
+	return g.Status(ctx, rec.ID)
 }
 
 // forker is a provider whose first conversation begins as a copy. After that
@@ -116,110 +122,102 @@ func (f *forker) Extra() []runnel.Capability {
 	return nil
 }
 
-// A beginning is a session that is not there yet.
-type beginning struct {
+// A creator makes new sessions.
+type creator struct {
+	opener   *opener
+	sessions *sessions
+}
+
+// A newSession says how a session is created.
+type newSession struct {
 	provider runnel.Provider
 	opt      runnel.Options
 	rec      store.Session
-	fill     func(context.Context) error // what its log begins with; nil: nothing
+	fill     func(context.Context) error // fills its log before the agent starts. Default: the log is empty
 	agent    *prewarm.Agent              // nil: one is started
 	settings runnel.Settings             // in which the prewarmed agent differs
 }
 
-// dropAgent stops the prewarmed agent of a session that is not created.
-func (b *beginning) dropAgent() {
-	if b.agent != nil {
-		_ = b.agent.Conn.Close()
+// create records the session before its agent starts, so that a crash leaves no
+// agent without a record. If the agent does not start, the record is removed.
+func (c *creator) create(ctx context.Context, n newSession) error {
+	n.rec.State = event.StateLoading
+	if err := c.opener.cfg.Catalogue.PutSession(ctx, n.rec); err != nil {
+		n.dropAgent()
+		return storeError(err)
 	}
-}
-
-// begin makes a session known before its agent starts, so that a crash leaves
-// no agent without a record, and unknown again if it does not start.
-func (g *Gateway) begin(ctx context.Context, b beginning) (Status, error) {
-	b.rec.State = event.StateLoading
-	if err := g.cfg.Catalogue.PutSession(ctx, b.rec); err != nil {
-		b.dropAgent()
-		return Status{}, storeError(err)
-	}
-	id := b.rec.ID
-	g.mu.Lock()
-	if g.closing {
-		g.mu.Unlock()
-		b.dropAgent()
-		return Status{}, errClosing()
-	}
-	f := g.fly(id, func() (*entry, error) {
-		e, err := g.startNew(g.ctx, b)
+	t, err := c.sessions.create(n.rec.ID, func() (*entry, error) {
+		e, err := c.start(c.opener.ctx, n)
 		if err != nil {
-			g.erase(id)
+			c.opener.erase(n.rec.ID)
 			return nil, err
 		}
 		return e, nil
 	})
-	g.mu.Unlock()
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return Status{}, ctx.Err() // the session stays, and is in the list
+	if err != nil {
+		n.dropAgent()
+		return err
 	}
-	if f.err != nil {
-		return Status{}, createError(f.err)
+	if err := t.wait(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err() // the session stays, and is in the list
+		}
+		return createError(err)
 	}
-	return g.Status(ctx, id)
+	return nil
 }
 
-func (g *Gateway) startNew(ctx context.Context, b beginning) (*entry, error) {
-	if b.fill != nil {
-		if err := b.fill(ctx); err != nil {
+// dropAgent stops the prewarmed agent of a session that is not created.
+func (n *newSession) dropAgent() {
+	if n.agent != nil {
+		_ = n.agent.Conn.Close()
+	}
+}
+
+func (c *creator) start(ctx context.Context, n newSession) (*entry, error) {
+	if n.fill != nil {
+		if err := n.fill(ctx); err != nil {
 			return nil, err
 		}
 	}
-	b.rec.State = event.StateOpen
-	e := g.startPrewarmed(ctx, b)
+	n.rec.State = event.StateOpen
+	e := c.startPrewarmed(ctx, n)
 	if e == nil {
 		var err error
-		if e, err = g.start(ctx, b.provider, b.opt, b.rec, 0, runnel.Config{}); err != nil {
+		if e, err = c.opener.start(ctx, n.provider, n.opt, n.rec, 0, runnel.Config{}); err != nil {
 			return nil, err
 		}
 	}
-	if err := g.put(ctx, e); err != nil {
+	if err := c.opener.records.write(ctx, e); err != nil {
 		_ = e.session.Close()
 		return nil, err
 	}
-	g.feed.touch(b.rec.ID)
+	c.opener.feed.touch(n.rec.ID)
 	return e, nil
 }
 
 // startPrewarmed opens the session with its prewarmed agent. It returns nil if
 // there is none, or it is unusable; the caller starts a new agent.
-func (g *Gateway) startPrewarmed(ctx context.Context, b beginning) *entry {
-	if b.agent == nil {
+func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
+	if n.agent == nil {
 		return nil
 	}
-	e, err := g.start(ctx, b.provider, b.agent.Options, b.rec, 0, runnel.Config{Conn: b.agent.Conn})
-	if err == nil && !b.settings.IsZero() {
-		if err = e.session.Set(ctx, b.settings); err != nil {
+	e, err := c.opener.start(ctx, n.provider, n.agent.Options, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
+	if err == nil && !n.settings.IsZero() {
+		if err = e.session.Set(ctx, n.settings); err != nil {
 			_ = e.session.Close()
-			g.retire(e) // the one that is started instead writes the record
+			c.opener.records.retire(e) // the entry that replaces it writes the record
 		}
 	}
 	if err != nil {
-		g.log.LogAttrs(ctx, slog.LevelInfo, "an agent that waited was not used", slog.String("session", b.rec.ID), slog.String("error", err.Error()))
+		c.opener.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "an agent that waited was not used", slog.String("session", n.rec.ID), slog.String("error", err.Error()))
 		return nil
 	}
 	return e
 }
 
-// erase removes a session that came to nothing.
-func (g *Gateway) erase(id string) {
-	ctx := context.WithoutCancel(g.ctx)
-	if err := g.cfg.Catalogue.DeleteSession(ctx, id); err != nil {
-		g.log.LogAttrs(ctx, slog.LevelError, "unfinished session not removed", slog.String("session", id), slog.String("error", err.Error()))
-	}
-}
-
-// createError keeps errors that say what to do, and gives those that do not the
-// code of what was tried.
+// createError keeps errors that say what to do. Other errors get the code of
+// what failed.
 func createError(err error) error {
 	switch runnel.CodeOf(err) {
 	case runnel.Internal, runnel.ProcessCrash, runnel.ProtocolError:
@@ -241,97 +239,10 @@ func newRecord(p runnel.Provider, dir string, opt runnel.Options) (store.Session
 	}, nil
 }
 
-// completed adds to the options of a client what is the server's to say.
-func (g *Gateway) completed(opt runnel.Options, dir string) (runnel.Options, error) {
-	for _, d := range opt.AddDirs {
-		if !filepath.IsAbs(d) {
-			return opt, runnel.Fail(runnel.InvalidRequest, "addDirs: must be absolute paths")
-		}
-		if err := g.outside(canonical(d)); err != nil {
-			return opt, err
-		}
-	}
-	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, g.cfg.AllowBypass, g.cfg.Filter, Trusts(g.cfg.TrustedDirs, dir)
-	opt.Warn = func(code, message string) {
-		g.log.Warn(message, slog.String("code", code), slog.String("dir", dir))
-	}
-	return opt, nil
-}
-
-// profile finds a profile by its name. This server has none.
-func (g *Gateway) profile(persona string) error {
-	if persona == "" {
+// checkPersona checks the name of a profile. This server has no profiles.
+func checkPersona(name string) error {
+	if name == "" {
 		return nil
 	}
 	return runnel.Fail(runnel.PersonaNotFound, "persona: there is no such profile")
-}
-
-// options returns how to go on with a session: as it was begun, with the
-// agent's own conversation.
-func (g *Gateway) options(ctx context.Context, rec store.Session) (runnel.Options, error) {
-	var opt runnel.Options
-	if len(rec.Options) > 0 {
-		if err := json.Unmarshal(rec.Options, &opt); err != nil {
-			return opt, runnel.Fail(runnel.Internal, "the session's options cannot be read", err)
-		}
-	}
-	opt.Resume = rec.AgentSessionID
-	if opt.Resume == "" { // a crash may have come before the record was written
-		for ev, err := range g.cfg.Log.Read(ctx, rec.ID, 0) {
-			if err != nil {
-				return opt, storeError(err)
-			}
-			if b, ok := ev.Body.(event.SessionUpdated); ok {
-				set(&opt.Resume, b.AgentSessionID)
-			}
-		}
-	}
-	return g.completed(opt, rec.ProjectDir)
-}
-
-// copyLog gives a new session the events of another.
-func (g *Gateway) copyLog(ctx context.Context, from, to string) error {
-	return g.fillLog(ctx, to, func(yield func(event.Event, error) bool) {
-		for ev, err := range g.cfg.Log.Read(ctx, from, 0) {
-			if b, ok := ev.Body.(event.SessionUpdated); ok {
-				b.AgentSessionID = "" // the copy will have its own
-				ev.Body = b
-			}
-			if !yield(ev, err) {
-				return
-			}
-		}
-	})
-}
-
-// fillLog appends events to the log of a session that has none, in batches, and
-// stamps them.
-func (g *Gateway) fillLog(ctx context.Context, id string, events func(yield func(event.Event, error) bool)) error {
-	const most = 256
-	var head int64
-	batch := make([]event.Event, 0, most)
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		err := g.cfg.Log.Append(ctx, id, head, batch...)
-		head += int64(len(batch))
-		batch = make([]event.Event, 0, most)
-		return err
-	}
-	for ev, err := range events {
-		if err != nil {
-			return err
-		}
-		ev.Session, ev.Seq = id, head+int64(len(batch))+1
-		if batch = append(batch, ev); len(batch) == most {
-			if err := flush(); err != nil {
-				return storeError(err)
-			}
-		}
-	}
-	if err := flush(); err != nil {
-		return storeError(err)
-	}
-	return nil
 }

@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -15,56 +15,59 @@ import (
 
 // An entry is a session that is open, with or without its agent.
 type entry struct {
-	g       *Gateway
 	session *runnel.Session
+	feed    *feed
+	records *recordWriter
+	queue   *promptQueue
 
-	// Guarded by Gateway.mu:
-	users    int  // who may call session just now
-	draining bool // a goroutine is at the queue
-	again    bool // it has to look once more
+	// Guarded by sessions.mu:
+	users    int  // callers that have acquired the session
+	draining bool // a goroutine starts the turns of queued prompts
+	again    bool // that goroutine has to read the queue once more
 
-	retired bool // another writes the record from now on; guarded by keeper.writing
+	retired bool // another entry writes the record; guarded by recordWriter.writing
 
-	// sending is held from the look at whether a turn runs until the prompt is
-	// in the log: options and attachments are judged under the one turn lock.
+	// sending is the turn lock. It is held from reading whether a turn runs until
+	// the prompt is in the log: options and attachments are judged under it.
 	sending sync.Mutex
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the rest
 	rec     store.Session
 	waiting int    // prompts in the queue
 	known   int64  // turns is complete for positions from here on
 	head    int64  // and up to here
-	turns   []span // where turns lie in the log, oldest first
+	turns   []span // oldest first
 }
 
-// A span is a turn's place in the log.
+// A span says where in the log a turn is.
 type span struct {
 	turn       string
 	after, end int64 // end is 0 while it runs
 }
 
-// recorded is told by the session of what it appended. It does not block.
+// recorded is called by the session with the events that it appended. It does
+// not block.
 func (e *entry) recorded(evs []event.Event) {
 	e.mu.Lock()
 	visible, urgent, ended := false, false, false
 	for _, ev := range evs {
-		e.place(ev)
+		e.index(ev)
 		v, u := e.note(ev)
 		visible, urgent, ended = visible || v, urgent || u, ended || event.Ends(ev.Body)
 	}
 	drain := ended && e.waiting > 0
 	e.mu.Unlock()
 	if visible {
-		e.g.feed.touch(e.rec.ID)
-		e.g.keeper.dirty(e, urgent)
+		e.feed.touch(e.rec.ID)
+		e.records.mark(e, urgent)
 	}
 	if drain {
-		e.g.startDrain(e)
+		e.queue.start(e)
 	}
 }
 
-// place keeps the index of turns.
-func (e *entry) place(ev event.Event) {
+// index notes where the turns are in the log; e.mu is held.
+func (e *entry) index(ev event.Event) {
 	e.head = ev.Seq
 	if ev.Turn == "" {
 		return
@@ -77,29 +80,29 @@ func (e *entry) place(ev event.Event) {
 			return
 		}
 	}
-	if len(e.turns) >= turnsIndexed { // those before end are forgotten
+	if len(e.turns) >= maxSpans {
 		e.known = max(e.known, e.turns[0].end)
 		e.turns = slices.Delete(e.turns, 0, 1)
 	}
 	e.turns = append(e.turns, span{turn: ev.Turn, after: ev.Seq - 1})
 }
 
-const turnsIndexed = 256
+const maxSpans = 256 // of a session; the oldest are dropped
 
-// note keeps the record current. It reports whether lists show the change, and
-// whether a crash must not lose it.
+// note folds an event into the record; e.mu is held. It reports whether lists
+// show the change, and whether a crash must not lose it.
 func (e *entry) note(ev event.Event) (visible, urgent bool) {
 	switch b := ev.Body.(type) {
 	case event.ItemDone:
 		return e.noteItem(ev, b), false
 	case event.SessionUpdated:
-		set(&e.rec.AgentSessionID, b.AgentSessionID)
-		set(&e.rec.ModelID, b.ModelID)
-		set(&e.rec.PermissionMode, b.PermissionMode)
-		set(&e.rec.Title, line(b.Title, titleBytes))
+		setIf(&e.rec.AgentSessionID, b.AgentSessionID)
+		setIf(&e.rec.ModelID, b.ModelID)
+		setIf(&e.rec.PermissionMode, b.PermissionMode)
+		setIf(&e.rec.Title, line(b.Title, titleBytes))
 		return true, b.AgentSessionID != ""
 	case event.ResponseStart:
-		set(&e.rec.ModelID, b.ModelID)
+		setIf(&e.rec.ModelID, b.ModelID)
 	case event.ResponseDone:
 		e.rec.LastTurn = b.Status
 	case event.ResponseError:
@@ -121,13 +124,13 @@ func (e *entry) noteItem(ev event.Event, b event.ItemDone) bool {
 		if f.Origin == event.OriginUser && e.rec.Title == "" {
 			e.rec.Title = line(f.Content, titleBytes)
 		}
-		set(&e.rec.LastLine, line(lastLine(f.Content), lineBytes))
+		setIf(&e.rec.LastLine, line(lastLine(f.Content), lineBytes))
 	case event.FunctionCall:
 		what := f.Title
 		if what == "" {
 			what = f.Name
 		}
-		set(&e.rec.LastLine, line(what, lineBytes))
+		setIf(&e.rec.LastLine, line(what, lineBytes))
 	default:
 		return false
 	}
@@ -140,7 +143,7 @@ const (
 	lineBytes  = 240 + len("…")
 )
 
-func set(to *string, s string) {
+func setIf(to *string, s string) {
 	if s != "" {
 		*to = s
 	}
@@ -175,18 +178,66 @@ func (e *entry) running() bool {
 	return slices.ContainsFunc(e.turns, func(t span) bool { return t.end == 0 })
 }
 
-// change edits the record and makes the change known.
+// change edits the record, and has the change shown and written.
 func (e *entry) change(f func()) {
 	e.mu.Lock()
 	f()
 	e.mu.Unlock()
-	e.g.feed.touch(e.rec.ID)
-	e.g.keeper.dirty(e, true)
+	e.feed.touch(e.rec.ID)
+	e.records.mark(e, true)
 }
 
-// start returns a position at or before the beginning of every turn that holds
-// after: a reader that folds items begins there.
-func (e *entry) start(after int64) int64 {
+// end marks the session as dead, in the record only.
+func (e *entry) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rec.State = event.StateDead
+}
+
+// catchUp folds what the log has after a position into the record: a crash may
+// have come before the record was written.
+func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error {
+	for ev, err := range log.Read(ctx, e.rec.ID, after) {
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		e.note(ev)
+		e.mu.Unlock()
+	}
+	return nil
+}
+
+// send begins a turn; e.sending is held.
+func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings) error {
+	if !set.IsZero() {
+		if err := e.set(ctx, set); err != nil {
+			return err
+		}
+	}
+	_, err := e.session.Send(ctx, in)
+	return err
+}
+
+// set changes settings, now and for later starts; e.sending is held.
+func (e *entry) set(ctx context.Context, s runnel.Settings) error {
+	if err := e.session.Set(ctx, s); err != nil {
+		return err
+	}
+	var err error
+	e.change(func() {
+		var opt runnel.Options
+		if err = json.Unmarshal(e.rec.Options, &opt); err != nil {
+			return
+		}
+		e.rec.Options, err = json.Marshal(s.Apply(opt))
+	})
+	return err
+}
+
+// turnStart returns a position at or before the beginning of every turn that
+// holds after; see Gateway.TurnStart.
+func (e *entry) turnStart(after int64) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if after < e.known || after > e.head { // readers may see an event before recorded does
@@ -199,73 +250,4 @@ func (e *entry) start(after int64) int64 {
 		}
 	}
 	return from
-}
-
-// TurnStart returns a position at or before the beginning of every turn that
-// holds position after. A reader that folds items begins there.
-func (g *Gateway) TurnStart(ctx context.Context, id string, after int64) (int64, error) {
-	if after <= 0 {
-		return 0, nil
-	}
-	if e := g.peek(id); e != nil {
-		return e.start(after), nil
-	}
-	st, err := g.cfg.Log.State(ctx, id)
-	if err != nil {
-		return 0, storeError(err)
-	}
-	if after >= st.Head && len(st.Open) == 0 {
-		return after, nil
-	}
-	return 0, nil
-}
-
-// reap ends agents that nobody has used for a while, and puts their sessions
-// away. What is in the log stays, and the next prompt goes on from there.
-func (g *Gateway) reap() {
-	var pruned time.Time
-	tick := time.NewTicker(max(g.cfg.IdleTimeout/4, time.Second))
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			g.putAway(time.Now())
-			if time.Since(pruned) > time.Hour {
-				pruned = time.Now()
-				g.pruneUploads(pruned)
-			}
-		case <-g.ctx.Done():
-			return
-		}
-	}
-}
-
-func (g *Gateway) putAway(now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closing {
-		return
-	}
-	for id, e := range g.live {
-		rec, waiting := e.snapshot()
-		if e.users > 0 || waiting > 0 || e.running() || now.Sub(rec.LastActiveAt) < g.cfg.IdleTimeout || g.flights[id] != nil {
-			continue
-		}
-		delete(g.live, id)
-		g.fly(id, func() (*entry, error) {
-			if st := e.session.Status(); st.AgentAlive && !st.Resumes && rec.LastTurn != "" {
-				return e, nil // the conversation would end with its agent
-			}
-			if err := e.session.Release(g.ctx); err != nil {
-				return e, nil // a turn runs after all
-			}
-			if err := g.put(g.ctx, e); err != nil {
-				return e, nil // the record would be out of date
-			}
-			_ = e.session.Close()
-			g.retire(e)
-			g.feed.touch(id)
-			return nil, nil
-		})
-	}
 }

@@ -13,7 +13,7 @@ type feed struct {
 	mu      sync.Mutex
 	version int64
 	at      map[string]int64 // version of each session's newest change
-	changes []change         // by version; of a session all but the newest are void
+	changes []change         // by version; only the newest of each session counts
 	grown   chan struct{}    // closed and replaced with each change
 }
 
@@ -22,8 +22,8 @@ type change struct {
 	id      string
 }
 
-func (f *feed) init() {
-	f.at, f.grown = make(map[string]int64), make(chan struct{})
+func newFeed() *feed {
+	return &feed{at: make(map[string]int64), grown: make(chan struct{})}
 }
 
 func (f *feed) touch(id string) {
@@ -39,32 +39,40 @@ func (f *feed) touch(id string) {
 	f.grown = make(chan struct{})
 }
 
-// Changed returns a channel that is closed once there are changes after version.
-func (g *Gateway) Changed(version int64) <-chan struct{} {
-	g.feed.mu.Lock()
-	defer g.feed.mu.Unlock()
-	if g.feed.version > version {
+// changed returns a channel that is closed once there are changes after version.
+func (f *feed) changed(version int64) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.version > version {
 		c := make(chan struct{})
 		close(c)
 		return c
 	}
-	return g.feed.grown
+	return f.grown
 }
 
-// Changes returns the ids of the sessions that changed after version, oldest
-// change first, and the version that a watcher has then seen. A negative
-// version returns none, to begin with.
-func (g *Gateway) Changes(version int64) (ids []string, now int64) {
-	g.feed.mu.Lock()
-	defer g.feed.mu.Unlock()
+// changesAfter is Gateway.Changes.
+func (f *feed) changesAfter(version int64) (ids []string, now int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if version < 0 {
-		return nil, g.feed.version
+		return nil, f.version
 	}
-	from, _ := slices.BinarySearchFunc(g.feed.changes, version+1, func(c change, v int64) int { return cmp.Compare(c.version, v) })
-	for _, c := range g.feed.changes[from:] {
-		if g.feed.at[c.id] == c.version {
+	from, _ := slices.BinarySearchFunc(f.changes, version+1, func(c change, v int64) int { return cmp.Compare(c.version, v) })
+	for _, c := range f.changes[from:] {
+		if f.at[c.id] == c.version {
 			ids = append(ids, c.id)
 		}
 	}
-	return ids, g.feed.version
+	return ids, f.version
+}
+
+// Changed returns a channel that is closed once there are changes after version.
+func (g *Gateway) Changed(version int64) <-chan struct{} { return g.feed.changed(version) }
+
+// Changes returns the ids of the sessions that changed after version, oldest
+// change first, and the version that a watcher has then seen. A negative
+// version returns no ids: a watcher begins with it.
+func (g *Gateway) Changes(version int64) (ids []string, now int64) {
+	return g.feed.changesAfter(version)
 }

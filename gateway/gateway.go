@@ -1,14 +1,10 @@
-// Package gateway keeps many sessions by id: it creates, loads, lists and ends
-// them, hands prompts and decisions to the right one, and takes up after a
-// restart what the process before it left.
-//
-// It names no agent. What it knows of one is what its provider says.
 package gateway
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -17,7 +13,6 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/prewarm"
 	"github.com/runnel-dev/runnel/store"
@@ -48,82 +43,88 @@ type Config struct {
 	Logger *slog.Logger // Default: discards
 }
 
-// A Gateway is safe for use from anywhere. Its goroutines are the keeper, which
-// writes the catalogue, the reaper, the pool's, and for moments those that open
-// sessions, take up queued prompts and look at agents; Close waits for all of them.
-type Gateway struct {
-	cfg       Config
-	log       *slog.Logger
-	providers *detect.Index
-	feed      feed
-	detector  *detect.Detector
-	pool      *prewarm.Pool
-	keeper    keeper
-	files     *attach.Store   // nil without a data directory
-	ctx       context.Context // of the gateway's own work
-	stop      context.CancelFunc
-	work      sync.WaitGroup
-
-	mu      sync.Mutex
-	live    map[string]*entry
-	flights map[string]*flight // sessions being opened or put away, by id
-	closing bool
-}
-
-// A flight is the opening or putting away of one session, by one goroutine for
-// all who want it.
-type flight struct {
-	done chan struct{} // closed once id and err are set
-	id   string
-	err  error
-}
-
-// Open returns a Gateway that has taken up what the process before it left:
-// turns without an end are closed, half-made sessions are gone, and prompts
-// that waited go on.
-func Open(ctx context.Context, cfg Config) (*Gateway, error) {
-	if cfg.StallTimeout == 0 {
-		cfg.StallTimeout = 90 * time.Second
+// setDefaults sets what was left out. The data directory becomes canonical.
+func (c *Config) setDefaults() error {
+	if c.StallTimeout == 0 {
+		c.StallTimeout = 90 * time.Second
 	}
-	if cfg.IdleTimeout == 0 {
-		cfg.IdleTimeout = 15 * time.Minute
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 15 * time.Minute
 	}
-	if cfg.ReattachWindow == 0 {
-		cfg.ReattachWindow = time.Minute
+	if c.ReattachWindow == 0 {
+		c.ReattachWindow = time.Minute
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.DataDir != "" {
-		dir, err := filepath.Abs(cfg.DataDir)
+	if c.DataDir != "" {
+		dir, err := filepath.Abs(c.DataDir)
 		if err != nil {
-			return nil, fmt.Errorf("data directory: %w", err)
+			return fmt.Errorf("data directory: %w", err)
 		}
-		cfg.DataDir = canonical(dir)
+		c.DataDir = canonical(dir)
 	}
-	files, err := uploads(cfg.DataDir)
+	return nil
+}
+
+// A Gateway is safe for concurrent use. Its goroutines write the catalogue
+// (recordWriter), close idle sessions (reaper) and prewarm agents
+// (prewarm.Pool); others open and close sessions, copy conversations, start the
+// turns of queued prompts and probe agents, and end soon. Close waits for all of
+// them.
+type Gateway struct {
+	cfg      Config
+	sessions *sessions
+	opener   *opener
+	creator  *creator
+	importer *importer
+	queue    *promptQueue
+	records  *recordWriter
+	feed     *feed
+	uploads  *uploads
+	detector *detect.Detector
+	pool     *prewarm.Pool
+
+	ctx  context.Context // of the gateway's own work
+	stop context.CancelFunc
+	work sync.WaitGroup // its goroutines
+}
+
+// Open returns a Gateway that has recovered what the process before it left:
+// turns without an end are closed, half-made sessions are gone, and queued
+// prompts go on.
+func Open(ctx context.Context, cfg Config) (*Gateway, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	uploads, err := openUploads(cfg.DataDir, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{
-		cfg: cfg, log: cfg.Logger, files: files,
-		live: make(map[string]*entry), flights: make(map[string]*flight),
-	}
-	g.providers = detect.NewIndex(cfg.Providers)
-	g.feed.init()
-	g.keeper.init()
+	g := &Gateway{cfg: cfg, uploads: uploads, feed: newFeed(), records: newRecordWriter(cfg.Catalogue, cfg.Logger)}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
+	projects := projects{cfg.DataDir, cfg.TrustedDirs}
+	g.sessions = newSessions(&g.work)
+	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
+	g.sessions.opened = g.queue.startIfWaiting // queued prompts may wait for nothing else
+	g.opener = &opener{
+		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), projects: projects,
+		feed: g.feed, records: g.records, queue: g.queue,
+	}
+	g.creator = &creator{g.opener, g.sessions}
+	g.importer = &importer{opener: g.opener, sessions: g.sessions}
 	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
-	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.startForPool, Logger: g.log})
-	g.work.Go(g.keep)
-	if err := g.recover(ctx); err != nil {
+	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
+	g.work.Go(func() { g.records.run(g.ctx) })
+	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	if cfg.IdleTimeout > 0 {
-		g.work.Go(g.reap)
+		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads}
+		g.work.Go(r.run)
 	}
 	if cfg.Prewarm > 0 {
-		g.work.Go(func() { g.pool.Run(g.lastKeys) })
+		g.work.Go(func() { g.pool.Run(g.opener.lastKeys) })
 	}
 	return g, nil
 }
@@ -137,17 +138,11 @@ func (g *Gateway) Close(ctx context.Context) error { return g.end(ctx, false) }
 func (g *Gateway) HandOver(ctx context.Context) error { return g.end(ctx, true) }
 
 func (g *Gateway) end(ctx context.Context, handOver bool) error {
-	g.mu.Lock()
-	g.closing = true
-	entries := make([]*entry, 0, len(g.live))
-	for _, e := range g.live {
-		entries = append(entries, e)
-	}
-	g.mu.Unlock()
+	entries := g.sessions.close()
 	g.detector.Close()
 
 	done := make(chan struct{})
-	go func() { // ends when Close would have, if ctx had let it
+	go func() { // goes on if ctx ends first
 		defer close(done)
 		var all sync.WaitGroup
 		all.Go(g.pool.Close)
@@ -161,9 +156,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		all.Wait()
 		g.stop()
 		g.work.Wait()
-		if g.files != nil {
-			_ = g.files.Close()
-		}
+		g.uploads.close()
 	}()
 	select {
 	case <-done:
@@ -175,6 +168,30 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 
 // Log is what the sessions write to. Readers follow it by session and position.
 func (g *Gateway) Log() runnel.Log { return g.cfg.Log }
+
+// TurnStart returns a position at or before the beginning of every turn that
+// holds position after. A reader that folds items begins there.
+func (g *Gateway) TurnStart(ctx context.Context, id string, after int64) (int64, error) {
+	if after <= 0 {
+		return 0, nil
+	}
+	if e := g.sessions.peek(id); e != nil {
+		return e.turnStart(after), nil
+	}
+	st, err := g.cfg.Log.State(ctx, id)
+	if err != nil {
+		return 0, storeError(err)
+	}
+	if after >= st.Head && len(st.Open) == 0 {
+		return after, nil
+	}
+	return 0, nil
+}
+
+// Upload keeps a file that a client sent, for a prompt to come.
+func (g *Gateway) Upload(r io.Reader, name string) (attach.Upload, error) {
+	return g.uploads.save(r, name)
+}
 
 // An Agent is a kind of agent this server can run; see package detect.
 type Agent = detect.Agent
@@ -192,138 +209,8 @@ func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
 	return list
 }
 
-// acquire returns the session with this id, opened without its agent if need
-// be. It is not put away before the caller has released it.
-func (g *Gateway) acquire(ctx context.Context, id string) (*entry, error) {
-	for {
-		g.mu.Lock()
-		if g.closing {
-			g.mu.Unlock()
-			return nil, errClosing()
-		}
-		if e := g.live[id]; e != nil {
-			e.users++
-			g.mu.Unlock()
-			return e, nil
-		}
-		f := g.flights[id]
-		if f == nil {
-			f = g.fly(id, func() (*entry, error) { return g.open(g.ctx, id) })
-		}
-		g.mu.Unlock()
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if f.err != nil {
-			return nil, f.err
-		}
-	}
-}
-
-func (g *Gateway) release(e *entry) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e.users--
-}
-
-// fly runs f on a goroutine of its own, for all who want the session with this
-// id; g.mu is held. What f returns becomes the live session.
-func (g *Gateway) fly(id string, f func() (*entry, error)) *flight {
-	fl := &flight{done: make(chan struct{})}
-	g.flights[id] = fl
-	g.work.Go(func() {
-		e, err := f()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if e != nil {
-			if g.closing { // Close has not seen it
-				g.mu.Unlock()
-				_ = e.session.Close()
-				g.mu.Lock()
-				err = errClosing()
-			} else {
-				g.live[id] = e
-				if _, waiting := e.snapshot(); waiting > 0 {
-					g.takeUp(e) // what waits may wait for nothing but this
-				}
-			}
-		}
-		fl.err = err
-		delete(g.flights, id)
-		close(fl.done)
-	})
-	return fl
-}
-
-// peek returns the session if it is open already.
-func (g *Gateway) peek(id string) *entry {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.live[id]
-}
-
-// record returns what the catalogue knows of a session.
-func (g *Gateway) record(ctx context.Context, id string) (store.Session, error) {
-	rec, err := g.cfg.Catalogue.Session(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return rec, runnel.Fail(runnel.SessionNotFound, "there is no such session")
-	case err != nil:
-		return rec, storeError(err)
-	}
-	return rec, nil
-}
-
-// open opens a session without starting its agent.
-func (g *Gateway) open(ctx context.Context, id string) (*entry, error) {
-	rec, err := g.record(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if rec.State == event.StateDead {
-		return nil, runnel.Fail(runnel.SessionDead, "the session was ended; load it to go on with it")
-	}
-	p := g.providers.Named(rec.CLIType)
-	if p == nil {
-		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
-	}
-	opt, err := g.options(ctx, rec)
-	if err != nil {
-		return nil, err
-	}
-	waiting, err := g.cfg.Catalogue.Queue(ctx, id)
-	if err != nil {
-		return nil, storeError(err)
-	}
-	return g.start(ctx, p, opt, rec, len(waiting), runnel.Config{Dormant: true})
-}
-
-// start opens a session and enters it; the caller makes it known. cfg says only
-// what is not the same for all.
-func (g *Gateway) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{g: g, rec: rec, waiting: waiting}
-	st, err := g.cfg.Log.State(ctx, rec.ID)
-	if err != nil {
-		if cfg.Conn != nil {
-			_ = cfg.Conn.Close()
-		}
-		return nil, storeError(err)
-	}
-	e.known, e.head = st.Head, st.Head
-	for _, t := range st.Open {
-		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
-	}
-	opt.Keep = g.keepOf(rec.ID)
-	cfg.ID, cfg.Log, cfg.Recorded = rec.ID, g.cfg.Log, e.recorded
-	cfg.ApprovalTimeout, cfg.StallTimeout = g.cfg.ApprovalTimeout, max(g.cfg.StallTimeout, 0)
-	e.session, err = runnel.Open(ctx, p, opt, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
-}
+// Prewarmed returns how many agents are prewarmed, and how many were used.
+func (g *Gateway) Prewarmed() prewarm.Stats { return g.pool.Stats() }
 
 func errClosing() error {
 	return runnel.Fail(runnel.StoreUnavailable, "the server is shutting down; try again when it is back")

@@ -85,11 +85,8 @@ func TestCancelWhileASessionIsInFlight(t *testing.T) {
 	defer closeIt(t, g)
 	id := d.create(t, g)
 	sent := send(t, g, id, "hang")
-	g.mu.Lock()
-	e, landed := g.live[id], make(chan struct{})
-	delete(g.live, id)
-	g.fly(id, func() (*entry, error) { <-landed; return e, nil }) // as putAway does
-	g.mu.Unlock()
+	landed := make(chan struct{})
+	g.sessions.closeIf(func(*entry) bool { return true }, func(_ string, e *entry) *entry { <-landed; return e }) // as the reaper does
 	cancelled := make(chan error)
 	go func() { cancelled <- g.Cancel(context.Background(), id) }()
 	select {
@@ -133,7 +130,7 @@ func TestOpeningClosesATurnAndGoesOnWithTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		unfinished(t, d, rec.ID, uuid.NewString(), 0)
-		input, _ := json.Marshal(queued{Input: runnel.Text("text")})
+		input, _ := json.Marshal(queuedPrompt{Input: runnel.Text("text")})
 		turn := uuid.NewString()
 		if err := d.cat.Enqueue(t.Context(), store.Queued{Session: rec.ID, Turn: turn, Input: input, At: time.Now()}); err != nil {
 			t.Fatal(err)
@@ -176,11 +173,11 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 	g := d.open(t)
 	defer closeIt(t, g)
 	id := d.create(t, g)
-	e := g.peek(id)
+	e := g.sessions.peek(id)
 	if err := g.Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.put(t.Context(), e); err != nil { // by a keeper that took it before
+	if err := g.records.write(t.Context(), e); err != nil { // by a recordWriter that took it before
 		t.Fatal(err)
 	}
 	if _, err := d.cat.Session(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
@@ -191,12 +188,12 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 // A reader may come back with a position before the session has told us of it.
 func TestTurnStartOfAPositionThatWasNotToldYet(t *testing.T) {
 	e := &entry{known: 5, head: 5}
-	if got := e.start(7); got != 0 {
+	if got := e.turnStart(7); got != 0 {
 		t.Errorf("begins at %d: a turn that began at 6 would be cut", got)
 	}
-	e.place(event.Event{Turn: "t", Seq: 6, Body: event.ResponseStart{}})
-	e.place(event.Event{Turn: "t", Seq: 7, Body: event.Notice{}})
-	if got := e.start(7); got != 5 {
+	e.index(event.Event{Turn: "t", Seq: 6, Body: event.ResponseStart{}})
+	e.index(event.Event{Turn: "t", Seq: 7, Body: event.Notice{}})
+	if got := e.turnStart(7); got != 5 {
 		t.Errorf("begins at %d", got)
 	}
 }
@@ -236,8 +233,8 @@ func TestKillDuringBoot(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				if alive.Load() != 0 || g.peek(st.SessionID) != nil {
-					t.Errorf("%d agents run, session open: %v", alive.Load(), g.peek(st.SessionID) != nil)
+				if alive.Load() != 0 || g.sessions.peek(st.SessionID) != nil {
+					t.Errorf("%d agents run, session open: %v", alive.Load(), g.sessions.peek(st.SessionID) != nil)
 				}
 			})
 		})

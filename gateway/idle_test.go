@@ -78,7 +78,7 @@ func TestAnAgentThatCannotResumeIsNotEnded(t *testing.T) {
 		if !alive(used) || alive(unused) || alive(crashed) {
 			t.Errorf("alive: used %v, unused %v, crashed %v", alive(used), alive(unused), alive(crashed))
 		}
-		if g.peek(used) == nil || g.peek(unused) != nil || g.peek(crashed) != nil {
+		if g.sessions.peek(used) == nil || g.sessions.peek(unused) != nil || g.sessions.peek(crashed) != nil {
 			t.Error("put away what is needed, or kept what is not")
 		}
 		n := len(p.list())

@@ -127,8 +127,8 @@ func TestIdleSessionsArePutAway(t *testing.T) {
 		send(t, g, busy, "hang")
 		<-time.After(3 * time.Minute)
 		synctest.Wait()
-		if g.peek(id) != nil || g.peek(busy) == nil {
-			t.Errorf("open: the idle one %v, the busy one %v", g.peek(id) != nil, g.peek(busy) != nil)
+		if g.sessions.peek(id) != nil || g.sessions.peek(busy) == nil {
+			t.Errorf("open: the idle one %v, the busy one %v", g.sessions.peek(id) != nil, g.sessions.peek(busy) != nil)
 		}
 		st, err := g.Status(t.Context(), id)
 		if err != nil || st.IsAlive || st.State != event.StateOpen || st.LastSeq == 0 || st.Title != "text" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -18,11 +19,11 @@ import (
 // us, named as cliType:agentId, is copied from the agent's own files first;
 // file then says which of them.
 func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
-	id, err := g.resolve(ctx, ref, file, true)
+	id, err := g.importer.resolve(ctx, ref, file, true)
 	if err != nil {
 		return Status{}, err
 	}
-	rec, err := g.record(ctx, id)
+	rec, err := g.opener.record(ctx, id)
 	if err != nil {
 		return Status{}, err
 	}
@@ -37,26 +38,27 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	defer g.release(e)
-	return g.status(e), nil
+	defer g.sessions.release(e)
+	return e.status(), nil
 }
 
 // Resolve returns our id for what a client may call a session: that id, or
 // cliType:agentId of a conversation that we know.
 func (g *Gateway) Resolve(ctx context.Context, ref string) (string, error) {
-	return g.resolve(ctx, ref, "", false)
+	return g.importer.resolve(ctx, ref, "", false)
 }
 
-// find opens the session that a client named, whatever it is called.
-func (g *Gateway) find(ctx context.Context, ref string) (*entry, error) {
-	id, err := g.resolve(ctx, ref, "", true)
-	if err != nil {
-		return nil, err
-	}
-	return g.acquire(ctx, id)
+// An importer finds sessions by what clients call them, and copies conversations
+// that agents keep into sessions.
+type importer struct {
+	opener   *opener
+	sessions *sessions
+	group    singleflight.Group // of copies, by conversation
 }
 
-func (g *Gateway) resolve(ctx context.Context, ref, file string, copyIt bool) (string, error) {
+// resolve is Gateway.Resolve. With copyIt it copies a conversation that is no
+// session yet; file then says from which file.
+func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (string, error) {
 	cli, agentID, foreign := strings.Cut(ref, ":")
 	if !foreign {
 		if uuid.Validate(ref) != nil {
@@ -64,11 +66,11 @@ func (g *Gateway) resolve(ctx context.Context, ref, file string, copyIt bool) (s
 		}
 		return ref, nil
 	}
-	p, err := g.providers.Choose(cli)
+	p, err := m.opener.providers.Choose(cli)
 	if err != nil {
 		return "", err
 	}
-	rec, err := g.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID)
+	rec, err := m.opener.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID)
 	switch {
 	case err == nil && rec.State != event.StateLoading: // else it is being copied
 		return rec.ID, nil
@@ -77,42 +79,39 @@ func (g *Gateway) resolve(ctx context.Context, ref, file string, copyIt bool) (s
 	case !copyIt:
 		return "", runnel.Fail(runnel.SessionNotFound, "there is no such session; if the conversation began outside of runnel, load it first")
 	}
-	return g.adopt(ctx, p, agentID, file)
+	return m.copyOnce(ctx, p, agentID, file)
 }
 
-// adopt copies a conversation that an agent kept into a session of ours, once
-// for all who ask.
-func (g *Gateway) adopt(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
-	g.mu.Lock()
-	if g.closing {
-		g.mu.Unlock()
-		return "", errClosing()
-	}
-	key := p.Name() + ":" + agentID
-	f := g.flights[key]
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		g.flights[key] = f
-		g.work.Go(func() {
-			f.id, f.err = g.copyConversation(g.ctx, p, agentID, file)
-			g.mu.Lock()
-			delete(g.flights, key)
-			g.mu.Unlock()
-			close(f.done)
+// copyOnce is copyConversation, once for all who ask. A copy goes on when its
+// callers have gone.
+func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
+	var id string
+	var err error
+	done := make(chan struct{})
+	spawned := m.sessions.spawn(func() {
+		defer close(done)
+		var v any
+		v, err, _ = m.group.Do(p.Name()+":"+agentID, func() (any, error) {
+			return m.copyConversation(m.opener.ctx, p, agentID, file)
 		})
+		id = v.(string)
+	})
+	if spawned != nil {
+		return "", spawned
 	}
-	g.mu.Unlock()
 	select {
-	case <-f.done:
-		return f.id, f.err
+	case <-done:
+		return id, err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 }
 
-func (g *Gateway) copyConversation(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
-	if rec, err := g.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID); err == nil {
-		return rec.ID, nil // it was copied while we waited
+// copyConversation returns the session of a conversation that an agent keeps. It
+// copies the conversation into a new session if there is none.
+func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
+	if rec, err := m.opener.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID); err == nil {
+		return rec.ID, nil // it was copied meanwhile
 	}
 	h, ok := p.(runnel.Historian)
 	if !ok {
@@ -133,17 +132,17 @@ func (g *Gateway) copyConversation(ctx context.Context, p runnel.Provider, agent
 	if !c.UpdatedAt.IsZero() {
 		rec.LastActiveAt = c.UpdatedAt
 	}
-	if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
+	if err := m.opener.cfg.Catalogue.PutSession(ctx, rec); err != nil {
 		return "", storeError(err)
 	}
-	e := &entry{g: g, rec: rec} // folds the record as a live one would
-	c.Trusted = Trusts(g.cfg.TrustedDirs, c.Dir)
+	e := &entry{rec: rec} // folds the record as a live one would
+	c.Trusted = m.opener.projects.trusts(c.Dir)
 	history := h.History(ctx, c)
-	if g.cfg.Filter != nil {
-		history = runnel.Filtered(g.cfg.Filter(runnel.Options{Dir: rec.ProjectDir}), history)
+	if m.opener.cfg.Filter != nil {
+		history = runnel.Filtered(m.opener.cfg.Filter(runnel.Options{Dir: rec.ProjectDir}), history)
 	}
 	events := runnel.Replay(rec.ID, p.Name(), history)
-	err = g.fillLog(ctx, rec.ID, func(yield func(event.Event, error) bool) {
+	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
 		for ev, err := range events {
 			if err == nil {
 				e.note(ev)
@@ -155,13 +154,13 @@ func (g *Gateway) copyConversation(ctx context.Context, p runnel.Provider, agent
 	})
 	if err == nil {
 		e.rec.AgentSessionID, e.rec.State = agentID, event.StateOpen
-		err = g.cfg.Catalogue.PutSession(ctx, e.rec)
+		err = m.opener.cfg.Catalogue.PutSession(ctx, e.rec)
 	}
 	if err != nil {
-		g.erase(rec.ID)
+		m.opener.erase(rec.ID)
 		return "", storeError(runnel.Safe(err))
 	}
-	g.feed.touch(rec.ID)
+	m.opener.feed.touch(rec.ID)
 	return rec.ID, nil
 }
 

@@ -9,12 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Prewarmed returns how many agents are prewarmed, and how many were used.
-func (g *Gateway) Prewarmed() prewarm.Stats { return g.pool.Stats() }
-
 // startForPool starts an agent for a session that does not exist yet.
-func (g *Gateway) startForPool(ctx context.Context, k prewarm.Key, id string) (runnel.Conn, error) {
-	dir, err := g.projectDir(k.Options.Dir)
+func (o *opener) startForPool(ctx context.Context, k prewarm.Key, id string) (runnel.Conn, error) {
+	dir, err := o.projects.check(k.Options.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -22,19 +19,19 @@ func (g *Gateway) startForPool(ctx context.Context, k prewarm.Key, id string) (r
 		return nil, inaccessible("the project directory is another one now")
 	}
 	opt := k.Options
-	opt.Keep = g.keepOf(id)
+	opt.Keep = o.keep(id)
 	return k.Provider.Open(ctx, opt)
 }
 
 // lastKeys returns the pool keys of the newest sessions.
-func (g *Gateway) lastKeys(ctx context.Context) []prewarm.Key {
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Limit: 10 * g.cfg.Prewarm})
+func (o *opener) lastKeys(ctx context.Context) []prewarm.Key {
+	recs, err := o.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Limit: 10 * o.cfg.Prewarm})
 	if err != nil {
 		return nil
 	}
 	var keys []prewarm.Key
 	for _, rec := range recs {
-		p := g.providers.Named(rec.CLIType)
+		p := o.providers.Named(rec.CLIType)
 		if p == nil {
 			continue
 		}
@@ -42,7 +39,7 @@ func (g *Gateway) lastKeys(ctx context.Context) []prewarm.Key {
 		if len(rec.Options) > 0 && json.Unmarshal(rec.Options, &opt) != nil {
 			continue
 		}
-		if opt, err = g.completed(opt, rec.ProjectDir); err == nil && prewarm.Eligible(opt) {
+		if opt, err = o.complete(opt, rec.ProjectDir); err == nil && prewarm.Eligible(opt) {
 			keys = append(keys, prewarm.Key{Provider: p, Options: opt})
 		}
 	}

@@ -40,18 +40,18 @@ type Status struct {
 
 // Status returns what is known of a session. It opens nothing.
 func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
-	id, err := g.resolve(ctx, ref, "", false)
+	id, err := g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
 		return Status{}, err
 	}
-	if e := g.peek(id); e != nil {
-		return g.status(e), nil
+	if e := g.sessions.peek(id); e != nil {
+		return e.status(), nil
 	}
-	rec, err := g.record(ctx, id)
+	rec, err := g.opener.record(ctx, id)
 	if err != nil {
 		return Status{}, err
 	}
-	return g.dormant(ctx, rec)
+	return dormant(ctx, g.cfg.Log, rec)
 }
 
 // A Filter selects sessions. The zero value selects all that are not dead.
@@ -71,13 +71,13 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	}
 	out := make([]Status, 0, len(recs))
 	for _, rec := range recs {
-		if e := g.peek(rec.ID); e != nil {
-			st := g.status(e)
+		if e := g.sessions.peek(rec.ID); e != nil {
+			st := e.status()
 			st.Config = nil // long, and for the one that is looked at
 			out = append(out, st)
 			continue
 		}
-		st, err := g.dormant(ctx, rec)
+		st, err := dormant(ctx, g.cfg.Log, rec)
 		if err != nil {
 			return nil, err
 		}
@@ -117,12 +117,7 @@ func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
 // Counts says how many sessions are open, how many have an agent and how many
 // run a turn.
 func (g *Gateway) Counts() (open, alive, working int) {
-	g.mu.Lock()
-	entries := make([]*entry, 0, len(g.live))
-	for _, e := range g.live {
-		entries = append(entries, e)
-	}
-	g.mu.Unlock()
+	entries := g.sessions.all()
 	for _, e := range entries {
 		st := e.session.Status()
 		if st.AgentAlive {
@@ -135,7 +130,7 @@ func (g *Gateway) Counts() (open, alive, working int) {
 	return len(entries), alive, working
 }
 
-func (g *Gateway) status(e *entry) Status {
+func (e *entry) status() Status {
 	live := e.session.Status()
 	rec, waiting := e.snapshot()
 	st := Describe(rec)
@@ -150,13 +145,14 @@ func (g *Gateway) status(e *entry) Status {
 	return st
 }
 
-func (g *Gateway) dormant(ctx context.Context, rec store.Session) (Status, error) {
+// dormant returns the status of a session that is not open.
+func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, error) {
 	st := Describe(rec)
-	log, err := g.cfg.Log.State(ctx, rec.ID)
+	state, err := log.State(ctx, rec.ID)
 	if err != nil {
 		return st, storeError(err)
 	}
-	st.LastSeq = log.Head
+	st.LastSeq = state.Head
 	return st, nil
 }
 

@@ -17,7 +17,7 @@ func ProjectID(dir string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// canonical names a directory in the one way in which we keep it: without
+// canonical returns the one name under which a directory is recorded: without
 // symbolic links, as far as it exists.
 func canonical(dir string) string {
 	dir = filepath.Clean(dir)
@@ -27,9 +27,15 @@ func canonical(dir string) string {
 	return dir
 }
 
-// projectDir judges the directory a client named, and returns how we keep it.
-// Nothing is started before this.
-func (g *Gateway) projectDir(dir string) (string, error) {
+// projects judges the directories that clients name.
+type projects struct {
+	dataDir string   // canonical; no project lies in it, or holds it. Default: none
+	trusted []string // see Config.TrustedDirs
+}
+
+// check returns the canonical name of a directory in which an agent is to be
+// started. Nothing is started in a directory that check rejects.
+func (p projects) check(dir string) (string, error) {
 	if dir == "" {
 		return "", runnel.Fail(runnel.InvalidRequest, "projectDir: say in which directory the agent is to work")
 	}
@@ -44,7 +50,7 @@ func (g *Gateway) projectDir(dir string) (string, error) {
 	if err != nil || !info.IsDir() {
 		return "", inaccessible("the project directory is not a directory")
 	}
-	if err := g.outside(real); err != nil {
+	if err := p.checkDataDir(real); err != nil {
 		return "", err
 	}
 	if !usable(real) {
@@ -53,14 +59,17 @@ func (g *Gateway) projectDir(dir string) (string, error) {
 	return real, nil
 }
 
-// outside refuses a directory that holds our own data or lies in it: an agent
-// would work on the log of its own session.
-func (g *Gateway) outside(dir string) error {
-	if g.cfg.DataDir == "" || !within(dir, g.cfg.DataDir) && !within(g.cfg.DataDir, dir) {
+// checkDataDir rejects a directory that holds our own data or lies in it: an
+// agent would work on the log of its own session.
+func (p projects) checkDataDir(dir string) error {
+	if p.dataDir == "" || !within(dir, p.dataDir) && !within(p.dataDir, dir) {
 		return nil
 	}
 	return runnel.Fail(runnel.WorkingRootConflict, "this directory holds runnel's own data or lies in it; choose another one")
 }
+
+// trusts reports whether the settings of a project may run code.
+func (p projects) trusts(dir string) bool { return Trusts(p.trusted, dir) }
 
 // Trusts reports whether dir is one of the trusted ones, or lies in one.
 func Trusts(trusted []string, dir string) bool {

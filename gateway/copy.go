@@ -1,0 +1,55 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// copyLog appends the events of one session to the empty log of another.
+func copyLog(ctx context.Context, log runnel.Log, from, to string) error {
+	return fillLog(ctx, log, to, func(yield func(event.Event, error) bool) {
+		for ev, err := range log.Read(ctx, from, 0) {
+			if b, ok := ev.Body.(event.SessionUpdated); ok {
+				b.AgentSessionID = "" // the copy will have its own
+				ev.Body = b
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	})
+}
+
+// fillLog appends events to the log of a session that has none, in batches, and
+// stamps them.
+func fillLog(ctx context.Context, log runnel.Log, id string, events func(yield func(event.Event, error) bool)) error {
+	const batchSize = 256
+	var head int64
+	batch := make([]event.Event, 0, batchSize)
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := log.Append(ctx, id, head, batch...)
+		head += int64(len(batch))
+		batch = make([]event.Event, 0, batchSize)
+		return err
+	}
+	for ev, err := range events {
+		if err != nil {
+			return err
+		}
+		ev.Session, ev.Seq = id, head+int64(len(batch))+1
+		if batch = append(batch, ev); len(batch) == batchSize {
+			if err := flush(); err != nil {
+				return storeError(err)
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return storeError(err)
+	}
+	return nil
+}

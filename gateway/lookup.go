@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// acquire returns a session, and opens it if need be. It stays open until the
+// caller releases it.
+func (g *Gateway) acquire(ctx context.Context, id string) (*entry, error) {
+	return g.sessions.acquire(ctx, id, func() (*entry, error) { return g.opener.open(id) })
+}
+
+// opened returns the session if it is open, and nil if it exists but is not
+// open: then it has no turn to cancel and no approval to decide. The caller
+// releases it.
+func (g *Gateway) opened(ctx context.Context, ref string) (*entry, error) {
+	id, err := g.importer.resolve(ctx, ref, "", false)
+	if err != nil {
+		return nil, err
+	}
+	e, err := g.sessions.lookup(ctx, id)
+	if e != nil || err != nil {
+		return e, err
+	}
+	_, err = g.opener.record(ctx, id)
+	return nil, err
+}
+
+// lock opens the session that a client named and takes its turn lock.
+func (g *Gateway) lock(ctx context.Context, ref string) (*entry, error) {
+	for {
+		id, err := g.importer.resolve(ctx, ref, "", true)
+		if err != nil {
+			return nil, err
+		}
+		e, err := g.acquire(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		e.sending.Lock()
+		if g.sessions.peek(e.session.ID()) == e {
+			return e, nil
+		}
+		g.unlock(e) // it was ended or opened anew while we waited
+	}
+}
+
+func (g *Gateway) unlock(e *entry) {
+	e.sending.Unlock()
+	g.sessions.release(e)
+}
+
+// lockOpened is lock for a session that is only wanted if it is open.
+func (g *Gateway) lockOpened(ctx context.Context, id string) (*entry, error) {
+	for {
+		e, err := g.opened(ctx, id)
+		if e == nil || err != nil {
+			return nil, err
+		}
+		e.sending.Lock()
+		if g.sessions.peek(id) == e {
+			return e, nil
+		}
+		g.unlock(e) // it was ended or opened anew while we waited
+	}
+}
+
+func inProgress(turn string) error {
+	err := &runnel.Error{Code: runnel.TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true"}
+	if turn != "" {
+		err.Details = map[string]string{"turnId": turn}
+	}
+	return err
+}

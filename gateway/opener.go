@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// An opener turns records and options into open sessions.
+type opener struct {
+	cfg       *Config
+	ctx       context.Context // of opening sessions, which outlives the request
+	providers *detect.Index
+	projects  projects
+	feed      *feed
+	records   *recordWriter
+	queue     *promptQueue
+}
+
+// record returns what the catalogue knows of a session.
+func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
+	rec, err := o.cfg.Catalogue.Session(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return rec, runnel.Fail(runnel.SessionNotFound, "there is no such session")
+	case err != nil:
+		return rec, storeError(err)
+	}
+	return rec, nil
+}
+
+// open opens a session without starting its agent.
+func (o *opener) open(id string) (*entry, error) {
+	ctx := o.ctx
+	rec, err := o.record(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.State == event.StateDead {
+		return nil, runnel.Fail(runnel.SessionDead, "the session was ended; load it to go on with it")
+	}
+	p := o.providers.Named(rec.CLIType)
+	if p == nil {
+		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
+	}
+	opt, err := o.options(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := o.cfg.Catalogue.Queue(ctx, id)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	return o.start(ctx, p, opt, rec, len(waiting), runnel.Config{Dormant: true})
+}
+
+// start opens a session; the caller adds it to the open ones. waiting is the
+// number of its queued prompts. cfg has what differs between sessions: start
+// sets the rest.
+func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
+	e := &entry{feed: o.feed, records: o.records, queue: o.queue, rec: rec, waiting: waiting}
+	st, err := o.cfg.Log.State(ctx, rec.ID)
+	if err != nil {
+		if cfg.Conn != nil {
+			_ = cfg.Conn.Close()
+		}
+		return nil, storeError(err)
+	}
+	e.known, e.head = st.Head, st.Head
+	for _, t := range st.Open {
+		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
+	}
+	opt.Keep = o.keep(rec.ID)
+	cfg.ID, cfg.Log, cfg.Recorded = rec.ID, o.cfg.Log, e.recorded
+	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
+	e.session, err = runnel.Open(ctx, p, opt, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// options returns the options with which a session goes on: those it was
+// created with, and the agent's own conversation.
+func (o *opener) options(ctx context.Context, rec store.Session) (runnel.Options, error) {
+	var opt runnel.Options
+	if len(rec.Options) > 0 {
+		if err := json.Unmarshal(rec.Options, &opt); err != nil {
+			return opt, runnel.Fail(runnel.Internal, "the session's options cannot be read", err)
+		}
+	}
+	opt.Resume = rec.AgentSessionID
+	if opt.Resume == "" { // a crash may have come before the record was written
+		for ev, err := range o.cfg.Log.Read(ctx, rec.ID, 0) {
+			if err != nil {
+				return opt, storeError(err)
+			}
+			if b, ok := ev.Body.(event.SessionUpdated); ok {
+				setIf(&opt.Resume, b.AgentSessionID)
+			}
+		}
+	}
+	return o.complete(opt, rec.ProjectDir)
+}
+
+// complete checks the options of a client, and adds the server's.
+func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error) {
+	for _, d := range opt.AddDirs {
+		if !filepath.IsAbs(d) {
+			return opt, runnel.Fail(runnel.InvalidRequest, "addDirs: must be absolute paths")
+		}
+		if err := o.projects.checkDataDir(canonical(d)); err != nil {
+			return opt, err
+		}
+	}
+	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, o.cfg.AllowBypass, o.cfg.Filter, o.projects.trusts(dir)
+	opt.Warn = func(code, message string) {
+		o.cfg.Logger.Warn(message, slog.String("code", code), slog.String("dir", dir))
+	}
+	return opt, nil
+}
+
+// keep says how the agent of a session is found again after a restart.
+func (o *opener) keep(id string) runnel.Keep {
+	if o.cfg.DataDir == "" || o.cfg.ReattachWindow < 0 {
+		return runnel.Keep{}
+	}
+	return runnel.Keep{Dir: o.keepDir(), Name: id, Window: o.cfg.ReattachWindow}
+}
+
+// keepDir is the directory for the records of supervisors.
+func (o *opener) keepDir() string { return filepath.Join(o.cfg.DataDir, "run") }
+
+// erase removes the record of a session that was not completed.
+func (o *opener) erase(id string) {
+	ctx := context.WithoutCancel(o.ctx)
+	if err := o.cfg.Catalogue.DeleteSession(ctx, id); err != nil {
+		o.cfg.Logger.LogAttrs(ctx, slog.LevelError, "unfinished session not removed", slog.String("session", id), slog.String("error", err.Error()))
+	}
+}

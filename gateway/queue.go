@@ -1,0 +1,207 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A promptQueue keeps the prompts that wait for the running turn of their
+// session, in the catalogue. A session in which prompts wait has at most one
+// goroutine, which starts their turns.
+type promptQueue struct {
+	catalogue store.Catalogue
+	log       *slog.Logger
+	ctx       context.Context // of the goroutines
+	sessions  *sessions
+	projects  projects
+}
+
+const maxQueue = 50 // prompts of one session
+
+// A queuedPrompt is a prompt as it is in the catalogue.
+type queuedPrompt struct {
+	Input    runnel.Input    `json:"input"`
+	Settings runnel.Settings `json:"settings,omitzero"`
+}
+
+// add adds a prompt at the end of the queue; e.sending is held.
+func (q *promptQueue) add(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) error {
+	data, err := json.Marshal(queuedPrompt{in, set})
+	if err != nil {
+		return runnel.Fail(runnel.InvalidRequest, "the prompt cannot be kept", err)
+	}
+	p := store.Queued{Session: e.session.ID(), Turn: in.Turn, Input: data, At: time.Now().UTC()}
+	if err := q.catalogue.Enqueue(ctx, p); err != nil {
+		return storeError(err)
+	}
+	e.change(func() { e.waiting++ })
+	q.start(e) // the turn it waits for may be over by now
+	return nil
+}
+
+// clear removes all prompts of a session; e.sending is held.
+func (q *promptQueue) clear(ctx context.Context, e *entry) error {
+	waiting, err := q.catalogue.Queue(ctx, e.session.ID())
+	if err != nil {
+		return storeError(err)
+	}
+	for _, p := range waiting {
+		if err := q.catalogue.Dequeue(ctx, p.Session, p.Turn); err != nil {
+			return storeError(err)
+		}
+	}
+	e.change(func() { e.waiting = 0 })
+	return nil
+}
+
+// startIfWaiting is start, if prompts wait in the session.
+func (q *promptQueue) startIfWaiting(e *entry) {
+	if _, waiting := e.snapshot(); waiting > 0 {
+		q.start(e)
+	}
+}
+
+// start starts the turns of queued prompts on the goroutine of the session. One
+// that runs already reads the queue once more.
+func (q *promptQueue) start(e *entry) {
+	q.sessions.mu.Lock()
+	defer q.sessions.mu.Unlock()
+	if q.sessions.closing || e.draining {
+		e.again = e.draining
+		return
+	}
+	e.draining = true
+	e.users++
+	q.sessions.work.Go(func() { q.run(e) })
+}
+
+// run is the goroutine of a session. It ends when nothing is to be done before
+// start is called again.
+func (q *promptQueue) run(e *entry) {
+	pause := catalogueRetry
+	for more := true; more; {
+		retry := q.drain(q.ctx, e)
+		if retry {
+			select {
+			case <-time.After(pause):
+			case <-q.ctx.Done():
+			}
+			pause = min(2*pause, time.Minute)
+		}
+		q.sessions.mu.Lock()
+		more, e.again = (e.again || retry) && !q.sessions.closing, false
+		if !more {
+			e.draining = false
+			e.users--
+		}
+		q.sessions.mu.Unlock()
+	}
+}
+
+// drain starts the turn of the oldest prompt, if no turn runs. The end of that
+// turn calls start again. drain reports whether it has to be called again
+// because of an error.
+func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	if q.sessions.peek(e.rec.ID) != e {
+		return false // not open yet, or closed: start is called when it is opened
+	}
+	waiting, err := q.catalogue.Queue(ctx, e.session.ID())
+	for _, next := range waiting {
+		if e.session.Status().Turn != "" {
+			return false
+		}
+		var p queuedPrompt
+		if err = json.Unmarshal(next.Input, &p); err == nil {
+			p.Input.Turn = next.Turn
+			err = q.send(ctx, e, p)
+		}
+		if !final(err) {
+			break
+		}
+		if err != nil {
+			q.log.LogAttrs(ctx, slog.LevelError, "waiting prompt refused", slog.String("session", next.Session), slog.String("turn", next.Turn), slog.String("error", err.Error()))
+		}
+		if err = q.catalogue.Dequeue(ctx, next.Session, next.Turn); err != nil {
+			break
+		}
+		e.change(func() { e.waiting = max(e.waiting-1, 0) }) // it may have been cleared meanwhile
+	}
+	if err == nil || runnel.CodeOf(err) == runnel.TurnInProgress {
+		return false
+	}
+	q.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	return true
+}
+
+// send begins the turn of a queued prompt. The project directory may have
+// changed since the prompt was accepted, so it is checked again before an agent
+// starts there; e.sending is held.
+func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error {
+	if !e.session.Status().AgentAlive {
+		rec, _ := e.snapshot()
+		if _, err := q.projects.check(rec.ProjectDir); err != nil {
+			return err
+		}
+	}
+	return e.send(ctx, p.Input, p.Settings)
+}
+
+// final reports whether a queued prompt needs no further try: its turn began, or
+// never can.
+func final(err error) bool {
+	switch runnel.CodeOf(err) {
+	case "", runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.AttachmentFailure:
+		return true
+	}
+	return false
+}
+
+// recover returns the sessions in which prompts waited when the process before
+// us ended. It removes the prompts whose turn is in the log: that turn began.
+func (q *promptQueue) recover(ctx context.Context, log runnel.Log) (sessions []string, err error) {
+	all, err := q.catalogue.Queue(ctx, "")
+	if err != nil {
+		return nil, storeError(err)
+	}
+	begun := make(map[string]map[string]bool) // turns by session
+	for _, p := range all {
+		if begun[p.Session] == nil {
+			begun[p.Session] = make(map[string]bool)
+			for ev, err := range log.Read(ctx, p.Session, 0) {
+				if err != nil {
+					return nil, storeError(err)
+				}
+				begun[p.Session][ev.Turn] = true
+			}
+		}
+		if begun[p.Session][p.Turn] {
+			if err := q.catalogue.Dequeue(ctx, p.Session, p.Turn); err != nil {
+				return nil, storeError(err)
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(begun)), nil
+}
+
+// resume starts the turns of the prompts that wait in these sessions. open opens
+// one of them.
+func (q *promptQueue) resume(ctx context.Context, ids []string, open func(id string) (*entry, error)) {
+	for _, id := range ids {
+		e, err := q.sessions.acquire(ctx, id, func() (*entry, error) { return open(id) })
+		if err != nil {
+			q.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts not taken up", slog.String("session", id), slog.String("error", err.Error()))
+			continue
+		}
+		q.startIfWaiting(e)
+		q.sessions.release(e)
+	}
+}

@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+)
+
+// sessions holds the open sessions by id. A session that is being opened or
+// closed is in transition: one goroutine does that for all who want it, and they
+// wait.
+type sessions struct {
+	work   *sync.WaitGroup // of all transitions and spawned goroutines
+	opened func(*entry)    // is called after a session was opened
+
+	mu          sync.Mutex // guards the rest, entry.users and the queue's state in entries
+	open        map[string]*entry
+	transitions map[string]*transition
+	closing     bool
+}
+
+// A transition is the opening or closing of one session.
+type transition struct {
+	done chan struct{} // closed once err is set
+	err  error
+}
+
+// wait waits for the end of the transition, and returns its error or ctx's.
+func (t *transition) wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newSessions(work *sync.WaitGroup) *sessions {
+	return &sessions{work: work, open: make(map[string]*entry), transitions: make(map[string]*transition)}
+}
+
+// acquire returns the session with this id. If it is not open, open is called,
+// once for all who ask. The session stays open until the caller releases it.
+func (s *sessions) acquire(ctx context.Context, id string, open func() (*entry, error)) (*entry, error) {
+	for {
+		s.mu.Lock()
+		if s.closing {
+			s.mu.Unlock()
+			return nil, errClosing()
+		}
+		if e := s.open[id]; e != nil {
+			e.users++
+			s.mu.Unlock()
+			return e, nil
+		}
+		t := s.transitions[id]
+		if t == nil {
+			t = s.begin(id, open)
+		}
+		s.mu.Unlock()
+		if err := t.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lookup is acquire for a session that is only wanted if it is open: else it
+// returns nil. It waits for a transition, which decides whether it is.
+func (s *sessions) lookup(ctx context.Context, id string) (*entry, error) {
+	for {
+		s.mu.Lock()
+		e, t := s.open[id], s.transitions[id]
+		if e != nil {
+			e.users++
+		}
+		s.mu.Unlock()
+		if e != nil || t == nil {
+			return e, nil
+		}
+		if _ = t.wait(ctx); ctx.Err() != nil { // its own error is for those who wanted it opened
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *sessions) release(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.users--
+}
+
+// peek returns the session if it is open. The caller does not keep it open.
+func (s *sessions) peek(id string) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[id]
+}
+
+// all returns the open sessions.
+func (s *sessions) all() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list()
+}
+
+// list is all; s.mu is held.
+func (s *sessions) list() []*entry {
+	out := make([]*entry, 0, len(s.open))
+	for _, e := range s.open {
+		out = append(out, e)
+	}
+	return out
+}
+
+// close lets no more transitions and goroutines begin, and returns the sessions
+// that are open.
+func (s *sessions) close() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	return s.list()
+}
+
+// add adds a session that was opened while nobody else could want it.
+func (s *sessions) add(id string, e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[id] = e
+}
+
+func (s *sessions) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, id)
+}
+
+// spawn runs f on a goroutine, which Gateway.Close waits for.
+func (s *sessions) spawn(f func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return errClosing()
+	}
+	s.work.Go(f)
+	return nil
+}
+
+// create begins to open a session that is new; its id is not in use.
+func (s *sessions) create(id string, open func() (*entry, error)) (*transition, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, errClosing()
+	}
+	return s.begin(id, open), nil
+}
+
+// replace removes an open session and begins to open it again.
+func (s *sessions) replace(id string, open func() (*entry, error)) (*transition, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || s.transitions[id] != nil {
+		return nil, errClosing()
+	}
+	delete(s.open, id)
+	return s.begin(id, open), nil
+}
+
+// closeIf begins a transition for each open session that nobody uses and that
+// is idle. What shut returns is open after it: nil if the session was closed.
+func (s *sessions) closeIf(idle func(*entry) bool, shut func(id string, e *entry) *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
+	for id, e := range s.open {
+		if e.users > 0 || s.transitions[id] != nil || !idle(e) {
+			continue
+		}
+		delete(s.open, id)
+		s.begin(id, func() (*entry, error) { return shut(id, e), nil })
+	}
+}
+
+// begin starts a transition; s.mu is held. The session that f returns is open
+// after it.
+func (s *sessions) begin(id string, f func() (*entry, error)) *transition {
+	t := &transition{done: make(chan struct{})}
+	s.transitions[id] = t
+	s.work.Go(func() {
+		e, err := f()
+		s.mu.Lock()
+		if e != nil && s.closing { // close has not returned it
+			s.mu.Unlock()
+			_ = e.session.Close()
+			e, err = nil, errClosing()
+			s.mu.Lock()
+		}
+		if e != nil {
+			s.open[id] = e
+		}
+		t.err = err
+		delete(s.transitions, id)
+		close(t.done)
+		s.mu.Unlock()
+		if e != nil {
+			s.opened(e)
+		}
+	})
+	return t
+}

@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/attach"
+)
+
+// uploadMaxAge bounds how long an upload may wait to be sent with a prompt.
+const uploadMaxAge = 24 * time.Hour
+
+// uploads keeps the files that clients sent, and checks what prompts attach.
+type uploads struct {
+	store *attach.Store // nil without a data directory
+	log   *slog.Logger
+}
+
+func openUploads(dataDir string, log *slog.Logger) (*uploads, error) {
+	if dataDir == "" {
+		return &uploads{log: log}, nil
+	}
+	store, err := attach.OpenStore(filepath.Join(dataDir, "uploads"))
+	if err != nil {
+		return nil, fmt.Errorf("upload folder: %w", err)
+	}
+	return &uploads{store, log}, nil
+}
+
+func (u *uploads) close() {
+	if u.store != nil {
+		_ = u.store.Close()
+	}
+}
+
+func (u *uploads) save(r io.Reader, name string) (attach.Upload, error) {
+	if u.store == nil {
+		return attach.Upload{}, runnel.Fail(runnel.UnsupportedCapability, "this server keeps no uploads; attach files by their path")
+	}
+	return u.store.Save(r, name)
+}
+
+// prune removes uploads that are too old, sent or not.
+func (u *uploads) prune(now time.Time) {
+	if u.store == nil {
+		return
+	}
+	if err := u.store.Prune(now.Add(-uploadMaxAge)); err != nil {
+		u.log.Warn("old uploads not removed", slog.String("error", err.Error()))
+	}
+}
+
+// check checks a prompt and its attachments. If some of the attachments cannot
+// be used, the agent gets a text about that before the others, and the caller
+// gets the same text as a warning.
+func (u *uploads) check(p Prompt, dir string) (in runnel.Input, warning string, err error) {
+	in = runnel.Input{Text: p.Text, Turn: uuid.NewString()}
+	if len(p.Attachments) == 0 {
+		if strings.TrimSpace(in.Text) == "" {
+			return in, "", runnel.Fail(runnel.InvalidRequest, "content: the prompt is empty")
+		}
+		return in, "", nil
+	}
+	checked := attach.Checker{Roots: []string{dir}, Uploads: u.store}.Check(p.Attachments)
+	if err := checked.Err(in.Text); err != nil {
+		return in, "", err
+	}
+	if warning = checked.Warning(); warning != "" {
+		in.Attachments = append(in.Attachments, runnel.Attachment{Name: "left out", MediaType: "text/plain", Text: warning})
+	}
+	in.Attachments = append(in.Attachments, checked.Attachments...)
+	return in, warning, nil
+}
