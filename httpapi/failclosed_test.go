@@ -191,7 +191,7 @@ func TestE03_FailClosedOverARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer gw.Close(context.Background())
-		second := &rig{t: t, log: copied, Server: &Server{gw: gw}}
+		second := &rig{t: t, log: copied, gw: gw}
 		second.notAllowed(id, asked, "policy")
 	})
 }

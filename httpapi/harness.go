@@ -53,14 +53,14 @@ func (h *harness) routes() []route {
 		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
 			params: []param{{name: "onDisconnect", doc: "detach, the default: the turn goes on; or cancel"}},
 			status: http.StatusOK, in: stream.TurnRequest{}, stream: "text/event-stream", serve: h.streams.Turn},
-		take(route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, h.create),
-		take(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, h.boot),
-		give(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
+		handleJSON(route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, h.create),
+		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, h.boot),
+		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
 			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}}, h.list),
-		give(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Tell how a session is"}, h.status),
-		give(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
+		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Tell how a session is"}, h.status),
+		handle(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
 			summary: "Delete a session and its events"}, h.delete),
-		take(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn"}, h.interrupt),
+		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn"}, h.interrupt),
 	}
 }
 

@@ -35,6 +35,7 @@ type rig struct {
 	t      *testing.T
 	log    *runnel.Memory
 	cat    *memory.Catalogue
+	gw     *gateway.Gateway
 	keyed  *auth.Keyring
 	logged *bytes.Buffer
 	dir    string // a project
@@ -67,7 +68,7 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Gateway = gw
+	cfg.Gateway, rg.gw = gw, gw
 	if rg.Server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}

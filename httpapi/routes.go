@@ -130,8 +130,8 @@ func method(r *http.Request) string {
 	return "this method"
 }
 
-// take makes a route of a function from a body to a body.
-func take[I, O any](rt route, f func(r *http.Request, in I) (O, error)) route {
+// handleJSON makes a route of a function from a JSON body to a JSON body.
+func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) route {
 	var in I
 	var out O
 	rt.method, rt.in, rt.out = http.MethodPost, in, out
@@ -153,8 +153,8 @@ func take[I, O any](rt route, f func(r *http.Request, in I) (O, error)) route {
 	return rt
 }
 
-// give makes a route of a function to a body.
-func give[O any](rt route, f func(r *http.Request) (O, error)) route {
+// handle makes a route of a function to a JSON body.
+func handle[O any](rt route, f func(r *http.Request) (O, error)) route {
 	var out O
 	rt.out = out
 	if rt.method == "" {

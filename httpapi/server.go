@@ -51,7 +51,6 @@ type Config struct {
 
 // A Server answers HTTP. Its methods may be called from anywhere.
 type Server struct {
-	gw      *gateway.Gateway
 	log     *slog.Logger
 	reply   reply.Writer
 	hosts   browser.Hosts
@@ -60,7 +59,6 @@ type Server struct {
 	router  *router
 	streams *stream.Streams
 	metrics *metrics
-	about   *about
 }
 
 // New returns a Server. It starts nothing.
@@ -71,7 +69,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		gw: cfg.Gateway, log: cfg.Logger, reply: reply.Writer{Redact: cfg.Redact, Log: cfg.Logger},
+		log: cfg.Logger, reply: reply.Writer{Redact: cfg.Redact, Log: cfg.Logger},
 		hosts: browser.NewHosts(cfg.Bound, cfg.Hosts), origins: origins, metrics: newMetrics(cfg.Gateway),
 	}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
@@ -87,14 +85,14 @@ func New(cfg Config) (*Server, error) {
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits}
 	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, version: cfg.Version}
-	s.about = &about{version: cfg.Version, metrics: s.metrics}
+	about := &about{version: cfg.Version, metrics: s.metrics}
 	page, err := page{cfg.UI}.routes()
 	if err != nil {
 		return nil, err
 	}
 	s.router = newRouter(visible, s.reply, slices.Concat(
-		sessions.routes(), streamRoutes(s.streams), harness.routes(), account.routes(), s.about.routes(), page))
-	return s, s.about.describe(s.router.list)
+		sessions.routes(), streamRoutes(s.streams), harness.routes(), account.routes(), about.routes(), page))
+	return s, about.describe(s.router.list)
 }
 
 // complete puts the defaults in.

@@ -15,7 +15,7 @@ func streamRoutes(s *stream.Streams) []route {
 	return []route{
 		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",
 			params: cursor, status: http.StatusOK, stream: "text/event-stream", serve: s.Events},
-		give(route{path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
+		handle(route{path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
 			summary: "Read the session's history as whole items",
 			params: []param{
 				{name: "after", doc: "position after which to begin", number: true},

@@ -35,10 +35,41 @@ type ItemsAnswer struct {
 	More  bool              `json:"more"`
 }
 
-// listed is an item in an answer: its index, and the status it was listed with.
+// An itemList is the list of entries of an answer. An item stands in it once, as
+// it is at the end.
+type itemList struct {
+	entries []json.RawMessage
+	items   map[string]listed // by id
+}
+
+// listed is an item in the list: its index, and the status it was listed with.
 type listed struct {
 	index  int
 	status upsert.Status
+}
+
+func (l *itemList) add(o upsert.Out) error {
+	index := len(l.entries)
+	if u, ok := o.(upsert.Upsert); ok {
+		if first, again := l.items[u.ItemID]; again {
+			index = first.index
+			if u.Status == upsert.StatusUpdate {
+				u.Status = first.status
+			}
+			o = u
+		} else {
+			l.items[u.ItemID] = listed{index, u.Status}
+		}
+	}
+	data, err := json.Marshal(entry{o.Frame(), o})
+	if err != nil {
+		return err
+	}
+	if index == len(l.entries) {
+		l.entries = append(l.entries, nil)
+	}
+	l.entries[index] = data
+	return nil
 }
 
 // MaxItems bounds the items of one answer, about.
@@ -71,36 +102,18 @@ func (s *Streams) Items(r *http.Request) (ItemsAnswer, error) {
 	if err != nil {
 		return ItemsAnswer{}, err
 	}
-	out := ItemsAnswer{Items: []json.RawMessage{}, Seq: after}
-	history, list := newHistoryReader(s.cfg.Gateway.Log(), id, from, after), make(map[string]listed)
-	for more := true; more && int64(len(out.Items)) < max(limit, 1); {
-		c, err := history.next(r.Context())
-		if err != nil {
+	history := newHistoryReader(s.cfg.Gateway.Log(), id, from, after)
+	list := itemList{entries: []json.RawMessage{}, items: make(map[string]listed)}
+	c := chunk{more: true}
+	for c.more && int64(len(list.entries)) < max(limit, 1) {
+		if c, err = history.next(r.Context()); err != nil {
 			return ItemsAnswer{}, err
 		}
 		for _, o := range c.entries {
-			index := len(out.Items)
-			if u, ok := o.(upsert.Upsert); ok { // an item stands once, as it is at the end
-				if first, again := list[u.ItemID]; again {
-					index = first.index
-					if u.Status == upsert.StatusUpdate {
-						u.Status = first.status
-					}
-					o = u
-				} else {
-					list[u.ItemID] = listed{index, u.Status}
-				}
-			}
-			data, err := json.Marshal(entry{o.Frame(), o})
-			if err != nil {
+			if err := list.add(o); err != nil {
 				return ItemsAnswer{}, err
 			}
-			if index == len(out.Items) {
-				out.Items = append(out.Items, nil)
-			}
-			out.Items[index] = data
 		}
-		out.Seq, out.More, more = max(c.last, after), c.more, c.more
 	}
-	return out, nil
+	return ItemsAnswer{Items: list.entries, Seq: max(c.last, after), More: c.more}, nil
 }
