@@ -38,8 +38,9 @@ func anyBody(t *rapid.T, turn string) event.Body {
 	}).Draw(t, "body")
 }
 
-// TestH06_LiarEvents: whatever an agent says, the log obeys the rules of a turn.
-func TestH06_LiarEvents(t *testing.T) {
+// TestLiarEvents: whatever an agent says, the log obeys the rules of a turn.
+// (H06)
+func TestLiarEvents(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(0, 60).Draw(rt, "n")
 		evs := make([]event.Event, n)

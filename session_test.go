@@ -152,7 +152,8 @@ func TestWaitIsGatedByReaders(t *testing.T) {
 	})
 }
 
-func TestD09_CrashEndsEverything(t *testing.T) {
+// D09
+func TestCrashEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := script.Step{Tool: &script.Tool{Name: "Bash", Steps: []script.Step{die}}}
 		s, log := open(t, runnel.Config{}, call)
@@ -191,7 +192,8 @@ func TestOpenItemsEndWithTheTurn(t *testing.T) {
 	})
 }
 
-func TestE01_ApprovalFirstDecisionWins(t *testing.T) {
+// E01
+func TestApprovalFirstDecisionWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := open(t, runnel.Config{}, ask)
 		turn := send(t, s)
@@ -233,7 +235,8 @@ func TestE01_ApprovalFirstDecisionWins(t *testing.T) {
 	})
 }
 
-func TestE02_TwoApprovers(t *testing.T) {
+// E02
+func TestTwoApprovers(t *testing.T) {
 	s, log := open(t, runnel.Config{}, ask)
 	for range 200 {
 		turn := send(t, s)
@@ -377,7 +380,8 @@ func (c *stubbornConn) Close() error {
 	return nil
 }
 
-func TestD05_CancelIsEnforced(t *testing.T) {
+// D05
+func TestCancelIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, slow := range []time.Duration{0, 2 * time.Second, time.Minute} {
 			agent := newStubborn(slow)
@@ -579,7 +583,8 @@ func TestABrokenLogIsNeverAGap(t *testing.T) {
 	})
 }
 
-func TestG14_OneTurnAtATime(t *testing.T) {
+// G14
+func TestOneTurnAtATime(t *testing.T) {
 	s, _ := open(t, runnel.Config{}, hang)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -598,8 +603,9 @@ func TestG14_OneTurnAtATime(t *testing.T) {
 	}
 }
 
-// TestD06_CancelRaces cancels at every boundary between two events, twice.
-func TestD06_CancelRaces(t *testing.T) {
+// TestCancelRaces cancels at every boundary between two events, twice.
+// (D06)
+func TestCancelRaces(t *testing.T) {
 	steps := []script.Step{{Reasoning: "a b"}, {Text: "a b c"}, {Tools: []script.Tool{{Name: "A"}, {Name: "B"}}}, ask, say}
 	for at := range 40 {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-func TestB07_Slowloris(t *testing.T) {
+// B07
+func TestSlowloris(t *testing.T) {
 	for name, tt := range map[string]struct {
 		head   string
 		drip   string
@@ -65,8 +66,8 @@ func TestB07_Slowloris(t *testing.T) {
 }
 
 // A client that reads a byte a second is closed; the stream's other readers
-// notice nothing.
-func TestB07_SlowReader(t *testing.T) {
+// notice nothing (B07).
+func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
 		id := s.create()
@@ -98,8 +99,8 @@ func TestB07_SlowReader(t *testing.T) {
 }
 
 // A WebSocket that takes a byte a second is closed, and so is one that takes
-// nothing of an answer that is no stream.
-func TestB07_SlowReaderOfOthers(t *testing.T) {
+// nothing of an answer that is no stream (B07).
+func TestSlowReaderOfOthers(t *testing.T) {
 	for name, request := range map[string]string{
 		"WebSocket": "GET /api/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
 		"items":     "GET /api/session/ID/items HTTP/1.1\r\nHost: localhost\r\n",
@@ -161,7 +162,8 @@ func TestB07_SlowReaderOfOthers(t *testing.T) {
 	}
 }
 
-func TestB10_WebSocketAbuse(t *testing.T) {
+// B10
+func TestWebSocketAbuse(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	for name, tt := range map[string]struct {

@@ -54,8 +54,8 @@ func tool(at string) int {
 }
 
 // An agent that got hold of every credential there is still answers nothing that
-// it asks itself.
-func TestA11_AgentSelfApprove(t *testing.T) {
+// it asks itself (A11).
+func TestAgentSelfApprove(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,8 +26,8 @@ func (rg *rig) bind(dir string, scopes ...string) string {
 }
 
 // For a token of one project another project's sessions are as those that do not
-// exist: whatever is asked, the answers are the same to the byte.
-func TestA14_SessionIsolation(t *testing.T) {
+// exist: whatever is asked, the answers are the same to the byte (A14).
+func TestSessionIsolation(t *testing.T) {
 	rg := newRig(t)
 	mine, theirs := t.TempDir(), t.TempDir()
 	rg.dir = theirs
@@ -165,7 +165,8 @@ func TestA14_SessionIsolation(t *testing.T) {
 	}
 }
 
-func TestA14_SessionIsolationOnTheWebSocket(t *testing.T) {
+// A14
+func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	whole, mine := s.token, s.dir

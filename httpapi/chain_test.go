@@ -52,7 +52,8 @@ func examples(rg *rig) (targets []string) {
 		"GET //api/health/..", "OPTIONS /api/session/list", "PUT /", "TRACE /api/health", "HEAD /metrics")
 }
 
-func TestA01_NoTokenEveryRoute(t *testing.T) {
+// A01
+func TestNoTokenEveryRoute(t *testing.T) {
 	rg := newRig(t)
 	var b strings.Builder
 	for _, target := range examples(rg) {
@@ -69,7 +70,8 @@ func TestA01_NoTokenEveryRoute(t *testing.T) {
 	golden(t, "anonymous.txt", b.String())
 }
 
-func TestA02_WrongTokenShapes(t *testing.T) {
+// A02
+func TestWrongTokenShapes(t *testing.T) {
 	rg := newRig(t)
 	shapes := map[string]func(*http.Request){
 		"empty":       header("Authorization", "Bearer "),
@@ -103,7 +105,8 @@ func TestA02_WrongTokenShapes(t *testing.T) {
 	}
 }
 
-func TestA08_ScopesAreTheServers(t *testing.T) {
+// A08
+func TestScopesAreTheServers(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
 	rg.token = rg.mint(auth.Read)
@@ -132,7 +135,8 @@ func TestA08_ScopesAreTheServers(t *testing.T) {
 	}
 }
 
-func TestA10_ThrottleBeforeEvaluation(t *testing.T) {
+// A10
+func TestThrottleBeforeEvaluation(t *testing.T) {
 	rg := newRig(t)
 	rg.do("GET", "/api/me", "")
 	got := map[int]int{}
@@ -151,8 +155,8 @@ func TestA10_ThrottleBeforeEvaluation(t *testing.T) {
 }
 
 // A second credential, good or not, changes nothing about the count, and neither
-// does where the first one is.
-func TestA10_ThrottleWithASecondCredential(t *testing.T) {
+// does where the first one is (A10).
+func TestThrottleWithASecondCredential(t *testing.T) {
 	rg := newRig(t)
 	page := rg.login()
 	wrong := "Bearer rnl_" + strings.Repeat("A", 43)
@@ -184,7 +188,8 @@ func TestA10_ThrottleWithASecondCredential(t *testing.T) {
 	}
 }
 
-func TestB01_RebindHTTP(t *testing.T) {
+// B01
+func TestReboundHostIsRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
 	for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS", "DELETE"} {
@@ -210,7 +215,8 @@ func TestB01_RebindHTTP(t *testing.T) {
 	}
 }
 
-func TestB03_TargetForms(t *testing.T) {
+// B03
+func TestTargetForms(t *testing.T) {
 	rg := newRig(t)
 	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "localhost:7777" }
 	tests := []struct {
@@ -232,7 +238,8 @@ func TestB03_TargetForms(t *testing.T) {
 	}
 }
 
-func TestB04_OriginTable(t *testing.T) {
+// B04
+func TestOriginTable(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) {
 		c.Origins = []string{"https://runnel.example"}
 		c.CORSOrigins = []string{"https://board.example"}
@@ -294,7 +301,8 @@ func TestB04_OriginTable(t *testing.T) {
 	}
 }
 
-func TestB05_SimpleRequestCSRF(t *testing.T) {
+// B05
+func TestFormPostsAreRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
 	for _, target := range examples(rg) {
@@ -315,7 +323,8 @@ func TestB05_SimpleRequestCSRF(t *testing.T) {
 	}
 }
 
-func TestB06_NoCORS(t *testing.T) {
+// B06
+func TestNoCORS(t *testing.T) {
 	preflight := func(rg *rig, origin string) http.Header {
 		w := rg.do("OPTIONS", "/api/session/create", "", anonymous, header("Origin", origin), header("Access-Control-Request-Method", "POST"))
 		return w.Header()
@@ -341,7 +350,8 @@ func TestB06_NoCORS(t *testing.T) {
 	}
 }
 
-func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
+// A13
+func TestCookieAndLoginCSRF(t *testing.T) {
 	rg := newRig(t)
 	login := func(edit ...func(*http.Request)) *http.Response {
 		code, err := rg.keyed.LoginCode(t.Context(), auth.All())
@@ -415,7 +425,8 @@ func TestA13_CookieAndA15_LoginCSRF(t *testing.T) {
 	}
 }
 
-func TestA13_SecureBehindTLS(t *testing.T) {
+// A13
+func TestSecureBehindTLS(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Proxied = true; c.Origins = []string{"https://localhost:7777"} })
 	code, _ := rg.keyed.LoginCode(t.Context(), auth.All())
 	w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "https://localhost:7777"))
@@ -424,7 +435,8 @@ func TestA13_SecureBehindTLS(t *testing.T) {
 	}
 }
 
-func TestH04_PanicPath(t *testing.T) {
+// H04
+func TestPanicPath(t *testing.T) {
 	rg := newRig(t)
 	rg.router.add(&route{method: "GET", path: "/api/boom", scope: auth.Read, serve: func(http.ResponseWriter, *http.Request) error { panic("sk-ant-canary") }})
 	w := rg.do("GET", "/api/boom", "")

@@ -30,7 +30,8 @@ func onDisk(t *testing.T, dir string) (func(*Config, *gateway.Config), *sqlite.S
 	}, st
 }
 
-func TestA05_NoSecretOnDiskOrInLogs(t *testing.T) {
+// A05
+func TestNoSecretOnDiskOrInLogs(t *testing.T) {
 	timed(t, minute)
 	dir := filepath.Join(t.TempDir(), "data")
 	edit, st := onDisk(t, dir)

@@ -133,8 +133,8 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 }
 
 // A credential that ends leaves no stream of its own behind, however little the
-// other end reads, and nothing that happens later reaches it.
-func TestA09_RevokeEndsWhatIsStuck(t *testing.T) {
+// other end reads, and nothing that happens later reaches it (A09).
+func TestRevokeEndsWhatIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
 		id := s.create()
@@ -173,8 +173,8 @@ func TestA09_RevokeEndsWhatIsStuck(t *testing.T) {
 	})
 }
 
-// What a client is told at the end is what it has.
-func TestG16_CursorAtTheEnd(t *testing.T) {
+// What a client is told at the end is what it has (G16).
+func TestCursorAtTheEnd(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()

@@ -28,8 +28,8 @@ func (rg *rig) ask() (id string, asked event.Approval) {
 }
 
 // Whatever becomes of those who could answer, and whatever they answer that is
-// not one of the choices, the answer is never yes.
-func TestE03_FailClosed(t *testing.T) {
+// not one of the choices, the answer is never yes (E03).
+func TestFailClosed(t *testing.T) {
 	pending := ""
 	for name, tt := range map[string]struct {
 		timeout time.Duration
@@ -138,8 +138,8 @@ func (rg *rig) notAllowed(id string, asked event.Approval, want string) {
 }
 
 // A server that comes back does not know of the old question any more than to
-// say that it was not answered; the agent that asked is gone.
-func TestE03_FailClosedOverARestart(t *testing.T) {
+// say that it was not answered; the agent that asked is gone (E03).
+func TestFailClosedOverARestart(t *testing.T) {
 	log := new(runnel.Memory)
 	cat := memory.New(log)
 	dir := t.TempDir()
@@ -197,8 +197,8 @@ func TestE03_FailClosedOverARestart(t *testing.T) {
 }
 
 // A question that nobody was there to see is seen by the next who looks, with
-// the time at which it was asked, and can be answered.
-func TestE09_OfflineRequestVisible(t *testing.T) {
+// the time at which it was asked, and can be answered (E09).
+func TestOfflineRequestVisible(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, func(_ *Config, g *gateway.Config) { g.StallTimeout = -1 })

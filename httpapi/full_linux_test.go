@@ -17,10 +17,10 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// TestF04_TurnOnFullDisk fills the disk in the middle of a turn: it ends, with
+// TestTurnOnFullDisk fills the disk in the middle of a turn: it ends, with
 // the reason, what there is of it can be read, and the next prompt goes through
-// as soon as there is space.
-func TestF04_TurnOnFullDisk(t *testing.T) {
+// as soon as there is space (F04).
+func TestTurnOnFullDisk(t *testing.T) {
 	timed(t, minute)
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m,mode=0700"); err != nil {

@@ -30,8 +30,8 @@ func (rg *rig) login() auth.Halves {
 }
 
 // A browser sends the cookie to every port of the host. Whoever listens there
-// can send it back with any header a page sends, but for the key.
-func TestA13_CookieAloneIsWorthNothing(t *testing.T) {
+// can send it back with any header a page sends, but for the key (A13).
+func TestCookieAloneIsWorthNothing(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()

@@ -29,8 +29,8 @@ func (s *site) stalled(n int, id string) {
 }
 
 // G07 measures how others fare beside clients that take nothing. How fast is the
-// machine's business; that everything arrives is the test's.
-func TestG07_SlowClients(t *testing.T) {
+// machine's business; that everything arrives is the test's (G07).
+func TestSlowClients(t *testing.T) {
 	timed(t, minute)
 	for _, n := range []int{0, 1, 20} {
 		s := serve(t, func(c *Config, _ *gateway.Config) { c.WriteStall = time.Minute })
@@ -66,8 +66,8 @@ func TestG07_SlowClients(t *testing.T) {
 }
 
 // What a client that reads nothing makes us hold is bounded, however much there
-// is to tell it.
-func TestG08_StalledHoldsLittle(t *testing.T) {
+// is to tell it (G08).
+func TestStalledClientHoldsLittle(t *testing.T) {
 	timed(t, minute)
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.WriteStall = time.Minute })
 	const clients = 8
@@ -103,7 +103,8 @@ func heap() int64 {
 
 // A client that reads late gets fewer messages, and of each item at last what
 // the log has. The ends of turns and what was asked are all there, in order.
-func TestG09_Coalesce(t *testing.T) {
+// (G09)
+func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, func(c *Config, g *gateway.Config) { c.WriteStall, g.StallTimeout = 24*time.Hour, -1 })
@@ -186,7 +187,8 @@ func TestG09_Coalesce(t *testing.T) {
 }
 
 // What was followed before is not heard of any more once it is followed anew.
-func TestG11_Generation(t *testing.T) {
+// (G11)
+func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()

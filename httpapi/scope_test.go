@@ -30,8 +30,8 @@ func (rg *rig) refusesInAdvance(id string, options ...string) {
 }
 
 // A credential that may not answer what an agent asks must not answer in
-// advance, nor have a command run that nobody is asked about.
-func TestA08_NoAnswersInAdvance(t *testing.T) {
+// advance, nor have a command run that nobody is asked about (A08).
+func TestNoAnswersInAdvance(t *testing.T) {
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.AllowBypass = true })
 	id := rg.create()
 	whole := rg.token
@@ -52,7 +52,8 @@ func TestA08_NoAnswersInAdvance(t *testing.T) {
 	}
 }
 
-func TestA08_NoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
+// A08
+func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 	s := serve(t)
 	id := s.create()
 	s.token = s.mint(auth.Read, auth.Send)

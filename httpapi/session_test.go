@@ -153,7 +153,8 @@ func TestUploadsAndAttachments(t *testing.T) {
 	}
 }
 
-func TestB09_Oversize(t *testing.T) {
+// B09
+func TestOversize(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -216,7 +217,8 @@ func (e *endlessBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestC05_HostileText(t *testing.T) {
+// C05
+func TestHostileText(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) {
 		g.Providers = []runnel.Provider{&script.Provider{Script: script.Script{Steps: []script.Step{{Text: "ok"}}}}}
@@ -253,7 +255,8 @@ func TestC05_HostileText(t *testing.T) {
 	}
 }
 
-func TestC15_JSONStrict(t *testing.T) {
+// C15
+func TestJSONStrict(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
 	deep := func(n int) string {
@@ -345,7 +348,8 @@ func members(n int) string {
 	return b.String()[1:]
 }
 
-func TestE01_DecisionsOverHTTP(t *testing.T) {
+// E01
+func TestDecisionsOverHTTP(t *testing.T) {
 	rg := newRig(t)
 	id, other := rg.create(), rg.create()
 	rg.prompt(id, "approve")
@@ -381,7 +385,8 @@ func TestE01_DecisionsOverHTTP(t *testing.T) {
 	}
 }
 
-func TestG14_SecondTurn409(t *testing.T) {
+// G14
+func TestSecondTurnIsRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
 	for _, end := range []string{"cancel", "kill"} {
@@ -413,7 +418,8 @@ func TestG14_SecondTurn409(t *testing.T) {
 	rg.events(id, rg.prompt(id, "text"))
 }
 
-func TestG10_AllClientsLeaveMidTurn(t *testing.T) {
+// G10
+func TestAllClientsLeaveMidTurn(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()

@@ -171,8 +171,8 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 }
 
 // An agent's own settings may be about what it does unasked; how hard its model
-// thinks is not.
-func TestA08_OwnSettingsNeedTheScopeApprove(t *testing.T) {
+// thinks is not (A08).
+func TestOwnSettingsNeedTheScopeApprove(t *testing.T) {
 	p := new(told)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := rg.create()

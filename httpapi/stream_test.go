@@ -84,7 +84,8 @@ func (t *teeReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestG02_EveryCutOfSSE(t *testing.T) {
+// G02
+func TestEveryCutOfSSE(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -197,7 +198,8 @@ func wsPayloads(raw []byte) (out [][]byte) {
 	return out
 }
 
-func TestG02_EveryCutOfWebSocketEvents(t *testing.T) {
+// G02
+func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -325,7 +327,8 @@ func (s *site) resume(id string, sc *screen) {
 	}
 }
 
-func TestG02_EveryCutOfWebSocketUpserts(t *testing.T) {
+// G02
+func TestEveryCutOfWebSocketUpserts(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -371,7 +374,8 @@ func TestG02_EveryCutOfWebSocketUpserts(t *testing.T) {
 	}
 }
 
-func TestG03_CursorEdge(t *testing.T) {
+// G03
+func TestCursorAtTheEdges(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id, other := s.create(), s.create()

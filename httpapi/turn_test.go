@@ -226,7 +226,8 @@ func TestTurnOnDisconnect(t *testing.T) {
 	}
 }
 
-func TestG06_TerminalOnce(t *testing.T) {
+// G06
+func TestTurnEndsOnceForEveryReader(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()

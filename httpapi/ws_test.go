@@ -22,7 +22,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-func TestG13_HelloFamily(t *testing.T) {
+// G13
+func TestHelloFamily(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -97,7 +98,8 @@ func TestG13_HelloFamily(t *testing.T) {
 	}
 }
 
-func TestB02_RebindWebSocket(t *testing.T) {
+// B02
+func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	set := func(k, v string) func(http.Header) { return func(h http.Header) { h.Set(k, v) } }
@@ -125,7 +127,8 @@ func TestB02_RebindWebSocket(t *testing.T) {
 	}
 }
 
-func TestA08_WebSocketVerbsNeedScopes(t *testing.T) {
+// A08
+func TestWebSocketVerbsNeedScopes(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -146,7 +149,8 @@ func TestA08_WebSocketVerbsNeedScopes(t *testing.T) {
 	}
 }
 
-func TestA09_RevokeClosesStreams(t *testing.T) {
+// A09
+func TestRevokeClosesStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -195,7 +199,8 @@ func TestA09_RevokeClosesStreams(t *testing.T) {
 	}
 }
 
-func TestG08_StalledForever(t *testing.T) {
+// G08
+func TestStalledClientIsClosed(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
@@ -223,7 +228,8 @@ func TestG08_StalledForever(t *testing.T) {
 	})
 }
 
-func TestG01_TwoClientsOneReconnecting(t *testing.T) {
+// G01
+func TestTwoClientsOneReconnecting(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -278,7 +284,8 @@ func TestG01_TwoClientsOneReconnecting(t *testing.T) {
 	}
 }
 
-func TestG12_FiftyTabs(t *testing.T) {
+// G12
+func TestFiftyTabs(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
@@ -342,7 +349,8 @@ func TestWatchSessions(t *testing.T) {
 	}
 }
 
-func TestG16_ShutdownEndsStreams(t *testing.T) {
+// G16
+func TestShutdownEndsStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	ids := make([]string, 10)

@@ -449,7 +449,8 @@ func TestUpsertTimes(t *testing.T) {
 }
 
 // A reader that was busy gets each item once, and all that must not be lost.
-func TestG09_Coalesce(t *testing.T) {
+// (G09)
+func TestCoalesce(t *testing.T) {
 	var r reader
 	evs := []event.Event{r.event(begin), r.event(message("i"))}
 	for range 500 {

@@ -363,7 +363,8 @@ func TestNothingWaitsLonger(t *testing.T) {
 }
 
 // Text whose runes are cut anywhere arrives whole, and no upsert ends within one.
-func TestG15_UTF8Seam(t *testing.T) {
+// (G15)
+func TestUTF8Seam(t *testing.T) {
 	full := strings.Repeat("é世😀 ", 40)
 	for size := 1; size <= 7; size++ {
 		p := upsert.Pacer{Gradient: []int{1}}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is accepted is in the allow-list by another parser's reading, too.
-func FuzzJ05_HostOrigin(f *testing.F) {
+// What is accepted is in the allow-list by another parser's reading, too (J05).
+func FuzzHostOrigin(f *testing.F) {
 	for _, h := range []string{"localhost:7777", "127.0.0.1", "[::1]:1", "127.0.0.1.nip.io", "localhost.", "user@localhost", "[::ffff:127.0.0.1]", "LOCALHOST", "0.0.0.0", "127.1", "", "work.example"} {
 		f.Add(h, "http://"+h)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-func TestC15_OptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
+// C15
+func TestOptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
 	opt, err := decodeOptions(json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"x"}`))
 	if err != nil || opt.Model != "m" || opt.MaxTurns != 2 || len(opt.Warnings) != 2 || !strings.Contains(opt.Warnings[0]+opt.Warnings[1], "futureThing") {
 		t.Errorf("got %+v, %v", opt, err)

@@ -11,7 +11,8 @@ import (
 )
 
 // A cursor is a whole number of zero or more in plain digits, or it is refused.
-func FuzzJ07_Cursor(f *testing.F) {
+// (J07)
+func FuzzCursor(f *testing.F) {
 	for _, c := range []string{"", "0", "1", "-1", "+1", "007", "9223372036854775807", "9223372036854775808", "1.0", "1e3", " 1", "1 ", "0x1", "1_000", "١", "\x00"} {
 		f.Add(c)
 	}
