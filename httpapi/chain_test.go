@@ -350,7 +350,7 @@ func TestNoCORS(t *testing.T) {
 	}
 }
 
-// A13
+// A13, A15
 func TestCookieAndLoginCSRF(t *testing.T) {
 	rg := newRig(t)
 	login := func(edit ...func(*http.Request)) *http.Response {

@@ -29,12 +29,12 @@ var mutants = []mutant{
 		"	if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Decides(ev.Body) }) {\n",
 		"	_ = d.show(l.gen)\n	if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Decides(ev.Body) }) {\n",
 	}}},
-	{"off-by-one cursor", "log.go", [][2]string{{"				after = ev.Seq\n", "				after = ev.Seq + 1\n"}}},
+	{"off-by-one cursor", "cursor.go", [][2]string{{"		c.at = ev.Seq\n", "		c.at = ev.Seq + 1\n"}}},
 	{"lost wake-up", disks, [][2]string{{
 		"	d.visible = len(d.events)\n	close(d.grown)\n	d.grown = make(chan struct{})\n	return nil\n",
 		"	close(d.grown)\n	d.grown = make(chan struct{})\n	d.mu.Unlock()\n	time.Sleep(time.Microsecond)\n	d.mu.Lock()\n	d.visible = len(d.events)\n	return nil\n",
 	}}},
-	{"double terminal", "turn.go", [][2]string{{"	if r.ended {\n		r.dropped++\n", "	if false {\n		r.dropped++\n"}}},
+	{"double terminal", "rules.go", [][2]string{{"	if r.ended {\n		r.dropped++\n", "	if false {\n		r.dropped++\n"}}},
 	{"ack before append", "actor.go", [][2]string{{
 		"	if err := s.flush(); err != nil {\n		return err\n	}\n	lt.heard = now\n", "	defer s.flush()\n	lt.heard = now\n",
 	}}},
@@ -46,7 +46,7 @@ var mutants = []mutant{
 	{"stale approval accepted", "actor.go", [][2]string{{
 		"	if d.ArgumentsDigest != \"\" && d.ArgumentsDigest != a.ArgumentsDigest {\n", "	if false {\n",
 	}}},
-	{"renumber on filter", "handle.go", [][2]string{{
+	{"renumber on filter", "turn.go", [][2]string{{
 		"			if !yield(ev, nil) || event.Ends(ev.Body) {\n", "			if ev.Seq -= t.after; !yield(ev, nil) || event.Ends(ev.Body) {\n",
 	}}},
 	{"retry of a failed sync", disks, [][2]string{{"		d.events, d.visible = d.events[:head:head], min(d.visible, int(head))\n		return errSync\n", "		return nil\n"}}},
@@ -63,7 +63,7 @@ var mutants = []mutant{
 	{"adopted agent prompted twice", "adopt.go", [][2]string{{
 		"		if lt.rules.started || slices.Contains(back.Prompts, lt.rules.turn) {\n", "		if lt.rules.started {\n",
 	}}},
-	{"two users decide", "turn.go", [][2]string{{
+	{"two users decide", "rules.go", [][2]string{{
 		"		r.asked = slices.Delete(r.asked, i, i+1)\n		r.settled[b.ApprovalID] = true\n",
 		"		if b.By != event.ByUser || r.settled[b.ApprovalID] {\n			r.asked = slices.Delete(r.asked, i, i+1)\n		}\n		r.settled[b.ApprovalID] = true\n",
 	}}},
