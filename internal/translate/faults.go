@@ -1,0 +1,23 @@
+package translate
+
+// Messages of failures that several agents report, with one text each. Each says
+// what happened and what to do.
+const (
+	// FaultRateLimited is for a rate or usage limit of the model API.
+	FaultRateLimited = "The model API's rate or usage limit is reached. Wait, then send the prompt again."
+
+	// FaultDeclined is for a refusal by the model.
+	FaultDeclined = "The model declined to answer. Put it in other words, start a new conversation, or choose another model."
+
+	// FaultModel is for a model that the model API does not offer the account.
+	FaultModel = "The model API does not know the model, or the account may not use it. Choose another model."
+
+	// FaultFailed is for an error of the model API. It takes the HTTP status.
+	FaultFailed = "The model API failed (%d). Send the prompt again in a moment."
+
+	// FaultBrokeOff is for an answer of the model that ends in its middle.
+	FaultBrokeOff = "The model API's answer broke off. Send the prompt again."
+
+	// FaultBudget is for a conversation that has used up its budget.
+	FaultBudget = "The agent stopped: the budget is used up."
+)
