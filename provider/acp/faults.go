@@ -30,7 +30,7 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	case e.Code == 401 || e.Code == 403 || strings.HasPrefix(kind, "auth"):
 		return because(runnel.InvalidAPIKey, "The model API refused the key or the login. Check it.")
 	case e.Code == 429 || kind == "rate_limit":
-		return because(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+		return because(runnel.RateLimited, translate.FaultRateLimited)
 	case why == "":
 		return event.Fault{Code: string(runnel.AgentError), Message: name + " ended the turn with an error and gave no reason. Send the prompt again."}
 	}

@@ -182,7 +182,7 @@ func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) 
 	case stop == "error":
 		return event.ResponseError{Error: agent.fault(&jsonrpc.Error{})}
 	case stop == "refusal":
-		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The model declined to answer. Put it in other words, start a new conversation, or choose another model.").Fault()}
+		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, translate.FaultDeclined).Fault()}
 	case stop == "max_turn_requests":
 		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped: it made as many model calls as it may in a turn. Send a prompt to go on.").Fault()}
 	}

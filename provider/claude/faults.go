@@ -7,6 +7,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // This file puts failures into words of ours: the agent's own may hold anything
@@ -18,11 +19,11 @@ func resultFault(f frame, word string, keyed bool) event.Fault {
 	fault := func(message string) event.Fault { return runnel.Fail(runnel.AgentError, message).Fault() }
 	switch {
 	case f.StopReason == "refusal":
-		return fault("The model declined to answer. Put it in other words, start a new conversation, or choose another model.")
+		return fault(translate.FaultDeclined)
 	case f.Subtype == "error_max_turns":
 		return fault("The agent stopped: it made as many model calls as the options allow (maxTurns).")
 	case f.Subtype == "error_max_budget_usd":
-		return fault("The agent stopped: the budget is used up.")
+		return fault(translate.FaultBudget)
 	case f.Subtype == "error_during_execution":
 		return fault("The agent gave the turn up. Send the prompt again.")
 	case f.TerminalReason == "prompt_too_long":
@@ -47,23 +48,23 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 	case status == 401 || status == 403 || word == "authentication_failed":
 		return fault(runnel.InvalidAPIKey, "The model API refused the API key (%d). Check ANTHROPIC_API_KEY.", status)
 	case status == 429 || word == "rate_limit":
-		return fault(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+		return fault(runnel.RateLimited, translate.FaultRateLimited)
 	case word == "billing_error":
 		return fault(runnel.AgentError, "The model API refused for a reason of billing. Check the account's balance.")
 	case status == 404 || word == "model_not_found":
-		return fault(runnel.AgentError, "The model API does not know the model, or the account may not use it. Choose another model.")
+		return fault(runnel.AgentError, translate.FaultModel)
 	case status == 413:
 		return fault(runnel.AgentError, "The request was too large for the model API. Send less, or start a new conversation.")
 	case status == 529 || word == "overloaded":
 		return fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
 	case status >= 500:
-		return fault(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", status)
+		return fault(runnel.AgentError, translate.FaultFailed, status)
 	case status >= 400:
 		return fault(runnel.AgentError, "The model API rejected the request (%d).", status)
 	case word == "max_output_tokens":
 		return fault(runnel.AgentError, "The model's answer is longer than it may be. Ask for less at once.")
 	}
-	return fault(runnel.AgentError, "The model API's answer broke off. Send the prompt again.")
+	return fault(runnel.AgentError, translate.FaultBrokeOff)
 }
 
 // refused is the failure of a session whose control request the agent refused

@@ -43,15 +43,15 @@ func fault(e turnError) event.Fault {
 	case "contextWindowExceeded":
 		return say(runnel.AgentError, "The conversation is too long for the model. Start a new one.")
 	case "sessionBudgetExceeded":
-		return say(runnel.AgentError, "The agent stopped: the budget is used up.")
+		return say(runnel.AgentError, translate.FaultBudget)
 	case "usageLimitExceeded", "rateLimitExceeded":
-		return say(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+		return say(runnel.RateLimited, translate.FaultRateLimited)
 	case "serverOverloaded", "flexUnavailable", "policyCapacityUnavailable":
 		return say(runnel.AgentError, "The model API is overloaded. Send the prompt again in a moment.")
 	case "modelNotFound":
-		return say(runnel.AgentError, "The model API does not know the model, or the account may not use it. Choose another model.")
+		return say(runnel.AgentError, translate.FaultModel)
 	case "cyberPolicy", "misalignmentPolicyViolation", "inferenceHookDenied":
-		return say(runnel.AgentError, "The model declined to answer. Put it in other words, start a new conversation, or choose another model.")
+		return say(runnel.AgentError, translate.FaultDeclined)
 	case "tooManyDenials":
 		return say(runnel.AgentError, "The agent stopped: too much of what it wanted to do was denied.")
 	case "sandboxError":
@@ -59,7 +59,7 @@ func fault(e turnError) event.Fault {
 	case "unauthorized":
 		k.status = 401
 	case "internalServerError":
-		return say(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", max(k.status, 500))
+		return say(runnel.AgentError, translate.FaultFailed, max(k.status, 500))
 	case "badRequest":
 		k.status = max(k.status, 400)
 	}
@@ -67,15 +67,15 @@ func fault(e turnError) event.Fault {
 	case k.status == 401 || k.status == 403:
 		return say(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
 	case k.status == 429:
-		return say(runnel.RateLimited, "The model API's rate or usage limit is reached. Wait, then send the prompt again.")
+		return say(runnel.RateLimited, translate.FaultRateLimited)
 	case k.status >= 500:
-		return say(runnel.AgentError, "The model API failed (%d). Send the prompt again in a moment.", k.status)
+		return say(runnel.AgentError, translate.FaultFailed, k.status)
 	case k.status >= 400:
 		return say(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
 	case strings.HasPrefix(e.Message, "Missing environment variable"):
 		return say(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
 	case strings.HasPrefix(e.Message, "stream disconnected"), k.word == "responseStreamDisconnected", k.word == "responseStreamConnectionFailed":
-		return say(runnel.AgentError, "The model API's answer broke off. Send the prompt again.")
+		return say(runnel.AgentError, translate.FaultBrokeOff)
 	case strings.HasPrefix(e.Message, "Incomplete response"):
 		return say(runnel.AgentError, "The model's answer was cut short.")
 	case k.word == "other" && strings.HasPrefix(e.Message, "{"), strings.Contains(e.Message, "status 400"):
