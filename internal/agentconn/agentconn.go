@@ -1,12 +1,16 @@
-// Package agentconn is what providers share whose agents are processes that speak in lines.
+// Package agentconn is what providers share whose agents are processes that
+// speak in lines.
 //
-// A provider gives a [Translator], a pure function of the lines that pass in both directions, and says which program
-// to start. A [Conn] does the rest: it starts the program under a supervisor, keeps the lines in the order in which a
-// recording has them, hands what is due back to the agent, marks where a turn begins, and lets a process after this
-// one take over in the middle of it. What is left to the provider is to make the messages that Conn.Send writes.
+// A provider gives a [Translator], a pure function of the lines that pass in
+// both directions, and the program to start. A [Conn] does the rest: it starts
+// the program under a supervisor, keeps the lines in the order in which a
+// recording has them, writes the replies of the translator, marks where a turn
+// begins, and lets a restarted server take over in the middle of a turn. The
+// provider makes the messages that Conn.Send writes.
 //
-// One process serves one conversation, also where an agent could serve several: what is supervised, taken over, ended
-// and found to be gone is a process, and one that fails takes nobody else with it.
+// One process serves one conversation, also where an agent could serve several:
+// the process is the unit that is supervised, taken over, stopped and found
+// dead, and one that fails takes no other conversation with it.
 package agentconn
 
 import (
@@ -29,36 +33,42 @@ import (
 // drain is how long an agent has to leave by itself once its input is closed.
 const drain = 2 * time.Second
 
-// maxStart bounds what an agent may print before it is ready, in bytes: what they say waits in memory until then. There
-// are agents that repeat a whole conversation.
+// maxStart bounds what an agent may print before it is ready, in bytes: its
+// events wait in memory until then. Some agents repeat a whole conversation.
 const maxStart = 256 << 20
 
-// startTime is how long an agent may take until it is ready: some fetch a part of themselves first.
+// startTime is how long an agent may take until it is ready: some download a
+// part of themselves first.
 const startTime = 5 * time.Minute
 
-// A Translator turns what passes between us and one agent into events. It is pure: the same lines in the same order
-// give the same events with the same ids, live, from a recording, and when a process after this one takes over.
-// A Conn calls it with its lock held.
+// A Translator turns what passes between us and one agent into events. It is
+// pure: the same lines in the same order give the same events with the same
+// ids, live, from a recording, and in a restarted server. A Conn calls it with
+// its lock held.
 type Translator interface {
-	// Sent takes a line that we wrote to the agent. Its events are for those who have nothing but the lines: the
-	// prompts and decisions that a live session has recorded already, before it had them written.
+	// Sent takes a line that we wrote to the agent. Its events are for readers
+	// who have nothing but the lines: a live session recorded the prompt or the
+	// decision before it had it written.
 	Sent(line []byte, at time.Time) []event.Event
 
-	// Printed takes a line that the agent wrote, nil for one that is not JSON. The second result is what to write at
-	// once, without asking anyone; it passes through Sent as well.
+	// Printed takes a line that the agent wrote, nil for one that is not JSON.
+	// The second result is what to write at once, without asking anyone; it
+	// passes through Sent as well.
 	Printed(line []byte, at time.Time) ([]event.Event, []any)
 
-	// Gone gives out what is held once the agent has gone.
+	// Gone returns the events that are held back, once the agent has exited.
 	Gone() []event.Event
 
-	// About says what a line that was sent, or is due, means to who takes over.
+	// About returns what a line that was sent, or is due, means to a restarted
+	// server that takes over.
 	About(line []byte) About
 
-	// Waiting returns the approvals that are open, by their ids.
+	// Waiting returns the ids of the open approvals.
 	Waiting() []string
 
-	// Checkpoint returns all that a translator has to know to begin with the next turn. It reports false while
-	// something goes on beside the turns: then it is the earlier one, and all that came after it, that tells.
+	// Checkpoint returns all that a translator has to know to begin with the
+	// next turn. It reports false while background work goes on: a restarted
+	// server then begins at an earlier checkpoint.
 	Checkpoint() ([]byte, bool)
 
 	// Restore takes what Checkpoint returned.
@@ -67,19 +77,19 @@ type Translator interface {
 
 // About is what a line of ours means.
 type About struct {
-	Prompt  string // turn that it begins
-	Settles string // name of what was due and is done with it
+	Prompt  string // id of the turn that it begins, or ""
+	Settles string // name of the reply that was due; this line is that reply
 }
 
-// An Agent is how a provider calls its agent in messages to users.
+// An Agent is how messages to users name an agent.
 type Agent struct {
 	Name    string // "Claude Code"
 	Install string // command that installs it
 	Try     string // command that shows whether it works
 }
 
-// A Conn is one conversation with one process. It has no goroutine of its own: Next reads the process's output in its
-// caller's.
+// A Conn is one conversation with one process. It has no goroutine of its own:
+// Next reads the process's output in the goroutine of its caller.
 type Conn struct {
 	process supervisor.Agent
 	agent   Agent
@@ -90,17 +100,19 @@ type Conn struct {
 
 	mu    sync.Mutex // guards the following fields, and the order of lines
 	tr    Translator
-	base  int64 // where lines begins in the agent's output
-	heard int64 // of the agent's output, what the translator has been given
-	over  bool  // the end was told to tap
+	base  int64 // offset of lines in the agent's output
+	read  int64 // offset in the agent's output up to which the translator has it
+	ended bool  // tap has the agent's standard error
 }
 
-// New returns a Conn with a process that runs. The caller's methods share tr, within Do.
+// New returns a Conn with a process that runs. The caller's own methods may use
+// tr within Do.
 func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
 	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr, starts: startTime}
 }
 
-// Do runs f with the translator at rest. What f sends comes right after what the translator has seen.
+// Do runs f while no line passes. What f sends comes right after the last line
+// that the translator has seen.
 func (c *Conn) Do(f func(send func(message any) error) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +124,7 @@ func (c *Conn) Send(message any) error {
 	return c.Do(func(send func(any) error) error { return send(message) })
 }
 
-// Prompt sends the message that compose makes, as the beginning of a turn.
+// Prompt sends the message that compose makes as the beginning of a turn.
 func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,13 +133,14 @@ func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 		return err
 	}
 	if state, ok := c.tr.Checkpoint(); ok {
-		c.process.Begin(supervisor.Checkpoint{Log: in.After, State: state}, c.heard)
+		c.process.Begin(supervisor.Checkpoint{Log: in.After, State: state}, c.read)
 	}
 	return c.write(message)
 }
 
-// Handshake calls negotiate, which reads lines with next until the agent is ready for a prompt. What they say is told
-// by Next later. If negotiate fails, takes too long or ctx ends, nothing is left running.
+// Handshake calls negotiate, which reads lines with next until the agent is
+// ready for a prompt. Next returns the events of those lines later. If
+// negotiate fails, takes too long or ctx ends, the process is stopped.
 func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte, error)) error) error {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.starts)
@@ -167,18 +180,20 @@ func (c *Conn) next() ([]byte, error) {
 	}
 }
 
-// Ended ends the process and returns what it wrote to standard error, for a provider that wants to know why it did not
-// come up. It is not to be shown: it may hold anything.
+// Ended stops the process and returns what it wrote to standard error, for a
+// provider that wants to know why its agent did not start. The text must not be
+// shown to users: it may hold anything.
 func (c *Conn) Ended() string {
 	c.process.Stop(context.Background(), proc.Now)
 	return c.process.StderrTail()
 }
 
-// translate passes a line of the agent through the translator, and answers what has to be answered at once.
+// translate passes a line of the agent through the translator and writes the
+// replies that are due at once.
 func (c *Conn) translate(line []byte) []event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard = c.base + c.lines.Offset()
+	c.read = c.base + c.lines.Offset()
 	if c.tap != nil {
 		c.tap(runnel.DirOut, line)
 	}
@@ -187,13 +202,13 @@ func (c *Conn) translate(line []byte) []event.Event {
 	}
 	evs, due := c.tr.Printed(line, time.Now())
 	for _, m := range due {
-		_ = c.write(m) // a process that cannot be written to is about to end anyway
+		_ = c.write(m) // a process that cannot be written to is about to exit anyway
 	}
 	return evs
 }
 
-// write sends one message; c.mu is held. What it means is the session's to record, not ours to report: it did so
-// before it called us.
+// write sends one message; c.mu is held. The events of the message are dropped:
+// the session recorded what it means before it called us.
 func (c *Conn) write(v any) error {
 	message, err := encode(v)
 	if err != nil {
@@ -203,7 +218,7 @@ func (c *Conn) write(v any) error {
 	if err != nil {
 		return runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
 	}
-	if err := c.process.Send(line, c.heard); err != nil {
+	if err := c.process.Send(line, c.read); err != nil {
 		if errors.Is(err, proc.ErrOutboxFull) {
 			return runnel.Fail(runnel.AgentStalled, c.agent.Name+" does not take its input. Cancel, or end the session.", err)
 		}
@@ -251,7 +266,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 			}
 		case err != nil:
 			return event.Event{}, runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output broke off", err)
-		case c.lines.Torn() && !json.Valid(line): // it died in the middle of a word
+		case c.lines.Torn() && !json.Valid(line): // the agent died in the middle of a line
 		default:
 			c.ready = c.translate(line)
 		}
@@ -261,7 +276,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 	return ev, nil
 }
 
-// end tells the recording what the agent wrote beside the protocol.
+// end adds what the agent wrote to standard error to the recording.
 func (c *Conn) end() {
 	if c.tap == nil {
 		return
@@ -270,15 +285,15 @@ func (c *Conn) end() {
 		select {
 		case <-c.process.Done():
 		default:
-			return // it was left to its supervisor
+			return // the process runs on, under its supervisor
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		return
 	}
-	c.over = true
+	c.ended = true
 	for line := range strings.Lines(c.process.StderrTail()) {
 		c.tap(runnel.DirErr, []byte(strings.TrimSuffix(line, "\n")))
 	}
@@ -287,7 +302,8 @@ func (c *Conn) end() {
 // Detach implements [runnel.Detacher].
 func (c *Conn) Detach() bool { return c.process.Detach() }
 
-// Close implements [runnel.Conn]: the agent's input is closed, and what does not end by itself is ended.
+// Close implements [runnel.Conn]: it closes the agent's input, and stops the
+// agent if it does not exit by itself.
 func (c *Conn) Close() error {
 	return c.process.Stop(context.Background(), proc.Ladder{Drain: drain})
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// mention is what agents take for the name of a file that the model is to be
-// shown. It is wider than any of theirs.
+// mention matches what agents take for the name of a file that the model is to
+// see. It matches more than any agent does.
 var mention = regexp.MustCompile(`@(\S+)`)
 
-// MentionsOutside reports whether a prompt names, behind an @, what may be a file
-// outside of the folder: an agent that reads such files unasked must not be
-// shown it as such. What is in the folder is what a user would mention.
+// MentionsOutside reports whether a prompt has an @ followed by what may be a
+// file outside of dir. An agent that reads mentioned files unasked must not get
+// such a prompt as it is. Files in dir are what users mention.
 func MentionsOutside(text, dir string) bool {
 	for _, m := range mention.FindAllStringSubmatch(text, maxMentions+1) {
 		if leadsOut(m[1], dir) {
@@ -39,7 +39,7 @@ func leadsOut(name, dir string) bool {
 		at = filepath.Join(at, part)
 		info, err := os.Lstat(filepath.Join(dir, at))
 		if err != nil {
-			return false // there is nothing to read
+			return false // the file does not exist
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
 			return true

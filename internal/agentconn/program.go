@@ -14,8 +14,9 @@ type Program struct {
 	Env     []string // "K=V", further variables of its environment
 }
 
-// Find returns the absolute path of the program to run, and its first arguments.
-// usual is the name of the provider's usual one; opt.Path takes precedence.
+// Find returns the absolute path of the program to run, and its first
+// arguments. usual is the name of the provider's usual one; opt.Path takes
+// precedence.
 func (p Program) Find(opt runnel.Options, usual string, agent Agent) (path string, args []string, err error) {
 	switch {
 	case opt.Path != "":
@@ -28,7 +29,8 @@ func (p Program) Find(opt runnel.Options, usual string, agent Agent) (path strin
 	return path, args, err
 }
 
-// Configured returns the options with the program's environment before their own.
+// Configured returns the options with the program's environment before their
+// own.
 func (p Program) Configured(opt runnel.Options) runnel.Options {
 	opt.Env = slices.Concat(p.Env, opt.Env)
 	return opt

@@ -15,9 +15,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Adopt takes over the agent that a process before this one left. The translator is fed what the supervisor has kept,
-// in the order in which the one before it was. isReady is asked if no turn has begun yet: it fails if that process
-// ended in the middle of its handshake. On failure the agent is as it was.
+// Adopt takes over the agent that an earlier server process left. The
+// translator is fed the lines that the supervisor has kept, in the order in
+// which they passed. If no turn has begun yet, Adopt calls isReady, which fails
+// if the earlier process ended in the middle of the handshake. On failure the
+// agent is as it was.
 func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady func() error) (*Conn, runnel.Backlog, error) {
 	process, kept, err := supervisor.Attach(supervisor.Keep(opt.Keep), redactor(env))
 	if err != nil {
@@ -30,7 +32,7 @@ func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady
 	}
 	if err != nil {
 		if !process.Detach() {
-			_ = process.Stop(context.Background(), proc.Now) // it has ended
+			_ = process.Stop(context.Background(), proc.Now) // it has exited
 		}
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
@@ -41,7 +43,7 @@ func notAdopted(agent Agent, cause error) error {
 	return runnel.Fail(runnel.ProcessCrash, agent.Name+" cannot be taken over", cause)
 }
 
-// Relive brings the connection to where the one before it was.
+// Relive brings the connection to where the one of the earlier process was.
 func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,12 +54,12 @@ func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 			return back, err
 		}
 	}
-	c.heard = kept.From
-	due := make(map[string]any) // what we do not see settled, by name
+	c.read = kept.From
+	due := make(map[string]any) // replies that were not written, by name
 	for _, l := range kept.Lines {
 		if !l.In {
-			c.heard = l.End
-			back.Events = append(back.Events, c.rehear(l, due)...)
+			c.read = l.End
+			back.Events = append(back.Events, c.replay(l, due)...)
 			continue
 		}
 		line := bytes.TrimRight(l.Text, "\n")
@@ -68,17 +70,18 @@ func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 		}
 		back.Events = append(back.Events, c.tr.Sent(line, l.At)...)
 	}
-	c.base = c.heard
+	c.base = c.read
 	c.lines = jsonl.NewReader(io.MultiReader(bytes.NewReader(kept.Rest), c.process.Stdout()), 0)
 	for _, name := range slices.Sorted(maps.Keys(due)) {
-		_ = c.write(due[name]) // one that has ended meanwhile has said all the more
+		_ = c.write(due[name]) // it fails if the agent has exited; Next reports that
 	}
 	back.Waiting = c.tr.Waiting()
 	return back, nil
 }
 
-// rehear takes a line that the agent printed.
-func (c *Conn) rehear(l supervisor.Line, due map[string]any) []event.Event {
+// replay passes a kept line of the agent through the translator, and adds the
+// replies that it gives to due.
+func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
 	line := bytes.TrimRight(l.Text, "\r\n")
 	switch {
 	case len(bytes.TrimSpace(line)) == 0:
@@ -97,8 +100,9 @@ func (c *Conn) rehear(l supervisor.Line, due map[string]any) []event.Event {
 	return evs
 }
 
-// Translate passes a recording through a translator. Beside what Next gave, it yields what the session records on its
-// own account: the prompts and the decisions.
+// Translate passes a recording through a translator. It yields the events that
+// Next returned, and those that the session recorded itself: the prompts and
+// the decisions.
 func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		each := func(evs []event.Event) bool {
@@ -122,7 +126,8 @@ func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[eve
 	}
 }
 
-// Feed passes one line of a recording through a translator. What is due then is in the recording, too.
+// Feed passes one line of a recording through a translator. The second result
+// is what is due then; a recording has it among its next lines.
 func Feed(tr Translator, l runnel.Line) ([]event.Event, []any) {
 	switch l.Dir {
 	case runnel.DirIn:

@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// A Command is a program to start. Nothing that a client says is among its arguments.
+// A Command is a program to start. No text of a client is among its arguments.
 type Command struct {
 	Path string // absolute; see Find
 	Args []string
@@ -23,7 +23,8 @@ type Command struct {
 	Mark string   // variable that the supervisor marks its processes with; ends in proc.MarkSuffix
 }
 
-// Start starts an agent in opt.Dir, to be found again as opt.Keep says.
+// Start starts an agent in opt.Dir. opt.Keep says how a restarted server finds
+// it again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
 	process, err := supervisor.Start(ctx, proc.Command{
 		Path: cmd.Path, Args: cmd.Args, Dir: opt.Dir, Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env),
@@ -34,12 +35,13 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	return New(process, agent, tr, opt), nil
 }
 
-// redactor takes out of a text what the agent's environment holds as secrets.
+// redactor removes the secrets of the agent's environment from a text.
 func redactor(env []string) func([]byte) []byte {
 	return func(b []byte) []byte { return redact.New(redact.Env(env)...).Bytes(b) }
 }
 
-// Find returns the absolute path of a program, which is looked up in PATH if it is a bare name.
+// Find returns the absolute path of a program. A bare name is looked up in
+// PATH.
 func Find(program string, agent Agent) (string, error) {
 	found, err := exec.LookPath(program)
 	if err == nil {
@@ -59,7 +61,7 @@ func notInstalled(agent Agent, cause error) error {
 	return runnel.Fail(runnel.AgentNotInstalled, agent.Name+" is not installed, or not in PATH. "+do, cause)
 }
 
-// startFault says why the program did not start.
+// startFault puts into words why the program did not start.
 func startFault(ctx context.Context, agent Agent, err error) error {
 	if ctx.Err() != nil {
 		return runnel.Fail(runnel.Timeout, "starting "+agent.Name+" was given up", err)
@@ -79,11 +81,13 @@ func startFault(ctx context.Context, agent Agent, err error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, failed+": "+string(start.Reason), err)
 }
 
-// maxOutput bounds what is read of a command that says who it is, in bytes.
+// maxOutput bounds what Output returns, in bytes.
 const maxOutput = 64 << 10
 
-// Output runs a program with arguments of ours and returns what it prints. How it exits says nothing: there are those
-// that fail where the answer is no. It runs in an empty directory: agents obey what lies in theirs.
+// Output runs a program with arguments of ours and returns what it prints, at
+// most maxOutput bytes. The exit status does not matter: some agents fail where
+// the answer is no. The program runs in an empty directory, because agents obey
+// the files in theirs.
 func Output(ctx context.Context, path string, env []string, args ...string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "runnel-probe-")
 	if err != nil {
