@@ -70,8 +70,9 @@ BINARY := ./test/e2e ./test/hostile ./test/kill
 # pure functions (event, upsert, jsonl, termtext), tables and generated text
 # (provider/all, agentdoc, archtest, ui).
 SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./provider/all ./ui ./upsert
-# The rest runs with the race detector; the simulation does only a tenth of its
-# runs there, so it runs without as well.
+# These shorten themselves under the race detector and run without it as well.
+TWICE := ./store/sqlite ./test/sim
+# All but the sequential ones run with the race detector.
 CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
 
 .PHONY: check
@@ -94,7 +95,7 @@ test-vet: vet
 
 .PHONY: test-unit
 test-unit:
-	@.ci/gotest -timeout 10m -p 4 -- $(SEQUENTIAL) ./test/sim
+	@.ci/gotest -timeout 10m -p 4 -- $(SEQUENTIAL) $(TWICE)
 
 .PHONY: test-race
 test-race: $(SUPERVISOR)

@@ -97,7 +97,10 @@ func crashEvents(session string, head int64, n int) []event.Event {
 // store too: what it has acknowledged is there, and there are no holes.
 func TestF01_Kill9Append(t *testing.T) {
 	rounds := 100
-	if testing.Short() {
+	switch {
+	case long:
+		rounds = 1000
+	case raced, testing.Short():
 		rounds = 10
 	}
 	var dir string
