@@ -1,0 +1,67 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxMethods bounds the methods of one type in the rooms where a type attracts
+// code that belongs elsewhere. A type that reaches it holds a second idea.
+const maxMethods = 45
+
+// crowded are the folders whose types are counted, each with all below it.
+var crowded = []string{"provider", "httpapi", "gateway"}
+
+func TestTypesHaveFewMethods(t *testing.T) {
+	methods := map[string]int{}
+	sources(t, func(file string, src []byte) {
+		top, _, _ := strings.Cut(file, "/")
+		if strings.HasSuffix(file, ".go") && slices.Contains(crowded, top) {
+			countMethods(file, src, methods)
+		}
+	})
+	if len(methods) < 20 {
+		t.Errorf("only %d types with methods found", len(methods))
+	}
+	report(t, checkMethods(methods))
+}
+
+// countMethods adds the methods that a file declares to those of their types.
+func countMethods(file string, src []byte, methods map[string]int) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
+	if err != nil {
+		return // the compiler reports it
+	}
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+			methods[path.Dir(file)+"."+receiver(fn.Recv.List[0].Type)]++
+		}
+	}
+}
+
+// checkMethods reports types with too many methods.
+func checkMethods(methods map[string]int) (problems []string) {
+	for _, typ := range slices.Sorted(maps.Keys(methods)) {
+		if n := methods[typ]; n > maxMethods {
+			problems = append(problems, fmt.Sprintf("%s has %d methods; %d are allowed: which of them are another idea?", typ, n, maxMethods))
+		}
+	}
+	return problems
+}
+
+func TestSeededCrowdedType(t *testing.T) {
+	methods := map[string]int{}
+	countMethods("gateway/x.go", []byte("package gateway\n\ntype T[K any] struct{}\n\nfunc (t *T[K]) A() {}\n\nfunc (T[K]) B() {}\n\nfunc C() {}\n"), methods)
+	if methods["gateway.T"] != 2 || len(methods) != 1 {
+		t.Errorf("counted %v, want two methods of gateway.T", methods)
+	}
+	want(t, "few", checkMethods(map[string]int{"gateway.T": maxMethods}), "")
+	want(t, "many", checkMethods(map[string]int{"gateway.T": maxMethods + 1}), "gateway.T has 46 methods")
+}
