@@ -362,7 +362,7 @@ func TestPrivateDirRejectsWhatOthersCanUse(t *testing.T) { // A04
 	if runtime.GOOS == "windows" {
 		t.Skip("no mode bits")
 	}
-	dir := filepath.Join(t.TempDir(), "data")
+	dir := filepath.Join(t.TempDir(), "parent", "data")
 	for range 2 { // made, then found
 		if err := PrivateDir(dir); err != nil {
 			t.Fatal(err)
@@ -373,8 +373,8 @@ func TestPrivateDirRejectsWhatOthersCanUse(t *testing.T) { // A04
 	}
 
 	bad := map[string]func(path string) error{
-		"has mode 0755":                      func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) },
-		"is not a directory, or is a symbol": func(p string) error { return os.Symlink(dir, p) },
+		"has mode 0755":                     func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) },
+		"not a directory, or is a symbolic": func(p string) error { return os.Symlink(dir, p) },
 		"others can replace what is in it": func(p string) error {
 			return errors.Join(os.Mkdir(p, 0o700), os.Chmod(filepath.Dir(p), 0o777))
 		},

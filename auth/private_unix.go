@@ -20,8 +20,7 @@ func checkPrivate(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkParent refuses a directory in which other users could put something else
-// in our file's place.
+// checkParent rejects a path that other users could replace.
 func checkParent(path string) error {
 	parent := filepath.Dir(filepath.Clean(path))
 	info, err := os.Stat(parent)
