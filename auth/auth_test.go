@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestA02_WrongTokenShapes(t *testing.T) {
+func TestWrongTokenShapesAreRejected(t *testing.T) { // A02
 	k, _ := newKeyring()
 	secret, _ := create(t, k, All()...)
 	shapes := map[string]string{
@@ -66,7 +66,7 @@ func TestA02_WrongTokenShapes(t *testing.T) {
 	}
 }
 
-func TestA05_OnlyTheHashIsKept(t *testing.T) {
+func TestOnlyTheHashIsKept(t *testing.T) { // A05
 	k, cat := newKeyring()
 	secret, _ := create(t, k, Read)
 	code, err := k.LoginCode(t.Context(), All())
@@ -84,7 +84,7 @@ func TestA05_OnlyTheHashIsKept(t *testing.T) {
 	}
 }
 
-func TestA07_OneTimeCode(t *testing.T) {
+func TestLoginCodeWorksOnce(t *testing.T) { // A07
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := newKeyring()
 		code, _ := k.LoginCode(t.Context(), All())
@@ -106,7 +106,7 @@ func TestA07_OneTimeCode(t *testing.T) {
 	})
 }
 
-func TestA07_OneWinnerInARace(t *testing.T) {
+func TestLoginCodeHasOneWinnerInARace(t *testing.T) { // A07
 	k, _ := newKeyring()
 	for range 1000 {
 		code, err := k.LoginCode(t.Context(), All())
@@ -134,7 +134,7 @@ func TestA07_OneWinnerInARace(t *testing.T) {
 	}
 }
 
-func TestA10_Throttle(t *testing.T) {
+func TestThrottle(t *testing.T) { // A10
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := newKeyring()
 		good, _ := create(t, k, Read)
@@ -176,7 +176,7 @@ func TestA10_Throttle(t *testing.T) {
 
 // Of a browser's secret neither half is worth anything, nor are halves of
 // different logins.
-func TestA13_HalfABrowsersSecret(t *testing.T) {
+func TestHalfOfABrowserSecretIsRejected(t *testing.T) { // A13
 	k, cat := newKeyring()
 	login := func() Halves {
 		code, err := k.LoginCode(t.Context(), All())
@@ -214,7 +214,7 @@ func TestA13_HalfABrowsersSecret(t *testing.T) {
 }
 
 // Who guesses at one kind of credential does not lock out the owner of another.
-func TestA10_ABudgetForEachKind(t *testing.T) {
+func TestThrottleHasABudgetForEachKind(t *testing.T) { // A10
 	k, _ := newKeyring()
 	code, err := k.LoginCode(t.Context(), All())
 	if err != nil {
@@ -286,7 +286,7 @@ func TestSlidingLife(t *testing.T) {
 	})
 }
 
-func TestA09_RevocationEndsStreams(t *testing.T) {
+func TestRevocationEndsStreams(t *testing.T) { // A09
 	synctest.Test(t, func(t *testing.T) {
 		k, cat := newKeyring()
 		secret, tok := create(t, k, Read)
@@ -329,7 +329,7 @@ func TestA09_RevocationEndsStreams(t *testing.T) {
 	})
 }
 
-func TestA06_NonLoopbackRefused(t *testing.T) {
+func TestNonLoopbackIsRefused(t *testing.T) { // A06
 	tests := []struct {
 		address string
 		e       Exposure

@@ -7,7 +7,7 @@ import (
 )
 
 // Without supervisors an agent can lose its ancestors, so that nobody is known by them: the socket gives no identity.
-func TestA11_NoIdentityWithoutSupervisors(t *testing.T) {
+func TestNoIdentityWithoutSupervisors(t *testing.T) { // A11
 	if !canTell {
 		t.Skip("there are no pidfds here")
 	}

@@ -288,7 +288,7 @@ func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 
 // A server that an agent of another one started, in a test say, does not take
 // its own user for an agent.
-func TestA11_ServerUnderASupervisor(t *testing.T) {
+func TestServerUnderASupervisorKnowsItsUser(t *testing.T) { // A11
 	cmd := process("serve,pair")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -348,7 +348,7 @@ func TestFindSocket(t *testing.T) {
 	}
 }
 
-func TestA12_ForeignUser(t *testing.T) {
+func TestForeignUserIsRejected(t *testing.T) { // A12
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be someone else")
 	}

@@ -199,7 +199,7 @@ func TestCreateRefusals(t *testing.T) {
 	}
 }
 
-func TestG14_SecondTurn(t *testing.T) {
+func TestSecondTurnIsRejected(t *testing.T) { // G14
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -236,7 +236,7 @@ func TestG14_SecondTurn(t *testing.T) {
 	}
 }
 
-func TestG14_LockIsFreeAfterEveryEnd(t *testing.T) {
+func TestTurnLockIsFreeAfterEveryEnd(t *testing.T) { // G14
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -296,8 +296,7 @@ func (d *disk) untilIdle(t *testing.T, g *Gateway, id string) {
 	}
 }
 
-// A gateway that dies with a turn running and prompts waiting loses neither.
-func TestE01_ApprovalReplayStaleCross(t *testing.T) {
+func TestStaleAndForeignDecisionsAreRejected(t *testing.T) { // E01
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -346,7 +345,7 @@ func TestE01_ApprovalReplayStaleCross(t *testing.T) {
 	}
 }
 
-func TestE02_TwoApprovers(t *testing.T) {
+func TestFirstOfTwoApproversWins(t *testing.T) { // E02
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)

@@ -39,7 +39,7 @@ func (s *shaky) Dequeue(ctx context.Context, id, turn string) error {
 	return s.Catalogue.Dequeue(ctx, id, turn)
 }
 
-func TestAWaitingPromptBeginsOnceWhateverTheCatalogueDoes(t *testing.T) {
+func TestQueuedPromptBeginsOnceDespiteCatalogueErrors(t *testing.T) {
 	for name, fail := range map[string]func(*shaky){
 		"cannot be listed":  func(s *shaky) { s.list.Store(3) },
 		"cannot be removed": func(s *shaky) { s.remove.Store(1) },
@@ -78,8 +78,8 @@ func TestAWaitingPromptBeginsOnceWhateverTheCatalogueDoes(t *testing.T) {
 	}
 }
 
-// A session that is being looked at is not one in which nothing runs.
-func TestCancelWhileASessionIsInFlight(t *testing.T) {
+// Whether a turn runs is known only after the transition.
+func TestCancelWaitsForTransition(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -117,7 +117,7 @@ func unfinished(t *testing.T, d *disk, id, turn string, head int64) {
 
 // Opening a session that has an unfinished turn and prompts that wait records
 // the turn's end before the session is there.
-func TestOpeningClosesATurnAndGoesOnWithTheQueue(t *testing.T) {
+func TestOpenClosesUnfinishedTurnAndResumesQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
 		g := d.open(t)
@@ -150,7 +150,7 @@ func TestOpeningClosesATurnAndGoesOnWithTheQueue(t *testing.T) {
 
 // The record may be older than the log: the agent's conversation is the one
 // that the log names last.
-func TestRecoveryTakesTheConversationFromTheLog(t *testing.T) {
+func TestRecoveryReadsAgentSessionFromLog(t *testing.T) {
 	d := newDisk(t)
 	rec, err := newRecord(script.New(), d.dir, runnel.Options{})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestRecoveryTakesTheConversationFromTheLog(t *testing.T) {
 	}
 }
 
-func TestADeletedSessionStaysDeleted(t *testing.T) {
+func TestDeletedSessionIsNotWrittenAgain(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -185,8 +185,8 @@ func TestADeletedSessionStaysDeleted(t *testing.T) {
 	}
 }
 
-// A reader may come back with a position before the session has told us of it.
-func TestTurnStartOfAPositionThatWasNotToldYet(t *testing.T) {
+// A reader may have a position of which recorded was not called yet.
+func TestTurnStartBeyondKnownHead(t *testing.T) {
 	e := &entry{known: 5, head: 5}
 	if got := e.turnStart(7); got != 0 {
 		t.Errorf("begins at %d: a turn that began at 6 would be cut", got)

@@ -10,7 +10,7 @@ import (
 )
 
 // The directory of a conversation that began elsewhere is what its file says.
-func TestC08_ForkJudgesTheDirectory(t *testing.T) {
+func TestForkRejectsDataDirectory(t *testing.T) { // C08
 	d := newDisk(t)
 	data := t.TempDir()
 	for _, dir := range []string{data, filepath.Join(data, "uploads"), filepath.Dir(data)} {
@@ -47,7 +47,7 @@ func (k *keeping) Open(ctx context.Context, o runnel.Options) (runnel.Conn, erro
 
 // Where a file system does not tell upper from lower case, a directory has more
 // than one name.
-func TestC08_DataDirectoryUnderOtherNames(t *testing.T) {
+func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) { // C08
 	parent := t.TempDir()
 	data := filepath.Join(parent, "data")
 	if err := os.MkdirAll(filepath.Join(data, "sub"), 0o700); err != nil {

@@ -35,7 +35,7 @@ func (f resuming) Open(ctx context.Context, o runnel.Options) (runnel.Conn, erro
 	return resumer{c, f.can}, err
 }
 
-func TestAnAgentThatSaysThatItResumesIsEnded(t *testing.T) {
+func TestIdleAgentThatResumesIsStopped(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			d, p := newDisk(t), &started{}
@@ -55,7 +55,7 @@ func TestAnAgentThatSaysThatItResumesIsEnded(t *testing.T) {
 }
 
 // An idle agent is ended only if its conversation goes on without it.
-func TestAnAgentThatCannotResumeIsNotEnded(t *testing.T) {
+func TestIdleAgentThatCannotResumeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
 		g := d.open(t, func(c *Config) {

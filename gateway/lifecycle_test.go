@@ -116,7 +116,7 @@ func TestKillAndLoad(t *testing.T) {
 	d.ends(t, send(t, g, id, "text"))
 }
 
-func TestIdleSessionsArePutAway(t *testing.T) {
+func TestIdleSessionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
 		g := d.open(t, func(c *Config) { c.IdleTimeout, c.StallTimeout = time.Minute, -1 })
@@ -141,7 +141,7 @@ func TestIdleSessionsArePutAway(t *testing.T) {
 	})
 }
 
-func TestOpeningIsSingleFlight(t *testing.T) {
+func TestConcurrentOpensShareOne(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	id := d.create(t, g)

@@ -236,7 +236,7 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 		if st, err := g.Status(t.Context(), id); err != nil || st.PermissionMode != string(runnel.ModePlan) {
 			t.Errorf("%+v, %v", st, err)
 		}
-		settle() // now the settings are those of the place: there is no way back to the agent's own
+		settle() // now the pool key has these settings; none restores the agent's defaults
 		d.createWith(t, g, p, runnel.Options{})
 		if st := g.Prewarmed(); st.Hits != 1 || st.Misses != 2 {
 			t.Errorf("%+v", st)
@@ -266,8 +266,8 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 	})
 }
 
-// A link that took the place of a directory leads to where the agent was not
-// asked for, and whose settings nobody may have trusted.
+// A link that replaced a directory leads to another directory, which may not be
+// trusted.
 func TestPrewarmSkipsDirectoryReplacedByLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
@@ -339,7 +339,7 @@ func TestResumedSessionStartsItsOwnAgent(t *testing.T) {
 		g := d.prewarming(t, p, func(c *Config) { c.IdleTimeout = 5 * time.Minute })
 		defer closeIt(t, g)
 		id, _ := d.createWith(t, g, p, runnel.Options{})
-		<-time.After(8 * time.Minute) // it is put away, and another waits
+		<-time.After(8 * time.Minute) // it is closed, and another agent is prewarmed
 		synctest.Wait()
 		if st, _ := g.Status(t.Context(), id); st.IsAlive || g.Prewarmed().Ready != 1 {
 			t.Fatalf("%+v, %+v", st, g.Prewarmed())
@@ -367,7 +367,7 @@ func TestCloseStopsPrewarmedAgents(t *testing.T) {
 				p.mu.Lock()
 				p.takes = time.Hour
 				p.mu.Unlock()
-				d.createWith(t, g, p, runnel.Options{}) // its place is being filled again when the end comes
+				d.createWith(t, g, p, runnel.Options{}) // its slot is being filled when the gateway is closed
 				settle()
 				if err := end(g, t.Context()); err != nil {
 					t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 // What was set is told whether or not the agent runs, and by a gateway that
 // only has the record of it.
-func TestSettingsThatWereGivenAreTold(t *testing.T) {
+func TestStatusReportsGivenSettings(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{Config: runnel.Values{"pace": "fast"}}, "")

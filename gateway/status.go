@@ -73,7 +73,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	for _, rec := range recs {
 		if e := g.sessions.peek(rec.ID); e != nil {
 			st := e.status()
-			st.Config = nil // long, and for the one that is looked at
+			st.Config = nil // long; Status has it
 			out = append(out, st)
 			continue
 		}

@@ -98,7 +98,7 @@ func TestSlowProbeNeverBlocks(t *testing.T) {
 			t.Errorf("after its time, in %v: %+v", took, a)
 		}
 
-		// What is known is told at once, and looked at again behind that.
+		// A cached result is returned at once, and refreshed in the background.
 		<-time.After(problemMaxAge)
 		list, took = ask(false)
 		if a := byType(list, "missing"); took != 0 || !a.Checking || a.Install != "get it" {
