@@ -19,9 +19,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// child is an agent under a supervisor, seen from the server. Its goroutines are the outbox's, which writes what is
-// sent, hear, which reads what the supervisor says, and for a supervisor that this process started itself one that waits
-// for its end. All have ended when Done is closed, or after Detach.
+// child is an agent under a supervisor, seen from the server. Its goroutines are
+// the outbox's, which writes frames, readLoop, which reads frames, and for a
+// supervisor that this process started itself one that waits for its end. All
+// have ended when Done is closed, or after Detach.
 type child struct {
 	supervisor proc.Identity
 	pid        int // the agent's
@@ -35,8 +36,8 @@ type child struct {
 	outbox     *proc.Outbox
 	reaped     <-chan struct{} // closed once the supervisor is, and was waited for; nil if it is another's child
 
-	done     chan struct{} // closed by hear, after the following two are set
-	bye      farewell
+	done     chan struct{} // closed by readLoop, after the following two are set
+	exit     exitReport
 	err      error
 	detached chan struct{} // closed by Detach
 
@@ -49,11 +50,13 @@ type child struct {
 	detaches sync.Once
 }
 
-// patience is how long a supervisor has beyond the ladder to see to the end before it is ended itself.
-const patience = 15 * time.Second
+// stopTimeout is how long a supervisor may take to stop its agent, beyond the
+// ladder, before it is killed.
+const stopTimeout = 15 * time.Second
 
-// lastWords is how long the reader of the output has, after the agent's end, for what the supervisor still holds.
-const lastWords = 2 * time.Second
+// outputTimeout is how long the output may be read after the agent's end, before
+// what the supervisor still holds of it is dropped.
+const outputTimeout = 2 * time.Second
 
 const defaultMaxOutbox = 64 << 20
 
@@ -184,7 +187,7 @@ func (ch *child) greet(g greeting) (welcome, error) {
 
 func (ch *child) run() {
 	go ch.outbox.Run()
-	go ch.hear()
+	go ch.readLoop()
 }
 
 // ended is output whose end is io.EOF, whatever it was: how the agent ended is told elsewhere.
@@ -198,14 +201,15 @@ func (e ended) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// hear reads what the supervisor says, to its end.
-func (ch *child) hear() {
+// readLoop dispatches the frames of the supervisor until its exit report, or
+// until it disconnects.
+func (ch *child) readLoop() {
 	r := bufio.NewReaderSize(ch.control, 4<<10)
 	for {
 		k, p, err := readFrame(r)
 		switch {
 		case err != nil:
-			ch.lost()
+			ch.onDisconnect()
 			return
 		case k == kindTaken:
 			if n, _, err := cutOffset(p); err == nil {
@@ -214,12 +218,12 @@ func (ch *child) hear() {
 				ch.mu.Unlock()
 			}
 		case k == kindExit:
-			if json.Unmarshal(p, &ch.bye) != nil {
-				ch.lost()
+			if json.Unmarshal(p, &ch.exit) != nil {
+				ch.onDisconnect()
 				return
 			}
-			if ch.bye.Lost != "" {
-				ch.err = errors.New(ch.bye.Lost)
+			if ch.exit.Lost != "" {
+				ch.err = errors.New(ch.exit.Lost)
 			}
 			close(ch.done)
 			return
@@ -227,24 +231,26 @@ func (ch *child) hear() {
 	}
 }
 
-// lost notes that the supervisor has ended before it could say how the agent did, and does its work.
-func (ch *child) lost() {
+// onDisconnect handles a supervisor that ended without an exit report: it does
+// the sweep in its place.
+func (ch *child) onDisconnect() {
 	select {
 	case <-ch.detached:
 		return
 	default:
 	}
-	ch.endSupervisor()
+	ch.killSupervisor()
 	left, err := ch.sweep()
-	ch.bye.Status = proc.ExitStatus{Code: -1, Leftover: left}
+	ch.exit.Status = proc.ExitStatus{Code: -1, Leftover: left}
 	ch.err = errors.Join(errors.New("the agent's supervisor has ended"), err)
 	ch.output.Close()
 	ch.outbox.Abandon(proc.ErrStdinClosed)
 	close(ch.done)
 }
 
-// endSupervisor ends the supervisor, which does not do what it should, and returns when it is gone.
-func (ch *child) endSupervisor() {
+// killSupervisor kills a supervisor that does not do what it should, and returns
+// when it is gone.
+func (ch *child) killSupervisor() {
 	if now, ok := proc.Identify(ch.supervisor.Pid); ok && now == ch.supervisor {
 		_ = unix.Kill(ch.supervisor.Pid, unix.SIGKILL)
 	}
@@ -312,9 +318,9 @@ func (ch *child) StderrTail() string {
 		return ""
 	}
 	if ch.redact != nil {
-		return string(ch.redact([]byte(ch.bye.Stderr)))
+		return string(ch.redact([]byte(ch.exit.Stderr)))
 	}
-	return ch.bye.Stderr
+	return ch.exit.Stderr
 }
 
 // Stop implements [Agent].
@@ -322,20 +328,20 @@ func (ch *child) Stop(ctx context.Context, l proc.Ladder) error {
 	_ = ch.outbox.Send(appendJSON(nil, kindStop, l))
 	ch.stops.Do(func() {
 		go func() {
-			late := time.NewTimer(patience + l.Drain + max(l.Interrupt, 0) + max(l.Terminate, 0))
+			late := time.NewTimer(stopTimeout + l.Drain + max(l.Interrupt, 0) + max(l.Terminate, 0))
 			defer late.Stop()
 			select {
 			case <-ch.done:
 			case <-ch.detached:
 			case <-late.C:
-				ch.endSupervisor() // hear sees it, and sweeps
+				ch.killSupervisor() // readLoop sees it, and sweeps
 			}
 		}()
 	})
 	_, err := ch.Wait(ctx)
 	select {
 	case <-ch.done:
-		ch.dismiss()
+		ch.releaseSupervisor()
 		return nil
 	case <-ch.detached:
 		return nil
@@ -344,16 +350,16 @@ func (ch *child) Stop(ctx context.Context, l proc.Ladder) error {
 	}
 }
 
-// dismiss lets the supervisor go.
-func (ch *child) dismiss() {
+// releaseSupervisor tells the supervisor to end, and waits for that.
+func (ch *child) releaseSupervisor() {
 	ch.quits.Do(func() {
 		_ = ch.outbox.Send(appendFrame(nil, kindQuit))
 		ch.outbox.Finish()
 		<-ch.outbox.Gone() // closes control
-		if !ch.supervisorEnds(lastWords) {
+		if !ch.supervisorEnds(outputTimeout) {
 			ch.output.Close()
-			if !ch.supervisorEnds(patience) {
-				ch.endSupervisor()
+			if !ch.supervisorEnds(stopTimeout) {
+				ch.killSupervisor()
 			}
 		}
 	})
@@ -408,12 +414,12 @@ func (ch *child) Done() <-chan struct{} { return ch.done }
 func (ch *child) Wait(ctx context.Context) (proc.ExitStatus, error) {
 	select {
 	case <-ch.done:
-		return ch.bye.Status, ch.err
+		return ch.exit.Status, ch.err
 	default:
 	}
 	select {
 	case <-ch.done:
-		return ch.bye.Status, ch.err
+		return ch.exit.Status, ch.err
 	case <-ch.detached:
 		return proc.ExitStatus{}, errors.New("the agent was left to its supervisor")
 	case <-ctx.Done():

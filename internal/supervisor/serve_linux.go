@@ -40,8 +40,10 @@ const (
 // abandoned is the Ladder for an agent whose server is gone: it ends soon, but may still put its files in order.
 var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * time.Millisecond}
 
-// server is a supervisor's state. Its goroutines are relay (the agent's output), accept (who takes over), hear (one for
-// each connection), farewell (the agent's end) and, while lines wait for the agent, report. All end with the process.
+// server is a supervisor's state. Its goroutines are relay (the agent's output),
+// accept (servers that take over), readLoop (one for each connection),
+// reportExit and, while lines wait for the agent, reportTaken. All end with the
+// process.
 type server struct {
 	agent  *proc.Process
 	trim   *trimmer
@@ -50,19 +52,19 @@ type server struct {
 
 	finished chan struct{} // closed by finish
 
-	mu      sync.Mutex
-	changed *sync.Cond // control, output, or over has
-	spool   *spool
-	control *net.UnixConn // of the server that is there; nil if none is
-	output  *net.UnixConn
-	sent    int64       // bytes of lines
-	sending bool        // report runs
-	drained bool        // the agent's output has ended
-	exit    *farewell   // once the agent is gone
-	told    bool        // whoever was there then has been told of it
-	over    bool        // nobody will take over any more
-	ending  bool        // finished is closed
-	expiry  *time.Timer // of the window
+	mu       sync.Mutex
+	changed  *sync.Cond // control, output or over has changed
+	spool    *spool
+	control  *net.UnixConn // of the connected server, or nil
+	output   *net.UnixConn
+	sent     int64       // bytes of lines
+	sending  bool        // reportTaken runs
+	drained  bool        // the agent's output has ended
+	exit     *exitReport // nil until the agent is gone
+	exitSent bool        // exit was sent to the server that was connected then, if any
+	over     bool        // no server can take over any more
+	ending   bool        // finished is closed
+	expiry   *time.Timer // of the window
 }
 
 // serve is the life of a supervisor. It returns the exit code of the process.
@@ -72,7 +74,7 @@ func serve() int {
 	debug.SetMaxThreads(200) // a fault of ours must not take the machine
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(outputFD)
-	_ = unix.Close(imageFD) // it has served
+	_ = unix.Close(imageFD) // it is not needed any more
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) // what is ignored the agent would inherit
 	if _, err := proc.BecomeSubreaper(); err != nil {
@@ -94,10 +96,10 @@ func serve() int {
 	}
 	defer s.open(g.Start)()
 	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Kept: s.window > 0, Whole: true}))
-	go s.hear(control)
+	go s.readLoop(control)
 	go s.relay()
-	go s.farewell()
-	s.obey()
+	go s.reportExit()
+	s.handleTerm()
 	<-s.finished
 	return 0
 }
@@ -160,12 +162,12 @@ func spoolFile() (file, error) {
 	return os.NewFile(uintptr(fd), "spool"), nil
 }
 
-// obey ends the agent when the system or a person asks this process to end.
-func (s *server) obey() {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
+// handleTerm has a SIGTERM to this process end the agent.
+func (s *server) handleTerm() {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
 	go func() {
-		<-told
+		<-term
 		s.abandon(proc.Ladder{})
 	}()
 }
@@ -178,7 +180,7 @@ func (s *server) relay() {
 		n, err := s.agent.Stdout().Read(buf)
 		if n > 0 {
 			if to := s.keep(buf[:n]); to != nil {
-				_, _ = to.Write(buf[:n]) // nobody there: hear sees it, and the spool has it
+				_, _ = to.Write(buf[:n]) // after an error: readLoop sees the disconnect, and the spool has the output
 			}
 		}
 		if err != nil {
@@ -196,7 +198,7 @@ func (s *server) relay() {
 
 // finish lets the process end once nobody needs it; s.mu is held.
 func (s *server) finish() {
-	if s.over && s.told && s.drained && !s.ending {
+	if s.over && s.exitSent && s.drained && !s.ending {
 		s.ending = true
 		close(s.finished)
 	}
@@ -220,21 +222,23 @@ func (s *server) keep(p []byte) *net.UnixConn {
 	return s.output
 }
 
-// hear does what a server says, for as long as it is there.
-func (s *server) hear(c *net.UnixConn) {
+// readLoop dispatches the frames of a server until it disconnects.
+func (s *server) readLoop(c *net.UnixConn) {
 	for {
 		k, p, err := readFrame(c)
 		if err == nil {
-			err = s.frame(k, p)
+			err = s.dispatch(k, p)
 		}
 		if err != nil {
-			s.left(c)
+			s.onDisconnect(c)
 			return
 		}
 	}
 }
 
-func (s *server) frame(k kind, p []byte) error {
+// dispatch does what one frame of a server asks for. An error disconnects the
+// server.
+func (s *server) dispatch(k kind, p []byte) error {
 	s.trim.note()
 	switch k {
 	case kindLine:
@@ -274,31 +278,32 @@ func (s *server) line(line []byte, after int64) {
 	_ = s.agent.Send(line) // one that cannot be written to is about to end
 	if !s.sending {
 		s.sending = true
-		go s.report()
+		go s.reportTaken()
 	}
 }
 
-// report tells how much the agent has taken, each time that nothing waits for it.
-func (s *server) report() {
-	for told := int64(-1); ; {
+// reportTaken sends how many bytes of lines the agent has read, whenever it has
+// read all of them.
+func (s *server) reportTaken() {
+	for reported := int64(-1); ; {
 		_ = s.agent.Flush(context.Background())
 		s.mu.Lock()
 		sent, to := s.sent, s.control
-		if sent == told {
+		if sent == reported {
 			s.sending = false
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		told = sent
+		reported = sent
 		if to != nil {
 			_, _ = to.Write(appendFrame(nil, kindTaken, offset(sent)))
 		}
 	}
 }
 
-// left notes that the server on the other end of c is gone.
-func (s *server) left(c *net.UnixConn) {
+// onDisconnect starts the window in which another server may take over.
+func (s *server) onDisconnect(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Close()
@@ -328,7 +333,7 @@ func (s *server) left(c *net.UnixConn) {
 	})
 }
 
-// abandon ends the agent. Nobody takes over any more.
+// abandon ends the agent. No server can take it over any more.
 func (s *server) abandon(l proc.Ladder) {
 	s.mu.Lock()
 	if !s.over {
@@ -340,22 +345,22 @@ func (s *server) abandon(l proc.Ladder) {
 	_ = s.agent.Stop(context.Background(), l)
 }
 
-// farewell says how the agent ended to whoever is there.
-func (s *server) farewell() {
+// reportExit sends how the agent ended to the server that is connected, if any.
+func (s *server) reportExit() {
 	st, err := s.agent.Wait(context.Background())
-	bye := farewell{Status: st, Stderr: s.agent.StderrTail()}
+	report := exitReport{Status: st, Stderr: s.agent.StderrTail()}
 	if err != nil {
-		bye.Lost = err.Error()
+		report.Lost = err.Error()
 	}
 	s.mu.Lock()
-	s.exit = &bye
+	s.exit = &report
 	to := s.control
 	s.mu.Unlock()
 	if to != nil {
-		_, _ = to.Write(appendJSON(nil, kindExit, bye))
+		_, _ = to.Write(appendJSON(nil, kindExit, report))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = true
+	s.exitSent = true
 	s.finish()
 }

@@ -42,7 +42,7 @@ func (s *server) open(to *toStart) (shut func()) {
 	}
 }
 
-// accept takes up who may take over, one at a time.
+// accept lets servers take over, one at a time.
 func (s *server) accept(ln *net.UnixListener) {
 	for {
 		c, err := ln.AcceptUnix()
@@ -56,7 +56,7 @@ func (s *server) accept(ln *net.UnixListener) {
 	}
 }
 
-// takeoverTime bounds how long one that connects may take to say what it wants.
+// takeoverTime bounds the handshake of a takeover.
 const takeoverTime = 2 * time.Second
 
 func (s *server) takeover(c *net.UnixConn) error {
@@ -82,11 +82,11 @@ func (s *server) takeover(c *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if err := s.hand(c, output, pair[1]); err != nil {
+	if err := s.handOver(c, output, pair[1]); err != nil {
 		output.Close()
 		return err
 	}
-	go s.hear(c)
+	go s.readLoop(c)
 	return nil
 }
 
@@ -109,8 +109,8 @@ func (s *server) awaitLeave() {
 	}
 }
 
-// hand gives the agent over to the server at the other end of c.
-func (s *server) hand(c, output *net.UnixConn, theirs int) error {
+// handOver gives the agent to the server at the other end of c.
+func (s *server) handOver(c, output *net.UnixConn, theirs int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awaitLeave()

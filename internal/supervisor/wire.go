@@ -28,7 +28,7 @@ const (
 	kindStop  kind = 'S' // a proc.Ladder, JSON
 	kindQuit  kind = 'Q' // nobody needs the spool any more
 	kindTaken kind = 'T' // from the supervisor: how many bytes of lines the agent has taken, in eight bytes
-	kindExit  kind = 'X' // from the supervisor, last: farewell, JSON
+	kindExit  kind = 'X' // from the supervisor, last: exitReport, JSON
 )
 
 const (
@@ -95,8 +95,8 @@ func (f *startFailure) unpack() error {
 	return err
 }
 
-// farewell is how the agent ended.
-type farewell struct {
+// An exitReport says how the agent ended.
+type exitReport struct {
 	Status proc.ExitStatus `json:"status"`
 	Lost   string          `json:"lost,omitempty"` // why the status is not known
 	Stderr string          `json:"stderr"`
