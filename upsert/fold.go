@@ -8,10 +8,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A book folds events into entries, which are what readers see: an item, or a
-// tool call together with its output. It decides what an entry says, never
+// A reducer folds events into entries, which are what readers see: an item, or a
+// tool call together with its output. It decides what an entry contains, never
 // when it is sent.
-type book struct {
+type reducer struct {
 	items   event.Transcript
 	turns   []*turn // that have not ended, in order of appearance
 	entries map[string]*entry
@@ -29,11 +29,11 @@ type turn struct {
 	id       string
 	provider string
 	entries  []*entry
-	calls    map[string][]*entry // by call id, in order; those that nothing can answer are dropped, but for one
+	calls    map[string][]*entry // by call id, in order; of those that have an output all but one are dropped
 }
 
-// An entry is in the book under the id of its item and, if it is a tool call,
-// also under that of the item with its output.
+// An entry is what readers see of an item. The reducer finds it by the id of the
+// item and, if it is a tool call, also by that of the item with its output.
 type entry struct {
 	turn     *turn
 	session  string
@@ -68,14 +68,14 @@ const (
 	called                // a tool call whose arguments are final and which has no answer
 	complete              // the whole is here
 	failed
-	silent // was cancelled: nothing more is shown of it
+	silent // cancelled: readers get no further upsert of it
 )
 
 func (s state) over() bool { return s >= complete }
 
-// fold adds ev. It returns the entries that changed, valid until the next
-// call, and what else a reader is to be told, if anything.
-func (b *book) fold(ev event.Event) ([]*entry, Out) {
+// fold adds ev. It returns the entries that changed, valid until the next call,
+// and the frame that ev itself is for readers, if it is one.
+func (b *reducer) fold(ev event.Event) ([]*entry, Out) {
 	b.changed = b.changed[:0]
 	if ev.Turn != "" && ev.Turn == b.ended && ofTurn(ev.Body) {
 		return nil, nil
@@ -130,7 +130,7 @@ func ofTurn(b event.Body) bool {
 	return true
 }
 
-func (b *book) start(ev event.Event, s event.ItemStart) {
+func (b *reducer) start(ev event.Event, s event.ItemStart) {
 	switch s.ItemType {
 	case event.TypeFunctionCall:
 		e := b.add(ev, s.ItemID, KindToolCall)
@@ -155,7 +155,7 @@ func (b *book) start(ev event.Event, s event.ItemStart) {
 	}
 }
 
-func (b *book) grow(ev event.Event, item, text string) {
+func (b *reducer) grow(ev event.Event, item, text string) {
 	e := b.entries[item]
 	if e == nil || text == "" || e.state.over() || e.kind == KindPlan {
 		return
@@ -170,7 +170,7 @@ func (b *book) grow(ev event.Event, item, text string) {
 	b.touch(e, ev, false)
 }
 
-func (b *book) done(ev event.Event, d event.ItemDone) {
+func (b *reducer) done(ev event.Event, d event.ItemDone) {
 	switch final := d.FinalItem.(type) {
 	case event.FunctionCallOutput:
 		b.answered(ev, d.ItemID, final)
@@ -190,7 +190,7 @@ func (b *book) done(ev event.Event, d event.ItemDone) {
 }
 
 // own returns the entry of item, which is not the output of a call.
-func (b *book) own(ev event.Event, item string) *entry {
+func (b *reducer) own(ev event.Event, item string) *entry {
 	e := b.entries[item]
 	if e != nil && e.id == item {
 		return e
@@ -204,7 +204,7 @@ func (b *book) own(ev event.Event, item string) *entry {
 
 // answered records the output of a call. One whose call is unknown becomes an
 // entry of its own.
-func (b *book) answered(ev event.Event, item string, out event.FunctionCallOutput) {
+func (b *reducer) answered(ev event.Event, item string, out event.FunctionCallOutput) {
 	e := b.entries[item]
 	if e == nil {
 		if e = b.turn(ev.Turn).call(out.CallID); e != nil {
@@ -223,7 +223,7 @@ func (b *book) answered(ev event.Event, item string, out event.FunctionCallOutpu
 	b.touch(e, ev, true)
 }
 
-func (b *book) fail(ev event.Event, item string, f event.Fault) {
+func (b *reducer) fail(ev event.Event, item string, f event.Fault) {
 	e := b.entries[item]
 	if e == nil || e.state.over() || item != e.id && item != e.outputID {
 		return
@@ -232,7 +232,7 @@ func (b *book) fail(ev event.Event, item string, f event.Fault) {
 	b.touch(e, ev, true)
 }
 
-func (b *book) cancel(ev event.Event, c event.ItemCancelled) {
+func (b *reducer) cancel(ev event.Event, c event.ItemCancelled) {
 	switch c.Reason {
 	case event.ReasonProcessDeath:
 		b.fail(ev, c.ItemID, event.Fault{Code: "PROCESS_CRASH", Message: "the agent ended before this was finished"})
@@ -251,9 +251,9 @@ func (b *book) cancel(ev event.Event, c event.ItemCancelled) {
 	}
 }
 
-// end closes what the turn leaves open: in a cancelled turn without a word,
-// else as an error.
-func (b *book) end(ev event.Event, how TurnEvent) {
+// end closes the entries that the turn leaves open: silently if the turn was
+// cancelled, else as failed.
+func (b *reducer) end(ev event.Event, how TurnEvent) {
 	for _, e := range b.turn(ev.Turn).entries {
 		if e.state.over() {
 			continue
@@ -275,7 +275,7 @@ func (b *book) end(ev event.Event, how TurnEvent) {
 func unfinished(why string) event.Fault { return event.Fault{Code: "PROTOCOL_ERROR", Message: why} }
 
 // forget drops what is known of a turn that ended.
-func (b *book) forget(id string) {
+func (b *reducer) forget(id string) {
 	b.ended = id
 	i := slices.IndexFunc(b.turns, func(t *turn) bool { return t.id == id })
 	if i < 0 {
@@ -295,7 +295,7 @@ func (b *book) forget(id string) {
 
 // release drops the content of those entries of t that no event can change any
 // more. It keeps the entries: an event that comes late still belongs to them.
-func (b *book) release(t *turn) {
+func (b *reducer) release(t *turn) {
 	for _, e := range t.entries {
 		if e.released || !e.state.over() || b.items.Open(e.id) || b.items.Open(e.outputID) {
 			continue
@@ -307,7 +307,7 @@ func (b *book) release(t *turn) {
 }
 
 // turn returns the turn with this id; most are looked for at the end.
-func (b *book) turn(id string) *turn {
+func (b *reducer) turn(id string) *turn {
 	for _, t := range slices.Backward(b.turns) {
 		if t.id == id {
 			return t
@@ -318,7 +318,7 @@ func (b *book) turn(id string) *turn {
 	return t
 }
 
-func (b *book) add(ev event.Event, item string, k Kind) *entry {
+func (b *reducer) add(ev event.Event, item string, k Kind) *entry {
 	if b.entries == nil {
 		b.entries = make(map[string]*entry)
 	}
@@ -328,13 +328,13 @@ func (b *book) add(ev event.Event, item string, k Kind) *entry {
 	return e
 }
 
-// attach makes item the output of e, unless e has one already.
-func (b *book) attach(e *entry, ev event.Event, item string) {
+// attach makes item the output of e, unless e has an output already.
+func (b *reducer) attach(e *entry, ev event.Event, item string) {
 	b.entries[item] = e
 	if !e.answerable() {
 		return
 	}
-	if e.lost { // what there was of the other is gone
+	if e.lost { // the text of the cancelled output goes
 		b.touch(e, ev, false)
 	}
 	e.outputID, e.lost = item, false
@@ -342,7 +342,7 @@ func (b *book) attach(e *entry, ev event.Event, item string) {
 }
 
 // touch records that ev changed what a reader sees of e.
-func (b *book) touch(e *entry, ev event.Event, urgent bool) {
+func (b *reducer) touch(e *entry, ev event.Event, urgent bool) {
 	e.seq, e.at, e.urgent = ev.Seq, ev.At, urgent
 	e.versions++
 	e.last = nil
@@ -354,15 +354,15 @@ func (b *book) touch(e *entry, ev event.Event, urgent bool) {
 	}
 }
 
-// silence makes e one of which nothing more is shown.
-func (b *book) silence(e *entry) {
+// silence ends e without a further upsert.
+func (b *reducer) silence(e *entry) {
 	e.last, e.state = b.sources(e), silent
 	e.undirty()
 }
 
 // sources looks up what e is made of. Once e is over that stands, even if a
 // late event still reaches one of its items.
-func (b *book) sources(e *entry) *sources {
+func (b *reducer) sources(e *entry) *sources {
 	if e.last != nil {
 		return e.last
 	}

@@ -39,9 +39,9 @@ func (p *Pacer) History(events iter.Seq2[event.Event, error], after int64, now t
 		}
 		h.fold(ev)
 	}
-	for _, t := range p.book.turns {
+	for _, t := range p.reducer.turns {
 		h.fill(t)
-		p.book.release(t)
+		p.reducer.release(t)
 	}
 	return compact(h.outs), nil
 }
@@ -59,7 +59,7 @@ type stretch struct {
 // unfinished, so that they stand in the order in which they appeared.
 func (h *stretch) listUnfinished() {
 	var open []*entry
-	for _, t := range h.book.turns {
+	for _, t := range h.reducer.turns {
 		for _, e := range t.entries {
 			if e.listed = false; e.versions > 0 && !e.released {
 				open = append(open, e)
@@ -81,7 +81,7 @@ func (h *stretch) list(e *entry) {
 
 func (h *stretch) fold(ev event.Event) {
 	h.folded = ev.Seq
-	changed, out := h.book.fold(ev)
+	changed, out := h.reducer.fold(ev)
 	for _, e := range changed {
 		h.list(e)
 		e.paced = !e.urgent && (e.versions > 1 || h.NoFirstPaint)
@@ -90,8 +90,8 @@ func (h *stretch) fold(ev event.Event) {
 		h.outs = append(h.outs, out)
 	}
 	if event.Ends(ev.Body) {
-		h.fill(h.book.turn(ev.Turn))
-		h.book.forget(ev.Turn)
+		h.fill(h.reducer.turn(ev.Turn))
+		h.reducer.forget(ev.Turn)
 	}
 }
 
@@ -109,7 +109,7 @@ func (h *stretch) fill(t *turn) {
 				status = StatusCreate
 			}
 			e.undirty()
-			h.outs[e.slot] = h.book.upsert(e, status, h.now)
+			h.outs[e.slot] = h.reducer.upsert(e, status, h.now)
 		case e.paced && !e.state.over():
 			h.hold(e, h.now)
 		default:

@@ -32,7 +32,7 @@ type Pacer struct {
 	// BatchTimeout is how long text may wait for more. Default: 1 s.
 	BatchTimeout time.Duration
 
-	book    book
+	reducer reducer
 	waiting []wait // by since, oldest first
 	folded  int64  // position of the newest event that History folded
 }
@@ -61,7 +61,7 @@ var gradient = []int{10, 20, 40, 80, 120}
 // Push adds ev and returns what is due now.
 func (p *Pacer) Push(ev event.Event, now time.Time) []Out {
 	var outs []Out
-	changed, out := p.book.fold(ev)
+	changed, out := p.reducer.fold(ev)
 	for _, e := range changed {
 		if p.crossed(e) || e.urgent {
 			outs = append(outs, p.send(e, now))
@@ -73,7 +73,7 @@ func (p *Pacer) Push(ev event.Event, now time.Time) []Out {
 		outs = append(outs, out)
 	}
 	if event.Ends(ev.Body) {
-		p.book.forget(ev.Turn)
+		p.reducer.forget(ev.Turn)
 	}
 	return append(outs, p.Flush(now)...)
 }
@@ -142,7 +142,7 @@ func (p *Pacer) Flush(now time.Time) []Out {
 // agent said so. The Pacer is then as new.
 func (p *Pacer) Close(now time.Time) []Out {
 	var outs []Out
-	for _, t := range p.book.turns {
+	for _, t := range p.reducer.turns {
 		for _, e := range t.entries {
 			if !e.state.over() {
 				e.state, e.fault = failed, unfinished("the stream ended before this was finished")
@@ -150,7 +150,7 @@ func (p *Pacer) Close(now time.Time) []Out {
 			}
 		}
 	}
-	p.book, p.waiting, p.folded = book{}, nil, 0
+	p.reducer, p.waiting, p.folded = reducer{}, nil, 0
 	return outs
 }
 
@@ -183,7 +183,7 @@ func (p *Pacer) send(e *entry, now time.Time) Upsert {
 	}
 	e.sent, e.base = true, e.tokens.total
 	e.undirty()
-	return p.book.upsert(e, more, now)
+	return p.reducer.upsert(e, more, now)
 }
 
 // undirty voids the wait of e, if there is one.

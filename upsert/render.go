@@ -7,8 +7,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// upsert says what e is now. more is the status it has while it is not over.
-func (b *book) upsert(e *entry, more Status, now time.Time) Upsert {
+// upsert renders e as it is now. more is its status while it is not over.
+func (b *reducer) upsert(e *entry, more Status, now time.Time) Upsert {
 	from := b.sources(e)
 	it := from.item
 	u := Upsert{
@@ -68,7 +68,7 @@ func toolCall(outputID string, it, out event.Item) *ToolCall {
 	return tc
 }
 
-// turnEvent says what ev, the beginning or the end of a turn, means to readers.
+// turnEvent renders ev, the beginning or the end of a turn.
 func turnEvent(ev event.Event) TurnEvent {
 	te := TurnEvent{TurnID: ev.Turn, SessionID: ev.Session, Seq: ev.Seq, Timestamp: ev.At.UTC()}
 	switch body := ev.Body.(type) {
@@ -93,7 +93,7 @@ func turnEvent(ev event.Event) TurnEvent {
 	return te
 }
 
-func (b *book) ask(ev event.Event, r event.ApprovalRequested) Approval {
+func (b *reducer) ask(ev event.Event, r event.ApprovalRequested) Approval {
 	if b.asked == nil {
 		b.asked = make(map[string]question)
 	}
@@ -101,8 +101,9 @@ func (b *book) ask(ev event.Event, r event.ApprovalRequested) Approval {
 	return Approval{TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalPending, Approval: listed(r.Approval)}
 }
 
-// answer repeats the whole question if it is known.
-func (b *book) answer(ev event.Event, r event.ApprovalResolved) Approval {
+// answer renders the answer to an approval, with the whole approval if it is
+// known.
+func (b *reducer) answer(ev event.Event, r event.ApprovalResolved) Approval {
 	a := event.Approval{ID: r.ApprovalID}
 	if q, ok := b.asked[r.ApprovalID]; ok {
 		a = q.approval
