@@ -32,9 +32,9 @@ const (
 // Approvals are the questions of the agent that wait for an answer. Q is the
 // provider's own part of a question. The zero value is ready to use.
 //
-// A question that is asked while no turn runs, or by background work, has a turn
-// that holds nothing else. Such an out-of-turn question leaves its turn behind
-// when it is removed: [Approvals.Settled] returns that turn, so that the
+// A question that is asked while no turn runs, or by background work, has a
+// turn that holds nothing else. Such an out-of-turn question leaves its turn
+// behind when it is removed: [Approvals.Settled] returns that turn, so that the
 // translator can end it with the agent's next line.
 type Approvals[Q any] struct {
 	open    map[string]Approval[Q]
@@ -108,8 +108,8 @@ func (a *Approvals[Q]) Open(id string) (Approval[Q], error) {
 	return q, nil
 }
 
-// NoSuchChoice returns the error for a decision whose choice a question does not
-// have.
+// NoSuchChoice returns the error for a decision whose choice a question does
+// not have.
 func NoSuchChoice() error {
 	return runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
 }

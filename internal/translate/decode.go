@@ -57,7 +57,8 @@ func Values(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	return values, nil
 }
 
-// NotAnObject returns the error for updatedArguments that are not a JSON object.
+// NotAnObject returns the error for updatedArguments that are not a JSON
+// object.
 func NotAnObject(cause error) error {
 	return runnel.Fail(runnel.InvalidRequest, "updatedArguments is not a JSON object", cause)
 }

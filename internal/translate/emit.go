@@ -1,4 +1,5 @@
-// Package translate is what the translators of all providers share: emitting events, approvals, items, lenient decoding.
+// Package translate is what the translators of all providers share: emitting
+// events, approvals, items, lenient decoding.
 //
 // A translator turns the lines that pass between us and one agent into events.
 // It keeps what is particular to its agent in small structs that own their
@@ -77,8 +78,8 @@ func (e *Emitter) Capture(do func()) []event.Event {
 	return captured
 }
 
-// Defer holds events back until the agent prints its next line. It is for what a
-// line of ours causes: events that a sent line gives reach only readers of a
+// Defer holds events back until the agent prints its next line. It is for what
+// a line of ours causes: events that a sent line gives reach only readers of a
 // recording.
 func (e *Emitter) Defer(events ...event.Event) { e.deferred = append(e.deferred, events...) }
 

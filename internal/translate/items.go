@@ -7,9 +7,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Numbering gives the items of one line of native messages their ids: the main
-// one of a turn, or a subagent's. Native messages and calls count from 1 in the
-// order in which they are first named, and the blocks of each from 0.
+// A Numbering gives the items of one line of native messages their ids: the
+// main one of a turn, or a subagent's. Native messages and calls count from 1
+// in the order in which they are first named, and the blocks of each from 0.
 type Numbering struct {
 	prefix   string
 	ordinals map[string]int // by native message or call
@@ -102,8 +102,8 @@ func (o *Output) Append(e TurnEmitter, text string) {
 // shows nothing if text does not begin with what was shown.
 func (o *Output) Grow(e TurnEmitter, all string) { o.Append(e, o.rest(all)) }
 
-// Grows reports whether [Output.Grow] shows anything of a text. Some agents show
-// output before the item of the call has ended, which has to end first.
+// Grows reports whether [Output.Grow] shows anything of a text. Some agents
+// show output before the item of the call has ended, which has to end first.
 func (o *Output) Grows(all string) bool { return !o.ended && o.rest(all) != "" }
 
 // rest returns the text after what was shown, as far as it may be shown.
@@ -146,8 +146,8 @@ const (
 // MaxDetail bounds the structured result of a call that is passed on, in bytes.
 const MaxDetail = 16 << 10
 
-// EmitPlan emits a plan, which is whole each time, as an item of its own. parent
-// is the call of the subagent that made it, "" if there is none.
+// EmitPlan emits a plan, which is whole each time, as an item of its own.
+// parent is the call of the subagent that made it, "" if there is none.
 func EmitPlan(e TurnEmitter, item, parent string, entries []event.PlanEntry) {
 	e.Emit(event.ItemStart{ItemID: item, ItemType: event.TypePlan, ParentCallID: parent})
 	e.Emit(event.ItemDone{ItemID: item, FinalItem: event.Plan{Entries: entries}})
@@ -166,8 +166,8 @@ func PlanEntry(content, status, priority string) event.PlanEntry {
 	return e
 }
 
-// SetOutput sets what a call printed, at most [event.MaxOutput] bytes of it. total
-// is how many bytes the call printed in all, of which all may be a part.
+// SetOutput sets what a call printed, at most [event.MaxOutput] bytes of it.
+// total is how many bytes the call printed in all, of which all may be a part.
 func SetOutput(out *event.FunctionCallOutput, all string, total int64) {
 	out.Output, _ = text.Cut(all, event.MaxOutput)
 	if int64(len(out.Output)) < total {

@@ -11,14 +11,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// An approval is what codex's own part of an open question is.
+// An approval is codex's own part of an open question.
 type approval struct {
 	request jsonrpc.ID
 	method  string
-	native  string // the agent's turn; "" if it did not say
+	native  string // the agent's turn; "" if it is not known
 	choices []choice
-	sheet   *sheet // of questions
-	form    bool   // it asks for values
+	sheet   *sheet // if the question is for words of the user
+	form    bool   // if the question is for values
 	shown   event.Approval
 }
 
@@ -76,14 +76,14 @@ type question struct {
 	} `json:"_meta"`
 }
 
-// questions are the agent's, while they wait for an answer.
+// questions are those of the agent that wait for an answer.
 type questions struct {
 	translate.Approvals[*approval]
 	out *translate.Emitter
 }
 
-// asked takes a question of the agent. What we do not offer is refused at once:
-// the agent waits for an answer without end.
+// asked takes a question of the agent. A question that we cannot show is
+// refused at once: the agent would wait for an answer without end.
 func (t *translator) asked(m jsonrpc.Message) {
 	q := translate.Loose[question](m.Params)
 	call := t.calling(q)
@@ -99,7 +99,7 @@ func (t *translator) asked(m jsonrpc.Message) {
 	}
 	turn, outOfTurn := t.turnToAsk(q, m.ID)
 	during := q.TurnID
-	if during == "" { // and ids of requests begin anew with each process
+	if during == "" { // the id of the request alone repeats in each process
 		during = turn
 	}
 	if call != nil {
@@ -186,9 +186,10 @@ func (qs *questions) decided(m jsonrpc.Message) (a *approval, choice string, ok 
 	return q.Question, choice, true
 }
 
-// withdrawn takes the news that a question is settled. That it was answered we
-// know already; else the agent took it back. Turns that held nothing but a
-// settled question end now: an answer of ours is no line that readers wait for.
+// withdrawn takes the news that a question is settled. If the question is still
+// open, the agent took it back. Turns that held nothing but a settled question
+// end now, and not with our answer: the events of a sent line reach only
+// readers of a recording.
 func (qs *questions) withdrawn(request jsonrpc.ID) {
 	if q, ok := qs.ByRequest(request.Key()); ok {
 		qs.Remove(q.ID)
@@ -199,9 +200,9 @@ func (qs *questions) withdrawn(request jsonrpc.ID) {
 	}
 }
 
-// leave takes the questions out of a turn that is over whose subagents go on, and
-// wait. If we ended the turn, the questions are denied; else they are returned,
-// to be asked again.
+// leave takes the questions out of a turn that is over whose subagents go on,
+// and wait. If we ended the turn, the questions are denied; else they are
+// returned, to be asked again.
 func (qs *questions) leave(over *turn, subagents map[string]*subagentTurn) (left []translate.Approval[*approval], denials []jsonrpc.Message) {
 	for _, q := range qs.Of(over.id) {
 		if subagents[q.Question.native] == nil {
@@ -234,9 +235,8 @@ func (a *approval) denial() (jsonrpc.Message, error) {
 	return jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result)
 }
 
-// describe finds out what a question is, and what may be answered. call is the
-// one that the question is about, or nil. It reports false for a question that
-// we do not know.
+// describe sets what is shown of a question, and its choices. call is the call
+// that the question is about, or nil. It reports false for an unknown question.
 func (a *approval) describe(q question, call *piece) (ok bool) {
 	ok = true
 	switch a.method {
@@ -260,8 +260,8 @@ func (a *approval) add(id string, kind event.ChoiceKind, label string, result an
 	a.choices = append(a.choices, choice{Choice: event.Choice{ID: id, Kind: kind, Label: label}, result: translate.Object(result)})
 }
 
-// stop adds the answer that ends the turn, too. Where the agent does not end it
-// by itself, it is interrupted.
+// stop adds the answer that also ends the turn. interrupt says that the agent
+// does not end the turn by itself.
 func (a *approval) stop(result any, interrupt bool) {
 	a.add(translate.DenyStop, event.ChoiceDenyStop, "Deny and stop", result)
 	a.choices[len(a.choices)-1].stops = interrupt
@@ -269,8 +269,8 @@ func (a *approval) stop(result any, interrupt bool) {
 
 type decided map[string]any
 
-// command asks for leave to run one. All answers are offered although 0.169
-// lists some only: it takes the others as well.
+// command asks for permission to run a command. All answers are offered
+// although 0.169 lists only some: it accepts the others as well.
 func (a *approval) command(q question) event.Approval {
 	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "shell", Title: oneLine(script(q.Command), 300)}
 	args := map[string]any{"command": q.Command, "cwd": q.CWD}
@@ -341,8 +341,9 @@ func (a *approval) permissions(q question) event.Approval {
 	}
 }
 
-// elicitation asks on behalf of an MCP server: for values, for a visit to a
-// page, or, in the agent's own name, for leave to call one of its tools.
+// elicitation asks on behalf of an MCP server: for values, or for a visit to a
+// page. The agent itself asks in this form for permission to call one of the
+// server's tools.
 func (a *approval) elicitation(q question) (event.Approval, bool) {
 	answer := func(action string, content, meta any) decided {
 		return decided{"action": action, "content": content, "_meta": meta}
@@ -380,7 +381,7 @@ func (a *approval) elicitation(q question) (event.Approval, bool) {
 	return ev, true
 }
 
-// persists reads how long an answer may hold: a word or several.
+// persists decodes how long an answer may hold: one word or several.
 func persists(raw json.RawMessage) []string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil {

@@ -94,7 +94,8 @@ func patchText(cs []fileChange) string {
 	return strings.Join(lines, "\n")
 }
 
-// patchArguments is what a patch would do, without the text of what is too long.
+// patchArguments is what a patch would do, without the text of what is too
+// long.
 func patchArguments(cs []fileChange) json.RawMessage {
 	size := 0
 	short := make([]fileChange, 0, min(len(cs), maxChanges))

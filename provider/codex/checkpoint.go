@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// point is the state of a translator between two turns: what one that begins
-// there has to know of what came before.
+// point is the state of a translator between two turns: all that a translator
+// that begins there has to know.
 type point struct {
 	Peer      jsonrpc.Peer
 	Thread    string
@@ -64,7 +64,7 @@ func (t *translator) Restore(state []byte) error {
 // turnOver stands for the id of a turn that is over.
 const turnOver = "over"
 
-// isReady fails if a connection ended in its handshake.
+// isReady fails if the connection ended during its handshake.
 func (t *translator) isReady() error {
 	for _, c := range t.peer.Waiting() {
 		if c.Method != methodModels {

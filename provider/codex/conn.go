@@ -17,10 +17,10 @@ type conn struct {
 	*agentconn.Conn
 	tr   *translator // shared with Conn: touched within Do only
 	opt  runnel.Options
-	home string // of the agent
+	home string // folder of the agent
 }
 
-// clientInfo is who we say we are.
+// clientInfo is how we introduce ourselves.
 var clientInfo = map[string]string{"name": "runnel", "title": "Runnel", "version": "1"}
 
 // initializeParams begins every conversation with an app-server.
@@ -43,7 +43,7 @@ func (c *conn) call(method string, params any) (id jsonrpc.ID, err error) {
 	return id, err
 }
 
-// next makes a request with a number of its own.
+// next makes a request whose id is the next number.
 func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessage, error) {
 	id, err := t.peer.NextID()
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessag
 	return id, line, err
 }
 
-// handshake brings the conversation about. On failure nothing is left running.
+// handshake starts the conversation. On failure it stops the process.
 func (c *conn) handshake(ctx context.Context, method string, params map[string]any) error {
 	return c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, method, params) })
 }
@@ -71,7 +71,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	}
 	id, err := c.call(method, params)
 	if err == nil {
-		_, err = c.call(methodModels, map[string]any{"limit": 100}) // what comes of it is told when it comes
+		_, err = c.call(methodModels, map[string]any{"limit": 100}) // the translator emits the answer when it comes
 	}
 	if err != nil {
 		return c.startupFault()
@@ -86,7 +86,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	return c.ask(next, methodSettings, c.modeParams(m))
 }
 
-// ask sends a request and waits until it is answered.
+// ask sends a request and waits for its answer.
 func (c *conn) ask(next func() ([]byte, error), method string, params any) error {
 	id, err := c.call(method, params)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *conn) ask(next func() ([]byte, error), method string, params any) error
 	return c.await(next, method, id)
 }
 
-// await reads on to the answer to a request.
+// await reads lines up to the answer to a request.
 func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) error {
 	for {
 		line, err := next()
@@ -118,7 +118,7 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 	}
 }
 
-// refusal says why a conversation does not begin.
+// refusal puts into words why the agent does not start the conversation.
 func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	switch {
 	case strings.Contains(e.Message, "already has an active writer"):
@@ -133,8 +133,8 @@ func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, "Codex did not begin the conversation. Try it in a terminal: codex", e)
 }
 
-// startupFault says why the agent left before it was ready. What it printed is
-// not shown: it may hold anything.
+// startupFault puts into words why the agent exited before it was ready. What
+// it printed is not shown: it may hold anything.
 func (c *conn) startupFault() error {
 	said := c.Ended()
 	cause := errors.New("codex: left before it was ready")
@@ -189,8 +189,8 @@ func (t *translator) interruptions() (out []any, err error) {
 	return out, err
 }
 
-// interruption returns the request that ends what runs, or is about to; nil if
-// there is nothing.
+// interruption returns the request that ends the turn that runs, or is about to
+// begin; nil if there is none.
 func (t *translator) interruption() (json.RawMessage, error) {
 	if tn := t.turns.current(); tn != nil {
 		return outgoing(tn.interrupt(t.thread))
@@ -265,7 +265,8 @@ func (c *conn) modeParams(m mode) (p map[string]any) {
 	return p
 }
 
-// modeParamsLocked is what makes a mode so in a live conversation; within Do.
+// modeParamsLocked are the parameters that set a mode in a live conversation.
+// It is called within Do.
 func (c *conn) modeParamsLocked(m mode) map[string]any {
 	s := &c.tr.config
 	collaboration := "default"

@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// A conversation is what the process works on: the turns of the main thread and,
-// beside them, those of subagents, commands that outlived their turn, and
+// A conversation is what the process works on: the turns of the main thread
+// and, beside them, those of subagents, commands that outlived their turn, and
 // questions. It passes on what one of them causes in another.
 type conversation struct {
 	out       *translate.Emitter
@@ -172,9 +172,9 @@ const maxInterrupts = 5
 // complete takes the end of a native turn. What is still open then is closed:
 //
 //   - text that never became whole is cancelled; the agent forgets it, too;
-//   - a command that runs goes on in the background. What it printed so far is its
-//     output in this turn; all that it printed is emitted when it ends, in a
-//     turn of its own, which nobody asked for (see commandEnded);
+//   - a command that runs goes on in the background. What it printed so far is
+//     its output in this turn; all that it printed is emitted when it ends, in
+//     a turn of its own, which nobody asked for (see commandEnded);
 //   - in a turn that we interrupted everything is cancelled, and the agent is
 //     told to end its commands: it would leave them running.
 //
@@ -224,8 +224,8 @@ func (cv *conversation) turnDone(tn *turn, end nativeTurn) (unanswered []jsonrpc
 	return unanswered
 }
 
-// place decides which turn shows what a subagent does next: the one in flight if
-// the subagent was started in it, or if its call is not known yet; else a
+// place decides which turn shows what a subagent does next: the one in flight
+// if the subagent was started in it, or if its call is not known yet; else a
 // background turn.
 func (cv *conversation) place(s *subagentTurn) {
 	if main := cv.turns.current(); main != nil && (s.agent.turn == main.id || s.agent.turn == "") {
@@ -251,7 +251,8 @@ func (cv *conversation) interrupted(native string) {
 	}
 }
 
-// mainOf is the turn of the conversation that a native turn is shown in, or nil.
+// mainOf is the turn of the conversation that a native turn is shown in, or
+// nil.
 func (cv *conversation) mainOf(native string) *turn {
 	if s := cv.subagents.running[native]; s != nil {
 		return s.main

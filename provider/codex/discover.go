@@ -106,7 +106,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	return in
 }
 
-// describe adds what the agent says of itself.
+// describe adds what the agent reports about itself.
 func (a *asker) describe(in *runnel.Installation) error {
 	var account struct {
 		Account *struct{} `json:"account"`
@@ -115,7 +115,7 @@ func (a *asker) describe(in *runnel.Installation) error {
 	if err := a.ask(methodAccount, map[string]any{}, &account); err != nil {
 		return runnel.Fail(runnel.AgentError, "Codex does not say whether it is logged in.", err)
 	}
-	if account.Needed { // with a provider of models of the user's own it is not for codex to say
+	if account.Needed { // with another model provider, codex knows nothing about the login
 		loggedIn := account.Account != nil
 		in.LoggedIn = &loggedIn
 		if !loggedIn {

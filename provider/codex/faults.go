@@ -12,10 +12,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// errorKind is what went wrong, in the agent's word, and what the API answered.
+// errorKind is the agent's word for a failure, and the status of the API's
+// answer.
 type errorKind struct {
 	word   string
-	status int // of HTTP; 0: there was no answer, or it is not told
+	status int // of HTTP; 0 if it is not known
 }
 
 // errorInfo reads codexErrorInfo: a word, or an object with one word that holds
@@ -32,8 +33,8 @@ func errorInfo(e turnError) (k errorKind) {
 	return k
 }
 
-// fault puts a failure into words of ours, which say what to do. Where we do not
-// know that, the agent's own are added.
+// fault puts a failure into words that tell the user what to do. For an unknown
+// failure, the words of the agent are added.
 func fault(e turnError) event.Fault {
 	say := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
@@ -84,8 +85,8 @@ func fault(e turnError) event.Fault {
 	return say(runnel.AgentError, "The agent gave the turn up%s", because(e))
 }
 
-// because is the agent's reason, as the end of a sentence. It may be the body of
-// the API's answer.
+// because is the agent's reason, as the end of a sentence. It may be the body
+// of the API's answer.
 func because(e turnError) string {
 	body := translate.Loose[struct {
 		Message string `json:"message"`
@@ -101,7 +102,7 @@ func because(e turnError) string {
 	return ": " + why
 }
 
-// refused is what a prompt's failure means that never became a turn.
+// refused is the failure of a prompt whose turn did not begin.
 func refused(e *jsonrpc.Error) event.Fault {
 	if strings.Contains(e.Message, "overloaded") {
 		return runnel.Fail(runnel.AgentError, "Codex is overloaded. Send the prompt again in a moment.").Fault()

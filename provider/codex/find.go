@@ -18,7 +18,7 @@ import (
 )
 
 // Find implements [runnel.Finder]: by the name of its file, which takes no
-// app-server. What is in the file is asked for as ever.
+// app-server. The contents of the file are read through an app-server.
 func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, error) {
 	absent := runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.")
 	if uuid.Validate(id) != nil {
@@ -27,11 +27,11 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	home := p.home()
 	var files []string
 	for _, dir := range []string{filepath.Join("sessions", "*", "*", "*"), "archived_sessions"} {
-		found, _ := filepath.Glob(filepath.Join(quoteMeta(home), dir, "rollout-*-"+id+".jsonl")) // the pattern is in order
+		found, _ := filepath.Glob(filepath.Join(quoteMeta(home), dir, "rollout-*-"+id+".jsonl")) // the pattern is valid
 		files = append(files, found...)
 	}
 	slices.SortFunc(files, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) })
-	for _, file := range files { // the newest first: a revert begins another
+	for _, file := range files { // the newest first: a revert begins another file
 		if c, ok := meta(file, id); ok {
 			return c, nil
 		}
@@ -39,7 +39,7 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	return runnel.Conversation{}, absent
 }
 
-// quoteMeta makes a pattern of a path that matches nothing else.
+// quoteMeta returns the pattern that matches path and nothing else.
 func quoteMeta(path string) string {
 	if runtime.GOOS == "windows" { // no escapes there, and no such characters but brackets
 		return path
@@ -47,7 +47,7 @@ func quoteMeta(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// meta returns what the first line of a file says of the conversation in it.
+// meta returns the conversation that the first line of a file describes.
 func meta(file, id string) (c runnel.Conversation, ok bool) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -25,13 +25,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// page is how many turns are asked for at a time.
+// page is how many turns one request asks for.
 const page = 50
 
-// History implements [runnel.Historian]. What codex keeps in its files has
-// another form than what it says, spans several files after a revert, and is
-// partly in a database: so it is asked. Its items are those that it said live,
-// byte by byte, and pass the same translator.
+// History implements [runnel.Historian]. Codex's files have another form than
+// its messages, a conversation spans several files after a revert, and a part
+// of it is in a database: so an app-server is asked. Its items are those of the
+// live conversation, byte by byte, and pass the same translator.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		opt, id, clean, err := p.locate(ref)
@@ -68,7 +68,8 @@ func historyFault(err error) error {
 	return err
 }
 
-// isMissing reports whether the agent knows no such conversation.
+// isMissing reports whether an error means that the conversation does not
+// exist.
 func isMissing(e *jsonrpc.Error) bool {
 	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded", "invalid thread id", "not found"} {
 		if strings.Contains(e.Message, words) {
@@ -79,8 +80,8 @@ func isMissing(e *jsonrpc.Error) bool {
 }
 
 // all returns one page as turns does. 0.169 lists nothing of a file that is not
-// in its database yet, and puts it there when the conversation is opened. That is
-// done away from any project, and without servers of tools.
+// in its database yet, and adds the file when the conversation is opened. So
+// the conversation is opened, away from any project and without MCP servers.
 func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error) {
 	turns, next, err := a.turns(thread, cursor)
 	if err != nil || len(turns) > 0 || cursor != nil {
@@ -99,9 +100,8 @@ func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error
 	return a.turns(thread, nil)
 }
 
-// noServers switches off each server of tools that is configured: 0.169 puts
-// what it is told together with the user's configuration, so that to name none
-// starts them all.
+// noServers switches off each configured MCP server by name: 0.169 merges the
+// request with the user's configuration, so that an empty list starts them all.
 func (a *asker) noServers() (map[string]any, error) {
 	var r struct {
 		Config struct {
@@ -132,7 +132,7 @@ func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, err
 	return r.Data, r.Next, err
 }
 
-// historian feeds the translator with what the agent keeps.
+// historian feeds the translator with stored turns.
 type historian struct {
 	t     *translator
 	list  func(thread string, cursor *string) ([]nativeTurn, *string, error)
@@ -145,7 +145,7 @@ func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *stri
 	return &historian{t: t, list: list, known: make(map[string][]nativeTurn)}
 }
 
-// all gives out the events of each turn.
+// all passes the events of each turn to give.
 func (h *historian) all(give func([]event.Event) error) error {
 	var cursor *string
 	for {
@@ -169,7 +169,7 @@ func (h *historian) all(give func([]event.Event) error) error {
 	}
 }
 
-// said is an item with the thread and the turn that it is of.
+// said is an item with its thread and its turn.
 type said struct {
 	thread, turn string
 	item         item
@@ -182,8 +182,8 @@ type moment struct {
 	end bool
 }
 
-// moments puts what was said into the order in which it was: it is kept in the
-// order in which it ended.
+// moments returns the begins and the ends of items in the order of time. Items
+// are stored in the order in which they ended.
 func moments(all []said) []moment {
 	var out []moment
 	var before int64
@@ -196,7 +196,7 @@ func moments(all []said) []moment {
 	return out
 }
 
-// turn gives the events of a turn.
+// turn returns the events of a turn.
 func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	t := h.t
 	all, err := h.gather(t.thread, native, 0)
@@ -216,7 +216,7 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 		t.subagents.running[other].close()
 	}
 	tn.interrupted = native.Status == "interrupted"
-	if native.Status == "inProgress" { // elsewhere; how it ends is not known
+	if native.Status == "inProgress" { // in another process; its end is not known
 		native.Status = "interrupted"
 	}
 	tn.close(native.Status)
@@ -226,7 +226,8 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	return t.out.Take(), nil
 }
 
-// begin shows what began the turn, which has our id if it was our prompt.
+// begin emits the prompt of a turn and its begin. The turn has our id if the
+// prompt was ours.
 func (h *historian) begin(native nativeTurn, all []said) *turn {
 	t := h.t
 	i := slices.IndexFunc(all, func(s said) bool { return s.thread == t.thread && s.item.Type == "userMessage" })
@@ -267,10 +268,10 @@ func (h *historian) item(main *turn, m moment) {
 	}
 }
 
-// maxDepth bounds how deep subagents of subagents are looked for.
+// maxDepth bounds the depth of subagents of subagents.
 const maxDepth = 8
 
-// gather returns the items of a turn and of what subagents did for its sake.
+// gather returns the items of a turn and of its subagents.
 func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said, error) {
 	var out []said
 	seen := make(map[string]bool)
@@ -298,7 +299,7 @@ func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said,
 	return out, nil
 }
 
-// of returns the turns of a subagent; none if they are not kept.
+// of returns the turns of a subagent; none if they are not stored.
 func (h *historian) of(thread string) ([]nativeTurn, error) {
 	if turns, ok := h.known[thread]; ok {
 		return turns, nil
@@ -330,12 +331,13 @@ func milli(ms int64, before time.Time) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// rollout is the name of a file that codex keeps a conversation in.
+// rollout matches the name of a file that holds a conversation.
 var rollout = regexp.MustCompile(`^rollout-[0-9T-]{19}-([0-9a-f-]{36})\.jsonl$`)
 
-// locate says how to ask for a conversation. A file must lie in codex's folder;
-// of one elsewhere, if who named it may read it, a copy is asked for, in a folder
-// that holds nothing else: that folder's configuration is none of ours.
+// locate returns the options of an app-server that knows a conversation, and
+// the conversation's id. A file must be in codex's own folder. A file elsewhere
+// is read only if ref.Anywhere allows that: it is copied into a new folder
+// without any configuration, which clean removes.
 func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread string, clean func(), err error) {
 	clean = func() {}
 	if ref.File == "" {
@@ -373,8 +375,8 @@ func within(dir, file string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// threadOf reads the conversation's id, and who provides its models, from the
-// first line of its file.
+// threadOf reads the conversation's id and its model provider from the first
+// line of its file.
 func threadOf(file string) (id, models string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -398,8 +400,9 @@ func threadOf(file string) (id, models string, err error) {
 	return meta.Payload.ID, meta.Payload.Models, nil
 }
 
-// copyOf makes a folder for codex that holds one conversation, and a provider of
-// models by the name that it has there: without one it is not opened.
+// copyOf makes a folder for codex that holds one conversation, and a model
+// provider with the name that the conversation has for it: without that codex
+// does not open the conversation.
 func copyOf(file, id, models string) (dir string, err error) {
 	name := filepath.Base(file)
 	if !rollout.MatchString(name) {

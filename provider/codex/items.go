@@ -10,9 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// An itemList is the native items of a turn, and what is shown of them. They are
-// numbered from 1, in the order in which they start; a native item may be shown
-// as two.
+// An itemList is the native items of a turn, and what is shown of them. They
+// are numbered from 1, in the order in which they start; a native item may be
+// shown as two.
 type itemList struct {
 	out    translate.TurnEmitter
 	parent string // the call of the subagent that they are of; "" for the conversation's own
@@ -219,7 +219,8 @@ func (is *itemList) whole(it item) {
 	}
 }
 
-// reasoned ends reasoning, which is a summary, or the model's own words, or both.
+// reasoned ends reasoning, which is a summary, or the model's own words, or
+// both.
 func (is *itemList) reasoned(c *piece, it item) {
 	parts := slices.DeleteFunc(slices.Clone(it.Summary), func(s string) bool { return s == "" })
 	if text := strings.Join(parts, paragraph); text != "" || c.started {

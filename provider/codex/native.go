@@ -20,8 +20,8 @@ var targets = map[string][2]string{
 
 // native returns the program that npm's launcher would run, and what the
 // launcher adds to its environment (bin/codex.js of 0.169.0). Without the
-// launcher a conversation starts sooner and needs no Node.js beside it. What is
-// not laid out as npm does stays what it is.
+// launcher a conversation starts sooner and needs no Node.js process. A path
+// that is not laid out as npm does is returned as it is.
 func native(path string) (program string, env []string) {
 	launcher, err := filepath.EvalSymlinks(path)
 	target, known := targets[runtime.GOOS+"/"+runtime.GOARCH]

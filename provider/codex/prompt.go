@@ -20,8 +20,7 @@ type turnParams struct {
 
 // prompt makes the parameters for a prompt. The turn's id goes with it, so that
 // the agent's own record of the conversation names the turn as we do. Codex
-// knows images and text: a text document is sent as text with a frame that
-// tells where it begins and ends.
+// knows images and text: a text document is sent as text within a frame.
 func prompt(thread, turn string, in runnel.Input) turnParams {
 	p := turnParams{ThreadID: thread, ClientID: turn, Input: []userInput{}}
 	for _, a := range in.Attachments {
@@ -47,7 +46,7 @@ func textInput(s string) userInput {
 	return userInput{Type: "text", Text: &s, Elements: &[]struct{}{}}
 }
 
-// spoken is what a prompt said, and what was sent beside it.
+// spoken returns the text of a prompt and its attachments.
 func spoken(in []userInput) (text string, files []event.Attachment) {
 	var words []string
 	for i, part := range in {
@@ -68,7 +67,7 @@ func spoken(in []userInput) (text string, files []event.Attachment) {
 	return strings.Join(words, "\n"), files
 }
 
-// userMessage is what is shown of a prompt.
+// userMessage is the message that shows a prompt.
 func userMessage(in []userInput) event.Message {
 	text, files := spoken(in)
 	return event.Message{Content: text, Origin: event.OriginUser, Attachments: files}

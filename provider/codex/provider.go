@@ -15,14 +15,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// product is how messages to users call it.
+// product is how messages to users name the agent.
 var product = agentconn.Agent{Name: "Codex", Install: installCommand, Try: "codex --version"}
 
 // Provider runs Codex. The zero value runs the "codex" in PATH.
 //
-// An app-server could serve many conversations. Each conversation has one of its
-// own all the same, at a price of 90 MB: supervision, takeover and stopping are by
-// process, and a process that fails takes no other conversation with it.
+// An app-server could serve many conversations. Each conversation has one of
+// its own all the same, at a price of 90 MB: supervision, takeover and stopping
+// are by process, and a process that fails takes no other conversation with it.
 type Provider struct {
 	program agentconn.Program
 }
@@ -107,8 +107,8 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	return &conn{Conn: shell, tr: tr, opt: opt, home: codexHome(env)}, back, nil
 }
 
-// executable returns the program to run and all of its arguments: nothing that a
-// client says is among them.
+// executable returns the program to run and all of its arguments: nothing that
+// a client says is among them.
 func (p *Provider) executable(opt runnel.Options) (path string, args []string, err error) {
 	path, args, err = p.program.Find(opt, "codex", product)
 	return path, append(args, "app-server"), err
@@ -117,13 +117,13 @@ func (p *Provider) executable(opt runnel.Options) (path string, args []string, e
 // home is the folder of the agent as this provider's configuration has it.
 func (p *Provider) home() string { return codexHome(append(os.Environ(), p.program.Env...)) }
 
-// threadParams says how the conversation is to be. What is not said here is as
-// the user's own configuration has it.
+// threadParams are the parameters that start a conversation. What they leave
+// out is as the user's own configuration has it.
 func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	if err := firstError(check("model", opt.Model), check("reasoningEffort", opt.ReasoningEffort), check("resume", opt.Resume)); err != nil {
 		return nil, err
 	}
-	switch { // what cannot be upheld is not taken
+	switch { // an option that Codex cannot honour is rejected
 	case len(opt.Tools) > 0:
 		return nil, runnel.Fail(runnel.UnsupportedCapability, "tools: Codex does not let them be chosen")
 	case opt.MaxTurns > 0:
@@ -160,7 +160,7 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	return params, nil
 }
 
-// threadConfig is what has no parameter of its own.
+// threadConfig is the configuration that has no parameter of its own.
 func threadConfig(opt runnel.Options) (map[string]any, error) {
 	config := map[string]any{}
 	if opt.ReasoningEffort != "" {
@@ -180,8 +180,8 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 	return config, nil
 }
 
-// mcpServers puts definitions of servers into codex's form: that of others tells
-// the type, which it has no field for, and has headers by another name.
+// mcpServers puts definitions of servers into codex's form, which has no field
+// for the type and another name for the headers.
 func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, error) {
 	servers, err := agentconn.MCPServers[map[string]json.RawMessage](given)
 	if err != nil {
@@ -199,7 +199,7 @@ func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, e
 
 func projectDir(dir string) string {
 	if dir == "" {
-		dir, _ = os.Getwd() // without one there is no project
+		dir, _ = os.Getwd() // without a working directory there is no project
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real
@@ -225,7 +225,7 @@ func applyOption(params, config map[string]any, id, value string, allowBypass bo
 	return nil
 }
 
-// mayBe says whether an option may have a value.
+// mayBe fails if an option may not have a value.
 func mayBe(id, value string, allowBypass bool) error {
 	for _, o := range new(settings).options() {
 		if o.ID != id || id == optionModel {
@@ -254,8 +254,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// inherited are the variables that the agent may have of ours, beside
-// proc.Base.
+// inherited are the variables of our environment that the agent gets, beside
+// those of proc.Base.
 func inherited() []string {
 	return append(proc.Base(),
 		"CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "AZURE_OPENAI_*",
@@ -265,8 +265,8 @@ func inherited() []string {
 }
 
 // environ builds the agent's environment: ours by allow-list, then what the
-// caller adds. The user's configuration names the variables that hold the keys
-// of providers of models.
+// caller adds. The list includes the variables that hold the keys of model
+// providers, which the user's configuration names.
 func environ(parent []string, opt runnel.Options) []string {
 	extra := make(map[string]string)
 	for _, e := range opt.Env {
@@ -278,7 +278,7 @@ func environ(parent []string, opt runnel.Options) []string {
 	return proc.Environ(parent, allow, extra)
 }
 
-// envKey is how the configuration names the variable of a key.
+// envKey matches the variable of a key in the configuration.
 var envKey = regexp.MustCompile(`(?m)^\s*env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]{0,99})["']`)
 
 // maxConfig bounds what is read of the configuration, in bytes.
@@ -308,7 +308,7 @@ func userConfig(home string) []byte {
 // codexHome is where the agent keeps its configuration and its conversations.
 func codexHome(env []string) string {
 	vars := make(map[string]string)
-	for _, e := range env { // the last one counts
+	for _, e := range env { // the last value of a name counts
 		if name, value, ok := strings.Cut(e, "="); ok {
 			vars[name] = value
 		}

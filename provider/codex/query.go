@@ -13,24 +13,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// maxStored is the longest line that is read of what the agent keeps, in bytes.
+// maxStored bounds one line of a stored conversation, in bytes.
 const maxStored = 128 << 20
 
-// asker asks an app-server that has no conversation open.
+// asker sends requests to an app-server that has no conversation open.
 type asker struct {
 	process *proc.Process
 	lines   *jsonl.Reader
 	peer    jsonrpc.Peer
 }
 
-// query starts an app-server for as long as do asks it.
+// query starts an app-server, calls do with it, and stops it.
 func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *asker) error) error {
 	opt = p.program.Configured(opt)
 	path, args, err := p.executable(opt)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "runnel-codex-") // nobody else's settings are in it
+	dir, err := os.MkdirTemp("", "runnel-codex-") // an empty directory: a project may have settings
 	if err != nil {
 		return runnel.Fail(runnel.AgentError, "There is no room for temporary files.", err)
 	}

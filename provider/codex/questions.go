@@ -9,20 +9,20 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// userQuestion is one that the agent wants the user to answer.
+// userQuestion is a question that the agent wants the user to answer.
 type userQuestion struct {
 	ID       string `json:"id"`
 	Header   string `json:"header"`
 	Question string `json:"question"`
-	IsOther  *bool  `json:"isOther,omitempty"`  // words of one's own are an answer
-	IsSecret *bool  `json:"isSecret,omitempty"` // and are not to be shown
+	IsOther  *bool  `json:"isOther,omitempty"`  // free text is an answer
+	IsSecret *bool  `json:"isSecret,omitempty"` // and must not be shown
 	Options  []struct {
 		Label       string `json:"label"`
 		Description string `json:"description"`
 	} `json:"options"`
 }
 
-// sheet is what there is to answer.
+// sheet holds the questions that are asked at a time.
 type sheet struct{ questions []userQuestion }
 
 // maxQuestions bounds how many are asked at a time.
@@ -45,8 +45,8 @@ func (g *given) UnmarshalJSON(data []byte) error {
 // user asks the user something. One question with options has them as choices.
 // All else, several questions and words of one's own, comes with
 // updatedArguments, as "answers": an object of each question's text, or its id,
-// and its answer. What is not answered there gets the first option, which is the
-// one that the agent recommends; the choice says so.
+// and its answer. What is not answered there gets the first option, which is
+// the one that the agent recommends; the choice says so.
 func (a *approval) user(q question) (event.Approval, bool) {
 	if len(q.Questions) == 0 || len(q.Questions) > maxQuestions {
 		return event.Approval{}, false

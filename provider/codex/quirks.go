@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// What Codex does that its protocol would not make one expect, and what its
-// words mean. Each was seen on the wire of 0.169.0; the names in parentheses are
-// the recordings in testdata that show it.
+// Deviations of Codex from its protocol are noted where the code meets them.
+// Each was seen in the messages of 0.169.0; a name in parentheses is the
+// recording in testdata that shows it.
 
 // loginCommand is what a user runs to log in.
 const loginCommand = "codex login"
 
-// installCommand is what a user runs to have the agent.
+// installCommand is what a user runs to install the agent.
 const installCommand = "npm install -g @openai/codex"
 
 // warnings are those of the agent, each of which is shown once.
@@ -23,9 +23,10 @@ type warnings struct {
 
 func newWarnings() warnings { return warnings{shown: make(map[string]bool)} }
 
-// take returns the text of a warning that is to be shown, or "". A warning about
-// a file of the configuration means that codex goes on as if there were none:
-// with another provider of models, and with other rules, than the user wants.
+// take returns the text of a warning that is to be shown, or "". A warning
+// about a file of the configuration means that codex goes on as if there were
+// none: with another provider of models, and with other rules, than the user
+// wants.
 func (w *warnings) take(method string, n note) string {
 	if method == "configWarning" && n.Path != "" {
 		w.fatal = n.Path
@@ -34,11 +35,11 @@ func (w *warnings) take(method string, n note) string {
 		}
 	}
 	text := oneLine(n.Message+n.Summary, 500)
-	if text == "" || strings.HasPrefix(text, "Codex could not find bubblewrap") { // it has one of its own
+	if text == "" || strings.HasPrefix(text, "Codex could not find bubblewrap") { // codex brings its own
 		return ""
 	}
 	if method == "warning" && w.shown[text] {
-		return "" // as a rule what configWarning said before
+		return "" // as a rule it repeats a configWarning
 	}
 	if len(w.shown) < 100 {
 		w.shown[text] = true

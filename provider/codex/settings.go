@@ -10,7 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// settings are those of a conversation, as the agent told them last.
+// settings are those of a conversation, as the agent reported them last.
 type settings struct {
 	Model    string       `json:",omitzero"`
 	Effort   string       `json:",omitzero"`
@@ -24,7 +24,7 @@ type settings struct {
 	modes int // requests of ours for a mode
 }
 
-// Ids of what can be set, in the agent's words.
+// Ids of the options, in the agent's words.
 const (
 	optionModel    = "model"
 	optionEffort   = "effort"
@@ -40,15 +40,16 @@ const (
 	never      = "never"
 )
 
-// mode is what one of our permission modes is to the agent.
+// mode is one of our permission modes in the agent's terms.
 type mode struct {
 	approval, sandbox string
 	plan              bool
 }
 
-// modeOf returns what a permission mode is to Codex. Its sandbox is what
-// protects: within it, the project may be changed without asking, and what
-// needs more is asked for. So "default" and "acceptEdits" are the same.
+// modeOf returns a permission mode in Codex's terms. The sandbox is what
+// protects the user: within it, the agent may change the project without
+// asking, and asks for everything else. So "default" and "acceptEdits" are the
+// same.
 func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 	switch m {
 	case "", runnel.ModeDefault, runnel.ModeAcceptEdits:
@@ -66,7 +67,7 @@ func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 	return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
 }
 
-// word is our word for the settings; "" where we have none.
+// word is the permission mode that the settings add up to, "" if there is none.
 func (s *settings) word() string {
 	m := mode{s.Approval, s.Sandbox, s.Plan}
 	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked == m {
@@ -83,7 +84,7 @@ func (s *settings) word() string {
 // policies of the sandbox, by our names of them.
 var sandboxTypes = map[string]string{"readOnly": readOnly, "workspaceWrite": workspace, "dangerFullAccess": fullAccess, "externalSandbox": "external"}
 
-// policy is what the agent takes for a sandbox in a live conversation.
+// policy is a sandbox in the agent's form for a live conversation.
 func policy(sandbox string, dirs []string) map[string]any {
 	switch sandbox {
 	case readOnly:
@@ -116,8 +117,8 @@ func (s *settings) requested(name string) {
 	}
 }
 
-// update takes the settings as they are now. It returns what has changed for the
-// reader, and whether the sandbox has.
+// update takes the settings as they are now. It returns what has changed for
+// the reader, and whether the sandbox has.
 func (s *settings) update(n threadSettings) (u event.SessionUpdated, sandboxChanged bool) {
 	before, old := *s, s.options()
 	s.Plan = n.Collaboration.Mode == "plan"
@@ -149,7 +150,7 @@ func (s *settings) offered(result json.RawMessage) {
 	}
 }
 
-// options are what can be set in a conversation, with what it is now.
+// options are what can be set in a conversation, with the current values.
 func (s *settings) options() []event.ConfigOption {
 	choice := func(value, name, about string) event.ConfigChoice {
 		return event.ConfigChoice{Value: value, Name: name, Description: about}
@@ -168,7 +169,7 @@ func (s *settings) options() []event.ConfigOption {
 			effort.Choices = append(effort.Choices, choice(oneLine(f.Effort, 40), oneLine(f.Effort, 40), oneLine(f.Description, 300)))
 		}
 	}
-	if !model.Allows(s.Model) && s.Model != "" { // one of the user's own
+	if !model.Allows(s.Model) && s.Model != "" { // a model of the user's own
 		model.Choices = append(model.Choices, choice(s.Model, s.Model, ""))
 	}
 	out := []event.ConfigOption{model}
@@ -195,7 +196,7 @@ func (s *settings) options() []event.ConfigOption {
 	})
 }
 
-// with adds a value that is not among the usual ones.
+// with returns choices, and value with them if it is not among them.
 func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
 	for _, c := range choices {
 		if c.Value == value {
@@ -205,7 +206,7 @@ func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
 	return append(choices, event.ConfigChoice{Value: value, Name: value})
 }
 
-// token is what the name of a model, an effort or a tool may be.
+// token matches a valid name of a model, an effort or a tool.
 var token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
 func check(field, value string) error {

@@ -63,8 +63,8 @@ func (ss *subagents) know(thread string) *subagent {
 	return a
 }
 
-// acts takes an item about a subagent in a turn. It reports whether the item is a
-// call: that of a subagent which was started, or asked for more.
+// acts takes an item about a subagent in a turn. It reports whether the item is
+// a call: that of a subagent which was started, or asked for more.
 func (ss *subagents) acts(r *run, it item) bool {
 	c := r.piece(it)
 	if c == nil || c.done || it.AgentID == "" {

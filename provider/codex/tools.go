@@ -11,7 +11,8 @@ import (
 // maxArguments bounds what a call shows of its arguments, in bytes.
 const maxArguments = 256 << 10
 
-// callStarted announces a tool call, and finishes it if its arguments are known.
+// callStarted announces a tool call, and finishes it if its arguments are
+// known.
 func (is *itemList) callStarted(c *piece, it item) {
 	f, ok := toolCall(it)
 	if !ok {
@@ -27,7 +28,7 @@ func (is *itemList) callStarted(c *piece, it item) {
 		c.output.Start.Native = c.nativeID()
 		is.start(c, event.ItemStart{ItemID: c.id, ItemType: event.TypeFunctionCall, CallID: f.CallID, Name: f.Name})
 	}
-	late := it.Type == "webSearch" || it.Type == "imageGeneration" // what it is about is known at its end
+	late := it.Type == "webSearch" || it.Type == "imageGeneration" // their arguments come with their end
 	if !c.called && (!late || c.done) {
 		c.called = true
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: f})
@@ -41,8 +42,8 @@ func (is *itemList) leave(c *piece, text string) {
 	is.out.Notice(event.LevelInfo, "TASK_GOES_ON", "It goes on in the background: "+oneLine(c.title, 300))
 }
 
-// toolCall is what a native item is as a call. It reports false for one that is
-// none, or that we do not know.
+// toolCall returns the call that a native item is. It reports false for an item
+// that is no call, or of an unknown type.
 func toolCall(it item) (event.FunctionCall, bool) {
 	f := event.FunctionCall{CallID: it.ID, Kind: event.KindOther}
 	switch it.Type {
@@ -94,7 +95,7 @@ func toolCall(it item) (event.FunctionCall, bool) {
 	return f, it.ID != ""
 }
 
-// collabName is the model's name of a tool about agents.
+// collabName is the model's name of a tool for subagents.
 func collabName(tool string) string {
 	switch tool {
 	case "spawnAgent":
@@ -109,7 +110,7 @@ func collabName(tool string) string {
 	return clip(tool, 100)
 }
 
-// toolOutput is what a finished item gave.
+// toolOutput is the output of a finished call.
 func toolOutput(c *piece, it item) event.FunctionCallOutput {
 	out := event.FunctionCallOutput{CallID: c.native, IsError: it.Status == "failed" || it.Status == "declined"}
 	text := ""
@@ -170,7 +171,7 @@ func agentsText(it item) string {
 	return strings.Join(lines, "\n")
 }
 
-// script is what a command is about: codex has a shell run it.
+// script returns the command without the shell that codex runs it with.
 func script(command string) string {
 	shell, rest, ok := strings.Cut(command, " ")
 	if !ok || !strings.HasSuffix(shell, "sh") {

@@ -9,13 +9,14 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// trust says which folders' own settings may run code, in the form of the
-// agent's configuration.
+// trust returns, in the form of the agent's configuration, the folders whose
+// own settings may run code.
 //
 // A folder is trusted here because whoever runs us says so, and not because the
-// agent was told so once. It looks at the folder, at the repository that it is in
-// and, of a worktree, at the one it belongs to, which a file in the folder names:
-// so whatever might count is taken back, and all that its configuration trusts.
+// agent was told so once. It looks at the folder, at the repository that it is
+// in and, of a worktree, at the one it belongs to, which a file in the folder
+// names: so whatever might count is taken back, and all that its configuration
+// trusts.
 func trust(opt runnel.Options) map[string]any {
 	dir := projectDir(opt.Dir)
 	level := func(of string) map[string]any { return map[string]any{"trust_level": of} }

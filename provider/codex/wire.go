@@ -6,8 +6,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// What codex app-server and we say to each other: JSON-RPC without its version,
-// one message a line. Only what is translated is decoded.
+// The messages between codex app-server and us: JSON-RPC without its version,
+// one message a line. Only the fields that are translated are decoded.
 
 // Methods of ours.
 const (
@@ -36,8 +36,8 @@ const (
 	askElicitation = "mcpServer/elicitation/request"
 )
 
-// ignored are notifications that we ask not to get: they are large or about
-// other things.
+// ignored are notifications that we opt out of: they are large, or about things
+// that are not translated.
 var ignored = []string{
 	"remoteControl/status/changed", "thread/readState/changed", "turn/diff/updated",
 	"item/fileChange/outputDelta", "item/fileChange/patchUpdated", "rawResponseItem/completed", "rawResponse/completed",
@@ -127,7 +127,7 @@ type sandboxPolicy struct {
 // nativeTurn is a turn as the agent has it.
 type nativeTurn struct {
 	ID        string     `json:"id"`
-	Root      string     `json:"rootTurnId"` // the turn for whose sake it ran
+	Root      string     `json:"rootTurnId"` // the turn of the main thread that caused it
 	Items     []item     `json:"items"`
 	Status    string     `json:"status"` // inProgress, completed, interrupted, failed
 	Error     *turnError `json:"error"`
@@ -214,8 +214,8 @@ type commandAction struct {
 	Path    string `json:"path"`
 }
 
-// fileChange is one file of a patch. Diff is the whole file where it is new or
-// gone, and hunks else.
+// fileChange is one file of a patch. Diff is the whole file if the file is new
+// or deleted, and hunks otherwise.
 type fileChange struct {
 	Path string `json:"path"`
 	Kind struct {
@@ -245,7 +245,7 @@ type userInput struct {
 	Path     string      `json:"path,omitempty"`
 }
 
-// rateLimits are what the account may use and has used.
+// rateLimits are how much of its limits the account has used.
 type rateLimits struct {
 	Primary   *limitWindow `json:"primary"`
 	Secondary *limitWindow `json:"secondary"`
