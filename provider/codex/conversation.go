@@ -106,9 +106,9 @@ func (cv *conversation) begin(thread, native string) {
 	}
 }
 
-// running is the native turn that has begun and is not over, or nil.
+// running is the native turn that is known and not over, or nil.
 func (cv *conversation) running(native string) *run {
-	if tn := cv.turns.running[native]; tn != nil && tn.began {
+	if tn := cv.turns.running[native]; tn != nil {
 		return &tn.run
 	}
 	if s := cv.subagents.running[native]; s != nil {
@@ -120,10 +120,7 @@ func (cv *conversation) running(native string) *run {
 // runOf is the native turn that a notification is about. It begins the turn if
 // we missed that, and is nil for one that is over.
 func (cv *conversation) runOf(n note) *run {
-	if r := cv.running(n.TurnID); r != nil {
-		return r
-	}
-	if n.ThreadID != "" {
+	if tn := cv.turns.running[n.TurnID]; n.ThreadID != "" && (tn == nil || !tn.began) {
 		cv.begin(n.ThreadID, n.TurnID)
 	}
 	return cv.running(n.TurnID)
@@ -181,7 +178,7 @@ const maxInterrupts = 5
 // It returns the requests of questions that nobody answers any more.
 func (cv *conversation) complete(n note) []jsonrpc.ID {
 	native := n.Turn.ID
-	if cv.running(native) == nil && cv.turns.running[native] == nil && cv.turns.current() == nil && len(cv.turns.waiting) > 0 {
+	if cv.running(native) == nil && cv.turns.current() == nil && len(cv.turns.waiting) > 0 {
 		n.TurnID = native
 		cv.runOf(n) // its begin was lost
 	}
@@ -320,7 +317,7 @@ func (cv *conversation) whole(r *run, it item) {
 // subagent while no turn runs has a turn that holds nothing else.
 func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, outOfTurn bool) {
 	cv.runOf(note{ThreadID: q.ThreadID, TurnID: q.TurnID})
-	if tn := cv.turns.running[q.TurnID]; tn != nil && tn.began {
+	if tn := cv.turns.running[q.TurnID]; tn != nil {
 		return tn.id, false
 	}
 	if tn := cv.turns.current(); tn != nil {
