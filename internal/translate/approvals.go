@@ -4,9 +4,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // Ids of choices, as a decision names them.
@@ -21,6 +23,17 @@ const (
 
 // Option returns the id of the choice that is the nth answer, from 1.
 func Option(n int) string { return OptionPrefix + strconv.Itoa(n) }
+
+// AnswerLabel returns the label of the choice with which the user answers in
+// the arguments. first are the answers to questions that are left out there:
+// the first option of each.
+func AnswerLabel(first []string) string {
+	label := "Answer in the arguments"
+	if len(first) > 0 {
+		label += "; else: " + strings.Join(first, ", ")
+	}
+	return text.OneLine(label, MaxLabel)
+}
 
 // Bounds of approvals.
 const (

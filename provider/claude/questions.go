@@ -57,11 +57,7 @@ func (q *question) answers() []event.Choice {
 			first = append(first, each.Options[0].Label)
 		}
 	}
-	label := "Answer in the arguments"
-	if len(first) > 0 {
-		label += "; else: " + strings.Join(first, ", ")
-	}
-	return append(out, event.Choice{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: text.OneLine(label, translate.MaxLabel)})
+	return append(out, event.Choice{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: translate.AnswerLabel(first)})
 }
 
 // answered adds the missing answers to the arguments. label answers the single

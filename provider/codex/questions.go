@@ -2,7 +2,6 @@ package codex
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -62,17 +61,13 @@ func (a *approval) user(q question) (event.Approval, bool) {
 			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]given{first.ID: {o.Label}}))
 		}
 	}
-	label := "Answer in the arguments"
-	var else_ []string
+	var firsts []string
 	for _, u := range q.Questions {
 		if len(u.Options) > 0 {
-			else_ = append(else_, u.Options[0].Label)
+			firsts = append(firsts, u.Options[0].Label)
 		}
 	}
-	if len(else_) > 0 {
-		label += "; else: " + strings.Join(else_, ", ")
-	}
-	a.add(translate.AllowOnce, event.ChoiceAllowOnce, oneLine(label, translate.MaxLabel), a.sheet.result(a.sheet.firsts(nil)))
+	a.add(translate.AllowOnce, event.ChoiceAllowOnce, translate.AnswerLabel(firsts), a.sheet.result(a.sheet.firsts(nil)))
 	none := a.sheet.result(nil)
 	a.add(translate.Deny, event.ChoiceDeny, "Do not answer", none)
 	a.stop(none, true)
