@@ -3,6 +3,7 @@ package codex
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/runnel-dev/runnel/event"
@@ -30,7 +31,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 	}
 	p := point{
 		Peer: t.peer, Thread: t.thread, Over: t.turns.over, Config: t.config, Total: t.turns.total, Limit: t.limits.last, Announced: t.announced,
-		Agents: make(map[string]string), Warnings: sorted(keys(t.warnings.shown)),
+		Agents: make(map[string]string), Warnings: slices.Sorted(maps.Keys(t.warnings.shown)),
 	}
 	for thread, a := range t.subagents.byThread {
 		p.Agents[thread] = a.call

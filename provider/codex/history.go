@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -212,7 +213,7 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	if end := time.Unix(native.EndedAt, 0); native.EndedAt > 0 && end.After(t.out.At()) {
 		t.out.Begin(end)
 	}
-	for _, other := range sorted(keys(t.subagents.running)) {
+	for _, other := range slices.Sorted(maps.Keys(t.subagents.running)) {
 		t.subagents.running[other].close()
 	}
 	tn.interrupted = native.Status == "interrupted"

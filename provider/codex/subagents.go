@@ -1,6 +1,9 @@
 package codex
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -106,7 +109,7 @@ func (ss *subagents) begin(thread, native string) *subagentTurn {
 // leave moves the subagents that still work out of a turn that is over. It
 // returns their turns, which have to be placed.
 func (ss *subagents) leave(over *turn) (moved []*subagentTurn) {
-	for _, native := range sorted(keys(ss.running)) {
+	for _, native := range slices.Sorted(maps.Keys(ss.running)) {
 		s := ss.running[native]
 		if s.main != over {
 			continue

@@ -1,9 +1,6 @@
 package codex
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -18,11 +15,4 @@ func derive(native string) string { return translate.Derive(providerID, native) 
 func clip(s string, max int) string {
 	s, _ = cut(s, max)
 	return s
-}
-
-func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
-
-func sorted(ids []string) []string {
-	slices.Sort(ids)
-	return ids
 }

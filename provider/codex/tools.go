@@ -1,7 +1,9 @@
 package codex
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
@@ -164,7 +166,7 @@ func joined(parts []outputPart) string {
 
 func agentsText(it item) string {
 	var lines []string
-	for _, id := range sorted(keys(it.Agents)) {
+	for _, id := range slices.Sorted(maps.Keys(it.Agents)) {
 		a := it.Agents[id]
 		lines = append(lines, strings.TrimSuffix(a.Status+": "+a.Message, ": "))
 	}
