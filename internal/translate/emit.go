@@ -135,6 +135,9 @@ func (t TurnEmitter) Emit(b event.Body) {
 	t.emitter.Emit(t.turn, b)
 }
 
+// Skip counts a part of the turn that means nothing to the translator.
+func (t TurnEmitter) Skip() { t.emitter.Skip() }
+
 // Notice emits a notice in the turn.
 func (t TurnEmitter) Notice(level event.Level, code, message string) {
 	t.Emit(event.Notice{Level: level, Code: code, Message: message})
