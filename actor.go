@@ -153,24 +153,33 @@ func (s *Session) arrive(ev event.Event) {
 	lt := s.find(ev.Turn)
 	if lt == nil {
 		if _, ok := ev.Body.(event.ResponseStart); !ok || s.recover != nil || s.over[ev.Turn] {
+			if s.recover == nil {
+				s.counters.Events.Add(1)
+			}
 			return // late output of a turn that is over
 		}
 		lt = s.add(newRules(ev.Turn, s.provider.Name()), newTurn(ev.Turn, s.id, s.log, s.head+int64(len(s.batch))))
 	}
+	s.admit(lt, ev)
+}
+
+// admit records what the rules of its turn make of an event of the agent.
+func (s *Session) admit(lt *liveTurn, ev event.Event) {
+	dropped := lt.rules.dropped
 	lt.heard = time.Now()
 	s.take(lt, lt.rules.admit(ev))
+	s.counters.Events.Add(int64(lt.rules.dropped - dropped))
 }
 
 // between records a fact that belongs to no turn. While a turn runs it is told
 // as part of that turn, so that the order of the log is the order of arrival.
 func (s *Session) between(ev event.Event) {
 	if !isFact(ev.Body) || ev.Validate() != nil {
+		s.counters.Events.Add(1)
 		return
 	}
 	if len(s.live) > 0 {
-		lt := s.live[0]
-		lt.heard = time.Now()
-		s.take(lt, lt.rules.admit(ev))
+		s.admit(s.live[0], ev)
 		return
 	}
 	s.stage(ev)

@@ -230,6 +230,7 @@ type Options struct {
 	Approve        Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
 	Tap            func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
 	Filter         func(opt Options) Filter   `json:"-"` // makes the filter of what one agent says. Default: none
+	Counters       *Counters                  `json:"-"` // of what the agent prints and no log records. Default: not counted
 	Warn           func(code, message string) `json:"-"` // told of dangerous settings. Default: dropped
 }
 

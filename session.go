@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -28,6 +29,7 @@ type Session struct {
 	resumes  bool // every agent of provider
 	log      Log
 	cfg      Config
+	counters *Counters
 	ctx      context.Context // of the session's own work; ends with it
 	stop     context.CancelFunc
 	box      chan message
@@ -177,7 +179,8 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	}
 	s := &Session{
 		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt,
-		gone: closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
+		counters: cmp.Or(opt.Counters, new(Counters)),
+		gone:     closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
 		over:  make(map[string]bool),
 		facts: facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}

@@ -411,11 +411,11 @@ func TestCancelIsEnforced(t *testing.T) {
 	})
 }
 
-func TestLateAndDoubleEventsAreDropped(t *testing.T) {
+func TestLateAndDoubleEventsAreDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := newStubborn(0)
+		agent, counters := newStubborn(0), new(runnel.Counters)
 		log := new(runnel.Memory)
-		s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+		s, _ := runnel.Open(t.Context(), agent, runnel.Options{Counters: counters}, runnel.Config{ID: "s", Log: log})
 		defer s.Close()
 		turn := send(t, s)
 		emit := func(b event.Body) { agent.events <- event.Event{At: time.Unix(0, 0), Turn: turn.ID, Body: b} }
@@ -429,6 +429,7 @@ func TestLateAndDoubleEventsAreDropped(t *testing.T) {
 		emit(event.ResponseDone{Status: event.StatusError, FinishReason: "boom"})
 		emit(event.ResponseDone{Status: event.StatusCompleted})
 		emit(event.ItemStart{ItemID: "late", ItemType: event.TypeMessage})
+		agent.events <- event.Event{Body: event.ItemStart{ItemID: "of no turn", ItemType: event.TypeMessage}}
 		if _, err := turn.Wait(t.Context()); runnel.CodeOf(err) != runnel.AgentError {
 			t.Fatal(err)
 		}
@@ -445,6 +446,9 @@ func TestLateAndDoubleEventsAreDropped(t *testing.T) {
 `
 		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
 			t.Fatal(diff)
+		}
+		if n := counters.Events.Load(); n != 6 { // echo, second item_done and response_start, later end, late item, one of no turn
+			t.Errorf("%d events were counted", n)
 		}
 	})
 }

@@ -109,7 +109,10 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.sessions.opened = g.queue.startIfWaiting // queued prompts may wait for nothing else
 	g.opener = &opener{
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), projects: projects,
-		feed: g.feed, records: g.records, queue: g.queue,
+		feed: g.feed, records: g.records, queue: g.queue, counters: make(map[string]*runnel.Counters),
+	}
+	for _, p := range cfg.Providers {
+		g.opener.counters[p.Name()] = new(runnel.Counters)
 	}
 	g.creator = &creator{g.opener, g.sessions}
 	g.importer = &importer{opener: g.opener, sessions: g.sessions}

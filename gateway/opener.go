@@ -22,6 +22,7 @@ type opener struct {
 	feed      *feed
 	records   *recordWriter
 	queue     *promptQueue
+	counters  map[string]*runnel.Counters // by the names of providers
 }
 
 // record returns what the catalogue knows of a session.
@@ -77,7 +78,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 	for _, t := range st.Open {
 		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
 	}
-	opt.Keep = o.keep(rec.ID)
+	opt.Keep, opt.Counters = o.keep(rec.ID), o.counters[p.Name()]
 	cfg.ID, cfg.Log, cfg.Recorded = rec.ID, o.cfg.Log, e.recorded
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, opt, cfg)

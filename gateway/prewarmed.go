@@ -19,7 +19,7 @@ func (o *opener) startForPool(ctx context.Context, k prewarm.Key, id string) (ru
 		return nil, inaccessible("the project directory is another one now")
 	}
 	opt := k.Options
-	opt.Keep = o.keep(id)
+	opt.Keep, opt.Counters = o.keep(id), o.counters[k.Provider.Name()]
 	return k.Provider.Open(ctx, opt)
 }
 

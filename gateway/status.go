@@ -114,6 +114,9 @@ func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
 	return out, nil
 }
 
+// Counters returns what was counted of each kind of agent, by its name.
+func (g *Gateway) Counters() map[string]*runnel.Counters { return g.opener.counters }
+
 // Counts says how many sessions are open, how many have an agent and how many
 // run a turn.
 func (g *Gateway) Counts() (open, alive, working int) {

@@ -89,10 +89,16 @@ func prewarmDescs() (ready, sessions, agents *prometheus.Desc) {
 		prometheus.NewDesc("runnel_prewarm_agents_total", "Agents kept ready: those started, those that failed, those ended unused.", []string{"what"}, nil)
 }
 
+func droppedDesc() *prometheus.Desc {
+	return prometheus.NewDesc("runnel_agent_dropped_total",
+		"What agents print and no log records: events after the end of their turn, invalid or repeated; messages without a meaning for Runnel; lines that are too long or cannot be decoded.",
+		[]string{"agent", "what"}, nil)
+}
+
 // Describe implements [prometheus.Collector].
 func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
 	ready, sessions, agents := prewarmDescs()
-	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents} {
+	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents, droppedDesc()} {
 		out <- d
 	}
 }
@@ -112,4 +118,10 @@ func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Started), "started")
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Failed), "failed")
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Unused), "unused")
+	dropped := droppedDesc()
+	for agent, n := range c.gw.Counters() {
+		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Events.Load()), agent, "event")
+		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Messages.Load()), agent, "message")
+		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Lines.Load()), agent, "line")
+	}
 }

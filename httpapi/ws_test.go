@@ -90,7 +90,7 @@ func TestHelloFamily(t *testing.T) {
 	body := s.do("GET", "/metrics", "").Body.String()
 	for _, line := range []string{
 		`runnel_stream_connections_total{family="events-v1"} 1`, `runnel_stream_connections_total{family="upsert-v1"} 1`,
-		`runnel_stream_messages_total{family="events-v1"}`,
+		`runnel_stream_messages_total{family="events-v1"}`, `runnel_agent_dropped_total{agent="script",what="event"} 0`,
 	} {
 		if !strings.Contains(body, line) {
 			t.Errorf("no %s in the metrics", line)

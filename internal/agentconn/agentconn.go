@@ -15,6 +15,7 @@ package agentconn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,6 +64,10 @@ type Translator interface {
 	// server that takes over.
 	About(line []byte) About
 
+	// Skipped returns how many messages of the agent meant nothing so far, and
+	// how many of its lines could not be decoded.
+	Skipped() (messages, lines int)
+
 	// Waiting returns the ids of the open approvals.
 	Waiting() []string
 
@@ -97,6 +102,7 @@ type Conn struct {
 	tap     func(runnel.Dir, []byte)
 	ready   []event.Event // belongs to Next
 	starts  time.Duration // how long a handshake may take
+	counts  *runnel.Counters
 
 	mu    sync.Mutex // guards the following fields, and the order of lines
 	tr    Translator
@@ -108,7 +114,7 @@ type Conn struct {
 // New returns a Conn with a process that runs. The caller's own methods may use
 // tr within Do.
 func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
-	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr, starts: startTime}
+	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr, starts: startTime, counts: cmp.Or(opt.Counters, new(runnel.Counters))}
 }
 
 // Do runs f while no line passes. What f sends comes right after the last line
@@ -169,7 +175,7 @@ func (c *Conn) next() ([]byte, error) {
 			err = runnel.Fail(runnel.ProtocolError, c.agent.Name+" prints without end and does not get ready. Try it in a terminal: "+c.agent.Try)
 		}
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long && c.lines.Offset() <= maxStart {
-			c.ready = append(c.ready, event.Event{At: time.Now(), Body: tooLong})
+			c.ready = append(c.ready, c.leftOut())
 			continue
 		}
 		if err != nil {
@@ -200,7 +206,11 @@ func (c *Conn) translate(line []byte) []event.Event {
 	if !jsonl.Valid(line) {
 		line = nil
 	}
+	messages, lines := c.tr.Skipped()
 	evs, due := c.tr.Printed(line, time.Now())
+	moreMessages, moreLines := c.tr.Skipped()
+	c.counts.Messages.Add(int64(moreMessages - messages))
+	c.counts.Lines.Add(int64(moreLines - lines))
 	for _, m := range due {
 		_ = c.write(m) // a process that cannot be written to is about to exit anyway
 	}
@@ -246,6 +256,12 @@ var tooLong = event.Notice{
 	Level: event.LevelWarning, Code: "LINE_TOO_LONG", Message: "The agent printed a message that is too long; it was left out.",
 }
 
+// leftOut returns the event that stands for a line that is too long.
+func (c *Conn) leftOut() event.Event {
+	c.counts.Lines.Add(1)
+	return event.Event{At: time.Now(), Body: tooLong}
+}
+
 // Next implements [runnel.Conn].
 func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 	for len(c.ready) == 0 {
@@ -255,7 +271,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 		line, err := c.lines.Next()
 		switch _, long := errors.AsType[*jsonl.TooLongError](err); {
 		case long:
-			c.ready = []event.Event{{At: time.Now(), Body: tooLong}}
+			c.ready = []event.Event{c.leftOut()}
 		case errors.Is(err, io.EOF):
 			c.end()
 			c.mu.Lock()

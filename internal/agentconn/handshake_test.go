@@ -9,14 +9,21 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// told makes a notice of every line.
-type told struct{ Translator }
+// told makes a notice of every line, which it counts as a message that means
+// nothing and as two lines that cannot be decoded.
+type told struct {
+	Translator
+	lines *int
+}
 
-func (told) Printed(line []byte, at time.Time) ([]event.Event, []any) {
+func (tr told) Printed(line []byte, at time.Time) ([]event.Event, []any) {
+	*tr.lines++
 	return []event.Event{{At: at, Body: event.Notice{Level: event.LevelInfo, Code: "LINE", Message: string(line)}}}, nil
 }
 
 func (told) Gone() []event.Event { return nil }
+
+func (tr told) Skipped() (messages, lines int) { return *tr.lines, 2 * *tr.lines }
 
 // listen starts a script and reads until something is wrong.
 func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
@@ -25,7 +32,7 @@ func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
 	if err != nil {
 		t.Skip("there is no shell")
 	}
-	c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}, Agent{Name: "It"}, told{}, runnel.Options{Dir: t.TempDir()})
+	c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}, Agent{Name: "It"}, told{lines: new(int)}, runnel.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +54,14 @@ func TestAHandshakeIsBounded(t *testing.T) {
 	}
 }
 
-// What was left out of a handshake is said.
-func TestALineOfAHandshakeThatIsTooLongIsTold(t *testing.T) {
+func TestLeftOutLineOfHandshakeIsReportedAndCounted(t *testing.T) {
 	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`, time.Minute)
 	ev, err := c.Next(t.Context())
 	if b, ok := ev.Body.(event.Notice); err != nil || !ok || b.Code != "LINE_TOO_LONG" {
 		t.Errorf("got %+v, %v", ev, err)
+	}
+	if lines, messages := c.counts.Lines.Load(), c.counts.Messages.Load(); lines != 3 || messages != 1 {
+		t.Errorf("counted %d lines and %d messages", lines, messages)
 	}
 }
 

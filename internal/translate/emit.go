@@ -29,7 +29,8 @@ type Emitter struct {
 	events   []event.Event
 	replies  []any
 	deferred []event.Event
-	skipped  int
+	messages int // that mean nothing
+	lines    int // that cannot be decoded
 }
 
 // Begin sets the time of the line in hand. Every event that is emitted from
@@ -63,10 +64,13 @@ func (e *Emitter) Add(events ...event.Event) { e.events = append(e.events, event
 func (e *Emitter) Reply(message any) { e.replies = append(e.replies, message) }
 
 // Skip counts a message of the agent's that means nothing to the translator.
-func (e *Emitter) Skip() { e.skipped++ }
+func (e *Emitter) Skip() { e.messages++ }
 
-// Skipped returns how often Skip was called.
-func (e *Emitter) Skipped() int { return e.skipped }
+// SkipLine counts a line of the agent's that cannot be decoded.
+func (e *Emitter) SkipLine() { e.lines++ }
+
+// Skipped returns how often Skip and SkipLine were called.
+func (e *Emitter) Skipped() (messages, lines int) { return e.messages, e.lines }
 
 // Capture returns what do emits, in place of emitting it.
 func (e *Emitter) Capture(do func()) []event.Event {

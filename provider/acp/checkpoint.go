@@ -79,6 +79,9 @@ func (t *translator) About(line []byte) agentconn.About {
 	return agentconn.About{Settles: m.Method}
 }
 
+// Skipped implements [agentconn.Translator].
+func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
+
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.turns.openApprovals() }
 

@@ -66,6 +66,7 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	t.out.EmitDeferred()
 	if m, err := jsonrpc.Decode(line); err != nil {
+		t.out.SkipLine()
 		t.turns.out().Emit(translate.Undecodable)
 	} else {
 		t.message(m)

@@ -65,6 +65,7 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	if f, err := decode(line); err != nil {
+		t.out.SkipLine()
 		t.turns.emit(translate.Undecodable)
 	} else {
 		t.dispatch(f)

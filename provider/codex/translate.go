@@ -59,6 +59,7 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	m, err := jsonrpc.Decode(line)
 	if line == nil || err != nil {
+		t.out.SkipLine()
 		t.notice(translate.Undecodable)
 	} else {
 		t.message(m)
@@ -68,6 +69,9 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 
 // Gone implements [agentconn.Translator].
 func (t *translator) Gone() []event.Event { return t.out.Take() }
+
+// Skipped implements [agentconn.Translator].
+func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
 
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.questions.IDs() }
