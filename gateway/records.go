@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/wake"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -15,8 +16,8 @@ import (
 type recordWriter struct {
 	catalogue store.Catalogue
 	log       *slog.Logger
-	kick      chan struct{} // holds a token once changed is not empty
-	urgent    chan struct{} // holds a token once a change must not wait for others
+	kick      wake.Signal // holds a token once changed is not empty
+	urgent    wake.Signal // holds a token once a change must not wait for others
 
 	// writing is held from reading a record until it is written, so that an older
 	// state never replaces a newer one. It guards entry.retired.
@@ -34,7 +35,7 @@ const (
 func newRecordWriter(catalogue store.Catalogue, log *slog.Logger) *recordWriter {
 	return &recordWriter{
 		catalogue: catalogue, log: log, changed: make(map[*entry]struct{}),
-		kick: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		kick: wake.New(), urgent: wake.New(),
 	}
 }
 
@@ -44,16 +45,9 @@ func (w *recordWriter) mark(e *entry, urgent bool) {
 	w.mu.Lock()
 	w.changed[e] = struct{}{}
 	w.mu.Unlock()
-	signal(w.kick)
+	w.kick.Send()
 	if urgent {
-		signal(w.urgent)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		w.urgent.Send()
 	}
 }
 

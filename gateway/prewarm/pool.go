@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/wake"
 )
 
 const (
@@ -51,8 +52,8 @@ type Pool struct {
 	cfg  Config
 	ctx  context.Context // of Run
 	stop context.CancelFunc
-	kick chan struct{} // holds a token once something has changed
-	used atomic.Int64  // when a prompt or a session came last, in Unix nanoseconds: prompts do not wait for mu
+	kick wake.Signal  // holds a token once something has changed
+	used atomic.Int64 // when a prompt or a session came last, in Unix nanoseconds: prompts do not wait for mu
 
 	mu     sync.Mutex // guards the rest; held while directories are read, which may block
 	slots  []*slot    // by last use, newest first
@@ -92,7 +93,7 @@ type Stats struct {
 // New returns an empty pool. ctx bounds its life.
 func New(ctx context.Context, cfg Config) *Pool {
 	cfg.Size, cfg.MaxAge = max(cfg.Size, 0), cmp.Or(cfg.MaxAge, defaultMaxAge)
-	p := &Pool{cfg: cfg, kick: make(chan struct{}, 1)}
+	p := &Pool{cfg: cfg, kick: wake.New()}
 	p.used.Store(time.Now().UnixNano())
 	p.ctx, p.stop = context.WithCancel(ctx)
 	return p
@@ -104,14 +105,7 @@ func (p *Pool) Use() {
 		return
 	}
 	p.used.Store(time.Now().UnixNano())
-	p.wake()
-}
-
-func (p *Pool) wake() {
-	select {
-	case p.kick <- struct{}{}:
-	default:
-	}
+	p.kick.Send()
 }
 
 // Created notes that a session was created with this key. The pool prewarms an
@@ -177,7 +171,7 @@ func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.wake()
+	defer p.kick.Send()
 	if p.closed {
 		return nil, runnel.Settings{}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/wake"
 )
 
 // A watcher sends the status of sessions to one connection: each once at the
@@ -17,7 +18,7 @@ import (
 // a slow client gets the newest status and none of those in between.
 type watcher struct {
 	k    *socket
-	kick chan struct{} // one token: fresh is not empty
+	kick wake.Signal // one token: fresh is not empty
 
 	mu    sync.Mutex
 	every bool            // all sessions
@@ -30,7 +31,7 @@ type watcher struct {
 // watch returns the connection's watcher, and starts it at the first call.
 func (k *socket) watch() *watcher {
 	if k.watcher == nil {
-		k.watcher = &watcher{k: k, kick: make(chan struct{}, 1), some: make(map[string]bool), fresh: make(map[string]bool), known: make(map[string]bool)}
+		k.watcher = &watcher{k: k, kick: wake.New(), some: make(map[string]bool), fresh: make(map[string]bool), known: make(map[string]bool)}
 		_, version := k.s.cfg.Gateway.Changes(-1)
 		k.work.Go(func() {
 			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
@@ -45,7 +46,7 @@ func (w *watcher) one(session string) {
 	w.mu.Lock()
 	w.some[session], w.fresh[session] = true, true
 	w.mu.Unlock()
-	w.wake()
+	w.kick.Send()
 }
 
 func (w *watcher) none(session string) {
@@ -59,14 +60,7 @@ func (w *watcher) all() {
 	w.every = true
 	w.fresh[""] = true
 	w.mu.Unlock()
-	w.wake()
-}
-
-func (w *watcher) wake() {
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	w.kick.Send()
 }
 
 // take returns the watched sessions whose status is to be sent; first says that

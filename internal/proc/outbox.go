@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/wake"
 )
 
 var (
@@ -32,12 +34,12 @@ type Outbox struct {
 	empty    chan struct{} // closed when size gets 0; a new one for each time it leaves 0
 	closing  bool          // nothing more is taken; what is queued is written
 	err      error         // nothing more is written
-	wake     chan struct{} // of Run; holds one
+	wake     wake.Signal   // of Run
 }
 
 // NewOutbox returns an Outbox that holds up to max bytes. Its Run must be called, on a goroutine of its own.
 func NewOutbox(f io.WriteCloser, max int) *Outbox {
-	return &Outbox{f: f, max: max, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &Outbox{f: f, max: max, gone: make(chan struct{}), wake: wake.New()}
 }
 
 // Send queues line and never blocks. It keeps no reference to it.
@@ -58,7 +60,7 @@ func (o *Outbox) Send(line []byte) error {
 	}
 	o.size += len(line)
 	o.queue = append(o.queue, append([]byte(nil), line...))
-	o.rouse()
+	o.wake.Send()
 	return nil
 }
 
@@ -67,7 +69,7 @@ func (o *Outbox) Finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closing = true
-	o.rouse()
+	o.wake.Send()
 }
 
 // Abandon gives up what is queued. A write that hangs is woken.
@@ -77,16 +79,9 @@ func (o *Outbox) Abandon(err error) {
 		o.err = err
 	}
 	o.queue = nil
-	o.rouse()
+	o.wake.Send()
 	o.mu.Unlock()
 	o.f.Close()
-}
-
-func (o *Outbox) rouse() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
 }
 
 // State returns how many bytes wait and, if any do, since when none was taken.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/wake"
 )
 
 // conn plays one script after the other. Next owns the player; the other
@@ -20,7 +21,7 @@ import (
 type conn struct {
 	script Script
 	opt    runnel.Options
-	woken  chan struct{} // one token: the inbox is not empty
+	woken  wake.Signal // one token: the inbox is not empty
 	closed chan struct{}
 	once   sync.Once
 
@@ -52,7 +53,7 @@ type (
 )
 
 func newConn(s Script, opt runnel.Options) *conn {
-	c := &conn{script: s, opt: opt, woken: make(chan struct{}, 1), closed: make(chan struct{}), allowed: map[string]bool{}}
+	c := &conn{script: s, opt: opt, woken: wake.New(), closed: make(chan struct{}), allowed: map[string]bool{}}
 	if len(s.Steps) == 0 {
 		c.config = settings(opt.Config)
 	}
@@ -104,10 +105,7 @@ func (c *conn) leave(w wish) error {
 	c.mu.Lock()
 	c.inbox = append(c.inbox, w)
 	c.mu.Unlock()
-	select {
-	case c.woken <- struct{}{}:
-	default:
-	}
+	c.woken.Send()
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 	j.committed = func() {
 		s.tails.add(session, rows)
 		if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Ends(ev.Body) }) {
-			notify(s.keeper.ended)
+			s.keeper.ended.Send()
 		}
 	}
 	return s.submit(ctx, j)

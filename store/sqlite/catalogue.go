@@ -82,7 +82,7 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	}
 	committed := func() {
 		s.tails.forget(id)
-		notify(s.keeper.deleted)
+		s.keeper.deleted.Send()
 	}
 	return s.submit(ctx, &job{strong: true, closing: true, do: do, committed: committed})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/wake"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -39,11 +40,11 @@ type committer struct {
 	led     bool   // someone leads
 	closed  bool
 	idle    chan struct{} // closed once closed is set and nobody leads
-	free    chan struct{} // one token: nobody led a moment ago
+	free    wake.Signal   // one token: nobody led a moment ago
 }
 
 func newCommitter() committer {
-	return committer{idle: make(chan struct{}), free: make(chan struct{}, 1)}
+	return committer{idle: make(chan struct{}), free: wake.New()}
 }
 
 // submit does j and waits for its commit. If ctx ends before someone has begun
@@ -158,7 +159,7 @@ func (c *committer) handOver() {
 		return
 	}
 	c.led = false
-	notify(c.free)
+	c.free.Send()
 	if c.closed {
 		close(c.idle)
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/wake"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -15,8 +16,8 @@ import (
 // what is no longer needed and gives the space back. It writes when nobody else
 // wants to, and a little at a time.
 type keeper struct {
-	ended   chan struct{}  // one token: a turn is over
-	deleted chan struct{}  // one token: a session was deleted
+	ended   wake.Signal    // one token: a turn is over
+	deleted wake.Signal    // one token: a session was deleted
 	rest    time.Duration  // how many times as long as a chore took the writer is then left alone
 	busy    chan struct{}  // holds a token while someone compacts
 	damaged map[int64]bool // turns.key of those that cannot be read; of whoever holds busy
@@ -24,14 +25,7 @@ type keeper struct {
 }
 
 func newKeeper() keeper {
-	return keeper{ended: make(chan struct{}, 1), deleted: make(chan struct{}, 1), busy: make(chan struct{}, 1), damaged: make(map[int64]bool), rest: 4}
-}
-
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	return keeper{ended: wake.New(), deleted: wake.New(), busy: make(chan struct{}, 1), damaged: make(map[int64]bool), rest: 4}
 }
 
 const (
@@ -55,8 +49,8 @@ func (s *Store) startKeeper(after time.Duration) {
 		s.keep(ctx, after)
 	}()
 	s.keeper.stop = func() { cancel(); <-gone }
-	notify(s.keeper.ended)
-	notify(s.keeper.deleted)
+	s.keeper.ended.Send()
+	s.keeper.deleted.Send()
 }
 
 // keep tidies up until ctx ends: after a turn was over for this long, and at
