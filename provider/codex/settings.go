@@ -81,7 +81,7 @@ func (s *settings) word() string {
 	return ""
 }
 
-// policies of the sandbox, by our names of them.
+// sandboxTypes are the policies of the sandbox, by our names of them.
 var sandboxTypes = map[string]string{"readOnly": readOnly, "workspaceWrite": workspace, "dangerFullAccess": fullAccess, "externalSandbox": "external"}
 
 // policy is a sandbox in the agent's form for a live conversation.
