@@ -109,7 +109,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 
 .PHONY: test-binary
 test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
-	@.ci/gotest -timeout 15m -count 1 -p 2 -- $(BINARY)
+	@.ci/gotest -timeout 15m -count 1 -p 2 -parallel 4 -- $(BINARY)
 
 .PHONY: test-ui
 test-ui: build ## run the tests of the page, in a real browser too
@@ -119,15 +119,20 @@ test-ui: build ## run the tests of the page, in a real browser too
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -- $(DRIVERS) $(filter-out ./test/hostile,$(BINARY))
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile,$(BINARY))
 
 .PHONY: test-long
-test-long: ui $(SUPERVISOR) $(AGENTS_READY) ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
+test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
+	@FUZZTIME=60s .ci/tiers test-repeat test-race-all test-bench fuzz
+
+.PHONY: test-repeat
+test-repeat: ui $(SUPERVISOR) $(AGENTS_READY)
+	@.ci/gotest RUNNEL_LONG=1 -timeout 6h -p 1 -- ./...
+
+.PHONY: test-race-all
+test-race-all: ui $(SUPERVISOR) $(AGENTS_READY)
 	@.ci/need cc
-	RUNNEL_LONG=1 go test -timeout 6h -p 1 ./...
-	go test -timeout 60m $(RACE) -p 1 -count 2 ./...
-	$(MAKE) test-bench
-	$(MAKE) fuzz FUZZTIME=60s
+	@.ci/gotest $(RACE) -timeout 60m -p 1 -count 2 -- ./...
 
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZTIME each (default 30s)
