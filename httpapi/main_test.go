@@ -73,7 +73,7 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
 		if err := gw.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

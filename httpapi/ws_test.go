@@ -194,7 +194,7 @@ func TestRevokeClosesStreams(t *testing.T) {
 			t.Errorf("got %s after the end of the credential", f.name)
 		}
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
 }

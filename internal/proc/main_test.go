@@ -139,7 +139,7 @@ func start(t testing.TB, c Command) *Process {
 // wait returns how p ended, which it must do soon.
 func wait(t testing.TB, p *Process) ExitStatus {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	status, err := p.Wait(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func wait(t testing.TB, p *Process) ExitStatus {
 
 func stop(t testing.TB, p *Process, l Ladder) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := p.Stop(ctx, l); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); !cond(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("still not: %s", what)
 		}

@@ -91,7 +91,7 @@ func start(t testing.TB, c proc.Command, k Keep) Agent {
 
 func wait(t testing.TB, a Agent) proc.ExitStatus {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	st, err := a.Wait(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); !cond(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("still not: %s", what)
 		}
