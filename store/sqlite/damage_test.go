@@ -37,7 +37,7 @@ func written(t *testing.T, crashed bool) damaged {
 	}
 	defer s.Close()
 	appends := 300
-	if raced {
+	if raced || testing.Short() {
 		appends = 100
 	}
 	for i := range appends {
@@ -125,7 +125,7 @@ func places(size, n int) []int {
 		return all
 	}
 	some := make([]int, 150)
-	if raced {
+	if raced || testing.Short() {
 		some = some[:20]
 	}
 	for i := range some {
