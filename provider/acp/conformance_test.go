@@ -66,6 +66,9 @@ func subject(t *testing.T, name string) providertest.Subject {
 // a time: most of it is waiting, and what is to be killed or to be gone is looked
 // for among the descendants of the process.
 func TestConformance(t *testing.T) {
+	if os.Getenv(alone) == "" {
+		t.Parallel()
+	}
 	for _, name := range []string{"gemini", "opencode", "codex-acp", "copilot", "claude-agent-acp"} { // those that wait longest first
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv(alone) == "" {

@@ -63,38 +63,35 @@ func TestC03_ValuesThatAreFlags(t *testing.T) {
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = realagents.ACP()
 	}
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			mark := filepath.Join(r.Home.Dir, "ran")
-			flag := hostileValues(mark)[1]
-			open := func(what string, opt runnel.Options) {
-				opt.Dir, opt.Env = r.Opt.Dir, r.Opt.Env
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				c, err := r.Provider.Open(ctx, opt)
-				if err == nil {
-					r.Conn = c
-					r.Send("hi")
-					r.Refuse()
-					c.Close()
-				}
-				if _, err := os.Stat(mark); err == nil {
-					t.Fatalf("%s ran a command", what)
-				}
-				if code := runnel.CodeOf(err); err != nil && code != runnel.InvalidRequest && code != runnel.UnsupportedCapability {
-					t.Errorf("%s: %v", what, err)
-				}
+	eachOf(t, names, func(t *testing.T, r *rig) {
+		mark := filepath.Join(r.Home.Dir, "ran")
+		flag := hostileValues(mark)[1]
+		open := func(what string, opt runnel.Options) {
+			opt.Dir, opt.Env = r.Opt.Dir, r.Opt.Env
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c, err := r.Provider.Open(ctx, opt)
+			if err == nil {
+				r.Conn = c
+				r.Send("hi")
+				r.Refuse()
+				c.Close()
 			}
-			open("system prompt", runnel.Options{SystemPromptAppend: flag})
-			open("tools", runnel.Options{Tools: []string{flag}})
-			open("further folder", runnel.Options{AddDirs: []string{flag}})
-			if os.Getenv("RUNNEL_LONG") == "" {
-				return
+			if _, err := os.Stat(mark); err == nil {
+				t.Fatalf("%s ran a command", what)
 			}
-			open("model", runnel.Options{Model: flag})
-			open("effort", runnel.Options{ReasoningEffort: flag})
-			open("option", runnel.Options{Config: runnel.Values{flag: flag}})
-		})
-	}
+			if code := runnel.CodeOf(err); err != nil && code != runnel.InvalidRequest && code != runnel.UnsupportedCapability {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		open("system prompt", runnel.Options{SystemPromptAppend: flag})
+		open("tools", runnel.Options{Tools: []string{flag}})
+		open("further folder", runnel.Options{AddDirs: []string{flag}})
+		if os.Getenv("RUNNEL_LONG") == "" {
+			return
+		}
+		open("model", runnel.Options{Model: flag})
+		open("effort", runnel.Options{ReasoningEffort: flag})
+		open("option", runnel.Options{Config: runnel.Values{flag: flag}})
+	})
 }

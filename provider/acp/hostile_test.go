@@ -45,23 +45,21 @@ func (r *rig) refused() (files []string) {
 }
 
 func TestC06_RepositoryThatMeansHarm(t *testing.T) {
-	for _, name := range most() {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			trap := r.SetTrap()
-			files := r.refused()
-			if may := known(t, name); (len(may.Obeys) > 0) != (files != nil) {
-				t.Errorf("refused: %q", files)
-			}
-			if ran := trap.Ran(); files != nil && ran != nil {
-				t.Errorf("something ran before it was refused: %q", ran)
-			}
-			r.Withstands(trap)
-			if told := r.Told(realagents.Memory); told != readsMemory[name] {
-				t.Errorf("the model was shown what the folder says: %v", told)
-			}
-		})
-	}
+	eachOf(t, most(), func(t *testing.T, r *rig) {
+		name := r.Agent.Name
+		trap := r.SetTrap()
+		files := r.refused()
+		if may := known(t, name); (len(may.Obeys) > 0) != (files != nil) {
+			t.Errorf("refused: %q", files)
+		}
+		if ran := trap.Ran(); files != nil && ran != nil {
+			t.Errorf("something ran before it was refused: %q", ran)
+		}
+		r.Withstands(trap)
+		if told := r.Told(realagents.Memory); told != readsMemory[name] {
+			t.Errorf("the model was shown what the folder says: %v", told)
+		}
+	})
 }
 
 // readsMemory are the agents that show the model what a folder says in a file
@@ -75,23 +73,20 @@ func TestC06_TrustedRepository(t *testing.T) {
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode"} // qwen leaves for elsewhere at once
 	}
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			trap := r.SetTrap()
-			r.Opt.Trusted = true
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			c, err := r.Provider.Open(ctx, r.Opt)
-			if err == nil {
-				r.Conn = c
-				r.Send("hi")
-				r.Refuse()
-				c.Close()
-			}
-			if ran := trap.Ran(); len(ran) == 0 && len(trap.Elsewhere.Requests()) == 0 {
-				t.Errorf("nothing ran, and nothing went elsewhere: %v", err)
-			}
-		})
-	}
+	eachOf(t, names, func(t *testing.T, r *rig) {
+		trap := r.SetTrap()
+		r.Opt.Trusted = true
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		c, err := r.Provider.Open(ctx, r.Opt)
+		if err == nil {
+			r.Conn = c
+			r.Send("hi")
+			r.Refuse()
+			c.Close()
+		}
+		if ran := trap.Ran(); len(ran) == 0 && len(trap.Elsewhere.Requests()) == 0 {
+			t.Errorf("nothing ran, and nothing went elsewhere: %v", err)
+		}
+	})
 }

@@ -62,42 +62,40 @@ var prompts = []string{
 }
 
 func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
-	for _, name := range most() {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			r.Write("a.txt", "canary-inside\n")
-			if err := os.WriteFile(filepath.Join(filepath.Dir(r.Home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
-				t.Fatal(err)
+	eachOf(t, most(), func(t *testing.T, r *rig) {
+		name := r.Agent.Name
+		r.Write("a.txt", "canary-inside\n")
+		if err := os.WriteFile(filepath.Join(filepath.Dir(r.Home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		texts := fewPrompts
+		if os.Getenv("RUNNEL_LONG") != "" {
+			texts = append(prompts, strings.Repeat("0123456789abcdef", 1<<16))
+		}
+		for _, text := range texts {
+			from := len(r.Model.Requests())
+			r.Send(text)
+			evs, _ := r.Refuse()
+			want := text
+			if name == "copilot" { // it puts the time around what is left of a prompt without the space at its ends
+				want = strings.TrimSpace(text)
 			}
-			texts := fewPrompts
-			if os.Getenv("RUNNEL_LONG") != "" {
-				texts = append(prompts, strings.Repeat("0123456789abcdef", 1<<16))
+			is, holds := r.shown(from, want)
+			if name == "copilot" && len(text) == 1<<20 { // beyond its model
+				is = bodies[event.ResponseError](evs) != nil
 			}
-			for _, text := range texts {
-				from := len(r.Model.Requests())
-				r.Send(text)
-				evs, _ := r.Refuse()
-				want := text
-				if name == "copilot" { // it puts the time around what is left of a prompt without the space at its ends
-					want = strings.TrimSpace(text)
-				}
-				is, holds := r.shown(from, want)
-				if name == "copilot" && len(text) == 1<<20 { // beyond its model
-					is = bodies[event.ResponseError](evs) != nil
-				}
-				if !is && !(holds && name == "copilot") {
-					t.Errorf("%.60q was shown as it is: %v, within something: %v; %.300s", text, is, holds, dump(evs[len(evs)-1:]))
-				}
-				for _, what := range []string{"root:x:0:", "canary-beside"} {
-					if _, read := r.shown(from, what); read {
-						t.Errorf("%.60q had a file read: %s", text, what)
-					}
+			if !is && !(holds && name == "copilot") {
+				t.Errorf("%.60q was shown as it is: %v, within something: %v; %.300s", text, is, holds, dump(evs[len(evs)-1:]))
+			}
+			for _, what := range []string{"root:x:0:", "canary-beside"} {
+				if _, read := r.shown(from, what); read {
+					t.Errorf("%.60q had a file read: %s", text, what)
 				}
 			}
-			entries, err := os.ReadDir(r.Home.Project)
-			if err != nil || len(entries) != 1 {
-				t.Errorf("files appeared: %v, %v", entries, err)
-			}
-		})
-	}
+		}
+		entries, err := os.ReadDir(r.Home.Project)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("files appeared: %v, %v", entries, err)
+		}
+	})
 }

@@ -15,8 +15,17 @@ import (
 
 // eachAgent runs a test with every agent that there is.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
-	for _, name := range []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"} {
-		t.Run(name, func(t *testing.T) { test(t, newRig(t, name)) })
+	eachOf(t, []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"}, test)
+}
+
+// eachOf runs a test with some agents, beside other such tests.
+func eachOf(t *testing.T, names []string, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, name))
+		})
 	}
 }
 
@@ -60,44 +69,41 @@ func TestNotLoggedIn(t *testing.T) {
 
 // TestFoundAndForked: what an agent keeps is listed, and goes on as a copy.
 func TestFoundAndForked(t *testing.T) {
-	for _, name := range []string{"codex-acp", "claude-agent-acp", "opencode"} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, name)
-			r.plays(says("One."))
-			r.Finish("")
-			id := r.Conn.(*conn).tr.session.id
-			r.Close()
-			var found []runnel.Conversation
-			for c, err := range r.Provider.(runnel.Discoverer).Discover(t.Context(), r.Home.Project) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				found = append(found, c)
-			}
-			if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.Home.Project || found[0].UpdatedAt.IsZero() {
-				t.Errorf("found %+v", found)
-			}
-			opt := r.Opt
-			opt.Resume = id
-			c, err := r.Provider.(runnel.Forker).Fork(t.Context(), opt)
+	eachOf(t, []string{"codex-acp", "claude-agent-acp", "opencode"}, func(t *testing.T, r *rig) {
+		r.plays(says("One."))
+		r.Finish("")
+		id := r.Conn.(*conn).tr.session.id
+		r.Close()
+		var found []runnel.Conversation
+		for c, err := range r.Provider.(runnel.Discoverer).Discover(t.Context(), r.Home.Project) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Takes(c)
-			if fork := c.(*conn).tr.session.id; fork == id || fork == "" {
-				t.Errorf("the copy of %s is %s", id, fork)
-			}
-			r.plays(says("Two."))
-			if evs := r.Finish(""); !strings.Contains(dump(evs), "Two.") {
-				t.Error(dump(evs))
-			}
-			if last := r.Model.Requests(); !bytes.Contains(last[len(last)-1].Body, []byte("One.")) && !slices.ContainsFunc(last, func(q fakemodel.Request) bool {
-				return bytes.Contains(q.Body, []byte("One.")) && bytes.Contains(q.Body, []byte("Two."))
-			}) {
-				t.Error("the copy does not know what was said before")
-			}
-		})
-	}
+			found = append(found, c)
+		}
+		if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.Home.Project || found[0].UpdatedAt.IsZero() {
+			t.Errorf("found %+v", found)
+		}
+		opt := r.Opt
+		opt.Resume = id
+		c, err := r.Provider.(runnel.Forker).Fork(t.Context(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Takes(c)
+		if fork := c.(*conn).tr.session.id; fork == id || fork == "" {
+			t.Errorf("the copy of %s is %s", id, fork)
+		}
+		r.plays(says("Two."))
+		if evs := r.Finish(""); !strings.Contains(dump(evs), "Two.") {
+			t.Error(dump(evs))
+		}
+		if last := r.Model.Requests(); !bytes.Contains(last[len(last)-1].Body, []byte("One.")) && !slices.ContainsFunc(last, func(q fakemodel.Request) bool {
+			return bytes.Contains(q.Body, []byte("One.")) && bytes.Contains(q.Body, []byte("Two."))
+		}) {
+			t.Error("the copy does not know what was said before")
+		}
+	})
 }
 
 // TestResumeOfNothing: what there is not is said so.

@@ -53,8 +53,9 @@ func versions(t *testing.T) []realagents.Binary {
 	return all
 }
 
-// eachAgent runs a test with every version at the same time.
+// eachAgent runs a test with every version, beside other such tests.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
 	for _, b := range versions(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -387,12 +386,8 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 		_, a := r.ask("echo $$ > pid; touch started; sleep 600")
 		r.Decide(a, runnel.Decision{Choice: allowOnce})
 		await(t, r.File("started"))
-		start := time.Now()
 		if err := r.Conn.Close(); err != nil {
 			t.Fatal(err)
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("closing took %v", took)
 		}
 		if err := exec.Command("kill", "-0", strings.TrimSpace(r.Read("pid"))).Run(); err == nil {
 			t.Error("the tool's process lives on")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -37,6 +36,7 @@ while :; do sleep 1; done
 // A turn ends with the agent's result, not with its process; and the process
 // ends with the session, whatever it hears.
 func TestD08_ResultNoExit(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "claude")
 	if err := os.WriteFile(path, []byte(deaf), 0o700); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,6 @@ func TestD08_ResultNoExit(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	for _, answer := range []string{"Answer 1.", "Answer 2."} {
-		began := time.Now()
 		turn, err := s.Send(t.Context(), runnel.Text("go"))
 		if err != nil {
 			t.Fatal(err)
@@ -75,8 +74,8 @@ func TestD08_ResultNoExit(t *testing.T) {
 				break
 			}
 		}
-		if said != answer || ends != 1 || time.Since(began) > 10*time.Second {
-			t.Errorf("got %q with %d ends after %v, want %q", said, ends, time.Since(began), answer)
+		if said != answer || ends != 1 {
+			t.Errorf("got %q with %d ends, want %q", said, ends, answer)
 		}
 	}
 	data, err := os.ReadFile(path + ".pid")
@@ -87,12 +86,8 @@ func TestD08_ResultNoExit(t *testing.T) {
 	if err != nil || syscall.Kill(pid, 0) != nil {
 		t.Fatalf("the agent %d is not there: %v", pid, err)
 	}
-	began := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("closing took %v", took)
 	}
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("the agent is still there: %v", err)

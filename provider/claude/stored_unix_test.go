@@ -66,7 +66,7 @@ func TestC11_StoredSpecial(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(5 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("reading it does not end")
 			}
 			if (events > 0) != tt.kept || (err != nil) == tt.kept {

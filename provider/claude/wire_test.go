@@ -336,6 +336,9 @@ func drainAll(t *testing.T, opt runnel.Options) ([]event.Event, error) {
 	for {
 		ev, err := c.Next(t.Context())
 		if err != nil {
+			if !timer.Stop() {
+				t.Fatal("the connection does not end by itself")
+			}
 			return evs, err
 		}
 		evs = append(evs, ev)
@@ -378,10 +381,10 @@ func TestH02_TornAndForeignLines(t *testing.T) {
 }
 
 func TestD07_StdoutHeld(t *testing.T) {
-	start := time.Now()
-	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out; sleep 60 & exit 3", turnOf()))
-	if !errors.Is(err, io.EOF) || time.Since(start) > 20*time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	t.Parallel()
+	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out; sleep 600 & exit 3", turnOf()))
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
 	}
 	if got := summary(evs); got[len(got)-1] != "completed end_turn" {
 		t.Errorf("got %q", got)
@@ -411,6 +414,7 @@ func TestD09_ExitNoResult(t *testing.T) {
 }
 
 func TestD14_StdinNeverRead(t *testing.T) {
+	t.Parallel()
 	c, err := New().Open(t.Context(), fakeAgent(t, "sleep 600", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -426,9 +430,8 @@ func TestD14_StdinNeverRead(t *testing.T) {
 			t.Fatalf("prompt %d: %v", n, err)
 		}
 	}
-	start := time.Now()
-	if err := c.Close(); err != nil || time.Since(start) > 20*time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
