@@ -94,17 +94,40 @@ func Lines(t testing.TB, data []byte) iter.Seq2[runnel.Line, error] {
 	}
 }
 
-// Translated returns the events of a section.
-func Translated(t testing.TB, p runnel.Translator, data []byte) []event.Event {
+// All returns the lines of a section.
+func All(t testing.TB, data []byte) (lines []runnel.Line) {
 	t.Helper()
-	var evs []event.Event
-	for ev, err := range p.Translate(Lines(t, data)) {
+	for l, err := range Lines(t, data) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// Events returns the events that lines give.
+func Events(t testing.TB, p runnel.Translator, lines []runnel.Line) (evs []event.Event) {
+	t.Helper()
+	for ev, err := range p.Translate(func(yield func(runnel.Line, error) bool) {
+		for _, l := range lines {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		evs = append(evs, ev)
 	}
 	return evs
+}
+
+// Translated returns the events of a section.
+func Translated(t testing.TB, p runnel.Translator, data []byte) []event.Event {
+	t.Helper()
+	return Events(t, p, All(t, data))
 }
 
 // Want returns the "want" of a recording that has one section of lines, "in".

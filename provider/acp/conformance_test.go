@@ -96,7 +96,7 @@ func onItsOwn(t *testing.T) {
 	if asked := flag.Lookup("test.run").Value.String(); strings.Count(asked, "/") > 1 {
 		pattern = asked
 	}
-	args := []string{"-test.run=" + pattern, "-test.v", "-test.timeout=20m"}
+	args := []string{"-test.run=" + pattern, "-test.v", "-test.timeout=14m"}
 	if results := flag.Lookup("results"); results.Value.String() == "true" {
 		args = append(args, "-results")
 	}

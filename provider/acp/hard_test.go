@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/agentrig"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -359,28 +360,9 @@ func TestD10_CrashAtByte(t *testing.T) {
 func TestD10_CrashBetweenLines(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		for _, part := range []string{"in", "load"} {
-			var lines []runnel.Line
-			for l, err := range recorded(t, section(arc, part)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				lines = append(lines, l)
-			}
+			lines := recordtest.All(t, section(arc, part))
 			for n := range lines {
-				var evs []event.Event
-				for ev, err := range New(a).(runnel.Translator).Translate(func(yield func(runnel.Line, error) bool) {
-					for _, l := range lines[:n] {
-						if !yield(l, nil) {
-							return
-						}
-					}
-				}) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					evs = append(evs, ev)
-				}
-				closed(t, evs)
+				closed(t, recordtest.Events(t, New(a).(runnel.Translator), lines[:n]))
 			}
 		}
 	})

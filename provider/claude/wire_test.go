@@ -21,6 +21,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentrig"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // What the agent must not be able to do to us, and what a newer one may do.
@@ -189,28 +190,9 @@ func TestD10_CrashBetweenLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var lines []runnel.Line
-		for l, err := range recorded(t, section(a, "in")) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines = append(lines, l)
-		}
+		lines := recordtest.All(t, section(a, "in"))
 		for n := range lines {
-			var evs []event.Event
-			for ev, err := range New().Translate(func(yield func(runnel.Line, error) bool) {
-				for _, l := range lines[:n] {
-					if !yield(l, nil) {
-						return
-					}
-				}
-			}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				evs = append(evs, ev)
-			}
-			closed(t, evs)
+			closed(t, recordtest.Events(t, New(), lines[:n]))
 		}
 	}
 }

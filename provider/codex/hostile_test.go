@@ -16,37 +16,18 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/agentrig"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // ruled passes lines through the translator and the engine's rules of a turn.
 func ruled(t testing.TB, lines []runnel.Line) []event.Event {
 	t.Helper()
-	var evs []event.Event
-	for ev, err := range New().Translate(func(yield func(runnel.Line, error) bool) {
-		for _, l := range lines {
-			if !yield(l, nil) {
-				return
-			}
-		}
-	}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		evs = append(evs, ev)
-	}
-	return agentrig.Ruled(t, providerID, evs)
+	return agentrig.Ruled(t, providerID, recordtest.Events(t, New(), lines))
 }
 
 func allLines(t testing.TB, a *txtar.Archive) []runnel.Line {
 	t.Helper()
-	var lines []runnel.Line
-	for l, err := range recorded(t, section(a, "in")) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, l)
-	}
-	return lines
+	return recordtest.All(t, section(a, "in"))
 }
 
 func recording(t testing.TB, name string) []runnel.Line {
