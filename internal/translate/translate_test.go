@@ -206,7 +206,8 @@ func TestKeysAreShortAndPlain(t *testing.T) {
 			t.Errorf("%q: %q", native, got)
 		}
 	}
-	if translate.Derive("p", "x") != translate.Derive("p", "x") || translate.Derive("p", "x") == translate.Derive("q", "x") {
+	const want = "8bffc221-d56a-542e-a6ce-663b4dbcba5f" // stored in logs, so it must stay
+	if translate.Derive("p", "x") != want || translate.Derive("q", "x") == want {
 		t.Error("derived ids are not those of their provider")
 	}
 }
