@@ -26,6 +26,7 @@ import (
 func TestEveryAgent(t *testing.T) {
 	names, unknown := realagents.Others()
 	providertest.Each(t, filepath.Join("..", ".."), names, unknown, func(t *testing.T, found providertest.Report) {
+		t.Parallel() // one of them waits up to a minute before it resumes
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newWS(s)
 		a := subject{t, d, found, realagents.WordsOf(found.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}

@@ -60,6 +60,7 @@ func always(when moment, r reaction) func(moment) reaction {
 func TestRealAgent(t *testing.T) {
 	for _, agent := range realagents.Claude(t) {
 		t.Run(agent.Version, func(t *testing.T) {
+			t.Parallel()
 			s := serve(t, agent)
 			eachDriver(t, s, func(t *testing.T, d driver) {
 				file := func(name string) string { return filepath.Join(s.home.Project, name) }

@@ -21,8 +21,10 @@ import (
 // about, in a world of its own.
 func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
 	t.Helper()
+	t.Parallel()
 	names, unknown := realagents.Others()
 	providertest.Each(t, filepath.Join("..", ".."), names, unknown, func(t *testing.T, found providertest.Report) {
+		t.Parallel() // one of them waits up to a minute before it resumes
 		w := newWorldOf(t, found.Agent, window, filepath.Join(t.TempDir(), "data"))
 		w.start()
 		test(t, w, found)

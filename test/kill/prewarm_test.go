@@ -98,7 +98,10 @@ func TestAnAgentThatWaitedAnswers(t *testing.T) {
 		agents = append([]string{"claude-code", "codex"}, realagents.ACP()...)
 	}
 	for _, agent := range agents {
-		t.Run(agent, func(t *testing.T) { answersWarm(t, agent) })
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			answersWarm(t, agent)
+		})
 	}
 }
 
