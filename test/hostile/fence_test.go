@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,12 +58,14 @@ func TestD03_BothKilled(t *testing.T) {
 		c, turn := w.openZoo(plan{Stubborn: true})
 		defer c.Leave()
 		n := len(w.processes())
-		var both sync.WaitGroup
-		for _, pid := range w.supervisors() {
-			both.Go(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+		both := append(w.supervisors(), w.cmd.Process.Pid)
+		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // stopped, none acts on the other's end
+			for _, pid := range both {
+				if err := syscall.Kill(pid, sig); err != nil {
+					t.Error(err)
+				}
+			}
 		}
-		both.Go(func() { _ = w.cmd.Process.Kill() })
-		both.Wait()
 		w.kill()
 		left := len(w.processes())
 		w.start()

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -221,12 +220,12 @@ func TestD03_BothKilled(t *testing.T) {
 	w.begun = true
 	w.start()
 	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
-		var both sync.WaitGroup
-		for _, pid := range w.supervisors() {
-			both.Go(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+		both := append(w.supervisors(), w.cmd.Process.Pid)
+		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // stopped, none acts on the other's end
+			for _, pid := range both {
+				_ = syscall.Kill(pid, sig) // some agents have ended
+			}
 		}
-		both.Go(func() { _ = w.cmd.Process.Kill() })
-		both.Wait()
 		_ = w.cmd.Wait()
 		w.start()
 		w.empty(2 * time.Second)

@@ -282,9 +282,14 @@ func (w *world) supervisors() []int {
 	return pids
 }
 
+// slack is how much longer everything may take on a loaded machine. It is far
+// below the times after which leftovers would end by themselves.
+const slack = 10 * time.Second
+
 // empty waits until nothing of the world runs but its server.
 func (w *world) empty(within time.Duration) {
 	w.t.Helper()
+	within += slack
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
