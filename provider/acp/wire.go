@@ -11,22 +11,21 @@ import (
 
 // Methods of the protocol that we send or answer.
 const (
-	methodInitialize  = "initialize"
-	methodNew         = "session/new"
-	methodLoad        = "session/load"
-	methodResume      = "session/resume"
-	methodFork        = "session/fork"
-	methodList        = "session/list"
-	methodDelete      = "session/delete"
-	methodPrompt      = "session/prompt"
-	methodCancel      = "session/cancel"
-	methodSetMode     = "session/set_mode"
-	methodSetModel    = "session/set_model" // of agents without config options for models
-	methodSetConfig   = "session/set_config_option"
-	methodUpdate      = "session/update"
-	methodPermission  = "session/request_permission"
-	methodElicit      = "elicitation/create"
-	methodElicitEnded = "elicitation/complete"
+	methodInitialize = "initialize"
+	methodNew        = "session/new"
+	methodLoad       = "session/load"
+	methodResume     = "session/resume"
+	methodFork       = "session/fork"
+	methodList       = "session/list"
+	methodDelete     = "session/delete"
+	methodPrompt     = "session/prompt"
+	methodCancel     = "session/cancel"
+	methodSetMode    = "session/set_mode"
+	methodSetModel   = "session/set_model" // of agents without config options for models
+	methodSetConfig  = "session/set_config_option"
+	methodUpdate     = "session/update"
+	methodPermission = "session/request_permission"
+	methodElicit     = "elicitation/create"
 )
 
 // codeAuthRequired is the protocol's error for an agent that is not logged in.
@@ -44,10 +43,9 @@ const historyID = "history"
 
 // initialized is the answer to initialize in both versions of the protocol.
 type initialized struct {
-	ProtocolVersion int          `json:"protocolVersion"`
-	AgentInfo       info         `json:"agentInfo"`
-	Info            info         `json:"info"` // v2
-	AuthMethods     []authMethod `json:"authMethods"`
+	ProtocolVersion int  `json:"protocolVersion"`
+	AgentInfo       info `json:"agentInfo"`
+	Info            info `json:"info"` // v2
 
 	// v1
 	AgentCapabilities struct {
@@ -60,7 +58,6 @@ type initialized struct {
 
 	// v2
 	Capabilities struct {
-		Auth    map[string]json.RawMessage `json:"auth"`
 		Session map[string]json.RawMessage `json:"session"`
 	} `json:"capabilities"`
 }
@@ -68,11 +65,6 @@ type initialized struct {
 type info struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-}
-
-type authMethod struct {
-	ID       string `json:"id"`
-	MethodID string `json:"methodId"` // v2
 }
 
 type promptCaps struct {

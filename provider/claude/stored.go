@@ -22,7 +22,6 @@ type entry struct {
 	IsMeta           bool            `json:"isMeta"`
 	IsCompactSummary bool            `json:"isCompactSummary"`
 	TeamName         string          `json:"teamName"`
-	StoredSession    string          `json:"sessionId"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
 	CWD              string          `json:"cwd"`

@@ -86,8 +86,7 @@ type rateLimit struct {
 
 // abandoned names the blocks of a broken stream that never became final.
 type abandoned struct {
-	APIMessageID   string `json:"api_message_id"`
-	FromBlockIndex int    `json:"from_block_index"`
+	FromBlockIndex int `json:"from_block_index"`
 }
 
 type modelUsage struct {
