@@ -232,9 +232,6 @@ func (r *Rig) Read(name string) string {
 	return string(b)
 }
 
-// Await waits for a file in the project that a command of the agent makes.
-func (r *Rig) Await(name string) { r.T.Helper(); Await(r.T, r.File(name)) }
-
 // Told reports whether the model was told something.
 func (r *Rig) Told(what string) bool {
 	return slices.ContainsFunc(r.Model.Requests(), func(req fakemodel.Request) bool { return bytes.Contains(req.Body, []byte(what)) })
