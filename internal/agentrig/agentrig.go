@@ -270,13 +270,11 @@ func AwaitOr(path string, stop <-chan struct{}) bool {
 	return true
 }
 
-// Bound limits how many tests with real agents run at a time, for a TestMain:
-// their processes wait more than they work.
-func Bound() {
+// Bound sets how many tests with real agents run at a time, for a TestMain:
+// their processes wait more than they work. It fails outside of a test binary.
+func Bound() error {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
+	return flag.Set("test.parallel", "4")
 }
 
 // RedPixel is a picture.

@@ -151,16 +151,19 @@ func TestOneLineIsOnePrintableLine(t *testing.T) {
 // The cost depends on the limit, not on the input: agents send megabytes.
 func TestShorteningHugeInputAllocatesLittle(t *testing.T) {
 	huge := strings.Repeat("世 \n", 4<<20)
-	for name, f := range map[string]func(){
-		"Cut":          func() { text.Cut(huge, 100) },
-		"Shorten":      func() { text.Shorten(huge, 100) },
-		"ShortenRunes": func() { text.ShortenRunes(huge, 100) },
-		"OneLine":      func() { text.OneLine(huge, 100) },
+	for name, f := range map[string]func() string{
+		"Cut":          func() string { s, _ := text.Cut(huge, 100); return s },
+		"Shorten":      func() string { return text.Shorten(huge, 100) },
+		"ShortenRunes": func() string { return text.ShortenRunes(huge, 100) },
+		"OneLine":      func() string { return text.OneLine(huge, 100) },
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		f()
+		short := f()
 		runtime.ReadMemStats(&after)
+		if len(short) == 0 || len(short) > 400 {
+			t.Errorf("%s returns %d bytes", name, len(short))
+		}
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("%s allocates %d bytes for %d bytes of input", name, n, len(huge))
 		}

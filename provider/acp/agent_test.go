@@ -1,6 +1,8 @@
 package acp
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -15,7 +17,10 @@ import (
 
 func TestMain(m *testing.M) {
 	supervise.Main()
-	agentrig.Bound()
+	if err := agentrig.Bound(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -16,11 +16,10 @@ import (
 
 // A desk feeds lines of both directions to a translator, and writes what is due.
 type desk struct {
-	t    *testing.T
-	tr   *translator
-	evs  []event.Event
-	due  []string
-	last int // of our requests
+	t   *testing.T
+	tr  *translator
+	evs []event.Event
+	due []string
 }
 
 // seat is a desk with a conversation.
