@@ -4,11 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -38,29 +35,6 @@ func scripts() ([]string, error) {
 		list[i] = string(text)
 	}
 	return list, nil
-}
-
-// checkHeader refuses a file that is not ours or is newer than we are, without
-// having SQLite touch it. The schema version in the header may be older than
-// the one in the write-ahead log; migrate looks again.
-func checkHeader(path string, list []string) error {
-	if info, err := os.Stat(path + "-journal"); err == nil && info.Size() > 0 {
-		return nil // power was lost while it was made: what is in it will be undone first
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	head := make([]byte, 72)
-	switch n, err := io.ReadFull(f, head); {
-	case err == io.EOF && n == 0: // made by us a moment ago, or before a crash
-		return nil
-	case err != nil || string(head[:16]) != "SQLite format 3\x00":
-		return foreignFile(path)
-	}
-	// Offsets 60 and 68: user version and application id, see the file format.
-	return checkVersion(path, int(binary.BigEndian.Uint32(head[60:])), binary.BigEndian.Uint32(head[68:]), list)
 }
 
 func checkVersion(path string, version int, id uint32, list []string) error {
