@@ -50,12 +50,16 @@ func (c *Cursor) Next(ctx context.Context) ([]event.Event, error) {
 // NextUntil is [Cursor.Next], but stops waiting at the deadline: then it returns
 // no events and no error. The zero deadline never comes.
 func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Event, error) {
-	var evs []event.Event
-	err := c.follow(ctx, deadline, func() (stop bool, err error) {
-		evs, err = c.Read(ctx)
-		return len(evs) > 0, err
-	})
-	return evs, err
+	for {
+		grown := c.log.Grown(c.session, c.at) // before Read, so that no wake-up is lost
+		evs, err := c.Read(ctx)
+		if err != nil || len(evs) > 0 {
+			return evs, err
+		}
+		if ended, err := c.wait(ctx, grown, deadline); ended || err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Read returns the next batch without waiting; none at the end of the log. The
@@ -63,79 +67,76 @@ func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Eve
 func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
 	evs, size, at := c.batch[:0], 0, c.at
 	clear(evs[:cap(evs)])
-	err := c.read(ctx, func(ev event.Event) bool {
-		evs = append(evs, ev)
-		size += event.Weight(ev.Body)
-		return len(evs) < batchEvents && size < batchBytes
-	})
+	var failed error
+	for ev, err := range c.log.Read(ctx, c.session, c.at) {
+		if err != nil {
+			failed = err
+			break
+		}
+		evs, at = append(evs, ev), ev.Seq
+		if size += event.Weight(ev.Body); len(evs) >= batchEvents || size >= batchBytes {
+			break
+		}
+	}
 	if c.batch = evs; cap(evs) > batchKept {
 		c.batch = nil
 	}
-	if len(evs) > 0 && ctx.Err() == nil {
-		return evs, nil // an error comes again after them
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case len(evs) == 0:
+		return nil, failed
 	}
-	c.at = at
-	return nil, err
+	c.at = at // a failed read is repeated after what it returned
+	return evs, nil
 }
 
 // Events yields the events one by one, and waits for more. It stops when its
 // caller does. When ctx ends it yields the cause.
 func (c *Cursor) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		stop := false
-		err := c.follow(ctx, time.Time{}, func() (bool, error) {
-			err := c.read(ctx, func(ev event.Event) bool {
-				stop = !yield(ev, nil)
-				return !stop
-			})
-			return stop, err
-		})
-		if err != nil && !stop {
-			yield(event.Event{}, err)
+		for {
+			grown := c.log.Grown(c.session, c.at) // before Read, so that no wake-up is lost
+			for ev, err := range c.log.Read(ctx, c.session, c.at) {
+				if ctx.Err() != nil {
+					break // the wait below reports the cause
+				}
+				if err != nil {
+					yield(event.Event{}, err)
+					return
+				}
+				c.at = ev.Seq
+				if !yield(ev, nil) {
+					return
+				}
+			}
+			if _, err := c.wait(ctx, grown, time.Time{}); err != nil {
+				yield(event.Event{}, err)
+				return
+			}
 		}
 	}
 }
 
-// read passes the events that the log has to f until f returns false.
-func (c *Cursor) read(ctx context.Context, f func(event.Event) bool) error {
-	for ev, err := range c.log.Read(ctx, c.session, c.at) {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return err
-		}
-		c.at = ev.Seq
-		if !f(ev) {
-			return nil
-		}
-	}
+// wait returns when the log has grown, or reports that the deadline came first.
+// When ctx has ended it returns the cause.
+func (c *Cursor) wait(ctx context.Context, grown <-chan struct{}, deadline time.Time) (ended bool, err error) {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
-	return nil
-}
-
-// follow calls read until it says to stop, and waits between the calls until the
-// log has grown. At the deadline it returns.
-func (c *Cursor) follow(ctx context.Context, deadline time.Time, read func() (stop bool, err error)) error {
-	for {
-		grown := c.log.Grown(c.session, c.at) // before read, so that no wake-up is lost
-		if stop, err := read(); stop || err != nil {
-			return err
-		}
-		select {
-		case <-grown:
-		case <-c.alarm(deadline):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	select {
+	case <-grown:
+		return false, nil
+	case <-c.alarm(deadline):
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
 	}
 }
 
-// alarm returns a channel that fires at the deadline; nil if there is none. A
-// timer for whose channel nobody waits costs nothing, so that none is stopped.
+// alarm returns a channel that fires at the deadline; nil if there is none. The
+// timer is never stopped: since Go 1.23 one whose channel nobody receives from
+// costs nothing.
 func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 	if deadline.IsZero() {
 		return nil
@@ -149,7 +150,7 @@ func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 }
 
 // Follow yields the events after position after and then waits for more: it is
-// [Cursor.Events] of a new cursor.
+// [Cursor.Events] of a new cursor. When ctx ends it yields the cause.
 func Follow(ctx context.Context, log Log, session string, after int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		NewCursor(log, session, after).Events(ctx)(yield)
