@@ -221,7 +221,7 @@ func errClosing() error {
 
 // storeError is what a failing catalogue or log looks like from outside.
 func storeError(err error) error {
-	if e, ok := errors.AsType[*runnel.Error](err); ok {
+	if e := runnel.Safe(err); e.Code != runnel.Internal {
 		return e
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -102,7 +102,7 @@ type Writer struct {
 // Explain turns any error into what may leave the process. It logs an error
 // without a code under an id, and returns only the id.
 func (w Writer) Explain(ctx context.Context, err error) Problem {
-	if e, ok := errors.AsType[*runnel.Error](err); ok && e.Code != runnel.Internal {
+	if e := runnel.Safe(err); e.Code != runnel.Internal {
 		return Problem{e.Code, Bounded(w.Redact(e.Message)), e.Details}
 	}
 	id := uuid.NewString()
