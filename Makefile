@@ -30,7 +30,7 @@ build: ui $(SUPERVISOR) ## build the page and bin/runnel
 	@CGO_ENABLED=0 go build -o bin/runnel ./cmd/runnel
 
 # Built into the binary for Linux: as a supervisor it is smaller in memory than the binary itself.
-$(SUPERVISOR): go.mod $(shell find cmd/supervise internal/supervisor internal/proc -name '*.go' -not -name '*_test.go')
+$(SUPERVISOR): go.mod $(shell find $$(go list -deps -tags supervise -f '{{if and .Module .Module.Main}}{{.Dir}}{{end}}' ./cmd/supervise) -name '*.go' -not -name '*_test.go')
 	@CGO_ENABLED=0 GOOS=linux go build -tags supervise -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/supervise
 
 .PHONY: ui
@@ -127,7 +127,7 @@ test-long: ## what is too long for a commit: rare moments often, a soak of an ho
 
 .PHONY: test-repeat
 test-repeat: ui $(SUPERVISOR) $(AGENTS_READY)
-	@.ci/gotest RUNNEL_LONG=1 -timeout 6h -p 1 -- ./...
+	@.ci/gotest RUNNEL_LONG=1 -timeout 6h -count 1 -p 1 -- ./...
 
 .PHONY: test-race-all
 test-race-all: ui $(SUPERVISOR) $(AGENTS_READY)
