@@ -11,11 +11,6 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// meets is a command that ends when another one has begun too.
-func meets(name, other string) string {
-	return "touch " + name + "; until [ -e " + other + " ]; do sleep 0.05; done; echo " + name
-}
-
 func TestConformance(t *testing.T) {
 	said := fakemodel.Step{Text: "Done."}
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
@@ -43,7 +38,7 @@ func TestConformance(t *testing.T) {
 			providertest.Text:      prompt(said),
 			providertest.Reasoning: prompt(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."}}}),
 			providertest.Tool:      prompt(call(shell("echo hi")), said),
-			providertest.Parallel:  prompt(call(shell(meets("one", "two")), shell(meets("two", "one"))), said),
+			providertest.Parallel:  prompt(call(shell("sleep 0.5; echo one"), shell("sleep 0.5; echo two")), said),
 			providertest.Edit:      prompt(call(patch("*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch\n")), said),
 			providertest.Image:     prompt(said),
 			providertest.Approval:  prompt(call(escalated("touch asked; echo asked")), said),
