@@ -37,7 +37,7 @@ func subject(t *testing.T, name string) providertest.Subject {
 			providertest.Text:      scenario(said),
 			providertest.Reasoning: scenario(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."}}}),
 			providertest.Tool:      scenario(calls(w.Shell("echo hi")), said),
-			providertest.Parallel:  scenario(calls(w.Shell("sleep 0.5; echo one"), w.Shell("sleep 1; echo two")), said),
+			providertest.Parallel:  scenario(calls(w.Shell("until [ -e both ]; do sleep 0.05; done; echo one"), w.Shell("until [ -e both ]; do sleep 0.05; done; echo two")), said),
 			providertest.Edit:      scenario(calls(w.Write("made.txt", "made\n")), said),
 			providertest.Approval:  scenario(calls(w.Ask("touch asked")), said),
 			providertest.LongText:  scenario(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
@@ -120,7 +120,7 @@ var subjects = map[string]func(*providertest.Subject){
 		delete(s.Prompts, providertest.Plan)
 		s.Cannot[providertest.Plan] = "Codex 0.169 offers this model no tool for it"
 		s.Differences["codex-acp 2.6.0 tells calls in the order in which they began when live, and in which they ended when it loads"] = func(it event.Item) bool {
-			return bytes.Contains([]byte(it.Content), []byte("sleep 0.5")) || bytes.Contains([]byte(it.Content), []byte("sleep 1;")) || it.Content == "one\n" || it.Content == "two\n"
+			return bytes.Contains([]byte(it.Content), []byte("[ -e both ]")) || it.Content == "one\n" || it.Content == "two\n"
 		}
 		s.Differences["codex-acp 2.6.0 tells of a subagent before it tells of the wait for it when it loads"] = func(it event.Item) bool { return it.Name == "wait" }
 		s.Differences["codex-acp 2.6.0 says a failure in the model's place when live, and not when it loads"] = func(it event.Item) bool {

@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 					}}),
 					providertest.Tool: prompt(call("Bash", args{"command": "echo hi", "description": "Say hi"}), said),
 					providertest.Parallel: prompt(call("Bash",
-						args{"command": "sleep 0.5; echo one", "description": "One"}, args{"command": "sleep 0.5; echo two", "description": "Two"}), said),
+						args{"command": "until [ -e both ]; do sleep 0.05; done; echo one", "description": "One"}, args{"command": "until [ -e both ]; do sleep 0.05; done; echo two", "description": "Two"}), said),
 					providertest.Edit:     prompt(call("Write", args{"file_path": "made.txt", "content": "made\n"}), said),
 					providertest.Approval: prompt(call("Bash", args{"command": "touch asked", "description": "Ask"}), said),
 					providertest.LongText: prompt(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),

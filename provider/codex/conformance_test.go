@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 			providertest.Text:      prompt(said),
 			providertest.Reasoning: prompt(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."}}}),
 			providertest.Tool:      prompt(call(shell("echo hi")), said),
-			providertest.Parallel:  prompt(call(shell("sleep 0.5; echo one"), shell("sleep 0.5; echo two")), said),
+			providertest.Parallel:  prompt(call(shell("until [ -e both ]; do sleep 0.05; done; echo one"), shell("until [ -e both ]; do sleep 0.05; done; echo two")), said),
 			providertest.Edit:      prompt(call(patch("*** Begin Patch\n*** Add File: made.txt\n+made\n*** End Patch\n")), said),
 			providertest.Image:     prompt(said),
 			providertest.Approval:  prompt(call(escalated("touch asked; echo asked")), said),

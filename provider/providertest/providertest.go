@@ -48,7 +48,7 @@ const (
 	Text      Scenario = "text"      // one message that ends with Subject.Said
 	Reasoning Scenario = "reasoning" // reasoning, then a message
 	Tool      Scenario = "tool"      // a tool call with output that needs no approval, then a message
-	Parallel  Scenario = "parallel"  // two or more tool calls open at the same time, then a message
+	Parallel  Scenario = "parallel"  // two tool calls that are open until the file "both" exists, then a message
 	Image     Scenario = "image"     // a message, about an image that comes with the prompt
 	Edit      Scenario = "edit"      // a file edit with its changes, allowed beforehand or by approval
 	Approval  Scenario = "approval"  // a tool call that needs an approval, then a message

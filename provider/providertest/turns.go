@@ -2,7 +2,10 @@ package providertest
 
 import (
 	_ "embed"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -74,6 +77,12 @@ func (s Subject) tool(t *testing.T, c *conversation) {
 
 func (s Subject) parallel(t *testing.T, c *conversation) {
 	l, turn := s.begin(t, c, Parallel)
+	release := sync.OnceFunc(func() {
+		if err := os.WriteFile(filepath.Join(l.opt.Dir, "both"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	defer release() // the commands of a failed case end as well
 	most := 0
 	running := map[string]bool{}
 	l.watch(turn, func(ev event.Event) bool {
@@ -86,7 +95,9 @@ func (s Subject) parallel(t *testing.T, c *conversation) {
 				delete(running, b.CallID)
 			}
 		}
-		most = max(most, len(running))
+		if most = max(most, len(running)); most >= 2 {
+			release()
+		}
 		return false
 	})
 	l.completes(turn)
