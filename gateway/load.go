@@ -83,25 +83,19 @@ func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (
 }
 
 // copyOnce is copyConversation, once for all who ask. A copy goes on when its
-// callers have gone.
+// callers have gone; Gateway.Close waits for it.
 func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
-	var id string
-	var err error
-	done := make(chan struct{})
-	spawned := m.sessions.spawn(func() {
-		defer close(done)
-		var v any
-		v, err, _ = m.group.Do(p.Name()+":"+agentID, func() (any, error) {
-			return m.copyConversation(m.opener.ctx, p, agentID, file)
-		})
-		id = v.(string)
+	result := m.group.DoChan(p.Name()+":"+agentID, func() (any, error) {
+		leave, err := m.sessions.enter()
+		if err != nil {
+			return "", err
+		}
+		defer leave()
+		return m.copyConversation(m.opener.ctx, p, agentID, file)
 	})
-	if spawned != nil {
-		return "", spawned
-	}
 	select {
-	case <-done:
-		return id, err
+	case r := <-result:
+		return r.Val.(string), r.Err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -9,7 +9,7 @@ import (
 // closed is in transition: one goroutine does that for all who want it, and they
 // wait.
 type sessions struct {
-	work   *sync.WaitGroup // of all transitions and spawned goroutines
+	work   *sync.WaitGroup // of all transitions, and of those who entered
 	opened func(*entry)    // is called after a session was opened
 
 	mu          sync.Mutex // guards the rest, entry.users and the queue's state in entries
@@ -133,15 +133,16 @@ func (s *sessions) remove(id string) {
 	delete(s.open, id)
 }
 
-// spawn runs f on a goroutine, which Gateway.Close waits for.
-func (s *sessions) spawn(f func()) error {
+// enter makes Gateway.Close wait until the caller calls leave. It fails once the
+// gateway closes.
+func (s *sessions) enter() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return errClosing()
+		return nil, errClosing()
 	}
-	s.work.Go(f)
-	return nil
+	s.work.Add(1)
+	return s.work.Done, nil
 }
 
 // create begins to open a session that is new; its id is not in use.
