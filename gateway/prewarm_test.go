@@ -182,7 +182,7 @@ func TestCreateUsesPrewarmedAgent(t *testing.T) {
 		d.ends(t, send(t, g, st.SessionID, "text"))
 		second := p.list()[1]
 		if second.prompts.Load() != 1 || !second.at.Before(asked) {
-			t.Errorf("the agent that waited was started at %v and has seen %d prompts; the session was asked for at %v", second.at, second.prompts.Load(), asked)
+			t.Errorf("the prewarmed agent was started at %v and has seen %d prompts; the session was asked for at %v", second.at, second.prompts.Load(), asked)
 		}
 		if n := len(p.list()); n != 2 {
 			t.Errorf("%d were started at once", n)
@@ -397,7 +397,7 @@ func TestFailedCreateStopsPrewarmedAgent(t *testing.T) {
 		wantCode(t, err, runnel.StoreUnavailable)
 		cat.fails.Store(false)
 		if a := p.list()[1]; !a.closed.Load() || a.prompts.Load() != 0 {
-			t.Error("the agent that waited runs on")
+			t.Error("the prewarmed agent runs on")
 		}
 	})
 }

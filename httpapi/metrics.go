@@ -85,7 +85,7 @@ func sessionsDesc() *prometheus.Desc {
 
 func prewarmDescs() (ready, sessions, agents *prometheus.Desc) {
 	return prometheus.NewDesc("runnel_prewarm_ready", "Agents that wait for a session.", nil, nil),
-		prometheus.NewDesc("runnel_prewarm_sessions_total", "New sessions: those that got an agent that waited (hit), those that started their own (miss).", []string{"result"}, nil),
+		prometheus.NewDesc("runnel_prewarm_sessions_total", "New sessions: those that got a prewarmed agent (hit), those that started their own (miss).", []string{"result"}, nil),
 		prometheus.NewDesc("runnel_prewarm_agents_total", "Agents kept ready: those started, those that failed, those ended unused.", []string{"what"}, nil)
 }
 

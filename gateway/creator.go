@@ -210,7 +210,7 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 		}
 	}
 	if err != nil {
-		c.opener.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "an agent that waited was not used", slog.String("session", n.rec.ID), slog.String("error", err.Error()))
+		c.opener.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a prewarmed agent was not used", slog.String("session", n.rec.ID), slog.String("error", err.Error()))
 		return nil
 	}
 	return e
