@@ -119,24 +119,19 @@ func Pids() ([]int, error) {
 	return pids, err
 }
 
-// Args returns the command line of a process, the program's name first. A dead
-// process has none.
-func Args(pid int) ([]string, error) {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	if err != nil || len(line) == 0 {
-		return nil, err
-	}
-	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00"), nil
-}
+// argsSize is more than the first two words of a supervisor's command line need.
+const argsSize = 256
 
 // IsSupervisor reports whether a process is a supervisor, by its command line,
-// which everyone can read of every process.
+// which everyone can read of every process. It reads no more of it than the
+// beginning: the rest may be megabytes that an agent chose.
 func IsSupervisor(pid int) (bool, error) {
-	args, err := Args(pid)
+	var buf [argsSize]byte
+	line, err := ReadFile(pid, "cmdline", buf[:])
 	if err != nil {
 		return false, err
 	}
-	_, ok := SupervisedSession(args)
+	_, ok := SupervisedSession(strings.SplitN(string(line), "\x00", 3))
 	return ok, nil
 }
 

@@ -232,7 +232,8 @@ func (w *world) processes() []process {
 		if w.cmd != nil && w.cmd.Process != nil && pid == w.cmd.Process.Pid || pid == os.Getpid() {
 			continue
 		}
-		args, _ := procinfo.Args(pid)
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 		session, supervisor := procinfo.SupervisedSession(args)
 		p := process{pid, supervisor && slices.Contains(w.sessions, session), strings.Join(args, " ")}
 		if !w.has(dir, p) {

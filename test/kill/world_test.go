@@ -238,7 +238,8 @@ func (w *world) processes() []process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		args, _ := procinfo.Args(pid)
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 		session, ours := procinfo.SupervisedSession(args)
 		ours = ours && w.isSession(session)
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
