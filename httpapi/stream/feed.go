@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -38,7 +37,7 @@ func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) 
 		}
 		evs, err := f.cursor.NextUntil(ctx, deadline)
 		if err != nil {
-			return nil, err
+			return nil, errUnreadable(ctx, err)
 		}
 		if len(evs) > 0 {
 			f.stall.saw(evs, time.Now())
@@ -56,8 +55,11 @@ func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) 
 // read returns what the log has now, at most one batch.
 func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 	evs, err := f.cursor.Read(ctx)
+	if err != nil {
+		return nil, errUnreadable(ctx, err)
+	}
 	f.stall.saw(evs, time.Now())
-	return evs, err
+	return evs, nil
 }
 
 // A stallDetector finds a turn that has begun and neither goes on nor ends. That
@@ -74,7 +76,7 @@ type stallDetector struct {
 func newStallDetector(ctx context.Context, gw *gateway.Gateway, session string, quiet time.Duration) (stallDetector, error) {
 	st, err := gw.Log().State(ctx, session)
 	if err != nil {
-		err = errUnreadable(err)
+		err = errUnreadable(ctx, err)
 	}
 	return stallDetector{gw: gw, session: session, quiet: quiet, last: time.Now(), open: len(st.Open) > 0}, err
 }
@@ -107,7 +109,7 @@ func (d *stallDetector) check(ctx context.Context) error {
 	}
 	log, err := d.gw.Log().State(ctx, d.session)
 	if err != nil {
-		return errUnreadable(err)
+		return errUnreadable(ctx, err)
 	}
 	idle := len(log.Open) > 0 && !slices.ContainsFunc(log.Open, func(t runnel.OpenTurn) bool { return t.Turn == st.TurnID })
 	if d.suspect && idle {
@@ -117,9 +119,13 @@ func (d *stallDetector) check(ctx context.Context) error {
 	return nil
 }
 
-// errUnreadable is the error for clients when a session's log cannot be read.
-func errUnreadable(err error) error {
-	if errors.Is(err, errStuck) || runnel.CodeOf(err) == runnel.SessionNotFound {
+// errUnreadable is the error for clients when a session's log cannot be read. If
+// ctx has ended, it is the cause of that.
+func errUnreadable(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case runnel.CodeOf(err) == runnel.SessionNotFound:
 		return err
 	}
 	return runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)

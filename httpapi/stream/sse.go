@@ -220,7 +220,7 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return errUnreadable(err)
+			return err
 		}
 		for _, ev := range evs {
 			last, err := f(ev)

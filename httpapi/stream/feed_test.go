@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/memory"
+)
+
+const sessionID = "00000000-0000-7000-8000-000000000001"
+
+var errDisk = runnel.Fail(runnel.Internal, "the disk failed")
+
+// brokenLog is a log that cannot be read.
+type brokenLog struct{ *memory.Log }
+
+func (brokenLog) Read(context.Context, string, int64) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) { yield(event.Event{}, errDisk) }
+}
+
+// brokenCatalogue is a catalogue that knows no session's record.
+type brokenCatalogue struct{ *memory.Catalogue }
+
+func (brokenCatalogue) Session(context.Context, string) (store.Session, error) {
+	return store.Session{}, errDisk
+}
+
+// feeds returns Streams over a log and a catalogue.
+func feeds(t *testing.T, log runnel.Log, catalogue store.Catalogue) *Streams {
+	t.Helper()
+	gw, err := gateway.Open(t.Context(), gateway.Config{Log: log, Catalogue: catalogue, Providers: []runnel.Provider{script.New()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gw.Close(context.Background()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return New(Config{Gateway: gw, Heartbeat: time.Second, WriteStall: time.Second})
+}
+
+// appendTurns appends events, of which it completes the rest, to the log of
+// sessionID.
+func appendTurns(t *testing.T, log runnel.Log, evs ...event.Event) {
+	t.Helper()
+	st, err := log.State(t.Context(), sessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range evs {
+		evs[i].Seq, evs[i].Session, evs[i].At = st.Head+int64(i)+1, sessionID, time.Now()
+	}
+	if err := log.Append(t.Context(), sessionID, st.Head, evs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var begins = event.ResponseStart{ProviderID: "script"}
+
+// A client learns that the log cannot be read. An error of the stall check says
+// itself what failed. Both transports report the same.
+func TestFeedErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		log       func(*memory.Log) runnel.Log
+		catalogue func(*memory.Log) store.Catalogue
+		want      runnel.Code
+	}{
+		"log": {
+			func(l *memory.Log) runnel.Log { return brokenLog{l} },
+			func(l *memory.Log) store.Catalogue { return memory.New(l) },
+			runnel.StoreUnavailable,
+		},
+		"catalogue": {
+			func(l *memory.Log) runnel.Log { return l },
+			func(l *memory.Log) store.Catalogue { return brokenCatalogue{memory.New(l)} },
+			runnel.Internal,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := new(memory.Log)
+				s := feeds(t, tt.log(log), tt.catalogue(log))
+				appendTurns(t, log, event.Event{Turn: "a", Body: begins})
+				w := httptest.NewRecorder()
+				out := &sse{ctx: t.Context(), w: w, rc: http.NewResponseController(w), stall: time.Second, count: func() {}}
+				after := int64(0)
+				err := s.follow(t.Context(), sessionID, &after, out, func(event.Event) (bool, error) { return false, nil })
+				if runnel.CodeOf(err) != tt.want || !errors.Is(err, errDisk) {
+					t.Errorf("SSE: got %v, want %s", err, tt.want)
+				}
+				f, err := s.feed(t.Context(), sessionID, 0)
+				for err == nil {
+					_, err = f.next(t.Context(), time.Time{})
+				}
+				if runnel.CodeOf(err) != tt.want || !errors.Is(err, errDisk) {
+					t.Errorf("WebSocket: got %v, want %s", err, tt.want)
+				}
+			})
+		})
+	}
+}
