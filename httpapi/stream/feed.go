@@ -67,24 +67,34 @@ func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 type stallDetector struct {
 	gw      *gateway.Gateway
 	session string
-	quiet   time.Duration // without events, after which the turn is checked
-	last    time.Time     // of the newest event or check
-	open    bool          // a turn has begun and has no end, as far as was read
-	suspect bool          // the last check found that no agent works on it
+	quiet   time.Duration   // without events, after which the turn is checked
+	last    time.Time       // of the newest event or check
+	open    map[string]bool // turns that have no end, as far as was read
+	suspect bool            // the last check found a turn on which no agent works
 }
 
 func newStallDetector(ctx context.Context, gw *gateway.Gateway, session string, quiet time.Duration) (stallDetector, error) {
+	d := stallDetector{gw: gw, session: session, quiet: quiet, last: time.Now(), open: make(map[string]bool)}
 	st, err := gw.Log().State(ctx, session)
 	if err != nil {
-		err = errUnreadable(ctx, err)
+		return d, errUnreadable(ctx, err)
 	}
-	return stallDetector{gw: gw, session: session, quiet: quiet, last: time.Now(), open: len(st.Open) > 0}, err
+	for _, t := range st.Open {
+		d.open[t.Turn] = true
+	}
+	return d, nil
 }
 
 func (d *stallDetector) saw(evs []event.Event, now time.Time) {
 	for _, ev := range evs {
-		if ev.Turn != "" {
-			d.open, d.suspect = !event.Ends(ev.Body), false
+		if ev.Turn == "" {
+			continue
+		}
+		d.suspect = false
+		if event.Ends(ev.Body) {
+			delete(d.open, ev.Turn)
+		} else {
+			d.open[ev.Turn] = true
 		}
 	}
 	d.last = now
@@ -92,7 +102,7 @@ func (d *stallDetector) saw(evs []event.Event, now time.Time) {
 
 // due returns when to check next; zero while no turn is open.
 func (d *stallDetector) due() time.Time {
-	if !d.open {
+	if len(d.open) == 0 {
 		return time.Time{}
 	}
 	return d.last.Add(d.quiet)

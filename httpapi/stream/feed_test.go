@@ -67,7 +67,10 @@ func appendTurns(t *testing.T, log runnel.Log, evs ...event.Event) {
 	}
 }
 
-var begins = event.ResponseStart{ProviderID: "script"}
+var (
+	begins = event.ResponseStart{ProviderID: "script"}
+	ends   = event.ResponseDone{Status: event.StatusCompleted}
+)
 
 // A client learns that the log cannot be read. An error of the stall check says
 // itself what failed. Both transports report the same.
@@ -109,5 +112,28 @@ func TestFeedErrors(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestStallDetectorWatchesEveryOpenTurn(t *testing.T) {
+	log := new(memory.Log)
+	s := feeds(t, log, memory.New(log))
+	appendTurns(t, log, event.Event{Turn: "a", Body: begins}, event.Event{Turn: "b", Body: begins}, event.Event{Turn: "a", Body: ends})
+	f, err := s.feed(t.Context(), sessionID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if evs, err := f.read(t.Context()); len(evs) != 3 || err != nil {
+		t.Fatalf("read %v, %v", evs, err)
+	}
+	if f.stall.due().IsZero() {
+		t.Error("a turn without an end is not checked, as another turn ended after it began")
+	}
+	appendTurns(t, log, event.Event{Turn: "b", Body: ends})
+	if evs, err := f.read(t.Context()); len(evs) != 1 || err != nil {
+		t.Fatalf("read %v, %v", evs, err)
+	}
+	if due := f.stall.due(); !due.IsZero() {
+		t.Errorf("checked at %v, when no turn is open", due)
 	}
 }
