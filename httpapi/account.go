@@ -11,7 +11,6 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -66,7 +65,7 @@ func (a *account) routes() []route {
 		{method: http.MethodPost, path: "/api/login", name: "login", summary: "Turn a one-time code into a cookie and a key",
 			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: a.login},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
-			status: http.StatusNoContent, in: stream.Empty{}, serve: a.logout},
+			status: http.StatusNoContent, in: reply.Empty{}, serve: a.logout},
 		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Tell what this credential may do"}, a.me),
 		handle(route{path: "/api/health", name: "health", summary: "Tell that the server runs"}, a.health),
 		handleJSON(route{path: "/api/login/code", scope: auth.Admin, name: "createLoginCode", status: http.StatusCreated,
@@ -93,7 +92,7 @@ func (a *account) health(*http.Request) (healthAnswer, error) {
 	return healthAnswer{"ok", a.version}, nil
 }
 
-func (a *account) createCode(r *http.Request, _ stream.Empty) (codeAnswer, error) {
+func (a *account) createCode(r *http.Request, _ reply.Empty) (codeAnswer, error) {
 	code, err := a.keys.LoginCode(r.Context(), access.Caller(r.Context()).Scopes)
 	if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
@@ -143,15 +142,15 @@ func (a *account) listTokens(r *http.Request) (tokensAnswer, error) {
 	return out, nil
 }
 
-func (a *account) revokeToken(r *http.Request, _ stream.Empty) (stream.Empty, error) {
+func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, error) {
 	err := a.keys.Revoke(r.Context(), r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
-		return stream.Empty{}, reply.Refuse(http.StatusNotFound, "there is no such credential")
+		return reply.Empty{}, reply.Refuse(http.StatusNotFound, "there is no such credential")
 	}
 	if err != nil {
-		return stream.Empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)
+		return reply.Empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)
 	}
-	return stream.Empty{}, nil
+	return reply.Empty{}, nil
 }
 
 type (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -208,12 +209,12 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 		f := p.await("session:status")
 		seen[f.SessionID]++
 		if second == "" {
-			call[stream.Empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
-			call[stream.Empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
+			call[reply.Empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
+			call[reply.Empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
 			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+other, "", 200)
 			second = s.create()
 			s.events(second, s.prompt(second, "text"))
-			call[stream.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+			call[reply.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
 			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+second, "", 200)
 		}
 		if seen[second] > 0 && strings.Contains(string(f.Payload), `"state":"dead"`) {

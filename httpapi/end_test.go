@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -152,7 +153,7 @@ func TestRevokeEndsWhatIsStuck(t *testing.T) {
 		synctest.Wait()
 		s.token = admin
 		began := time.Now()
-		call[stream.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
+		call[reply.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
 		turn := s.prompt(id, "text")
 		s.events(id, turn)
 		if c := live.closed(); c != stream.CloseCredential {

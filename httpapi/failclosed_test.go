@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/provider/script"
 	"github.com/runnel-dev/runnel/store/memory"
@@ -87,11 +88,11 @@ func TestFailClosed(t *testing.T) {
 			}
 		}, pending},
 		"cancel": {0, func(s *site, id string, _ event.Approval) {
-			call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
+			call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
 			synctest.Wait()
 		}, "policy"},
 		"kill": {0, func(s *site, id string, _ event.Approval) {
-			call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/kill", "", 200)
+			call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/kill", "", 200)
 			synctest.Wait()
 		}, "policy"},
 	} {

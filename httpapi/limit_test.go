@@ -11,6 +11,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -107,7 +108,7 @@ func TestLimitOfTheQueue(t *testing.T) {
 	if st := call[gateway.Status](rg, "GET", "/api/session/"+id+"/status", "", 200); st.Queued != 50 {
 		t.Errorf("%d wait", st.Queued)
 	}
-	call[stream.Empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
+	call[reply.Empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
 }
 
 func TestItemsHaveALimit(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // The bodies of the Session API.
@@ -135,23 +134,23 @@ func (s *sessions) send(r *http.Request, in command.SendRequest) (command.SendAn
 	return command.SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}, err
 }
 
-func (s *sessions) cancel(r *http.Request, _ stream.Empty) (stream.Empty, error) {
-	return stream.Empty{}, s.gw.Cancel(r.Context(), r.PathValue("id"))
+func (s *sessions) cancel(r *http.Request, _ reply.Empty) (reply.Empty, error) {
+	return reply.Empty{}, s.gw.Cancel(r.Context(), r.PathValue("id"))
 }
 
-func (s *sessions) kill(r *http.Request, _ stream.Empty) (stream.Empty, error) {
-	return stream.Empty{}, s.gw.Kill(r.Context(), r.PathValue("id"))
+func (s *sessions) kill(r *http.Request, _ reply.Empty) (reply.Empty, error) {
+	return reply.Empty{}, s.gw.Kill(r.Context(), r.PathValue("id"))
 }
 
-func (s *sessions) decide(r *http.Request, in command.DecideRequest) (stream.Empty, error) {
-	return stream.Empty{}, s.commands.Decide(r, r.PathValue("id"), r.PathValue("approvalId"), in)
+func (s *sessions) decide(r *http.Request, in command.DecideRequest) (reply.Empty, error) {
+	return reply.Empty{}, s.commands.Decide(r, r.PathValue("id"), r.PathValue("approvalId"), in)
 }
 
 func (s *sessions) setOptions(r *http.Request, in json.RawMessage) (command.OptionsAnswer, error) {
 	return s.commands.SetOptions(r, r.PathValue("id"), in)
 }
 
-func (s *sessions) fork(r *http.Request, _ stream.Empty) (createAnswer, error) {
+func (s *sessions) fork(r *http.Request, _ reply.Empty) (createAnswer, error) {
 	if err := s.maySession(r); err != nil {
 		return createAnswer{}, err
 	}

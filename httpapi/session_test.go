@@ -55,7 +55,7 @@ func TestSessionAPI(t *testing.T) {
 		slices.Contains(agents[0].Modes, string(runnel.ModeBypass)) {
 		t.Errorf("agents %+v", agents)
 	}
-	call[stream.Empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
+	call[reply.Empty](rg, "POST", "/api/session/"+id+"/kill", "", 200)
 	if w := rg.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`); w.Code != 409 || code(w) != "SESSION_DEAD" {
 		t.Errorf("send to a dead one: %d %s", w.Code, w.Body)
 	}
@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 			if _ = json.Unmarshal(w.Body.Bytes(), &ans); len(ans.Warnings) != 1 || !strings.Contains(ans.Warnings[0], "left out") {
 				t.Errorf("no warning: %s", w.Body)
 			}
-			call[stream.Empty](rg, "POST", "/api/session/"+id+"/cancel", "", 200)
+			call[reply.Empty](rg, "POST", "/api/session/"+id+"/cancel", "", 200)
 			rg.events(id, ans.TurnID)
 		}
 	}
@@ -405,7 +405,7 @@ func TestSecondTurnIsRejected(t *testing.T) {
 		if got[202] != 1 || got[409] != 99 {
 			t.Fatalf("got %v", got)
 		}
-		call[stream.Empty](rg, "POST", "/api/session/"+id+"/"+end, "", 200)
+		call[reply.Empty](rg, "POST", "/api/session/"+id+"/"+end, "", 200)
 		if end == "kill" {
 			call[createAnswer](rg, "POST", "/api/session/"+id+"/load", "", 200)
 		}

@@ -105,7 +105,7 @@ func TestTurnFailsBeforeTheStream(t *testing.T) {
 	s.prompt(id, "hang")
 	s.until(id, is[event.ItemDelta])
 	dead := s.create()
-	call[stream.Empty](s.rig, "POST", "/api/session/"+dead+"/kill", "", 200)
+	call[reply.Empty](s.rig, "POST", "/api/session/"+dead+"/kill", "", 200)
 	tests := []struct {
 		query, body string
 		status      int
@@ -180,7 +180,7 @@ func TestTurnWithApproval(t *testing.T) {
 	done := make(chan []sseFrame)
 	go func() { done <- s.turn(id, "approve", "") }()
 	a := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
-	call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"deny","reason":"not now"}`, 200)
+	call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"deny","reason":"not now"}`, 200)
 	frames := <-done
 	if n := namesOf(frames); n != "session:init tool:start permission:request permission:resolved tool:result chat:delta chat:complete session:complete process:exit" {
 		t.Errorf("got %s", n)
@@ -212,7 +212,7 @@ func TestTurnOnDisconnect(t *testing.T) {
 			a := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
 			res.Body.Close()
 			if want == event.StatusCompleted {
-				call[stream.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"allow"}`, 200)
+				call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"allow"}`, 200)
 			}
 			evs := s.events(id, in.TurnID)
 			if got := evs[len(evs)-1].Body.(event.ResponseDone).Status; got != want {

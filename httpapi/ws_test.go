@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -171,7 +172,7 @@ func TestRevokeClosesStreams(t *testing.T) {
 	}
 	s.token = admin
 	began := time.Now()
-	call[stream.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
+	call[reply.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
 	s.prompt(id, "text")
 	for {
 		f, err := p.tryHear()
@@ -341,7 +342,7 @@ func TestWatchSessions(t *testing.T) {
 	s.prompt(second, "approve")
 	for st := status(); len(st.PendingApprovals) != 1 || st.Activity != "waiting" || st.Title != "approve"; st = status() {
 	}
-	call[stream.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+	call[reply.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
 	for st := status(); st.State != "dead"; st = status() {
 	}
 	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+first, "", 200)

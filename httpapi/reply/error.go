@@ -130,6 +130,9 @@ func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
 // Timeout bounds the writing of an answer that is no stream.
 const Timeout = 30 * time.Second
 
+// Empty is the body of an answer that has nothing more to say.
+type Empty struct{}
+
 // JSON answers with body.
 func JSON(w http.ResponseWriter, status int, body any) {
 	data, err := json.Marshal(body)

@@ -149,6 +149,3 @@ func (c *counter) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
-
-// Empty is the body of an answer that has nothing more to say.
-type Empty struct{}

@@ -244,7 +244,7 @@ type (
 		message
 		SessionID string `json:"sessionId"`
 	}
-	sEndMessage struct {
+	sendMessage struct {
 		message
 		SessionID string `json:"sessionId"`
 		command.SendRequest
@@ -372,9 +372,9 @@ func (k *socket) dispatch(m message, data []byte) (any, error) {
 		})
 	case "sessions:subscribe":
 		k.watch().all()
-		return Empty{}, nil
+		return reply.Empty{}, nil
 	case "session:send":
-		return with(data, func(in sEndMessage) (any, error) {
+		return with(data, func(in sendMessage) (any, error) {
 			sent, warnings, err := k.s.cfg.Commands.Send(k.req, in.SessionID, in.SendRequest)
 			return command.SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}, err
 		})
@@ -384,7 +384,7 @@ func (k *socket) dispatch(m message, data []byte) (any, error) {
 		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Kill(k.ctx, id) })
 	case "session:decide":
 		return with(data, func(in decideMessage) (any, error) {
-			return Empty{}, k.s.cfg.Commands.Decide(k.req, in.SessionID, in.ApprovalID, in.DecideRequest)
+			return reply.Empty{}, k.s.cfg.Commands.Decide(k.req, in.SessionID, in.ApprovalID, in.DecideRequest)
 		})
 	case "session:options":
 		return k.options(data)
@@ -408,7 +408,7 @@ func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return Empty{}, f(id)
+		return reply.Empty{}, f(id)
 	})
 }
 

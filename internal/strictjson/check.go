@@ -13,7 +13,7 @@ import (
 
 // Bounds of a value.
 const (
-	MaxDepth = 64
+	maxDepth = 64
 	MaxKeys  = 10_000 // members of one object
 )
 
@@ -66,8 +66,8 @@ func (s *scanner) peek() byte {
 }
 
 func (s *scanner) value(depth int) error {
-	if depth > MaxDepth {
-		return s.bad(fmt.Sprintf("nested deeper than %d", MaxDepth))
+	if depth > maxDepth {
+		return s.bad(fmt.Sprintf("nested deeper than %d", maxDepth))
 	}
 	switch c := s.peek(); {
 	case c == '{':
