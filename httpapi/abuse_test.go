@@ -172,7 +172,7 @@ func TestWebSocketAbuse(t *testing.T) {
 	}{
 		"2 MiB message": {func(p *peer) error {
 			return p.conn.Write(t.Context(), websocket.MessageText, bytes.Repeat([]byte("a"), 2<<20))
-		}, stream.CloseTooLarge},
+		}, closeTooLarge},
 		"2 MiB in 20,000 fragments": {func(p *peer) error {
 			w, err := p.conn.Writer(t.Context(), websocket.MessageText)
 			for range 20_000 {
@@ -181,15 +181,15 @@ func TestWebSocketAbuse(t *testing.T) {
 				}
 			}
 			return err
-		}, stream.CloseTooLarge},
-		"binary":  {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageBinary, []byte("{}")) }, stream.CloseBadRequest},
-		"no JSON": {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageText, []byte("hi")) }, stream.CloseBadRequest},
+		}, closeTooLarge},
+		"binary":  {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageBinary, []byte("{}")) }, closeBadRequest},
+		"no JSON": {func(p *peer) error { return p.conn.Write(t.Context(), websocket.MessageText, []byte("hi")) }, closeBadRequest},
 		"no UTF-8": {func(p *peer) error {
 			return p.conn.Write(t.Context(), websocket.MessageText, []byte("{\"type\":\"\xff\"}"))
-		}, stream.CloseBadRequest},
+		}, closeBadRequest},
 		"two keys": {func(p *peer) error {
 			return p.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"session:kill","type":"session:hello"}`))
-		}, stream.CloseBadRequest},
+		}, closeBadRequest},
 		"unmasked": {func(p *peer) error { _, err := p.raw.Write([]byte{0x81, 0x02, '{', '}'}); return err }, websocket.StatusProtocolError},
 		"reserved bits": {func(p *peer) error {
 			_, err := p.raw.Write([]byte{0xF1, 0x82, 0, 0, 0, 0, '{', '}'})
@@ -223,7 +223,7 @@ func TestWebSocketAbuse(t *testing.T) {
 		"claims 8 EiB": {func(p *peer) error {
 			_, err := p.raw.Write(append([]byte{0x81, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0}, make([]byte, 2<<20)...))
 			return err
-		}, stream.CloseTooLarge},
+		}, closeTooLarge},
 	} {
 		var before, after runtime.MemStats
 		runtime.GC()

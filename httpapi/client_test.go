@@ -202,6 +202,17 @@ type peer struct {
 	raw  *cutConn
 }
 
+// What clients of a WebSocket know.
+const (
+	subprotocol = "runnel.v1"
+
+	closeBadRequest websocket.StatusCode = 4400
+	closeCredential websocket.StatusCode = 4401
+	closeTooLarge   websocket.StatusCode = 4413
+	closeStore      websocket.StatusCode = 4503
+	closeShutdown   websocket.StatusCode = 1001
+)
+
 // A frame is any message of the server.
 type frame struct {
 	Type      string            `json:"type"`
@@ -211,6 +222,7 @@ type frame struct {
 	Entries   []json.RawMessage `json:"entries"`
 	Seq       int64             `json:"seq"`
 	Resume    *stream.Resume    `json:"resume"`
+	Reason    string            `json:"reason"`
 	Done      bool              `json:"done"`
 	Result    json.RawMessage   `json:"result"`
 	Error     *reply.Problem    `json:"error"`
@@ -253,7 +265,7 @@ func (s *site) tryDial(edit ...func(http.Header)) (*peer, *http.Response, error)
 		p.raw = &cutConn{Conn: c}
 		return p.raw, nil
 	}}
-	opt := &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}, HTTPHeader: h, Subprotocols: []string{stream.Subprotocol}, Host: h.Get("X-Test-Host")}
+	opt := &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}, HTTPHeader: h, Subprotocols: []string{subprotocol}, Host: h.Get("X-Test-Host")}
 	h.Del("X-Test-Host")
 	conn, res, err := websocket.Dial(s.t.Context(), "ws://localhost:7777/api/ws", opt)
 	if err != nil {

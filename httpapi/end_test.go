@@ -76,8 +76,8 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 			if len(last) != 1 || last[0].name != "stream:end" || !strings.Contains(string(last[0].data), "STORE_UNAVAILABLE") {
 				t.Errorf("the events end with %+v", last)
 			}
-			var m stream.EndMessage
-			if st, _ := log.State(t.Context(), id); json.Unmarshal(last[0].data, &m) != nil || m.Seq != st.Head || m.Reason != stream.ReasonError {
+			var m frame
+			if st, _ := log.State(t.Context(), id); json.Unmarshal(last[0].data, &m) != nil || m.Seq != st.Head || m.Reason != "error" {
 				t.Errorf("%s is not the position %d", last[0].data, st.Head)
 			}
 		})
@@ -87,7 +87,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 				for {
 					f, err := p.tryHear()
 					if err != nil {
-						if c := websocket.CloseStatus(err); c != stream.CloseStore || !told {
+						if c := websocket.CloseStatus(err); c != closeStore || !told {
 							t.Errorf("closed with %d (%v); told why: %v", c, err, told)
 						}
 						return
@@ -156,7 +156,7 @@ func TestRevokeEndsWhatIsStuck(t *testing.T) {
 		call[reply.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
 		turn := s.prompt(id, "text")
 		s.events(id, turn)
-		if c := live.closed(); c != stream.CloseCredential {
+		if c := live.closed(); c != closeCredential {
 			t.Errorf("closed with %d", c)
 		}
 		<-time.After(time.Second)
@@ -193,8 +193,8 @@ func TestCursorAtTheEnd(t *testing.T) {
 	for _, r := range []io.Reader{r, tr} {
 		all.Go(func() {
 			last := ending(r, 2)
-			var m stream.EndMessage
-			if len(last) != 2 || last[1].name != "stream:end" || json.Unmarshal(last[1].data, &m) != nil || m.Reason != stream.ReasonShutdown || m.SessionID != id || m.Seq < last[0].id {
+			var m frame
+			if len(last) != 2 || last[1].name != "stream:end" || json.Unmarshal(last[1].data, &m) != nil || m.Reason != "server_shutdown" || m.SessionID != id || m.Seq < last[0].id {
 				t.Errorf("ends with %+v", last)
 			}
 			if st, _ := s.log.State(t.Context(), id); m.Seq > st.Head {
@@ -203,11 +203,11 @@ func TestCursorAtTheEnd(t *testing.T) {
 		})
 	}
 	hear := func(p *peer) {
-		seen, end := int64(0), stream.EndMessage{}
+		seen, end := int64(0), frame{}
 		for {
 			_, data, err := p.conn.Read(t.Context())
 			if err != nil {
-				if c := websocket.CloseStatus(err); c != stream.CloseShutdown {
+				if c := websocket.CloseStatus(err); c != closeShutdown {
 					t.Errorf("closed with %d", c)
 				}
 				break
@@ -229,7 +229,7 @@ func TestCursorAtTheEnd(t *testing.T) {
 			}
 			seen = max(seen, f.Seq, f.Payload.Seq)
 		}
-		if end.SessionID != id || end.Reason != stream.ReasonShutdown || seen > 0 && end.Seq != seen {
+		if end.SessionID != id || end.Reason != "server_shutdown" || seen > 0 && end.Seq != seen {
 			t.Errorf("told %+v, has seen %d", end, seen)
 		}
 	}

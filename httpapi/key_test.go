@@ -11,7 +11,6 @@ import (
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/browser"
-	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // login returns the halves of a browser's credential, as the page gets them.
@@ -49,13 +48,13 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 		protocols []string
 		want      int
 	}{
-		"no key":             {[]string{stream.Subprotocol}, 401},
-		"the cookie as key":  {[]string{stream.Subprotocol, browser.KeyProtocol + mine.Cookie}, 401},
-		"key of another":     {[]string{stream.Subprotocol, browser.KeyProtocol + other.Key}, 401},
-		"two keys":           {[]string{stream.Subprotocol, browser.KeyProtocol + mine.Key, browser.KeyProtocol + other.Key}, 401},
-		"without the prefix": {[]string{stream.Subprotocol, mine.Key}, 401},
-		"the key":            {[]string{stream.Subprotocol, browser.KeyProtocol + mine.Key}, 101},
-		"the key first":      {[]string{browser.KeyProtocol + mine.Key, stream.Subprotocol}, 101},
+		"no key":             {[]string{subprotocol}, 401},
+		"the cookie as key":  {[]string{subprotocol, browser.KeyProtocol + mine.Cookie}, 401},
+		"key of another":     {[]string{subprotocol, browser.KeyProtocol + other.Key}, 401},
+		"two keys":           {[]string{subprotocol, browser.KeyProtocol + mine.Key, browser.KeyProtocol + other.Key}, 401},
+		"without the prefix": {[]string{subprotocol, mine.Key}, 401},
+		"the key":            {[]string{subprotocol, browser.KeyProtocol + mine.Key}, 101},
+		"the key first":      {[]string{browser.KeyProtocol + mine.Key, subprotocol}, 101},
 	} {
 		req := s.request("GET", "/api/ws", "", anonymous, func(r *http.Request) { as(tt.protocols...)(r.Header) },
 			header("Connection", "Upgrade"), header("Upgrade", "websocket"), header("Sec-WebSocket-Version", "13"), header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="))
@@ -86,7 +85,7 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 	}
 	p := s.dial(func(h http.Header) { as()(h); h.Del("Sec-WebSocket-Protocol"); h.Set(browser.KeyHeader, mine.Key) })
 	p.say(`{"type":"session:hello"}`)
-	if f := p.hear(); f.Type != "session:hello:ack" || p.conn.Subprotocol() != stream.Subprotocol {
+	if f := p.hear(); f.Type != "session:hello:ack" || p.conn.Subprotocol() != subprotocol {
 		t.Errorf("got %+v, subprotocol %q", f, p.conn.Subprotocol())
 	}
 	_ = p.conn.Close(websocket.StatusNormalClosure, "")

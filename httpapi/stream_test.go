@@ -405,7 +405,7 @@ func TestCursorAtTheEdges(t *testing.T) {
 		})
 		r := bufio.NewReader(req.Body)
 		f, err := readFrame(r)
-		var open stream.OpenFrame
+		var open frame
 		if err != nil || f.name != "stream:open" || f.id != 0 || json.Unmarshal(f.data, &open) != nil || open.Resume.Status != tt.status {
 			t.Errorf("%s: opened with %d %s %s, %v", name, f.id, f.name, f.data, err)
 			continue

@@ -30,7 +30,7 @@ func TestHelloFamily(t *testing.T) {
 	id := s.create()
 
 	p := s.dial()
-	if p.conn.Subprotocol() != stream.Subprotocol {
+	if p.conn.Subprotocol() != subprotocol {
 		t.Errorf("subprotocol %q", p.conn.Subprotocol())
 	}
 	p.say(`{"type":"session:hello","streamProtocol":"events-v1"}`)
@@ -84,7 +84,7 @@ func TestHelloFamily(t *testing.T) {
 		if f := p.hear(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
 			t.Errorf("%s: %+v", hello, f)
 		}
-		if c := p.closed(); c != stream.CloseBadRequest {
+		if c := p.closed(); c != closeBadRequest {
 			t.Errorf("%s: closed with %d", hello, c)
 		}
 	}
@@ -177,7 +177,7 @@ func TestRevokeClosesStreams(t *testing.T) {
 	for {
 		f, err := p.tryHear()
 		if err != nil {
-			if c := websocket.CloseStatus(err); c != stream.CloseCredential {
+			if c := websocket.CloseStatus(err); c != closeCredential {
 				t.Errorf("closed with %d", c)
 			}
 			break

@@ -15,9 +15,9 @@ var (
 	errDeleted  = runnel.Fail(runnel.SessionNotFound, "the session was deleted")
 )
 
-// An EndMessage is the last frame of a stream: what the client has, and why the
+// An endMessage is the last frame of a stream: what the client has, and why the
 // server ends the stream.
-type EndMessage struct {
+type endMessage struct {
 	Type      string         `json:"type"`
 	SessionID string         `json:"sessionId"`
 	Seq       int64          `json:"seq" doc:"the position to resume after"`
@@ -26,7 +26,7 @@ type EndMessage struct {
 }
 
 // Why a stream ends.
-const ReasonShutdown, ReasonError = "server_shutdown", "error"
+const reasonShutdown, reasonError = "server_shutdown", "error"
 
 // deletions ends the streams of a session that is deleted.
 type deletions struct {

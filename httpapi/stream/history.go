@@ -72,8 +72,8 @@ func (l *itemList) add(o upsert.Out) error {
 	return nil
 }
 
-// MaxItems bounds the items of one answer, about.
-const MaxItems = 1000
+// maxItems bounds the items of one answer, about.
+const maxItems = 1000
 
 // Items answers with a stretch of the history. Its end is where a chunk ends,
 // so there may be more entries than were asked for.
@@ -90,7 +90,7 @@ func (s *Streams) Items(r *http.Request) (ItemsAnswer, error) {
 	if err != nil {
 		return ItemsAnswer{}, err
 	}
-	limit = min(limit, MaxItems)
+	limit = min(limit, maxItems)
 	verdict, after, err := s.judgeCursor(r.Context(), id, after)
 	if err != nil {
 		return ItemsAnswer{}, err

@@ -147,7 +147,7 @@ func (k *socket) goodbye(ctx context.Context) {
 		case <-ctx.Done(): // the pump is blocked in a write, and this write would block, too
 			return
 		}
-		data, err := json.Marshal(EndMessage{"session:end", id, p.sent.Load(), ReasonShutdown, nil})
+		data, err := json.Marshal(endMessage{"session:end", id, p.sent.Load(), reasonShutdown, nil})
 		if err != nil || k.conn.Write(ctx, websocket.MessageText, data) != nil {
 			return
 		}

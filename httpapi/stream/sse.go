@@ -145,8 +145,8 @@ func (s *Streams) judgeCursor(ctx context.Context, session string, after int64) 
 	return Resume{Status: "ok"}, after, nil
 }
 
-// An OpenFrame is the first frame of a stream of events.
-type OpenFrame struct {
+// An openFrame is the first frame of a stream of events.
+type openFrame struct {
 	SessionID string `json:"sessionId"`
 	Seq       int64  `json:"seq"`
 	Resume    Resume `json:"resume"`
@@ -181,7 +181,7 @@ func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	out, ctx, stop := s.stream(w, r, id, "sse-events")
 	defer stop()
-	_ = out.frame(0, "stream:open", OpenFrame{id, after, verdict})
+	_ = out.frame(0, "stream:open", openFrame{id, after, verdict})
 	err = s.follow(ctx, id, &after, out, func(ev event.Event) (bool, error) {
 		return false, out.frame(ev.Seq, event.Type(ev.Body), ev)
 	})
@@ -192,13 +192,13 @@ func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 // goodbye writes the last frame: why the stream ends, unless the client ended it,
 // and the position to resume after.
 func (s *Streams) goodbye(out *sse, session string, after int64, err error) {
-	m := EndMessage{"stream:end", session, after, ReasonShutdown, nil}
+	m := endMessage{"stream:end", session, after, reasonShutdown, nil}
 	e, known := errors.AsType[*runnel.Error](err)
 	switch {
 	case errors.Is(err, errShutdown):
 	case known:
 		p := s.cfg.Reply.Explain(out.ctx, e)
-		m.Reason, m.Error = ReasonError, &p
+		m.Reason, m.Error = reasonError, &p
 	default:
 		return
 	}

@@ -33,16 +33,16 @@ func families() []string { return []string{FamilyUpsert, FamilyEvents} }
 // The codes with which we close a WebSocket. All but the first let the client
 // connect again and resume by seq.
 const (
-	CloseBadRequest websocket.StatusCode = 4400 // the client sent an unknown frame or family
-	CloseCredential websocket.StatusCode = 4401 // the credential has ended
-	CloseStalled    websocket.StatusCode = 4408 // the client did not read in time
-	CloseTooLarge   websocket.StatusCode = 4413
-	CloseStore      websocket.StatusCode = 4503 // events cannot be read or recorded
-	CloseShutdown                        = websocket.StatusGoingAway
+	closeBadRequest websocket.StatusCode = 4400 // the client sent an unknown frame or family
+	closeCredential websocket.StatusCode = 4401 // the credential has ended
+	closeStalled    websocket.StatusCode = 4408 // the client did not read in time
+	closeTooLarge   websocket.StatusCode = 4413
+	closeStore      websocket.StatusCode = 4503 // events cannot be read or recorded
+	closeShutdown                        = websocket.StatusGoingAway
 )
 
 const (
-	Subprotocol       = "runnel.v1"
+	subprotocol       = "runnel.v1"
 	maxMessage        = 1 << 20          // bytes of a client's message
 	pingEvery         = 30 * time.Second // detects a client that vanished
 	pongStalls        = 8                // times WriteStall: a slow client has to read what was sent before the ping
@@ -86,7 +86,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	k := &socket{s: s, id: id, req: r, pumps: make(map[string]*pump)}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{Subprotocol},
+		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPingReceived:     k.pinged,
@@ -162,21 +162,21 @@ var (
 func closeCode(cause error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(cause, auth.ErrEnded):
-		return CloseCredential, "the credential has ended"
+		return closeCredential, "the credential has ended"
 	case errors.Is(cause, errShutdown):
-		return CloseShutdown, "the server is going down; resume by seq"
+		return closeShutdown, "the server is going down; resume by seq"
 	case errors.Is(cause, errStalled):
-		return CloseStalled, "nothing was read for too long; resume by seq"
+		return closeStalled, "nothing was read for too long; resume by seq"
 	case errors.Is(cause, errBadFamily):
-		return CloseBadRequest, "unknown family"
+		return closeBadRequest, "unknown family"
 	case errors.Is(cause, errBadFrame):
-		return CloseBadRequest, "messages are JSON text"
+		return closeBadRequest, "messages are JSON text"
 	case errors.Is(cause, errTooLarge):
-		return CloseTooLarge, "the message is too large"
+		return closeTooLarge, "the message is too large"
 	case errors.Is(cause, errFlood):
 		return websocket.StatusPolicyViolation, "too many pings"
 	case errors.Is(cause, errStore):
-		return CloseStore, "events cannot be read or recorded now; resume by seq"
+		return closeStore, "events cannot be read or recorded now; resume by seq"
 	case errors.Is(cause, errProtocol):
 		return websocket.StatusProtocolError, ""
 	case errors.Is(cause, errBroken):
