@@ -168,7 +168,9 @@ func (s *Session) admit(lt *liveTurn, ev event.Event) {
 	dropped := lt.rules.dropped
 	lt.heard = time.Now()
 	s.take(lt, lt.rules.admit(ev))
-	s.counters.Events.Add(int64(lt.rules.dropped - dropped))
+	if n := lt.rules.dropped - dropped; n > 0 { // sessions share the counters: most events leave them alone
+		s.counters.Events.Add(int64(n))
+	}
 }
 
 // between records a fact that belongs to no turn. While a turn runs it is told

@@ -209,8 +209,12 @@ func (c *Conn) translate(line []byte) []event.Event {
 	messages, lines := c.tr.Skipped()
 	evs, due := c.tr.Printed(line, time.Now())
 	moreMessages, moreLines := c.tr.Skipped()
-	c.counts.Messages.Add(int64(moreMessages - messages))
-	c.counts.Lines.Add(int64(moreLines - lines))
+	if n := moreMessages - messages; n > 0 { // sessions share the counters: most lines leave them alone
+		c.counts.Messages.Add(int64(n))
+	}
+	if n := moreLines - lines; n > 0 {
+		c.counts.Lines.Add(int64(n))
+	}
 	for _, m := range due {
 		_ = c.write(m) // a process that cannot be written to is about to exit anyway
 	}
