@@ -11,8 +11,9 @@ import (
 )
 
 // A historyReader reads a session's history in stretches and folds them into
-// items. However long a turn is, it holds no more of it than a stretch and what
-// is unfinished at its end.
+// items. Of a turn it holds a stretch and the items that are unfinished at its
+// end; and until the turn ends its pacer keeps a small entry for each item that
+// has ended.
 type historyReader struct {
 	log     runnel.Log
 	session string
