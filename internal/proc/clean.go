@@ -11,9 +11,11 @@ const (
 	bel = 0x07
 )
 
-// clean returns text as valid UTF-8 that does nothing to a terminal or a reader's eye: without control characters
-// except tab and newline, without escape sequences and their contents, and without characters that are
-// invisible or turn the direction of writing. A lone carriage return becomes a newline. The result is a copy.
+// clean returns text as valid UTF-8 that does nothing to a terminal or a
+// reader's eye: without control characters except tab and newline, without
+// escape sequences and their contents, and without characters that are
+// invisible or turn the direction of writing. A lone carriage return becomes a
+// newline. The result is a copy.
 func clean(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
@@ -60,7 +62,8 @@ func escape(s []byte) int {
 	return n
 }
 
-// control returns the length of a control sequence after its introducer: parameters and a final character.
+// control returns the length of a control sequence after its introducer:
+// parameters and a final character.
 func control(s []byte) int {
 	n := 0
 	for n < len(s) && s[n] >= 0x20 && s[n] <= 0x3f {
@@ -72,8 +75,9 @@ func control(s []byte) int {
 	return n
 }
 
-// osCommand returns the length of a string command after its introducer, with its terminator.
-// One that does not end within its line hides no more than that line.
+// osCommand returns the length of a string command after its introducer, with
+// its terminator. One that does not end within its line hides no more than that
+// line.
 func osCommand(s []byte) int {
 	for i := range s {
 		switch {

@@ -86,7 +86,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// A secret is never shown in part: not where the tail begins, and not while it is still being written.
+// A secret is never shown in part: not where the tail begins, and not while it
+// is still being written.
 func TestTailRedactsWholeSecrets(t *testing.T) {
 	const secret = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 	redact := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(secret), []byte("[redacted]")) }

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// ours is the prefix of variables that are for this program. They may hold its token, and are never passed on.
+// ours is the prefix of variables that are for this program. They may hold its
+// token, and are never passed on.
 const ours = "RUNNEL_"
 
-// Base returns the names that a program needs to find itself at home on a system; see Environ.
-// None of them is known to hold a secret.
+// Base returns the names that a program needs to find itself at home on a
+// system; see Environ. None of them is known to hold a secret.
 func Base() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
@@ -22,9 +23,11 @@ func Base() []string {
 	}
 }
 
-// Environ builds a child's whole environment: the entries of parent whose names are allowed, and extra, which
-// wins. A name in allow that ends in "*" is a prefix. Variables of this program (RUNNEL_…) are never taken from
-// parent, whatever is allowed. The result is sorted and has each name once; the last in parent counts.
+// Environ builds a child's whole environment: the entries of parent whose names
+// are allowed, and extra, which wins. A name in allow that ends in "*" is a
+// prefix. Variables of this program (RUNNEL_…) are never taken from parent,
+// whatever is allowed. The result is sorted and has each name once; the last in
+// parent counts.
 func Environ(parent, allow []string, extra map[string]string) []string {
 	env := make(map[string]string) // folded name → entry
 	for _, entry := range parent {

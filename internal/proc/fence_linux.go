@@ -13,9 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fence is a cgroup (version 2) that a child is started in: whatever it starts is in it, too, whoever its parent is, and
-// all of it can be ended at once. It needs a cgroup of our own in which we may make others; where that is not so there is
-// none, and nothing is lost but this. A program of our user may move itself out of it, which is why it is not all we have.
+// fence is a cgroup (version 2) that a child is started in: whatever it starts
+// is in it, too, whoever its parent is, and all of it can be ended at once. It
+// needs a cgroup of our own in which we may make others; where that is not so
+// there is none, and nothing is lost but this. A program of our user may move
+// itself out of it, which is why it is not all we have.
 type fence struct {
 	path string
 	dir  *os.File
@@ -24,7 +26,8 @@ type fence struct {
 // fencePrefix begins the name of each, and a random text of markLength ends it.
 const fencePrefix = "runnel-"
 
-// newFence makes one. It returns nil where there can be none, or where c does not ask for it.
+// newFence makes one. It returns nil where there can be none, or where c does
+// not ask for it.
 func newFence(c Command) *fence {
 	if !c.Fence {
 		return nil
@@ -49,7 +52,8 @@ func newFence(c Command) *fence {
 // staleAfter is when an empty fence is one that nobody is about to fill.
 const staleAfter = time.Minute
 
-// removeStale takes empty fences away whose owners were killed. Of one with someone inside the system says no.
+// removeStale takes empty fences away whose owners were killed. Of one with
+// someone inside the system says no.
 func removeStale(own string) {
 	entries, err := os.ReadDir(own)
 	if err != nil {
@@ -129,7 +133,8 @@ func (f *fence) populated() bool {
 	return err == nil && bytes.Contains(buf[:n], []byte("populated 1"))
 }
 
-// clear ends all that is inside, and returns when it is gone. It reports false if something stays.
+// clear ends all that is inside, and returns when it is gone. It reports false
+// if something stays.
 func (f *fence) clear() bool {
 	for deadline, pause := time.Now().Add(sweepFor), firstPause; f.populated(); pause = min(2*pause, longPause) {
 		if time.Now().After(deadline) {
@@ -194,7 +199,8 @@ func ownGroup() (string, error) {
 	return "", errors.New("no cgroup")
 }
 
-// groupDir finds a cgroup among the mounts of proc_pid_mountinfo(5): where a mount shows the group root at point.
+// groupDir finds a cgroup among the mounts of proc_pid_mountinfo(5): where a
+// mount shows the group root at point.
 func groupDir(own, mounts string) (string, error) {
 	for line := range strings.Lines(mounts) {
 		what, system, _ := strings.Cut(line, " - ")

@@ -41,7 +41,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// What no other way finds is ended with its fence: its parent is gone, its session its own, its environment empty.
+// What no other way finds is ended with its fence: its parent is gone, its
+// session its own, its environment empty.
 func TestFenceOfNobody(t *testing.T) {
 	wantFence(t)
 	f := newFence(Command{Fence: true})
@@ -102,7 +103,8 @@ func TestGroupDir(t *testing.T) {
 	}
 }
 
-// What killed owners have left goes when there is nobody inside, and not before.
+// What killed owners have left goes when there is nobody inside, and not
+// before.
 func TestStaleFences(t *testing.T) {
 	wantFence(t)
 	used, empty := newFence(Command{Fence: true}), newFence(Command{Fence: true})

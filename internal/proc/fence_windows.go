@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// fence is a job object: whatever a child starts is in it, too, and the system ends all of it when the last handle to it,
-// which is ours, is closed, also by our own death.
+// fence is a job object: whatever a child starts is in it, too, and the system
+// ends all of it when the last handle to it, which is ours, is closed, also by
+// our own death.
 type fence struct{ job windows.Handle }
 
 // newFence makes one. It returns nil where there can be none.
@@ -51,7 +52,8 @@ func (f *fence) hold(pid int) error {
 	return resume(uint32(pid))
 }
 
-// resume lets the threads of a process run that was created suspended; it has one.
+// resume lets the threads of a process run that was created suspended; it has
+// one.
 func resume(pid uint32) error {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {

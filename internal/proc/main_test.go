@@ -19,7 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleVar makes this test binary play a child, as which it does what roles says.
+// roleVar makes this test binary play a child, as which it does what roles
+// says.
 const roleVar = "PROC_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -87,12 +88,14 @@ func play(role string, args []string) {
 
 func ready() { fmt.Println("ready", os.Getpid()) }
 
-// forever waits longer than any test, but no role outlives a lost test for long.
+// forever waits longer than any test, but no role outlives a lost test for
+// long.
 func forever() { <-time.After(lifetime) }
 
 const lifetime = 90 * time.Second
 
-// respawn starts this binary again from within a role, in another one, with the same stdout.
+// respawn starts this binary again from within a role, in another one, with the
+// same stdout.
 func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self(), args...)
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
@@ -157,7 +160,8 @@ func stop(t testing.TB, p *Process, l Ladder) {
 	}
 }
 
-// awaitReady reads the lines that count processes of the tree print when they are ready, and returns their ids.
+// awaitReady reads the lines that count processes of the tree print when they
+// are ready, and returns their ids.
 func awaitReady(t testing.TB, p *Process, count int) []int {
 	t.Helper()
 	var pids []int

@@ -67,8 +67,8 @@ func fromKernel(k *unix.KinfoProc) entry {
 
 func findMark(int, string, []byte) finding { return absent }
 
-// kill sends SIGKILL to e. The system offers nothing to hold a process by: between the look and the signal
-// its number would have to be given to another.
+// kill sends SIGKILL to e. The system offers nothing to hold a process by:
+// between the look and the signal its number would have to be given to another.
 func kill(e entry) {
 	if now, ok := process(e.pid); ok && now.identity == e.identity {
 		unix.Kill(e.pid, unix.SIGKILL)

@@ -23,8 +23,8 @@ func attributes(c Command) *syscall.SysProcAttr {
 
 const heldUntilReaped = true // after awaitExit
 
-// awaitExit returns when the child is dead. It is not reaped, so that its number, its session's and its group's
-// cannot be anyone else's until reap.
+// awaitExit returns when the child is dead. It is not reaped, so that its
+// number, its session's and its group's cannot be anyone else's until reap.
 func awaitExit(cmd *exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -54,8 +54,9 @@ func list() []int {
 	return pids
 }
 
-// survey adds to table who is not in it yet, and is complete if it reports true. Someone who ends while we look may
-// have started someone whom we do not see; but numbers are given out in rising order, so that another survey does.
+// survey adds to table who is not in it yet, and is complete if it reports
+// true. Someone who ends while we look may have started someone whom we do not
+// see; but numbers are given out in rising order, so that another survey does.
 func survey(table map[int]entry, ended map[identity]bool) (complete bool) {
 	complete = true
 	for _, pid := range list() {
@@ -110,7 +111,8 @@ func hasEnviron(pid int) bool {
 	return err == nil && st.HasEnviron
 }
 
-// kill sends SIGKILL to the process that e is, and to no other that has its number by now.
+// kill sends SIGKILL to the process that e is, and to no other that has its
+// number by now.
 func kill(e entry) {
 	fd, err := unix.PidfdOpen(e.pid, 0) // from here on the process, not the number
 	if errors.Is(err, unix.ENOSYS) {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who ended while the table was read may have been someone's parent: the survey is not complete.
+// Who ended while the table was read may have been someone's parent: the survey
+// is not complete.
 func TestSurveyNoticesTheEnded(t *testing.T) {
 	cmd := exec.Command("/bin/true")
 	if err := cmd.Start(); err != nil {
@@ -61,7 +62,8 @@ func TestFindMark(t *testing.T) {
 	}
 }
 
-// What falls to a program that is a subreaper for reasons of its own is not ours to end.
+// What falls to a program that is a subreaper for reasons of its own is not
+// ours to end.
 func TestSubreaperOfItsOwnAccord(t *testing.T) {
 	if IsSubreaper() {
 		t.Fatal("is one already")

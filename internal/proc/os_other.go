@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// On these systems we read no process table. All that is swept is the child's process group, and that only as long as
-// the child lives.
+// On these systems we read no process table. All that is swept is the child's
+// process group, and that only as long as the child lives.
 
 func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 

@@ -26,7 +26,8 @@ func freeze(p *os.Process) { p.Signal(unix.SIGSTOP) }
 
 func force(p *os.Process) { p.Kill() } // by a handle where there is one, not by number
 
-// endGroup ends a process group at once: no member can fork its way out. Whose number it is, the caller must know.
+// endGroup ends a process group at once: no member can fork its way out. Whose
+// number it is, the caller must know.
 func endGroup(pgid int) { unix.Kill(-pgid, unix.SIGKILL) }
 
 func usableDir(dir string) bool {
@@ -41,7 +42,8 @@ func signalName(s *os.ProcessState) string {
 	return ""
 }
 
-// readNow reads what the pipe holds, without waiting: errNothingThere if it is empty and open.
+// readNow reads what the pipe holds, without waiting: errNothingThere if it is
+// empty and open.
 func readNow(f *os.File, p []byte) (n int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

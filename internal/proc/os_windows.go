@@ -16,7 +16,8 @@ func attributes(Command) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
 
-// ask sends the child's process group a break event. There is no gentle end besides.
+// ask sends the child's process group a break event. There is no gentle end
+// besides.
 func ask(p *os.Process, r rung) {
 	if r == interrupted {
 		windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.Pid))
@@ -34,7 +35,8 @@ func usableDir(dir string) bool {
 
 func signalName(*os.ProcessState) string { return "" }
 
-// readNow reads what the pipe holds, without waiting: errNothingThere if it is empty and open.
+// readNow reads what the pipe holds, without waiting: errNothingThere if it is
+// empty and open.
 func readNow(f *os.File, p []byte) (int, error) {
 	var there uint32
 	ok, _, err := peekNamedPipe().Call(f.Fd(), 0, 0, 0, uintptr(unsafe.Pointer(&there)), 0)
@@ -55,7 +57,8 @@ func peekNamedPipe() *windows.LazyProc {
 
 const heldUntilReaped = true // after awaitExit
 
-// awaitExit returns when the child is dead. The os package holds it by a handle, so that its number is not used again.
+// awaitExit returns when the child is dead. The os package holds it by a
+// handle, so that its number is not used again.
 func awaitExit(cmd *exec.Cmd) {
 	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(cmd.Process.Pid))
 	if err != nil {

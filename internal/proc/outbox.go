@@ -11,17 +11,19 @@ import (
 )
 
 var (
-	// ErrOutboxFull is returned by Send when the child takes its input too slowly. Nothing was queued.
+	// ErrOutboxFull is returned by Send when the child takes its input too
+	// slowly. Nothing was queued.
 	ErrOutboxFull = errors.New("the agent does not take its input")
 
-	// ErrStdinClosed is returned by Send and Flush when the child can no longer be written to.
+	// ErrStdinClosed is returned by Send and Flush when the child can no longer
+	// be written to.
 	ErrStdinClosed = errors.New("the agent's input is closed")
 )
 
 const writeSize = 64 << 10 // of one write, so that progress on a large line is seen
 
-// Outbox stands between senders, who never block, and a pipe or socket, which may for ever. Its methods may be called
-// from any goroutine.
+// Outbox stands between senders, who never block, and a pipe or socket, which
+// may for ever. Its methods may be called from any goroutine.
 type Outbox struct {
 	f    io.WriteCloser // written by Run only
 	max  int
@@ -37,7 +39,8 @@ type Outbox struct {
 	wake     wake.Signal   // of Run
 }
 
-// NewOutbox returns an Outbox that holds up to max bytes. Its Run must be called, on a goroutine of its own.
+// NewOutbox returns an Outbox that holds up to max bytes. Its Run must be
+// called, on a goroutine of its own.
 func NewOutbox(f io.WriteCloser, max int) *Outbox {
 	return &Outbox{f: f, max: max, gone: make(chan struct{}), wake: wake.New()}
 }
@@ -139,7 +142,8 @@ func (o *Outbox) Run() {
 // Gone is closed when Run has ended.
 func (o *Outbox) Gone() <-chan struct{} { return o.gone }
 
-// next waits for something to write. It reports false when there will be nothing.
+// next waits for something to write. It reports false when there will be
+// nothing.
 func (o *Outbox) next() ([]byte, bool) {
 	for {
 		o.mu.Lock()

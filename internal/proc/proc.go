@@ -1,6 +1,8 @@
-// Package proc runs one child process and everything it starts, and leaves nothing of it behind.
+// Package proc runs one child process and everything it starts, and leaves
+// nothing of it behind.
 //
-// A Process has these goroutines. All belong to it and have ended when Done is closed:
+// A Process has these goroutines. All belong to it and have ended when Done is
+// closed:
 //   - wait sees the child die, holds the completion barrier, sweeps and reaps;
 //   - Outbox.Run owns the child's stdin and ends with it;
 //   - tail.run owns the child's stderr and ends with it;
@@ -8,11 +10,13 @@
 //
 // Stdout has none: its caller reads it.
 //
-// How much is left behind depends on the system. On Linux every descendant is found that is still linked to
-// the child: by parenthood, by a session of the tree, by an earlier look, or by Command.Mark. A process that
-// detached itself (forked, setsid, parent gone) before anyone looked is found by its mark only. With a
-// fence (see Command.Fence) it is found by that, too. On Windows it is the fence. On macOS it is as on Linux without
-// marks and fences, and as good as the process table; elsewhere it is the process group.
+// How much is left behind depends on the system. On Linux every descendant is
+// found that is still linked to the child: by parenthood, by a session of the
+// tree, by an earlier look, or by Command.Mark. A process that detached itself
+// (forked, setsid, parent gone) before anyone looked is found by its mark only.
+// With a fence (see Command.Fence) it is found by that, too. On Windows it is
+// the fence. On macOS it is as on Linux without marks and fences, and as good
+// as the process table; elsewhere it is the process group.
 package proc
 
 import (
@@ -25,7 +29,8 @@ import (
 	"time"
 )
 
-// Command is what to run. Nothing in it is taken from the caller's own process except an empty Dir.
+// Command is what to run. Nothing in it is taken from the caller's own process
+// except an empty Dir.
 type Command struct {
 	Path string   // the program, absolute
 	Args []string // what follows the program's name
@@ -38,16 +43,20 @@ type Command struct {
 	// recognises agents. Linux only. Default: none.
 	Mark string
 
-	// Sole says that this process is a subreaper (see BecomeSubreaper) and runs nothing else: whoever falls to it is of
-	// the tree, so that none can detach itself. Linux only.
+	// Sole says that this process is a subreaper (see BecomeSubreaper) and runs
+	// nothing else: whoever falls to it is of the tree, so that none can detach
+	// itself. Linux only.
 	Sole bool
 
-	// DieWithParent ends the child at once when this process ends, however that comes. The caller must be locked to the
-	// main thread: the system means the thread that started the child. Linux only.
+	// DieWithParent ends the child at once when this process ends, however that
+	// comes. The caller must be locked to the main thread: the system means the
+	// thread that started the child. Linux only.
 	DieWithParent bool
 
-	// Fence asks for a fence of the system's around the child and all it starts, which ends all of it at once: a cgroup on
-	// Linux, where ours may hold others. On Windows there always is one, a job object. Elsewhere there is none.
+	// Fence asks for a fence of the system's around the child and all it
+	// starts, which ends all of it at once: a cgroup on Linux, where ours may
+	// hold others. On Windows there always is one, a job object. Elsewhere
+	// there is none.
 	Fence bool
 
 	Redact    func([]byte) []byte `json:"-"` // takes secrets out of StderrTail. Default: nothing is taken out
@@ -71,7 +80,8 @@ type ExitStatus struct {
 	Leftover   int    // descendants that could not be ended
 }
 
-// Process is a running child. Its methods may be called from any goroutine, at any time, any number of times.
+// Process is a running child. Its methods may be called from any goroutine, at
+// any time, any number of times.
 type Process struct {
 	cmd    *exec.Cmd
 	stdin  *Outbox
@@ -93,7 +103,8 @@ type Process struct {
 	climbers sync.WaitGroup
 }
 
-// Start runs c. An error is a *StartError, or that of ctx, which bounds the start and nothing after it.
+// Start runs c. An error is a *StartError, or that of ctx, which bounds the
+// start and nothing after it.
 func Start(ctx context.Context, c Command) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -126,42 +137,52 @@ func withDefault[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// Mark returns the variable that every descendant inherits, as NAME=value; empty without Command.Mark.
+// Mark returns the variable that every descendant inherits, as NAME=value;
+// empty without Command.Mark.
 func (p *Process) Mark() string { return p.tree.mark }
 
-// Fence returns where the child's fence is; empty if it has none that could be found again.
+// Fence returns where the child's fence is; empty if it has none that could be
+// found again.
 func (p *Process) Fence() string { return p.tree.fence.where() }
 
-// Pid returns the child's process id. It means nothing any more once Done is closed.
+// Pid returns the child's process id. It means nothing any more once Done is
+// closed.
 func (p *Process) Pid() int { return p.tree.root.pid }
 
-// Send queues line for the child's stdin as it is, and never blocks. It keeps no reference to line.
-// It fails with ErrOutboxFull, or ErrStdinClosed once nothing can be written any more.
-// That a line was taken does not mean that it will be read: see Outbox and Flush.
+// Send queues line for the child's stdin as it is, and never blocks. It keeps
+// no reference to line. It fails with ErrOutboxFull, or ErrStdinClosed once
+// nothing can be written any more. That a line was taken does not mean that it
+// will be read: see Outbox and Flush.
 func (p *Process) Send(line []byte) error { return p.stdin.Send(line) }
 
-// CloseStdin ends the child's stdin after what is queued has been written. It does not wait.
+// CloseStdin ends the child's stdin after what is queued has been written. It
+// does not wait.
 func (p *Process) CloseStdin() { p.stdin.Finish() }
 
-// Outbox returns how many bytes the child has not yet taken and, if there are any, since when it has taken none.
+// Outbox returns how many bytes the child has not yet taken and, if there are
+// any, since when it has taken none.
 func (p *Process) Outbox() (queued int, stalled time.Time) { return p.stdin.State() }
 
 // Flush waits until the child's stdin has taken all that is queued.
 func (p *Process) Flush(ctx context.Context) error { return p.stdin.Flush(ctx) }
 
-// Stdout returns the child's standard output. It ends with io.EOF once all that the child wrote was read,
-// and nothing else: when a descendant still holds it Linger after the exit, it is cut (ExitStatus.StdoutHeld).
-// Done does not wait for its reader.
+// Stdout returns the child's standard output. It ends with io.EOF once all that
+// the child wrote was read, and nothing else: when a descendant still holds it
+// Linger after the exit, it is cut (ExitStatus.StdoutHeld). Done does not wait
+// for its reader.
 func (p *Process) Stdout() io.Reader { return p.stdout }
 
-// StderrTail returns the last of what the child wrote to standard error: redacted, without control
-// characters, valid UTF-8, and from the start of a line. A line still being written is left out.
+// StderrTail returns the last of what the child wrote to standard error:
+// redacted, without control characters, valid UTF-8, and from the start of a
+// line. A line still being written is left out.
 func (p *Process) StderrTail() string { return p.stderr.text() }
 
-// Done is closed when the child is reaped, its output has ended or was cut, and what it left behind is gone.
+// Done is closed when the child is reaped, its output has ended or was cut, and
+// what it left behind is gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for Done. The error is that of ctx, or says that the system could not tell the exit status.
+// Wait waits for Done. The error is that of ctx, or says that the system could
+// not tell the exit status.
 func (p *Process) Wait(ctx context.Context) (ExitStatus, error) {
 	select {
 	case <-p.done:
@@ -200,7 +221,8 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// sweep ends what the child has left behind. Until it is reaped its number, and so its group's, is no one else's.
+// sweep ends what the child has left behind. Until it is reaped its number, and
+// so its group's, is no one else's.
 func (p *Process) sweep() {
 	if heldUntilReaped {
 		endGroup(p.Pid())
@@ -208,8 +230,9 @@ func (p *Process) sweep() {
 	p.status.Leftover = p.tree.sweep()
 }
 
-// settle waits for the end of both outputs. It reports false if they did not end in time.
-// When the process is being stopped it does not wait: nobody has a claim to more output.
+// settle waits for the end of both outputs. It reports false if they did not
+// end in time. When the process is being stopped it does not wait: nobody has a
+// claim to more output.
 func (p *Process) settle() bool {
 	timer := time.NewTimer(p.linger)
 	defer timer.Stop()

@@ -68,7 +68,8 @@ func playHere(role string, args []string) {
 
 const deathSignal = "SIGSEGV"
 
-// die ends this process by a real SIGSEGV: the Go runtime would make an exit code of it.
+// die ends this process by a real SIGSEGV: the Go runtime would make an exit
+// code of it.
 func die() {
 	var byDefault [4]uint64 // struct sigaction
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGSEGV), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
@@ -116,7 +117,8 @@ func zoo() {
 	respawn(nil, "fork away", "hopper", "1")
 }
 
-// alive reports whether a thread of the process is. It does not ask the code under test.
+// alive reports whether a thread of the process is. It does not ask the code
+// under test.
 func alive(pid int) bool {
 	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
 	return slices.ContainsFunc(stats, func(path string) bool {
@@ -139,7 +141,8 @@ func descriptors(t testing.TB) int {
 	return len(names) - 1 // without that of the listing
 }
 
-// tagged is c with a variable by which everything that it starts can be counted, however it hides from us.
+// tagged is c with a variable by which everything that it starts can be
+// counted, however it hides from us.
 func tagged(c Command) (Command, func() []int) {
 	tag := "PROC_TEST_TAG=" + rand.Text()
 	c.Env = append(c.Env, tag)
@@ -218,7 +221,8 @@ func TestD04_LeftoversAreSweptAfterTheExit(t *testing.T) {
 	}
 }
 
-// Without a mark, everything is found that is still linked to the child when it is stopped.
+// Without a mark, everything is found that is still linked to the child when it
+// is stopped.
 func TestD04_UnmarkedTools(t *testing.T) {
 	c, left := tagged(command("tools"))
 	p := start(t, c)
@@ -239,7 +243,8 @@ func names(pids []int) string {
 	return strings.Join(all, " ")
 }
 
-// A holder of all our pipes that nothing links to the child is out of reach, and yet does not keep us.
+// A holder of all our pipes that nothing links to the child is out of reach,
+// and yet does not keep us.
 func TestD07_HeldByAStranger(t *testing.T) {
 	t.Parallel()
 	c, left := tagged(command("fork away with all", "twice"))
@@ -271,7 +276,8 @@ func TestD18_PidReuse(t *testing.T) {
 	other.start-- // who had the number before
 	kill(other)
 
-	// The same with everything in between: it is remembered, then its number is another's.
+	// The same with everything in between: it is remembered, then its number is
+	// another's.
 	p := start(t, command("block"))
 	awaitReady(t, p, 1)
 	p.tree.mu.Lock()
@@ -295,7 +301,8 @@ func TestD18_PidReuse(t *testing.T) {
 	}
 }
 
-// Neither descriptors nor goroutines nor processes stay behind. The runtime's own come with the first runs.
+// Neither descriptors nor goroutines nor processes stay behind. The runtime's
+// own come with the first runs.
 func TestD15_NothingLeaks(t *testing.T) {
 	one := func() {
 		p, err := Start(t.Context(), command("echo"))
@@ -348,7 +355,8 @@ func openDescriptors() (fds []int) {
 	return fds
 }
 
-// A child has its three pipes, in the mode that programs expect, and nothing else that we opened.
+// A child has its three pipes, in the mode that programs expect, and nothing
+// else that we opened.
 func TestChildHasThreeDescriptors(t *testing.T) {
 	others := start(t, command("block")) // whose pipes are open meanwhile
 	awaitReady(t, others, 1)
@@ -383,7 +391,8 @@ func TestChildHasNoTerminal(t *testing.T) {
 	}
 }
 
-// beSubreaper lets orphans fall to this process, and has children of its own meanwhile.
+// beSubreaper lets orphans fall to this process, and has children of its own
+// meanwhile.
 func beSubreaper() {
 	stop, err := BecomeSubreaper()
 	if err != nil {

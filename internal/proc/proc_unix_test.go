@@ -22,7 +22,8 @@ import (
 
 var newSession = &syscall.SysProcAttr{Setsid: true}
 
-// playUnix plays the roles that every Unix can. It reports whether role was one.
+// playUnix plays the roles that every Unix can. It reports whether role was
+// one.
 func playUnix(role string, args []string) bool {
 	switch role {
 	case "leave": // a descendant behind that holds the output
@@ -94,7 +95,8 @@ func TestD05_LadderStopsWhenTheChildDoes(t *testing.T) {
 	}
 }
 
-// Many may stop the same process: each signal comes once, and the most impatient counts.
+// Many may stop the same process: each signal comes once, and the most
+// impatient counts.
 func TestD05_ConcurrentStops(t *testing.T) {
 	p := start(t, command("listener"))
 	awaitReady(t, p, 1)

@@ -15,12 +15,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// BecomeSubreaper makes this process the one to which orphaned descendants fall, instead of the system's init, and
-// reaps them when they end. Only a whole program may decide this, so only its main should call it. The returned stop
-// ends the reaping and returns when it has ended; it undoes the rest too.
+// BecomeSubreaper makes this process the one to which orphaned descendants
+// fall, instead of the system's init, and reaps them when they end. Only a
+// whole program may decide this, so only its main should call it. The returned
+// stop ends the reaping and returns when it has ended; it undoes the rest too.
 //
-// Children that this process started itself are never reaped here, whoever started them: as long as one has not been
-// waited for, the os package holds it by a pidfd, which tells them apart. Without pidfds (Linux before 5.4) it
+// Children that this process started itself are never reaped here, whoever
+// started them: as long as one has not been waited for, the os package holds it
+// by a pidfd, which tells them apart. Without pidfds (Linux before 5.4) it
 // fails with errors.ErrUnsupported.
 func BecomeSubreaper() (stop func(), err error) {
 	if !CanBeSubreaper() {
@@ -137,6 +139,7 @@ func adopted() []identity {
 // reaping is true between BecomeSubreaper and its stop.
 var reaping atomic.Bool
 
-// IsSubreaper reports whether orphaned descendants fall to this process because of BecomeSubreaper. A program that is a
-// subreaper for reasons of its own may have children that are not ours to end.
+// IsSubreaper reports whether orphaned descendants fall to this process because
+// of BecomeSubreaper. A program that is a subreaper for reasons of its own may
+// have children that are not ours to end.
 func IsSubreaper() bool { return reaping.Load() }

@@ -4,7 +4,8 @@ package proc
 
 import "errors"
 
-// BecomeSubreaper fails with errors.ErrUnsupported: on this system orphans always fall to its init.
+// BecomeSubreaper fails with errors.ErrUnsupported: on this system orphans
+// always fall to its init.
 func BecomeSubreaper() (stop func(), err error) { return nil, errors.ErrUnsupported }
 
 func adopted() []identity { return nil }

@@ -32,8 +32,8 @@ const (
 	Failed        Reason = "program could not be started"
 )
 
-// StartError is why a program did not start. Its message names the program by its base name and has neither
-// arguments, environment nor directories.
+// StartError is why a program did not start. Its message names the program by
+// its base name and has neither arguments, environment nor directories.
 type StartError struct {
 	Program string
 	Reason  Reason
@@ -96,7 +96,8 @@ func spawn(c Command) (*child, error) {
 		closeAll()
 		return fail(reasonOf(c, bare(err)))
 	}
-	// Closed at once: as long as we hold the child's ends, neither side sees the other one end.
+	// Closed at once: as long as we hold the child's ends, neither side sees
+	// the other one end.
 	pipes[0].read.Close()
 	pipes[1].write.Close()
 	pipes[2].write.Close()
@@ -122,7 +123,8 @@ func fenced(c Command, command func() *exec.Cmd) (*exec.Cmd, *fence, error) {
 	return cmd, nil, cmd.Start()
 }
 
-// check refuses what must not be tried. goos is an argument so that every system's rules are tested on each.
+// check refuses what must not be tried. goos is an argument so that every
+// system's rules are tested on each.
 func check(c Command, goos string) error {
 	switch {
 	case c.Path == "":
@@ -149,9 +151,10 @@ func check(c Command, goos string) error {
 	return nil
 }
 
-// checkWindows lets only real executables through. Batch files are run by cmd.exe, whose quoting rules let
-// an argument run commands; Windows also ignores dots and spaces at the end of a name, and a name without an
-// extension finds a batch file beside it.
+// checkWindows lets only real executables through. Batch files are run by
+// cmd.exe, whose quoting rules let an argument run commands; Windows also
+// ignores dots and spaces at the end of a name, and a name without an extension
+// finds a batch file beside it.
 func checkWindows(path string) error {
 	name := strings.ToLower(strings.TrimRight(path, ". "))
 	if strings.HasSuffix(name, ".exe") || strings.HasSuffix(name, ".com") {
@@ -160,7 +163,8 @@ func checkWindows(path string) error {
 	return errors.New("not an .exe file")
 }
 
-// reasonOf sorts what the system said. The file system is asked again because one error number has several causes.
+// reasonOf sorts what the system said. The file system is asked again because
+// one error number has several causes.
 func reasonOf(c Command, err error) (Reason, error) {
 	if c.Dir != "" && !usableDir(c.Dir) {
 		return BadDir, err
@@ -183,7 +187,8 @@ func reasonOf(c Command, err error) (Reason, error) {
 	return Failed, err
 }
 
-// ReasonOf sorts an error that has nothing to do with the program: NoResources or Failed.
+// ReasonOf sorts an error that has nothing to do with the program: NoResources
+// or Failed.
 func ReasonOf(err error) Reason {
 	for _, none := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, none) {

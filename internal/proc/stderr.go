@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// leadIn is kept before the tail. A secret that begins there is still whole when the text is redacted,
-// where one cut by the start of the tail would not be recognised.
+// leadIn is kept before the tail. A secret that begins there is still whole
+// when the text is redacted, where one cut by the start of the tail would not
+// be recognised.
 const leadIn = 8 << 10
 
 // lastWords is how long reading what a full pipe holds may take.
 const lastWords = 200 * time.Millisecond
 
-// tail reads a child's standard error for as long as it lasts and remembers the last of it.
+// tail reads a child's standard error for as long as it lasts and remembers the
+// last of it.
 type tail struct {
 	f      *os.File // read by run only
 	max    int
@@ -44,7 +46,8 @@ func (t *tail) run() {
 	}
 }
 
-// close ends run. What is already in the pipe is read first; it reports whether the other end is open even so.
+// close ends run. What is already in the pipe is read first; it reports whether
+// the other end is open even so.
 func (t *tail) close() (held bool) {
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// maxPipe is more than any pipe holds: what the child wrote before it exited is within that.
+// maxPipe is more than any pipe holds: what the child wrote before it exited is
+// within that.
 const maxPipe = 1 << 20
 
 var errNothingThere = errors.New("nothing to read now")
 
-// stdout is the read end of the child's output. Its reader may be slow or gone, and the other end may be held
-// open by a process that we cannot find: so, after the exit, what the pipe holds is taken over into memory, to be
-// read from there at leisure, and the pipe is closed.
+// stdout is the read end of the child's output. Its reader may be slow or gone,
+// and the other end may be held open by a process that we cannot find: so,
+// after the exit, what the pipe holds is taken over into memory, to be read
+// from there at leisure, and the pipe is closed.
 type stdout struct {
 	end      chan struct{} // closed when the pipe is: at EOF, or by detach
 	detached chan struct{} // closed by detach at its end
@@ -66,7 +68,8 @@ func (s *stdout) fromRest(p []byte) (int, error) {
 	return n, nil
 }
 
-// takeOver empties the pipe if nobody is reading it, so that its end is seen without a reader.
+// takeOver empties the pipe if nobody is reading it, so that its end is seen
+// without a reader.
 func (s *stdout) takeOver() {
 	if s.mu.TryLock() {
 		defer s.mu.Unlock()
@@ -74,7 +77,8 @@ func (s *stdout) takeOver() {
 	}
 }
 
-// detach takes over what the pipe holds and closes it. It reports whether the pipe had not ended.
+// detach takes over what the pipe holds and closes it. It reports whether the
+// pipe had not ended.
 func (s *stdout) detach() (held bool) {
 	defer close(s.detached)
 	if !s.mu.TryLock() { // someone reads, perhaps for ever
@@ -91,7 +95,8 @@ func (s *stdout) detach() (held bool) {
 	return held
 }
 
-// drain moves what the pipe holds to rest without waiting. A child still writing does not keep it here.
+// drain moves what the pipe holds to rest without waiting. A child still
+// writing does not keep it here.
 func (s *stdout) drain() {
 	var buf [16 << 10]byte
 	for got := 0; !s.ended && got < maxPipe; {

@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// Ladder says how a child is asked to end before it is made to. It is climbed from the top, as far as needed;
-// the last rung, which has no field, is SIGKILL for the child and every descendant. What can be asked for in the
-// agent's own protocol comes before all of it, and is the caller's.
+// Ladder says how a child is asked to end before it is made to. It is climbed
+// from the top, as far as needed; the last rung, which has no field, is SIGKILL
+// for the child and every descendant. What can be asked for in the agent's own
+// protocol comes before all of it, and is the caller's.
 //
-// On Windows Interrupt is a break event, and there is nothing between that and the end.
+// On Windows Interrupt is a break event, and there is nothing between that and
+// the end.
 type Ladder struct {
 	Drain     time.Duration // after closing stdin. Default: stdin is not closed
 	Interrupt time.Duration // after SIGINT to the child. Default 1.5 s; less than 0: no SIGINT
@@ -33,10 +35,12 @@ const (
 	terminated
 )
 
-// Stop ends the child and everything it started, and returns when Done is closed.
+// Stop ends the child and everything it started, and returns when Done is
+// closed.
 //
-// ctx bounds only this wait: once begun, the climb goes on to its end, also when the caller has gone.
-// It may be called again, also meanwhile: no signal is sent twice, and the most impatient ladder counts.
+// ctx bounds only this wait: once begun, the climb goes on to its end, also
+// when the caller has gone. It may be called again, also meanwhile: no signal
+// is sent twice, and the most impatient ladder counts.
 func (p *Process) Stop(ctx context.Context, l Ladder) error {
 	p.mu.Lock()
 	if !p.stopped {
@@ -90,7 +94,8 @@ func (p *Process) signal(r rung) {
 	ask(p.cmd.Process, r)
 }
 
-// endsWithin waits for the child's exit, and keeps an eye on what it starts meanwhile.
+// endsWithin waits for the child's exit, and keeps an eye on what it starts
+// meanwhile.
 func (p *Process) endsWithin(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -108,7 +113,8 @@ func (p *Process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// kill ends the descendants first, with the child frozen so that it starts no more and they keep their link to it.
+// kill ends the descendants first, with the child frozen so that it starts no
+// more and they keep their link to it.
 func (p *Process) kill() {
 	freeze(p.cmd.Process)
 	p.tree.sweep()

@@ -28,8 +28,9 @@ type entry struct {
 	dead            bool
 }
 
-// tree is the set of a child's descendants, as far as it can be known: the system itself forgets whose
-// child an orphan was. So whoever was once seen stays known, until it is gone.
+// tree is the set of a child's descendants, as far as it can be known: the
+// system itself forgets whose child an orphan was. So whoever was once seen
+// stays known, until it is gone.
 type tree struct {
 	root  entry
 	mark  string // NAME=value, or empty
@@ -67,7 +68,8 @@ func newTree(pid int, mark string, f *fence, sole bool) *tree {
 	return t
 }
 
-// rootSession is the child's session: its number cannot be used again before the child is reaped.
+// rootSession is the child's session: its number cannot be used again before
+// the child is reaped.
 func (t *tree) rootSession() map[int]bool {
 	if ownSessions {
 		return map[int]bool{t.root.pid: true}
@@ -75,8 +77,8 @@ func (t *tree) rootSession() map[int]bool {
 	return map[int]bool{}
 }
 
-// look remembers the present descendants and returns those that live. That there are none it says only when it is
-// sure, as far as it can be.
+// look remembers the present descendants and returns those that live. That
+// there are none it says only when it is sure, as far as it can be.
 func (t *tree) look() []member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,9 +161,10 @@ type member struct {
 	linked bool // the system says so, or once did; false if only the mark does, and an environment can be copied
 }
 
-// members returns the descendants in table: those known, those in a session of the tree, those that carry the mark,
-// and the children of all of these and of the child. A session has one founder and is left only for a new one, so
-// that where one linked descendant is, all others are descendants too.
+// members returns the descendants in table: those known, those in a session of
+// the tree, those that carry the mark, and the children of all of these and of
+// the child. A session has one founder and is left only for a new one, so that
+// where one linked descendant is, all others are descendants too.
 func (t *tree) members(table []entry, marked func(entry) bool) []member {
 	ours := map[int]member{t.root.pid: {t.root, true}}
 	if t.sole {
@@ -202,8 +205,9 @@ func (t *tree) possible(e entry) bool {
 	return e.pid > 1 && e.pid != t.self.pid && e.start >= t.root.start
 }
 
-// sweep kills the descendants, again and again until none is left, and returns how many are left even so.
-// It must see none twice, because numbers begin anew at some point.
+// sweep kills the descendants, again and again until none is left, and returns
+// how many are left even so. It must see none twice, because numbers begin anew
+// at some point.
 func (t *tree) sweep() (left int) {
 	deadline := time.Now().Add(sweepFor)
 	for clean, pause := 0, firstPause; ; pause = min(2*pause, longPause) {

@@ -15,11 +15,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// ErrNone means that there is no supervisor to take over from: there never was one, or it has ended.
+// ErrNone means that there is no supervisor to take over from: there never was
+// one, or it has ended.
 var ErrNone = errors.New("supervisor: none is there")
 
-// Attach takes over an agent from its supervisor, and says what passed since its last turn began. redact is as in
-// proc.Command. The error is ErrNone, or says why it cannot be; End then ends what is left.
+// Attach takes over an agent from its supervisor, and says what passed since
+// its last turn began. redact is as in proc.Command. The error is ErrNone, or
+// says why it cannot be; End then ends what is left.
 func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
 	r, err := k.read()
 	switch {
@@ -82,7 +84,8 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	return ch, b, nil
 }
 
-// welcomed reads the answer to a takeover: a frame that comes with two descriptors.
+// welcomed reads the answer to a takeover: a frame that comes with two
+// descriptors.
 func welcomed(c *net.UnixConn) (w welcome, fds []int, err error) {
 	buf, rights := make([]byte, maxRecord), make([]byte, unix.CmsgSpace(2*4))
 	n, nr, _, _, err := c.ReadMsgUnix(buf, rights)
@@ -124,8 +127,8 @@ func welcomed(c *net.UnixConn) (w welcome, fds []int, err error) {
 // endTime bounds how long a supervisor may take to end its agent when asked.
 const endTime = 8 * time.Second
 
-// End ends what k names: a supervisor, its agent and all it started, or what such a one left behind. That there is
-// nothing is no error.
+// End ends what k names: a supervisor, its agent and all it started, or what
+// such a one left behind. That there is nothing is no error.
 func End(k Keep) error {
 	r, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {

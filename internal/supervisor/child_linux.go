@@ -19,9 +19,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// child is an agent under a supervisor, seen from the server. Its goroutines are
-// the outbox's, which writes frames, readLoop, which reads frames, and for a
-// supervisor that this process started itself one that waits for its end. All
+// child is an agent under a supervisor, seen from the server. Its goroutines
+// are the outbox's, which writes frames, readLoop, which reads frames, and for
+// a supervisor that this process started itself one that waits for its end. All
 // have ended when Done is closed, or after Detach.
 type child struct {
 	supervisor proc.Identity
@@ -54,8 +54,8 @@ type child struct {
 // ladder, before it is killed.
 const stopTimeout = 15 * time.Second
 
-// outputTimeout is how long the output may be read after the agent's end, before
-// what the supervisor still holds of it is dropped.
+// outputTimeout is how long the output may be read after the agent's end,
+// before what the supervisor still holds of it is dropped.
 const outputTimeout = 2 * time.Second
 
 const defaultMaxOutbox = 64 << 20
@@ -190,7 +190,8 @@ func (ch *child) run() {
 	go ch.readLoop()
 }
 
-// ended is output whose end is io.EOF, whatever it was: how the agent ended is told elsewhere.
+// ended is output whose end is io.EOF, whatever it was: how the agent ended is
+// told elsewhere.
 type ended struct{ r io.Reader }
 
 func (e ended) Read(p []byte) (int, error) {
@@ -248,8 +249,8 @@ func (ch *child) onDisconnect() {
 	close(ch.done)
 }
 
-// killSupervisor kills a supervisor that does not do what it should, and returns
-// when it is gone.
+// killSupervisor kills a supervisor that does not do what it should, and
+// returns when it is gone.
 func (ch *child) killSupervisor() {
 	if now, ok := proc.Identify(ch.supervisor.Pid); ok && now == ch.supervisor {
 		_ = unix.Kill(ch.supervisor.Pid, unix.SIGKILL)

@@ -17,15 +17,17 @@ import (
 // itself is this program, also after its file was replaced.
 const itself = "/proc/self/exe"
 
-// imageFD is the descriptor that a supervisor's own program is executed from, and imagePath its name there. By the number
-// that it has here it could not be named: between fork and exec that may be overwritten.
+// imageFD is the descriptor that a supervisor's own program is executed from,
+// and imagePath its name there. By the number that it has here it could not be
+// named: between fork and exec that may be overwritten.
 const (
 	imageFD   = 5
 	imagePath = "/proc/self/fd/5"
 )
 
-// images returns the programs that can be a supervisor, in the order in which they are to be tried: the small one, from
-// memory, where it is built in, and this program. The descriptors live as long as the process.
+// images returns the programs that can be a supervisor, in the order in which
+// they are to be tried: the small one, from memory, where it is built in, and
+// this program. The descriptors live as long as the process.
 var images = sync.OnceValue(func() (all []*os.File) {
 	if f := inMemory(); f != nil {
 		all = append(all, f)
@@ -36,7 +38,8 @@ var images = sync.OnceValue(func() (all []*os.File) {
 	return all
 })
 
-// inMemory returns the small program; nil if there is none, or the system has no memory that may be executed.
+// inMemory returns the small program; nil if there is none, or the system has
+// no memory that may be executed.
 func inMemory() *os.File {
 	b, err := bin.ReadFile("bin/supervise_" + runtime.GOARCH)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestImageIsOfThisSource: the small program that is built in, if one is, comes of the source as it is now. Else these
-// tests, and those that build the whole program, would look at an older supervisor.
+// TestImageIsOfThisSource: the small program that is built in, if one is, comes
+// of the source as it is now. Else these tests, and those that build the whole
+// program, would look at an older supervisor.
 func TestImageIsOfThisSource(t *testing.T) {
 	have, err := bin.ReadFile("bin/supervise_" + runtime.GOARCH)
 	if err != nil {

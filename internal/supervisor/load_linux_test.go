@@ -30,7 +30,8 @@ func often(long, short int) int {
 	return short
 }
 
-// playLoad plays the agents of these tests. It reports whether there is such a role.
+// playLoad plays the agents of these tests. It reports whether there is such a
+// role.
 func playLoad(role string, args []string) bool {
 	switch role {
 	case "complain": // MiB of it, then a line
@@ -72,7 +73,8 @@ func peak(t testing.TB, pid int) (most, now int) {
 	return most, now
 }
 
-// bounded checks that a supervisor took no more memory than most, in KiB. The race detector takes its own.
+// bounded checks that a supervisor took no more memory than most, in KiB. The
+// race detector takes its own.
 func bounded(t testing.TB, what string, a Agent, before, most int) {
 	t.Helper()
 	after, _ := peak(t, supervisorOf(a))
@@ -96,7 +98,8 @@ func TestD11_StderrFlood(t *testing.T) {
 	}
 }
 
-// The agent is faster than its reader: it waits, and nobody keeps what was not read beyond the spool.
+// The agent is faster than its reader: it waits, and nobody keeps what was not
+// read beyond the spool.
 func TestD12_SlowReader(t *testing.T) {
 	mib := often(1024, 96) // more than a spool
 	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Keep{})
@@ -119,8 +122,9 @@ func TestD12_SlowReader(t *testing.T) {
 	bounded(t, "slow reader", a, before, 8<<10)
 }
 
-// Nobody is there: what the spool holds is kept, the agent waits with the rest, and all of it comes to whoever takes over
-// unless the turn was longer than the spool.
+// Nobody is there: what the spool holds is kept, the agent waits with the rest,
+// and all of it comes to whoever takes over unless the turn was longer than the
+// spool.
 func TestD12_NoReader(t *testing.T) {
 	k := Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("torrent", "48"), k)
@@ -168,7 +172,8 @@ func holds(t testing.TB) (h held) {
 	return h
 }
 
-// TestD15_Leaks runs agents to their end, by themselves and by us, again and again.
+// TestD15_Leaks runs agents to their end, by themselves and by us, again and
+// again.
 func TestD15_Leaks(t *testing.T) {
 	dir := t.TempDir()
 	once := func(i int) {
@@ -239,7 +244,8 @@ func start1(t testing.TB, c proc.Command, k Keep) Agent {
 	return a
 }
 
-// exhausted is a server that runs out of something, and then does not any more. It tells what it got.
+// exhausted is a server that runs out of something, and then does not any more.
+// It tells what it got.
 func exhausted(what string) {
 	agent := func() {
 		a, err := Start(context.Background(), roleCommand("ticker"), Keep{})
@@ -278,7 +284,8 @@ func exhausted(what string) {
 	_ = older.Stop(context.Background(), proc.Now)
 }
 
-// spareThreads has n threads wait for work: Go itself cannot go on where it needs another and there is none.
+// spareThreads has n threads wait for work: Go itself cannot go on where it
+// needs another and there is none.
 func spareThreads(n int) {
 	var all, ended sync.WaitGroup
 	all.Add(n)
@@ -293,8 +300,9 @@ func spareThreads(n int) {
 	ended.Wait()
 }
 
-// TestD16_Exhaustion: without descriptors or processes an agent is not started, which is told as what it is; those
-// that run go on, and the next starts when there are some again.
+// TestD16_Exhaustion: without descriptors or processes an agent is not started,
+// which is told as what it is; those that run go on, and the next starts when
+// there are some again.
 func TestD16_Exhaustion(t *testing.T) {
 	for _, what := range []string{"descriptors", "processes"} {
 		t.Run(what, func(t *testing.T) {
@@ -348,7 +356,8 @@ func readable(t *testing.T, program string) string {
 	return dir + "/agent"
 }
 
-// TestD19_ThreadsEnd: an agent dies with its supervisor's thread, not with any thread of ours.
+// TestD19_ThreadsEnd: an agent dies with its supervisor's thread, not with any
+// thread of ours.
 func TestD19_ThreadsEnd(t *testing.T) {
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup

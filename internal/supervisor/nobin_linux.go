@@ -4,5 +4,6 @@ package supervisor
 
 import "embed"
 
-// bin is empty in cmd/supervise itself, which would otherwise hold the one built before it, and so on.
+// bin is empty in cmd/supervise itself, which would otherwise hold the one
+// built before it, and so on.
 var bin embed.FS

@@ -15,7 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// withoutPidfds starts an agent where the system knows no pidfds, as before Linux 5.3 and in some sandboxes.
+// withoutPidfds starts an agent where the system knows no pidfds, as before
+// Linux 5.3 and in some sandboxes.
 func withoutPidfds() {
 	if err := forbid(unix.SYS_PIDFD_OPEN); err != nil {
 		fmt.Println("forbid:", err)

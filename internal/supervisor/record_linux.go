@@ -17,8 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// Record is what a supervisor leaves in Keep.Dir for whoever comes after the server that started it. Nothing in it is
-// secret: what an agent may not do with it, the ancestry check prevents.
+// Record is what a supervisor leaves in Keep.Dir for whoever comes after the
+// server that started it. Nothing in it is secret: what an agent may not do
+// with it, the ancestry check prevents.
 type Record struct {
 	Version    int           `json:"version"`
 	Supervisor proc.Identity `json:"supervisor"`
@@ -41,7 +42,8 @@ func (k Keep) check() error {
 	return nil
 }
 
-// within calls f with a path of the directory that is short: the path of a socket has a small bound.
+// within calls f with a path of the directory that is short: the path of a
+// socket has a small bound.
 func (k Keep) within(f func(dir string) error) error {
 	if err := k.check(); err != nil {
 		return err
@@ -126,7 +128,8 @@ func (k Keep) remove(nonce string) {
 	_ = os.Remove(filepath.Join(k.Dir, k.socket()))
 }
 
-// alive reports whether the supervisor of the record runs: on this boot, under this number since that time.
+// alive reports whether the supervisor of the record runs: on this boot, under
+// this number since that time.
 func (r Record) alive() bool {
 	now, ok := proc.Identify(r.Supervisor.Pid)
 	return ok && r.Boot == bootID() && now == r.Supervisor

@@ -22,8 +22,9 @@ import (
 // supported reports whether this system has what a supervisor needs.
 var supported = sync.OnceValue(proc.CanBeSubreaper)
 
-// Main makes this process a supervisor, and never returns, if it was started as one. Otherwise it returns at once, and
-// agents get supervisors from now on. It must be called first thing in main.
+// Main makes this process a supervisor, and never returns, if it was started as
+// one. Otherwise it returns at once, and agents get supervisors from now on. It
+// must be called first thing in main.
 func Main() {
 	if _, ok := procinfo.SupervisedSession(os.Args); ok {
 		os.Exit(serve())
@@ -37,11 +38,12 @@ const (
 	outputFD  = 4
 )
 
-// abandoned is the Ladder for an agent whose server is gone: it ends soon, but may still put its files in order.
+// abandoned is the Ladder for an agent whose server is gone: it ends soon, but
+// may still put its files in order.
 var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * time.Millisecond}
 
-// server is a supervisor's state. Its goroutines are relay (the agent's output),
-// accept (servers that take over), readLoop (one for each connection),
+// server is a supervisor's state. Its goroutines are relay (the agent's
+// output), accept (servers that take over), readLoop (one for each connection),
 // reportExit and, while lines wait for the agent, reportTaken. All end with the
 // process.
 type server struct {

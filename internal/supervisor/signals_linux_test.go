@@ -10,7 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// An agent begins with no signal ignored: what it starts would inherit that, and a shell could not even undo it.
+// An agent begins with no signal ignored: what it starts would inherit that,
+// and a shell could not even undo it.
 func TestAgentIgnoresNoSignals(t *testing.T) {
 	a := start(t, proc.Command{Path: "/bin/cat", Args: []string{"/proc/self/status"}}, Keep{})
 	status, err := io.ReadAll(a.Stdout())

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// The spool is a file of records: what it is, where in the agent's output it belongs, when it passed (Unix
-// nanoseconds), how long it is, and that many bytes.
+// The spool is a file of records: what it is, where in the agent's output it
+// belongs, when it passed (Unix nanoseconds), how long it is, and that many
+// bytes.
 const (
 	recordSize = 1 + 8 + 8 + 4
 
@@ -21,8 +22,8 @@ const (
 	recordBegin = 'b' // a Checkpoint, made as a line is
 )
 
-// maxSpool bounds a spool: a turn that is longer than that is not kept, and while nobody is there the agent is not read
-// beyond it.
+// maxSpool bounds a spool: a turn that is longer than that is not kept, and
+// while nobody is there the agent is not read beyond it.
 const maxSpool = 64 << 20
 
 // relaySize is how much output is passed on at once.
@@ -51,7 +52,8 @@ func newSpool(f file, fresh func() (file, error), max int64) *spool {
 	return &spool{f: f, fresh: fresh, max: max, whole: true}
 }
 
-// add appends a record. A spool that cannot be written, or is full, is no longer whole, and empty.
+// add appends a record. A spool that cannot be written, or is full, is no
+// longer whole, and empty.
 func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
 	if !s.whole {
 		return
@@ -102,7 +104,8 @@ func (s *spool) output(p []byte, at time.Time) {
 	s.out += int64(len(p))
 }
 
-// begin notes the begin of a turn. What came before is forgotten if all of it had been taken account of.
+// begin notes the begin of a turn. What came before is forgotten if all of it
+// had been taken account of.
 func (s *spool) begin(point []byte, after int64, at time.Time) {
 	if after == s.out {
 		s.whole = true
@@ -160,7 +163,8 @@ func readBacklog(r io.Reader) (*Backlog, error) {
 	return b, nil
 }
 
-// divide returns the lines to the agent from the first record on, and the output from a place on.
+// divide returns the lines to the agent from the first record on, and the
+// output from a place on.
 func divide(records []record, first int, from int64) (in, out []record) {
 	for i, rec := range records {
 		switch {
@@ -176,7 +180,8 @@ func divide(records []record, first int, from int64) (in, out []record) {
 	return in, out
 }
 
-// weave puts the lines of both directions in the order in which they were taken account of.
+// weave puts the lines of both directions in the order in which they were taken
+// account of.
 func (b *Backlog) weave(in, out []record) {
 	at := b.From
 	upTo := func(place int64) {

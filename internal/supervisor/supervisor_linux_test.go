@@ -77,8 +77,8 @@ func playHere(role string, args []string) {
 	}
 }
 
-// zoo starts what is hard to get rid of: each tells its number, and none of them can be found by its parent, its
-// session, or its environment.
+// zoo starts what is hard to get rid of: each tells its number, and none of
+// them can be found by its parent, its session, or its environment.
 func zoo() {
 	self, _ := os.Executable()
 	for i, attr := range []*syscall.SysProcAttr{{Setsid: true}, {Setpgid: true}, {}} {
@@ -340,7 +340,8 @@ func TestD03_SupervisorKilled(t *testing.T) {
 	}
 }
 
-// Both at once: the agent itself ends at once, and the next start ends the rest.
+// Both at once: the agent itself ends at once, and the next start ends the
+// rest.
 func TestD03_BothKilled(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "marked")
@@ -435,7 +436,8 @@ func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
 	}
 }
 
-// The descriptor numbers of the program that starts a supervisor are of no account: here each of the low ones is free once.
+// The descriptor numbers of the program that starts a supervisor are of no
+// account: here each of the low ones is free once.
 func TestStartWhateverDescriptorsAreFree(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 12 {
@@ -492,7 +494,8 @@ func sockets(pid int) (n int) {
 	return n
 }
 
-// While a backlog is read its supervisor goes on, and forgets what it has no room for.
+// While a backlog is read its supervisor goes on, and forgets what it has no
+// room for.
 func TestBacklogStaysWhileItIsRead(t *testing.T) {
 	f, err := spoolFile()
 	if err != nil {
@@ -534,7 +537,8 @@ func TestKeepInADirectoryBesideUs(t *testing.T) {
 	attach(t, Keep{Dir: ".", Name: "one", Window: time.Minute})
 }
 
-// An agent that is given no directory runs where we do, although its supervisor does not.
+// An agent that is given no directory runs where we do, although its supervisor
+// does not.
 func TestAgentRunsBesideUs(t *testing.T) {
 	here, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

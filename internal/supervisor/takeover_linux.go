@@ -11,8 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// open lets others find this supervisor, if that is wanted. The returned func ends that. Where it fails, the agent
-// runs on, and ends with the server that started it.
+// open lets others find this supervisor, if that is wanted. The returned func
+// ends that. Where it fails, the agent runs on, and ends with the server that
+// started it.
 func (s *server) open(to *toStart) (shut func()) {
 	if to.Dir == "" || s.window <= 0 {
 		s.window = 0
@@ -90,11 +91,13 @@ func (s *server) takeover(c *net.UnixConn) error {
 	return nil
 }
 
-// leaveTime is how long one that takes over waits for the server before it to be gone: that one may have been killed
-// a moment ago, and its end not yet be seen.
+// leaveTime is how long one that takes over waits for the server before it to
+// be gone: that one may have been killed a moment ago, and its end not yet be
+// seen.
 const leaveTime = time.Second
 
-// awaitLeave returns when there is no server, or none that leaves soon; s.mu is held.
+// awaitLeave returns when there is no server, or none that leaves soon; s.mu is
+// held.
 func (s *server) awaitLeave() {
 	late := false
 	timer := time.AfterFunc(leaveTime, func() {
@@ -144,8 +147,9 @@ func (s *server) handOver(c, output *net.UnixConn, theirs int) error {
 	return nil
 }
 
-// checkPeer refuses whom no supervisor and no server of ours should be talking to: other users, and whatever an agent
-// started. If pid is not 0, it must be that process.
+// checkPeer refuses whom no supervisor and no server of ours should be talking
+// to: other users, and whatever an agent started. If pid is not 0, it must be
+// that process.
 func checkPeer(c *net.UnixConn, pid int) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

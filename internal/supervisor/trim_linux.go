@@ -14,8 +14,9 @@ import (
 // quiet is how long nothing happens before a supervisor makes itself small.
 const quiet = time.Second
 
-// trimmer gives memory back whenever nothing happens: what this program's other parts have initialised of themselves,
-// and what a burst took, is not needed by a supervisor that waits.
+// trimmer gives memory back whenever nothing happens: what this program's other
+// parts have initialised of themselves, and what a burst took, is not needed by
+// a supervisor that waits.
 type trimmer struct {
 	files [][2]uintptr // mappings of files in which nothing differs from the file
 	timer *time.Timer
@@ -50,7 +51,8 @@ func (t *trimmer) tick() {
 	}
 }
 
-// mappings returns the ranges of this process that show a file as it is, and cannot be written.
+// mappings returns the ranges of this process that show a file as it is, and
+// cannot be written.
 func mappings() (files [][2]uintptr) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -72,7 +74,8 @@ func mappings() (files [][2]uintptr) {
 	return files
 }
 
-// mapping returns the range of a mapping of a file that is not writable; else an empty one.
+// mapping returns the range of a mapping of a file that is not writable; else
+// an empty one.
 func mapping(f [][]byte) (span [2]uintptr) {
 	if len(f) < 6 || f[5][0] != '/' || bytes.IndexByte(f[1], 'w') >= 0 {
 		return span

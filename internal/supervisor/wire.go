@@ -11,12 +11,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// version is that of everything that two programs of different age must agree on: frames, record and spool. A
-// supervisor of another version is ended, not taken over.
+// version is that of everything that two programs of different age must agree
+// on: frames, record and spool. A supervisor of another version is ended, not
+// taken over.
 const version = 1
 
-// A frame is its kind, the length of its payload in four bytes, and that payload. Besides the frames there is, in the
-// other direction of the agent's output, a second socket with nothing but that.
+// A frame is its kind, the length of its payload in four bytes, and that
+// payload. Besides the frames there is, in the other direction of the agent's
+// output, a second socket with nothing but that.
 type kind byte
 
 // The kinds of frames.
@@ -51,7 +53,8 @@ type toStart struct {
 	Window  int64        `json:"window"` // nanoseconds
 }
 
-// welcome answers a greeting. After it, on a takeover, come the descriptors of the output and of the spool.
+// welcome answers a greeting. After it, on a takeover, come the descriptors of
+// the output and of the spool.
 type welcome struct {
 	Refused string        `json:"refused,omitempty"`
 	Failed  *startFailure `json:"failed,omitempty"`
