@@ -67,9 +67,10 @@ DRIVERS := ./cmd/runnel ./internal/realagents ./provider/acp ./provider/claude .
 # These run the built program, which the cache of test results does not see.
 BINARY := ./test/e2e ./test/hostile ./test/kill
 # Nothing runs concurrently in these, so the race detector has nothing to find:
-# pure functions (event, upsert, jsonl, termtext), tables and generated text
-# (provider/all, agentdoc, archtest, ui).
-SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./provider/all ./ui ./upsert
+# pure functions (event, upsert, jsonl, termtext, testload), tables and generated
+# text (provider/all, agentdoc, archtest, ui).
+SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./internal/testload \
+	./provider/all ./ui ./upsert
 # These shorten themselves under the race detector and run without it as well.
 TWICE := ./store/sqlite ./test/sim
 # All but the sequential ones run with the race detector.

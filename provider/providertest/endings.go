@@ -11,6 +11,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // A Dialect is what a small program has to say to pass for an agent. Its parts
@@ -51,12 +52,17 @@ const (
 	held     = "sleep 600 & " // holds its output open
 )
 
+// patient bounds how long a provider takes to end a program that does not end
+// itself: twice the ladder of signals, and room for the cases that run beside it.
+const patient = 12 * time.Second
+
 // Endings shows how a provider ends what does not end itself, and reports what
 // ended too early. with returns a provider whose agent is the program at a path.
 //
 // The cases run in parallel: most of each is the time that a program gets to
-// end. Each looks only for processes that work in its own directory. No case
-// measures time; patience turns a program that is never ended into a failure.
+// end. Each looks only for processes that work in its own directory. What ends
+// the program must do so within patient; patience turns one that is never ended
+// into a failure.
 func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 	t.Cleanup(func() { // when all cases are over
 		if left := descendants(); len(left) > 0 {
@@ -89,12 +95,14 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 	t.Run("D05_CancelLadder", func(t *testing.T) {
 		s, log := open(t, muteOnce)
 		turn := begin(t, s)
+		began := time.Now()
 		if err := s.Cancel(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if b, ok := theEnd(t, log, turn.ID).(event.ResponseDone); !ok || b.Status != event.StatusCancelled {
 			t.Errorf("%#v", b)
 		}
+		testload.Within(t, "cancelling", began, patient)
 		again := begin(t, s)
 		if b, ok := theEnd(t, log, again.ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
 			t.Errorf("the next turn: %#v", b)
@@ -107,16 +115,20 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 				t.Errorf("%#v", b)
 			}
 		}
+		began := time.Now()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+		testload.Within(t, "closing", began, patient)
 	})
 	for behave, want := range map[string]runnel.ExitStatus{
 		"exit 0": {}, held + "exit 7": {Code: 7, StdoutHeld: true}, "kill -KILL $$": {Code: -1, Signal: "SIGKILL"}, "kill -SEGV $$": {Code: -1, Signal: "SIGSEGV"},
 	} {
 		t.Run("D09_ExitNoResult/"+behave, func(t *testing.T) {
 			s, log := open(t, behave)
+			began := time.Now()
 			b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseError)
+			testload.Within(t, "reporting the crash", began, patient)
 			if !ok || b.Error.Code != string(runnel.ProcessCrash) {
 				t.Errorf("%+v", b)
 			}

@@ -1,0 +1,58 @@
+// Package testload scales the time bounds of tests with the load of the machine.
+//
+// A test asserts the bound that is promised. On a machine with a free processor
+// for every runnable task the bound holds exactly. On a busier machine each
+// task gets only a share of a processor, and the bound grows in proportion, so
+// that the test measures the program and not its neighbours.
+package testload
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// unknown is the factor for machines that do not report their load.
+const unknown = 4
+
+// Within fails the test if more time than bound has passed since began, scaled
+// with the load of the machine.
+func Within(t testing.TB, what string, began time.Time, bound time.Duration) {
+	t.Helper()
+	took := time.Since(began)
+	if took <= bound {
+		return
+	}
+	if room := Room(bound); took > room {
+		t.Errorf("%s took %v, more than %v (%v at the load of this machine)", what, took, bound, room)
+	}
+}
+
+// Room returns how long something may take now that must take at most bound:
+// bound itself unless the machine has more work than processors.
+func Room(bound time.Duration) time.Duration {
+	loadavg, _ := os.ReadFile("/proc/loadavg") // only Linux has it
+	return bound * time.Duration(factor(string(loadavg), runtime.GOMAXPROCS(0)))
+}
+
+// factor returns the number of tasks that share a processor, rounded up, from
+// the text of /proc/loadavg: "9.54 8.06 9.43 9/179 11757". The first number is
+// the load of the last minute, which lags behind a burst; the fourth begins with
+// the number of tasks that are runnable now. The greater one counts.
+func factor(loadavg string, cpus int) int {
+	fields := strings.Fields(loadavg)
+	if len(fields) < 4 {
+		return unknown
+	}
+	running, _, _ := strings.Cut(fields[3], "/")
+	minute, err := strconv.ParseFloat(fields[0], 64)
+	now, err2 := strconv.ParseFloat(running, 64)
+	if err != nil || err2 != nil {
+		return unknown
+	}
+	return max(1, int(math.Ceil(max(minute, now)/float64(cpus))))
+}
