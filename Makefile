@@ -68,9 +68,9 @@ DRIVERS := ./cmd/runnel ./internal/realagents ./provider/acp ./provider/claude .
 BINARY := ./test/e2e ./test/hostile ./test/kill
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
-# text (provider/all, agentdoc, archtest, ui).
-SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/jsonl ./internal/termtext ./internal/testload \
-	./provider/all ./ui ./upsert
+# text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
+SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crosscheck ./internal/jsonl \
+	./internal/termtext ./internal/testload ./provider/all ./ui ./upsert
 # These shorten themselves under the race detector and run without it as well.
 TWICE := ./store/sqlite ./test/sim
 # All but the sequential ones run with the race detector.
@@ -91,8 +91,7 @@ test: ## run everything that a commit must pass; installs what that needs
 
 .PHONY: test-vet
 test-vet: vet
-	GOOS=darwin go build -gcflags='all=-N -l' ./... # it has to compile; nobody runs it
-	GOOS=windows go build -gcflags='all=-N -l' ./...
+	go run ./internal/crosscheck darwin windows
 
 .PHONY: test-unit
 test-unit:
@@ -124,7 +123,13 @@ agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGEN
 
 .PHONY: test-long
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
-	@FUZZTIME=60s .ci/tiers test-repeat test-race-all test-bench fuzz
+	@FUZZTIME=60s .ci/tiers test-cross test-repeat test-race-all test-bench fuzz
+
+# Without optimisation: the program has to build; nobody runs it.
+.PHONY: test-cross
+test-cross:
+	GOOS=darwin go build -gcflags='all=-N -l' ./...
+	GOOS=windows go build -gcflags='all=-N -l' ./...
 
 .PHONY: test-repeat
 test-repeat: ui $(SUPERVISOR) $(AGENTS_READY)

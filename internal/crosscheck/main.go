@@ -1,0 +1,130 @@
+// Command crosscheck type-checks every package for systems that nobody here runs.
+//
+//	go run ./internal/crosscheck darwin windows    # in the root of the repository
+//
+// It finds what a build for such a system would reject, such as a function that
+// only one system has, in seconds: a build compiles every dependency for every
+// system first. Of dependencies only the declarations are checked. `make
+// test-long` builds and links.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+func main() {
+	failed := false
+	for _, system := range os.Args[1:] {
+		if err := check(context.Background(), system, "./..."); err != nil {
+			fmt.Fprintf(os.Stderr, "crosscheck: %s: %v\n", system, err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// A listed package is what `go list` reports about it.
+type listed struct {
+	ImportPath, Dir string
+	GoFiles         []string
+	ImportMap       map[string]string // from the path in the source to ImportPath
+	Module          *struct {
+		Main      bool
+		GoVersion string
+	}
+	Error *struct{ Err string }
+}
+
+// check type-checks the packages that match the patterns, and what they import.
+// It returns the errors of all of them.
+func check(ctx context.Context, system string, patterns ...string) error {
+	pkgs, err := list(ctx, system, patterns)
+	if err != nil {
+		return err
+	}
+	checked := map[string]*types.Package{"unsafe": types.Unsafe}
+	var errs []error
+	for _, p := range pkgs {
+		if p.Error != nil {
+			errs = append(errs, errors.New(p.Error.Err))
+		} else if p.ImportPath != "unsafe" {
+			checked[p.ImportPath], err = p.check(checked)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list returns the packages in the order of their imports, as they are built for
+// the system without a C compiler.
+func list(ctx context.Context, system string, patterns []string) (pkgs []listed, err error) {
+	args := []string{"list", "-e", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module,Error"}
+	cmd := exec.CommandContext(ctx, "go", append(args, patterns...)...)
+	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// check type-checks one package, whose imports have been checked.
+func (p listed) check(checked map[string]*types.Package) (*types.Package, error) {
+	var errs []error
+	fset, files := token.NewFileSet(), []*ast.File(nil)
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	conf := types.Config{
+		Importer: importer(func(path string) (*types.Package, error) {
+			if mapped, ok := p.ImportMap[path]; ok {
+				path = mapped
+			}
+			if pkg := checked[path]; pkg != nil {
+				return pkg, nil
+			}
+			return nil, errors.New("not checked")
+		}),
+		Sizes:            types.SizesFor("gc", runtime.GOARCH),
+		IgnoreFuncBodies: p.Module == nil || !p.Module.Main,
+		Error:            func(err error) { errs = append(errs, err) },
+	}
+	if p.Module != nil && p.Module.GoVersion != "" {
+		conf.GoVersion = "go" + p.Module.GoVersion
+	}
+	pkg, _ := conf.Check(p.ImportPath, fset, files, nil) // conf.Error collects the errors
+	return pkg, errors.Join(errs...)
+}
+
+// importer implements types.Importer.
+type importer func(path string) (*types.Package, error)
+
+func (i importer) Import(path string) (*types.Package, error) { return i(path) }
