@@ -152,7 +152,7 @@ func (cv *conversation) joined(tn *turn, id string) {
 	cv.commands.keep(tn.native, tn.close("joined"))
 	tn.out.Emit(event.ResponseDone{Status: event.StatusCompleted, FinishReason: "continued"})
 	again := cv.turns.bind(cv.thread, tn.native, id)
-	again.began = true
+	again.began, again.ordinal = true, tn.ordinal
 	again.out.Emit(cv.started())
 }
 
@@ -308,8 +308,8 @@ func (cv *conversation) begins(r *run, it item) {
 func (cv *conversation) whole(r *run, it item) {
 	if it.Type != "subAgentActivity" || cv.subagents.acts(r, it) {
 		r.whole(it)
-	} else if c := r.pieces[it.ID]; c != nil {
-		c.done = true
+	} else if c := r.pieces[it.ID]; c != nil && !c.call {
+		c.done = true // nothing of it was shown; a call goes on until acts ends it
 	}
 }
 

@@ -284,3 +284,51 @@ func TestRecallStartsNoServers(t *testing.T) {
 		t.Error("a server of tools was started")
 	}
 }
+
+// Codex may report the end of a subagent's call in a form that we do not know.
+// The call stays open, and goes on in the background when its turn ends.
+func TestSubagentCallStaysOpenAfterUnknownActivity(t *testing.T) {
+	for name, rest := range map[string]string{
+		"no thread":      `"kind":"hibernated"`,
+		"other thread":   `"kind":"hibernated","agentThreadId":"other"`,
+		"kind no string": `"kind":7`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := seat(t)
+			d.prompt("a")
+			d.begins("th", "n1")
+			d.out(`{"method":"item/started","params":{"threadId":"th","turnId":"n1","item":{"type":"subAgentActivity","id":"c1","kind":"started","agentThreadId":"sub","agentPath":"/root/x"}}}`)
+			d.out(`{"method":"item/completed","params":{"threadId":"th","turnId":"n1","item":{"type":"subAgentActivity","id":"c1",` + rest + `}}}`)
+			d.ends("th", "n1", "completed")
+			all := dump(d.evs)
+			for _, want := range []string{`"It goes on in the background."`, `"TASK_GOES_ON"`} {
+				if strings.Count(all, want) != 1 {
+					t.Errorf("%s occurs %d times in\n%s", want, strings.Count(all, want), all)
+				}
+			}
+		})
+	}
+}
+
+// With two turns of the conversation at once, an event that names no turn
+// belongs to the one that began first, and an early interrupt ends the one
+// whose prompt came first: each time the same lines are read.
+func TestTwoTurnsAtOnceGiveTheSameEventsEachTime(t *testing.T) {
+	for range 50 {
+		d := seat(t)
+		for _, turn := range []string{"a", "b", "c"} {
+			d.prompt(turn)
+			d.out(`{"id":"turn:` + turn + `","result":{"turn":{"id":"n` + turn + `"}}}`)
+		}
+		if native, _ := d.tr.turns.soon(); native != "na" {
+			t.Fatalf("an early interrupt ends %s, want na", native)
+		}
+		for _, native := range []string{"na", "nb", "nc"} {
+			d.begins("th", native)
+		}
+		d.out(`{"method":"warning","params":{"threadId":"th","message":"Mind the gap."}}`)
+		if got := d.evs[len(d.evs)-1]; event.Type(got.Body) != "notice" || got.Turn != "a" {
+			t.Fatalf("a notice belongs to turn %s, want a:\n%s", got.Turn, dump(d.evs))
+		}
+	}
+}

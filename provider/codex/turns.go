@@ -26,6 +26,7 @@ type run struct {
 type turn struct {
 	run
 	id          string
+	ordinal     int  // its place among the turns of the conversation
 	began       bool // the agent reported it
 	interrupted bool // we asked for its end
 	stops       int  // interrupts that were sent for it
@@ -35,6 +36,7 @@ type turn struct {
 // turns are those of the conversation.
 type turns struct {
 	out     *translate.Emitter
+	next    int              // ordinal of the turn that is bound next
 	waiting []string         // turns of ours whose begin is not confirmed
 	running map[string]*turn // by the agent's id, until they are over
 	over    []string         // native turns that are over, the last maxOver; of subagents, too
@@ -50,14 +52,19 @@ func newTurns(out *translate.Emitter) turns {
 	return turns{out: out, running: make(map[string]*turn)}
 }
 
-// current is the turn that runs, or nil.
-func (ts *turns) current() *turn {
+// current is the turn that runs, or nil. If the agent runs several at a time,
+// it is the first of them.
+func (ts *turns) current() *turn { return ts.first(true) }
+
+// first returns the first running turn that the agent has reported to begin, or
+// has not, or nil. The order does not depend on that of the map.
+func (ts *turns) first(began bool) (first *turn) {
 	for _, tn := range ts.running {
-		if tn.began {
-			return tn // there is one at a time
+		if tn.began == began && (first == nil || tn.ordinal < first.ordinal) {
+			first = tn
 		}
 	}
-	return nil
+	return first
 }
 
 // currentID is the id of the turn that runs, "" if there is none.
@@ -71,10 +78,8 @@ func (ts *turns) currentID() string {
 // soon reports whether a turn of ours is about to begin, and the agent's id of
 // it if that is known.
 func (ts *turns) soon() (native string, ok bool) {
-	for _, tn := range ts.running {
-		if !tn.began {
-			return tn.native, true
-		}
+	if tn := ts.first(false); tn != nil {
+		return tn.native, true
 	}
 	return "", len(ts.waiting) > 0
 }
@@ -126,7 +131,8 @@ func (ts *turns) bind(thread, native, id string) *turn {
 	if id == "" {
 		id = derive(thread + " turn " + native)
 	}
-	tn := &turn{id: id, usage: usage{base: ts.total}}
+	tn := &turn{id: id, ordinal: ts.next, usage: usage{base: ts.total}}
+	ts.next++
 	tn.native = native
 	tn.itemList = newItems(&line{next: 1})
 	tn.place(ts.out.ForTurn(id), "")
