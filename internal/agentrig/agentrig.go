@@ -271,9 +271,15 @@ func AwaitOr(path string, stop <-chan struct{}) bool {
 }
 
 // Bound sets how many tests with real agents run at a time, for a TestMain:
-// their processes wait more than they work. It fails outside of a test binary.
+// their processes wait more than they work. An explicit -parallel has
+// precedence. Bound fails outside of a test binary.
 func Bound() error {
 	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
 	return flag.Set("test.parallel", "4")
 }
 
