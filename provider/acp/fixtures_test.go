@@ -102,16 +102,19 @@ func fixtures() []fixture {
 		{name: "interrupt-tool", prose: "The user interrupts while a command runs.", cancels: true, play: func(r *rig) {
 			r.plays(calls(r.words().Shell("echo begun; touch started; sleep 600")), said)
 			stop := make(chan struct{})
-			done := make(chan struct{})
+			started := make(chan bool, 1)
 			go func() { // approvals have to be answered meanwhile
-				defer close(done)
-				if agentrig.AwaitOr(r.File("started"), stop) {
+				is := agentrig.AwaitOr(r.File("started"), stop)
+				if is {
 					_ = r.Conn.Interrupt(r.T.Context())
 				}
+				started <- is
 			}()
 			r.Finish(once)
 			close(stop)
-			<-done
+			if !<-started {
+				r.T.Errorf("the command did not start, so nothing was interrupted")
+			}
 			r.plays(said)
 			r.Finish("")
 		}},
