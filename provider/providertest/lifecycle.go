@@ -101,8 +101,9 @@ func (s Subject) resumeAfterClose(t *testing.T, c *conversation) {
 	if err := l.Close(); err != nil {
 		t.Fatal(detail(err))
 	}
-	c.opt.Resume = id
-	c.live = start(t, c.provider, c.opt, runnel.Config{Log: log})
+	opt := c.opt // a case after a failure starts a conversation of its own
+	opt.Resume = id
+	c.live = start(t, c.provider, opt, runnel.Config{Log: log})
 	again := c.take(t)
 	s.nextTurnWorks(t, again)
 	if got := again.Status().AgentSessionID; got != id {
