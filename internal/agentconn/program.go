@@ -1,7 +1,6 @@
 package agentconn
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
@@ -36,12 +35,14 @@ func (p Program) Configured(opt runnel.Options) runnel.Options {
 	return opt
 }
 
-// MCPServers decodes the mcpServers of the options: definitions of servers by
-// name. It fails with InvalidRequest if they are not a JSON object of such.
-func MCPServers[Definition any](given json.RawMessage) (map[string]Definition, error) {
-	var servers map[string]Definition
-	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
-		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+// Installation returns what is known of an agent that has every permission mode
+// before it is probed. login is the command that logs a user in.
+func (a Agent) Installation(login string) runnel.Installation {
+	return runnel.Installation{
+		Install: a.Install, Login: login,
+		Modes: []string{
+			string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModePlan),
+			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
+		},
 	}
-	return servers, nil
 }

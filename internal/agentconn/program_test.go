@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,25 @@ func TestMCPServersAreAnObject(t *testing.T) {
 		_, err := agentconn.MCPServers[map[string]json.RawMessage](json.RawMessage(given))
 		if (err == nil) != ok || err != nil && runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%q: %v", given, err)
+		}
+	}
+}
+
+func TestTokensAreBounded(t *testing.T) {
+	suffix := regexp.MustCompile(`^[a-z]+(\[1m\])?$`)
+	for _, c := range []struct {
+		value   string
+		allowed *regexp.Regexp
+		ok      bool
+	}{
+		{"gpt-5.5", agentconn.Token, true}, {strings.Repeat("m", 200), agentconn.Token, true},
+		{"", agentconn.Token, false}, {"-m", agentconn.Token, false}, {"a b", agentconn.Token, false},
+		{strings.Repeat("m", 201), agentconn.Token, false}, {strings.Repeat("m", 201), suffix, false},
+		{"opus[1m]", agentconn.Token, false}, {"opus[1m]", suffix, true},
+	} {
+		err := agentconn.CheckToken("model", c.value, c.allowed)
+		if (err == nil) != c.ok || err != nil && runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%.20q: %v", c.value, err)
 		}
 	}
 }

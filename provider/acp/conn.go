@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -42,7 +41,7 @@ func reply(out *translate.Emitter, m jsonrpc.Message) {
 // isReady fails if the process before this one ended during the handshake.
 func (c *conn) isReady() error {
 	if c.tr.session.id == "" || c.tr.replay != nil || len(c.tr.requests) > 0 {
-		return errors.New("it was still being started")
+		return agentconn.ErrStarting
 	}
 	return nil
 }
@@ -144,7 +143,7 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 		mode = runnel.ModeDefault
 	}
 	if mode == runnel.ModeBypass && !c.bypass {
-		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+		return agentconn.ErrBypass()
 	}
 	want := c.tr.session.q.startup.modes[mode]
 	if want == nil {

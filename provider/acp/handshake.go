@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -31,7 +32,7 @@ var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]*$`)
 func (p *provider) check(opt runnel.Options, begin opening) error {
 	q := p.agent.quirks()
 	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
-		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+		return agentconn.ErrBypass()
 	}
 	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.startup.modes[m] == nil && !slices.Contains(q.startup.starts, m) {
 		return noMode(p.agent.conn())
@@ -252,16 +253,16 @@ func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	if len(given) == 0 {
 		return out, nil
 	}
-	var servers map[string]struct {
+	servers, err := agentconn.MCPServers[struct {
 		Type    string            `json:"type"`
 		Command string            `json:"command"`
 		Args    []string          `json:"args"`
 		Env     map[string]string `json:"env"`
 		URL     string            `json:"url"`
 		Headers map[string]string `json:"headers"`
-	}
-	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
-		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	}](given)
+	if err != nil {
+		return nil, err
 	}
 	pairs := func(m map[string]string) []any {
 		list := []any{}

@@ -98,8 +98,8 @@ func (p *provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 
 // Fork implements [runnel.Forker].
 func (p forking) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	if opt.Resume == "" {
-		return nil, runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
+	if err := agentconn.CheckFork(opt); err != nil {
+		return nil, err
 	}
 	c, err := p.open(ctx, opt, opening{method: methodFork, session: opt.Resume})
 	if err != nil {

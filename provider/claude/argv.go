@@ -21,13 +21,10 @@ import (
 // before it parses them: a value in an argument of its own could be taken for a
 // flag and run a command. Users' text, and every value that is not a token,
 // goes through standard input.
-var token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+var token = agentconn.Token
 
 // modelName is a token with an optional context size, as in "opus[1m]".
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*(\[[A-Za-z0-9]+\])?$`)
-
-// maxToken bounds a token, in bytes.
-const maxToken = 200
 
 // argv builds the command line from the options that have a flag.
 func argv(opt runnel.Options, fork bool) ([]string, error) {
@@ -74,13 +71,11 @@ type builder struct {
 func (b *builder) add(flag, value string) { b.args = append(b.args, flag+"="+value) }
 
 func (b *builder) check(field, value string, allowed *regexp.Regexp) bool {
-	if len(value) <= maxToken && allowed.MatchString(value) {
-		return true
-	}
+	err := agentconn.CheckToken(field, value, allowed)
 	if b.err == nil {
-		b.err = runnel.Fail(runnel.InvalidRequest, field+": may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+		b.err = err
 	}
-	return false
+	return err == nil
 }
 
 func (b *builder) match(flag, field, value string, allowed *regexp.Regexp) {
@@ -117,7 +112,7 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 		if allowBypass {
 			return "bypassPermissions", nil
 		}
-		return "", runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+		return "", agentconn.ErrBypass()
 	}
 	return "", runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
 }

@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 
@@ -15,7 +14,7 @@ import (
 func (t *translator) isSetUp(opt runnel.Options) error {
 	reqs, err := setup(opt)
 	if err == nil && (t.requests.count < len(reqs) || len(t.requests.open) > 0) {
-		err = errors.New("it was still being started")
+		err = agentconn.ErrStarting
 	}
 	return err
 }

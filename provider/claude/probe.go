@@ -20,13 +20,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 
 // probe is Probe with options: tests choose the program and the environment.
 func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Installation {
-	in := runnel.Installation{
-		Install: installCommand, Login: loginCommand,
-		Modes: []string{
-			string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModePlan),
-			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
-		},
-	}
+	in := product.Installation(loginCommand)
 	path, first, err := p.program.Find(opt, usualProgram, product)
 	if err != nil {
 		in.Problem = runnel.Safe(err).Message

@@ -2,11 +2,11 @@ package codex
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
@@ -69,11 +69,11 @@ const turnOver = "over"
 func (t *translator) isReady() error {
 	for _, c := range t.peer.Waiting() {
 		if c.Method != methodModels {
-			return errors.New("it was still being started")
+			return agentconn.ErrStarting
 		}
 	}
 	if t.thread == "" {
-		return errors.New("it was still being started")
+		return agentconn.ErrStarting
 	}
 	return nil
 }

@@ -78,13 +78,7 @@ func conversationOf(th thread) runnel.Conversation {
 
 // Probe implements [runnel.Prober].
 func (p *Provider) Probe(ctx context.Context) runnel.Installation {
-	in := runnel.Installation{
-		Install: installCommand, Login: loginCommand,
-		Modes: []string{
-			string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModePlan),
-			string(runnel.ModeDontAsk), string(runnel.ModeBypass),
-		},
-	}
+	in := product.Installation(loginCommand)
 	opt := p.program.Configured(runnel.Options{})
 	path, args, err := p.executable(opt)
 	if err != nil {

@@ -62,8 +62,8 @@ func (p *Provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 
 // Fork implements [runnel.Forker].
 func (p *Provider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	if opt.Resume == "" {
-		return nil, runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
+	if err := agentconn.CheckFork(opt); err != nil {
+		return nil, err
 	}
 	return p.open(ctx, opt, methodFork)
 }

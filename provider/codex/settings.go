@@ -2,11 +2,11 @@ package codex
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -62,7 +62,7 @@ func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 		if allowBypass {
 			return mode{never, fullAccess, false}, nil
 		}
-		return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+		return mode{}, agentconn.ErrBypass()
 	}
 	return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
 }
@@ -207,11 +207,12 @@ func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
 }
 
 // token matches a valid name of a model, an effort or a tool.
-var token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+var token = agentconn.Token
 
+// check fails if an option has a value that is not a token.
 func check(field, value string) error {
-	if value == "" || token.MatchString(value) {
+	if value == "" {
 		return nil
 	}
-	return runnel.Fail(runnel.InvalidRequest, field+": may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+	return agentconn.CheckToken(field, value, token)
 }

@@ -1,0 +1,53 @@
+package agentconn
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// ErrStarting is the error of an isReady of [Adopt] if the earlier process
+// ended in the middle of the handshake.
+var ErrStarting = errors.New("it was still being started")
+
+// ErrBypass returns the error for the permission mode bypass where the options
+// do not allow it.
+func ErrBypass() error {
+	return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
+}
+
+// CheckFork fails with InvalidRequest if the options name no conversation to
+// fork.
+func CheckFork(opt runnel.Options) error {
+	if opt.Resume == "" {
+		return runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
+	}
+	return nil
+}
+
+// Token matches a valid name of a model, an effort or a tool.
+var Token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+
+// maxToken bounds a value that CheckToken accepts, in bytes.
+const maxToken = 200
+
+// CheckToken fails with InvalidRequest if an option's value is not a name:
+// allowed is [Token], or a pattern that accepts a little more.
+func CheckToken(field, value string, allowed *regexp.Regexp) error {
+	if len(value) <= maxToken && allowed.MatchString(value) {
+		return nil
+	}
+	return runnel.Fail(runnel.InvalidRequest, field+": may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+}
+
+// MCPServers decodes the mcpServers of the options: definitions of servers by
+// name. It fails with InvalidRequest if they are not a JSON object of such.
+func MCPServers[Definition any](given json.RawMessage) (map[string]Definition, error) {
+	var servers map[string]Definition
+	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {
+		return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: not a JSON object of servers by name", err)
+	}
+	return servers, nil
+}
