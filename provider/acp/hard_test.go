@@ -59,7 +59,10 @@ func run(t testing.TB, lines ...runnel.Line) (evs []event.Event, due []string) {
 
 func runAs(t testing.TB, a Agent, lines ...runnel.Line) (evs []event.Event, due []string) {
 	t.Helper()
-	tr := newTranslator(a)
+	return feed(newTranslator(a), lines...)
+}
+
+func feed(tr *translator, lines ...runnel.Line) (evs []event.Event, due []string) {
 	for _, l := range lines {
 		got, replies := agentconn.Feed(tr, l)
 		evs = append(evs, got...)
@@ -90,7 +93,8 @@ func closed(t testing.TB, evs []event.Event) {
 // TestH05_UnknownThings: what nobody knows changes nothing, in any place.
 func TestH05_UnknownThings(t *testing.T) {
 	plain, _ := run(t, withBegun(chunkOf("hi"), ended)...)
-	odd, due := run(t, withBegun(
+	tr := newTranslator(Agent{Name: "unknown"})
+	odd, due := feed(tr, withBegun(
 		upd("holodeck_update", `"content":{"type":"hologram"},"toolCallId":{"an":"object"}`),
 		out(`{"jsonrpc":"2.0","method":"_vendor/news","params":[1]}`),
 		out(`{"jsonrpc":"2.0","id":"x9","method":"_vendor/ask","params":{}}`),
@@ -115,6 +119,10 @@ func TestH05_UnknownThings(t *testing.T) {
 		}
 	}
 	closed(t, odd)
+	feed(tr, out(`{"jsonrpc":`))
+	if messages, lines := tr.Skipped(); messages != 4 || lines != 1 {
+		t.Errorf("%d messages and %d lines were skipped", messages, lines)
+	}
 	text := func(evs []event.Event) (s []string) {
 		for _, b := range bodies[event.ItemDone](evs) {
 			if m, ok := b.FinalItem.(event.Message); ok {

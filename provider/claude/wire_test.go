@@ -48,8 +48,9 @@ func promptLine(text string) string {
 }
 
 // run feeds a translator a prompt and what the agent printed.
-func run(lines ...string) []event.Event {
-	t := newTranslator()
+func run(lines ...string) []event.Event { return feed(newTranslator(), lines...) }
+
+func feed(t *translator, lines ...string) []event.Event {
 	at := fixtureStart
 	evs := t.Sent([]byte(promptLine("go")), at)
 	for _, l := range lines {
@@ -61,7 +62,8 @@ func run(lines ...string) []event.Event {
 
 func TestH05_UnknownEvent(t *testing.T) {
 	plain := run(initLine, startLine, blockLine, deltaLine, wholeLine, resultLine)
-	odd := run(
+	tr := newTranslator()
+	odd := feed(tr,
 		`{"type":"session_weather","forecast":{"deep":[[[{}]]]}}`, initLine, `{"type":"system","subtype":"never_seen","x":1}`,
 		`{"type":"stream_event","event":{"type":"content_block_wobble","index":0}}`, startLine,
 		strings.Replace(blockLine, `"index":0`, `"index":0,"new_field":{"a":[1,2]}`, 1),
@@ -85,6 +87,9 @@ func TestH05_UnknownEvent(t *testing.T) {
 	}
 	if notices != 1 { // {"type":5} is not of the protocol
 		t.Errorf("%d notices", notices)
+	}
+	if messages, lines := tr.Skipped(); messages != 4 || lines != 1 {
+		t.Errorf("%d messages and %d lines were skipped", messages, lines)
 	}
 }
 

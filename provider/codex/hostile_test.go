@@ -52,6 +52,13 @@ func TestH05_UnknownEvent(t *testing.T) {
 		`{"method":"item/started","params":{"threadId":"00000000-0000-4000-8000-000000000001","turnId":7,"item":"none"}}`,
 		`{"id":"nobody-asked","result":{}}`, `{"id":99999,"error":{"code":1,"message":"x"}}`, `{"method":"$/cancel_request","params":{"requestId":5}}`,
 	}
+	tr := newTranslator()
+	for _, line := range append(unknown, `{"method":`) {
+		agentconn.Feed(tr, runnel.Line{At: fixtureStart, Dir: runnel.DirOut, Text: []byte(line)})
+	}
+	if messages, lines := tr.Skipped(); messages != len(unknown) || lines != 1 {
+		t.Errorf("%d messages and %d lines were skipped", messages, lines)
+	}
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		lines := allLines(t, a)
 		var with []runnel.Line
