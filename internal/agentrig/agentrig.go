@@ -1,4 +1,5 @@
-// Package agentrig drives a real agent through its provider in a test, with a scripted model.
+// Package agentrig drives a real agent through its provider in a test, with a
+// scripted model.
 //
 // It is what the tests of the providers have in common. A provider's own tests
 // wrap a [Rig] and add what only their agent has.
@@ -24,8 +25,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Patience bounds every wait for a real agent. It only turns an agent that hangs
-// into a failure, so it is long enough for a busy machine.
+// Patience bounds every wait for a real agent. It only turns an agent that
+// hangs into a failure, so it is long enough for a busy machine.
 const Patience = 4 * time.Minute
 
 // A Rig is a real agent in a home of its own, with a model that plays scripts.
@@ -42,8 +43,8 @@ type Rig struct {
 }
 
 // New makes the rig of an agent in the directory root. The caller sets the
-// provider; the options hold the project and the agent's environment. The end of
-// the test closes the model.
+// provider; the options hold the project and the agent's environment. The end
+// of the test closes the model.
 func New(t testing.TB, b realagents.Binary, root string) *Rig {
 	t.Helper()
 	model, err := fakemodel.Start(fakemodel.Config{})
@@ -143,8 +144,8 @@ func (r *Rig) Until(stop func(event.Event) bool) []event.Event {
 	}
 }
 
-// Finish collects the events to the next end of a turn, and answers approvals on
-// the way with a choice.
+// Finish collects the events to the next end of a turn, and answers approvals
+// on the way with a choice.
 func (r *Rig) Finish(choice string) []event.Event {
 	r.T.Helper()
 	return r.Until(func(ev event.Event) bool {
@@ -153,8 +154,8 @@ func (r *Rig) Finish(choice string) []event.Event {
 	})
 }
 
-// FinishTurn is Finish to the end of the turn of the last prompt: other turns may
-// end before it.
+// FinishTurn is Finish to the end of the turn of the last prompt: other turns
+// may end before it.
 func (r *Rig) FinishTurn(choice string) []event.Event {
 	r.T.Helper()
 	return r.Until(func(ev event.Event) bool {

@@ -118,8 +118,8 @@ func Ruled(t testing.TB, provider string, evs []event.Event) (ruled []event.Even
 	return ruled
 }
 
-// Closed fails the test unless, in what [Ruled] returned, each turn ends once and
-// last, and what starts in it ends before.
+// Closed fails the test unless, in what [Ruled] returned, each turn ends once
+// and last, and what starts in it ends before.
 func Closed(t testing.TB, ruled []event.Event) {
 	t.Helper()
 	ended, open := map[string]int{}, map[string]bool{}

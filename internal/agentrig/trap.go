@@ -23,10 +23,10 @@ func (r *Rig) SetTrap() *Trap {
 	return &Trap{r.Home.Trap(r.T, elsewhere.URL()), elsewhere}
 }
 
-// Withstands fails the test unless the agent asks before it runs a command, does
-// not run it when that is denied, runs nothing of the repository, sends nothing
-// elsewhere and shows the model no file outside of the repository. Then it ends
-// the agent.
+// Withstands fails the test unless the agent asks before it runs a command,
+// does not run it when that is denied, runs nothing of the repository, sends
+// nothing elsewhere and shows the model no file outside of the repository. Then
+// it ends the agent.
 func (r *Rig) Withstands(trap *Trap) {
 	r.T.Helper()
 	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("touch asked")}}, fakemodel.Step{Text: "Done."})

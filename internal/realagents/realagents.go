@@ -1,4 +1,5 @@
-// Package realagents finds the real agents that tests drive and keeps them away from the developer's own.
+// Package realagents finds the real agents that tests drive and keeps them away
+// from the developer's own.
 //
 // They are pinned in test/agents and installed there by npm ci. It is not part
 // of fakemodel because that package is about an API and is also run by hand,
@@ -16,7 +17,8 @@ import (
 // agent is installed or not. The flag -short does the same.
 const skipVar = "RUNNEL_SKIP_REAL_AGENTS"
 
-// install is what a developer runs to have the agents, from the repository root.
+// install is what a developer runs to have the agents, from the repository
+// root.
 const install = "npm ci --prefix test/agents"
 
 // A Binary is one installed agent.
@@ -63,8 +65,9 @@ func Find(t testing.TB, name string) Binary {
 // Codex returns the pinned Codex.
 func Codex(t testing.TB) Binary { t.Helper(); return Find(t, "codex") }
 
-// Skip skips the test if real agents are switched off, by RUNNEL_SKIP_REAL_AGENTS=1
-// or by -short. Every function of this package that looks for an agent calls it.
+// Skip skips the test if real agents are switched off, by
+// RUNNEL_SKIP_REAL_AGENTS=1 or by -short. Every function of this package that
+// looks for an agent calls it.
 func Skip(t testing.TB) {
 	t.Helper()
 	if os.Getenv(skipVar) == "1" {

@@ -193,7 +193,8 @@ func TestCodexSpeaksToTheFakeModel(t *testing.T) {
 	}
 }
 
-// shells are how the agents name the tool that runs a command, and what it takes.
+// shells are how the agents name the tool that runs a command, and what it
+// takes.
 var shells = map[string]fakemodel.Block{
 	"claude-agent-acp": fakemodel.Call("Bash", object{"command": "echo hi > made", "description": "make it"}),
 	"codex-acp":        fakemodel.Call("exec_command", object{"cmd": "echo hi > made"}),

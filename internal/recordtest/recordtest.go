@@ -1,8 +1,10 @@
-// Package recordtest is what the tests of providers share that have recordings of real agents: keeping what passes,
-// reading it again, and what every translator is held to over all of them.
+// Package recordtest is what the tests of providers share that have recordings
+// of real agents: keeping what passes, reading it again, and what every
+// translator is held to over all of them.
 //
-// A recording is a txtar archive: prose, "in" with the lines that passed between us and the agent, what else the
-// provider keeps of the conversation, and "want" with the events that it gives, one a line.
+// A recording is a txtar archive: prose, "in" with the lines that passed
+// between us and the agent, what else the provider keeps of the conversation,
+// and "want" with the events that it gives, one a line.
 package recordtest
 
 import (
@@ -34,7 +36,8 @@ type Line struct {
 	Line string     `json:"line"`
 }
 
-// A Recorder keeps the lines that pass, but for what the agent says beside the protocol.
+// A Recorder keeps the lines that pass, but for what the agent says beside the
+// protocol.
 type Recorder struct {
 	mu    sync.Mutex
 	lines []Line
@@ -208,7 +211,8 @@ func Each[T any](t *testing.T, dir string, known map[string]T, test func(t *test
 	return names
 }
 
-// Compare holds "want" of the recording in a file against what it gives; with update it is written anew.
+// Compare holds "want" of the recording in a file against what it gives; with
+// update it is written anew.
 func Compare(t *testing.T, path string, a *txtar.Archive, got []byte, update bool) {
 	t.Helper()
 	if update {

@@ -16,8 +16,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Checkpoints begins every turn of a recording a second time, with a translator that knows of what came before only
-// what the checkpoint says: from there on both say the same. It returns how many turns could be begun.
+// Checkpoints begins every turn of a recording a second time, with a translator
+// that is restored from the checkpoint before the turn. From there on both
+// translators must give the same events. It returns how many turns it began.
 func Checkpoints[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (points int) {
 	t.Helper()
 	one := fresh()
@@ -62,7 +63,7 @@ func texts(t *testing.T, messages []any) (out []string) {
 	return out
 }
 
-// mute is an agent of which only the past matters. It notes what it is told.
+// mute is an agent that prints nothing. It counts the lines that it is sent.
 type mute struct {
 	supervisor.Agent
 	told *int
@@ -72,9 +73,11 @@ func (mute) Stdout() io.Reader { return strings.NewReader("") }
 
 func (m mute) Send([]byte, int64) error { *m.told++; return nil }
 
-// Relive feeds a connection what a supervisor kept of a recording, up to many of its lines: it says what the recording
-// says until there, tells the agent again what was due and was not told, and only that, and has the same open questions.
-// It returns what taking over the whole gives.
+// Relive takes over an agent of which the supervisor kept the first lines of a
+// recording, again and again with more of them. Each connection must emit the
+// events of those lines, write the replies that were due and not yet written
+// and no others, and have the same questions open. Relive returns the backlog
+// that taking over the whole recording gives.
 func Relive[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (back runnel.Backlog) {
 	t.Helper()
 	lived := fresh()

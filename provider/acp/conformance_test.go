@@ -62,9 +62,9 @@ func subject(t *testing.T, name string) providertest.Subject {
 	}
 }
 
-// TestConformance runs the suite with each agent in a process of its own, some at
-// a time: most of it is waiting, and what is to be killed or to be gone is looked
-// for among the descendants of the process.
+// TestConformance runs the suite with each agent in a process of its own, some
+// at a time: most of it is waiting, and what is to be killed or to be gone is
+// looked for among the descendants of the process.
 func TestConformance(t *testing.T) {
 	if os.Getenv(alone) == "" {
 		t.Parallel()

@@ -19,8 +19,8 @@ func hostileValues(mark string) []string {
 	}
 }
 
-// TestC03_IDsThatAreFlags: what is said to continue a conversation is its id, or
-// nothing is started.
+// TestC03_IDsThatAreFlags: what is said to continue a conversation is its id,
+// or nothing is started.
 func TestC03_IDsThatAreFlags(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "started")
 	program := filepath.Join(t.TempDir(), "agent")

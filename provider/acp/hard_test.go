@@ -436,8 +436,8 @@ func FuzzJ04_ACP(f *testing.F) {
 	})
 }
 
-// TestLateWords: what is said of a turn that is over is not shown; what an agent
-// says of its own accord is told as a notice.
+// TestLateWords: what is said of a turn that is over is not shown; what an
+// agent says of its own accord is told as a notice.
 func TestLateWords(t *testing.T) {
 	named := func(id, text string) runnel.Line {
 		return upd("agent_message_chunk", `"messageId":"`+id+`","content":{"type":"text","text":"`+text+`"}`)

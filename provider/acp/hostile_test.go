@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// most are the agents, without one that takes long to start if there is no time.
+// most are the agents, without one that takes long to start if there is no
+// time.
 func most() []string {
 	names := realagents.ACP()
 	if os.Getenv("RUNNEL_LONG") == "" {
@@ -63,7 +64,8 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 }
 
 // readsMemory are the agents that show the model what a folder says in a file
-// such as AGENTS.md also if it is not trusted: there is no switch, and it is text.
+// such as AGENTS.md also if it is not trusted: there is no switch, and it is
+// text.
 var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": true}
 
 // TestC06_TrustedRepository: the same folder, trusted, is obeyed: what is

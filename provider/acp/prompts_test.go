@@ -27,8 +27,8 @@ func (r *rig) shown(from int, text string) (is, holds bool) {
 	return is, holds
 }
 
-// walk calls f with each string in a JSON value, and with what two texts next to
-// each other make together.
+// walk calls f with each string in a JSON value, and with what two texts next
+// to each other make together.
 func walk(v any, f func(string)) {
 	switch v := v.(type) {
 	case string:

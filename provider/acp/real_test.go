@@ -123,8 +123,8 @@ func TestResumeOfNothing(t *testing.T) {
 	})
 }
 
-// TestAnyAgent: an agent of which nothing is known but its command is driven all
-// the same.
+// TestAnyAgent: an agent of which nothing is known but its command is driven
+// all the same.
 func TestAnyAgent(t *testing.T) {
 	r := newRig(t, "gemini")
 	b := realagents.Find(t, "gemini")

@@ -27,8 +27,11 @@ import (
 // another process of it was asked for the conversation ("load", where it can),
 // and the events that both make ("want").
 //
-//	go test ./provider/acp -run TestRecord/NAME -record   records them anew with the real agent
-//	go test ./provider/acp -run TestRecordings -update    writes "want" from what is recorded
+// The first command records them anew with the real agent, the second writes
+// "want" from what is recorded:
+//
+//	go test ./provider/acp -run TestRecord/NAME -record
+//	go test ./provider/acp -run TestRecordings -update
 var (
 	record  = flag.Bool("record", false, "record testdata anew with the real agents")
 	rewrite = flag.Bool("update", false, "write what is wanted from what is recorded")

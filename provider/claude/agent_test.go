@@ -42,7 +42,8 @@ var (
 
 func bodies[T event.Body](evs []event.Event) []T { return agentrig.Bodies[T](evs) }
 
-// rig is a real Claude Code in a home of its own, with a model that plays scripts.
+// rig is a real Claude Code in a home of its own, with a model that plays
+// scripts.
 type rig struct{ *agentrig.Rig }
 
 // versions are the pinned versions that tests run with, newest first: every one

@@ -308,7 +308,8 @@ func TestC06_RepoSettingsDoNotRun(t *testing.T) {
 		if exists(hooked) {
 			t.Error("the repository's hook ran")
 		}
-		// The same repository, trusted: its settings count, and break the connection to the model.
+		// The same repository, trusted: its settings count, and break the
+		// connection to the model.
 		r.Conn.Close()
 		r.Opt.Trusted, r.Conn = true, nil
 		r.Open()

@@ -239,7 +239,8 @@ func TestImagesArriveAsTheyAreSent(t *testing.T) {
 	})
 }
 
-// attached digests the images and documents of the last prompt that the model got.
+// attached digests the images and documents of the last prompt that the model
+// got.
 func (r *rig) attached() (out []string) {
 	r.T.Helper()
 	reqs := r.Model.Requests()

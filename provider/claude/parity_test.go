@@ -73,7 +73,8 @@ var sameItems = cmp.Options{
 //
 //   - what was cancelled is not stored;
 //   - a message of which nothing was stored takes a number all the same;
-//   - a prompt that is a slash command of the agent's is not stored as one, nor is what it printed;
+//   - a prompt that is a slash command of the agent's is not stored as one, nor
+//     is what it printed;
 //   - approvals, costs, rate limits and retries are not stored;
 //   - what turns do beside each other is in no order between them;
 //   - 2.1.197 does not show what the subagent of a subagent does.

@@ -14,8 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// A configuration says which program it is, what comes before our arguments, and
-// what its environment holds.
+// A configuration says which program it is, what comes before our arguments,
+// and what its environment holds.
 func TestAnotherProgram(t *testing.T) {
 	wrapper, err := exec.LookPath("env")
 	if err != nil {

@@ -468,7 +468,8 @@ func TestBrokenStreams(t *testing.T) {
 				if !slices.Contains(got, "message abcdefghijklmnopqrst") || got[len(got)-1] != "completed end_turn" {
 					t.Errorf("broken once: %q", got)
 				}
-				// Broken after a block: what there is stays, and the turn still has one end.
+				// Broken after a block: what there is stays, and the turn still
+				// has one end.
 				r.Play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
 					Faults: []fakemodel.Fault{{Kind: kind, After: 3}}})
 				evs = r.Finish("")

@@ -20,8 +20,11 @@ import (
 // what passed between us and it ("in"), the files it left ("stored/…"), and the
 // events that both make ("want").
 //
-//	go test ./provider/claude -run TestRecord -record   records them anew with the real agents
-//	go test ./provider/claude -run TestRecordings -update    writes "want" from what is recorded
+// The first command records them anew with the real agents, the second writes
+// "want" from what is recorded:
+//
+//	go test ./provider/claude -run TestRecord -record
+//	go test ./provider/claude -run TestRecordings -update
 var (
 	record = flag.Bool("record", false, "record testdata anew with the real agents")
 	update = flag.Bool("update", false, "write what is wanted from what is recorded")

@@ -74,8 +74,8 @@ func turnIn(t *testing.T, s *runnel.Session, steps ...fakemodel.Step) (runnel.Re
 	return turn.Wait(ctx)
 }
 
-// TestAStalledModelEndsTheTurn: the timeout is longer than a busy machine takes to
-// start the agent, since that is a silence too.
+// TestAStalledModelEndsTheTurn: the timeout is longer than a busy machine takes
+// to start the agent, since that is a silence too.
 func TestAStalledModelEndsTheTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		log := new(runnel.Memory)

@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestFind: a conversation is found by the name of its file as it is in the list.
+// TestFind: a conversation is found by the name of its file as it is in the
+// list.
 func TestFind(t *testing.T) {
 	r := newRig(t)
 	r.Play(fakemodel.Step{Text: "Done."})

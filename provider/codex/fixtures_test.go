@@ -362,7 +362,8 @@ func (r *rig) mcp() {
 	r.Opt.MCPServers = object(map[string]any{"t": map[string]any{"type": "stdio", "command": link, "args": []string{}, "env": map[string]string{mcpServer: "1"}}})
 }
 
-// configure adds to the agent's configuration; it goes first, before its tables.
+// configure adds to the agent's configuration; it goes first, before its
+// tables.
 func (r *rig) configure(text string) {
 	r.T.Helper()
 	path := filepath.Join(r.Home.Codex, "config.toml")

@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// inTurn returns a translator in whose turn "u" of thread "t" something happens.
+// inTurn returns a translator in whose turn "u" of thread "t" something
+// happens.
 func inTurn(t *testing.T) *translator {
 	t.Helper()
 	tr := newTranslator()

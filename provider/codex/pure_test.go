@@ -61,8 +61,8 @@ func TestPromptsComeBack(t *testing.T) {
 	}
 }
 
-// TestFaults: a failure has a code and words of ours. The agent's reason is added
-// where we know no better, in one line of bounded length.
+// TestFaults: a failure has a code and words of ours. The agent's reason is
+// added where we know no better, in one line of bounded length.
 func TestFaults(t *testing.T) {
 	unknown := []string{`"badRequest"`, `"other"`, `null`, `17`, `{"somethingNew":{"x":1}}`, ``}
 	for info, want := range map[string]runnel.Code{

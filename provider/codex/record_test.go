@@ -28,8 +28,11 @@ import (
 // the agent ("in"), the turns that it kept of it ("kept"), and the events that
 // both make ("want").
 //
-//	go test ./provider/codex -run TestRecord -record          records them anew with the real agent
-//	go test ./provider/codex -run TestRecordings -update      writes "want" from what is recorded
+// The first command records them anew with the real agent, the second writes
+// "want" from what is recorded:
+//
+//	go test ./provider/codex -run TestRecord -record
+//	go test ./provider/codex -run TestRecordings -update
 var (
 	record = flag.Bool("record", false, "record testdata anew with the real agent")
 	update = flag.Bool("update", false, "write what is wanted from what is recorded")
@@ -177,7 +180,8 @@ var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "Upd
 //   - a message of which nothing was kept takes a number all the same;
 //   - plans, approvals, usage and retries are not kept;
 //   - a command that was declined is not kept, and of a patch it depends;
-//   - a command that outlived its turn is whole in it, one that was cut off with it may be;
+//   - a command that outlived its turn is whole in it, one that was cut off with
+//     it may be;
 //   - so is what a subagent did after the turn that it was started in.
 func TestG04_ReplayEqualsLive(t *testing.T) {
 	eachRecording(t, func(t *testing.T, f fixture, _ string, a *txtar.Archive) {

@@ -14,7 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// A desk feeds lines of both directions to a translator, and writes what is due.
+// A desk feeds lines of both directions to a translator, and writes what is
+// due.
 type desk struct {
 	t   *testing.T
 	tr  *translator
@@ -112,8 +113,8 @@ func pendingOf(evs []event.Event) (ids []string) {
 	return ids
 }
 
-// A subagent that waits for an answer when the turn ends in which it was started
-// waits on: the question goes on beside the turns.
+// A subagent that waits for an answer when the turn ends in which it was
+// started waits on: the question goes on beside the turns.
 func TestQuestionOutlivesItsTurn(t *testing.T) {
 	d := spawned(t)
 	d.out(subagentAsks)
@@ -178,8 +179,8 @@ func TestQuestionBesideTheTurnsIsCancelled(t *testing.T) {
 	}
 }
 
-// The ids of calls are the model API's, and may come again: the end of one in the
-// background is known by its turn.
+// The ids of calls are the model API's, and may come again: the end of one in
+// the background is known by its turn.
 func TestBackgroundCommandIsOfItsTurn(t *testing.T) {
 	command := func(method, turn, status string) string {
 		return `{"method":"` + method + `","params":{"threadId":"th","turnId":"` + turn + `","item":{"type":"commandExecution","id":"call_1","command":"x","cwd":"/p","status":"` + status + `","aggregatedOutput":"of ` + turn + `"}}}`
@@ -239,8 +240,8 @@ func TestElicitedAddressIsAPage(t *testing.T) {
 	}
 }
 
-// To look at a conversation that is in no index of the agent's has it opened, and
-// starts no server of tools.
+// To look at a conversation that is in no index of the agent's has it opened,
+// and starts no server of tools.
 func TestRecallStartsNoServers(t *testing.T) {
 	r := newRig(t)
 	r.Play(says("Kept."))

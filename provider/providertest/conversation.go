@@ -26,8 +26,8 @@ func (s Subject) conversation(t *testing.T, needs func(*runnel.Options)) *conver
 	return c
 }
 
-// conversations makes one for all scenarios, and one more for each scenario that
-// needs other options.
+// conversations makes one for all scenarios, and one more for each scenario
+// that needs other options.
 func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
 	t.Helper()
 	all := make(map[Scenario]*conversation)
@@ -40,8 +40,8 @@ func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
 	return all
 }
 
-// take returns the session for a case. A case that fails ends the agent, so that
-// the next one does not inherit its state.
+// take returns the session for a case. A case that fails ends the agent, so
+// that the next one does not inherit its state.
 func (c *conversation) take(t *testing.T) *live {
 	t.Helper()
 	if c.live == nil {

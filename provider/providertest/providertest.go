@@ -233,8 +233,8 @@ func (l *live) send(prompt string) *runnel.Turn {
 	return turn
 }
 
-// play sends the prompt of a scenario and notes its turn, or skips the test with
-// the reason why there is none.
+// play sends the prompt of a scenario and notes its turn, or skips the test
+// with the reason why there is none.
 func (s Subject) play(l *live, sc Scenario) *runnel.Turn {
 	l.t.Helper()
 	turn := l.send(s.prompt(l.t, sc))

@@ -18,8 +18,8 @@ var replayed = []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subag
 
 // replayEqualsLive compares what was shown live with what the agent's own
 // history gives through the same translation: same items, same ids. The turns
-// are those that the cases before it played; a scenario that none of them played
-// is played now.
+// are those that the cases before it played; a scenario that none of them
+// played is played now.
 func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conversation) {
 	if p, _ := s.New(t); !isHistorian(p) {
 		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
@@ -127,8 +127,8 @@ func Record(t testing.TB, log runnel.Log, session string, evs func(yield func(ev
 	}
 }
 
-// names says how the turns of items are called in a comparison: by their ids, or
-// by their order.
+// names says how the turns of items are called in a comparison: by their ids,
+// or by their order.
 func (s Subject) names(items []event.Item) map[string]string {
 	names := make(map[string]string)
 	for _, it := range items {

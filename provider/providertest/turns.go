@@ -15,8 +15,8 @@ import (
 //go:embed red.png
 var redPixel []byte
 
-// begin begins a turn of a scenario in a conversation, or skips the test with the
-// reason before an agent is started.
+// begin begins a turn of a scenario in a conversation, or skips the test with
+// the reason before an agent is started.
 func (s Subject) begin(t *testing.T, c *conversation, sc Scenario) (*live, *runnel.Turn) {
 	t.Helper()
 	s.prompt(t, sc)

@@ -107,7 +107,8 @@ func TestOutputGrowsInPieces(t *testing.T) {
 	}
 }
 
-// The player's own settings hold from the first turn on, and are offered before.
+// The player's own settings hold from the first turn on, and are offered
+// before.
 func TestOwnSettings(t *testing.T) {
 	offered := script.New().Probe(t.Context()).Config
 	if len(offered) != 2 || offered[1].Value != "true" {

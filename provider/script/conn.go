@@ -36,7 +36,8 @@ type conn struct {
 	allowed map[string]bool // tools that need no approval any more
 }
 
-// wish is one of promptWish, interruptWish, decideWish, configWish and runnel.PermissionMode.
+// wish is one of promptWish, interruptWish, decideWish, configWish and
+// runnel.PermissionMode.
 type wish any
 
 type (
