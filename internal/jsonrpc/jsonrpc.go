@@ -28,8 +28,8 @@ const (
 	CodeRequestCancelled = -32800
 )
 
-// CancelMethod is the notification that withdraws a request: {"requestId": …}.
-const CancelMethod = "$/cancel_request"
+// cancelMethod is the notification that withdraws a request: {"requestId": …}.
+const cancelMethod = "$/cancel_request"
 
 // Bounds of a message that Decode accepts, in bytes.
 const (

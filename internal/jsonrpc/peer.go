@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// DefaultMaxOpen is the default bound of the open requests in each direction.
-const DefaultMaxOpen = 1024
+// defaultMaxOpen is the default bound of the open requests in each direction.
+const defaultMaxOpen = 1024
 
 // ErrTooMany is the error of [Peer.NextID] while too many of our requests are
 // open.
@@ -25,7 +25,7 @@ type Call struct {
 //
 // The zero value is ready to use.
 type Peer struct {
-	MaxOpen int // in each direction. Default: DefaultMaxOpen
+	MaxOpen int // in each direction. Default: 1024
 
 	last   int64 // the highest number among the ids of our requests
 	ours   []Call
@@ -61,7 +61,7 @@ func (p *Peer) max() int {
 	if p.MaxOpen > 0 {
 		return p.MaxOpen
 	}
-	return DefaultMaxOpen
+	return defaultMaxOpen
 }
 
 // NextID returns a new id for a request of ours. It fails with ErrTooMany if
@@ -93,7 +93,7 @@ func (p *Peer) Sent(m Message) {
 func (p *Peer) Got(m Message) (Verdict, Call) {
 	switch m.Kind() {
 	case Notification:
-		if m.Method == CancelMethod {
+		if m.Method == cancelMethod {
 			return p.withdrawn(m)
 		}
 		return Notified, Call{Method: m.Method}

@@ -167,5 +167,5 @@ func cancel(id jsonrpc.ID) jsonrpc.Message {
 	if err != nil {
 		panic(err)
 	}
-	return jsonrpc.Message{Method: jsonrpc.CancelMethod, Params: params}
+	return jsonrpc.Message{Method: "$/cancel_request", Params: params}
 }

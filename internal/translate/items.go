@@ -51,8 +51,8 @@ func ItemID(prefix string, ordinal, block int) string {
 	return prefix + strconv.Itoa(ordinal) + ":" + strconv.Itoa(block)
 }
 
-// OutputID returns the id of the output of a call's item.
-func OutputID(item string) string { return item + ":output" }
+// outputID returns the id of the output of a call's item.
+func outputID(item string) string { return item + ":output" }
 
 // An Output is the item of what a call printed. It opens once, may grow, and
 // ends once: done or cancelled.
@@ -65,7 +65,7 @@ type Output struct {
 
 // NewOutput returns the output of a call that is an item of its own.
 func NewOutput(item, call, name, parent string) Output {
-	return Output{Start: event.ItemStart{ItemID: OutputID(item), CallID: call, Name: name, ParentCallID: parent}}
+	return Output{Start: event.ItemStart{ItemID: outputID(item), CallID: call, Name: name, ParentCallID: parent}}
 }
 
 // Opened reports whether the output's item has begun.

@@ -74,7 +74,7 @@ func TestNumbering(t *testing.T) {
 		{n.ID("m", 0), "t:1:0"}, {n.ID("m", 2), "t:1:2"}, {n.Next("c"), "t:2:0"}, {n.Next("c"), "t:2:1"}, {n.ID("m", 0), "t:1:0"},
 		{sub.Next("m"), "t:" + translate.Derive("p", "call one") + "/1:0"},
 		{translate.NewNumbering("t", "c1").Next("m"), "t:c1/1:0"},
-		{translate.OutputID("t:1:0"), "t:1:0:output"},
+		{translate.NewOutput("t:1:0", "", "", "").Start.ItemID, "t:1:0:output"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)
