@@ -345,13 +345,7 @@ func TestD10_CrashAtByte(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.Dir == runnel.DirOut && len(l.Text) < 2000 {
-				for k := 1; k < len(l.Text); k++ {
-					got, replies := tr.Printed(l.Text[:k], l.At)
-					if len(got) != 1 || event.Type(got[0].Body) != "notice" || len(replies) != 0 {
-						t.Fatalf("%d bytes of a line give %s", k, dump(got))
-					}
-					cuts++
-				}
+				cuts += recordtest.Torn(t, tr, l)
 			}
 			got, _ := agentconn.Feed(tr, l)
 			evs = append(evs, got...)
@@ -391,17 +385,7 @@ func FuzzJ04_ACP(f *testing.F) {
 				f.Fatal(err)
 			}
 			for _, part := range []string{"in", "load"} {
-				var seed strings.Builder
-				for l := range recorded(f, section(arc, part)) {
-					if l.Dir == runnel.DirOut && len(l.Text) > maxSeed/3 {
-						continue
-					}
-					if seed.Len()+len(l.Text) > maxSeed {
-						break
-					}
-					fmt.Fprintf(&seed, "%s%s\n", map[runnel.Dir]string{runnel.DirIn: "<", runnel.DirOut: ">"}[l.Dir], l.Text)
-				}
-				f.Add(a.Name, []byte(seed.String()))
+				f.Add(a.Name, recordtest.Seed(f, section(arc, part), maxSeed, func(text []byte) bool { return len(text) > maxSeed/3 }))
 			}
 		}
 	}
@@ -415,12 +399,12 @@ func FuzzJ04_ACP(f *testing.F) {
 		}
 		tr := newTranslator(a)
 		var evs []event.Event
-		for line := range strings.Lines(string(data)) {
-			if text, sent := strings.CutPrefix(line, "<"); sent {
-				evs = append(evs, tr.Sent([]byte(text), fixtureStart)...)
+		for _, l := range recordtest.Seeded(data) {
+			if l.Dir == runnel.DirIn {
+				evs = append(evs, tr.Sent(l.Text, l.At)...)
 				continue
 			}
-			got, replies := tr.Printed([]byte(strings.TrimPrefix(line, ">")), fixtureStart)
+			got, replies := tr.Printed(l.Text, l.At)
 			evs = append(evs, got...)
 			for _, r := range replies {
 				evs = append(evs, tr.Sent(r.(json.RawMessage), fixtureStart)...)

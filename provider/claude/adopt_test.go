@@ -21,13 +21,7 @@ import (
 // TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
 // second time, from its checkpoint.
 func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
-	points := 0
-	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		points += recordtest.Checkpoints(t, section(a, "in"), newTranslator)
-	})
-	if points < 20 {
-		t.Errorf("only %d turns were begun at a checkpoint", points)
-	}
+	recordtest.AllCheckpoints(t, 20, eachRecording, newTranslator)
 }
 
 // mute is an agent of which only the past matters.

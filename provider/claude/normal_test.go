@@ -7,18 +7,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // normaliser takes out of a recording what differs each time: ids, times,
 // durations. What refers to the same thing before does so after. It also
 // shortens the lists that the agent repeats each turn.
 type normaliser struct {
-	uuids map[string]string
+	uuids recordtest.UUIDs
 	tasks map[string]string
 }
 
 var (
-	uuidRE     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	timeRE     = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	durationRE = regexp.MustCompile(`"([A-Za-z_]+(?:_ms|Ms|MS)|estimated_tokens|estimated_tokens_delta|elapsed_time_seconds|start_time|end_time|startTime|mtimeMs|pid)":\s*[0-9.]+`)
 	portRE     = regexp.MustCompile(`127\.0\.0\.1:\d+`)
@@ -28,13 +29,8 @@ var (
 
 // newNormaliser learns the ids of all texts of a recording, in order.
 func newNormaliser(texts []string) *normaliser {
-	n := &normaliser{uuids: map[string]string{}, tasks: map[string]string{}}
+	n := &normaliser{uuids: recordtest.NewUUIDs(texts), tasks: map[string]string{}}
 	for _, text := range texts {
-		for _, id := range uuidRE.FindAllString(text, -1) {
-			if n.uuids[id] == "" {
-				n.uuids[id] = fmt.Sprintf("00000000-0000-4000-8000-%012d", len(n.uuids)+1)
-			}
-		}
 		for _, m := range taskRE.FindAllStringSubmatch(text, -1) {
 			if n.tasks[m[1]] == "" {
 				n.tasks[m[1]] = fmt.Sprintf("task%04d", len(n.tasks)+1)
@@ -47,7 +43,7 @@ func newNormaliser(texts []string) *normaliser {
 // line normalises a line that is the k-th to be said or written.
 func (n *normaliser) line(line string, k int) string {
 	line = shorten(line)
-	line = uuidRE.ReplaceAllStringFunc(line, func(id string) string { return n.uuids[id] })
+	line = n.uuids.Replace(line)
 	line = timeRE.ReplaceAllString(line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
 	line = durationRE.ReplaceAllString(line, `"$1":1`)
 	line = slugRE.ReplaceAllString(line, `"slug":"a-slug"`)

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -56,20 +55,12 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 	stored := readStored(t, r.Home.Config)
 	slices.SortStableFunc(stored, func(a, b txtar.File) int { return strings.Compare(filepath.Ext(b.Name), filepath.Ext(a.Name)) })
 	lines := rec.Take()
-	var all []string
-	for _, l := range lines {
-		all = append(all, l.Line)
-	}
+	all := recordtest.Texts(lines)
 	for _, s := range stored {
 		all = append(all, string(s.Data))
 	}
 	n := newNormaliser(all)
-	var in bytes.Buffer
-	for _, l := range lines {
-		l.Line = n.line(l.Line, int(l.T))
-		recordtest.Encode(t, &in, l)
-	}
-	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()})
+	a.Files = append(a.Files, recordtest.In(t, lines, func(l recordtest.Line) string { return n.line(l.Line, int(l.T)) }))
 	a.Files = append(a.Files, n.stored(stored)...)
 	a.Files = append(a.Files, txtar.File{Name: "want", Data: recordtest.Want(t, New(), a)})
 	recordtest.Save(t, filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), a)

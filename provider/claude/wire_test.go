@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -174,12 +173,7 @@ func TestD10_CrashAtByte(t *testing.T) {
 				evs = append(evs, tr.Sent(l.Text, l.At)...)
 				continue
 			}
-			for k := 1; k < len(l.Text); k++ {
-				got, replies := tr.Printed(l.Text[:k], l.At)
-				if len(got) != 1 || event.Type(got[0].Body) != "notice" || len(replies) != 0 {
-					t.Fatalf("%d bytes of a line give %s", k, dump(got))
-				}
-			}
+			recordtest.Torn(t, tr, l)
 			got, _ := tr.Printed(l.Text, l.At)
 			evs = append(evs, got...)
 			closed(t, evs)
@@ -216,17 +210,9 @@ func FuzzJ02_ClaudeEvent(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		var seed strings.Builder
-		for l := range recorded(f, section(a, "in")) {
-			if l.Dir == runnel.DirOut && (len(l.Text) > maxSeed/2 || strings.Contains(string(l.Text), "_delta")) {
-				continue
-			}
-			if seed.Len()+len(l.Text) > maxSeed {
-				break
-			}
-			fmt.Fprintf(&seed, "%s%s\n", map[runnel.Dir]string{runnel.DirIn: "<", runnel.DirOut: ">"}[l.Dir], l.Text)
-		}
-		f.Add([]byte(seed.String()))
+		f.Add(recordtest.Seed(f, section(a, "in"), maxSeed, func(text []byte) bool {
+			return len(text) > maxSeed/2 || bytes.Contains(text, []byte("_delta"))
+		}))
 	}
 	f.Add([]byte("<" + promptLine("go") + "\n" + strings.Join([]string{initLine, startLine, blockLine, deltaLine, wholeLine, resultLine}, "\n")))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -235,12 +221,12 @@ func FuzzJ02_ClaudeEvent(f *testing.F) {
 		}
 		tr := newTranslator()
 		var evs []event.Event
-		for line := range strings.Lines(string(data)) {
-			if text, sent := strings.CutPrefix(line, "<"); sent {
-				evs = append(evs, tr.Sent([]byte(text), fixtureStart)...)
+		for _, l := range recordtest.Seeded(data) {
+			if l.Dir == runnel.DirIn {
+				evs = append(evs, tr.Sent(l.Text, l.At)...)
 				continue
 			}
-			out, _ := tr.Printed([]byte(strings.TrimPrefix(line, ">")), fixtureStart)
+			out, _ := tr.Printed(l.Text, l.At)
 			evs = append(evs, out...)
 		}
 		for _, ev := range evs {

@@ -15,13 +15,7 @@ import (
 // TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
 // second time, from its checkpoint.
 func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
-	points := 0
-	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		points += recordtest.Checkpoints(t, section(a, "in"), newTranslator)
-	})
-	if points < 40 {
-		t.Errorf("only %d turns were begun at a checkpoint", points)
-	}
+	recordtest.AllCheckpoints(t, 40, eachRecording, newTranslator)
 }
 
 // TestRelivedIsWhatWasLived takes over from every recording: what was said and

@@ -2,23 +2,23 @@ package codex
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
 // normaliser takes out of a recording what differs each time: ids, times,
 // durations. What refers to the same thing before does so after, and what came
 // earlier still does.
 type normaliser struct {
-	uuids map[string]string
+	uuids recordtest.UUIDs
 	times map[string]string
 }
 
 var (
-	uuidRE    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	milliRE   = regexp.MustCompile(`"(startedAtMs|completedAtMs|emittedAtMs)":(\d{13})`)
 	secondRE  = regexp.MustCompile(`"(startedAt|completedAt|createdAt|updatedAt|recencyAt)":\d{10}`)
 	spanRE    = regexp.MustCompile(`"durationMs":\d+`)
@@ -31,14 +31,9 @@ var (
 
 // newNormaliser learns the ids and times of all texts of a recording, in order.
 func newNormaliser(texts []string) *normaliser {
-	n := &normaliser{uuids: map[string]string{}, times: map[string]string{}}
+	n := &normaliser{uuids: recordtest.NewUUIDs(texts), times: map[string]string{}}
 	var times []string
 	for _, text := range texts {
-		for _, id := range uuidRE.FindAllString(text, -1) {
-			if n.uuids[id] == "" {
-				n.uuids[id] = fmt.Sprintf("00000000-0000-4000-8000-%012d", len(n.uuids)+1)
-			}
-		}
 		for _, m := range milliRE.FindAllStringSubmatch(text, -1) {
 			times = append(times, m[2])
 		}
@@ -52,7 +47,7 @@ func newNormaliser(texts []string) *normaliser {
 
 func (n *normaliser) line(line string) string {
 	line = shorten(line)
-	line = uuidRE.ReplaceAllStringFunc(line, func(id string) string { return n.uuids[id] })
+	line = n.uuids.Replace(line)
 	line = milliRE.ReplaceAllStringFunc(line, func(s string) string {
 		m := milliRE.FindStringSubmatch(s)
 		return `"` + m[1] + `":` + n.times[m[2]]

@@ -68,23 +68,14 @@ func recordFixture(t *testing.T, version string, f fixture) {
 	r.Close()
 	store := r.keptTurns(thread)
 	lines := rec.Take()
-	var all []string
-	for _, l := range lines {
-		all = append(all, l.Line)
-	}
-	all = append(all, strings.Join(store, "\n"))
-	n := newNormaliser(all)
+	n := newNormaliser(append(recordtest.Texts(lines), strings.Join(store, "\n")))
 	a := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with Codex " + version + ".\n")}
-	var in bytes.Buffer
-	for _, l := range lines {
-		l.Line = n.line(l.Line)
-		recordtest.Encode(t, &in, l)
-	}
+	in := recordtest.In(t, lines, func(l recordtest.Line) string { return n.line(l.Line) })
 	var out bytes.Buffer
 	for _, line := range store {
 		out.WriteString(n.line(line) + "\n")
 	}
-	a.Files = append(a.Files, txtar.File{Name: "in", Data: in.Bytes()}, txtar.File{Name: "kept", Data: out.Bytes()})
+	a.Files = append(a.Files, in, txtar.File{Name: "kept", Data: out.Bytes()})
 	a.Files = append(a.Files, txtar.File{Name: "want", Data: recordtest.Want(t, New(), a)})
 	recordtest.Save(t, filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), a)
 }
