@@ -221,8 +221,11 @@ func errClosing() error {
 
 // storeError is what a failing catalogue or log looks like from outside.
 func storeError(err error) error {
-	if e := runnel.Safe(err); e.Code != runnel.Internal {
+	if e, ok := errors.AsType[*runnel.Error](err); ok {
 		return e
+	}
+	if errors.Is(err, store.ErrInvalidEvent) {
+		return runnel.Safe(err)
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

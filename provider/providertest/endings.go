@@ -23,7 +23,8 @@ type Dialect struct {
 	Answer string // says "Answer." and that the turn is over
 }
 
-// program is what passes for an agent. It hears nothing unless it is told to.
+// program takes the place of an agent. It ignores its input and signals, unless
+// a case asks for something else.
 const program = `#!/bin/sh
 trap '' INT TERM HUP
 deaf=yes
