@@ -181,13 +181,18 @@ func (ts *tails) grown(session string, after int64) (grown <-chan struct{}, look
 	return t.grown, t
 }
 
-// learn says where the log of t ended a moment ago; unknown if that could not
-// be found out. It reports false if the log was deleted since then: look again.
+// learn reports where the log of t ended a moment ago; unknown if that could not
+// be found out. It returns false if the log was deleted since then: look again.
+//
+// A tail that holds events knows its end: the database may have later events
+// already, and add brings them. Their positions are counted back from head.
 func (ts *tails) learn(t *tail, head int64) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t.lookUps--
-	t.head = max(t.head, head)
+	if len(t.kept) == 0 {
+		t.head = max(t.head, head)
+	}
 	return ts.bySess[t.session] == t
 }
 

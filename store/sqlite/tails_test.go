@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 )
 
 // TestTailsBounded checks what is kept against the limits, after every append
@@ -127,5 +128,34 @@ func TestNoDatabaseAtTheEnd(t *testing.T) {
 		if err := s.Append(t.Context(), "s", seq-1, delta("s", seq)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The end of a log may be looked up between the commit of an event and its
+// arrival in the tail. The tail must not take its events for later ones then.
+func TestTailKeepsItsPositionsWhenTheLogIsLookedUpMeanwhile(t *testing.T) {
+	tails := newTails(tailLimits{events: 10, bytes: 1 << 20, allBytes: 1 << 20})
+	rows := func(from, to int64) (out []row) {
+		for seq := from; seq <= to; seq++ {
+			out = append(out, row{Event: event.Event{Session: "s", Seq: seq}})
+		}
+		return out
+	}
+	_, lookUp := tails.grown("s", 0)
+	if lookUp == nil {
+		t.Fatal("the end of a new log is known")
+	}
+	tails.add("s", rows(1, 3))
+	tails.learn(lookUp, 4) // event 4 is committed, and not added yet
+	for after := range int64(4) {
+		for i, ev := range tails.page("s", after, 4) {
+			if want := after + 1 + int64(i); ev.Seq != want {
+				t.Errorf("after %d: event %d, want %d", after, ev.Seq, want)
+			}
+		}
+	}
+	tails.add("s", rows(4, 4))
+	if page := tails.page("s", 3, 4); len(page) != 1 || page[0].Seq != 4 {
+		t.Errorf("after 3: %v, want event 4", page)
 	}
 }
