@@ -62,7 +62,9 @@ $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 #   RUNNEL_AGENTS=codex,qwen   drives only these agents
 #   RUNNEL_LONG=1              repeats rare moments often; adds what is too long for a commit
 
-# Real agents are driven by the tests of these packages.
+# Real agents are driven by the tests of these packages. What runs concurrently
+# there is the session, its connection and the supervisor, whose own tests run
+# with the race detector; make test-long runs these packages with it as well.
 DRIVERS := ./cmd/runnel ./internal/realagents ./provider/acp ./provider/claude ./provider/codex
 # These run the built program, which the cache of test results does not see.
 BINARY := ./test/e2e ./test/hostile ./test/kill
@@ -107,8 +109,7 @@ test-race: $(SUPERVISOR)
 
 .PHONY: test-agents
 test-agents: $(SUPERVISOR) $(AGENTS_READY)
-	@.ci/need cc
-	@.ci/gotest $(RACE) -timeout 15m -count 1 -p 2 -- $(DRIVERS)
+	@.ci/gotest -timeout 15m -count 1 -p 2 -- $(DRIVERS)
 
 .PHONY: test-binary
 test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
