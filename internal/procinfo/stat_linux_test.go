@@ -95,7 +95,7 @@ func TestSupervisedSession(t *testing.T) {
 // An agent controls the command lines of the processes that it starts.
 func TestIsSupervisorReadsBoundedPartOfCommandLine(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, SuperviseCommand), []byte("read line"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, SuperviseCommand), []byte("echo begun; read line"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -103,7 +103,7 @@ func TestIsSupervisorReadsBoundedPartOfCommandLine(t *testing.T) {
 		want bool
 	}{
 		"supervisor": {[]string{SuperviseCommand}, true}, // for the shell, its script
-		"other":      {[]string{"-c", "read line"}, false},
+		"other":      {[]string{"-c", "echo begun; read line"}, false},
 	} {
 		cmd := exec.Command("/bin/sh", append(tt.args, make([]string, 110_000)...)...)
 		cmd.Dir = dir
@@ -111,7 +111,15 @@ func TestIsSupervisorReadsBoundedPartOfCommandLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// Start returns while the kernel may still lack the new command line.
+		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		var before, after runtime.MemStats
