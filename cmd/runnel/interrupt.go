@@ -37,3 +37,20 @@ func (a *app) onInterrupt(first, then func()) (stop func()) {
 		<-gone
 	}
 }
+
+// firstEndSignal returns where the first interrupt or request to terminate
+// arrives; the second ends the process as usual. The caller ignores what is yet
+// to come when it is done.
+func firstEndSignal() (first <-chan os.Signal, ignore func()) {
+	signals, told, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer signal.Stop(signals)
+		select {
+		case sig := <-signals:
+			told <- sig
+		case <-done:
+		}
+	}()
+	return told, func() { close(done) }
+}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -91,6 +90,8 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}
 	defer ln.Close()
 
+	told, ignore := firstEndSignal() // from now on there may be agents to end
+	defer ignore()
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
@@ -131,22 +132,18 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer os.Remove(placeFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("ended")
-	told, err := a.serveUntilTold(ctx, c, srv, listeners)
-	if told == syscall.SIGTERM { // of whoever is about to start it again
+	sig, err := a.serveUntilTold(ctx, c, srv, listeners, told)
+	if sig == syscall.SIGTERM { // of whoever is about to start it again
 		end = gw.HandOver
 	}
 	return err
 }
 
-// serveUntilTold serves on all listeners. It ends in order at the first
-// interrupt or request to terminate, which it returns; the second ends the
-// process as usual.
-func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener) (told os.Signal, err error) {
+// serveUntilTold serves on all listeners. It ends in order at a signal of told,
+// which it returns.
+func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener, told <-chan os.Signal) (sig os.Signal, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	hs := srv.HTTPServer()
 	work, failed := errgroup.WithContext(ctx)
 	for _, ln := range listeners {
@@ -164,15 +161,14 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 		})
 	}
 	select {
-	case told = <-signals:
+	case sig = <-told:
 		cancel()
 	case <-failed.Done():
 	}
-	signal.Stop(signals)
 	end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancelEnd()
 	err = errors.Join(srv.EndStreams(end), hs.Shutdown(end))
-	return told, errors.Join(err, work.Wait())
+	return sig, errors.Join(err, work.Wait())
 }
 
 // listen binds the address, if it may be bound.

@@ -3,9 +3,11 @@
 package kill
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -193,4 +195,33 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		w.stop(syscall.SIGINT)
 		w.empty(2 * time.Second)
 	})
+}
+
+// A server that is told to end before it serves ends what it has just taken over.
+func TestInterruptedWhileItTakesOver(t *testing.T) {
+	w := newWorld(t, "1h")
+	w.start()
+	w.firstWord()
+	w.kill()
+
+	cmd := exec.Command(w.binary, "serve", "--listen", w.Addr, "--data", w.data, "--log-level", "info")
+	cmd.Env = w.environ()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(stderr)
+	for said.Scan() && !strings.Contains(said.Text(), "agent taken over") {
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, stderr) // until it ends
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	w.empty(2 * time.Second)
 }
