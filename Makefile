@@ -8,7 +8,9 @@ SHELL := bash
 ARGS ?=
 AGENT ?=
 FUZZTIME ?= 30s
-RACE := -race
+# SQLite is C made into Go: one goroutine at a time is in it, and the race detector
+# makes it three times as slow.
+RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
 SUPERVISOR := internal/supervisor/bin/supervise_$(shell go env GOARCH)
@@ -65,9 +67,10 @@ $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 # Real agents are driven by the tests of these packages. What runs concurrently
 # there is the session, its connection and the supervisor, whose own tests run
 # with the race detector; make test-long runs these packages with it as well.
-DRIVERS := ./cmd/runnel ./internal/realagents ./provider/acp ./provider/claude ./provider/codex
+# The longest first: two run at a time.
+DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # These run the built program, which the cache of test results does not see.
-BINARY := ./test/e2e ./test/hostile ./test/kill
+BINARY := ./test/kill ./test/e2e ./test/hostile
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
 # text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
@@ -92,7 +95,12 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet test-unit test-race test-agents test-binary test-ui
+	@.ci/tiers test-vet+test-setup test-unit test-race test-agents test-binary+test-ui
+
+# What the later tiers need; each of them sees to it as well when it is run alone.
+.PHONY: test-setup
+test-setup: build $(AGENTS_READY)
+	@.ci/need cc chromium
 
 .PHONY: test-vet
 test-vet: vet
@@ -119,7 +127,7 @@ test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
 test-ui: build ## run the tests of the page, in a real browser too
 	@.ci/need chromium
 	npm test --prefix ui
-	npm run --prefix ui test:browser
+	RUNNEL_BIN=$(CURDIR)/bin/runnel npm run --prefix ui test:browser
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
