@@ -5,12 +5,16 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# As the program is built, so that its packages are compiled once for all; the race
+# detector alone needs cgo.
+export CGO_ENABLED := 0
+
 ARGS ?=
 AGENT ?=
 FUZZTIME ?= 30s
 # SQLite is C made into Go: one goroutine at a time is in it, and the race detector
 # makes it three times as slow.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
+RACE := CGO_ENABLED=1 -race -gcflags=modernc.org/sqlite/lib=-race=false
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
 SUPERVISOR := internal/supervisor/bin/supervise_$(shell go env GOARCH)
@@ -29,11 +33,11 @@ run: build ## build everything, start the server and print the link to the page
 .PHONY: build
 build: ui $(SUPERVISOR) ## build the page and bin/runnel
 	@echo "building bin/runnel"
-	@CGO_ENABLED=0 go build -o bin/runnel ./cmd/runnel
+	@go build -o bin/runnel ./cmd/runnel
 
 # Built into the binary for Linux: as a supervisor it is smaller in memory than the binary itself.
 $(SUPERVISOR): go.mod $(shell find $$(go list -deps -tags supervise -f '{{if and .Module .Module.Main}}{{.Dir}}{{end}}' ./cmd/supervise) -name '*.go' -not -name '*_test.go')
-	@CGO_ENABLED=0 GOOS=linux go build -tags supervise -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/supervise
+	@GOOS=linux go build -tags supervise -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/supervise
 
 .PHONY: ui
 ui: ui/dist/index.html ## build the page, if it changed
@@ -99,7 +103,7 @@ test: ## run everything that a commit must pass; installs what that needs
 
 # What the later tiers need; each of them sees to it as well when it is run alone.
 .PHONY: test-setup
-test-setup: build $(AGENTS_READY)
+test-setup: $(AGENTS_READY) build
 	@.ci/need cc chromium
 
 .PHONY: test-vet
