@@ -97,15 +97,21 @@ const lifetime = 90 * time.Second
 // respawn starts this binary again from within a role, in another one, with the
 // same stdout.
 func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
+	cmd := inRole(attr, role, args...)
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// inRole returns the command that plays a role, not yet started.
+func inRole(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self(), args...)
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
 	cmd.SysProcAttr = attr
 	cmd.Stdout = os.Stdout
 	if strings.HasSuffix(role, "with all") {
 		cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
-	}
-	if err := cmd.Start(); err != nil {
-		panic(err)
 	}
 	return cmd
 }

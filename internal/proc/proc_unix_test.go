@@ -35,10 +35,11 @@ func playUnix(role string, args []string) bool {
 	case "fork away with all":
 		if len(args) > 0 {
 			os.Stdin.Read(make([]byte, 1)) // not before the test has written
-			respawn(newSession, "fork away with all")
+			forkAwayWithAll()
 			return true
 		}
 		ready()
+		_ = os.NewFile(3, "begun").Close()
 		forever()
 	case "leave a late talker":
 		respawn(nil, "late talker", strconv.Itoa(os.Getpid()))
@@ -56,6 +57,22 @@ func playUnix(role string, args []string) bool {
 		return false
 	}
 	return true
+}
+
+// forkAwayWithAll returns once the new process has printed that it is ready: what
+// it prints after the exit of this one is in time only by luck.
+func forkAwayWithAll() {
+	begun, itsEnd, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	cmd := inRole(newSession, "fork away with all")
+	cmd.ExtraFiles = []*os.File{itsEnd}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	_ = itsEnd.Close()
+	_, _ = begun.Read(make([]byte, 1))
 }
 
 func TestD05_LadderEndsTheDeaf(t *testing.T) {
