@@ -210,6 +210,9 @@ func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 	switch c.Method {
 	case methodStart, methodResume, methodFork:
 		if m.Error == nil { // whoever waits for the answer reports an error
+			if c.Method == methodStart {
+				t.turns.total = &tokens{} // a resumed one goes on counting
+			}
 			t.opened(translate.Loose[opened](m.Result), c.Method == methodResume)
 		}
 	case methodTurn:
