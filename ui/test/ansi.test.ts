@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { terminalLines } from "../src/text/ansi";
+import { cpuTime } from "./cpu";
 
 const text = (output: string) =>
   terminalLines(output).map((l) => l.map((s) => (s.mark ? `‹${s.mark}›` : s.text)).join(""));
@@ -45,10 +46,11 @@ describe("terminalLines", () => {
   });
 
   it("stays fast on hostile output", () => {
-    const start = performance.now();
-    terminalLines("\x1b]".repeat(60_000));
-    terminalLines("\x1b[".repeat(60_000));
-    terminalLines(`\x1bP${"x".repeat(200_000)}`);
-    expect(performance.now() - start).toBeLessThan(3000);
+    const took = cpuTime(() => {
+      terminalLines("\x1b]".repeat(60_000));
+      terminalLines("\x1b[".repeat(60_000));
+      terminalLines(`\x1bP${"x".repeat(200_000)}`);
+    });
+    expect(took).toBeLessThan(3000);
   });
 });

@@ -3,6 +3,7 @@ import { createRoot } from "react-dom/client";
 import { describe, expect, it } from "vitest";
 import { Prose } from "../src/stream/Prose";
 import { decode, safeHref, split } from "../src/text/markdown";
+import { cpuTime } from "./cpu";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
@@ -109,9 +110,8 @@ describe("markdown of others", () => {
     ["addresses", "a@".repeat(50_000)],
     ["columns", `${"|a".repeat(5_000)}\n${"|-".repeat(5_000)}`],
   ])("survives too many %s, quickly", (_name, text) => {
-    const start = performance.now();
-    expect(render(text).textContent).toContain(text.at(-1));
-    expect(performance.now() - start).toBeLessThan(4_000);
+    const took = cpuTime(() => expect(render(text).textContent).toContain(text.at(-1)));
+    expect(took).toBeLessThan(4_000);
   });
 
   it("closes what is still open while text grows", () => {
