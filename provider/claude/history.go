@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -32,7 +33,7 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 			yield(event.Event{}, err)
 			return
 		}
-		h := newHistorian(ref.AgentSessionID, c.main, c.sides)
+		h := newHistorian(c.session(ref), c.main, c.sides)
 		if c.short {
 			h.t.turns.notice(event.LevelWarning, "HISTORY_TOO_LARGE", "The conversation is so large that the work of some subagents was left out.")
 		}
@@ -55,6 +56,24 @@ type conversation struct {
 	main  []*entry
 	sides map[string][]*entry
 	short bool // some subagents were left out, because the files are too large
+}
+
+// session returns the id of the conversation, from which ids of turns are
+// derived. A file that was named alone has it as its name. A copy of a file
+// under another name has it in its entries.
+func (c conversation) session(ref runnel.Conversation) string {
+	if ref.AgentSessionID != "" {
+		return ref.AgentSessionID
+	}
+	if id := strings.TrimSuffix(filepath.Base(ref.File), ".jsonl"); uuid.Validate(id) == nil {
+		return id
+	}
+	for _, e := range slices.Backward(c.main) {
+		if e.StoredSession != "" {
+			return e.StoredSession
+		}
+	}
+	return ""
 }
 
 // load reads a stored conversation.

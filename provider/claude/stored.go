@@ -24,6 +24,7 @@ type entry struct {
 	TeamName         string          `json:"teamName"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
+	StoredSession    string          `json:"sessionId"`
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
 		Type        string  `json:"type"`
