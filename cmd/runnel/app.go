@@ -85,6 +85,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 // explain returns what to tell the user about err: the safe message of an
 // error of the library, and the whole of others, which this program made.
 func explain(err error) string {
+	if e, ok := errors.AsType[*recordingError](err); ok {
+		return termtext.Clean(e.Error())
+	}
 	e, ok := errors.AsType[*runnel.Error](err)
 	if !ok {
 		return termtext.Clean(err.Error())

@@ -21,7 +21,7 @@ import (
 //	{"t":0,"dir":"meta","line":"{\"recording\":1,\"agent\":\"…\",\"startedAt\":\"…\"}"}
 //	{"t":12,"dir":"in","line":"{\"type\":\"user\",…"}
 type recorded struct {
-	T    int64      `json:"t"` // milliseconds since the beginning
+	T    float64    `json:"t"` // milliseconds since the beginning; ours are whole
 	Dir  runnel.Dir `json:"dir"`
 	Line string     `json:"line,omitzero"`
 	Raw  string     `json:"base64,omitzero"` // instead of Line if it is not UTF-8
@@ -68,7 +68,7 @@ func (r *recorder) tap(dir runnel.Dir, line []byte) {
 	if r.err != nil {
 		return
 	}
-	e := recorded{T: time.Since(r.began).Milliseconds(), Dir: dir}
+	e := recorded{T: float64(time.Since(r.began).Milliseconds()), Dir: dir}
 	if utf8.Valid(line) {
 		e.Line = string(line)
 	} else {
@@ -85,47 +85,80 @@ func (r *recorder) close() (int, error) {
 	return r.lines, errors.Join(r.err, r.w.Flush())
 }
 
-var errNotRecording = errors.New(`this is not a recording: each line has to be {"t":ms,"dir":"in|out|err|meta","line":"…"}`)
+// A recordingError says what is wrong with the file that the user named. It is
+// the user's to mend, so no error code belongs to it.
+type recordingError struct {
+	file string // "" for standard input
+	line int    // from 1; 0: the whole file
+	what string
+}
+
+func (e *recordingError) Error() string {
+	var where string
+	if e.file != "" {
+		where = e.file + ": "
+	}
+	if e.line > 0 {
+		where += fmt.Sprintf("line %d: ", e.line)
+	}
+	return where + e.what
+}
+
+const notRecording = `this is not a recording: each line has to be {"t":ms,"dir":"in|out|err|meta","line":"…"}`
+
+// maxOffset bounds t, so that the time of a line can be computed: 1000 days.
+const maxOffset = 1000 * 24 * time.Hour
+
+// lineReader reads the lines of a recording, and counts them.
+type lineReader struct {
+	sc *bufio.Scanner
+	n  int // number of the line that was read last
+}
+
+// next returns the next line; ok is false at the end.
+func (l *lineReader) next() (e recorded, ok bool, err error) {
+	for l.sc.Scan() {
+		l.n++
+		if len(l.sc.Bytes()) == 0 {
+			continue
+		}
+		if json.Unmarshal(l.sc.Bytes(), &e) != nil {
+			return e, false, l.fault(notRecording)
+		}
+		if e.T < 0 || e.T > float64(maxOffset.Milliseconds()) {
+			return e, false, l.fault(fmt.Sprintf("t is %g; it has to be the milliseconds since the beginning, from 0 to %d", e.T, maxOffset.Milliseconds()))
+		}
+		switch e.Dir {
+		case runnel.DirIn, runnel.DirOut, runnel.DirErr, runnel.DirMeta:
+			return e, true, nil
+		}
+		return e, false, l.fault(notRecording)
+	}
+	if errors.Is(l.sc.Err(), bufio.ErrTooLong) {
+		return e, false, &recordingError{what: fmt.Sprintf("line %d is longer than %d MiB", l.n+1, maxRecorded>>20)}
+	}
+	return e, false, l.sc.Err()
+}
+
+func (l *lineReader) fault(what string) error { return &recordingError{line: l.n, what: what} }
 
 // readRecording reads the head, if there is one, and returns the lines after it.
 func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], error) {
-	sc := bufio.NewScanner(rd)
-	sc.Buffer(nil, maxRecorded)
-	n := 0
-	next := func() (e recorded, ok bool, err error) {
-		for sc.Scan() {
-			n++
-			if len(sc.Bytes()) == 0 {
-				continue
-			}
-			if json.Unmarshal(sc.Bytes(), &e) != nil {
-				return e, false, fmt.Errorf("line %d: %w", n, errNotRecording)
-			}
-			switch e.Dir {
-			case runnel.DirIn, runnel.DirOut, runnel.DirErr, runnel.DirMeta:
-				return e, true, nil
-			}
-			return e, false, fmt.Errorf("line %d: %w", n, errNotRecording)
-		}
-		if errors.Is(sc.Err(), bufio.ErrTooLong) {
-			return e, false, fmt.Errorf("line %d is longer than %d MiB", n+1, maxRecorded>>20)
-		}
-		return e, false, sc.Err()
-	}
-
+	in := &lineReader{sc: bufio.NewScanner(rd)}
+	in.sc.Buffer(nil, maxRecorded)
 	var head recordingHead
-	first, ok, err := next()
+	first, ok, err := in.next()
 	if err != nil {
 		return head, nil, err
 	}
 	if !ok {
-		return head, nil, errors.New("the recording is empty")
+		return head, nil, &recordingError{what: "the recording is empty"}
 	}
 	if first.Dir == runnel.DirMeta && json.Unmarshal([]byte(first.Line), &head) == nil && head.Recording > 1 {
-		return head, nil, fmt.Errorf("the recording has format %d; this runnel knows format 1", head.Recording)
+		return head, nil, &recordingError{what: fmt.Sprintf("the recording has format %d; this runnel knows format 1", head.Recording)}
 	}
 	return head, func(yield func(runnel.Line, error) bool) {
-		for e, ok, err := first, true, error(nil); ; e, ok, err = next() {
+		for e, ok, err := first, true, error(nil); ; e, ok, err = in.next() {
 			if err != nil {
 				yield(runnel.Line{}, err)
 				return
@@ -135,10 +168,10 @@ func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], 
 			}
 			text, err := e.bytes()
 			if err != nil {
-				yield(runnel.Line{}, fmt.Errorf("line %d: %w", n, errNotRecording))
+				yield(runnel.Line{}, in.fault(notRecording))
 				return
 			}
-			at := head.StartedAt.Add(time.Duration(e.T) * time.Millisecond)
+			at := head.StartedAt.Add(time.Duration(e.T * float64(time.Millisecond)))
 			if !yield(runnel.Line{At: at, Dir: e.Dir, Text: text}, nil) {
 				return
 			}

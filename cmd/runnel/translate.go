@@ -28,6 +28,8 @@ func (a *app) translateCommand() *cobra.Command {
 		Short: "Turn a recording, or an agent's own transcript, into events",
 		Long: `Turn a recording made by 'runnel record' into the events it gave when it was
 made, one JSON object a line. The agent is not started. FILE may be "-".
+Turns and items have the ids that the server gives them; the session is called
+"translated".
 
 With --history it is a conversation that the agent keeps itself: the file of its
 transcript, with the folder beside it if there is one, or the agent's own id of
@@ -46,19 +48,13 @@ It succeeds also if the recorded turn did not.`,
 				return err
 			}
 			evs, err := a.translation(cmd.Context(), agent, history, dir, args[0])
-			if err != nil {
-				return err
+			if err == nil {
+				err = a.printEvents(evs, history)
 			}
-			enc := json.NewEncoder(a.out)
-			for ev, err := range evs {
-				if err != nil {
-					return err
-				}
-				if err := enc.Encode(ev); err != nil {
-					return err
-				}
+			if e, ok := errors.AsType[*recordingError](err); ok && args[0] != "-" {
+				e.file = args[0]
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "whose it is; default what the recording says")
@@ -66,6 +62,29 @@ It succeeds also if the recorded turn did not.`,
 	cmd.Flags().StringVarP(&dir, "dir", "C", "", "with --history and an id: the directory of the conversation; default the current one")
 	configFlag(cmd)
 	return cmd
+}
+
+// printEvents prints events, one a line. It fails if none belongs to a turn: the
+// file is something else then.
+func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error {
+	enc := json.NewEncoder(a.out)
+	turns := false
+	for ev, err := range evs {
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(ev); err != nil {
+			return err
+		}
+		turns = turns || ev.Turn != ""
+	}
+	switch {
+	case turns:
+		return nil
+	case history:
+		return &recordingError{what: "there is no turn in this; --history wants the transcript that the agent of --agent keeps itself, or the agent's id of a conversation"}
+	}
+	return &recordingError{what: "there is no turn in this recording; check that --agent names the agent that was recorded"}
 }
 
 // translation returns the events of a file.

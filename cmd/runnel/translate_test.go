@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/provider/all"
+	"github.com/runnel-dev/runnel/store/memory"
 )
 
 // callRunnel runs a command line in this process.
@@ -269,4 +273,117 @@ func FuzzTranslate(f *testing.F) {
 			t.Errorf("exit %d: %s", code, errOut)
 		}
 	})
+}
+
+// A transcript gives the events that the server has after loading the
+// conversation, in this order and with these ids: only the session differs.
+func TestTranslateHistoryGivesTheServersIDs(t *testing.T) {
+	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
+		if agent != "claude-code" {
+			t.Skip("this agent is started to be asked for its history")
+		}
+		home := t.TempDir()
+		t.Setenv("CLAUDE_CONFIG_DIR", home)
+		for _, f := range a.Files {
+			if rel, ok := strings.CutPrefix(f.Name, "stored/"); ok {
+				writeFile(t, filepath.Join(home, "projects", filepath.FromSlash(rel)), f.Data)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(home, "projects", "*", "*.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := new(memory.Log)
+		gw, err := gateway.Open(t.Context(), gateway.Config{Log: log, Catalogue: memory.New(log), Providers: all.Providers(), DataDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer gw.Close(context.WithoutCancel(t.Context()))
+		for _, file := range files {
+			st, err := gw.Load(t.Context(), agent+":"+strings.TrimSuffix(filepath.Base(file), ".jsonl"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want bytes.Buffer
+			enc := json.NewEncoder(&want)
+			for ev, err := range log.Read(t.Context(), st.SessionID, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ev.Session = translated
+				if err := enc.Encode(ev); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, errOut, code := callRunnel(nil, "translate", "--agent", agent, "--history", file)
+			if code != exitOK {
+				t.Fatalf("exit %d: %s", code, errOut)
+			}
+			if diff := cmp.Diff(want.String(), out); diff != "" {
+				t.Errorf("%s: the server's events, and those of translate:\n%s", filepath.Base(file), diff)
+			}
+			copied := filepath.Join(filepath.Dir(file), "a copy.jsonl")
+			if err := errors.Join(os.Rename(file, copied), os.Rename(strings.TrimSuffix(file, ".jsonl"), strings.TrimSuffix(copied, ".jsonl"))); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if out, _, _ := callRunnel(nil, "translate", "--agent", agent, "--history", copied); out != want.String() {
+				t.Errorf("%s: other events under another name of the file", filepath.Base(file))
+			}
+		}
+	})
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Programs of others that write recordings may count parts of milliseconds.
+func TestTranslateTakesFractionsOfMilliseconds(t *testing.T) {
+	in := `{"t":0,"dir":"meta","line":"{\"recording\":1,\"agent\":\"claude-code\",\"startedAt\":\"2026-11-01T09:00:00Z\"}"}
+{"t":1.5,"dir":"in","line":"{\"type\":\"user\",\"uuid\":\"3b241101-e2bb-4255-8caf-4136c566a962\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}"}
+`
+	out, errOut, code := callRunnel([]byte(in), "translate", "-")
+	if code != exitOK || !strings.Contains(out, `"timestamp":"2026-11-01T09:00:00.0015Z"`) {
+		t.Errorf("exit %d: %s%s", code, out, errOut)
+	}
+	for _, bad := range []string{"-1", "1e+300"} {
+		_, errOut, code := callRunnel([]byte(strings.Replace(in, "1.5", bad, 1)), "translate", "-")
+		if code != exitFailed || !strings.Contains(errOut, "line 2: t is "+bad) {
+			t.Errorf("t %s: exit %d: %s", bad, code, errOut)
+		}
+	}
+}
+
+// What is wrong with a file is said with its name and its line, and without a
+// code that would look like a fault of this program.
+func TestTranslateNamesTheDamagedLine(t *testing.T) {
+	dir := t.TempDir()
+	damaged := filepath.Join(dir, "damaged.jsonl")
+	writeFile(t, damaged, []byte("{\"t\":0,\"dir\":\"out\",\"line\":\"{}\"}\n\n{\"t\":1,\"dir\":\"ou"))
+	_, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", damaged)
+	if want := "runnel translate: " + damaged + ": line 3: this is not a recording: each line has to be "; code != exitFailed || !strings.HasPrefix(errOut, want) || strings.Contains(errOut, "INTERNAL") {
+		t.Errorf("exit %d, %q; want %d and %q", code, errOut, exitFailed, want)
+	}
+
+	// Nothing in a file of something else is a turn: that is no success.
+	for name, text := range map[string]string{
+		"binary": "\x7fELF\x02\x01\x01\x00\x00\xff\xfe\n\x00\x01", "empty": "", "text": "hello\n", "other JSON": "{\"a\":1}\n",
+	} {
+		path := filepath.Join(dir, name)
+		writeFile(t, path, []byte(text))
+		_, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", "--history", path)
+		if code != exitFailed || !strings.Contains(errOut, path+": there is no turn in this; --history wants the transcript") {
+			t.Errorf("%s as a transcript: exit %d, %q", name, code, errOut)
+		}
+		if _, errOut, code = callRunnel(nil, "translate", "--agent", "claude-code", path); code != exitFailed || !strings.Contains(errOut, "recording") {
+			t.Errorf("%s as a recording: exit %d, %q", name, code, errOut)
+		}
+	}
+	_, errOut, code = callRunnel([]byte(`{"t":0,"dir":"out","line":"{}"}`), "translate", "--agent", "claude-code", "-")
+	if code != exitFailed || !strings.Contains(errOut, "there is no turn in this recording") {
+		t.Errorf("a recording without a turn: exit %d, %q", code, errOut)
+	}
 }
