@@ -105,6 +105,8 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[Status]{value: s.status()}
 	case releaseMsg:
 		m.reply <- answer[struct{}]{err: s.release()}
+	case importMsg:
+		m.reply <- answer[struct{}]{err: s.imports(m.evs)}
 	case detachMsg:
 		if s.opening != nil && len(s.live) > 0 { // its prompt is about to be handed over
 			s.departing = append(s.departing, m.reply)

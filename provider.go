@@ -11,9 +11,9 @@ import (
 
 // A Provider knows how to run one kind of agent.
 //
-// It may implement more than this: [Historian], [Discoverer], [Finder], [Translator],
-// [Forker], [Preparer], [Prober] and [ConnPrototype] are found by type assertion, and
-// [Capabilities] is computed from them.
+// It may implement more than this: [Historian], [Positional], [Discoverer],
+// [Finder], [Translator], [Forker], [Preparer], [Prober] and [ConnPrototype] are
+// found by type assertion, and [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string
@@ -95,6 +95,10 @@ type (
 	Historian interface {
 		History(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
 	}
+	// A Positional is a Historian whose agent does not keep the ids of our turns:
+	// its history names every turn after its place in the conversation, with a
+	// UUID of version 5, also those that a session began under an id of its own.
+	Positional interface{ PositionalTurns() }
 	// A Discoverer can list the conversations that the agent kept, newest
 	// first: those of one directory, or all if dir is empty.
 	Discoverer interface {

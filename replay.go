@@ -30,6 +30,15 @@ func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Se
 	}
 }
 
+const cutShort = "what is known of this turn stops before its end"
+
+// IsCutShort reports whether b is the end that [Replay] gives a turn whose
+// source stops before its end. The agent may have gone on with the turn since.
+func IsCutShort(b event.Body) bool {
+	e, ok := b.(event.ResponseError)
+	return ok && e.Error.Code == string(ProcessCrash) && e.Error.Message == cutShort
+}
+
 type replay struct {
 	session, provider string
 	seq               int64
@@ -82,9 +91,7 @@ func (p *replay) endAll(which func(*rules) bool) bool {
 			continue
 		}
 		p.forget(r)
-		if !p.emit(r.end(p.last, event.ResponseError{Error: event.Fault{
-			Code: string(ProcessCrash), Message: "what is known of this turn stops before its end",
-		}})) {
+		if !p.emit(r.end(p.last, event.ResponseError{Error: event.Fault{Code: string(ProcessCrash), Message: cutShort}})) {
 			return false
 		}
 	}
