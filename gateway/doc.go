@@ -11,7 +11,8 @@
 //   - sessions: the open sessions by id, and those being opened or closed
 //   - opener: turns records and options into open sessions
 //   - creator: new sessions, started or forked
-//   - importer: copies conversations that agents keep into sessions
+//   - importer: copies conversations that agents keep into sessions, and adds
+//     what they gained when they are loaded again
 //   - promptQueue: prompts that wait for a turn to end
 //   - recordWriter: writes changed records to the catalogue
 //   - recovery: what a start does about the process before

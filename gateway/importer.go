@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"time"
 
@@ -16,10 +17,15 @@ import (
 
 // Load opens a session so that its history can be read and its next prompt
 // sent. It brings back one that was ended. A conversation that began outside of
-// us, named as cliType:agentId, is copied from the agent's own files first;
-// file then says which of them.
+// us, named as cliType:agentId, is copied from the agent's own files; file may
+// say which of them. If it was copied before, what it gained since is added,
+// unless a turn runs.
 func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
-	id, err := g.importer.resolve(ctx, ref, file, true)
+	id, err := g.importer.resolve(ctx, ref, file, false)
+	copied := runnel.CodeOf(err) == runnel.SessionNotFound
+	if copied {
+		id, err = g.importer.resolve(ctx, ref, file, true)
+	}
 	if err != nil {
 		return Status{}, err
 	}
@@ -34,11 +40,16 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		}
 		g.feed.touch(id)
 	}
-	e, err := g.acquire(ctx, id)
+	e, err := g.lock(ctx, id) // no turn begins while its history is read
 	if err != nil {
 		return Status{}, err
 	}
-	defer g.sessions.release(e)
+	defer g.unlock(e)
+	if !copied {
+		if err := g.importer.refresh(ctx, e, file); err != nil {
+			return Status{}, err
+		}
+	}
 	return e.status(), nil
 }
 
@@ -130,12 +141,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		return "", storeError(err)
 	}
 	e := &entry{rec: rec} // folds the record as a live one would
-	c.Trusted = m.opener.projects.trusts(c.Dir)
-	history := h.History(ctx, c)
-	if m.opener.cfg.Filter != nil {
-		history = runnel.Filtered(m.opener.cfg.Filter(runnel.Options{Dir: rec.ProjectDir}), history)
-	}
-	events := runnel.Replay(rec.ID, p.Name(), history)
+	events := m.history(ctx, h, p.Name(), rec.ID, c)
 	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
 		for ev, err := range events {
 			if err == nil {
@@ -156,6 +162,16 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	}
 	m.opener.feed.touch(rec.ID)
 	return rec.ID, nil
+}
+
+// history returns what a conversation gives as the log of a session.
+func (m *importer) history(ctx context.Context, h runnel.Historian, provider, session string, c runnel.Conversation) iter.Seq2[event.Event, error] {
+	c.Trusted = m.opener.projects.trusts(c.Dir)
+	history := h.History(ctx, c)
+	if m.opener.cfg.Filter != nil {
+		history = runnel.Filtered(m.opener.cfg.Filter(runnel.Options{Dir: canonical(c.Dir)}), history)
+	}
+	return runnel.Replay(session, provider, history)
 }
 
 // discover finds a conversation among those the agent keeps. A file that a

@@ -57,7 +57,7 @@ func (s *sessions) routes() []route {
 		handleJSON(route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
 			summary: "Start an agent in a directory"}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
-			summary: "Open a session; its history follows on the WebSocket"}, s.load),
+			summary: "Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket"}, s.load),
 		handle(route{path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List the sessions of a project",
 			params: []param{
 				{name: "projectId", doc: "id of a project; * for all of them"},

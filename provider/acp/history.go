@@ -15,6 +15,10 @@ import (
 // recallTime bounds the reading of stored conversations.
 const recallTime = 2 * time.Minute
 
+// PositionalTurns implements [runnel.Positional]: the protocol has no place for
+// the id of a turn.
+func (recalling) PositionalTurns() {}
+
 // History implements [runnel.Historian]. It starts an agent that replays the
 // conversation through the same translator as a live one.
 func (p recalling) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {

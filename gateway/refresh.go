@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// refreshTime bounds the reading of a conversation that is loaded again: its
+// prompts wait meanwhile.
+const refreshTime = 30 * time.Second
+
+// refresh appends to a session what its conversation has gained elsewhere since
+// it was copied, such as turns in a terminal. It changes nothing while a turn
+// runs. A conversation that cannot be read now leaves the session as it is; if
+// the client named the file, that is an error. The caller holds e.sending.
+func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
+	rec, _ := e.snapshot()
+	p := m.opener.providers.Named(rec.CLIType)
+	h, ok := p.(runnel.Historian)
+	if !ok || rec.AgentSessionID == "" || e.session.Status().Turn != "" {
+		return nil
+	}
+	_, positional := p.(runnel.Positional)
+	n := newNewcomers(positional)
+	for ev, err := range m.opener.cfg.Log.Read(ctx, rec.ID, 0) {
+		if err != nil {
+			return storeError(err)
+		}
+		n.logHas(ev)
+	}
+	if n.isOurOwn() {
+		return nil
+	}
+	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir}
+	if file != "" {
+		var err error
+		if c, err = discover(ctx, p, rec.AgentSessionID, file); err != nil {
+			return err
+		}
+	}
+	reading, cancel := context.WithTimeout(ctx, refreshTime)
+	defer cancel()
+	for ev, err := range m.history(reading, h, p.Name(), rec.ID, c) {
+		switch {
+		case err == nil:
+			n.historyHas(ev)
+		case file != "" || ctx.Err() != nil:
+			return runnel.Safe(err)
+		default:
+			m.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "conversation not read again", slog.String("session", rec.ID), slog.String("error", err.Error()))
+			return nil
+		}
+	}
+	evs := n.found()
+	if len(evs) == 0 {
+		return nil
+	}
+	return e.session.Import(ctx, evs)
+}

@@ -1,0 +1,319 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
+)
+
+// keeper is the scripted agent, and keeps one conversation that goes on
+// elsewhere.
+type keeper struct {
+	fake
+	history []event.Event
+	fails   error // how the reading of the history ends
+	read    int   // how often it was read
+}
+
+func newKeeper(d *disk) *keeper {
+	k := &keeper{}
+	k.name = "script"
+	k.open = func(o runnel.Options) (runnel.Conn, error) { return script.New().Open(context.Background(), o) }
+	k.kept = []runnel.Conversation{{AgentSessionID: "abc", Dir: d.dir, File: "/agent/abc"}}
+	return k
+}
+
+func (k *keeper) History(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] {
+	k.read++
+	return func(yield func(event.Event, error) bool) {
+		for _, ev := range k.history {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		if k.fails != nil {
+			yield(event.Event{}, k.fails)
+		}
+	}
+}
+
+// placed is a keeper whose history names turns after their place.
+type placed struct{ *keeper }
+
+func (placed) PositionalTurns() {}
+
+// derived is the id that an agent's own id gives a turn.
+func derived(native string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(native)).String() }
+
+// told returns the events of a turn with a prompt and items after it: text, or
+// "call NAME", which has no output, or "called NAME", which has one. A last item
+// "…" leaves the turn without its end.
+func told(id, prompt string, items ...string) (evs []event.Event) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	add := func(bodies ...event.Body) {
+		for _, b := range bodies {
+			evs = append(evs, event.Event{At: at, Turn: id, Body: b})
+		}
+	}
+	if prompt != "" {
+		add(event.ItemStart{ItemID: id + ":0:0", ItemType: event.TypeMessage},
+			event.ItemDone{ItemID: id + ":0:0", FinalItem: event.Message{Content: prompt, Origin: event.OriginUser}})
+	}
+	add(event.ResponseStart{ModelID: "m", ProviderID: "script"})
+	for i, text := range items {
+		item := fmt.Sprintf("%s:%d:0", id, i+1)
+		_, name, isCall := strings.Cut(text, " ")
+		switch {
+		case text == "…":
+			return evs
+		case isCall && strings.HasPrefix(text, "call"):
+			add(event.ItemStart{ItemID: item, ItemType: event.TypeFunctionCall, Name: name, CallID: name},
+				event.ItemDone{ItemID: item, FinalItem: event.FunctionCall{Name: name, CallID: name, Arguments: []byte("{}")}})
+			if strings.HasPrefix(text, "called") {
+				add(event.ItemStart{ItemID: item + ":output", ItemType: event.TypeFunctionCallOutput, CallID: name},
+					event.ItemDone{ItemID: item + ":output", FinalItem: event.FunctionCallOutput{CallID: name, Output: "out"}})
+			}
+		default:
+			add(event.ItemStart{ItemID: item, ItemType: event.TypeMessage},
+				event.ItemDone{ItemID: item, FinalItem: event.Message{Content: text, Origin: event.OriginAgent}})
+		}
+	}
+	add(event.ResponseDone{Status: event.StatusCompleted})
+	return evs
+}
+
+// shown is what the log of a session shows, a line for each turn.
+func (d *disk) shown(t *testing.T, id string) (lines []string) {
+	t.Helper()
+	turns := make(map[string]int)
+	seen := make(map[string]bool)
+	for ev, err := range d.log.Read(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Turn == "" {
+			continue
+		}
+		i, ok := turns[ev.Turn]
+		if !ok {
+			i = len(lines)
+			turns[ev.Turn], lines = i, append(lines, "")
+		}
+		switch b := ev.Body.(type) {
+		case event.ItemDone:
+			if seen[b.ItemID] || !strings.HasPrefix(b.ItemID, ev.Turn+":") {
+				t.Errorf("item %s of turn %s", b.ItemID, ev.Turn)
+			}
+			seen[b.ItemID] = true
+			switch f := b.FinalItem.(type) {
+			case event.Message:
+				lines[i] += f.Content + "; "
+			case event.FunctionCall:
+				lines[i] += "call " + f.Name + "; "
+			case event.FunctionCallOutput:
+				lines[i] += f.Output + "; "
+			}
+		case event.ResponseDone:
+			lines[i] += string(b.Status)
+		case event.ResponseError:
+			lines[i] += b.Error.Code
+		}
+	}
+	return lines
+}
+
+func load(t *testing.T, g *Gateway, ref string) string {
+	t.Helper()
+	st, err := g.Load(t.Context(), ref, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.SessionID
+}
+
+func TestLoadAgainAddsWhatTheConversationGained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		k := newKeeper(d)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		one, two, three := told(derived("1"), "one", "first answer"), told(derived("2"), "two", "called ls", "second"), told(derived("3"), "three", "third")
+		k.history = one
+		id := load(t, g, "script:abc")
+		want := []string{"one; first answer; completed"}
+		check := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			if d := cmp.Diff(want, d.shown(t, id)); d != "" {
+				t.Errorf("%s: %s", what, d)
+			}
+		}
+		check("copied")
+
+		k.history = slices.Concat(one, two)
+		if again := load(t, g, "script:abc"); again != id {
+			t.Errorf("another session: %s", again)
+		}
+		want = append(want, "two; call ls; out; second; completed")
+		check("by the agent's id")
+		load(t, g, id)
+		check("nothing twice")
+		if st, err := g.Status(t.Context(), id); err != nil || st.LastLine != "second" || st.State != event.StateOpen {
+			t.Errorf("%+v, %v", st, err)
+		}
+
+		closeIt(t, g)
+		g = d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		defer closeIt(t, g)
+		k.history = slices.Concat(one, two, three)
+		load(t, g, id)
+		want = append(want, "three; third; completed")
+		check("by our id, after a restart")
+	})
+}
+
+func TestLoadAgainKeepsWhatWeRecorded(t *testing.T) {
+	for _, positional := range []bool{false, true} {
+		t.Run(fmt.Sprintf("positional=%v", positional), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDisk(t)
+				k := newKeeper(d)
+				p := runnel.Provider(k)
+				if positional {
+					p = placed{k}
+				}
+				g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
+				defer closeIt(t, g)
+				k.history = told(derived("1"), "one", "first answer")
+				id := load(t, g, "script:abc")
+				ours := send(t, g, id, "text please")
+				d.ends(t, ours)
+				synctest.Wait()
+				want := d.shown(t, id)
+				if len(want) != 2 {
+					t.Fatal(want)
+				}
+
+				stored := ours.TurnID // the agent keeps our id, or names the turn after its place
+				if positional {
+					stored = derived("2")
+				}
+				k.history = slices.Concat(k.history, told(stored, "text please", "as the agent keeps it"), told(derived("3"), "text please", "elsewhere"))
+				load(t, g, id)
+				want = append(want, "text please; elsewhere; completed")
+				load(t, g, id)
+				if d := cmp.Diff(want, d.shown(t, id)); d != "" {
+					t.Error(d)
+				}
+				if k.resumed.Load() != "abc" {
+					t.Fatalf("resumed %q", k.resumed.Load())
+				}
+				if st, err := g.Status(t.Context(), id); err != nil || st.IsAlive {
+					t.Errorf("the agent that lacks the new turn still runs: %+v, %v", st, err)
+				}
+			})
+		})
+	}
+}
+
+func TestLoadAgainWhileATurnRunsChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		k := newKeeper(d)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		defer closeIt(t, g)
+		k.history = told(derived("1"), "one", "first answer")
+		id := load(t, g, "script:abc")
+		send(t, g, id, "hang")
+		k.history = slices.Concat(k.history, told(derived("2"), "two", "second"))
+		before := k.read
+		load(t, g, id)
+		if got := d.shown(t, id); len(got) != 2 || k.read != before {
+			t.Errorf("read %d times: %q", k.read-before, got)
+		}
+		if err := g.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		load(t, g, id)
+		if got := d.shown(t, id); len(got) != 3 || got[2] != "two; second; completed" {
+			t.Errorf("after the turn: %q", got)
+		}
+	})
+}
+
+func TestLoadAgainAddsTheRestOfATurnThatRanElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		k := newKeeper(d)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		defer closeIt(t, g)
+		turn := derived("1")
+		k.history = told(turn, "one", "begun", "call ls", "…")
+		id := load(t, g, "script:abc")
+		k.history = told(turn, "one", "begun", "called ls", "more", "…")
+		load(t, g, id)
+		k.history = slices.Concat(told(turn, "one", "begun", "called ls", "more", "the end"), told(derived("2"), "two", "second"))
+		load(t, g, id)
+		load(t, g, id)
+		want := []string{"one; begun; call ls; PROCESS_CRASH", "call ls; out; more; PROCESS_CRASH", "the end; completed", "two; second; completed"}
+		if d := cmp.Diff(want, d.shown(t, id)); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestLoadAgainWithoutTheConversationStillLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		k := newKeeper(d)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		defer closeIt(t, g)
+		k.history = told(derived("1"), "one", "first answer")
+		id := load(t, g, "script:abc")
+		want := d.shown(t, id)
+		k.history, k.fails = append(k.history, told(derived("2"), "two", "second")...), errors.New("gone")
+		load(t, g, id)
+		if d := cmp.Diff(want, d.shown(t, id)); d != "" {
+			t.Errorf("of a history that breaks off: %s", d)
+		}
+		_, err := g.Load(t.Context(), id, "/agent/other")
+		wantCode(t, err, runnel.SessionNotFound)
+	})
+}
+
+func TestLoadAgainOfAStrangeHistoryAddsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		k := newKeeper(d)
+		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
+		defer closeIt(t, g)
+		one := told(derived("1"), "one", "first answer")
+		k.history = one
+		id := load(t, g, "script:abc")
+		want := d.shown(t, id)
+		for what, history := range map[string][]event.Event{
+			"nothing is known":                 told(derived("9"), "nine", "strange"),
+			"a turn before one that is known":  slices.Concat(told(derived("0"), "zero", "strange"), one),
+			"work in the background behind it": slices.Concat(one, told(derived("task"), "", "strange")),
+		} {
+			k.history = history
+			load(t, g, id)
+			if d := cmp.Diff(want, d.shown(t, id)); d != "" {
+				t.Errorf("%s: %s", what, d)
+			}
+		}
+	})
+}
