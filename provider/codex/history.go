@@ -217,11 +217,10 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 		t.subagents.running[other].close()
 	}
 	tn.interrupted = native.Status == "interrupted"
-	if native.Status == "inProgress" { // in another process; its end is not known
-		native.Status = "interrupted"
+	if native.Status != "inProgress" { // in another process: its end is not known
+		tn.close(native.Status)
+		tn.out.Emit(outcome(&native, tn.interrupted, nil))
 	}
-	tn.close(native.Status)
-	tn.out.Emit(outcome(&native, tn.interrupted, nil))
 	clear(t.turns.running)
 	clear(t.subagents.running)
 	return t.out.Take(), nil
