@@ -10,7 +10,7 @@ import (
 // An agent is how one program is found, started and kept to itself.
 type agent struct {
 	module  string // under node_modules
-	program string // under module
+	command string // its name in "bin" of the module's package.json
 	args    []string
 	environ func(Home) []string
 	files   func(Home) map[string]string // what it reads before it is asked anything, by path
@@ -18,19 +18,19 @@ type agent struct {
 
 // agents are the programs that Runnel drives, by the name of their provider.
 var agents = map[string]agent{
-	"claude-code": {module: "claude-code", program: "bin/claude.exe", environ: Home.claude},
-	"codex":       {module: "@openai/codex", program: "bin/codex.js", args: []string{"app-server"}, environ: Home.codex, files: Home.codexFiles},
-	"codex-acp": {module: "@agentclientprotocol/codex-acp", program: "dist/index.js", environ: func(h Home) []string {
+	"claude-code": {module: "claude-code", command: "claude", environ: Home.claude},
+	"codex":       {module: "@openai/codex", command: "codex", args: []string{"app-server"}, environ: Home.codex, files: Home.codexFiles},
+	"codex-acp": {module: "@agentclientprotocol/codex-acp", command: "codex-acp", environ: func(h Home) []string {
 		// Its mode of its own, "agent", has a model decide about permissions.
 		return append(h.codex(), "NO_BROWSER=1", "INITIAL_AGENT_MODE=workspace-write")
 	}, files: Home.codexFiles},
-	"claude-agent-acp": {module: "@agentclientprotocol/claude-agent-acp", program: "dist/index.js", environ: func(h Home) []string {
+	"claude-agent-acp": {module: "@agentclientprotocol/claude-agent-acp", command: "claude-agent-acp", environ: func(h Home) []string {
 		return append(h.claude(), h.xdg()...)
 	}},
-	"gemini":   {module: "@google/gemini-cli", program: "bundle/gemini.js", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles},
-	"opencode": {module: "opencode-ai", program: "bin/opencode.exe", args: []string{"acp"}, environ: Home.opencode},
-	"copilot":  {module: "@github/copilot", program: "npm-loader.js", args: []string{"--acp"}, environ: Home.copilot},
-	"qwen":     {module: "@qwen-code/qwen-code", program: "cli.js", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
+	"gemini":   {module: "@google/gemini-cli", command: "gemini", args: []string{"--acp"}, environ: Home.gemini, files: Home.geminiFiles},
+	"opencode": {module: "opencode-ai", command: "opencode", args: []string{"acp"}, environ: Home.opencode},
+	"copilot":  {module: "@github/copilot", command: "copilot", args: []string{"--acp"}, environ: Home.copilot},
+	"qwen":     {module: "@qwen-code/qwen-code", command: "qwen", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
 }
 
 // EnvironFor returns what the environment of one of the agents must hold

@@ -7,7 +7,6 @@
 package realagents
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,26 +16,26 @@ import (
 // agent is installed or not. The flag -short does the same.
 const skipVar = "RUNNEL_SKIP_REAL_AGENTS"
 
-// install is what a developer runs to have the agents, from the repository
-// root.
-const install = "npm ci --prefix test/agents"
-
 // A Binary is one installed agent.
 type Binary struct {
 	Name    string // of its provider
 	Version string
-	Path    string   // what npm puts into PATH, so for some agents a script for Node.js
+	Path    string   // what npm puts into PATH, or a script that starts it with a newer Node.js
 	Args    []string // that make it speak the protocol which Runnel drives it by
 }
 
 // Claude returns the pinned versions of Claude Code, newest first. If one is
 // not installed the test fails and says what to run: a check that skips itself
-// cannot fail.
+// cannot fail. A directory of RUNNEL_AGENTS_DIR holds the newest version only.
 func Claude(t testing.TB) []Binary {
 	t.Helper()
+	newest := Find(t, "claude-code")
+	if os.Getenv(dirVar) != "" {
+		return []Binary{newest}
+	}
 	old := agents["claude-code"]
 	old.module = "claude-code-2-1-197"
-	return []Binary{Find(t, "claude-code"), find(t, "claude-code", old)}
+	return []Binary{newest, find(t, "claude-code", old)}
 }
 
 // ACP returns the names of the agents that speak the Agent Client Protocol.
@@ -75,49 +74,6 @@ func Skip(t testing.TB) {
 	}
 	if testing.Short() {
 		t.Skipf("-short skips the tests with real agents")
-	}
-}
-
-func find(t testing.TB, name string, a agent) Binary {
-	t.Helper()
-	Skip(t)
-	dir := filepath.Join(repository(t), "test", "agents", "node_modules", filepath.FromSlash(a.module))
-	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
-	if err != nil {
-		absent(t, a.module, err)
-	}
-	var pkg struct{ Version string }
-	if err := json.Unmarshal(data, &pkg); err != nil {
-		t.Fatalf("%s: package.json: %v", a.module, err)
-	}
-	path := filepath.Join(dir, filepath.FromSlash(a.program))
-	if _, err := os.Stat(path); err != nil {
-		absent(t, a.module, err)
-	}
-	return Binary{Name: name, Version: pkg.Version, Path: path, Args: a.args}
-}
-
-func absent(t testing.TB, alias string, err error) {
-	t.Helper()
-	t.Fatalf("%s is not installed (%v).\nRun: %s\nor set %s=1 to skip the tests that need it.", alias, err, install, skipVar)
-}
-
-// repository returns the directory of go.mod above the test's package.
-func repository(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = up
 	}
 }
 
