@@ -180,14 +180,18 @@ test-bench: ui $(SUPERVISOR) $(AGENTS_READY) ## vet and test the measurements, w
 	go -C bench test -timeout 15m ./...
 
 .PHONY: record
-record: $(AGENTS_READY) ## record testdata anew with the real agents; read the diff before you commit it
-	@grep -rl 'flag.Bool("record"' --include='*_test.go' provider | xargs -n 1 dirname | sort -u | while read -r dir; do \
-		go test "./$$dir" -count 1 -run Record -record; \
-	done
+record: $(SUPERVISOR) $(AGENTS_READY) ## record testdata anew with the real agents; AGENT=codex,qwen selects some; read the diff before you commit it
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 60m -count 1 -p 1 -run '^TestRecord$$' -- \
+		$$(grep -rl 'flag.Bool("record"' --include='*_test.go' provider | xargs -n 1 dirname | sort -u | sed 's|^|./|') -record
+
+.PHONY: agents-newest
+agents-newest: $(SUPERVISOR) ## install the newest agents beside the pinned ones, run the suite and print what differs; AGENT=codex,qwen selects some
+	@go run ./internal/agentsnewest -agents '$(AGENT)' -dir .tmp/agents-newest
 
 .PHONY: docs
-docs: $(AGENTS_READY) $(SUPERVISOR) ## ask every agent again what it can do, and write docs/agents.md from it
-	go test ./provider/... -count 1 -run Conformance -results
+docs: $(SUPERVISOR) $(AGENTS_READY) ## ask every agent again what it can do, and write docs/agents.md from it; AGENT=codex,qwen asks some
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -run '^TestConformance$$' -- \
+		$$(grep -rl 'providertest\.Run(' --include='*_test.go' provider | xargs -n 1 dirname | sort -u | sed 's|^|./|') -results
 	go run ./internal/agentdoc
 
 .PHONY: generate

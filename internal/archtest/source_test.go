@@ -24,12 +24,13 @@ var agents = regexp.MustCompile(`(?i)claude|codex|gemini|opencode|qwen|copilot`)
 // named says where else an agent may be named in code, and why. The packages
 // are for tests, and TestTestPackagesStayOutOfTheBinary holds them to it.
 var named = map[string]string{
-	"internal/realagents": "finds the pinned agents that tests drive",
-	"internal/agentrig":   "drives the pinned agents through their providers in tests",
-	"store/storetest":     "its sample records look like real ones",
-	"internal/fakemodel":  "recognises the agents that call it",
-	"bench":               "measures the pinned agents and other programs that run agents",
-	"bench/agent":         "takes the place of the agents in PATH",
+	"internal/realagents":   "finds the pinned agents that tests drive",
+	"internal/agentrig":     "drives the pinned agents through their providers in tests",
+	"store/storetest":       "its sample records look like real ones",
+	"internal/fakemodel":    "recognises the agents that call it",
+	"internal/agentsnewest": "runs the suite with the newest agents",
+	"bench":                 "measures the pinned agents and other programs that run agents",
+	"bench/agent":           "takes the place of the agents in PATH",
 }
 
 func TestOnlyProvidersNameAgents(t *testing.T) {

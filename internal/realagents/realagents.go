@@ -49,6 +49,16 @@ func Others() (names []string, unknown map[string]string) {
 	return append([]string{"codex"}, ACP()...), map[string]string{"qwen": "the suite has not been run with it"}
 }
 
+// Modules returns the module of npm that installs each agent, by the names of
+// their providers.
+func Modules() map[string]string {
+	modules := make(map[string]string)
+	for name, a := range agents {
+		modules[name] = a.module
+	}
+	return modules
+}
+
 // Find returns the pinned version of the agent with this provider's name. If
 // it is not installed the test fails as in [Claude].
 func Find(t testing.TB, name string) Binary {

@@ -167,9 +167,20 @@ func Home(t *testing.T, root string) {
 	t.Cleanup(func() { os.RemoveAll(root) })
 }
 
-// Save writes a recording.
+// resultsVar names the directory into which recordings are written instead of
+// testdata, in a folder with the name of the provider's package.
+const resultsVar = "RUNNEL_RESULTS_DIR"
+
+// Save writes a recording. path is relative to the provider's package.
 func Save(t *testing.T, path string, a *txtar.Archive) {
 	t.Helper()
+	if elsewhere := os.Getenv(resultsVar); elsewhere != "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path = filepath.Join(elsewhere, filepath.Base(dir), path)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ import (
 // The first command records them anew with the real agent, the second writes
 // "want" from what is recorded:
 //
-//	go test ./provider/acp -run TestRecord/NAME -record
+//	make record AGENT=NAME
 //	go test ./provider/acp -run TestRecordings -update
 var (
 	record  = flag.Bool("record", false, "record testdata anew with the real agents")

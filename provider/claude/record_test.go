@@ -19,10 +19,10 @@ import (
 // what passed between us and it ("in"), the files it left ("stored/…"), and the
 // events that both make ("want").
 //
-// The first command records them anew with the real agents, the second writes
-// "want" from what is recorded:
+// The first command records them anew with the newest agent (with RUNNEL_LONG=1
+// with the older one as well), the second writes "want" from what is recorded:
 //
-//	go test ./provider/claude -run TestRecord -record
+//	make record AGENT=claude-code
 //	go test ./provider/claude -run TestRecordings -update
 var (
 	record = flag.Bool("record", false, "record testdata anew with the real agents")
@@ -37,7 +37,7 @@ func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")
 	}
-	for _, b := range realagents.Claude(t) {
+	for _, b := range versions(t) {
 		for _, f := range fixtures() {
 			t.Run(f.name+"@"+b.Version, func(t *testing.T) { recordFixture(t, b, f) })
 		}

@@ -31,7 +31,7 @@ import (
 // The first command records them anew with the real agent, the second writes
 // "want" from what is recorded:
 //
-//	go test ./provider/codex -run TestRecord -record
+//	make record AGENT=codex
 //	go test ./provider/codex -run TestRecordings -update
 var (
 	record = flag.Bool("record", false, "record testdata anew with the real agent")

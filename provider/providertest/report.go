@@ -21,6 +21,11 @@ import (
 // docs/agents.md is made of that.
 var results = flag.Bool("results", false, "write testdata/conformance anew")
 
+// resultsVar names the directory into which -results writes instead of
+// testdata, in a folder with the name of the provider's package. There, the
+// report of a run with failures is written as well.
+const resultsVar = "RUNNEL_RESULTS_DIR"
+
 // A Report is what the suite found out about one agent, as kept in
 // testdata/conformance/<agent>@<version>.json.
 type Report struct {
@@ -123,7 +128,8 @@ func (s Subject) skip(t *testing.T, why string) {
 // or one with failures, says nothing about that.
 func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	t.Helper()
-	if s.report.failed || len(s.report.findings) != s.report.planned {
+	elsewhere := os.Getenv(resultsVar)
+	if s.report.failed && elsewhere == "" || len(s.report.findings) != s.report.planned {
 		return
 	}
 	slices.SortFunc(s.report.findings, func(a, b Finding) int { return slices.Index(order, a.Test) - slices.Index(order, b.Test) })
@@ -143,6 +149,9 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	}
 	path := filepath.Join("testdata", "conformance", strings.TrimSuffix(rep.Agent+"@"+rep.Version, "@")+".json")
 	if *results {
+		if elsewhere != "" {
+			path = filepath.Join(elsewhere, packageName(t), path)
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -155,6 +164,16 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	if d := cmp.Diff(string(kept), got.String()); d != "" {
 		t.Errorf("%s says otherwise (-kept +found); if this is right, run the test with -results and make docs:\n%s", path, d)
 	}
+}
+
+// packageName returns the name of the folder of the package under test.
+func packageName(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(dir)
 }
 
 // ours returns the reasons that are limits of the provider's own.

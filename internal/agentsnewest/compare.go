@@ -1,0 +1,192 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel/provider/providertest"
+)
+
+// A difference is what differs between two versions of an agent.
+type difference struct {
+	row
+	noReport     bool     // the suite did not run to its end
+	abilities    []string // "+NAME" or "-NAME": a capability that was gained or lost
+	results      []string // tests that came out differently, with how
+	fails        bool     // a test that works with the pinned version does not
+	recordings   int      // conversations that were recorded
+	changed      []string // those whose events differ, with the file that shows it
+	unrecordable []string // conversations that could not be recorded again
+}
+
+// worse reports whether the newest version does less than the pinned one.
+func (d difference) worse() bool { return d.noReport || d.fails }
+
+// compare compares what is kept of the pinned version of an agent, in the
+// folders of the providers, with the results of the newest one.
+func compare(r row, providers, results string) (d difference, err error) {
+	d.row = r
+	found, err := filepath.Glob(filepath.Join(providers, "*", "testdata", "conformance", r.agent+"@"+r.pinned+".json"))
+	if err != nil || len(found) != 1 {
+		return d, errors.Join(err, fmt.Errorf("%s %s: %d reports of the pinned version in %s, want one; run make docs", r.agent, r.pinned, len(found), providers))
+	}
+	pinned, err := readReport(found[0])
+	if err != nil {
+		return d, err
+	}
+	testdata := filepath.Dir(filepath.Dir(found[0])) // of the provider
+	ours := filepath.Join(results, filepath.Base(filepath.Dir(testdata)), "testdata")
+	switch newest, err := readReport(filepath.Join(ours, "conformance", r.agent+"@"+r.newest+".json")); {
+	case errors.Is(err, fs.ErrNotExist):
+		d.noReport = true
+	case err != nil:
+		return d, err
+	default:
+		d.reports(pinned, newest)
+	}
+	if _, err := os.Stat(filepath.Join(testdata, r.agent)); err == nil { // a provider of several agents has a folder for each
+		testdata, ours = filepath.Join(testdata, r.agent), filepath.Join(ours, r.agent)
+	}
+	return d, d.recorded(testdata, ours)
+}
+
+func readReport(path string) (r providertest.Report, err error) {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	return r, err
+}
+
+// reports compares what the suite found out.
+func (d *difference) reports(pinned, newest providertest.Report) {
+	for _, c := range newest.Capabilities {
+		if !slices.Contains(pinned.Capabilities, c) {
+			d.abilities = append(d.abilities, "+"+string(c))
+		}
+	}
+	for _, c := range pinned.Capabilities {
+		if !slices.Contains(newest.Capabilities, c) {
+			d.abilities = append(d.abilities, "-"+string(c))
+		}
+	}
+	for _, was := range pinned.Results {
+		i := slices.IndexFunc(newest.Results, func(f providertest.Finding) bool { return f.Test == was.Test })
+		is := providertest.Finding{Why: "was not run"}
+		if i >= 0 {
+			is = newest.Results[i]
+		}
+		if was.Works == is.Works && was.Why == is.Why {
+			continue
+		}
+		d.results = append(d.results, fmt.Sprintf("%s: %s -> %s", was.Test, outcome(was), outcome(is)))
+		d.fails = d.fails || was.Works
+	}
+}
+
+func outcome(f providertest.Finding) string {
+	switch {
+	case f.Works:
+		return "works"
+	case f.Why == "":
+		return "fails"
+	}
+	return "no (" + f.Why + ")"
+}
+
+// recorded compares the events of the recordings.
+func (d *difference) recorded(testdata, ours string) error {
+	paths, err := filepath.Glob(filepath.Join(testdata, "*@"+d.pinned+".txtar"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), "@"+d.pinned+".txtar")
+		newest := filepath.Join(ours, name+"@"+d.newest+".txtar")
+		if _, err := os.Stat(newest); err != nil {
+			d.unrecordable = append(d.unrecordable, name)
+			continue
+		}
+		d.recordings++
+		changes, err := diff(path, newest, filepath.Join(ours, name+".diff"))
+		if err != nil {
+			return err
+		}
+		if changes > 0 {
+			d.changed = append(d.changed, fmt.Sprintf("%s: %d lines, in %s", name, changes, filepath.Join(ours, name+".diff")))
+		}
+	}
+	return nil
+}
+
+// diff writes how the events of two recordings differ, and returns how many
+// lines do.
+func diff(pinned, newest, to string) (changes int, err error) {
+	files := make([]string, 2)
+	for i, path := range []string{pinned, newest} {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			return 0, err
+		}
+		files[i] = fmt.Sprintf("%s.%d", to, i)
+		if err := os.WriteFile(files[i], section(a, "want"), 0o644); err != nil {
+			return 0, err
+		}
+		defer os.Remove(files[i])
+	}
+	cmd := exec.Command("git", "diff", "--no-index", "--no-color", "--unified=1", "--", files[0], files[1])
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1: they differ
+		return 0, fmt.Errorf("git diff: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if (line[0] == '+' || line[0] == '-') && !strings.HasPrefix(line, "+++") && !strings.HasPrefix(line, "---") {
+			changes++
+		}
+	}
+	if changes == 0 {
+		return 0, nil
+	}
+	return changes, os.WriteFile(to, out, 0o644)
+}
+
+func section(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// print writes the differences for a person.
+func (d difference) print(out io.Writer) {
+	fmt.Fprintf(out, "\n%s %s, compared with the pinned %s\n", d.agent, d.newest, d.pinned)
+	list := func(head string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(out, "  %s\n    %s\n", head, strings.Join(lines, "\n    "))
+		}
+	}
+	switch {
+	case d.noReport:
+		fmt.Fprintln(out, "  conformance: the suite did not run to its end; see the output")
+	case len(d.abilities)+len(d.results) == 0:
+		fmt.Fprintln(out, "  conformance: the same results")
+	default:
+		list("conformance: other capabilities", d.abilities)
+		list("conformance: other results", d.results)
+	}
+	fmt.Fprintf(out, "  recordings: %d of %d have other events\n", len(d.changed), d.recordings)
+	list("events that differ", d.changed)
+	list("conversations that could not be recorded again; see the output", d.unrecordable)
+}

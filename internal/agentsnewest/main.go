@@ -1,0 +1,132 @@
+// Command agentsnewest installs the newest version of every agent into a
+// folder of its own, runs the conformance suite with it, records the
+// conversations of testdata with it, and prints what differs from the pinned
+// versions.
+//
+//	go run ./internal/agentsnewest -dir .tmp/agents-newest    # in the root of the repository; or: make agents-newest
+//
+// It changes neither the pins nor testdata. It exits with 1 if an agent passes
+// a test with the pinned version only.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+func main() {
+	agents := flag.String("agents", "", "run these `agents` even if they are pinned to their newest version; names with commas between them")
+	dir := flag.String("dir", "", "`directory` to install the agents and to write the results in")
+	flag.Parse()
+	worse, err := run(*agents, *dir, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agentsnewest:", err)
+	}
+	if err != nil || worse {
+		os.Exit(1)
+	}
+}
+
+// run reports whether an agent has become worse.
+func run(agents, dir string, out io.Writer) (worse bool, err error) {
+	if dir == "" {
+		return false, fmt.Errorf("-dir is missing: the directory to install the agents in")
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false, err
+	}
+	pins, err := readManifest(filepath.Join("test", "agents", "package.json"))
+	if err != nil {
+		return false, err
+	}
+	newest, err := pins.newest(viewed)
+	if err != nil {
+		return false, err
+	}
+	rows, err := compareVersions(realagents.Modules(), pins, newest, agents)
+	if err != nil {
+		return false, err
+	}
+	printVersions(out, rows)
+	names := running(rows)
+	if len(names) == 0 {
+		fmt.Fprintln(out, "\nEvery pin is the newest version. AGENT=NAME runs an agent all the same.")
+		return false, nil
+	}
+	if err := newest.install(dir, out); err != nil {
+		return false, err
+	}
+	results := filepath.Join(dir, "results")
+	if err := os.RemoveAll(results); err != nil {
+		return false, err
+	}
+	env := []string{"RUNNEL_AGENTS_DIR=" + dir, "RUNNEL_RESULTS_DIR=" + results, "RUNNEL_AGENTS=" + strings.Join(names, ",")}
+	for _, step := range []struct{ what, test, flag string }{
+		{"the conformance suite", "^TestConformance$", "-results"}, {"the recordings", "^TestRecord$", "-record"},
+	} {
+		if err := suite(env, step.what, step.test, step.flag, dir, out); err != nil {
+			return false, err
+		}
+	}
+	for _, r := range rows {
+		if !slices.Contains(names, r.agent) {
+			continue
+		}
+		d, err := compare(r, "provider", results)
+		if err != nil {
+			return false, err
+		}
+		d.print(out)
+		worse = worse || d.worse()
+	}
+	return worse, nil
+}
+
+// suite runs one test of every provider. Its output goes to a file: what
+// matters of it is in the results, and a test that fails is no error.
+func suite(env []string, what, test, flag, dir string, out io.Writer) error {
+	packages, err := having(strings.TrimSuffix(strings.TrimPrefix(test, "^"), "$"), "provider")
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(dir, strings.Trim(test, "^$")+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Fprintf(out, "\nrunning %s; the output goes to %s\n", what, log.Name())
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-v", "-count", "1", "-p", "1", "-timeout", "90m", "-run", test}, packages, []string{flag})...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintf(out, "some of it failed (%v)\n", err)
+	}
+	return nil
+}
+
+// having returns the packages in a directory whose tests can run real agents
+// and have a test of this name.
+func having(test, root string) (packages []string, err error) {
+	files, err := filepath.Glob(filepath.Join(root, "*", "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name := "./" + filepath.ToSlash(filepath.Dir(file))
+		if strings.Contains(string(text), "func "+test+"(") && strings.Contains(string(text), "internal/realagents") && !slices.Contains(packages, name) {
+			packages = append(packages, name)
+		}
+	}
+	return packages, nil
+}

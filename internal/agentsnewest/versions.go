@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// A manifest is a package.json that installs agents.
+type manifest struct {
+	Private      bool              `json:"private"`
+	Dependencies map[string]string `json:"dependencies"`
+	AllowScripts map[string]bool   `json:"allowScripts"`
+}
+
+func readManifest(path string) (m manifest, err error) {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// older matches the name of a dependency that is an older version on purpose.
+var older = regexp.MustCompile(`-\d+-\d+-\d+$`)
+
+// newest returns a manifest with the newest version of each dependency, as view
+// returns it for the name of a package. It leaves out older versions that are
+// pinned on purpose.
+func (m manifest) newest(view func(name string) (version string, err error)) (manifest, error) {
+	n := manifest{Private: true, Dependencies: map[string]string{}, AllowScripts: m.AllowScripts}
+	for name, pin := range m.Dependencies {
+		if older.MatchString(name) {
+			continue
+		}
+		prefix, real := split(name, pin)
+		version, err := view(real)
+		if err != nil {
+			return n, err
+		}
+		n.Dependencies[name] = prefix + version
+	}
+	return n, nil
+}
+
+// split returns what stands before the version of a dependency, and the name
+// of the package that is installed: "npm:NAME@1.2.3" installs another package.
+func split(name, pin string) (prefix, real string) {
+	rest, is := strings.CutPrefix(pin, "npm:")
+	if !is {
+		return "", name
+	}
+	at := strings.LastIndex(rest, "@")
+	return "npm:" + rest[:at+1], rest[:at]
+}
+
+// version returns the version of a dependency.
+func (m manifest) version(name string) string {
+	prefix, _ := split(name, m.Dependencies[name])
+	return strings.TrimPrefix(m.Dependencies[name], prefix)
+}
+
+// viewed asks npm for the newest version of a package.
+func viewed(name string) (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.Command("npm", "view", name, "version")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if version := strings.TrimSpace(string(out)); err == nil && version != "" {
+		return version, nil
+	}
+	return "", fmt.Errorf("npm view %s version: %v\n%s", name, err, stderr.String())
+}
+
+// install installs the agents of a manifest in a directory.
+func (m manifest) install(dir string, out io.Writer) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\ninstalling the newest versions in %s\n", dir)
+	cmd := exec.Command("npm", "install", "--no-package-lock", "--no-fund", "--no-audit", "--no-update-notifier")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("npm install in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// A row is what is installed of one agent.
+type row struct {
+	agent          string // name of its provider
+	pinned, newest string
+	runs           bool
+}
+
+// compareVersions returns a row for each agent of modules (by the names of
+// their providers). An agent runs if its newest version is another one than the
+// pinned one, or if it is one of asked, names with commas between them.
+func compareVersions(modules map[string]string, pins, newest manifest, asked string) (rows []row, err error) {
+	names := strings.FieldsFunc(asked, func(r rune) bool { return r == ',' })
+	for _, name := range names {
+		if modules[name] == "" {
+			return nil, fmt.Errorf("unknown agent %q; want some of %s", name, strings.Join(slices.Sorted(maps.Keys(modules)), ", "))
+		}
+	}
+	for _, agent := range slices.Sorted(maps.Keys(modules)) {
+		r := row{agent: agent, pinned: pins.version(modules[agent]), newest: newest.version(modules[agent])}
+		r.runs = r.newest != r.pinned && len(names) == 0 || slices.Contains(names, agent)
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// running returns the names of the agents that run.
+func running(rows []row) (names []string) {
+	for _, r := range rows {
+		if r.runs {
+			names = append(names, r.agent)
+		}
+	}
+	return names
+}
+
+func printVersions(out io.Writer, rows []row) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "agent\tpinned\tnewest")
+	for _, r := range rows {
+		newest := r.newest
+		if r.newest == r.pinned {
+			newest = "the same"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.agent, r.pinned, newest)
+	}
+	_ = w.Flush() // as fmt.Fprintln, which ignores the errors of a terminal
+}
