@@ -90,6 +90,9 @@ type liveQuirks struct {
 	// usage returns the usage of a turn that the agent reports outside of the
 	// protocol's own field, or nil.
 	usage func(meta json.RawMessage) *usage
+	// callUsage returns the usage of one call of the model that an agent reports
+	// with a message, or nil. Without another usage, that of a turn is their sum.
+	callUsage func(meta json.RawMessage) *usage
 	// totals says that the usage counts from the beginning of the conversation.
 	totals bool
 }

@@ -39,6 +39,7 @@ type turn struct {
 	interrupted bool    // we asked the agent to stop
 	refused     bool    // a denial ends the turn
 	cost        float64 // of the conversation when the turn began
+	used        *usage  // by the calls of the model, if the agent reports it for each
 
 	out       translate.TurnEmitter
 	threads   threads
@@ -129,6 +130,9 @@ func (ts *turns) answered(id string, m jsonrpc.Message) {
 	}
 	if f := ts.session.q.live.usage; f != nil && p.Usage == nil {
 		p.Usage = f(p.Meta)
+	}
+	if p.Usage == nil {
+		p.Usage = ts.now.used
 	}
 	ts.finish(p.StopReason, p.Usage, m.Error)
 }
@@ -236,6 +240,21 @@ func (tn *turn) settle(terminal event.Body) {
 		}
 	}
 	tn.calls.settle(done.Status == event.StatusCompleted, why)
+}
+
+// add adds what a call of the model used, nil if the agent did not report it.
+func (tn *turn) add(u *usage) {
+	if u == nil {
+		return
+	}
+	if tn.used == nil {
+		tn.used = &usage{}
+	}
+	tn.used.Input += u.Input
+	tn.used.Output += u.Output
+	tn.used.CachedRead += u.CachedRead
+	tn.used.CachedWrite += u.CachedWrite
+	tn.used.Thought += u.Thought
 }
 
 // spent returns what a turn used, nil if the agent did not report it.
