@@ -256,7 +256,7 @@ func (s *Session) begin(in Input) (*Turn, error) {
 		}
 	}
 	if len(s.live) > 0 {
-		return nil, &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true",
+		return nil, &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, or cancel it",
 			Details: map[string]string{"turnId": s.live[0].rules.turn}}
 	}
 	if s.over[in.Turn] {
@@ -376,9 +376,13 @@ func (s *Session) approval(id string) (*liveTurn, event.Approval) {
 }
 
 func (s *Session) set(set Settings) error {
-	opt := set.Apply(s.opt)
-	if err := checkOptions(opt); err != nil {
+	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
+	if err != nil {
 		return err
+	}
+	opt := set.Apply(s.opt)
+	if set.PermissionMode != "" {
+		warnOfBypass(opt)
 	}
 	if s.link != nil {
 		if err := s.setLive(set); err != nil {

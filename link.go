@@ -104,11 +104,11 @@ func (s *Session) open() {
 	s.helpers.Go(func() {
 		defer cancel()
 		<-before
-		conn, err := openConn(ctx, s.provider, opt)
+		conn, err := startConn(ctx, s.provider, opt)
 		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability
 		if afresh { // else the session could never go on
 			opt.Resume = ""
-			conn, err = openConn(ctx, s.provider, opt)
+			conn, err = startConn(ctx, s.provider, opt)
 		}
 		s.opened <- openedMsg{conn, opt, afresh, err}
 	})
@@ -227,6 +227,16 @@ func (s *Session) unlink() {
 	s.link.leave(s)
 	close(s.link.quit)
 	s.gone, s.link = s.link.closed, nil
+}
+
+// startConn is openConn for options that were checked when the session began, by
+// another version of the server perhaps. A further directory may have gone
+// since, which is the agent's to notice.
+func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
+	if err := checkTaken(p, opt, nil); err != nil {
+		return nil, err
+	}
+	return openConn(ctx, p, opt)
 }
 
 // openConn is Provider.Open with errors that are safe.

@@ -28,13 +28,19 @@ func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error)
 	if err := Require(p, CapRun); err != nil {
 		return nil, err
 	}
+	opt, err := CheckOptions(p, opt, nil)
+	if err == nil {
+		err = CheckPrompt("prompt", in.Text, len(in.Attachments))
+	}
+	if err != nil {
+		return nil, err
+	}
 	r := &Run{over: make(chan struct{})}
 	opt.OneTurn = true
 	cfg := Config{Lifetime: opt.Timeout, Dormant: true}
 	if opt.Approve == nil {
 		cfg.ApprovalTimeout = -1
 	}
-	var err error
 	if r.session, err = Open(ctx, p, opt, cfg); err != nil {
 		return nil, err
 	}

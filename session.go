@@ -165,9 +165,11 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 }
 
 func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
-	if err := checkOptions(opt); err != nil {
+	opt, err := admissible(p, opt, cfg)
+	if err != nil {
 		return nil, err
 	}
+	warnOfBypass(opt)
 	if cfg.Log == nil {
 		cfg.Log = new(Memory)
 	}
@@ -195,7 +197,6 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	}
 	conn := cfg.Conn
 	if conn == nil && !cfg.Dormant {
-		var err error
 		if conn, err = openConn(ctx, p, opt); err != nil {
 			s.stop()
 			return nil, err
@@ -209,13 +210,23 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	return s, nil
 }
 
+// admissible returns the options with which a session may begin. A session that
+// goes on was checked when it began: only what the server allows may have
+// changed since, and a check of the rest follows before its agent starts again.
+func admissible(p Provider, opt Options, cfg Config) (Options, error) {
+	if cfg.Dormant || cfg.Adopt {
+		return opt, checkMode(checked{opt: &opt})
+	}
+	return CheckOptions(p, opt, nil)
+}
+
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }
 
 // Send begins a turn. It returns once the prompt is in the log, and does not
 // wait for the agent. It fails with TURN_IN_PROGRESS if a turn is running.
 func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
-	if err := checkInput(&in); err != nil {
+	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)); err != nil {
 		return nil, err
 	}
 	if p, ok := s.provider.(Preparer); ok {

@@ -25,6 +25,10 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if dir, err = g.opener.projects.check(dir); err != nil {
 		return Status{}, err
 	}
+	opt.AllowBypass = g.cfg.AllowBypass
+	if opt, err = runnel.CheckOptions(p, opt, g.detector.Last(p.Name())); err != nil {
+		return Status{}, err
+	}
 	if opt, err = g.opener.complete(opt, dir); err != nil {
 		return Status{}, err
 	}

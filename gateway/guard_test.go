@@ -57,7 +57,7 @@ func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) { // C08
 		t.Skip(err)
 	}
 	d := newDisk(t)
-	g := d.open(t, func(c *Config) { c.DataDir = data })
+	g := d.open(t, func(c *Config) { c.DataDir, c.Providers = data, []runnel.Provider{new(started)} })
 	defer closeIt(t, g)
 	other := filepath.Join(parent, "other")
 	if err := os.Mkdir(other, 0o700); err != nil {

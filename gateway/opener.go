@@ -111,12 +111,10 @@ func (o *opener) options(ctx context.Context, rec store.Session) (runnel.Options
 	return o.complete(opt, rec.ProjectDir)
 }
 
-// complete checks the options of a client, and adds the server's.
+// complete adds the server's own options to those of a client. It fails for
+// directories that belong to the server.
 func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error) {
 	for _, d := range opt.AddDirs {
-		if !filepath.IsAbs(d) {
-			return opt, runnel.Fail(runnel.InvalidRequest, "addDirs: must be absolute paths")
-		}
 		if err := o.projects.checkDataDir(canonical(d)); err != nil {
 			return opt, err
 		}

@@ -38,6 +38,14 @@ func (p *started) Name() string {
 	return p.Provider.Name()
 }
 
+// Takes declares everything: the pool has to tell agents apart by any option.
+func (p *started) Takes() runnel.Takes {
+	return runnel.Takes{
+		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true,
+		Resume: true, AnyEffort: true, Config: true,
+	}
+}
+
 func (p *started) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	p.mu.Lock()
 	p.tries++

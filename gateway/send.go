@@ -48,7 +48,7 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if waiting >= maxQueue {
 		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts wait in this session; cancel its turn, or wait for some of them")
 	}
-	if err := checkSettings(p.Settings, g.cfg.AllowBypass); err != nil {
+	if p.Settings, err = g.checkSettings(rec.CLIType, st, p.Settings); err != nil {
 		return Sent{}, err
 	}
 	in, warning, err := g.uploads.check(p, rec.ProjectDir)
@@ -74,18 +74,18 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	return sent, g.queue.add(ctx, e, in, p.Settings)
 }
 
-// checkSettings checks settings before anything is changed.
-func checkSettings(s runnel.Settings, allowBypass bool) error {
-	switch s.PermissionMode {
-	case "", runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk:
-		return nil
-	case runnel.ModeBypass:
-		if allowBypass {
-			return nil
-		}
-		return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass runs every tool without asking; it has to be allowed on the server first")
+// checkSettings checks settings before anything is changed. What a session
+// offers counts more than what the last probe of its agent found.
+func (g *Gateway) checkSettings(cliType string, st runnel.Status, set runnel.Settings) (runnel.Settings, error) {
+	p, err := g.opener.providers.Choose(cliType)
+	if err != nil {
+		return set, err
 	}
-	return runnel.Fail(runnel.InvalidRequest, "permissionMode: not one of default, acceptEdits, plan, dontAsk, bypass")
+	known := g.detector.Last(p.Name())
+	if st.Config != nil {
+		known = &runnel.Installation{Config: st.Config}
+	}
+	return runnel.CheckSettings(p, runnel.Options{AllowBypass: g.cfg.AllowBypass}, set, known)
 }
 
 // Cancel ends the running turn; none is not an error.
@@ -121,6 +121,10 @@ func (g *Gateway) Set(ctx context.Context, ref string, s runnel.Settings) (Statu
 		return Status{}, err
 	}
 	defer g.unlock(e)
+	rec, _ := e.snapshot()
+	if s, err = g.checkSettings(rec.CLIType, e.session.Status(), s); err != nil {
+		return Status{}, err
+	}
 	if err := e.set(ctx, s); err != nil {
 		return Status{}, err
 	}

@@ -106,6 +106,20 @@ func (d *Detector) agents(ctx context.Context, refresh bool, wait time.Duration)
 	return out
 }
 
+// Last returns what the last probe of an agent found; nil if it was never
+// probed. It starts no probe and waits for none.
+func (d *Detector) Last(name string) *runnel.Installation {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.rows {
+		if r.provider.Name() == name && !r.agent.CheckedAt.IsZero() {
+			in := r.agent.Installation
+			return &in
+		}
+	}
+	return nil
+}
+
 // start starts the probes that are due, and returns the ends of the probes that
 // are worth waiting for.
 func (d *Detector) start(refresh bool) (wait []<-chan struct{}) {

@@ -20,6 +20,9 @@ type Agent struct {
 	Obeys       []string // files of a folder that it always obeys; see trust.go
 	Reads       []string // files of a folder that it shows to the model
 
+	Efforts   []string // words for the reasoning effort; a model may have fewer
+	AnyEffort bool     // only a conversation shows the words
+
 	Resumes bool // a conversation can be resumed after its process ended
 	Loads   bool // a conversation can be shown
 	Lists   bool // conversations can be listed
@@ -41,6 +44,7 @@ var agents = []Agent{
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
 		Obeys:   []string{".codex"}, // it trusts every folder
 		Reads:   []string{"AGENTS.md", "AGENTS.override.md", ".agents/skills"},
+		Efforts: []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true, Gated: true,
 	},
 	{
@@ -49,16 +53,18 @@ var agents = []Agent{
 		Env:     []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // the stored conversation is complete when a turn ends
 		Inherit: []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
 		Refuse:  []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
+		Efforts: []string{"default", "low", "medium", "high", "xhigh", "max"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
 	{
 		Name: "opencode", DisplayName: "opencode", Command: []string{"opencode", "acp"},
 		Install: "npm install -g opencode-ai", Login: "opencode auth login",
-		Env:     []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
-		Inherit: []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
-		Refuse:  []string{"OPENCODE_PERMISSION"},
-		Obeys:   []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // it loads plugins also with OPENCODE_DISABLE_PROJECT_CONFIG
-		Resumes: true, Loads: true, Lists: true, Forks: true,
+		Env:       []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
+		Inherit:   []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
+		Refuse:    []string{"OPENCODE_PERMISSION"},
+		Obeys:     []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // it loads plugins also with OPENCODE_DISABLE_PROJECT_CONFIG
+		AnyEffort: true,                                                              // a model's variants, which a configuration can name
+		Resumes:   true, Loads: true, Lists: true, Forks: true,
 	},
 	{
 		Name: "gemini", DisplayName: "Gemini CLI", Command: []string{"gemini", "--acp"},
@@ -81,15 +87,17 @@ var agents = []Agent{
 			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
 			".github/skills", ".github/agents", ".agents/skills", ".claude/skills", ".claude/agents",
 		},
-		Resumes: true, Loads: true, Lists: true,
+		AnyEffort: true,
+		Resumes:   true, Loads: true, Lists: true,
 	},
 	{
 		Name: "qwen", DisplayName: "Qwen Code", Command: []string{"qwen", "--acp"},
 		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
-		Env:     []string{"QWEN_CODE_NO_RELAUNCH=true"},
-		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
-		Obeys:   []string{".qwen", "**/.qwen/.env", "**/.env"},
-		Reads:   []string{"QWEN.md", "AGENTS.md"},
+		Env:       []string{"QWEN_CODE_NO_RELAUNCH=true"},
+		Inherit:   []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
+		Obeys:     []string{".qwen", "**/.qwen/.env", "**/.env"},
+		Reads:     []string{"QWEN.md", "AGENTS.md"},
+		AnyEffort: true,
 		// Qwen Code 0.15.10 does not find its stored conversations.
 	},
 }

@@ -2,10 +2,8 @@ package acp
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,34 +26,19 @@ type opening struct {
 // put an id on command lines and into file names.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]*$`)
 
-// check refuses options that no agent of this kind takes, before it is started.
+// check refuses values that are not safe to pass on, before the agent is
+// started. runnel.CheckOptions has refused what the agent does not take.
 func (p *provider) check(opt runnel.Options, begin opening) error {
-	q := p.agent.quirks()
 	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
 		return agentconn.ErrBypass()
 	}
-	if m := opt.PermissionMode; m != "" && m != runnel.ModeDefault && q.startup.modes[m] == nil && !slices.Contains(q.startup.starts, m) {
+	if opt.PermissionMode != "" && !slices.Contains(p.modes(), opt.PermissionMode) {
 		return noMode(p.agent.conn())
 	}
 	if begin.session != "" && (len(begin.session) > 500 || !sessionID.MatchString(begin.session) || strings.Contains(begin.session, "..")) {
 		return runnel.Fail(runnel.InvalidRequest, "resume: not the id of a conversation with "+p.DisplayName())
 	}
-	if slices.ContainsFunc(opt.AddDirs, func(d string) bool { return !filepath.IsAbs(d) }) {
-		return runnel.Fail(runnel.InvalidRequest, "addDirs: must be absolute paths")
-	}
-	restrict := func(field string, is bool) error {
-		if is {
-			return runnel.Fail(runnel.UnsupportedCapability, field+": "+p.DisplayName()+" has no such option")
-		}
-		return nil
-	}
-	passes := q.startup.passesOptions
-	return errors.Join(
-		restrict("maxThinkingTokens", opt.MaxThinkingTokens > 0),
-		restrict("tools", len(opt.Tools) > 0 && !passes),
-		restrict("maxTurns", opt.MaxTurns > 0 && !passes),
-		restrict("systemPromptAppend", opt.SystemPromptAppend != "" && q.startup.prepare == nil),
-	)
+	return nil
 }
 
 // handshake brings a new agent to where it accepts a prompt.

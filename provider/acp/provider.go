@@ -83,6 +83,30 @@ func (p *provider) Extra() []runnel.Capability {
 	return caps
 }
 
+// Takes implements [runnel.OptionTaker]. What an agent of a configuration takes
+// is not known before its handshake, which refuses the rest.
+func (p *provider) Takes() runnel.Takes {
+	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
+	return runnel.Takes{
+		Tools: q.passesOptions, MaxTurns: q.passesOptions, SystemPromptAppend: q.prepare != nil, MCPServers: true,
+		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured,
+		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
+	}
+}
+
+// modes returns the permission modes in which the agent can start.
+func (p *provider) modes() (out []runnel.PermissionMode) {
+	q := p.agent.quirks().startup
+	for _, m := range []runnel.PermissionMode{
+		runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass,
+	} {
+		if m == runnel.ModeDefault || q.modes[m] != nil || slices.Contains(q.starts, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // Open implements [runnel.Provider].
 func (p *provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	begin := opening{method: methodNew}

@@ -56,6 +56,18 @@ func (*Provider) Extra() []runnel.Capability {
 	}
 }
 
+// efforts are the values of --effort, as Claude Code 2.1.329 lists them in its
+// help. It ignores others with a warning.
+var efforts = []string{"low", "medium", "high", "xhigh", "max"}
+
+// Takes implements [runnel.OptionTaker].
+func (*Provider) Takes() runnel.Takes {
+	return runnel.Takes{
+		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true,
+		Efforts: efforts,
+	}
+}
+
 // Open implements [runnel.Provider].
 func (p *Provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	return p.open(ctx, opt, false)

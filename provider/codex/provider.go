@@ -51,6 +51,18 @@ func (*Provider) Extra() []runnel.Capability {
 	}
 }
 
+// efforts are the words that Codex 0.169.0 knows for the reasoning effort. Each
+// model has some of them.
+var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"}
+
+// Takes implements [runnel.OptionTaker].
+func (*Provider) Takes() runnel.Takes {
+	return runnel.Takes{
+		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true,
+		Efforts: efforts, Config: true, Settings: declared(),
+	}
+}
+
 // Open implements [runnel.Provider].
 func (p *Provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	method := methodStart
@@ -122,14 +134,6 @@ func (p *Provider) home() string { return codexHome(append(os.Environ(), p.progr
 func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	if err := firstError(check("model", opt.Model), check("reasoningEffort", opt.ReasoningEffort), check("resume", opt.Resume)); err != nil {
 		return nil, err
-	}
-	switch { // an option that Codex cannot honour is rejected
-	case len(opt.Tools) > 0:
-		return nil, runnel.Fail(runnel.UnsupportedCapability, "tools: Codex does not let them be chosen")
-	case opt.MaxTurns > 0:
-		return nil, runnel.Fail(runnel.UnsupportedCapability, "maxTurns: Codex has no such limit")
-	case opt.MaxThinkingTokens > 0:
-		return nil, runnel.Fail(runnel.UnsupportedCapability, "maxThinkingTokens: Codex has none; use reasoningEffort")
 	}
 	m, err := modeOf(opt.PermissionMode, opt.AllowBypass)
 	if err != nil {

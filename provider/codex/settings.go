@@ -196,6 +196,16 @@ func (s *settings) options() []event.ConfigOption {
 	})
 }
 
+// declared returns the settings of every conversation. The models are those of
+// the user's account, so any name is taken here.
+func declared() []event.ConfigOption {
+	effort := event.ConfigOption{ID: optionEffort, Type: event.ConfigSelect}
+	for _, word := range efforts {
+		effort.Choices = append(effort.Choices, event.ConfigChoice{Value: word})
+	}
+	return append((&settings{Approval: onRequest, Sandbox: workspace}).options(), effort)
+}
+
 // with returns choices, and value with them if it is not among them.
 func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
 	for _, c := range choices {

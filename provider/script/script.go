@@ -153,6 +153,15 @@ func (p *Provider) Probe(context.Context) runnel.Installation {
 	return in
 }
 
+// Takes implements [runnel.OptionTaker].
+func (p *Provider) Takes() runnel.Takes {
+	t := runnel.Takes{Resume: true, Efforts: []string{"low", "medium", "high"}, Config: true}
+	if len(p.Script.Steps) == 0 {
+		t.Settings = settings(nil)
+	}
+	return t
+}
+
 // Extra implements [runnel.Capable].
 func (p *Provider) Extra() []runnel.Capability {
 	return []runnel.Capability{runnel.CapToolsStructured, runnel.CapToolsResults, runnel.CapSessionResume}

@@ -1,0 +1,416 @@
+package runnel
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// An OptionTaker is a Provider that declares which options its agent takes.
+// [CheckOptions] refuses the others before an agent is started. A provider that
+// declares nothing gets all options, and refuses what its agent lacks itself.
+type OptionTaker interface{ Takes() Takes }
+
+// Takes declares which of the Options an agent takes. Every agent takes Model
+// and PermissionMode.
+type Takes struct {
+	Tools              bool
+	MaxTurns           bool
+	MaxThinkingTokens  bool
+	AddDirs            bool
+	SystemPromptAppend bool
+	MCPServers         bool
+	Resume             bool
+
+	// Modes are the permission modes that the agent has. Default: all.
+	Modes []PermissionMode
+
+	// Efforts are the agent's words for ReasoningEffort. A model may have fewer:
+	// the provider's Open refuses the others. Default: the agent has no
+	// reasoning effort, unless AnyEffort is set.
+	Efforts []string
+
+	// AnyEffort says that only a conversation shows the words.
+	AnyEffort bool
+
+	// Config says that the agent has settings of its own, see Options.Config.
+	Config bool
+
+	// Settings are those that every conversation has, whatever the agent's
+	// version. A setting without Choices takes any value here.
+	Settings []event.ConfigOption
+}
+
+// The bounds of options.
+const (
+	maxModel   = 128  // bytes of a model's name
+	maxAddDirs = 16   // directories
+	maxAddDir  = 1024 // bytes of a directory's path
+	maxTools   = 100
+	maxConfig  = 100 // settings
+)
+
+// word matches the name of a reasoning effort or a tool.
+var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+
+// CheckOptions returns the options with which p may start an agent: the model
+// without white space around it, and every further directory once. It fails with
+// UNSUPPORTED_CAPABILITY if the agent lacks an option, and otherwise with
+// INVALID_REQUEST if an option has a value that no agent of p can have. It
+// starts nothing.
+//
+// Known is what was found out about the agent when it was probed last; nil if it
+// never was. What known does not tell, such as the efforts of a model, is
+// refused by Provider.Open.
+func CheckOptions(p Provider, opt Options, known *Installation) (Options, error) {
+	opt.Model = trimmed(opt.Model)
+	if err := checkTaken(p, opt, configOf(known)); err != nil {
+		return opt, err
+	}
+	var err error
+	opt.AddDirs, err = existing(opt.AddDirs)
+	return opt, err
+}
+
+// CheckSettings is [CheckOptions] for settings that change in a session whose
+// options are opt.
+func CheckSettings(p Provider, opt Options, set Settings, known *Installation) (Settings, error) {
+	return checkSettings(p, opt, set, configOf(known))
+}
+
+func checkSettings(p Provider, opt Options, set Settings, offered []event.ConfigOption) (Settings, error) {
+	set.Model = trimmed(set.Model)
+	return set, checkTaken(p, set.Apply(Options{AllowBypass: opt.AllowBypass}), offered)
+}
+
+// trimmed returns the name of a model without white space around it. A name of
+// white space alone stays, because an empty one means the agent's default.
+func trimmed(model string) string {
+	if name := strings.TrimSpace(model); name != "" {
+		return name
+	}
+	return model
+}
+
+func configOf(known *Installation) []event.ConfigOption {
+	if known == nil {
+		return nil
+	}
+	return known.Config
+}
+
+// An optionCheck has the rules of one option.
+type optionCheck struct {
+	name  string // in JSON
+	given func(*Options) bool
+	taken func(*Takes) bool // nil: every agent takes the option
+	valid func(checked) error
+}
+
+// checked is what the value of an option is judged by.
+type checked struct {
+	agent   string // its name for users
+	opt     *Options
+	takes   *Takes               // nil: the provider declares nothing
+	offered []event.ConfigOption // in the session, or when the agent was probed last; nil: not known
+}
+
+// optionChecks returns the rules of all options that a client can give, and of
+// Resume, in the order in which they are applied.
+func optionChecks() []optionCheck {
+	return []optionCheck{
+		{"model", func(o *Options) bool { return o.Model != "" }, nil, checkModel},
+		{"tools", func(o *Options) bool { return len(o.Tools) > 0 }, func(t *Takes) bool { return t.Tools }, checkTools},
+		{"maxTurns", func(o *Options) bool { return o.MaxTurns != 0 }, func(t *Takes) bool { return t.MaxTurns },
+			func(c checked) error { return checkCount("maxTurns", c.opt.MaxTurns) }},
+		{"permissionMode", func(*Options) bool { return true }, nil, checkMode},
+		{"reasoningEffort", func(o *Options) bool { return o.ReasoningEffort != "" },
+			func(t *Takes) bool { return t.AnyEffort || len(t.Efforts) > 0 }, checkEffort},
+		{"config", func(o *Options) bool { return len(o.Config) > 0 }, func(t *Takes) bool { return t.Config }, checkConfig},
+		{"maxThinkingTokens", func(o *Options) bool { return o.MaxThinkingTokens != 0 }, func(t *Takes) bool { return t.MaxThinkingTokens },
+			func(c checked) error { return checkCount("maxThinkingTokens", c.opt.MaxThinkingTokens) }},
+		{"addDirs", func(o *Options) bool { return len(o.AddDirs) > 0 }, func(t *Takes) bool { return t.AddDirs }, checkDirs},
+		{"systemPromptAppend", func(o *Options) bool { return o.SystemPromptAppend != "" }, func(t *Takes) bool { return t.SystemPromptAppend },
+			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
+		{"mcpServers", func(o *Options) bool { return len(o.MCPServers) > 0 }, func(t *Takes) bool { return t.MCPServers }, checkServers},
+		{"resume", func(o *Options) bool { return o.Resume != "" }, func(t *Takes) bool { return t.Resume }, nil},
+		{"projectDir", func(o *Options) bool { return o.Dir != "" }, nil, checkDir},
+	}
+}
+
+// checkTaken is CheckOptions without a look at the file system. An option that
+// the agent lacks is reported before the value of any other.
+func checkTaken(p Provider, opt Options, offered []event.ConfigOption) error {
+	c := checked{agent: nameOf(p), opt: &opt, offered: offered}
+	if t, ok := p.(OptionTaker); ok {
+		takes := t.Takes()
+		c.takes = &takes
+	}
+	given := slices.DeleteFunc(optionChecks(), func(o optionCheck) bool { return !o.given(&opt) })
+	for _, o := range given {
+		if c.takes != nil && o.taken != nil && !o.taken(c.takes) {
+			return lacks(c.agent, o.name)
+		}
+	}
+	for _, o := range given {
+		if o.valid == nil {
+			continue
+		}
+		if err := o.valid(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// capabilities are those that stand for an option.
+var capabilities = map[string]Capability{"addDirs": CapAddDirs, "resume": CapSessionResume}
+
+// lacks returns the error for an option that an agent does not take.
+func lacks(agent, option string) error {
+	details := map[string]any{"option": option}
+	if c, ok := capabilities[option]; ok {
+		details["capability"] = c
+	}
+	return &Error{Code: UnsupportedCapability, Message: option + ": " + agent + " does not take this option; leave it out", Details: details}
+}
+
+// nameOf returns the name of a provider's agent for users.
+func nameOf(p Provider) string {
+	if d, ok := p.(interface{ DisplayName() string }); ok {
+		return d.DisplayName()
+	}
+	return p.Name()
+}
+
+func checkModel(c checked) error {
+	switch model := c.opt.Model; {
+	case strings.TrimSpace(model) == "":
+		return Fail(InvalidRequest, "model: is blank; leave it out for the agent's default")
+	case len(model) > maxModel:
+		return Fail(InvalidRequest, fmt.Sprintf("model: has %d bytes; at most %d are allowed", len(model), maxModel))
+	default:
+		return checkText("model", model)
+	}
+}
+
+// checkText refuses text that cannot reach an agent as it is.
+func checkText(field, s string) error {
+	if strings.ContainsRune(s, 0) || strings.ToValidUTF8(s, "") != s {
+		return Fail(InvalidRequest, field+": holds a NUL character or is not valid UTF-8; agents take neither")
+	}
+	return nil
+}
+
+func checkTools(c checked) error {
+	if n := len(c.opt.Tools); n > maxTools {
+		return Fail(InvalidRequest, fmt.Sprintf("tools: %d are too many; at most %d are allowed", n, maxTools))
+	}
+	for i, tool := range c.opt.Tools {
+		if !word.MatchString(tool) {
+			return Fail(InvalidRequest, fmt.Sprintf("tools.%d: %s is not the name of a tool; it has letters, digits and . _ : / @ -", i, shown(tool)))
+		}
+	}
+	return nil
+}
+
+func checkCount(field string, n int) error {
+	if n < 0 {
+		return Fail(InvalidRequest, fmt.Sprintf("%s: %d is negative; give 1 or more, or leave it out", field, n))
+	}
+	return nil
+}
+
+// modes are all permission modes.
+var modes = []PermissionMode{ModeDefault, ModeAcceptEdits, ModePlan, ModeDontAsk, ModeBypass}
+
+func checkMode(c checked) error {
+	mode, has := c.opt.PermissionMode, modes
+	if mode == "" {
+		return nil
+	}
+	if !slices.Contains(modes, mode) {
+		return Fail(InvalidRequest, "permissionMode: unknown value "+shown(string(mode))+"; want "+oneOf(modes))
+	}
+	if mode == ModeBypass && !c.opt.AllowBypass {
+		return Fail(InvalidRequest, "permissionMode: bypass runs every tool without asking; it has to be allowed on the server first")
+	}
+	if c.takes != nil && len(c.takes.Modes) > 0 {
+		has = c.takes.Modes
+	}
+	if !slices.Contains(has, mode) {
+		return Fail(InvalidRequest, "permissionMode: "+c.agent+" has no mode "+shown(string(mode))+"; want "+oneOf(has))
+	}
+	return nil
+}
+
+func checkEffort(c checked) error {
+	effort := c.opt.ReasoningEffort
+	switch {
+	case c.takes != nil && len(c.takes.Efforts) > 0 && !slices.Contains(c.takes.Efforts, effort):
+		return Fail(InvalidRequest, "reasoningEffort: unknown value "+shown(effort)+"; want "+oneOf(c.takes.Efforts))
+	case !word.MatchString(effort):
+		return Fail(InvalidRequest, "reasoningEffort: "+shown(effort)+" is not the name of an effort; it has letters, digits and . _ : / @ -")
+	}
+	return nil
+}
+
+func checkConfig(c checked) error {
+	if n := len(c.opt.Config); n > maxConfig {
+		return Fail(InvalidRequest, fmt.Sprintf("config: %d settings are too many; at most %d are allowed", n, maxConfig))
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.opt.Config)) {
+		if err := c.setting(id, c.opt.Config[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setting checks one of the agent's own settings. An id is unknown if neither
+// the declaration nor what the agent offered has it; without any offer the
+// agent itself has to say. The same holds for the values of choices that
+// nothing declares: they may depend on the model.
+func (c checked) setting(id, value string) error {
+	if id == "" || len(id) > 200 || len(value) > 1000 {
+		return Fail(InvalidRequest, "config: an id has 1 to 200 bytes, a value up to 1000")
+	}
+	var declared []event.ConfigOption
+	if c.takes != nil {
+		declared = c.takes.Settings
+	}
+	o := find(declared, id)
+	judged := o != nil && (o.Type == event.ConfigBoolean || len(o.Choices) > 0)
+	if o == nil {
+		o = offer(c.offered, id)
+		judged = o != nil && o.Type == event.ConfigBoolean
+	}
+	switch {
+	case o == nil && c.offered != nil:
+		return Fail(InvalidRequest, "config: "+c.agent+" has no setting "+shown(id)+"; it has "+oneOf(ids(declared, c.offered)))
+	case judged && !o.Allows(value):
+		return Fail(InvalidRequest, "config: "+shown(id)+" cannot be "+shown(value)+"; want "+oneOf(values(o)))
+	}
+	return nil
+}
+
+func find(list []event.ConfigOption, id string) *event.ConfigOption {
+	i := slices.IndexFunc(list, func(o event.ConfigOption) bool { return o.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// offer returns the setting with an id. Agents also accept the category of a
+// setting in place of its id, such as effort for reasoning_effort.
+func offer(list []event.ConfigOption, id string) *event.ConfigOption {
+	if o := find(list, id); o != nil {
+		return o
+	}
+	i := slices.IndexFunc(list, func(o event.ConfigOption) bool { return id != "" && o.Category == id })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// ids returns the ids of settings, each once.
+func ids(lists ...[]event.ConfigOption) (out []string) {
+	for _, o := range slices.Concat(lists...) {
+		if !slices.Contains(out, o.ID) {
+			out = append(out, o.ID)
+		}
+	}
+	return out
+}
+
+// values returns the values that a setting can have.
+func values(o *event.ConfigOption) (out []string) {
+	if o.Type == event.ConfigBoolean {
+		return []string{"true", "false"}
+	}
+	for _, c := range o.Choices {
+		out = append(out, c.Value)
+	}
+	return out
+}
+
+func checkDirs(c checked) error {
+	if n := len(c.opt.AddDirs); n > maxAddDirs {
+		return Fail(InvalidRequest, fmt.Sprintf("addDirs: %d directories are too many; at most %d are allowed", n, maxAddDirs))
+	}
+	for i, dir := range c.opt.AddDirs {
+		field := fmt.Sprintf("addDirs.%d", i)
+		switch {
+		case len(dir) > maxAddDir:
+			return Fail(InvalidRequest, fmt.Sprintf("%s: has %d bytes; at most %d are allowed", field, len(dir), maxAddDir))
+		case !filepath.IsAbs(dir):
+			return Fail(InvalidRequest, field+": "+shown(dir)+" is not an absolute path; ~ is not expanded")
+		}
+		if err := checkText(field, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// existing returns the directories in their shortest form, each once. It fails
+// for one that is no directory.
+func existing(dirs []string) ([]string, error) {
+	var out []string
+	for i, dir := range dirs {
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			return dirs, Fail(InvalidRequest, fmt.Sprintf("addDirs.%d: %s is not a directory that can be reached", i, shown(dir)), err)
+		}
+		if dir = filepath.Clean(dir); !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out, nil
+}
+
+func checkServers(c checked) error {
+	var servers map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(c.opt.MCPServers, &servers); err != nil || servers == nil {
+		return Fail(InvalidRequest, "mcpServers: must be a JSON object of servers by name", err)
+	}
+	return nil
+}
+
+func checkDir(c checked) error {
+	if !filepath.IsAbs(c.opt.Dir) {
+		return Fail(InvalidRequest, "projectDir: "+shown(c.opt.Dir)+" is not an absolute path")
+	}
+	return nil
+}
+
+// oneOf lists values for a user.
+func oneOf[S ~string](list []S) string {
+	words := make([]string, 0, len(list))
+	for _, s := range list[:min(len(list), 20)] {
+		words = append(words, string(s))
+	}
+	if len(list) > len(words) {
+		words = append(words, "…")
+	}
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " or " + words[last]
+	}
+	return strings.Join(words, "")
+}
+
+// shown quotes a value that a user gave, bounded.
+func shown(s string) string {
+	if len(s) > 64 {
+		s = strings.ToValidUTF8(s[:64], "") + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,271 @@
+package all
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// An optionCase is one option of every agent: who takes it, a value that is fine,
+// and values that are nonsense for everybody who takes it.
+type optionCase struct {
+	name     string
+	takers   []string // names of providers; nil: all
+	fine     func(*runnel.Options)
+	nonsense []func(*runnel.Options)
+}
+
+var acpAgents = []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "qwen", "mine"}
+
+// everyone returns acpAgents and others.
+func everyone(others ...string) []string { return append(others, acpAgents...) }
+
+func optionCases(t *testing.T) []optionCase {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := func(f func(*runnel.Options)) func(*runnel.Options) { return f }
+	dirs := func(list ...string) func(*runnel.Options) {
+		return func(o *runnel.Options) { o.AddDirs = list }
+	}
+	many := make([]string, 40)
+	for i := range many {
+		many[i] = filepath.Join(dir, fmt.Sprint(i))
+		if err := os.Mkdir(many[i], 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers := func(text string) func(*runnel.Options) {
+		return func(o *runnel.Options) { o.MCPServers = json.RawMessage(text) }
+	}
+	return []optionCase{
+		{"model", nil, set(func(o *runnel.Options) { o.Model = " m " }), []func(*runnel.Options){
+			func(o *runnel.Options) { o.Model = "  " },
+			func(o *runnel.Options) { o.Model = strings.Repeat("m", 129) },
+			func(o *runnel.Options) { o.Model = "m\x00" },
+		}},
+		{"tools", []string{"claude-code", "claude-agent-acp"}, func(o *runnel.Options) { o.Tools = []string{"Read"} }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Tools = []string{"Read", "--settings={}"} },
+			func(o *runnel.Options) { o.Tools = []string{""} },
+		}},
+		{"maxTurns", []string{"claude-code", "claude-agent-acp"}, func(o *runnel.Options) { o.MaxTurns = 3 }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.MaxTurns = -1 },
+		}},
+		{"permissionMode", nil, func(o *runnel.Options) { o.PermissionMode = runnel.ModeDefault }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.PermissionMode = "yolo" },
+			func(o *runnel.Options) { o.PermissionMode = runnel.ModeBypass }, // without AllowBypass
+		}},
+		{"reasoningEffort", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "copilot", "qwen", "mine", "script"},
+			func(o *runnel.Options) { o.ReasoningEffort = "high" }, []func(*runnel.Options){
+				func(o *runnel.Options) { o.ReasoningEffort = "-c x=1" },
+				func(o *runnel.Options) { o.ReasoningEffort = strings.Repeat("x", 201) },
+			}},
+		{"config", everyone("codex", "script"), nil, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Config = runnel.Values{"": "x"} },
+			func(o *runnel.Options) { o.Config = runnel.Values{"pace": strings.Repeat("x", 1001)} },
+		}},
+		{"maxThinkingTokens", []string{"claude-code"}, func(o *runnel.Options) { o.MaxThinkingTokens = 1000 }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.MaxThinkingTokens = -1 },
+		}},
+		{"addDirs", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "mine"}, dirs(dir, dir+"/"), []func(*runnel.Options){
+			dirs("relative"), dirs("~/src"), dirs(filepath.Join(dir, "missing")), dirs(file), dirs(many...),
+			dirs(dir, "/"+strings.Repeat("x", 1024)), dirs(""),
+		}},
+		{"systemPromptAppend", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp"}, func(o *runnel.Options) { o.SystemPromptAppend = "Be brief." }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.SystemPromptAppend = "a\x00b" },
+			func(o *runnel.Options) { o.SystemPromptAppend = "a\xffb" },
+		}},
+		{"mcpServers", everyone("claude-code", "codex"), servers(`{"s":{"command":"true"}}`), []func(*runnel.Options){
+			servers(`[]`), servers(`"x"`), servers(`null`), servers(`{"s":1}`), servers(`{`),
+		}},
+		{"resume", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "mine", "script"},
+			func(o *runnel.Options) { o.Resume = "0b5d3c1e-0000-7000-8000-000000000000" }, nil},
+	}
+}
+
+// counted is a provider whose agents are counted, where it has no program.
+type counted struct {
+	runnel.Provider
+	opened *int
+}
+
+func (c counted) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	*c.opened++
+	return c.Provider.Open(ctx, opt)
+}
+
+func (c counted) Takes() runnel.Takes { return c.Provider.(runnel.OptionTaker).Takes() }
+
+// A trap is a provider whose program leaves a trace and exits.
+type trap struct {
+	runnel.Provider
+	trace  string
+	opened *int
+}
+
+func (tr trap) spawned() bool {
+	_, err := os.Stat(tr.trace)
+	return err == nil || *tr.opened > 0
+}
+
+func (tr trap) reset() {
+	_ = os.Remove(tr.trace)
+	*tr.opened = 0
+}
+
+func traps(t *testing.T) []trap {
+	t.Helper()
+	list, err := Configured(map[string]Agent{"mine": {Protocol: "acp", Command: []string{"/bin/false"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []trap
+	for _, p := range list {
+		dir, opened := t.TempDir(), 0
+		tr := trap{p, filepath.Join(dir, "spawned"), &opened}
+		if pr, ok := p.(runnel.Programmable); ok {
+			program := filepath.Join(dir, "agent")
+			if err := os.WriteFile(program, []byte("#!/bin/sh\n: > '"+tr.trace+"'\nexit 1\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			tr.Provider = pr.WithProgram([]string{program}, nil)
+		} else {
+			tr.Provider = counted{p, &opened}
+		}
+		out = append(out, tr)
+	}
+	return out
+}
+
+// An option that is nonsense, or that an agent lacks, is refused alike for all
+// agents and by every way to start one, before any process is started.
+func TestOptionsAreRefusedBeforeAnythingIsSpawned(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the trap is a shell script")
+	}
+	cases := optionCases(t)
+	covered := map[string]bool{"resume": true}
+	for _, c := range cases {
+		covered[c.name] = true
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[runnel.Options]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" && !covered[name] {
+			t.Errorf("no case for the option %s", name)
+		}
+	}
+	for _, tr := range traps(t) {
+		t.Run(tr.Name(), func(t *testing.T) {
+			for _, c := range cases {
+				takes := c.takers == nil || slices.Contains(c.takers, tr.Name())
+				for i, set := range c.nonsense {
+					want := runnel.InvalidRequest
+					if !takes {
+						want = runnel.UnsupportedCapability
+					}
+					tr.refuses(t, fmt.Sprintf("%s, nonsense %d", c.name, i), set, want)
+				}
+				switch {
+				case c.fine == nil:
+				case !takes:
+					tr.refuses(t, c.name, c.fine, runnel.UnsupportedCapability)
+				default:
+					tr.starts(t, c.name, c.fine)
+				}
+			}
+		})
+	}
+}
+
+// options returns those of a case, in a project of its own.
+func (tr trap) options(t *testing.T, set func(*runnel.Options)) runnel.Options {
+	t.Helper()
+	opt := runnel.Options{Dir: t.TempDir()}
+	set(&opt)
+	tr.reset()
+	return opt
+}
+
+func (tr trap) refuses(t *testing.T, what string, set func(*runnel.Options), want runnel.Code) {
+	t.Helper()
+	ways := map[string]func(runnel.Options) error{
+		"Open": func(opt runnel.Options) error {
+			s, err := runnel.Open(t.Context(), tr, opt, runnel.Config{})
+			if err == nil {
+				_ = s.Close()
+			}
+			return err
+		},
+		"Start": func(opt runnel.Options) error {
+			r, err := runnel.Start(t.Context(), tr, opt, runnel.Text("text"))
+			if err == nil {
+				_ = r.Close()
+			}
+			return err
+		},
+	}
+	for way, start := range ways {
+		err := start(tr.options(t, set))
+		if runnel.CodeOf(err) != want || !strings.HasPrefix(runnel.Safe(err).Message, strings.SplitN(what, ",", 2)[0]) {
+			t.Errorf("%s by %s: got %v, want %s about it", what, way, err, want)
+		}
+		if tr.spawned() {
+			t.Errorf("%s by %s: the agent was started", what, way)
+		}
+	}
+}
+
+func (tr trap) starts(t *testing.T, what string, set func(*runnel.Options)) {
+	t.Helper()
+	s, err := runnel.Open(t.Context(), tr, tr.options(t, set), runnel.Config{})
+	if err == nil {
+		_ = s.Close()
+	}
+	if !tr.spawned() {
+		t.Errorf("%s: the agent takes the option and was not started: %v", what, err)
+	}
+}
+
+// Takes keeps the declaration of the provider in the trap.
+func (tr trap) Takes() runnel.Takes { return tr.Provider.(runnel.OptionTaker).Takes() }
+
+// An effort that no model of an agent has is refused with the agent's words.
+func TestUnknownEffortIsRefusedBeforeAnythingIsSpawned(t *testing.T) {
+	for _, tr := range traps(t) {
+		if len(tr.Takes().Efforts) == 0 {
+			continue // it has none, or only a conversation shows them
+		}
+		tr.refuses(t, "reasoningEffort, banana", func(o *runnel.Options) { o.ReasoningEffort = "banana" }, runnel.InvalidRequest)
+	}
+}
+
+// A setting of an agent's own that its last probe did not find is refused.
+func TestUnknownSettingIsRefusedAfterAProbe(t *testing.T) {
+	known := &runnel.Installation{}
+	if err := json.Unmarshal([]byte(`{"config":[{"id":"speed","type":"boolean","value":"true"}]}`), known); err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range traps(t) {
+		if !tr.Takes().Config {
+			continue
+		}
+		for _, bad := range []runnel.Values{{"banana": "1"}, {"speed": "perhaps"}} {
+			if _, err := runnel.CheckOptions(tr, runnel.Options{Config: bad}, known); runnel.CodeOf(err) != runnel.InvalidRequest {
+				t.Errorf("%s: %v: got %v", tr.Name(), bad, err)
+			}
+		}
+		if _, err := runnel.CheckOptions(tr, runnel.Options{Config: runnel.Values{"speed": "false"}}, known); err != nil {
+			t.Errorf("%s: %v", tr.Name(), err)
+		}
+	}
+}
