@@ -15,6 +15,11 @@ const (
 	// noContent is the output of a command that printed nothing, on 2.1.197
 	// (clear).
 	noContent = "(no content)"
+	// promptTooLong is in the stored details of a failure that the result calls
+	// prompt_too_long (too-long).
+	promptTooLong = "prompt is too long"
+	// runLogin is in the text of a failure that a login would mend.
+	runLogin = "/login"
 )
 
 // Text that the harness writes in the user's place.

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ func newHistorian(session string, main []*entry, sides map[string][]*entry) *his
 	t.session.id = session
 	h := &historian{t: t, sides: sides, async: make(map[string]bool)}
 	h.note(main)
+	nameModels(main)
 	for _, side := range sides {
 		h.note(side)
 	}
@@ -43,6 +45,18 @@ func (h *historian) note(entries []*entry) {
 	}
 }
 
+// nameModels gives each entry the model of the next answer: the agent's init,
+// which names it live, is not stored.
+func nameModels(main []*entry) {
+	model := ""
+	for _, e := range slices.Backward(main) {
+		if m := e.Message; e.Type == "assistant" && m != nil && m.Model != "" && m.Model != syntheticModel {
+			model = m.Model
+		}
+		e.model = model
+	}
+}
+
 // entry replays one entry of the main thread, after the older entries of
 // subagents.
 func (h *historian) entry(e *entry) []event.Event {
@@ -53,6 +67,7 @@ func (h *historian) entry(e *entry) []event.Event {
 	h.last = at
 	h.subagents(e.Timestamp)
 	h.t.out.Begin(at)
+	h.t.session.model = cmp.Or(e.model, h.t.session.model)
 	switch e.Type {
 	case "user":
 		h.user(e)
@@ -70,14 +85,23 @@ func (h *historian) entry(e *entry) []event.Event {
 
 // assistant replays a message of the model, or of the agent in its place.
 func (h *historian) assistant(e *entry) {
-	if m := e.Message; m != nil && m.Model != "" && m.Model != syntheticModel {
-		h.t.session.model = m.Model
-	}
-	if tn := h.t.turns.current; tn != nil && e.StoredStatus != nil {
-		tn.status = *e.StoredStatus
+	if tn := h.t.turns.current; tn != nil && e.Message != nil && e.Error != "" {
+		h.failed(tn, e)
 	}
 	h.t.said(&h.t.turns, e.frame)
 	h.called(e)
+}
+
+// failed takes the reason of a failure, which live is part of the turn's
+// result. It is used only if the turn ends with it.
+func (h *historian) failed(tn *turn, e *entry) {
+	if e.StoredStatus != nil {
+		tn.status = *e.StoredStatus
+	}
+	if strings.Contains(e.ErrorDetails, promptTooLong) {
+		tn.reason = "prompt_too_long"
+	}
+	h.t.session.keyed = !strings.Contains(e.Message.Content.text(), runLogin)
 }
 
 // user replays a user entry: results of tools, a prompt, or neither.
@@ -97,7 +121,10 @@ func (h *historian) user(e *entry) {
 	switch {
 	case strings.HasPrefix(said, interruptedByUser):
 		if tn := turns.running(""); tn != nil {
-			tn.interrupted = true
+			tn.interrupted, tn.reason = true, "aborted_streaming"
+			if strings.Contains(said, "for tool use") {
+				tn.reason = "aborted_tools"
+			}
 		}
 	case strings.HasPrefix(said, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
@@ -105,9 +132,15 @@ func (h *historian) user(e *entry) {
 	case strings.HasPrefix(said, "<command-name>"), strings.HasPrefix(said, "<local-command-"):
 		// what a slash command left
 	default:
-		h.close()
-		turns.prompted(e.frame)
+		h.prompted(e.frame)
 	}
+}
+
+// prompted replays a prompt. Its turn begins at once, as with the agent's init.
+func (h *historian) prompted(f frame) {
+	h.close()
+	h.t.turns.prompted(f)
+	h.t.turns.running("")
 }
 
 // queued replays a prompt that became part of a running turn. Users of a
@@ -246,14 +279,12 @@ func (h *historian) close() {
 
 // storedEnd is the terminal event of a turn whose result is not stored.
 func storedEnd(tn *turn) event.Body {
-	f := frame{StopReason: tn.stop, Subtype: "success", IsError: tn.failure != ""}
+	f := frame{StopReason: tn.stop, Subtype: "success", IsError: tn.failure != "", TerminalReason: tn.reason}
 	if tn.status != 0 {
 		f.APIErrorStatus = &tn.status
 	}
 	switch {
-	case tn.interrupted:
-		f.TerminalReason = "aborted"
-	case f.IsError:
+	case tn.interrupted, f.IsError:
 	case tn.stop == "" || tn.stop == "tool_use":
 		return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before it had finished this turn.").Fault()}
 	}

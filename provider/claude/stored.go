@@ -25,6 +25,7 @@ type entry struct {
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
 	StoredSession    string          `json:"sessionId"`
+	ErrorDetails     string          `json:"errorDetails"` // of a failure, beside its word
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
 		Type        string  `json:"type"`
@@ -37,7 +38,8 @@ type entry struct {
 	AITitle     string `json:"aiTitle"`
 	LastPrompt  string `json:"lastPrompt"`
 
-	line int // in the file, from 0
+	line  int    // in the file, from 0
+	model string // of the answer that follows
 }
 
 // time returns the time of the entry; zero if it has none.

@@ -44,6 +44,7 @@ type turn struct {
 	stop        string           // why the last message ended, if its blocks have it
 	failure     string           // the agent's word for what went wrong
 	status      int              // the API's answer to it, as stored
+	reason      string           // the agent's word for how the turn ended, as stored
 }
 
 func newTurn(id string, out *translate.Emitter, s *session) *turn {
