@@ -1,8 +1,11 @@
-// Command agentdoc writes docs/agents.md from what the suite of package providertest found out about each agent.
+// Command agentdoc writes docs/agents.md from what the suite of package
+// providertest found out about each agent, and from the table of what an
+// agent's history shows otherwise than was seen live.
 //
 //	go run ./internal/agentdoc    # in the root of the repository; or: make docs
 //
-// The findings are in provider/*/testdata/conformance. A test fails if the page is not made of them.
+// The findings are in provider/*/testdata/conformance, the table is
+// providertest.Differences. A test fails if the page is not made of them.
 package main
 
 import (
@@ -66,7 +69,7 @@ func render(root string) (string, error) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("# What works with which agent\n\n<!-- Made by `make docs` from provider/*/testdata/conformance. Do not edit. -->\n\n" +
+	b.WriteString("# What works with which agent\n\n<!-- Made by `make docs` from provider/*/testdata/conformance and provider/providertest/differences.go. Do not edit. -->\n\n" +
 		"One test suite runs with every agent: the real program, in the version that is named, against a scripted model. This page is what came of it.\n" +
 		"A **no** leads to the reason: what the agent cannot do, or what Runnel does not do yet.\n")
 	for _, group := range groups(reports) {
@@ -158,6 +161,31 @@ func section(b *strings.Builder, r providertest.Report) {
 	if len(theirs)+len(ours)+len(notes) == 0 {
 		b.WriteString("\nEverything that the suite asks for.\n")
 	}
+	list(b, "What its own history shows otherwise than it was seen live, by the recordings that show it:", differences(r))
+}
+
+// differences returns the rows of the table for an agent, a line for each
+// reason.
+func differences(r providertest.Report) (lines []string) {
+	facts := make(map[string][]string) // by reason
+	var reasons []string
+	for _, d := range providertest.Differences {
+		if d.Agent != r.Agent || d.Version != "" && d.Version != r.Version {
+			continue
+		}
+		if facts[d.Why] == nil {
+			reasons = append(reasons, d.Why)
+		}
+		fact := "`" + d.Fact + "`"
+		if d.Recording != "*" {
+			fact = d.Recording + " " + fact
+		}
+		facts[d.Why] = append(facts[d.Why], fact)
+	}
+	for _, why := range reasons {
+		lines = append(lines, fmt.Sprintf("- %s %s\n", why, strings.Join(facts[why], ", ")))
+	}
+	return lines
 }
 
 func list(b *strings.Builder, head string, lines []string) {

@@ -13,9 +13,6 @@ type fixture struct {
 	name  string
 	prose string
 	play  func(r *rig)
-	live  []string // what is only seen live, by item id within the turn
-	kept  []string // what may be only in the agent's files, in the same way
-	ends  string   // why turns end differently in the agent's files; "" if they do not
 }
 
 func fixtures() []fixture {
@@ -102,7 +99,7 @@ func fixtures() []fixture {
 				{Type: "text", Text: "Now."}, use("Bash", args{"command": "echo a long command line", "description": "d"}),
 			}}, 4))
 			r.stalled(3)
-		}, live: []string{"1:1"}},
+		}},
 		{name: "interrupt-tool", prose: "Interrupted while a command runs.", play: func(r *rig) {
 			_, a := r.ask("touch started; sleep 600")
 			r.Decide(a, runnel.Decision{Choice: allowOnce})
@@ -121,7 +118,7 @@ func fixtures() []fixture {
 			r.Finish("")
 			play(r, text("The key is good now."))
 			r.Finish("")
-		}, ends: "we ended the turn as failed, then interrupted the agent; it knows of the interrupt only"},
+		}},
 		{name: "api-429-once", prose: "One request is turned away and tried again.", play: func(r *rig) {
 			r.Play(usage(fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 429, Times: 1}}))
 			r.Finish("")
@@ -134,12 +131,12 @@ func fixtures() []fixture {
 		{name: "broken-stream", prose: "A stream breaks before a block is complete; the agent asks again under a new message id.", play: func(r *rig) {
 			r.Play(usage(fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: fakemodel.ErrorEvent, After: 2, Times: 1}}}))
 			r.Finish("")
-		}, live: []string{"1:0"}},
+		}},
 		{name: "broken-block", prose: "A stream breaks after a complete block.", play: func(r *rig) {
 			r.Play(usage(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
 				Faults: []fakemodel.Fault{{Kind: fakemodel.Malformed, After: 3}}}))
 			r.Finish("")
-		}, live: []string{"1:1"}},
+		}},
 		{name: "bad-arguments", prose: "The model's arguments are not JSON.", play: func(r *rig) {
 			play(r, fakemodel.Step{Chunk: 64, Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", RawInput: `{"command": "echo`}}}, text("Sorry."))
 			r.Finish(allowOnce)
@@ -175,7 +172,7 @@ func fixtures() []fixture {
 			r.Finish("")
 			play(r, text("Four."))
 			r.Finish("")
-		}, live: []string{"0:0"}, ends: "a slash command is not a turn in the files"},
+		}},
 	})
 }
 

@@ -92,7 +92,7 @@ func workFixtures() []fixture {
 			play(r, calls(agent("Left", true, fakemodel.Step{Text: "Waiting.", Blocks: []fakemodel.Block{bash("touch started; sleep 600", "Wait")}})), says("It runs."))
 			r.ended(2, allowOnce) // of the prompt's turn and of the question's
 			await(r.T, r.File("started"))
-		}, kept: []string{"toolu_d7d7ef54ce_0_1_0/1:1:output"}},
+		}},
 	}
 }
 
