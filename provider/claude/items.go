@@ -342,11 +342,30 @@ func attachments(c content) []event.Attachment {
 		if b.Source == nil || (b.Type != "image" && b.Type != "document") {
 			continue
 		}
-		size := int64(len(b.Source.Data))
-		if b.Source.Type == "base64" {
-			size = translate.Base64Size(b.Source.Data)
-		}
-		out = append(out, event.Attachment{Name: text.OneLine(b.Title, 200), MediaType: text.OneLine(b.Source.MediaType, 100), Size: size})
+		out = append(out, event.Attachment{
+			Name: text.OneLine(b.Title, 200), MediaType: text.OneLine(b.Source.MediaType, 100), Size: b.Source.weight(),
+		})
 	}
 	return out
+}
+
+// weight returns the size of the content, in bytes.
+func (s *source) weight() int64 {
+	switch {
+	case s.size > 0:
+		return s.size
+	case s.Type == "base64":
+		return translate.Base64Size(s.Data)
+	}
+	return int64(len(s.Data))
+}
+
+// weigh replaces images and documents by their sizes, so that a stored
+// conversation does not hold all of them in memory.
+func (c content) weigh() {
+	for _, b := range c {
+		if b.Source != nil {
+			b.Source.size, b.Source.Data = b.Source.weight(), ""
+		}
+	}
 }

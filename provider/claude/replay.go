@@ -2,6 +2,7 @@ package claude
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -65,7 +66,9 @@ func (h *historian) entry(e *entry) []event.Event {
 		at = h.last
 	}
 	h.last = at
-	h.subagents(e.Timestamp)
+	if e.Type != unreadable {
+		h.subagents(e.Timestamp)
+	}
 	h.t.out.Begin(at)
 	h.t.session.model = cmp.Or(e.model, h.t.session.model)
 	switch e.Type {
@@ -79,8 +82,17 @@ func (h *historian) entry(e *entry) []event.Event {
 		}
 	case "attachment":
 		h.queued(e)
+	case unreadable:
+		h.unreadable(e)
 	}
 	return h.t.out.Take()
+}
+
+// unreadable reports a line of the file that cannot be decoded.
+func (h *historian) unreadable(e *entry) {
+	h.t.out.SkipLine()
+	h.t.turns.notice(event.LevelWarning, "UNDECODABLE_LINE", fmt.Sprintf(
+		"Line %d of the conversation's file (%d bytes) cannot be read; it was left out.", e.line+1, e.size))
 }
 
 // assistant replays a message of the model, or of the agent in its place.
@@ -210,6 +222,9 @@ func (h *historian) side(call string) (frame, bool) {
 		h.called(e)
 	case e.Type == "user" && e.isResult():
 		f = e.result()
+	case e.Type == unreadable:
+		h.unreadable(e)
+		return f, false
 	default:
 		return f, false
 	}

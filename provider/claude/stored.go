@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 // some of them under other names.
 type entry struct {
 	frame
+	StoredSession    string          `json:"sessionId"`
 	ParentUUID       string          `json:"parentUuid"`
 	LogicalParent    string          `json:"logicalParentUuid"` // across a compaction
 	IsSidechain      bool            `json:"isSidechain"`
@@ -24,7 +26,6 @@ type entry struct {
 	TeamName         string          `json:"teamName"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
-	StoredSession    string          `json:"sessionId"`
 	ErrorDetails     string          `json:"errorDetails"` // of a failure, beside its word
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
@@ -39,6 +40,7 @@ type entry struct {
 	LastPrompt  string `json:"lastPrompt"`
 
 	line  int    // in the file, from 0
+	size  int64  // of the line, in bytes
 	model string // of the answer that follows
 }
 
@@ -51,72 +53,136 @@ func (e *entry) time() time.Time {
 	return at
 }
 
-// readEntries decodes the conversation entries of a file. It skips lines that
-// do not decode: the last line may be half written.
+// Bounds of one line of a file. A prompt with attachments of 17 MiB is a line
+// of 24 MB.
+const (
+	maxStoredString = 16 << 20 // bytes of a string in it; the rest is left out
+	maxStoredLine   = 64 << 20 // bytes without that rest; a longer line is unreadable
+)
+
+// unreadable is the type of the entry that stands for a line of the file that
+// cannot be decoded.
+const unreadable = "unreadable"
+
+// readEntries decodes the conversation entries of a file. A line that cannot be
+// decoded gives an entry of type unreadable in its place, unless it is the last
+// and unfinished: the agent may be writing it.
 func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
-	lines := jsonl.NewReader(r, 0)
+	lines := jsonl.NewReader(newShortener(r, maxStoredString), maxStoredLine)
 	var out []*entry
 	for n := 0; ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		line, err := lines.Next()
-		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
-			continue
-		}
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
-		if err != nil {
+		tooLong, isTooLong := errors.AsType[*jsonl.TooLongError](err)
+		if err != nil && !isTooLong {
 			return nil, err
 		}
-		e := &entry{line: n}
-		if err := json.Unmarshal(line, e); err != nil {
-			if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-				continue
+		e := &entry{line: n, size: int64(len(line))}
+		switch ok := !isTooLong && e.decode(line); {
+		case ok && e.UUID != "":
+			out = append(out, e)
+		case !ok && !lines.Torn():
+			if isTooLong {
+				e.size = tooLong.Length
 			}
-		}
-		switch e.Type {
-		case "user", "assistant", "progress", "system", "attachment":
-			if e.UUID != "" {
-				out = append(out, e)
-			}
+			out = append(out, &entry{frame: frame{Type: unreadable}, line: n, size: e.size})
 		}
 	}
 }
 
-// chain returns the entries of the conversation as it stands now, oldest first.
+// decode decodes a line, and reports whether it is an object. A field of an
+// unexpected type is left out.
+func (e *entry) decode(line []byte) bool {
+	if err := json.Unmarshal(line, e); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return false
+		}
+	}
+	if e.Message != nil {
+		e.Message.Content.weigh()
+	}
+	return bytes.HasPrefix(bytes.TrimSpace(line), []byte("{"))
+}
+
+// A tree holds the entries of a file by their ids.
+type tree struct {
+	entries []*entry
+	byID    map[string]*entry // of entries with the same id, the last one
+	before  map[*entry]*entry // the entry of the main thread before one in the file
+}
+
+func newTree(entries []*entry) *tree {
+	tr := &tree{entries: entries, byID: make(map[string]*entry, len(entries)), before: make(map[*entry]*entry)}
+	var last *entry
+	for _, e := range entries {
+		tr.byID[e.UUID] = e
+		if tr.before[e] = last; !e.IsSidechain {
+			last = e
+		}
+	}
+	return tr
+}
+
+// parent returns the entry before e in the conversation, also across a
+// compaction; nil if there is none. If that entry is missing, since its line
+// cannot be read, the one before e in the file takes its place.
+func (tr *tree) parent(e *entry) *entry {
+	id := e.ParentUUID
+	if id == "" && e.Subtype == "compact_boundary" {
+		id = e.LogicalParent
+	}
+	if id == "" {
+		return nil
+	}
+	if p := tr.byID[id]; p != nil {
+		return p
+	}
+	return tr.before[e]
+}
+
+// chain returns the entries of the conversation as it stands now, oldest first,
+// with unreadable ones by their place in the file.
 //
 // The file is a tree: a rewind, a second writer and every parallel tool call
 // make branches. The branch with the newest leaf of the main thread counts,
 // with the calls and results that ran in parallel to it. The agent itself
 // begins at the last compaction; chain includes the entries before it.
-func chain(entries []*entry) []*entry {
-	byID := make(map[string]*entry, len(entries))
-	for _, e := range entries {
-		byID[e.UUID] = e // of entries with the same id, the last one
+func chain(all []*entry) []*entry {
+	var gaps, entries []*entry
+	for _, e := range all {
+		if e.Type == unreadable {
+			gaps = append(gaps, e)
+		} else {
+			entries = append(entries, e)
+		}
 	}
-	leaf := newestLeaf(entries, byID)
-	if leaf == nil {
-		return nil
-	}
+	tr := newTree(entries)
 	var path []*entry
 	on := make(map[string]bool)
-	for e := leaf; e != nil && !on[e.UUID]; e = parent(e, byID) {
+	for e := tr.newestLeaf(); e != nil && !on[e.UUID]; e = tr.parent(e) {
 		on[e.UUID] = true
 		path = append(path, e)
 	}
 	slices.Reverse(path)
-	return reattach(path, on, entries, byID)
+	return withGaps(tr.reattach(path, on), gaps)
 }
 
-// parent returns the entry before e, also across a compaction; nil if there is
-// none.
-func parent(e *entry, byID map[string]*entry) *entry {
-	if e.ParentUUID == "" && e.Subtype == "compact_boundary" {
-		return byID[e.LogicalParent]
+// withGaps inserts unreadable entries before the first entry that follows them
+// in the file.
+func withGaps(path, gaps []*entry) []*entry {
+	out := make([]*entry, 0, len(path)+len(gaps))
+	for _, e := range path {
+		for len(gaps) > 0 && gaps[0].line < e.line {
+			out, gaps = append(out, gaps[0]), gaps[1:]
+		}
+		out = append(out, e)
 	}
-	return byID[e.ParentUUID]
+	return append(out, gaps...)
 }
 
 // newestLeaf returns the leaf to start from. Each leaf stands for the nearest
@@ -124,20 +190,20 @@ func parent(e *entry, byID map[string]*entry) *entry {
 // last in the file wins.
 //
 // The work is linear in the number of entries, however many leaves there are.
-func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
-	nearest := make(map[*entry]*entry, len(entries))
+func (tr *tree) newestLeaf() *entry {
+	nearest := make(map[*entry]*entry, len(tr.entries))
 	hasChild := make(map[string]bool)
-	for _, e := range byID {
-		if p := parent(e, byID); p != nil {
+	for _, e := range tr.byID {
+		if p := tr.parent(e); p != nil {
 			hasChild[p.UUID] = true
 		}
 	}
 	var best, bestSpoken, fallback *entry
-	for _, e := range entries {
-		if hasChild[e.UUID] || byID[e.UUID] != e {
+	for _, e := range tr.entries {
+		if hasChild[e.UUID] || tr.byID[e.UUID] != e {
 			continue
 		}
-		spoken := nearestSpoken(e, byID, nearest)
+		spoken := tr.nearestSpoken(e, nearest)
 		if spoken == nil {
 			continue
 		}
@@ -158,10 +224,10 @@ func newestLeaf(entries []*entry, byID map[string]*entry) *entry {
 // nearestSpoken returns e, or else the nearest entry above it, that is a
 // message; nil if there is none. known holds the results of earlier calls, and
 // nil for entries on the way, so that a circle of entries ends.
-func nearestSpoken(e *entry, byID map[string]*entry, known map[*entry]*entry) *entry {
+func (tr *tree) nearestSpoken(e *entry, known map[*entry]*entry) *entry {
 	var passed []*entry
 	var found *entry
-	for ; e != nil; e = parent(e, byID) {
+	for ; e != nil; e = tr.parent(e) {
 		if e.Type == "user" || e.Type == "assistant" {
 			found = e
 			break
@@ -181,7 +247,7 @@ func nearestSpoken(e *entry, byID map[string]*entry, known map[*entry]*entry) *e
 
 // reattach inserts the calls and results that ran in parallel: they fork the
 // chain, so a walk from the leaf meets only one of each.
-func reattach(path []*entry, on map[string]bool, entries []*entry, byID map[string]*entry) []*entry {
+func (tr *tree) reattach(path []*entry, on map[string]bool) []*entry {
 	lastOf := make(map[string]int) // native message → its last place on the path
 	for i, e := range path {
 		if id := e.messageID(); id != "" {
@@ -189,13 +255,13 @@ func reattach(path []*entry, on map[string]bool, entries []*entry, byID map[stri
 		}
 	}
 	siblings, results := make(map[string][]*entry), make(map[string][]*entry)
-	for _, e := range entries {
-		if on[e.UUID] || e.IsSidechain || byID[e.UUID] != e {
+	for _, e := range tr.entries {
+		if on[e.UUID] || e.IsSidechain || tr.byID[e.UUID] != e {
 			continue
 		}
 		if id := e.messageID(); id != "" {
 			siblings[id] = append(siblings[id], e)
-		} else if p := byID[e.ParentUUID]; p != nil && e.isResult() && p.messageID() != "" {
+		} else if p := tr.byID[e.ParentUUID]; p != nil && e.isResult() && p.messageID() != "" {
 			results[p.messageID()] = append(results[p.messageID()], e)
 		}
 	}

@@ -134,6 +134,8 @@ type source struct {
 	Type      string `json:"type"` // base64 or text
 	MediaType string `json:"media_type"`
 	Data      string `json:"data"`
+
+	size int64 // of the content in bytes, if Data was dropped
 }
 
 // content is a list of blocks; on the wire a string stands for one text block.

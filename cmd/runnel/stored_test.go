@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/provider/all"
+	"github.com/runnel-dev/runnel/store/memory"
+)
+
+// A transcript is a conversation file that an agent left, as recorded, which a
+// test may change line by line.
+type transcript struct {
+	rel   string // below the agent's folder of projects
+	lines []string
+}
+
+func recordedTranscript(t *testing.T, recording string) *transcript {
+	t.Helper()
+	a, err := txtar.ParseFile("../../provider/claude/testdata/" + recording + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range a.Files {
+		if rel, ok := strings.CutPrefix(f.Name, "stored/"); ok {
+			return &transcript{rel, slices.Collect(strings.Lines(string(f.Data)))}
+		}
+	}
+	t.Fatal("nothing stored")
+	return nil
+}
+
+// prompt returns the line of the first prompt.
+func (tr *transcript) prompt(t *testing.T) *string {
+	t.Helper()
+	for i, l := range tr.lines {
+		if strings.Contains(l, `"role":"user"`) && strings.Contains(l, `"type":"user"`) {
+			return &tr.lines[i]
+		}
+	}
+	t.Fatal("no prompt")
+	return nil
+}
+
+// shownBodies returns the bodies of a conversation's events.
+func shownBodies(t *testing.T, evs []event.Event) (out []string) {
+	t.Helper()
+	for _, ev := range evs {
+		body, err := event.MarshalBody(ev.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(body))
+	}
+	return out
+}
+
+// shows writes the transcript where the agent keeps it, and returns what
+// `runnel translate --history` prints for it. The server's load must log the
+// same.
+func (tr *transcript) shows(t *testing.T) []string {
+	t.Helper()
+	config := t.TempDir()
+	t.Setenv("CLAUDE_CONFIG_DIR", config)
+	path := filepath.Join(config, "projects", filepath.FromSlash(tr.rel))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(tr.lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", "--history", path)
+	if code != exitOK || errOut != "" {
+		t.Fatalf("translate: exit %d: %s", code, errOut)
+	}
+	checkEvents(t, out)
+	var printed []event.Event
+	for line := range strings.Lines(out) {
+		var ev event.Event
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatal(err)
+		}
+		printed = append(printed, ev)
+	}
+	want := shownBodies(t, printed)
+	if d := cmp.Diff(want, shownBodies(t, tr.loaded(t))); d != "" {
+		t.Errorf("the server's load is not what translate prints (-translate +load):\n%s", d)
+	}
+	return want
+}
+
+// loaded returns what a server logs when it loads the conversation.
+func (tr *transcript) loaded(t *testing.T) (evs []event.Event) {
+	t.Helper()
+	log := new(runnel.Memory)
+	g, err := gateway.Open(t.Context(), gateway.Config{Log: log, Catalogue: memory.New(log), Providers: all.Providers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close(t.Context())
+	st, err := g.Load(t.Context(), "claude-code:"+strings.TrimSuffix(filepath.Base(tr.rel), ".jsonl"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range log.Read(t.Context(), st.SessionID, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		evs = append(evs, ev)
+	}
+	return evs
+}
+
+// A prompt with 17 MiB of documents is one line of the file.
+func TestHistoryHasPromptsOfAnySize(t *testing.T) {
+	for _, recording := range []string{"text@2.1.197", "text@2.1.329"} {
+		t.Run(recording, func(t *testing.T) {
+			want := recordedTranscript(t, recording).shows(t)
+			tr := recordedTranscript(t, recording)
+			l := tr.prompt(t)
+			var e map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(*l), &e); err != nil {
+				t.Fatal(err)
+			}
+			var m struct {
+				Role    string `json:"role"`
+				Content any    `json:"content"`
+			}
+			if err := json.Unmarshal(e["message"], &m); err != nil {
+				t.Fatal(err)
+			}
+			doc := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("%PDF-1.7\n"), 17<<20/2/9))
+			block := func(title string) any {
+				return map[string]any{"type": "document", "title": title, "source": map[string]string{"type": "base64", "media_type": "application/pdf", "data": doc}}
+			}
+			m.Content = []any{block("a.pdf"), block("b.pdf"), map[string]any{"type": "text", "text": m.Content}}
+			data, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e["message"] = data
+			line, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *l = string(line) + "\n"; len(*l) < 23_700_000 {
+				t.Fatalf("the line has only %d bytes", len(*l))
+			}
+			got := tr.shows(t)
+			at := -1
+			for i := range got {
+				if strings.Contains(got[i], `"attachments"`) {
+					at = i
+				}
+			}
+			if at < 0 || strings.Count(got[at], `"size":8912889`) != 2 || !strings.Contains(got[at], `"a.pdf"`) {
+				t.Fatalf("the prompt is not shown with its documents: %.500s", strings.Join(got, "\n"))
+			}
+			got[at] = want[at]
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("-small +large prompt:\n%s", d)
+			}
+		})
+	}
+}
+
+// Each line of a transcript is spoiled in turn. Everything else of the
+// conversation stays, and a notice stands for the line.
+func TestOneUnreadableLineLeavesTheRestOfAHistory(t *testing.T) {
+	for _, recording := range []string{"text@2.1.197", "text@2.1.329"} {
+		t.Run(recording, func(t *testing.T) {
+			const first, second = "Grüße, 世界 🙂, and a good day to you.", "Second turn."
+			whole := recordedTranscript(t, recording)
+			for i, l := range whole.lines {
+				tr := recordedTranscript(t, recording)
+				tr.lines[i] = strings.Replace(l, `"`, ``, 1)
+				got := strings.Join(tr.shows(t), "\n")
+				for _, text := range []string{first, second} {
+					if !strings.Contains(l, text) && strings.Count(got, text) == 0 {
+						t.Errorf("without line %d, %q is lost:\n%s", i+1, text, got)
+					}
+				}
+				if want := fmt.Sprintf("Line %d of the conversation's file (%d bytes) cannot be read", i+1, len(l)-2); strings.Count(got, "UNDECODABLE_LINE") != 1 || !strings.Contains(got, want) {
+					t.Errorf("no notice %q:\n%s", want, got)
+				}
+			}
+		})
+	}
+}
