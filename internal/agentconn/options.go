@@ -3,9 +3,12 @@ package agentconn
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // ErrStarting is the error of an isReady of [Adopt] if the earlier process
@@ -40,6 +43,15 @@ func CheckToken(field, value string, allowed *regexp.Regexp) error {
 		return nil
 	}
 	return runnel.Fail(runnel.InvalidRequest, field+": may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+}
+
+// NoEffort returns the error for a reasoning effort that a model does not have.
+func NoEffort(model, effort string, has []string) error {
+	want := "it has none: leave the effort out"
+	if len(has) > 0 {
+		want = "want one of " + text.OneLine(strings.Join(has, ", "), 300)
+	}
+	return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("reasoningEffort: the model %s has no effort %q; %s", text.OneLine(model, 200), text.OneLine(effort, 100), want))
 }
 
 // MCPServers decodes the mcpServers of the options: definitions of servers by

@@ -2,9 +2,11 @@ package claude
 
 import (
 	"context"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // conn is one conversation with one process.
@@ -15,10 +17,10 @@ type conn struct {
 	dir    string
 }
 
-// handshake sends reqs and returns when all are answered. On failure nothing is
-// left running.
-func (c *conn) handshake(ctx context.Context, reqs []controlRequest) error {
-	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs) })
+// handshake sends reqs and returns when all are answered. It fails if the model
+// of opt lacks the reasoning effort of opt. On failure nothing is left running.
+func (c *conn) handshake(ctx context.Context, reqs []controlRequest, opt runnel.Options) error {
+	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs, opt) })
 	if err == nil {
 		// Nobody waits for the answer; if the agent has gone, Next reports it.
 		_, _ = c.control(controlRequest{Subtype: "get_settings"})
@@ -27,7 +29,7 @@ func (c *conn) handshake(ctx context.Context, reqs []controlRequest) error {
 }
 
 // negotiate sends reqs and reads lines until all are answered.
-func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest) error {
+func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt runnel.Options) error {
 	open := make(map[string]string)
 	for _, r := range reqs {
 		id, err := c.control(r)
@@ -55,6 +57,27 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest) err
 		if what != "" && f.Response.Subtype != "success" {
 			return refused(what)
 		}
+		if what != "initialize" {
+			continue
+		}
+		if err := translate.Loose[initialized](f.Response.Response).checkEffort(opt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEffort fails with InvalidRequest if the model that opt names is listed
+// without the reasoning effort of opt. Claude Code would ignore the effort.
+func (in initialized) checkEffort(opt runnel.Options) error {
+	if opt.Model == "" || opt.ReasoningEffort == "" {
+		return nil
+	}
+	for _, m := range in.Models {
+		if m.Value != opt.Model && m.Resolved != opt.Model || slices.Contains(m.Efforts, opt.ReasoningEffort) {
+			continue
+		}
+		return agentconn.NoEffort(opt.Model, opt.ReasoningEffort, m.Efforts)
 	}
 	return nil
 }

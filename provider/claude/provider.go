@@ -101,7 +101,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 		return nil, err
 	}
 	c := &conn{shell, tr, opt.AllowBypass, opt.Dir}
-	if err := c.handshake(ctx, reqs); err != nil {
+	if err := c.handshake(ctx, reqs, opt); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -257,9 +257,11 @@ type initialized struct {
 		ArgumentHint string `json:"argumentHint"`
 	} `json:"commands"`
 	Models []struct {
-		Value       string `json:"value"`
-		DisplayName string `json:"displayName"`
-		Description string `json:"description"`
+		Value       string   `json:"value"`
+		Resolved    string   `json:"resolvedModel"`
+		DisplayName string   `json:"displayName"`
+		Description string   `json:"description"`
+		Efforts     []string `json:"supportedEffortLevels"`
 	} `json:"models"`
 }
 

@@ -1,9 +1,11 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,20 +72,61 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 		return c.startupFault()
 	}
 	id, err := c.call(method, params)
+	var models jsonrpc.ID
 	if err == nil {
-		_, err = c.call(methodModels, map[string]any{"limit": 100}) // the translator emits the answer when it comes
+		models, err = c.call(methodModels, map[string]any{"limit": 100}) // the translator emits the answer when it comes
 	}
 	if err != nil {
 		return c.startupFault()
 	}
-	if err := c.await(next, method, id); err != nil {
+	listed := false
+	watched := func() ([]byte, error) { // notes the answer to models
+		line, err := next()
+		m, bad := jsonrpc.Decode(line)
+		listed = listed || err == nil && bad == nil && m.Kind() == jsonrpc.Response && m.ID.Same(models)
+		return line, err
+	}
+	if err := c.await(watched, method, id); err != nil {
 		return err
 	}
+	effort := cmp.Or(c.opt.Config[optionEffort], c.opt.ReasoningEffort)
+	for effort != "" && !listed {
+		if _, err := watched(); err != nil {
+			return c.startupFault()
+		}
+	}
+	if err := c.checkEffort(effort); err != nil {
+		return err
+	}
+	return c.begin(next)
+}
+
+// begin sets what the request that opens a conversation cannot set.
+func (c *conn) begin(next func() ([]byte, error)) error {
 	m, err := modeOf(c.opt.PermissionMode, c.opt.AllowBypass)
 	if err != nil || !m.plan {
 		return err
 	}
 	return c.ask(next, methodSettings, c.modeParams(m))
+}
+
+// checkEffort fails with InvalidRequest if the conversation's model is listed
+// without a reasoning effort. Models of the user's own are not listed.
+func (c *conn) checkEffort(effort string) (err error) {
+	_ = c.Do(func(func(any) error) error {
+		model := c.tr.config.Model
+		for _, e := range c.tr.config.Models {
+			var has []string
+			for _, f := range e.Efforts {
+				has = append(has, f.Effort)
+			}
+			if effort != "" && e.Model == model && !slices.Contains(has, effort) {
+				err = agentconn.NoEffort(model, effort, has)
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // ask sends a request and waits for its answer.

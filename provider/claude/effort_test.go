@@ -1,0 +1,45 @@
+package claude
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// An effort that the chosen model lacks is refused in the handshake, and nothing
+// is left running. The program stands for an agent that lists its models.
+func TestEffortThatTheModelLacksIsRefused(t *testing.T) {
+	const program = `#!/bin/sh
+while read -r line; do
+	id=${line#*\"request_id\":\"}
+	id=${id%%\"*}
+	echo '{"type":"control_response","response":{"subtype":"success","request_id":"'"$id"'","response":{"models":[{"value":"small","resolvedModel":"small-1"},{"value":"large","resolvedModel":"large-1","supportedEffortLevels":["low","high"]}]}}}'
+done
+`
+	path := filepath.Join(t.TempDir(), "claude")
+	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		model, effort string
+		want          runnel.Code
+	}{
+		{"small", "low", runnel.InvalidRequest},
+		{"small-1", "low", runnel.InvalidRequest},
+		{"large", "max", runnel.InvalidRequest},
+		{"large", "high", ""},
+		{"unlisted", "max", ""}, // the agent decides
+		{"small", "", ""},
+	} {
+		opt := runnel.Options{Path: path, Dir: t.TempDir(), Model: tt.model, ReasoningEffort: tt.effort}
+		s, err := runnel.Open(t.Context(), New(), opt, runnel.Config{})
+		if runnel.CodeOf(err) != tt.want {
+			t.Errorf("%s with %s: got %v, want %q", tt.model, tt.effort, err, tt.want)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}

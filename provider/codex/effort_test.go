@@ -1,0 +1,65 @@
+package codex
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// An effort that the conversation's model lacks is refused in the handshake,
+// whichever of the two answers comes first. The program stands for an agent that
+// lists its models.
+func TestEffortThatTheModelLacksIsRefused(t *testing.T) {
+	const program = `#!/bin/sh
+models='{"data":[{"model":"small","supportedReasoningEfforts":[]},{"model":"large","supportedReasoningEfforts":[{"reasoningEffort":"low"},{"reasoningEffort":"high"}]}]}'
+while read -r line; do
+	id=${line#*\"id\":}
+	id=${id%%,*}
+	id=${id%%\}*}
+	case $line in
+	*'"initialize"'*) echo '{"id":'"$id"',"result":{}}' ;;
+	*'"thread/start"'*)
+		model=${line#*\"model\":\"}
+		opened='{"id":'"$id"',"result":{"thread":{"id":"t"},"model":"'"${model%%\"*}"'","sandbox":{"type":"workspaceWrite"},"approvalPolicy":"on-request"}}'
+		;;
+	*'"model/list"'*)
+		listed='{"id":'"$id"',"result":'"$models"'}'
+		FIRST
+		;;
+	esac
+done
+`
+	for name, first := range map[string]string{
+		"the conversation first": `echo "$opened"; echo "$listed"`,
+		"the models first":       `echo "$listed"; echo "$opened"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "codex")
+			if err := os.WriteFile(path, []byte(strings.Replace(program, "FIRST", first, 1)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, tt := range []struct {
+				model, effort string
+				want          runnel.Code
+			}{
+				{"small", "low", runnel.InvalidRequest},
+				{"large", "max", runnel.InvalidRequest},
+				{"large", "high", ""},
+				{"unlisted", "max", ""}, // a model of the user's own
+				{"small", "", ""},
+			} {
+				opt := runnel.Options{Path: path, Dir: t.TempDir(), Model: tt.model, ReasoningEffort: tt.effort}
+				s, err := runnel.Open(t.Context(), New(), opt, runnel.Config{})
+				if runnel.CodeOf(err) != tt.want {
+					t.Errorf("%s with %s: got %v, want %q", tt.model, tt.effort, err, tt.want)
+				}
+				if err == nil {
+					_ = s.Close()
+				}
+			}
+		})
+	}
+}
