@@ -24,16 +24,17 @@ const maxPrompt = 32 << 20
 
 // runFlags are what `run` and `record` take.
 type runFlags struct {
-	agent, path       string
-	dir, model, mode  string
-	effort, resume    string
-	set               []string
-	addDirs           []string
-	maxTurns          int
-	timeout           time.Duration
-	bypass, trust     bool
-	output            string // run only
-	ask, quiet, chats bool   // run only
+	agent, path      string
+	dir, model, mode string
+	effort, resume   string
+	set              []string
+	addDirs          []string
+	maxTurns         int
+	timeout          time.Duration
+	bypass, trust    bool
+	output           string // run only
+	ask, answers     bool   // run only
+	quiet, chats     bool   // run only
 }
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
@@ -43,7 +44,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	configFlag(cmd)
 	fl.StringVarP(&f.dir, "dir", "C", "", "directory the agent works in; default the current one")
 	fl.StringVar(&f.model, "model", "", "model; default the agent's")
-	fl.StringVar(&f.mode, "permission-mode", "", "default, acceptEdits, plan or dontAsk; what would be asked is denied unless --ask is given")
+	fl.StringVar(&f.mode, "permission-mode", "", "default, acceptEdits, plan or dontAsk; what would be asked is denied, but for --ask and --answers")
 	fl.StringVar(&f.effort, "effort", "", "how hard the model thinks, in the agent's own words, such as low, medium or high")
 	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as ID=VALUE; repeatable; 'runnel agents NAME' lists them")
 	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further directory the agent may use; repeatable")
@@ -169,8 +170,15 @@ func (a *app) runCommand() *cobra.Command {
 standard output and everything else to standard error, so that a pipe gets the
 answer alone. Without PROMPT, or with "-", the prompt is read from standard input.
 
-What the agent wants to ask is denied, unless --ask lets you answer here.
+What the agent wants to ask is denied, unless --ask lets you answer here. A
+question takes its answer half a second after it appears; what was typed before
+is discarded, and so is every answer that comes through a pipe.
 Ctrl-C asks the agent to stop; the second time it is ended.
+
+A program answers with --answers and --output events or upserts: it reads of an
+approval and writes {"approvalId":"…","choice":"…"} to standard input, one line
+each, also with "reason" or "updatedArguments". What is open when standard input
+ends, or holds something else, is denied.
 
 Output formats:
   text       the answer as it is written
@@ -194,7 +202,8 @@ Output formats:
 	}
 	f.register(cmd, a)
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, events, upserts or universal")
-	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask here what the agent wants to know; needs the prompt as an argument")
+	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask at this terminal what the agent wants to know; needs the prompt as an argument")
+	cmd.Flags().BoolVar(&f.answers, "answers", false, "read answers of a program from standard input; needs the prompt as an argument")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "with --output text: print nothing but the answer")
 	cmd.Flags().BoolVarP(&f.chats, "verbose", "v", false, "with --output text: print thoughts and the output of tools too")
 	return cmd
@@ -205,11 +214,8 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.ask {
-		if len(args) != 1 || args[0] == "-" {
-			return usage("--ask reads your answers from standard input, so the prompt has to be an argument")
-		}
-		opt.Approve = newAsker(a.in, a.err).approve
+	if err := a.canAnswer(f, args); err != nil {
+		return err
 	}
 	p, err := a.provider(ctx, f.agent)
 	if err != nil {
@@ -223,7 +229,33 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case f.ask:
+		k := newAsker(a.in, a.err)
+		opt.Approve, out = k.approve, showing{out, k.seen}
+	case f.answers:
+		s := newAnswers(a.in, a.say)
+		opt.Approve, out = s.approve, announcing{out, s}
+	}
 	return a.drive(ctx, p, opt, text, out)
+}
+
+// canAnswer checks whether what the agent asks can be answered as the flags
+// say. Only what is typed at a terminal is known to be typed about a question.
+func (a *app) canAnswer(f runFlags, args []string) error {
+	switch {
+	case !f.ask && !f.answers:
+		return nil
+	case f.ask && f.answers:
+		return usage("--ask and --answers contradict each other: a person answers, or a program")
+	case len(args) != 1 || args[0] == "-":
+		return usage("answers are read from standard input, so the prompt has to be an argument")
+	case f.answers && f.output != "events" && f.output != "upserts":
+		return usage("--answers needs --output events or upserts, which show the ids of questions")
+	case f.ask && !(a.terminal(a.in) && a.terminal(a.err)):
+		return usage("--ask needs a terminal for questions (standard error) and answers (standard input): what comes through a pipe was written before the question. A program answers with --answers; --permission-mode decides what is asked at all")
+	}
+	return nil
 }
 
 // drive runs a prompt, shows its events, and says how it ended as an exit code.

@@ -21,7 +21,9 @@ type sink interface {
 func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
 	switch f.output {
 	case "text":
-		return newTextView(a, f.quiet, f.chats), nil
+		v := newTextView(a, f.quiet, f.chats)
+		v.asks = f.ask
+		return v, nil
 	case "events":
 		return eventLines{json.NewEncoder(a.out)}, nil
 	case "upserts":

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -16,6 +18,7 @@ import (
 type textView struct {
 	err            io.Writer
 	verbose, quiet bool
+	asks           bool   // an asker shows questions
 	together       bool   // out and err are the same screen
 	faint, plain   string // around a note, if the terminal has colours
 
@@ -25,6 +28,40 @@ type textView struct {
 	answer     *termtext.Writer
 	column     lastByte // what is below answer
 	said       bool     // a message is on out already
+
+	mu   sync.Mutex // guards the fields from transcript on, and what is written
+	held heldCall
+}
+
+// heldCall is the note of a call that waits for a moment: if the call is asked
+// about, the question shows it, and better.
+type heldCall struct {
+	id    string // of the call; "" if none is held
+	note  string
+	timer *time.Timer // prints it
+}
+
+// holdTime is how long a note waits for a question about its call.
+const holdTime = 300 * time.Millisecond
+
+// hold keeps a note for holdTime.
+func (v *textView) hold(id, note string) {
+	v.held = heldCall{id: id, note: note, timer: time.AfterFunc(holdTime, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.held.id == id {
+			v.release()
+		}
+	})}
+}
+
+// release prints the note that is held.
+func (v *textView) release() {
+	if v.held.id != "" {
+		v.held.timer.Stop()
+		v.note("%s", v.held.note)
+		v.held = heldCall{}
+	}
 }
 
 // lastByte passes on and remembers how its text ended.
@@ -53,6 +90,13 @@ func newTextView(a *app, quiet, verbose bool) *textView {
 }
 
 func (v *textView) event(ev event.Event) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if b, ok := ev.Body.(event.ApprovalRequested); ok && v.held.id != "" && b.Approval.CallID == v.held.id {
+		v.held.timer.Stop()
+		v.held = heldCall{}
+	}
+	v.release()
 	id := v.transcript.Apply(ev)
 	if id != "" {
 		return v.item(ev, id)
@@ -61,7 +105,9 @@ func (v *textView) event(ev event.Event) error {
 	case event.Notice:
 		v.note("%s: %s", b.Level, oneLine(b.Message, 400))
 	case event.ApprovalRequested:
-		v.note("? %s", oneLine(b.Approval.Title, 200))
+		if !v.asks {
+			v.note("? %s", oneLine(b.Approval.Title, 200))
+		}
 	case event.ApprovalResolved:
 		v.note("  %s, by %s", oneLine(b.Choice, 80), b.By)
 	}
@@ -87,7 +133,11 @@ func (v *textView) item(ev event.Event, id string) error {
 			v.block(it.Content)
 		}
 	case event.TypeFunctionCall:
-		if f, ok := it.Final.(event.FunctionCall); ok {
+		f, ok := it.Final.(event.FunctionCall)
+		switch {
+		case ok && v.asks && f.CallID != "":
+			v.hold(f.CallID, indent(it)+call(f))
+		case ok:
 			v.note("%s%s", indent(it), call(f))
 		}
 	case event.TypeFunctionCallOutput:
@@ -154,7 +204,12 @@ func (v *textView) finishLine() error {
 	return err
 }
 
-func (v *textView) close() error { return v.finishLine() }
+func (v *textView) close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.release()
+	return v.finishLine()
+}
 
 func call(f event.FunctionCall) string {
 	title := oneLine(f.Title, 160)

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// answers takes the answers of a program. A line names the question that it
+// answers, so that nothing written before a question can be its answer.
+type answers struct {
+	say func(format string, args ...any)
+
+	mu    sync.Mutex // guards the rest
+	asked map[string]*pending
+	over  bool // there are no more answers
+}
+
+// pending is a question that was printed or asked.
+type pending struct {
+	approval event.Approval
+	decided  chan runnel.Decision // has room for the one decision
+	answered bool
+}
+
+// decide answers the question. Its caller holds the lock.
+func (p *pending) decide(d runnel.Decision) {
+	if !p.answered {
+		p.answered = true
+		p.decided <- d
+	}
+}
+
+// answer is a line of a program.
+type answer struct {
+	ApprovalID string `json:"approvalId"`
+	runnel.Decision
+}
+
+func newAnswers(in io.Reader, say func(string, ...any)) *answers {
+	s := &answers{say: say, asked: make(map[string]*pending)}
+	go s.read(in) // ends with the input, or with the process
+	return s
+}
+
+// maxAnswerLine bounds a line, in bytes: it may hold changed arguments.
+const maxAnswerLine = 4 << 20
+
+// read takes lines until one is no answer. What is open then, or asked later,
+// is denied.
+func (s *answers) read(in io.Reader) {
+	sc := bufio.NewScanner(in)
+	sc.Buffer(nil, maxAnswerLine)
+	n := 0
+	for sc.Scan() {
+		n++
+		if err := s.take(sc.Bytes()); err != nil {
+			s.say("runnel: standard input, line %d: %s; no more answers are read, and what is asked is denied", n, termtext.Clean(err.Error()))
+			break
+		}
+	}
+	if err := sc.Err(); err != nil {
+		s.say("runnel: standard input, line %d: %s; what is asked is denied", n+1, termtext.Clean(err.Error()))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, p := range s.asked {
+		p.decide(refusal(p.approval))
+	}
+}
+
+// take returns an error for what is no answer. An answer to a question that is
+// not open is skipped: the agent may have withdrawn it meanwhile.
+func (s *answers) take(line []byte) error {
+	var a answer
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&a); err != nil || dec.More() || a.ApprovalID == "" || a.Choice == "" {
+		return errors.New(`this is not an answer, which has to be {"approvalId":"…","choice":"…"}`)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.asked[a.ApprovalID]
+	switch {
+	case !ok || p.answered:
+		s.say("runnel: no question %s is open; its answer is skipped", oneLine(a.ApprovalID, 100))
+		return nil
+	case !slices.ContainsFunc(p.approval.Choices, func(c event.Choice) bool { return c.ID == a.Choice }):
+		return fmt.Errorf("the question %s has no choice %s", oneLine(a.ApprovalID, 100), oneLine(a.Choice, 100))
+	}
+	a.By = event.ByUser
+	if a.ArgumentsDigest == "" {
+		a.ArgumentsDigest = p.approval.ArgumentsDigest
+	}
+	p.decide(a.Decision)
+	return nil
+}
+
+// approve implements [runnel.Approver].
+func (s *answers) approve(ctx context.Context, a event.Approval) runnel.Decision {
+	p := s.question(a)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.asked, a.ID)
+	}()
+	select {
+	case d := <-p.decided:
+		return d
+	case <-ctx.Done():
+		return refusal(a)
+	}
+}
+
+// question returns a question, which can be answered from now on.
+func (s *answers) question(a event.Approval) *pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.asked[a.ID]
+	if p == nil {
+		p = &pending{approval: a, decided: make(chan runnel.Decision, 1)}
+		s.asked[a.ID] = p
+	}
+	if s.over {
+		p.decide(refusal(a))
+	}
+	return p
+}
+
+// announcing is a sink that makes each question answerable before a program
+// reads of it.
+type announcing struct {
+	sink
+	answers *answers
+}
+
+func (s announcing) event(ev event.Event) error {
+	if b, ok := ev.Body.(event.ApprovalRequested); ok {
+		s.answers.question(b.Approval)
+	}
+	return s.sink.event(ev)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// terminal is the end of a terminal at which a person sits.
+type terminal struct {
+	*os.File
+	program *os.File // the other end; the program's, and closed once it runs
+	seen    bytes.Buffer
+}
+
+// newTerminal makes a terminal of a width.
+func newTerminal(t *testing.T, width uint16) *terminal {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no terminals here: ", err)
+	}
+	t.Cleanup(func() { _ = person.Close() })
+	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: width})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &terminal{File: person, program: program}
+}
+
+// start runs a command at the terminal.
+func (tm *terminal) start(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "runnel", args...)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tm.program, tm.program, tm.program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = tm.program.Close()
+	return cmd
+}
+
+// await reads what the person sees until n times text is part of it.
+func (tm *terminal) await(t *testing.T, text string, n int) {
+	t.Helper()
+	for buf := make([]byte, 4096); strings.Count(tm.seen.String(), text) < n; {
+		k, err := tm.Read(buf)
+		tm.seen.Write(buf[:k])
+		if err != nil {
+			t.Fatalf("%v before %q:\n%s", err, text, tm.seen.String())
+		}
+	}
+}
+
+func (tm *terminal) typeIn(t *testing.T, text string) {
+	t.Helper()
+	if _, err := tm.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rest reads until the command has ended, and returns its exit code.
+func (tm *terminal) rest(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	_, err := tm.seen.ReadFrom(tm.File)
+	if err != nil && !errors.Is(err, syscall.EIO) { // nobody has the other end any more
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+func TestLineTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, answer string
+		code           int
+	}{
+		"allowed":            {"", "1\n", exitOK},
+		"denied":             {"", "3\n", exitNotDone},
+		"a line before":      {"1\n", "3\n", exitNotDone},
+		"half a line before": {"1\n1", "\n", -1}, // the empty line is no choice
+		"many lines before":  {strings.Repeat("1\n", 50), "3\n", exitNotDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tm := newTerminal(t, 100)
+			tm.typeIn(t, c.before)
+			cmd := tm.start(t, "run", "--agent", "script", "--ask", "approve")
+			tm.await(t, "Your choice, 1 to 4: ", 1)
+			tm.typeIn(t, c.answer)
+			if c.code < 0 {
+				tm.await(t, "Your choice, 1 to 4: ", 2)
+				tm.typeIn(t, "3\n")
+				c.code = exitNotDone
+			}
+			if code := tm.rest(t, cmd); code != c.code {
+				t.Errorf("exit %d, want %d:\n%s", code, c.code, tm.seen.String())
+			}
+		})
+	}
+}
+
+func TestQuestionShowsACommandOnce(t *testing.T) {
+	tm := newTerminal(t, 100)
+	cmd := tm.start(t, "run", "--agent", "script", "--ask", "approve")
+	tm.await(t, "Your choice", 1)
+	tm.typeIn(t, "3\n")
+	tm.rest(t, cmd)
+	if n := strings.Count(tm.seen.String(), "rm -r build"); n != 1 {
+		t.Errorf("the command is shown %d times:\n%s", n, tm.seen.String())
+	}
+}
+
+// A program reads of a question and answers it by its id.
+func TestProgramAnswersTheQuestionItNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(a event.Approval) string // a line, or several
+		choice string
+		code   int
+		stderr string
+	}{
+		"allow": {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"allow"}` }, "allow", exitOK, ""},
+		"deny":  {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"deny","reason":"no"}` }, "deny", exitNotDone, ""},
+		"another first": {func(a event.Approval) string {
+			return `{"approvalId":"x","choice":"allow"}` + "\n" + `{"approvalId":"` + a.ID + `","choice":"allow"}`
+		}, "allow", exitOK, "no question x is open"},
+		"no such choice":  {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"yes"}` }, "deny", exitNotDone, "has no choice yes"},
+		"a stray key":     {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"allow","always":true}` }, "deny", exitNotDone, "line 1: this is not an answer"},
+		"not an answer":   {func(event.Approval) string { return "1" }, "deny", exitNotDone, "line 1: this is not an answer"},
+		"the input's end": {nil, "deny", exitNotDone, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "runnel", "run", "--agent", "script", "--answers", "-o", "events", "approve")
+			var errOut bytes.Buffer
+			cmd.Stderr = &errOut
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			choice := ""
+			for sc := bufio.NewScanner(out); sc.Scan(); {
+				var ev event.Event
+				if err := json.Unmarshal(sc.Bytes(), &ev); err != nil {
+					t.Fatal(err)
+				}
+				switch b := ev.Body.(type) {
+				case event.ApprovalRequested:
+					if c.answer != nil {
+						fmt.Fprintln(in, c.answer(b.Approval))
+					} else {
+						_ = in.Close()
+					}
+				case event.ApprovalResolved:
+					choice = b.Choice
+				}
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || choice != c.choice || !strings.Contains(errOut.String(), c.stderr) {
+				t.Errorf("exit %d, choice %q, stderr %q; want %d, %q and %q", code, choice, errOut.String(), c.code, c.choice, c.stderr)
+			}
+		})
+	}
+}
