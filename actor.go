@@ -18,6 +18,7 @@ type liveTurn struct {
 	rules    *rules
 	handle   *Turn
 	prompt   *Input              // to be handed to the agent once it is there
+	before   *Options            // those in effect before the turn's own settings; nil: it has none
 	heard    time.Time           // when the agent last said something
 	asked    map[string]question // the pending approvals
 	overdue  time.Time           // when an asked-for end is enforced; zero: none was asked for
@@ -92,13 +93,16 @@ func (s *Session) exit() {
 func (s *Session) handle(m message) {
 	switch m := m.(type) {
 	case sendMsg:
-		t, err := s.begin(m.in)
+		t, err := s.begin(m.in, m.set)
 		m.reply <- answer[*Turn]{t, err}
 	case cancelMsg:
 		s.cancel(time.Now())
 		m.reply <- answer[struct{}]{}
 	case decideMsg:
 		m.reply <- answer[struct{}]{err: s.decide(m.id, m.d)}
+	case checkMsg:
+		_, err := s.checkSettings(m.set)
+		m.reply <- answer[struct{}]{err: err}
 	case setMsg:
 		m.reply <- answer[struct{}]{err: s.set(m.set)}
 	case statusMsg:
@@ -246,7 +250,10 @@ func denial(a event.Approval) string {
 	return event.ChoiceWithdrawn
 }
 
-func (s *Session) begin(in Input) (*Turn, error) {
+// begin begins a turn, with settings that are changed before it. A prompt that
+// is refused changes nothing: everything is checked and the prompt is in the
+// log before the agent gets the first setting.
+func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	if len(s.closing) > 0 {
 		return nil, Fail(SessionDead, "the session is being ended")
 	}
@@ -265,20 +272,34 @@ func (s *Session) begin(in Input) (*Turn, error) {
 	if in.Turn == "" {
 		in.Turn = uuid.NewString()
 	}
-	in.After = s.head
+	set, err := s.checkSettings(set)
+	if err != nil {
+		return nil, err
+	}
+	before := s.opt
+	s.recordSettings(set)
+	in.After = s.head + int64(len(s.batch))
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
 	s.take(lt, lt.rules.user(time.Now(), in))
 	if err := s.flush(); err != nil {
 		return nil, err
 	}
 	lt.prompt = &in
+	if !set.IsZero() {
+		lt.before = &before
+		if err := s.apply(set); err != nil { // the agent is about to end, and may have got some of the settings
+			s.fail(lt, Safe(err))
+			s.unlink()
+			return lt.handle, nil
+		}
+	}
 	s.prompt(lt)
 	return lt.handle, nil
 }
 
 // prompt hands a turn's prompt to the agent, or begins to start the agent.
 func (s *Session) prompt(lt *liveTurn) {
-	if s.link == nil || s.link.leaving {
+	if !s.alive() {
 		s.open()
 		return
 	}
@@ -376,25 +397,59 @@ func (s *Session) approval(id string) (*liveTurn, event.Approval) {
 }
 
 func (s *Session) set(set Settings) error {
-	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
+	set, err := s.checkSettings(set)
 	if err != nil {
 		return err
+	}
+	if err := s.apply(set); err != nil {
+		return err
+	}
+	s.recordSettings(set)
+	return s.flush()
+}
+
+// checkSettings returns settings as they will be applied, or the error with which
+// they are refused. It changes nothing.
+func (s *Session) checkSettings(set Settings) (Settings, error) {
+	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
+	if err != nil || !s.alive() {
+		return set, err
+	}
+	return set, s.checkLive(set)
+}
+
+// apply puts settings into effect, in the running agent and in those after it.
+func (s *Session) apply(set Settings) error {
+	if s.alive() {
+		if err := s.setLive(set); err != nil {
+			return err
+		}
 	}
 	opt := set.Apply(s.opt)
 	if set.PermissionMode != "" {
 		warnOfBypass(opt)
 	}
-	if s.link != nil {
-		if err := s.setLive(set); err != nil {
-			return err
-		}
-	}
+	s.setOptions(opt)
+	return nil
+}
+
+func (s *Session) setOptions(opt Options) {
 	s.opt = opt
-	if set.Model != "" || set.PermissionMode != "" { // of the others it is the agent that tells
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(opt)
+	}
+}
+
+// recordSettings stages what readers see of settings. Of the others it is the
+// agent that reports the new value.
+func (s *Session) recordSettings(set Settings) {
+	if set.Model != "" || set.PermissionMode != "" {
 		s.between(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
 	}
-	return s.flush()
 }
+
+// alive reports whether there is an agent that takes prompts and settings.
+func (s *Session) alive() bool { return s.link != nil && !s.link.leaving }
 
 func (s *Session) release() error {
 	if len(s.live) > 0 {
@@ -408,7 +463,7 @@ func (s *Session) status() Status {
 	st := Status{
 		ID: s.id, Provider: s.provider.Name(), Activity: event.ActivityIdle, State: event.StateOpen, Head: s.head,
 		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode, Config: s.facts.config,
-		AgentAlive: s.link != nil && !s.link.leaving, Exit: s.lastExit.Load(),
+		AgentAlive: s.alive(), Exit: s.lastExit.Load(),
 		Resumes: s.resumes,
 	}
 	if s.link != nil {

@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -149,11 +150,22 @@ func (s *Session) attach(o openedMsg) {
 		switch {
 		case lt.prompt == nil:
 		case o.err != nil:
+			s.restore(lt)
 			s.fail(lt, Safe(o.err))
 		default:
 			s.prompt(lt)
 		}
 	}
+}
+
+// restore takes the settings of a turn back for which no agent can be started,
+// so that later turns do not fail because of them.
+func (s *Session) restore(lt *liveTurn) {
+	if lt.before == nil {
+		return
+	}
+	s.recordSettings(Settings{Model: lt.before.Model, PermissionMode: cmp.Or(lt.before.PermissionMode, ModeDefault)})
+	s.setOptions(*lt.before)
 }
 
 // catchUp tells the agent of settings that changed while it started with opt.
@@ -176,39 +188,53 @@ func (s *Session) catchUp(opt Options) error {
 	return s.setLive(late)
 }
 
-// setLive tells the running agent of settings.
-func (s *Session) setLive(set Settings) error {
+// checkLive returns the error with which the running agent would refuse one of
+// the settings. It changes nothing.
+func (s *Session) checkLive(set Settings) error {
 	conn := s.link.conn
-	if m, ok := conn.(ModelSetter); set.Model != "" {
-		if !ok {
-			return unsettable("model")
-		}
-		if err := m.SetModel(s.ctx, set.Model); err != nil {
-			return Safe(err)
-		}
+	if _, ok := conn.(ModelSetter); set.Model != "" && !ok {
+		return unsettable("model")
 	}
-	if m, ok := conn.(ModeSetter); set.PermissionMode != "" {
-		if !ok {
-			return unsettable("permission mode")
-		}
-		if err := m.SetPermissionMode(s.ctx, set.PermissionMode); err != nil {
-			return Safe(err)
-		}
+	if _, ok := conn.(ModeSetter); set.PermissionMode != "" && !ok {
+		return unsettable("permission mode")
 	}
-	if m, ok := conn.(EffortSetter); set.ReasoningEffort != "" {
-		if !ok {
-			return unsettable("reasoning effort")
-		}
-		if err := m.SetReasoningEffort(s.ctx, set.ReasoningEffort); err != nil {
-			return Safe(err)
-		}
+	if _, ok := conn.(EffortSetter); set.ReasoningEffort != "" && !ok {
+		return unsettable("reasoning effort")
 	}
-	m, ok := conn.(ConfigSetter)
-	if len(set.Config) > 0 && !ok {
+	if _, ok := conn.(ConfigSetter); len(set.Config) > 0 && !ok {
 		return unsettable("configuration")
 	}
+	if c, ok := conn.(SettingsChecker); ok && !set.IsZero() {
+		if err := c.CheckSettings(set); err != nil {
+			return Safe(err)
+		}
+	}
+	return nil
+}
+
+// setLive tells the running agent of settings.
+func (s *Session) setLive(set Settings) error {
+	if err := s.checkLive(set); err != nil {
+		return err
+	}
+	conn := s.link.conn
+	if set.Model != "" {
+		if err := conn.(ModelSetter).SetModel(s.ctx, set.Model); err != nil {
+			return Safe(err)
+		}
+	}
+	if set.PermissionMode != "" {
+		if err := conn.(ModeSetter).SetPermissionMode(s.ctx, set.PermissionMode); err != nil {
+			return Safe(err)
+		}
+	}
+	if set.ReasoningEffort != "" {
+		if err := conn.(EffortSetter).SetReasoningEffort(s.ctx, set.ReasoningEffort); err != nil {
+			return Safe(err)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
-		if err := m.SetConfig(s.ctx, id, set.Config[id]); err != nil {
+		if err := conn.(ConfigSetter).SetConfig(s.ctx, id, set.Config[id]); err != nil {
 			return Safe(err)
 		}
 	}

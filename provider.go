@@ -71,6 +71,13 @@ type (
 	ConfigSetter interface {
 		SetConfig(ctx context.Context, id, value string) error
 	}
+	// A SettingsChecker knows in advance which settings it refuses. It returns
+	// the error with which it would refuse one of them, and changes nothing.
+	// A Conn that refuses any settings implements it, so that a prompt that is
+	// refused because of one setting leaves the others as they were.
+	SettingsChecker interface {
+		CheckSettings(set Settings) error
+	}
 	// A Resumer knows whether its conversation goes on after its process has ended,
 	// where that is not the same for all agents of its provider.
 	Resumer interface {

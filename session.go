@@ -90,6 +90,10 @@ type Config struct {
 	// Lifetime ends the session, and a running turn as TIMEOUT. Default: never.
 	Lifetime time.Duration
 
+	// Changed is told of the options with which the session goes on after a
+	// change of settings. It is called as Recorded is.
+	Changed func(Options)
+
 	// Recorded is told of what was appended to the log. It is called by the
 	// session and must not block or call it.
 	Recorded func([]event.Event)
@@ -226,6 +230,13 @@ func (s *Session) ID() string { return s.id }
 // Send begins a turn. It returns once the prompt is in the log, and does not
 // wait for the agent. It fails with TURN_IN_PROGRESS if a turn is running.
 func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
+	return s.SendWith(ctx, in, Settings{})
+}
+
+// SendWith is Send, with settings that are changed before the turn, now and for
+// later turns. If the prompt or one of the settings is refused, nothing is
+// changed.
+func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, error) {
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)); err != nil {
 		return nil, err
 	}
@@ -235,7 +246,14 @@ func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
 			return nil, Safe(err)
 		}
 	}
-	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, reply} })
+	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, set, reply} })
+}
+
+// CheckSettings returns the error with which Set would refuse settings now. It
+// changes nothing.
+func (s *Session) CheckSettings(ctx context.Context, set Settings) error {
+	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return checkMsg{set, reply} })
+	return err
 }
 
 // Cancel asks the agent to end the running turn; none is not an error. The
@@ -251,7 +269,8 @@ func (s *Session) Decide(ctx context.Context, approval string, d Decision) error
 	return err
 }
 
-// Set changes settings, at once where the agent can.
+// Set changes settings, at once where the agent can. If one of them is refused,
+// none is changed.
 func (s *Session) Set(ctx context.Context, set Settings) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return setMsg{set, reply} })
 	return err
@@ -315,7 +334,12 @@ type answer[T any] struct {
 type (
 	sendMsg struct {
 		in    Input
+		set   Settings
 		reply chan answer[*Turn]
+	}
+	checkMsg struct {
+		set   Settings
+		reply chan answer[struct{}]
 	}
 	cancelMsg struct{ reply chan answer[struct{}] }
 	decideMsg struct {
@@ -334,6 +358,7 @@ type (
 )
 
 func (sendMsg) message()    {}
+func (checkMsg) message()   {}
 func (cancelMsg) message()  {}
 func (decideMsg) message()  {}
 func (setMsg) message()     {}

@@ -208,31 +208,19 @@ func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error 
 	return nil
 }
 
-// send begins a turn; e.sending is held.
+// send begins a turn, with settings that are changed before it; e.sending is
+// held. A prompt that is refused changes nothing.
 func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings) error {
-	if !set.IsZero() {
-		if err := e.set(ctx, set); err != nil {
-			return err
-		}
-	}
-	_, err := e.session.Send(ctx, in)
+	_, err := e.session.SendWith(ctx, in, set)
 	return err
 }
 
-// set changes settings, now and for later starts; e.sending is held.
-func (e *entry) set(ctx context.Context, s runnel.Settings) error {
-	if err := e.session.Set(ctx, s); err != nil {
-		return err
+// changed is called by the session with its options after they changed. It does
+// not block.
+func (e *entry) changed(opt runnel.Options) {
+	if data, err := json.Marshal(opt); err == nil { // they were decoded from JSON
+		e.change(func() { e.rec.Options = data })
 	}
-	var err error
-	e.change(func() {
-		var opt runnel.Options
-		if err = json.Unmarshal(e.rec.Options, &opt); err != nil {
-			return
-		}
-		e.rec.Options, err = json.Marshal(s.Apply(opt))
-	})
-	return err
 }
 
 // turnStart returns a position at or before the beginning of every turn that

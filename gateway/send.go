@@ -51,6 +51,9 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if p.Settings, err = g.checkSettings(rec.CLIType, st, p.Settings); err != nil {
 		return Sent{}, err
 	}
+	if err := e.session.CheckSettings(ctx, p.Settings); err != nil {
+		return Sent{}, err
+	}
 	in, warning, err := g.uploads.check(p, rec.ProjectDir)
 	if err != nil {
 		return Sent{}, err
@@ -125,7 +128,7 @@ func (g *Gateway) Set(ctx context.Context, ref string, s runnel.Settings) (Statu
 	if s, err = g.checkSettings(rec.CLIType, e.session.Status(), s); err != nil {
 		return Status{}, err
 	}
-	if err := e.set(ctx, s); err != nil {
+	if err := e.session.Set(ctx, s); err != nil {
 		return Status{}, err
 	}
 	return e.status(), nil

@@ -1,8 +1,11 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -137,17 +140,52 @@ func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	return c.apply(setting{id, value})
 }
 
+// CheckSettings implements [runnel.SettingsChecker].
+func (c *conn) CheckSettings(set runnel.Settings) error {
+	var want []setting
+	if set.Model != "" {
+		want = append(want, setting{"model", set.Model})
+	}
+	if set.PermissionMode != "" {
+		mode, err := c.mode(set.PermissionMode)
+		if err != nil {
+			return err
+		}
+		want = append(want, mode...)
+	}
+	if set.ReasoningEffort != "" {
+		want = append(want, setting{"effort", set.ReasoningEffort})
+	}
+	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
+		want = append(want, setting{id, set.Config[id]})
+	}
+	return c.Do(func(func(any) error) error {
+		for _, s := range want {
+			if _, _, err := c.tr.session.change(s, c.bypass); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// mode returns the settings that make up a permission mode.
+func (c *conn) mode(mode runnel.PermissionMode) ([]setting, error) {
+	if mode == runnel.ModeBypass && !c.bypass {
+		return nil, agentconn.ErrBypass()
+	}
+	want := c.tr.session.q.startup.modes[cmp.Or(mode, runnel.ModeDefault)]
+	if want == nil {
+		return nil, noMode(c.tr.session.agent.conn())
+	}
+	return want, nil
+}
+
 // SetPermissionMode implements [runnel.ModeSetter].
 func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) error {
-	if mode == "" {
-		mode = runnel.ModeDefault
-	}
-	if mode == runnel.ModeBypass && !c.bypass {
-		return agentconn.ErrBypass()
-	}
-	want := c.tr.session.q.startup.modes[mode]
-	if want == nil {
-		return noMode(c.tr.session.agent.conn())
+	want, err := c.mode(mode)
+	if err != nil {
+		return err
 	}
 	for _, s := range want {
 		if err := c.apply(s); err != nil {
@@ -203,6 +241,7 @@ var _ interface {
 	runnel.ModeSetter
 	runnel.EffortSetter
 	runnel.ConfigSetter
+	runnel.SettingsChecker
 	runnel.Detacher
 	runnel.Exiter
 	runnel.Resumer

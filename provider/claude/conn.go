@@ -141,6 +141,12 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	return err
 }
 
+// CheckSettings implements [runnel.SettingsChecker].
+func (c *conn) CheckSettings(set runnel.Settings) error {
+	_, err := nativeMode(set.PermissionMode, c.bypass)
+	return err
+}
+
 // Close implements [runnel.Conn]. A turn that runs is interrupted first: then
 // the agent ends its tools itself and keeps what it has in its file.
 func (c *conn) Close() error {

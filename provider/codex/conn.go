@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -268,6 +269,20 @@ func (c *conn) set(params map[string]any) error {
 		}
 		return send(line)
 	})
+}
+
+// CheckSettings implements [runnel.SettingsChecker].
+func (c *conn) CheckSettings(set runnel.Settings) error {
+	_, err := modeOf(set.PermissionMode, c.opt.AllowBypass)
+	if err = firstError(err, check("model", set.Model), check("reasoningEffort", set.ReasoningEffort)); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
+		if err := mayBe(id, set.Config[id], c.opt.AllowBypass); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SetModel implements [runnel.ModelSetter].

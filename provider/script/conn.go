@@ -86,15 +86,37 @@ func (c *conn) SetReasoningEffort(context.Context, string) error { return nil }
 func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	c.mu.Lock()
 	config := slices.Clone(c.config)
+	i, err := offered(config, id, value)
+	if err == nil {
+		config[i].Value = value
+		c.config = config
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.leave(configWish{config})
+}
+
+// CheckSettings implements [runnel.SettingsChecker].
+func (c *conn) CheckSettings(set runnel.Settings) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, value := range set.Config {
+		if _, err := offered(c.config, id, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offered returns the index of the option with an id, if it allows a value.
+func offered(config []event.ConfigOption, id, value string) (int, error) {
 	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
 	if i < 0 || !config[i].Allows(value) {
-		c.mu.Unlock()
-		return runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value; the session's status lists those that it does")
+		return i, runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value; the session's status lists those that it does")
 	}
-	config[i].Value = value
-	c.config = config
-	c.mu.Unlock()
-	return c.leave(configWish{config})
+	return i, nil
 }
 
 func (c *conn) Close() error {
