@@ -179,15 +179,16 @@ func (s *Session) admit(lt *liveTurn, ev event.Event) {
 	}
 }
 
-// between records a fact that belongs to no turn. While a turn runs it is told
-// as part of that turn, so that the order of the log is the order of arrival.
+// between records an out-of-turn fact. While a turn runs the fact becomes part
+// of that turn, so that the order of the log is the order of arrival. A turn
+// whose end waits to be appended takes nothing more.
 func (s *Session) between(ev event.Event) {
 	if !isFact(ev.Body) || ev.Validate() != nil {
 		s.counters.Events.Add(1)
 		return
 	}
-	if len(s.live) > 0 {
-		s.admit(s.live[0], ev)
+	if i := slices.IndexFunc(s.live, func(lt *liveTurn) bool { return !lt.rules.ended }); i >= 0 {
+		s.admit(s.live[i], ev)
 		return
 	}
 	s.stage(ev)
@@ -318,7 +319,7 @@ func (s *Session) cancel(now time.Time) {
 		}
 		lt.rules.cancelling = true
 		lt.overdue = now.Add(s.cfg.InterruptGrace)
-		s.take(lt, lt.rules.withdraw(now, "the turn was cancelled"))
+		s.take(lt, lt.rules.withdraw(now, WithdrawnByCancel))
 		if lt.prompt != nil { // the agent never had it
 			s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
 			continue
@@ -360,11 +361,14 @@ func (s *Session) decide(id string, d Decision) error {
 	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
 		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, UpdatedArguments: d.UpdatedArguments,
 	}}))
+	stop := i < 0 || a.Choices[i].Kind == event.ChoiceDenyStop
+	if stop {
+		s.take(lt, lt.rules.withdraw(now, WithdrawnByCancel))
+	}
 	if err := s.flush(); err != nil {
 		return err
 	}
 	lt.heard = now
-	stop := i < 0 || a.Choices[i].Kind == event.ChoiceDenyStop
 	if stop {
 		lt.rules.cancelling, lt.overdue = true, now.Add(s.cfg.InterruptGrace)
 	}

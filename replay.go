@@ -11,7 +11,9 @@ import (
 // Replay upholds the rules of a turn over events that a provider made from a
 // history or a recording, and stamps them with the session and their position.
 // The outcome is what a session would have logged, but that an end as cancelled
-// is believed. A turn without an end, or cut off by an error, is closed.
+// is believed. Turns may go on beside each other, as in a session. A turn without
+// an end is closed when the next prompt begins, or else at the end of the events
+// or at an error.
 func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := replay{session: session, provider: provider, over: map[string]bool{}, yield: yield}
@@ -63,23 +65,41 @@ func (p *replay) push(ev event.Event) bool {
 	if p.over[ev.Turn] {
 		return true
 	}
-	i := slices.IndexFunc(p.open, func(r *rules) bool { return r.turn == ev.Turn })
-	if i < 0 {
-		// Only a prompt that the agent has not taken up yet can be overtaken.
-		if !p.endAll(func(r *rules) bool { return r.started }) {
+	r := p.find(ev.Turn)
+	if r == nil {
+		prompt := isPrompt(ev)
+		if _, response := ev.Body.(event.ResponseStart); !prompt && !response {
+			return true // it belongs to no turn that has begun
+		}
+		// A session accepts a prompt while no other prompt's turn runs, so such a
+		// turn ended earlier. Turns that nobody asked for go on beside a prompt's.
+		if prompt && !p.endAll(func(r *rules) bool { return r.started && r.prompted() }) {
 			return false
 		}
-		r := newRules(ev.Turn, p.provider)
+		r = newRules(ev.Turn, p.provider)
 		r.believe = true
 		p.open = append(p.open, r)
-		i = len(p.open) - 1
 	}
-	r := p.open[i]
 	ok := p.emit(r.admit(ev))
 	if r.ended {
 		p.forget(r)
 	}
 	return ok
+}
+
+func (p *replay) find(turn string) *rules {
+	for _, r := range p.open {
+		if r.turn == turn {
+			return r
+		}
+	}
+	return nil
+}
+
+// isPrompt reports whether an event begins the user's message of its turn.
+func isPrompt(ev event.Event) bool {
+	b, ok := ev.Body.(event.ItemStart)
+	return ok && b.ItemID == UserItemID(ev.Turn)
 }
 
 // close ends the turns that the source left open.

@@ -126,6 +126,9 @@ func (r *rules) beforeStart(b event.Body) bool {
 	return false
 }
 
+// prompted reports whether the turn has a message of the user's.
+func (r *rules) prompted() bool { return r.items[UserItemID(r.turn)] != nil }
+
 func isFact(b event.Body) bool {
 	switch b.(type) {
 	case event.SessionUpdated, event.UsageUpdated, event.Notice:
@@ -250,18 +253,26 @@ func (r *rules) finish(ev event.Event) []event.Event {
 	for _, id := range slices.Clone(r.open) {
 		out = append(out, r.itemEnd(event.Event{At: ev.At, Turn: r.turn, Body: event.ItemCancelled{ItemID: id, Reason: reasonFor(end)}}, id)...)
 	}
-	out = append(out, r.withdraw(ev.At, "the turn is over")...)
+	out = append(out, r.withdraw(ev.At, func(id string) event.ApprovalResolved { return withdrawn(id, "the turn is over") })...)
 	r.ended = true
 	return append(out, event.Event{At: ev.At, Turn: r.turn, Body: end})
 }
 
+// WithdrawnByCancel is the event for an approval that nobody has to answer any
+// more, because the user cancelled its turn.
+func WithdrawnByCancel(approval string) event.ApprovalResolved {
+	return withdrawn(approval, "the turn was cancelled")
+}
+
+func withdrawn(approval, why string) event.ApprovalResolved {
+	return event.ApprovalResolved{ApprovalID: approval, Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: why}
+}
+
 // withdraw resolves every open approval without an answer.
-func (r *rules) withdraw(at time.Time, why string) []event.Event {
+func (r *rules) withdraw(at time.Time, resolved func(approval string) event.ApprovalResolved) []event.Event {
 	var out []event.Event
 	for len(r.asked) > 0 {
-		out = append(out, r.judge(event.Event{At: at, Turn: r.turn, Body: event.ApprovalResolved{
-			ApprovalID: r.asked[0].ID, Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: why,
-		}})...)
+		out = append(out, r.judge(event.Event{At: at, Turn: r.turn, Body: resolved(r.asked[0].ID)})...)
 	}
 	return out
 }

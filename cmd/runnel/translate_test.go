@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/provider/all"
 	"github.com/runnel-dev/runnel/store/memory"
 )
@@ -74,12 +77,15 @@ func TestTranslateEveryRecording(t *testing.T) {
 		if in == nil {
 			t.Fatal("no section in")
 		}
-		out, errOut, code := callRunnel(in, "translate", "--agent", agent, "-")
+		out, errOut, code := callRunnel(begun(t, in), "translate", "--agent", agent, "-")
 		if code != exitOK || errOut != "" {
 			t.Fatalf("exit %d: %s", code, errOut)
 		}
 		if turns := checkEvents(t, out); turns == 0 {
 			t.Error("no turn")
+		}
+		if d := cmp.Diff(printed(t, recordtest.Replayed(t, providerOf(t, agent), recordtest.All(t, in))), out); d != "" {
+			t.Errorf("the command prints something else (-want +got):\n%s", d)
 		}
 	})
 }
@@ -112,8 +118,96 @@ func TestTranslateEveryTranscript(t *testing.T) {
 			if turns := checkEvents(t, out); turns == 0 {
 				t.Error("no turn")
 			}
+			if d := cmp.Diff(printed(t, loadedEvents(t, agent, path)), out); d != "" {
+				t.Errorf("the server loads something else (-loaded +printed):\n%s", d)
+			}
 		}
 	})
+}
+
+// begun puts a head before a recording, so that its times count from the same
+// moment as in the tests of the providers.
+func begun(t *testing.T, in []byte) []byte {
+	t.Helper()
+	head, err := json.Marshal(recordingHead{Recording: 1, StartedAt: recordtest.Start})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(recorded{Dir: runnel.DirMeta, Line: string(head)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(line, '\n'), in...)
+}
+
+// printed returns events as the command prints them.
+func printed(t *testing.T, evs []event.Event) string {
+	t.Helper()
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	for _, ev := range evs {
+		ev.Session = translated
+		if err := enc.Encode(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+func providerOf(t *testing.T, agent string) runnel.Provider {
+	t.Helper()
+	for _, p := range all.Providers() {
+		if p.Name() == agent {
+			return p
+		}
+	}
+	t.Fatalf("no provider %s", agent)
+	return nil
+}
+
+// loadedEvents returns what a gateway has of a transcript after loading it.
+func loadedEvents(t *testing.T, agent, path string) []event.Event {
+	t.Helper()
+	ref := runnel.Conversation{File: path, Anywhere: true}
+	h := providerOf(t, agent).(runnel.Historian)
+	return recordtest.Loaded(t, agent, ref, func(ctx context.Context, _ runnel.Conversation) iter.Seq2[event.Event, error] {
+		return h.History(ctx, ref)
+	})
+}
+
+// A subagent that goes on in the background reports turns of its own beside the
+// user's.
+func TestTranslateKeepsTurnsBesideEachOther(t *testing.T) {
+	const said = "The second turn has it."
+	for _, version := range []string{"2.1.197", "2.1.329"} {
+		a, err := txtar.ParseFile("../../provider/claude/testdata/background-meanwhile@" + version + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _, _ := callRunnel(section(a, "in"), "translate", "--agent", "claude-code", "-")
+		turn := ""
+		for line := range strings.Lines(out) {
+			var ev event.Event
+			if err := json.Unmarshal([]byte(line), &ev); err != nil {
+				t.Fatal(err)
+			}
+			switch b := ev.Body.(type) {
+			case event.ItemDone:
+				if m, ok := b.FinalItem.(event.Message); ok && m.Content == said {
+					turn = ev.Turn
+				}
+			case event.ResponseDone:
+				if ev.Turn == turn && b.Usage != nil && b.Usage.OutputTokens > 0 {
+					turn = "ended"
+				}
+			case event.ResponseError:
+				t.Errorf("%s: a turn ends with %+v", version, b.Error)
+			}
+		}
+		if turn != "ended" {
+			t.Errorf("%s: the turn that says %q and its usage are not printed to the end", version, said)
+		}
+	}
 }
 
 // checkEvents reports what checkLog finds.

@@ -82,8 +82,9 @@ type Translator interface {
 
 // About is what a line of ours means.
 type About struct {
-	Prompt  string // id of the turn that it begins, or ""
-	Settles string // name of the reply that was due; this line is that reply
+	Prompt    string // id of the turn that it begins, or ""
+	Settles   string // name of the reply that was due; this line is that reply
+	Interrupt bool   // it asks the agent to end its turn early
 }
 
 // An Agent is how messages to users name an agent.

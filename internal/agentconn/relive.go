@@ -101,8 +101,8 @@ func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
 }
 
 // Translate passes a recording through a translator. It yields the events that
-// Next returned, and those that the session recorded itself: the prompts and
-// the decisions.
+// Next returned, and those that the session recorded itself: the prompts, the
+// decisions, and what an interrupt withdrew.
 func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		each := func(evs []event.Event) bool {
@@ -113,12 +113,13 @@ func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[eve
 			}
 			return true
 		}
+		r := NewReader(tr)
 		for line, err := range lines {
 			if err != nil {
 				yield(event.Event{}, err)
 				return
 			}
-			if evs, _ := Feed(tr, line); !each(evs) {
+			if evs, _ := r.Line(line); !each(evs) {
 				return
 			}
 		}

@@ -134,10 +134,10 @@ func Translated(t testing.TB, p runnel.Translator, data []byte) []event.Event {
 }
 
 // Want returns the "want" of a recording that has one section of lines, "in".
-func Want(t testing.TB, p runnel.Translator, a *txtar.Archive) []byte {
+func Want(t testing.TB, p runnel.Provider, a *txtar.Archive) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	Write(t, &out, Translated(t, p, Section(a, "in")))
+	Write(t, &out, Replayed(t, p, All(t, Section(a, "in"))))
 	return out.Bytes()
 }
 

@@ -51,7 +51,7 @@ func Checkpoints[T agentconn.Translator](t *testing.T, in []byte, fresh func() T
 	return points
 }
 
-func texts(t *testing.T, messages []any) (out []string) {
+func texts(t testing.TB, messages []any) (out []string) {
 	t.Helper()
 	for _, m := range messages {
 		b, err := json.Marshal(m)

@@ -76,7 +76,7 @@ func (t *translator) About(line []byte) agentconn.About {
 	case jsonrpc.Response:
 		return agentconn.About{Settles: m.ID.Key()}
 	}
-	return agentconn.About{Settles: m.Method}
+	return agentconn.About{Settles: m.Method, Interrupt: m.Method == methodCancel}
 }
 
 // Skipped implements [agentconn.Translator].

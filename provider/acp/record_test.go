@@ -219,7 +219,7 @@ func want(t testing.TB, a Agent, arc *txtar.Archive) []byte {
 			continue
 		}
 		fmt.Fprintf(&out, "# %s\n", part)
-		recordtest.Write(t, &out, translated(t, a, data))
+		recordtest.Write(t, &out, recordtest.Replayed(t, New(a), recordtest.All(t, data)))
 	}
 	return out.Bytes()
 }
@@ -243,6 +243,12 @@ func eachRecording(t *testing.T, test func(t *testing.T, a Agent, f fixture, pat
 			}
 		})
 	}
+}
+
+func TestLiveSessionLogsWhatARecordingGives(t *testing.T) {
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
+		recordtest.SameLive(t, New(a), section(arc, "in"), func() *translator { return newTranslator(a) })
+	})
 }
 
 func TestRecordings(t *testing.T) {
@@ -312,7 +318,9 @@ func TestG04_ReplayEqualsLive(t *testing.T) {
 			}
 			return out
 		}
-		if d := cmp.Diff(kept(translated(t, a, section(arc, "in"))), kept(translated(t, a, load)),
+		live := recordtest.Replayed(t, New(a), recordtest.All(t, section(arc, "in")))
+		loaded := recordtest.LoadedEvents(t, a.Name, translated(t, a, load))
+		if d := cmp.Diff(kept(live), kept(loaded),
 			cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq", "Native"), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("-live +loaded:\n%s", d)
 		}

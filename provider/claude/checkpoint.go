@@ -30,7 +30,7 @@ func (t *translator) About(line []byte) agentconn.About {
 	case f.Response != nil:
 		return agentconn.About{Settles: f.Response.RequestID}
 	}
-	return agentconn.About{Settles: f.RequestID}
+	return agentconn.About{Settles: f.RequestID, Interrupt: f.Request != nil && f.Request.Subtype == "interrupt"}
 }
 
 // Skipped implements [agentconn.Translator].

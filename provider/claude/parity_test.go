@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
@@ -65,9 +66,11 @@ func history(t *testing.T, cs ...runnel.Conversation) []event.Event {
 // left of it. What differs, and why, is in [providertest.Differences].
 func TestHistoryEqualsLive(t *testing.T) {
 	providertest.EachParity(t, providerID, eachRecording, func(t *testing.T, a *txtar.Archive) (live, stored []event.Event, ok bool) {
-		stored = history(t, unpack(t, a)...)
+		for _, ref := range unpack(t, a) {
+			stored = append(stored, recordtest.Loaded(t, providerID, ref, New().History)...)
+		}
 		sound(t, stored)
-		return translated(t, a), stored, true
+		return recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in"))), stored, true
 	})
 }
 

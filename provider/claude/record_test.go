@@ -134,6 +134,12 @@ func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string,
 	}
 }
 
+func TestLiveSessionLogsWhatARecordingGives(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		recordtest.SameLive(t, New(), section(a, "in"), newTranslator)
+	})
+}
+
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
 		recordtest.Compare(t, path, a, recordtest.Want(t, New(), a), *update)

@@ -129,6 +129,12 @@ func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string,
 	}
 }
 
+func TestLiveSessionLogsWhatARecordingGives(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		recordtest.SameLive(t, New(), section(a, "in"), newTranslator)
+	})
+}
+
 func TestRecordings(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
 		recordtest.Compare(t, path, a, recordtest.Want(t, New(), a), *update)
@@ -176,7 +182,8 @@ var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "Upd
 //   - so is what a subagent did after the turn that it was started in.
 func TestG04_ReplayEqualsLive(t *testing.T) {
 	eachRecording(t, func(t *testing.T, f fixture, _ string, a *txtar.Archive) {
-		live, stored := translated(t, a), history(t, a)
+		live := recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in")))
+		stored := recordtest.LoadedEvents(t, providerID, history(t, a))
 		sound(t, stored)
 		turns := map[string]bool{}
 		for _, ev := range live {

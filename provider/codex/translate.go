@@ -89,7 +89,7 @@ func (*translator) About(line []byte) agentconn.About {
 		if !ok {
 			prompt = ""
 		}
-		return agentconn.About{Prompt: prompt, Settles: "request " + m.ID.Key()}
+		return agentconn.About{Prompt: prompt, Settles: "request " + m.ID.Key(), Interrupt: m.Method == methodInterrupt}
 	case jsonrpc.Response:
 		return agentconn.About{Settles: "answer " + m.ID.Key()}
 	}
