@@ -1,5 +1,7 @@
 package translate
 
+import "github.com/runnel-dev/runnel/event"
+
 // Messages of failures that several agents report, with one text each. Each says
 // what happened and what to do.
 const (
@@ -21,3 +23,9 @@ const (
 	// FaultBudget is for a conversation that has used up its budget.
 	FaultBudget = "The agent stopped: the budget is used up."
 )
+
+// TextLost ends a turn whose last text is not known: the agent's messages
+// contradict each other.
+var TextLost = event.Fault{
+	Code: "PROTOCOL_ERROR", Message: "The agent's messages contradict each other, so its answer is not known. Send the prompt again.",
+}

@@ -10,6 +10,12 @@ var (
 		Message: "The agent printed a line that is not in its protocol; it was left out.",
 	}
 
+	// BrokenStream is emitted for messages that contradict each other.
+	BrokenStream = event.Notice{
+		Level: event.LevelWarning, Code: "PROTOCOL_ERROR",
+		Message: "The agent's messages contradict each other; a part of the answer may be missing.",
+	}
+
 	// Compacted is emitted when the agent made room in its context.
 	Compacted = event.Notice{
 		Level: event.LevelInfo, Code: "COMPACTED",

@@ -22,6 +22,9 @@ type thread struct {
 	next    map[string]int // by native message: index of the next block that comes whole
 	message string         // the one being streamed
 	open    map[int]*streamed
+	plain   map[int]bool // blocks of that message that were announced and are no items
+	known   map[int]bool // blocks of that message which were announced or came whole
+	lost    map[int]bool // blocks of that message which were not announced and have not come whole
 }
 
 // streamed is a block whose deltas arrive and which is not final.
@@ -31,6 +34,7 @@ type streamed struct {
 	call    call
 	text    []byte
 	stopped bool // its stop came, but not its assistant frame
+	broken  bool // its events contradict each other: only its assistant frame tells what it is
 }
 
 // thread returns the thread of the subagent that a call started; parent is ""
@@ -40,7 +44,7 @@ func (tn *turn) thread(parent string) *thread {
 	if th == nil {
 		th = &thread{
 			turn: tn, parent: parent, ids: translate.NewNumbering(tn.id, translate.Key(providerID, parent)),
-			next: make(map[string]int), open: make(map[int]*streamed),
+			next: make(map[string]int), open: make(map[int]*streamed), plain: make(map[int]bool), known: make(map[int]bool), lost: make(map[int]bool),
 		}
 		tn.threads[parent] = th
 	}
@@ -73,9 +77,12 @@ func (th *thread) stream(f frame) {
 			th.startBlock(e.Index, *e.ContentBlock)
 		}
 	case "content_block_delta":
-		th.delta(th.open[e.Index], e.Delta)
+		th.announce(e.Index, e.Delta)
+		if s := th.block(e.Index); s != nil {
+			th.delta(s, e.Delta)
+		}
 	case "content_block_stop":
-		if s := th.open[e.Index]; s != nil {
+		if s := th.block(e.Index); s != nil {
 			s.stopped = true // finished or broken: a later line tells which
 		}
 	case "message_delta":
@@ -95,15 +102,63 @@ func (th *thread) stream(f frame) {
 	}
 }
 
+// announce begins a text that grows without having started.
+func (th *thread) announce(index int, d delta) {
+	kind, ok := map[string]string{"text_delta": "text", "thinking_delta": "thinking"}[d.Type]
+	if ok && !th.known[index] && th.message != "" {
+		th.startBlock(index, block{Type: kind})
+	}
+}
+
+// block returns the open block that an event is about; nil if it is not open. A
+// block that was never announced counts as lost until it comes whole.
+func (th *thread) block(index int) *streamed {
+	if s := th.open[index]; s != nil {
+		return s
+	}
+	if !th.known[index] && len(th.lost) < maxLost {
+		th.lost[index] = true
+	}
+	return nil
+}
+
+// maxLost bounds how many lost blocks of a message are remembered: one is
+// enough to know that something is missing.
+const maxLost = 100
+
 // startMessage begins a native message. If another one was open, its stream
 // broke and is tried again under a new id.
 func (th *thread) startMessage(m message) {
+	if m.ID == th.message { // announced twice
+		return
+	}
+	if len(th.lost) > 0 || th.contradicts() {
+		th.turn.emit(translate.BrokenStream)
+	}
 	th.abandon(0)
-	th.message = m.ID
+	th.enter(m.ID)
 	th.ids.ID(m.ID, 0) // takes its ordinal
 	if m.Usage != nil && th.parent == "" {
 		th.turn.count(m.ID, *m.Usage)
 	}
+}
+
+// contradicts reports whether a block is open of which only its assistant frame
+// tells what it is.
+func (th *thread) contradicts() bool {
+	for _, s := range th.open {
+		if s.broken {
+			return true
+		}
+	}
+	return false
+}
+
+// enter makes a message the current one.
+func (th *thread) enter(messageID string) {
+	th.message = messageID
+	clear(th.known)
+	clear(th.plain)
 }
 
 // startItem returns the ItemStart of a block. It has no type if the block is no
@@ -126,11 +181,15 @@ func (th *thread) startItem(id, messageID string, b block) event.ItemStart {
 func (th *thread) startBlock(index int, b block) {
 	th.next[th.message] = max(th.next[th.message], index+1)
 	start := th.startItem(th.ids.ID(th.message, index), th.message, b)
-	if start.ItemType == "" {
+	if s := th.open[index]; s != nil { // a block that starts twice
+		s.broken = true
 		return
 	}
-	if th.open[index] != nil { // a block that starts twice
-		th.turn.emit(event.ItemCancelled{ItemID: th.open[index].id})
+	seen := th.known[index]
+	th.known[index] = true
+	delete(th.lost, index)
+	if start.ItemType == "" || seen {
+		th.plain[index] = start.ItemType == ""
 		return
 	}
 	switch b.Type {
@@ -148,9 +207,6 @@ func (th *thread) startBlock(index int, b block) {
 // delta grows a block. Its text is kept, up to a bound, in case its final form
 // does not come.
 func (th *thread) delta(s *streamed, d delta) {
-	if s == nil || s.stopped {
-		return
-	}
 	grown := ""
 	switch d.Type {
 	case "text_delta":
@@ -161,6 +217,9 @@ func (th *thread) delta(s *streamed, d delta) {
 		grown = d.PartialJSON
 	}
 	if grown == "" {
+		return
+	}
+	if s.broken = s.broken || s.stopped; s.broken {
 		return
 	}
 	if len(s.text)+len(grown) <= translate.MaxText {
@@ -174,8 +233,11 @@ func (th *thread) delta(s *streamed, d delta) {
 func (th *thread) settle() {
 	for _, i := range slices.Sorted(maps.Keys(th.open)) {
 		s := th.open[i]
-		if !s.stopped {
+		if !s.stopped || s.broken {
 			continue
+		}
+		if s.kind == "text" && strings.TrimSpace(string(s.text)) != "" {
+			th.turn.unsure = string(s.text)
 		}
 		b := block{Type: s.kind, Text: string(s.text), Thinking: string(s.text), ID: s.call.id, Name: s.call.name, Input: s.text}
 		if s.kind == "tool_use" && !json.Valid(s.text) {
@@ -199,6 +261,7 @@ func (th *thread) abandon(from int) {
 			delete(th.open, i)
 		}
 	}
+	maps.DeleteFunc(th.lost, func(i int, _ bool) bool { return i >= from })
 }
 
 // assistant takes finished blocks, one a frame as a rule. They are the
@@ -212,17 +275,28 @@ func (ts *turns) assistant(f frame) {
 		ts.synthetic(f)
 		return
 	}
-	if tn := ts.running(m.ID); tn != nil {
+	if tn := ts.running(m.ID); tn != nil && !tn.repeated(f.UUID) {
 		tn.thread(f.ParentToolUseID).finished(m, f.BlockIndex)
 	}
+}
+
+// repeated takes the id of a frame, and reports whether the turn had it before.
+func (tn *turn) repeated(frameID string) bool {
+	if frameID == "" || tn.frames[frameID] {
+		return frameID != ""
+	}
+	tn.frames[frameID] = true
+	return false
 }
 
 // finished takes finished blocks of a message. from is the index of the first;
 // nil if it is not known.
 func (th *thread) finished(m *message, from *int) {
-	if th.message != "" && th.message != m.ID {
-		th.abandon(0)
-		th.message = ""
+	if th.message != m.ID {
+		if th.message != "" {
+			th.abandon(0)
+		}
+		th.enter(m.ID)
 	}
 	if from != nil {
 		th.next[m.ID] = *from
@@ -244,18 +318,42 @@ func (th *thread) whole(messageID string, b block) {
 	if b.Type == "tool_use" && (b.ID == "" || b.Name == "") {
 		b.Type = "" // no item; it only takes its index
 	}
+	th.turn.unsure = ""
 	if s := th.takeStreamed(messageID, b); s != nil {
 		th.turn.finish(s.id, b)
 		return
 	}
-	index := th.next[messageID]
-	th.next[messageID]++
+	index := th.unstreamed(messageID, b)
 	start := th.startItem(th.ids.ID(messageID, index), messageID, b)
 	if start.ItemType == "" || b.Type == "tool_use" && th.turn.calls[b.ID] != nil {
 		return
 	}
 	th.turn.emit(start)
 	th.turn.finish(start.ItemID, b)
+}
+
+// unstreamed returns the index of a block that came whole and is not open.
+func (th *thread) unstreamed(messageID string, b block) int {
+	if messageID == th.message {
+		if th.startItem("", messageID, b).ItemType == "" {
+			for _, i := range slices.Sorted(maps.Keys(th.plain)) {
+				delete(th.plain, i)
+				return i
+			}
+		}
+		for _, i := range slices.Sorted(maps.Keys(th.lost)) { // it is the first lost one
+			delete(th.lost, i)
+			th.known[i] = true
+			th.next[messageID] = max(th.next[messageID], i+1)
+			return i
+		}
+	}
+	index := th.next[messageID]
+	th.next[messageID]++
+	if messageID == th.message {
+		th.known[index] = true
+	}
+	return index
 }
 
 // takeStreamed removes and returns the open block that a finished one
@@ -278,6 +376,7 @@ func (th *thread) takeStreamed(messageID string, b block) *streamed {
 func (tn *turn) finish(id string, b block) {
 	switch b.Type {
 	case "text":
+		tn.said = b.Text
 		tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: b.Text, Origin: event.OriginAgent}})
 	case "thinking":
 		tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Reasoning{Content: b.Thinking, ProviderID: providerID}})
@@ -308,6 +407,7 @@ func (tn *turn) printed(nativeID, output string) {
 	id := tn.thread("").ids.ID("local "+nativeID, 0)
 	tn.emit(event.ItemStart{ItemID: id, ItemType: event.TypeMessage})
 	output, _ = text.Cut(output, event.MaxOutput)
+	tn.said = output
 	tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: output, Origin: event.OriginSystem}})
 }
 

@@ -24,6 +24,7 @@ type turns struct {
 	waiting []string // prompts written whose turn has not begun: ids of their turns
 	early   bool     // the next turn was interrupted before it began
 	current *turn    // from its init until its result
+	last    string   // id of the last result
 }
 
 // turn is the state of a turn in flight.
@@ -38,9 +39,12 @@ type turn struct {
 	ended       bool   // its terminal event was emitted; the agent's result may be missing
 	interrupted bool   // we asked the agent to stop
 	threads     map[string]*thread
+	frames      map[string]bool // ids of the assistant frames it had
 	calls       map[string]*call
 	used        map[string]usage // by native message
 	context     int64            // tokens of the last message of the main thread
+	said        string           // the last text that is final
+	unsure      string           // the last text, if only its deltas came
 	stop        string           // why the last message ended, if its blocks have it
 	failure     string           // the agent's word for what went wrong
 	status      int              // the API's answer to it, as stored
@@ -50,7 +54,7 @@ type turn struct {
 func newTurn(id string, out *translate.Emitter, s *session) *turn {
 	return &turn{
 		out: out, session: s, id: id,
-		threads: make(map[string]*thread), calls: make(map[string]*call), used: make(map[string]usage),
+		threads: make(map[string]*thread), frames: make(map[string]bool), calls: make(map[string]*call), used: make(map[string]usage),
 	}
 }
 
@@ -184,18 +188,27 @@ func (ts *turns) begin() {
 
 // result ends the turn in flight.
 func (ts *turns) result(f frame) {
+	if f.UUID != "" && f.UUID == ts.last {
+		return // printed twice
+	}
+	ts.last = f.UUID
 	cost := ts.session.spent(f)
 	if ts.foreign(f) || ts.idle() { // without a turn: the agent failed to start
 		return
 	}
 	if tn := ts.running(""); tn != nil {
+		known := tn.reconcile(f)
 		tn.abandon()
 		u := tn.sum()
 		if f.Usage != nil && *f.Usage != (usage{}) { // 2.1.197 does not count an answer that was not streamed (cut-stream)
 			u = f.Usage.event()
 		}
 		tn.emit(event.UsageUpdated{Usage: u, ContextTokens: tn.context, ContextWindow: ts.session.window(f), CostUSD: cost})
-		tn.end(outcome(f, tn, u))
+		if known {
+			tn.end(outcome(f, tn, u))
+		} else {
+			tn.end(event.ResponseError{Error: translate.TextLost})
+		}
 	}
 	ts.current = nil
 }

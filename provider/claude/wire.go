@@ -59,6 +59,7 @@ type frame struct {
 	IsError        bool                  `json:"is_error"`
 	APIErrorStatus *int                  `json:"api_error_status"`
 	StopReason     string                `json:"stop_reason"`
+	Result         string                `json:"result"` // the last text of the turn
 	TerminalReason string                `json:"terminal_reason"`
 	Errors         []string              `json:"errors"`
 	Usage          *usage                `json:"usage"`

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,12 +131,89 @@ func TestH06_LiarIDs(t *testing.T) {
 	}
 	calls := 0
 	for _, b := range bodies[event.ItemDone](evs) {
+		if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent && m.Content != "hi" {
+			t.Errorf("the agent said %q", m.Content)
+		}
 		if f, ok := b.FinalItem.(event.FunctionCall); ok && f.CallID == "c1" {
 			calls++
 		}
 	}
 	if calls != 1 {
 		t.Errorf("the call is there %d times", calls)
+	}
+}
+
+// damages are what an agent must not do to its stream, over whole recordings.
+var damages = map[string]recordtest.Damage{
+	"every line twice":            recordtest.Twice(`.`),
+	"blocks start twice":          recordtest.Twice(`content_block_start`),
+	"blocks grow twice":           recordtest.Twice(`content_block_delta`),
+	"blocks stop twice":           recordtest.Twice(`content_block_stop`),
+	"messages start twice":        recordtest.Twice(`message_start`),
+	"messages come twice":         recordtest.Twice(`"type\\?":\\?"assistant"`),
+	"no block starts":             recordtest.Without(`content_block_start`),
+	"no block grows":              recordtest.Without(`content_block_delta`),
+	"no block stops":              recordtest.Without(`content_block_stop`),
+	"no message starts":           recordtest.Without(`message_start`),
+	"no message stops":            recordtest.Without(`message_stop|message_delta`),
+	"nothing but whole frames":    recordtest.Without(`stream_event`),
+	"no whole text":               wholeTexts,
+	"no whole text, no starts":    recordtest.Both(wholeTexts, recordtest.Without(`content_block_start`)),
+	"no whole text, no stops":     recordtest.Both(wholeTexts, recordtest.Without(`content_block_stop`)),
+	"no whole text, starts twice": recordtest.Both(wholeTexts, recordtest.Twice(`content_block_start`)),
+	"one block index":             recordtest.Replaced(`"index":1`, `"index":0`),
+}
+
+// wholeTexts drops the frames that bring texts whole.
+var wholeTexts = recordtest.Without(`^\{"type":"assistant".*"type":"text"|^\{.*"type":"text".*"type":"assistant"`)
+
+// TestDamagedStreamsKeepTheirTextOrFail: whatever the stream of a message is,
+// its text is that of the whole message, or the turn fails. (H06)
+func TestDamagedStreamsKeepTheirTextOrFail(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
+				if strings.Contains(path, "@2.1.197") && name != "every line twice" {
+					return // the older version streams alike
+				}
+				whole := recordtest.Translated(t, New(), section(a, "in"))
+				damaged := recordtest.Events(t, New(), damage(recordtest.All(t, section(a, "in"))))
+				closed(t, damaged)
+				recordtest.SameTexts(t, whole, damaged)
+			})
+		})
+	}
+}
+
+// TestUnknownTextFailsTheTurn: nothing says what the text was.
+func TestUnknownTextFailsTheTurn(t *testing.T) {
+	const stopLine = `{"type":"stream_event","session_id":"s","event":{"type":"content_block_stop","index":0}}`
+	told := strings.Replace(resultLine, `"subtype"`, `"result":"hi","subtype"`, 1)
+	for name, lines := range map[string][]string{
+		"a block starts twice":             {blockLine, deltaLine, blockLine, deltaLine, stopLine},
+		"a block stops that never started": {stopLine},
+		"a block grows after its end":      {blockLine, stopLine, deltaLine},
+		"a block grows before its message": nil,
+	} {
+		before := []string{initLine, startLine}
+		if lines == nil {
+			before, lines = []string{initLine}, []string{deltaLine}
+		}
+		stream := append(before, lines...)
+		evs := run(append(slices.Clone(stream), resultLine)...)
+		closed(t, evs)
+		end, failed := last(evs).(event.ResponseError)
+		if n := bodies[event.Notice](evs); !failed || end.Error.Code != string(runnel.ProtocolError) || len(n) != 1 || n[0].Code != string(runnel.ProtocolError) {
+			t.Errorf("%s: %s", name, dump(evs))
+		}
+		// The result tells, or the whole message.
+		for _, later := range [][]string{{told}, {wholeLine, resultLine}} {
+			evs := run(append(slices.Clone(stream), later...)...)
+			closed(t, evs)
+			if got := summary(evs); !slices.Contains(got, "message hi") || got[len(got)-1] != "completed end_turn" || len(bodies[event.Notice](evs)) != 0 {
+				t.Errorf("%s, told by %.60s: %q", name, later[0], got)
+			}
+		}
 	}
 }
 

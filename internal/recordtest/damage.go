@@ -1,0 +1,117 @@
+package recordtest
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Damage changes the lines of a recording as a faulty agent might.
+type Damage func([]runnel.Line) []runnel.Line
+
+// Without drops the agent's lines that match a regular expression.
+func Without(pattern string) Damage {
+	re := regexp.MustCompile(pattern)
+	return func(lines []runnel.Line) []runnel.Line {
+		return slices.DeleteFunc(lines, func(l runnel.Line) bool { return l.Dir == runnel.DirOut && re.Match(l.Text) })
+	}
+}
+
+// Twice repeats the agent's lines that match a regular expression.
+func Twice(pattern string) Damage {
+	re := regexp.MustCompile(pattern)
+	return func(lines []runnel.Line) (out []runnel.Line) {
+		for _, l := range lines {
+			if out = append(out, l); l.Dir == runnel.DirOut && re.Match(l.Text) {
+				out = append(out, l)
+			}
+		}
+		return out
+	}
+}
+
+// Replaced replaces text in the agent's lines.
+func Replaced(old, text string) Damage {
+	return func(lines []runnel.Line) []runnel.Line {
+		for i, l := range lines {
+			if l.Dir == runnel.DirOut {
+				lines[i].Text = bytes.ReplaceAll(l.Text, []byte(old), []byte(text))
+			}
+		}
+		return lines
+	}
+}
+
+// Both does one damage and then another.
+func Both(one, other Damage) Damage {
+	return func(lines []runnel.Line) []runnel.Line { return other(one(lines)) }
+}
+
+// SameTexts fails the test unless the turns of a damaged recording have the
+// texts of the whole one. The last text of a turn must be the same, or the turn
+// must have failed with the code PROTOCOL_ERROR. An earlier text may have been
+// cut off if the turn shows what there was of it, or has a notice with that
+// code.
+func SameTexts(t *testing.T, whole, damaged []event.Event) {
+	t.Helper()
+	want, got := saidIn(whole), saidIn(damaged)
+	for turn, w := range want {
+		g := got[turn]
+		if g == nil {
+			g = new(said)
+		}
+		switch {
+		case !w.completed || len(w.texts) == 0 || g.failed:
+			continue
+		case len(g.texts) == 0 || g.texts[len(g.texts)-1] != w.texts[len(w.texts)-1]:
+			t.Errorf("the last text of turn %s of %q is not that of %q", turn, g.texts, w.texts)
+		case slices.Equal(w.texts, g.texts), g.noticed, len(g.texts)+g.cancelled >= len(w.texts) && g.cancelled > w.cancelled:
+		default:
+			t.Errorf("texts of turn %s: %q, want %q", turn, g.texts, w.texts)
+		}
+	}
+}
+
+// said is what the agent said in a turn, without subagents.
+type said struct {
+	texts                      []string
+	cancelled                  int  // texts that were
+	completed, failed, noticed bool // failed and noticed: with PROTOCOL_ERROR
+}
+
+func saidIn(evs []event.Event) map[string]*said {
+	var tr event.Transcript
+	turns := make(map[string]*said)
+	of := func(turn string) *said {
+		if turns[turn] == nil {
+			turns[turn] = new(said)
+		}
+		return turns[turn]
+	}
+	for _, ev := range evs {
+		tr.Apply(ev)
+		switch b := ev.Body.(type) {
+		case event.ResponseDone:
+			of(ev.Turn).completed = b.Status == event.StatusCompleted
+		case event.ResponseError:
+			of(ev.Turn).failed = b.Error.Code == string(runnel.ProtocolError)
+		case event.Notice:
+			of(ev.Turn).noticed = of(ev.Turn).noticed || b.Code == string(runnel.ProtocolError)
+		}
+	}
+	for _, it := range tr.Items() {
+		m, ok := it.Final.(event.Message)
+		switch {
+		case it.ParentCallID != "" || it.Type != event.TypeMessage:
+		case it.Status == event.ItemStopped:
+			of(it.Turn).cancelled++
+		case ok && m.Origin == event.OriginAgent:
+			of(it.Turn).texts = append(of(it.Turn).texts, m.Content)
+		}
+	}
+	return turns
+}

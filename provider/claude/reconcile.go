@@ -1,0 +1,49 @@
+package claude
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// This file decides what a turn said if the events of its stream contradict
+// each other: a block starts twice, grows or stops without having started, or
+// never ends. The block's assistant frame is right, whatever was streamed. If it
+// never comes, the result has the turn's last text.
+
+// reconcile settles what the stream of the main thread left open when the
+// turn's result comes, and reports whether the turn's last text is known.
+func (tn *turn) reconcile(f frame) bool {
+	if f.IsError || tn.interrupted {
+		return true
+	}
+	th := tn.thread("")
+	pending := th.pending()
+	missing := pending != nil || len(th.lost) > 0 || tn.said == "" && f.Result != ""
+	switch {
+	case !missing && (tn.unsure == "" || f.Result == "" || f.Result == tn.unsure):
+		return true
+	case !missing, f.Result == "":
+		tn.emit(translate.BrokenStream)
+		return false
+	case f.Result == tn.said: // another block is missing
+		tn.emit(translate.BrokenStream)
+	case pending == nil:
+		th.whole(th.message, block{Type: "text", Text: f.Result})
+	default:
+		tn.finish(pending.id, block{Type: "text", Text: f.Result})
+		maps.DeleteFunc(th.open, func(_ int, s *streamed) bool { return s == pending })
+	}
+	return true
+}
+
+// pending returns the last text block that is open.
+func (th *thread) pending() *streamed {
+	for _, i := range slices.Backward(slices.Sorted(maps.Keys(th.open))) {
+		if s := th.open[i]; s.kind == "text" {
+			return s
+		}
+	}
+	return nil
+}
