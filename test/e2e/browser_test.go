@@ -54,15 +54,64 @@ func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("node_modules", "vitest", "vitest.mjs"), "run", "--bail", "1", "--config", "vitest.browser.config.ts", "e2e/real.test.ts")
+	browse(t, "e2e/real.test.ts", "RUNNEL_REAL="+string(told))
+	if _, err := os.Stat(file + ".denied"); err == nil {
+		t.Error("what was denied was done")
+	}
+}
+
+// TestWorkWithRealAgentsInABrowser has people's ways through the page tried with
+// the agents that most people have: ui/e2e/work.test.ts starts the server itself,
+// so that it can restart it. Like the other it needs RUNNEL_BROWSER=1.
+func TestWorkWithRealAgentsInABrowser(t *testing.T) {
+	if os.Getenv("RUNNEL_BROWSER") != "1" {
+		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")
+	}
+	model, err := fakemodel.Start(fakemodel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = model.Close() })
+	home := realagents.NewHome(t, model.URL())
+	bin := t.TempDir()
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	var found []string
+	for _, name := range []string{"claude-code", "codex"} {
+		if !realagents.Selected(name) {
+			continue
+		}
+		found = append(found, name)
+		command := filepath.Join(bin, strings.TrimSuffix(name, "-code")) // as it is called in PATH
+		if err := os.Symlink(realagents.Find(t, name).Path, command); err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, home.EnvironFor(name)...)
+	}
+	if len(found) == 0 {
+		t.Skip("RUNNEL_AGENTS selects none of the agents")
+	}
+	binary := os.Getenv("RUNNEL_BIN")
+	if binary == "" {
+		if binary, err = build(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told, err := json.Marshal(map[string]any{"agents": found, "project": home.Project, "env": env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	browse(t, "e2e/work.test.ts", "RUNNEL_WORK="+string(told), "RUNNEL_BIN="+binary)
+}
+
+// browse runs a test file of the page.
+func browse(t *testing.T, file string, env ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("node_modules", "vitest", "vitest.mjs"), "run", "--bail", "1", "--config", "vitest.browser.config.ts", file)
 	cmd.Dir = filepath.Join("..", "..", "ui")
-	cmd.Env = append(os.Environ(), "RUNNEL_REAL="+string(told), "NO_COLOR=1")
+	cmd.Env = append(append(os.Environ(), "NO_COLOR=1"), env...)
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Error(err)
-	}
-	if _, err := os.Stat(file + ".denied"); err == nil {
-		t.Error("what was denied was done")
 	}
 }

@@ -84,11 +84,16 @@ export function expectQuiet(watch: Watch) {
   expect(watch).toEqual({ violations: [], foreign: [], errors: [] });
 }
 
-/** Makes a session with the scripted agent and gives it its first prompt. */
-export async function session(page: Page, server: Server, prompt?: string | object): Promise<string> {
+/** Makes a session, with the scripted agent unless `create` names another, and gives it its first prompt. */
+export async function session(
+  page: Page,
+  server: Server,
+  prompt?: string | object,
+  create: { cliType?: string; projectDir?: string; options?: object } = {},
+): Promise<string> {
   const content = typeof prompt === "object" ? JSON.stringify(prompt) : prompt;
   return page.evaluate(
-    async ({ projectDir, content }) => {
+    async ({ create, content }) => {
       const post = async (path: string, body: object) => {
         const r = await fetch(path, {
           method: "POST",
@@ -101,11 +106,11 @@ export async function session(page: Page, server: Server, prompt?: string | obje
         if (!r.ok) throw new Error(`${path}: ${r.status} ${await r.text()}`);
         return r.json();
       };
-      const { sessionId } = await post("/api/session/create", { cliType: "script", projectDir });
+      const { sessionId } = await post("/api/session/create", create);
       if (content !== undefined) await post(`/api/session/${sessionId}/send`, { content });
       return sessionId as string;
     },
-    { projectDir: server.project, content },
+    { create: { cliType: "script", projectDir: server.project, ...create }, content },
   );
 }
 

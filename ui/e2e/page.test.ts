@@ -465,9 +465,8 @@ describe.skipIf(skip)("the page", () => {
     expect(await page.locator("[data-row]").count()).toBeLessThan(250);
     const stream = page.getByRole("region", { name: "Conversation" });
     expect(await stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight)).toBeLessThan(2);
-    await stream.evaluate((e) => {
-      e.scrollTop = 0;
-    });
+    await stream.focus();
+    await page.keyboard.press("Home");
     await prose().filter({ hasText: "Step 0." }).waitFor();
     await page.getByRole("button", { name: "To the end" }).click();
     await prose().filter({ hasText: "Step 699." }).waitFor();
@@ -485,17 +484,41 @@ describe.skipIf(skip)("the page", () => {
     await page.goto(addressOf(server, id));
     await prose().filter({ hasText: "grows grows" }).waitFor();
     const stream = page.getByRole("region", { name: "Conversation" });
-    await stream.evaluate((e) => {
-      e.scrollTop = 200;
-    });
     const size = () => stream.evaluate((e) => e.scrollHeight);
-    const before = await size();
-    await expect.poll(size, { timeout: 10_000 }).toBeGreaterThan(before + 40);
-    expect(await stream.evaluate((e) => e.scrollTop)).toBe(200);
-    await page.getByRole("button", { name: "To the end" }).click();
-    await expect
-      .poll(() => stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight))
-      .toBeLessThan(3);
+    const top = () => stream.evaluate((e) => e.scrollTop);
+    const back = async () => {
+      await page.getByRole("button", { name: /To the end|new/ }).click();
+      await expect
+        .poll(() => stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight))
+        .toBeLessThan(3);
+    };
+    /** Leaves the end by `how`, and stays where that led to while the text grows. */
+    const reads = async (how: () => Promise<void>) => {
+      const before = await top();
+      await how();
+      await page.getByRole("button", { name: /To the end|new/ }).waitFor();
+      await expect.poll(top).toBeLessThan(before);
+      const seen: number[] = []; // until it scrolls no more
+      const still = async () => seen.unshift(await top()) > 1 && seen[0] === seen[1];
+      await expect.poll(still, { interval: 200 }).toBe(true);
+      const had = await size();
+      await expect.poll(size, { timeout: 10_000 }).toBeGreaterThan(had + 20);
+      expect(await top()).toBe(seen[0]);
+      await back();
+    };
+    await stream.hover();
+    await reads(() => page.mouse.wheel(0, -300));
+    await stream.focus();
+    await reads(() => page.keyboard.press("PageUp"));
+    await reads(async () => {
+      const box = await stream.boundingBox();
+      if (!box) throw new Error("no conversation");
+      const x = box.x + box.width - 4; // the scrollbar
+      await page.mouse.move(x, box.y + box.height - 20);
+      await page.mouse.down();
+      await page.mouse.move(x, box.y + box.height / 2, { steps: 5 });
+      await page.mouse.up();
+    });
   });
 
   it("B13: cannot be framed, not even by a neighbour", async () => {

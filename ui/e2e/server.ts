@@ -31,23 +31,29 @@ export class Server {
   private constructor(
     private readonly dir: string,
     private readonly port: number,
+    private readonly env: Readonly<Record<string, string>>,
+    project?: string,
   ) {
     this.origin = `http://127.0.0.1:${port}`;
-    this.project = mkdtempSync(join(dir, "greeter-"));
+    this.project = project ?? mkdtempSync(join(dir, "greeter-"));
   }
 
-  static async start(): Promise<Server> {
-    const s = new Server(mkdtempSync(join(tmpdir(), "runnel-page-")), await freePort());
+  /**
+   * Agents of this machine are not found unless env says where they are: what
+   * the page shows is the same on every machine.
+   */
+  static async start(env: Readonly<Record<string, string>> = {}, project?: string): Promise<Server> {
+    const dir = mkdtempSync(join(tmpdir(), "runnel-page-"));
+    const s = new Server(dir, await freePort(), { PATH: "/nowhere", HOME: dir, ...env }, project);
     await s.start();
     return s;
   }
 
   start(): Promise<void> {
     const args = ["serve", "--listen", `127.0.0.1:${this.port}`, "--data", join(this.dir, "data")];
-    // Agents of this machine are not found: what is shown is the same everywhere.
     const child = spawn(program(), args, {
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, PATH: "/nowhere", HOME: this.dir },
+      env: { ...process.env, ...this.env },
     });
     this.child = child;
     let said = "";
@@ -76,15 +82,24 @@ export class Server {
 
   /** Ends the server as a power cut would. */
   kill(): Promise<void> {
+    return this.end("SIGKILL");
+  }
+
+  /** Stops the server and the agents it runs. */
+  stop(): Promise<void> {
+    return this.end("SIGTERM");
+  }
+
+  private end(signal: NodeJS.Signals): Promise<void> {
     return new Promise((done) => {
       if (!this.child || this.child.exitCode !== null || this.child.signalCode !== null) return done();
       this.child.once("exit", () => done());
-      this.child.kill("SIGKILL");
+      this.child.kill(signal);
     });
   }
 
   async close() {
-    await this.kill();
+    await this.stop();
     rmSync(this.dir, { recursive: true, force: true });
   }
 }

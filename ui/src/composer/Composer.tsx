@@ -1,7 +1,7 @@
 import { ArrowUp, ListPlus, Paperclip, Square } from "lucide-react";
 import { type KeyboardEvent as ReactKey, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { load, save } from "../model/keep";
-import { attempt, complain } from "../model/store";
+import { attempt, complain, sendPrompt } from "../model/store";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 import { Files } from "./FileList";
@@ -36,19 +36,22 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   const ready = !busy && !waiting && (text.trim() !== "" || uploads.length > 0);
 
   const send = async (queue: boolean) => {
-    const content = text.trim();
+    const typed = text;
+    const content = typed.trim();
     if (!ready) return;
     setBusy(true);
     let warnings: string[] = [];
     const ok = await attempt(async () => {
-      warnings = await api.send(id, content, queue, uploads);
+      warnings = await sendPrompt(id, content, queue, uploads);
     });
     setBusy(false);
     if (!ok) return field.current?.focus();
     if (warnings.length > 0) complain(warnings.join("\n"));
     for (const f of files) remove(f.key);
-    save(`draft.${id}`, undefined);
-    setText((now) => (now.trim() === content ? "" : now));
+    // What was typed meanwhile is the beginning of the next one.
+    const rest = (now: string) => (now.startsWith(typed) ? now.slice(typed.length) : now);
+    save(`draft.${id}`, rest(load(`draft.${id}`, "")));
+    setText(rest);
   };
   const stop = () => attempt(() => api.cancel(id));
 
@@ -114,7 +117,6 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
             className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none"
             placeholder={runs ? "Say what comes next" : "Tell the agent what to do"}
             value={text}
-            readOnly={busy}
             onChange={(e) => setText(e.target.value)}
             onKeyDown={onKeyDown}
             onPaste={(e) => {

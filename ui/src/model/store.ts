@@ -23,6 +23,7 @@ export interface State {
   agents?: Agent[];
   projects?: Project[];
   problem?: { text: string; at: number }; // of the last thing that was tried
+  sent: number; // prompts that were sent from here
 }
 
 export const useStore = create<State>(() => ({
@@ -35,6 +36,7 @@ export const useStore = create<State>(() => ({
   transcripts: new Map(),
   seen: load<Record<string, number>>("seen", {}),
   opened: new Set(),
+  sent: 0,
 }));
 
 const set = useStore.setState;
@@ -234,6 +236,12 @@ export function toggle(key: string, to?: boolean) {
     else opened.delete(key);
     return { opened };
   });
+}
+
+/** Sends a prompt, and shows the end of the conversation, where it will stand. */
+export function sendPrompt(...prompt: Parameters<typeof api.send>): Promise<string[]> {
+  set((s) => ({ sent: s.sent + 1 }));
+  return api.send(...prompt);
 }
 
 export function complain(text: string | undefined) {

@@ -1,13 +1,14 @@
 import { ArrowDown } from "lucide-react";
-import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
+import { typing } from "../app/hooks";
 import { type Row as RowData, Rows } from "../model/rows";
 import { useStore } from "../model/store";
 import type { Transcript } from "../model/transcript";
 import { plain } from "../text/visible";
+import { EndFollower, scrolls } from "./end";
 import { Row } from "./Row";
 
-const near = 40; // px from the end that count as at the end
 const tailKept = 40; // rows outside the virtual list after it was extended
 const tailLong = 120; // rows of tail after which it is
 const tailTooLong = 600; // and after which it is even while someone reads above
@@ -29,46 +30,64 @@ export function Stream({
   const column = useRef<HTMLDivElement>(null);
   const tail = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
-  const atEnd = useRef(true);
+  const end = useRef(new EndFollower()).current;
   const looking = useRef(0);
   const [leftAt, setLeftAt] = useState<number>(); // how much there was when the reader left the end
   const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
-  const settled = useSettled(rows.length, atEnd.current);
+  const settled = useSettled(rows.length, end.following);
   const things = useMemo(() => count(transcript), [transcript]);
   const latest = useRef({ rows, settled, things });
   latest.current = { rows, settled, things };
 
-  const toEnd = useCallback(() => {
+  const follow = useCallback(() => {
     const el = scroller.current;
-    if (el) el.scrollTop = el.scrollHeight;
-  }, []);
+    if (!el) return;
+    el.scrollTop = el.scrollHeight;
+    end.moved(placeOf(el));
+  }, [end]);
+  const toEnd = useCallback(() => {
+    end.toEnd();
+    setLeftAt(undefined);
+    follow();
+  }, [end, follow]);
 
   // What is asked above what is read: the prompt of the topmost row, once it has scrolled away.
   const look = useCallback(() => {
     looking.current = 0;
     const el = scroller.current;
     if (!el) return;
-    const was = atEnd.current;
-    atEnd.current = el.scrollHeight - el.scrollTop - el.clientHeight < near;
-    if (atEnd.current !== was) setLeftAt(atEnd.current ? undefined : latest.current.things);
     setHeading(headingAt(el.scrollTop, latest.current, list.current, tail.current));
   }, []);
-  // Once a frame, when the list has drawn its rows: measuring earlier lays them out twice.
   const onScroll = () => {
+    const el = scroller.current;
+    if (!el) return;
+    const was = end.following;
+    end.scrolled(placeOf(el), performance.now());
+    if (end.following !== was) setLeftAt(end.following ? undefined : latest.current.things);
+    // Once a frame, when the list has drawn its rows: measuring earlier lays them out twice.
     looking.current ||= requestAnimationFrame(look);
   };
+  useReader(scroller, end);
+
+  // Whoever sends a prompt wants to see what comes of it.
+  const sent = useStore((s) => s.sent);
+  const sentBefore = useRef(sent);
+  useLayoutEffect(() => {
+    if (sent !== sentBefore.current) toEnd();
+    sentBefore.current = sent;
+  }, [sent, toEnd]);
 
   useLayoutEffect(() => {
-    toEnd();
+    follow();
     const c = column.current;
     if (!c || !scroller.current) return;
     const seen = new ResizeObserver(() => {
-      if (atEnd.current) toEnd();
+      if (end.following) follow();
     });
     seen.observe(c);
     seen.observe(scroller.current); // the composer grew, a keyboard came up
     return () => seen.disconnect();
-  }, [toEnd]);
+  }, [end, follow]);
 
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
@@ -81,6 +100,8 @@ export function Stream({
   const scrollTo = (row: RowData) => {
     const i = rows.indexOf(row);
     if (i < 0) return;
+    end.leave();
+    setLeftAt(things);
     if (i < settled) list.current?.scrollToIndex(i, { align: "start" });
     else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView();
   };
@@ -133,6 +154,48 @@ export function Stream({
 
 const count = (t: Transcript) =>
   t.turns.reduce((n, turn) => n + turn.items.length + turn.approvals.length + turn.notices.length, 0);
+
+const placeOf = (el: HTMLElement) => ({
+  top: el.scrollTop,
+  left: el.scrollHeight - el.scrollTop - el.clientHeight,
+});
+
+// useReader tells the follower what of the reader's doing can scroll.
+function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
+  useEffect(() => {
+    const el = scroller.current;
+    if (!el) return;
+    const now = () => performance.now();
+    const input = () => end.input(now());
+    const down = () => end.hold(true, now());
+    const up = () => end.hold(false, now());
+    const key = (e: KeyboardEvent) => {
+      if (scrolls(e.key) && !typing(e)) input();
+    };
+    const moved = (e: PointerEvent) => {
+      if (e.buttons === 0 && e.pointerType === "mouse") up(); // some browsers keep the release of a scrollbar to themselves
+    };
+    const quiet = { passive: true } as const;
+    el.addEventListener("wheel", input, quiet);
+    el.addEventListener("pointerdown", down, quiet);
+    el.addEventListener("touchstart", down, quiet);
+    el.addEventListener("pointermove", moved, quiet);
+    window.addEventListener("pointerup", up, quiet);
+    window.addEventListener("touchend", up, quiet);
+    window.addEventListener("touchcancel", up, quiet);
+    window.addEventListener("keydown", key);
+    return () => {
+      el.removeEventListener("wheel", input);
+      el.removeEventListener("pointerdown", down);
+      el.removeEventListener("touchstart", down);
+      el.removeEventListener("pointermove", moved);
+      window.removeEventListener("pointerup", up);
+      window.removeEventListener("touchend", up);
+      window.removeEventListener("touchcancel", up);
+      window.removeEventListener("keydown", key);
+    };
+  }, [scroller, end]);
+}
 
 function useRows(t: Transcript): RowData[] {
   const maker = useRef<Rows>(undefined);

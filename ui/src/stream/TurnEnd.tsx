@@ -1,12 +1,11 @@
 import { memo, useState } from "react";
 import { Dialog } from "../app/Dialog";
 import { byFile, countChanges } from "../model/diff";
-import { attempt } from "../model/store";
+import { attempt, sendPrompt } from "../model/store";
 import type { Turn } from "../model/transcript";
 import { absolute, between, cost, count, duration, plural } from "../text/format";
 import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
-import { api } from "../wire/http";
 import type { Change } from "../wire/types";
 import { Counts, Diff } from "./Diff";
 
@@ -74,7 +73,7 @@ function Failure({ turn, session }: { turn: Turn; session: string }) {
   const text = prompt?.type === "message" ? prompt.message.content : "";
   const again = async () => {
     setBusy(true);
-    await attempt(() => api.send(session, text, false));
+    await attempt(() => sendPrompt(session, text, false));
     setBusy(false);
   };
   return (
