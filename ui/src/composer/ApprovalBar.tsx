@@ -10,8 +10,7 @@ import type { Approval, ApprovalEvent, Choice } from "../wire/types";
 import { Asked } from "./Asked";
 import { asker, choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
 
-const calm = 400; // ms in which nothing is an answer: the key or click was meant for what was there before
-const calmInComposer = 1200; // ms; the prompt was sent from there, so its focus is no sign of writing
+const calm = 500; // ms in which nothing is an answer: the key or click was meant for what was there before
 
 /** The questions that wait, oldest first; one at a time. */
 export function ApprovalBar({
@@ -47,12 +46,7 @@ function One({
   const [extra, setExtra] = useState<Extra>("");
   const [reason, setReason] = useState("");
   const [edited, setEdited] = useState<string>();
-  const [ready, setReady] = useState(false);
-  const born = useRef(Date.now());
-  useEffect(() => {
-    const id = setTimeout(() => setReady(true), calm);
-    return () => clearTimeout(id);
-  }, []);
+  const ready = useCalm();
   const changed = edited !== undefined && edited !== jsonText(a.arguments);
   const bad = changed && !isJSON(edited);
   const form = useAnswer(a);
@@ -88,7 +82,7 @@ function One({
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || e.repeat || document.querySelector("dialog[open]")) return;
-      if (typing(e) && !(emptyComposer(e) && Date.now() - born.current > calmInComposer)) return;
+      if (typing(e)) return; // a digit in a field is text, whatever the field is for
       const c = choices[Number(e.key) - 1];
       if (!c) return;
       e.preventDefault();
@@ -199,8 +193,32 @@ function One({
   );
 }
 
-const emptyComposer = (e: KeyboardEvent) =>
-  e.target instanceof HTMLTextAreaElement && e.target.id === "composer" && e.target.value === "";
+// useCalm reports whether the question has been on the screen, with no key
+// pressed, for so long that a key or a click is meant for it.
+function useCalm(): boolean {
+  const [ready, setReady] = useState(false);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const wait = () => {
+      clearTimeout(timer);
+      if (document.visibilityState === "visible") timer = setTimeout(end, calm);
+    };
+    const stop = () => {
+      clearTimeout(timer);
+      window.removeEventListener("keydown", wait, true);
+      document.removeEventListener("visibilitychange", wait);
+    };
+    const end = () => {
+      stop();
+      setReady(true);
+    };
+    window.addEventListener("keydown", wait, true);
+    document.addEventListener("visibilitychange", wait);
+    wait();
+    return stop;
+  }, []);
+  return ready;
+}
 
 function heading(a: Approval) {
   if (a.kind === "plan") return "The agent asks you to accept its plan";
