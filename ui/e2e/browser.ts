@@ -17,7 +17,8 @@ export const skip = process.env.RUNNEL_SKIP_BROWSER === "1";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-export function launch(): Promise<Browser> {
+/** Starts a browser; `scrollbars` shows them, as a desktop does. */
+export function launch({ scrollbars = false } = {}): Promise<Browser> {
   const found = [
     process.env.CHROMIUM,
     "/usr/bin/chromium",
@@ -30,6 +31,7 @@ export function launch(): Promise<Browser> {
     );
   return chromium.launch({
     executablePath: found,
+    ignoreDefaultArgs: scrollbars ? ["--hide-scrollbars"] : [],
     args: [
       ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
       ...[

@@ -407,6 +407,51 @@ describe.skipIf(skip)("the page", () => {
     expect(await composer.inputValue()).toBe("do not lose me");
   });
 
+  it("takes back that the server does not answer, once it does", async () => {
+    await login();
+    const id = await session(page, server);
+    await page.goto(addressOf(server, id));
+    await page.getByRole("textbox", { name: "Prompt" }).fill("text");
+    await page.route("**/send", (r) => r.abort());
+    await page.keyboard.press("Enter");
+    const alert = page.getByRole("alert").filter({ hasText: "does not answer" });
+    await alert.waitFor();
+    await alert.waitFor({ state: "detached" });
+  });
+
+  it("reads the list and the agents once when it is opened", async () => {
+    await login();
+    await session(page, server, "text");
+    const read: string[] = [];
+    page.on("request", (r) => read.push(new URL(r.url()).pathname));
+    const times = (path: string) => read.filter((p) => p === path).length;
+    for (const address of ["/", "/?new"]) {
+      read.length = 0;
+      await page.goto(server.origin + address, { waitUntil: "networkidle" });
+      await page.locator("[data-session]").first().waitFor();
+      expect([times("/api/session/list"), times("/api/agents"), times("/api/projects")]).toEqual([1, 1, 1]);
+    }
+  });
+
+  it("shows the session that a key has led to in the list", async () => {
+    await login();
+    for (let i = 0; i < 25; i++) await session(page, server);
+    await page.goto(`${server.origin}/`);
+    await expect.poll(() => page.locator("[data-session]").count()).toBeGreaterThanOrEqual(25);
+    const current = page.locator("[data-session][aria-current=page]");
+    const seen = () =>
+      current.evaluate((e) => {
+        const box = e.getBoundingClientRect();
+        return box.top >= 0 && box.bottom <= innerHeight;
+      });
+    for (const key of ["j", "k"])
+      for (let i = 0; i < 22; i++) {
+        await page.keyboard.press(key);
+        await current.waitFor();
+        await expect.poll(seen).toBe(true);
+      }
+  });
+
   it("sends files along and says why it cannot", async () => {
     await login();
     const id = await session(page, server);
@@ -473,7 +518,10 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
-  it("does not move what is being read", async () => {
+  it("does not move what is being read, however the reader got there", async () => {
+    const desktop = await launch({ scrollbars: true });
+    onTestFinished(() => desktop.close());
+    page = await (await newContext(desktop, server)).context.newPage();
     await login();
     const id = await session(page, server, {
       steps: [

@@ -3,9 +3,9 @@ import { useEffect, useId, useRef, useState } from "react";
 import { Choose } from "../app/Choose";
 import { Dialog } from "../app/Dialog";
 import { asOptions, atHand, current, grouped, nameOf, type Setting } from "../model/settings";
-import { learn, useStore } from "../model/store";
+import { failed, learn, useStore } from "../model/store";
 import { plain } from "../text/visible";
-import { api } from "../wire/http";
+import { ApiError, api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 
 const patience = 2500; // ms after its answer in which the agent may tell what it made of it
@@ -53,7 +53,10 @@ function useSettings(s: SessionStatus) {
         setTimeout(() => settle(key, wanted), patience),
       );
     } catch (e) {
-      put(key, { is: "refused", why: e instanceof Error ? e.message : String(e) });
+      if (e instanceof ApiError && e.status === 0) {
+        put(key, undefined);
+        failed(e); // which is not about this setting, and passes
+      } else put(key, { is: "refused", why: e instanceof Error ? e.message : String(e) });
     }
   };
 

@@ -22,7 +22,7 @@ export interface State {
   opened: ReadonlySet<string>; // what was unfolded, by key
   agents?: Agent[];
   projects?: Project[];
-  problem?: { text: string; at: number }; // of the last thing that was tried
+  problem?: { text: string; at: number; unreachable?: boolean }; // of the last thing that was tried
   sent: number; // prompts that were sent from here
 }
 
@@ -51,9 +51,11 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   status: (status) => {
     if (status === "refused") out("Your login has ended.");
     else {
-      const again = status === "open" && (get().everOpen || !get().listed);
+      // The server may be another one now; when the page opens, begin has asked already.
+      const again = status === "open" && (get().everOpen || (!get().listed && !reading));
       set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
-      if (again) void refresh(); // the server may be another one now
+      if (again) void refresh();
+      if (status === "open") reached();
       if (status === "open" && shown) void tell(shown);
     }
   },
@@ -107,8 +109,20 @@ export async function lookForAgents(again = false) {
   if (agents) set({ agents });
 }
 
-/** Reads the session list, agents and folders again. */
-export async function refresh() {
+let reading: Promise<void> | undefined; // the session list, agents and folders
+let readAt = -Infinity;
+
+/** Reads the session list, agents and folders again, unless that was done within `fresh` ms. */
+export function refresh(fresh = 0): Promise<void> {
+  if (!reading && performance.now() - readAt < fresh) return Promise.resolve();
+  reading ??= readAll().finally(() => {
+    reading = undefined;
+    readAt = performance.now();
+  });
+  return reading;
+}
+
+async function readAll() {
   const results = await Promise.allSettled([
     api.sessions().then((list) => set((s) => ({ listed: true, sessions: merge(s.sessions, list) }))),
     api.agents().then((agents) => set({ agents })),
@@ -248,6 +262,27 @@ export function complain(text: string | undefined) {
   set({ problem: text ? { text, at: Date.now() } : undefined });
 }
 
+const askAgain = 3000; // ms between two questions whether the server answers
+
+// unreachable says that the server does not answer, for as long as it does not.
+function unreachable(text: string) {
+  const problem = { text, at: Date.now(), unreachable: true };
+  set({ problem });
+  const ask = async () => {
+    if (get().problem !== problem) return; // dismissed, or another one by now
+    if (await api.me().then(isTrue, (e) => e instanceof ApiError && e.status !== 0)) reached();
+    else setTimeout(ask, askAgain);
+  };
+  setTimeout(ask, askAgain);
+}
+
+const isTrue = () => true;
+
+// reached takes back that the server does not answer.
+function reached() {
+  if (get().problem?.unreachable) complain(undefined);
+}
+
 /** Runs what a button does; what goes wrong is said at the foot of the page. */
 export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
   try {
@@ -255,8 +290,14 @@ export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
     complain(undefined);
     return true;
   } catch (e) {
-    if (e instanceof ApiError && e.status === 401) out("Your login has ended.");
-    else complain(e instanceof Error ? e.message : String(e));
+    failed(e);
     return false;
   }
+}
+
+/** Says at the foot of the page what went wrong. */
+export function failed(e: unknown) {
+  if (e instanceof ApiError && e.status === 401) out("Your login has ended.");
+  else if (e instanceof ApiError && e.status === 0) unreachable(e.message);
+  else complain(e instanceof Error ? e.message : String(e));
 }

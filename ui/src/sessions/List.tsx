@@ -1,5 +1,5 @@
 import { Moon, Plus, Sun, SunMoon } from "lucide-react";
-import { memo, useMemo, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { go } from "../model/routes";
@@ -98,6 +98,10 @@ const SessionRow = memo(function SessionRow({
   time: string;
 }) {
   const unseen = useStore((st) => (st.seen[s.sessionId] ?? 0) < s.lastSeq) && !current;
+  const row = useRef<HTMLAnchorElement>(null);
+  useEffect(() => {
+    if (current) row.current?.scrollIntoView({ block: "nearest" });
+  }, [current]);
   const mark = markOf(s);
   const asks = s.pendingApprovals[0];
   const agent = useAgentName(s.cliType);
@@ -106,6 +110,7 @@ const SessionRow = memo(function SessionRow({
   return (
     <li>
       <a
+        ref={row}
         href={`/?session=${encodeURIComponent(s.sessionId)}`}
         aria-current={current ? "page" : undefined}
         data-session={s.sessionId}
