@@ -1,7 +1,7 @@
 import { act } from "react";
 import { createRoot } from "react-dom/client";
 import { expect, it } from "vitest";
-import { help, readiness, sorted } from "../src/model/agents";
+import { help, preselected, readiness, sorted } from "../src/model/agents";
 import { Agents } from "../src/sessions/Agents";
 import { parseAgents } from "../src/wire/parse";
 import type { Agent } from "../src/wire/types";
@@ -28,6 +28,7 @@ it("says of each how it stands, and what helps", () => {
   expect(of({ installed: true, loggedIn: false })).toEqual(["locked", "a login"]);
   expect(of({})).toEqual(["missing", "get a", "a login"]);
   expect(of({ path: "/bin/a" })).toEqual(["silent"]);
+  expect(of({ installed: true, problem: "It ends at once." })).toEqual(["broken"]);
   expect(of({ path: "/bin/a", loggedIn: false })).toEqual(["locked", "a login"]);
   expect(of({ checking: true })).toEqual(["checking", "get a", "a login"]);
   expect(of({ checking: true, installed: true, loggedIn: true })).toEqual(["ready"]);
@@ -42,6 +43,19 @@ it("offers what is ready first", () => {
     agent("ready", { installed: true }),
   ];
   expect(sorted(all).map((a) => a.cliType)).toEqual(["ready", "script", "locked", "looking", "missing"]);
+});
+
+it("begins with an agent that works, even if the last one was another", () => {
+  const broken = agent("broken", { installed: true, problem: "It ends at once." });
+  const silent = agent("silent", { path: "/bin/silent" });
+  const ready = agent("ready", { installed: true });
+  const script = agent("script", { installed: true });
+  const choice = (list: Agent[], last?: string) => preselected(list, last)?.cliType;
+  expect(choice([broken, silent, ready], "broken")).toBe("ready");
+  expect(choice([broken, silent, script], "silent")).toBe("script");
+  expect(choice([ready, script], "script")).toBe("script");
+  expect(choice([agent("missing"), silent])).toBe("silent");
+  expect(choice([agent("missing")])).toBe("missing");
 });
 
 it("shows what can be copied, and folds what is missing once something is here", () => {

@@ -6,19 +6,33 @@ import type { Agent } from "../wire/types";
 /** The one that plays scripts and runs no agent. */
 export const scripted = (cliType: string) => cliType === "script";
 
-export type Readiness = "ready" | "silent" | "checking" | "missing" | "locked";
+export type Readiness = "ready" | "broken" | "silent" | "checking" | "missing" | "locked";
 
 export function readiness(a: Agent): Readiness {
   if (a.loggedIn === false && (a.installed || a.path)) return "locked";
-  if (a.installed) return "ready";
+  if (a.installed) return a.problem ? "broken" : "ready"; // its program is there, and does not work
   if (a.checking) return "checking";
   return a.path ? "silent" : "missing"; // its program is there, but did not say what it is
 }
 
 /** Whether a session can be begun with it, as far as one knows. */
-export const usable = (a: Agent) => readiness(a) === "ready" || readiness(a) === "silent";
+export const usable = (a: Agent) => ["ready", "broken", "silent"].includes(readiness(a));
 
-const order: Record<Readiness, number> = { ready: 0, locked: 1, silent: 1, checking: 2, missing: 3 };
+/** The agent that a new session begins with, unless another is chosen: never one that does not work while one does. */
+export function preselected(agents: readonly Agent[], last: string | undefined): Agent | undefined {
+  const list = sorted(agents);
+  const ready = (a: Agent) => readiness(a) === "ready";
+  return list.find((a) => a.cliType === last && ready(a)) ?? list.find(ready) ?? list.find(usable) ?? list[0];
+}
+
+const order: Record<Readiness, number> = {
+  ready: 0,
+  locked: 1,
+  broken: 1,
+  silent: 1,
+  checking: 2,
+  missing: 3,
+};
 
 /** What is ready first, the scripted one last of those, what is missing at the end. */
 export function sorted(agents: readonly Agent[]): Agent[] {

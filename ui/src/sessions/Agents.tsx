@@ -57,6 +57,7 @@ function AgentRow({
   const helps = checked || state !== "ready" ? help(a) : [];
   const word = {
     ready: a.version ? plain(a.version, 40) : "ready",
+    broken: "does not work",
     silent: "does not answer",
     checking: "looking for it…",
     missing: "not installed",
@@ -68,10 +69,10 @@ function AgentRow({
         <input type="radio" name={name} checked={checked} onChange={onChoose} className="accent-accent" />
         <span className="min-w-0 font-medium">{plain(a.displayName, 60)}</span>
         <span
-          className={`ml-auto text-sm ${state === "locked" || state === "silent" ? "text-mark" : "text-muted"}`}
+          className={`ml-auto text-sm ${["locked", "broken", "silent"].includes(state) ? "text-mark" : "text-muted"}`}
           title={a.path && plain(a.path)}
         >
-          {state === "locked" && a.version && `${plain(a.version, 40)} · `}
+          {(state === "locked" || state === "broken") && a.version && `${plain(a.version, 40)} · `}
           {word}
         </span>
       </label>

@@ -2,7 +2,7 @@ import { ArrowLeft, RefreshCw } from "lucide-react";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { Command } from "../app/Copy";
 import { SettingField } from "../composer/Settings";
-import { readiness, scripted, sorted, usable } from "../model/agents";
+import { preselected, readiness, scripted, sorted, usable } from "../model/agents";
 import { load, save } from "../model/keep";
 import { go } from "../model/routes";
 import { asOptions, offered } from "../model/settings";
@@ -11,6 +11,8 @@ import { plain } from "../text/visible";
 import { ApiError, api } from "../wire/http";
 import type { Agent } from "../wire/types";
 import { Agents } from "./Agents";
+
+const fresh = 5000; // ms in which what was read is read no more
 
 interface Last {
   agent?: string;
@@ -30,7 +32,7 @@ export function New({ first }: { first: boolean }) {
   const id = useId();
 
   useEffect(() => {
-    void refresh(); // an agent may have been installed meanwhile
+    void refresh(fresh); // an agent may have been installed meanwhile
   }, []);
 
   const checking = agents?.some((a) => a.checking) ?? false;
@@ -41,11 +43,7 @@ export function New({ first }: { first: boolean }) {
   }, [checking]);
 
   const list = sorted(agents ?? []);
-  const agent =
-    list.find((a) => a.cliType === chosen) ??
-    list.find((a) => a.cliType === last.agent && usable(a)) ??
-    list.find(usable) ??
-    list[0];
+  const agent = list.find((a) => a.cliType === chosen) ?? preselected(list, last.agent);
   const dir = typed ?? last.dir ?? projects?.[0]?.projectDir ?? "";
   const noneInstalled =
     agents !== undefined && !checking && !list.some((a) => usable(a) && !scripted(a.cliType));
