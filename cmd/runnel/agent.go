@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -15,61 +14,63 @@ import (
 
 // printAgent prints all that is known of one agent.
 func (a *app) printAgent(ag detect.Agent) error {
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\t%s\n", ag.CLIType, cell(ag.DisplayName))
+	facts := listing([]column{{"", whole}, {"", whole}}) // commands to copy
+	facts.add(ag.CLIType, cell(ag.DisplayName))
 	if len(ag.Aliases) > 0 {
-		fmt.Fprintf(w, "also called\t%s\n", strings.Join(ag.Aliases, ", "))
+		facts.add("also called", strings.Join(ag.Aliases, ", "))
 	}
 	installed := "no"
 	if ag.Installed {
 		installed = strings.TrimSpace("yes  " + strings.TrimSpace(ag.Version+"  "+ag.Path))
 	}
-	fmt.Fprintf(w, "installed\t%s\n", cell(installed))
-	fmt.Fprintf(w, "logged in\t%s\n", map[string]string{"yes": "yes", "no": "no", "-": "-", "?": "it cannot tell"}[loggedIn(ag.Installation)])
+	facts.add("installed", cell(installed))
+	facts.add("logged in", map[string]string{"yes": "yes", "no": "no", "-": "-", "?": "it cannot tell"}[loggedIn(ag.Installation)])
 	for _, row := range [][2]string{{"to do", todo(ag.Installation)}, {"install", ag.Install}, {"log in", ag.Login}} {
 		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], cell(row[1]))
+			facts.add(row[0], cell(row[1]))
 		}
 	}
 	if len(ag.Modes) > 0 {
-		fmt.Fprintf(w, "permission modes\t%s\n", cell(strings.Join(ag.Modes, ", ")))
+		facts.add("permission modes", cell(strings.Join(ag.Modes, ", ")))
 	}
-	_ = w.Flush()
-	if len(ag.Models) > 0 {
-		fmt.Fprintln(w, "\nModels (--model ID)")
-		for _, m := range ag.Models {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", cell(m.ID), cell(m.Name), cell(text.ShortenRunes(m.Description, 80)))
-		}
-		_ = w.Flush()
+	of := []column{{"", whole}, {"", cutEnd}, {"", cutEnd}}
+	models, own := listing(of), listing(of)
+	for _, m := range ag.Models {
+		models.add("  "+cell(m.ID), cell(m.Name), cell(text.ShortenRunes(m.Description, 80)))
 	}
-	if len(ag.Config) > 0 {
-		fmt.Fprintln(w, "\nIts own settings (--set ID=VALUE)")
-		for _, o := range ag.Config {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", cell(o.ID), cell(o.Name), cell(choices(o)))
-		}
-		_ = w.Flush()
+	for _, o := range ag.Config {
+		own.add("  "+cell(o.ID), cell(o.Name), cell(choices(o)))
 	}
-	fmt.Fprintln(w, "\nWhat it can do here")
-	var lacks []runnel.Capability
+	can, cannot := listing(of[:2]), listing(of[:2])
 	for _, c := range runnel.AllCapabilities() {
 		if slices.Contains(ag.Capabilities, c) {
-			fmt.Fprintf(w, "  %s\t%s\n", c, ability(c))
+			can.add("  "+string(c), ability(c))
 		} else {
-			lacks = append(lacks, c)
+			cannot.add("  "+string(c), ability(c))
 		}
 	}
-	_ = w.Flush()
-	if len(lacks) > 0 {
-		fmt.Fprintln(w, "\nWhat it cannot do here")
-		for _, c := range lacks {
-			fmt.Fprintf(w, "  %s\t%s\n", c, ability(c))
+	var out bytes.Buffer
+	for _, s := range []struct {
+		title string
+		table *table
+	}{
+		{"", facts}, {"Models (--model ID)", models}, {"Its own settings (--set ID=VALUE)", own},
+		{"What it can do here", can}, {"What it cannot do here", cannot},
+	} {
+		if len(s.table.rows) == 0 {
+			continue
 		}
-		_ = w.Flush()
+		if s.title != "" {
+			fmt.Fprintf(&out, "\n%s\n", s.title)
+		}
+		_ = s.table.write(&out, a.width())
 	}
 	_, err := a.out.Write(out.Bytes())
 	return err
 }
+
+// listing returns a table without names above its columns.
+func listing(columns []column) *table { return &table{columns: columns} }
 
 // choices lists the values that a setting may have, the present one in brackets.
 func choices(o event.ConfigOption) string {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -62,9 +61,9 @@ func (a *app) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents [NAME]",
 		Short: "Say which agents are installed, and how to get the others",
-		Long: `Say which agents are installed, whether they are logged in and what is to be done
-about the others; at the end, how surely nothing of an agent is left on this
-system once it has ended. Each agent has ten seconds to answer.
+		Long: `Say which agents are installed, whether they are logged in and what is to be
+done about the others; at the end, how surely nothing of an agent is left on
+this system once it has ended. Each agent has ten seconds to answer.
 
 With NAME say all about one: its models, its permission modes, its own settings,
 and what it can do here and what it cannot.
@@ -111,19 +110,19 @@ and what it can do here and what it cannot.
 func (a *app) printAgents(list []detect.Agent) error {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(x, y detect.Agent) int { return rank(x) - rank(y) })
-	w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "AGENT\tVERSION\tLOGGED IN\tMODELS\tWHERE\tTO DO")
+	t := table{columns: []column{{"AGENT", whole}, {"VERSION", cutEnd}, {"LOGGED IN", whole}, {"MODELS", whole}, {"WHERE, OR WHAT TO DO", cutEnd}}}
 	for _, r := range list {
 		models := "-"
 		if n := len(r.Models); n > 0 {
 			models = fmt.Sprint(n)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.CLIType, cell(text.ShortenRunes(r.Version, 20)), loggedIn(r.Installation), models, cell(short(r.Path)), cell(todo(r.Installation)))
+		t.add(r.CLIType, cell(text.ShortenRunes(r.Version, 20)), loggedIn(r.Installation), models, cell(next(r.Installation)))
 	}
-	if err := w.Flush(); err != nil {
+	width := a.width()
+	if err := t.write(a.out, width); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(a.out, "\n"+ending()+"\nAll about one: runnel agents NAME")
+	_, err := fmt.Fprintln(a.out, "\n"+fill(ending(), width)+"\nAll about one: runnel agents NAME")
 	return err
 }
 
@@ -159,6 +158,19 @@ func short(path string) string {
 		return "…" + string(r[len(r)-most+1:])
 	}
 	return path
+}
+
+// next says where the agent is, or else what stands between the user and it. The
+// command that installs it stands alone, so that it can be copied.
+func next(in runnel.Installation) string {
+	switch do := todo(in); {
+	case do == "":
+		return short(in.Path)
+	case !in.Installed && in.Path == "" && in.Install != "":
+		return in.Install
+	default:
+		return do
+	}
 }
 
 // todo says what stands between the user and the agent.

@@ -186,5 +186,5 @@ func named(key string, v any) (map[string]string, error) {
 
 // configFlag lets a command that needs no server find the configuration.
 func configFlag(cmd *cobra.Command) {
-	cmd.Flags().String("config", "", "file with settings, in YAML; default "+shown(defaultConfig()))
+	cmd.Flags().String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
 }

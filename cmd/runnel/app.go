@@ -63,6 +63,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	// still ends what it started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
+	out := &output{w: a.out}
+	a.out = out
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -72,6 +74,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	code := exitFailed
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code, err = e.code, e.err
+	} else if out.gone.Load() {
+		return exitOK // whoever read the output has seen enough, as head does
 	}
 	if err != nil {
 		a.say("%s: %s", cmd.CommandPath(), explain(err))
@@ -114,7 +118,7 @@ stream of typed events that nobody can lose, on a page, over HTTP and here.
 Begin with one of these:
   runnel serve                    # the page and the API, on this machine only
   runnel run "explain this code"  # one prompt, here
-  runnel agents                   # which agents are installed, and how to get others`,
+  runnel agents                   # which agents there are, and how to get them`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -130,6 +134,7 @@ Begin with one of these:
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	root.SetUsageTemplate(wrapFlags(root.UsageTemplate(), a.width()))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usage("%s%s", err, dashHint(err))
 	})
@@ -138,6 +143,15 @@ Begin with one of these:
 		a.backupCommand(), a.recordCommand(), a.translateCommand(), a.versionCommand(),
 	)
 	return root
+}
+
+// wrapFlags makes a template of help describe flags within a width.
+func wrapFlags(template string, width int) string {
+	const usual, most = 80, 100 // wider lines are hard to read
+	if width == 0 {
+		width = usual
+	}
+	return strings.ReplaceAll(template, "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", min(width, most)))
 }
 
 // dashHint says how to send a prompt that looks like a flag.

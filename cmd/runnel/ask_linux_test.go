@@ -192,3 +192,27 @@ func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 		})
 	}
 }
+
+// What commands print for a person fits an ordinary terminal, help included.
+func TestOutputFitsTheTerminal(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("RUNNEL_DATA", t.TempDir()+"/data")
+	commands := [][]string{{"agents"}, {"agents", "script"}, {"sessions", "list"}, {"token", "create", "a name that is rather long", "--scope", "read,send,approve"}, {"token", "list"}}
+	for _, c := range []string{"", "run", "serve", "login", "agents", "sessions", "sessions list", "sessions show", "sessions items", "token", "token create", "token list", "token revoke", "backup", "record", "translate", "version"} {
+		commands = append(commands, append(strings.Fields(c), "--help"))
+	}
+	for _, width := range []uint16{80, 100} {
+		for _, args := range commands {
+			tm := newTerminal(t, width)
+			cmd := tm.start(t, args...)
+			if code := tm.rest(t, cmd); code != exitOK {
+				t.Errorf("%v: exit %d:\n%s", args, code, tm.seen.String())
+			}
+			for line := range strings.Lines(tm.seen.String()) {
+				if line = strings.TrimRight(line, "\r\n"); cells(line) > int(width) && !strings.Contains(line, os.Getenv("HOME")) {
+					t.Errorf("%v on %d columns: a line of %d:\n%s", args, width, cells(line), line)
+				}
+			}
+		}
+	}
+}

@@ -15,16 +15,17 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy everything that is kept into a file, while the server runs",
-		Long: `Copy the sessions, their events, waiting prompts and credentials (as hashes) of a
-data directory into a new file. It works while a server uses the directory, which
-goes on, and without one. The copy has everything that was acknowledged before,
-and only this user can read it.
+		Long: `Copy the sessions, their events, waiting prompts and credentials (as hashes) of
+a data directory into a new file. It works while a server uses the directory,
+which goes on, and without one. The copy has everything that was acknowledged
+before, and only this user can read it.
 
 To restore, stop the server and make the copy the database of an empty data
-directory; see the second example. Files that clients uploaded are not copied:
+directory; see the examples. Files that clients uploaded are not copied:
 the server forgets them after some time, and a prompt that was sent has them.`,
 		Example: `  runnel backup /backups/runnel-$(date +%F).db
-  mkdir -m 700 restored && cp /backups/runnel-2026-11-21.db restored/runnel.db && runnel serve --data restored`,
+  mkdir -m 700 restored && cp /backups/runnel-2026-11-21.db restored/runnel.db
+  runnel serve --data restored`,
 		Args: exactly(1, "the name of the new file is needed"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadConfig(cmd.Flags())

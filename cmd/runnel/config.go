@@ -61,33 +61,33 @@ const (
 
 // placeFlags are the settings that say where a server is.
 func placeFlags(fl *pflag.FlagSet) {
-	fl.String("config", "", "file with settings, in YAML; default "+shown(defaultConfig()))
-	fl.String("data", defaultData(), "directory with everything that is kept")
-	fl.String("socket", "", "unix socket for programs of the same user, \"off\" for none; default api.sock in the data directory")
+	fl.String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
+	fl.String("data", defaultData(), "`DIR` with everything that is kept")
+	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, \"off\" for none; default api.sock in the data directory")
 }
 
 // serveFlags are all settings. Their defaults are those of the configuration.
 func serveFlags(fl *pflag.FlagSet) {
 	placeFlags(fl)
-	fl.String("listen", "127.0.0.1:7317", "address of the page and the API; port 0 takes a free one")
-	fl.String("tls-cert", "", "certificate file, for an address beyond this machine")
-	fl.String("tls-key", "", "key file of the certificate")
+	fl.String("listen", "127.0.0.1:7317", "`ADDRESS` of the page and the API; port 0 takes a free one")
+	fl.String("tls-cert", "", "`FILE` of the certificate, for an address beyond this machine")
+	fl.String("tls-key", "", "`FILE` of the certificate's key")
 	fl.Bool("proxied", false, "a proxy in front of this server speaks TLS")
-	fl.StringSlice("hosts", nil, "further host names to answer to")
-	fl.StringSlice("origins", nil, "where the page is served from if a proxy changes its origin, such as https://runnel.example.org")
-	fl.StringSlice("cors-origins", nil, "other pages that may call the API with a bearer token")
-	fl.StringSlice(trustedKey, nil, "folders whose own settings agents may obey, and all below them: such settings can run commands unasked")
+	fl.StringSlice("hosts", nil, "further host `NAMES` to answer to")
+	fl.StringSlice("origins", nil, "`URLS` from which the page is served if a proxy changes its origin, such as https://runnel.example.org")
+	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other pages that may call the API with a bearer token")
+	fl.StringSlice(trustedKey, nil, "`DIRS` whose own settings agents may obey, and all below them: such settings can run commands unasked")
 	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")
 	fl.Duration("approval-timeout", 0, "deny what nobody has answered for this long; 0 waits for ever")
 	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
 	fl.Duration("reattach-window", time.Minute, "how long the agent of a running turn waits for this server to come back; negative: it ends with the server")
 	fl.Duration("idle-timeout", 15*time.Minute, "end an agent that nobody used for this long; its session goes on later; negative never")
-	fl.Int("prewarm", 0, "how many agents to keep ready for new sessions: one in each of the places (agent, directory, options) used last")
+	fl.Int("prewarm", 0, "`N` agents to keep ready for new sessions: one in each of the places (agent, directory, options) used last")
 	fl.Duration("prewarm-age", 10*time.Minute, "replace an agent that was kept ready for this long; it knows its directory as it was then")
 	fl.Duration("compact-after", time.Minute, "keep what an agent said piece by piece for this long after the turn; then only the whole; negative: for ever")
-	fl.String("stream-family", "", "what a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
-	fl.String("log-level", "warn", "debug, info, warn or error")
-	fl.String("log-format", "text", "text or json")
+	fl.String("stream-family", "", "`FAMILY` that a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
+	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
+	fl.String("log-format", "text", "`FORMAT`: text or json")
 }
 
 // loadConfig gathers the settings: flags over environment over file over defaults.

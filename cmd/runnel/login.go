@@ -18,8 +18,8 @@ func (a *app) loginCommand() *cobra.Command {
 		Use:   "login",
 		Short: "Print a new link to the page of the running server",
 		Long: `Print a link that logs one browser in to the page of the running server. It
-works once, for a minute. The server knows this user by its unix socket; an agent
-that it started gets no link.`,
+works once, for a minute. The server knows this user by its unix socket; an
+agent that it started gets no link.`,
 		Example: "  runnel login\n  xdg-open \"$(runnel login)\"",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -112,4 +113,31 @@ func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("fill: %v", err)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("text "), n/5+1)[:n], 0o600))
+}
+
+// Whoever reads the output may have seen enough, as head does: that is no fault.
+func TestOutputThatNobodyReads(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"sessions list --json", exitOK}, {"agents", exitOK}, {"agents --json", exitOK}, {"version", exitOK}, {"--help", exitOK},
+		{"run --agent script text", exitNotDone}, {"run --agent script -o events text", exitNotDone},
+		{"run --agent script -o upserts text", exitNotDone}, {"run --agent script -o universal text", exitNotDone},
+	} {
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reader.Close()
+		cmd := exec.CommandContext(t.Context(), "runnel", strings.Fields(c.args)...)
+		var errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = writer, &errOut
+		_ = cmd.Run()
+		_ = writer.Close()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || errOut.Len() > 0 {
+			t.Errorf("runnel %s: exit %d, want %d; stderr %q", c.args, code, c.code, errOut.String())
+		}
+	}
 }

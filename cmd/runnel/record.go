@@ -28,7 +28,7 @@ scripted one. Each line of the file is {"t": milliseconds since the beginning,
 The file holds what you and the agent said and what its tools printed. It is
 readable by you only; look through it before you give it away.` + "\n" + exitHelpText,
 		Example: `  runnel record --agent ` + a.example() + ` -o turn.jsonl "list the files here"
-  runnel record --set ID=VALUE --effort low -o turn.jsonl - < prompt.md
+  runnel record --effort low -o turn.jsonl - < prompt.md
   runnel translate turn.jsonl | jq -r .type
   jq -r 'select(.dir == "in").line' turn.jsonl   # what the agent was told`,
 		Args: func(*cobra.Command, []string) error { return nil },
@@ -43,7 +43,7 @@ readable by you only; look through it before you give it away.` + "\n" + exitHel
 		},
 	}
 	f.register(cmd, a)
-	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write; must not exist")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write; must not exist")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the answer")
 	return cmd
 }

@@ -39,18 +39,18 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "which agent: "+strings.Join(a.names(), ", ")+", or one of the configuration; default the first that is installed (RUNNEL_AGENT)")
-	fl.StringVar(&f.path, "agent-path", "", "the agent's program; default as configured, or looked up in PATH")
+	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "`NAME` of the agent: "+strings.Join(a.names(), ", ")+", or one of the configuration; default the first that is installed (RUNNEL_AGENT)")
+	fl.StringVar(&f.path, "agent-path", "", "`FILE` of the agent's program; default as configured, or looked up in PATH")
 	configFlag(cmd)
-	fl.StringVarP(&f.dir, "dir", "C", "", "directory the agent works in; default the current one")
-	fl.StringVar(&f.model, "model", "", "model; default the agent's")
-	fl.StringVar(&f.mode, "permission-mode", "", "default, acceptEdits, plan or dontAsk; what would be asked is denied, but for --ask and --answers")
-	fl.StringVar(&f.effort, "effort", "", "how hard the model thinks, in the agent's own words, such as low, medium or high")
-	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as ID=VALUE; repeatable; 'runnel agents NAME' lists them")
-	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further directory the agent may use; repeatable")
-	fl.IntVar(&f.maxTurns, "max-turns", 0, "how many model calls the prompt may take; default no limit")
-	fl.StringVar(&f.resume, "resume", "", "the agent's own id of a conversation to go on with")
-	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this long, such as 10m; default never")
+	fl.StringVarP(&f.dir, "dir", "C", "", "`DIR` the agent works in; default the current one")
+	fl.StringVar(&f.model, "model", "", "`ID` of a model; default the agent's")
+	fl.StringVar(&f.mode, "permission-mode", "", "`MODE`: default, acceptEdits, plan or dontAsk; what would be asked is denied, but for --ask and --answers")
+	fl.StringVar(&f.effort, "effort", "", "`LEVEL` of how hard the model thinks, in the agent's own words, such as low, medium or high")
+	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as `ID=VALUE`; repeatable; 'runnel agents NAME' lists them")
+	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further `DIR` the agent may use; repeatable")
+	fl.IntVar(&f.maxTurns, "max-turns", 0, "`N` model calls at most for the prompt; default no limit")
+	fl.StringVar(&f.resume, "resume", "", "go on with a conversation, by the agent's own `ID` of it")
+	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this `TIME`, such as 10m; default never")
 	fl.BoolVar(&f.trust, "trust", false, "obey the settings of the directory itself, which can run commands unasked; default only in "+trustedKey+" of the configuration")
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
 }
@@ -157,8 +157,8 @@ func (a *app) prompt(args []string) (string, error) {
 
 // terminal reports whether s is one.
 func (a *app) terminal(s any) bool {
-	f, ok := s.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
+	f := fileOf(s)
+	return f != nil && isatty.IsTerminal(f.Fd())
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -168,7 +168,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run one prompt and print what the agent does",
 		Long: `Run one prompt in a directory and print what the agent says. The answer goes to
 standard output and everything else to standard error, so that a pipe gets the
-answer alone. Without PROMPT, or with "-", the prompt is read from standard input.
+answer alone. Without PROMPT, or with "-", standard input is the prompt.
 
 What the agent wants to ask is denied, unless --ask lets you answer here. A
 question takes its answer half a second after it appears; what was typed before
@@ -188,8 +188,9 @@ Output formats:
 ` + exitHelpText,
 		Example: `  runnel run "why does the build fail?"
   runnel run < prompt.md
-  runnel run --agent ` + a.example() + ` --permission-mode acceptEdits --timeout 10m "fix the failing test"
-  runnel run --model MODEL --effort high --set ID=VALUE "plan the release"   # see 'runnel agents NAME'
+  runnel run --ask --dir ~/src/app "fix the failing test"
+  runnel run --agent ` + a.example() + ` --permission-mode acceptEdits "fix it"
+  runnel run --model MODEL --effort high "plan it"   # see 'runnel agents NAME'
   runnel run --output events "list the TODOs" | jq -r .type
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
@@ -201,7 +202,7 @@ Output formats:
 		},
 	}
 	f.register(cmd, a)
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, events, upserts or universal")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, events, upserts or universal")
 	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask at this terminal what the agent wants to know; needs the prompt as an argument")
 	cmd.Flags().BoolVar(&f.answers, "answers", false, "read answers of a program from standard input; needs the prompt as an argument")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "with --output text: print nothing but the answer")
@@ -292,6 +293,8 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 		broken = out.close()
 	}
 	switch {
+	case isBrokenPipe(broken): // nobody reads the answer, so the agent was ended
+		return &exitError{code: exitNotDone}
 	case broken != nil:
 		return fmt.Errorf("write the output: %w", broken)
 	case res.Status == event.StatusCancelled:

@@ -46,7 +46,8 @@ It listens on loopback only. An address beyond this machine needs a certificate
 		Example: `  runnel serve
   runnel serve --listen 127.0.0.1:0 --data /tmp/try
   RUNNEL_LOG_LEVEL=info runnel serve
-  runnel serve --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --hosts runnel.example.org`,
+  runnel serve --listen 0.0.0.0:443 --hosts runnel.example.org \
+    --tls-cert cert.pem --tls-key key.pem`,
 		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd.Flags())

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 without one from its data directory.`,
 		Example: `  runnel sessions list
   runnel sessions items 0192f0c1
-  runnel sessions items --json 0192f0c1 | jq -r 'select(.payload.type == "message").payload.message.content'`,
+  runnel sessions items --json 0192f0c1 |
+    jq -r 'select(.payload.type == "message").payload.message.content'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usage("there is no command %q; use list, show or items", termtext.Clean(args[0]))
@@ -60,7 +60,10 @@ func (a *app) sessionsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, newest activity first",
-		Args:  nothing,
+		Long: `List sessions, newest activity first. STATE is idle, working, waiting (for an
+answer), failed (its last turn), loading or dead (ended; with --all only). On a
+terminal ids and long columns are cut; commands take the beginning of an id.`,
+		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSessions(cmd, func(s sessions) error {
 				rows, err := s.list(cmd.Context(), all)
@@ -68,15 +71,9 @@ func (a *app) sessionsList() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					return a.printJSON(rows)
+					return a.printJSON(append([]gateway.Status{}, rows...)) // an empty array, not null
 				}
-				w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tAGENT\tSTATE\tLAST ACTIVE\tFOLDER\tTITLE")
-				for _, r := range rows {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
-						r.SessionID, r.CLIType, doing(r), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
-				}
-				return w.Flush()
+				return a.printSessions(rows, all)
 			})
 		},
 	}
@@ -86,10 +83,55 @@ func (a *app) sessionsList() *cobra.Command {
 	return cmd
 }
 
+func (a *app) printSessions(rows []gateway.Status, all bool) error {
+	switch {
+	case len(rows) == 0 && all:
+		a.say("There are no sessions yet.")
+		return nil
+	case len(rows) == 0:
+		a.say("There are no sessions; --all lists ended ones too.")
+		return nil
+	}
+	t := table{columns: []column{{"ID", whole}, {"AGENT", cutEnd}, {"STATE", whole}, {"LAST ACTIVE", whole}, {"FOLDER", cutStart}, {"TITLE", cutEnd}}}
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.SessionID)
+	}
+	width := a.width()
+	if width > 0 {
+		ids = beginnings(ids)
+	}
+	for i, r := range rows {
+		t.add(ids[i], r.CLIType, doing(r), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
+	}
+	return t.write(a.out, width)
+}
+
+// beginnings shortens ids to what tells them apart, for a person: commands take
+// the beginning of an id.
+func beginnings(ids []string) []string {
+	const least = 13 // the time to the millisecond
+	for n := least; ; n++ {
+		seen := make(map[string]bool)
+		var short []string
+		for _, id := range ids {
+			id = id[:min(n, len(id))]
+			seen[id] = true
+			short = append(short, id)
+		}
+		if len(seen) == len(ids) || n >= 36 {
+			return short
+		}
+	}
+}
+
 // doing says in one word how a session is.
 func doing(s gateway.Status) string {
-	if s.State == event.StateDead || s.Activity == "" {
+	switch {
+	case s.State == event.StateDead || s.Activity == "":
 		return string(s.State)
+	case s.Activity == event.ActivityIdle && s.LastTurn == event.StatusError:
+		return "failed" // its last turn is; the next prompt may be sent all the same
 	}
 	return string(s.Activity)
 }
@@ -243,7 +285,7 @@ func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
 		return err
 	}
 	if !exists(c.Data) {
-		return fmt.Errorf("there are no sessions: nothing is kept in %s yet", termtext.Clean(c.Data))
+		return f(noSessions{}) // looking makes no data directory
 	}
 	st, err := sqlite.Open(cmd.Context(), sqlite.Config{Dir: c.Data})
 	if err != nil {
@@ -289,6 +331,12 @@ func (r remoteSessions) items(ctx context.Context, id string, f func(frame) erro
 		after = page.Seq
 	}
 }
+
+// noSessions stands for a data directory that does not exist yet.
+type noSessions struct{}
+
+func (noSessions) list(context.Context, bool) ([]gateway.Status, error)         { return nil, nil }
+func (noSessions) items(_ context.Context, _ string, _ func(frame) error) error { return nil }
 
 type localSessions struct{ st *sqlite.Store }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,9 +78,9 @@ func (a *app) tokenCreate() *cobra.Command {
 		Long: `Make a token for a program and print it. It is shown this once; only its hash is
 kept. The program sends it in the header "Authorization: Bearer TOKEN".
 
-With --project it is for the sessions in one directory; others do not exist for it.
-Approving and managing credentials are refused to whatever an agent started, also
-with a token that allows them.`,
+With --project it is for the sessions in one directory; others do not exist for
+it. Approving and managing credentials are refused to whatever an agent started,
+also with a token that allows them.`,
 		Example: "  runnel token create dashboard\n  runnel token create ci --scope read,send --days 30\n  runnel token create bot --scope read,send --project ~/src/site",
 		Args:    exactly(1, "a name is needed, such as what the token is for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,9 +141,20 @@ func (a *app) tokenList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tKIND\tNAME\tSCOPES\tPROJECT\tLAST USED\tEXPIRES")
+				if len(rows) == 0 {
+					a.say("There are no credentials; 'runnel token create' makes one.")
+					return nil
+				}
+				list := table{columns: []column{{"ID", whole}, {"KIND", whole}, {"NAME", cutEnd}, {"SCOPES", cutEnd}, {"PROJECT", cutStart}, {"LAST USED", whole}, {"EXPIRES", whole}}}
+				var ids []string
 				for _, t := range rows {
+					ids = append(ids, t.ID)
+				}
+				width := a.width()
+				if width > 0 {
+					ids = beginnings(ids)
+				}
+				for i, t := range rows {
 					expires := "never"
 					if t.ExpiresAt != nil {
 						expires = when(*t.ExpiresAt)
@@ -153,9 +163,9 @@ func (a *app) tokenList() *cobra.Command {
 					if t.ProjectDir != "" {
 						project = t.ProjectDir
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Kind, cell(t.Name), strings.Join(t.Scopes, ","), cell(project), when(t.LastUsedAt), expires)
+					list.add(ids[i], string(t.Kind), cell(t.Name), strings.Join(t.Scopes, ","), cell(project), when(t.LastUsedAt), expires)
 				}
-				return w.Flush()
+				return list.write(a.out, width)
 			})
 		},
 	}
@@ -169,11 +179,39 @@ func (a *app) tokenRevoke() *cobra.Command {
 		Short: "End a credential and every stream that relies on it",
 		Args:  exactly(1, "the id of a credential is needed; 'runnel token list' shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withKeyring(cmd, func(k keyring) error { return k.revoke(cmd.Context(), args[0]) })
+			return withKeyring(cmd, func(k keyring) error {
+				id, err := pickToken(cmd.Context(), k, args[0])
+				if err != nil {
+					return err
+				}
+				return k.revoke(cmd.Context(), id)
+			})
 		},
 	}
 	placeFlags(cmd.Flags())
 	return cmd
+}
+
+// pickToken returns the id of the credential whose id is, or alone begins with,
+// what a person gave.
+func pickToken(ctx context.Context, k keyring, given string) (string, error) {
+	rows, err := k.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, t := range rows {
+		if given != "" && strings.HasPrefix(t.ID, given) {
+			found = append(found, t.ID)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", errors.New("there is no such credential; 'runnel token list' shows all")
+	}
+	return "", usage("%d credentials begin with this; give more of the id", len(found))
 }
 
 // when shows a time to a person.

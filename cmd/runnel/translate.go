@@ -41,7 +41,8 @@ It succeeds also if the recorded turn did not.`,
 		Example: `  runnel translate turn.jsonl | jq -r .type
   runnel translate --agent ` + a.example() + ` turn.jsonl   # a recording without a head
   runnel translate --agent ` + a.example() + ` --history ~/path/to/transcript.jsonl
-  runnel translate --agent ` + a.example() + ` --history -C ~/src/app 0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11`,
+  runnel translate --agent ` + a.example() + ` --history -C ~/src/app \
+    0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11`,
 		Args: exactly(1, "one file is needed"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.knowAgents(cmd.Flags()); err != nil {
@@ -57,9 +58,9 @@ It succeeds also if the recorded turn did not.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "whose it is; default what the recording says")
+	cmd.Flags().StringVar(&agent, "agent", "", "`NAME` of the agent; default what the recording says")
 	cmd.Flags().BoolVar(&history, "history", false, "it is a conversation that the agent keeps itself")
-	cmd.Flags().StringVarP(&dir, "dir", "C", "", "with --history and an id: the directory of the conversation; default the current one")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "with --history and an id: the `DIR` of the conversation; default the current one")
 	configFlag(cmd)
 	return cmd
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,3 +20,6 @@ func columns(f *os.File) int {
 	}
 	return int(size.Col)
 }
+
+// isBrokenPipe reports whether a write failed because nobody reads any more.
+func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -2,7 +2,11 @@
 
 package main
 
-import "os"
+import (
+	"errors"
+	"os"
+	"syscall"
+)
 
 // Here a terminal is used without asking the system about it. What was typed
 // before a question is dropped all the same when it is read.
@@ -10,3 +14,6 @@ import "os"
 func discardTyped(*os.File) {}
 
 func columns(*os.File) int { return 0 }
+
+// isBrokenPipe reports whether a write failed because nobody reads any more.
+func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -16,4 +17,9 @@ func columns(f *os.File) int {
 		return 0
 	}
 	return int(info.Window.Right-info.Window.Left) + 1
+}
+
+// isBrokenPipe reports whether a write failed because nobody reads any more.
+func isBrokenPipe(err error) bool {
+	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unicode"
+)
+
+// A column of a table.
+type column struct {
+	name string
+	cut  cut
+}
+
+// cut says how a column is made narrower where the screen is too narrow.
+type cut int
+
+const (
+	whole    cut = iota // never: it is of use only in full
+	cutEnd              // its end is left out
+	cutStart            // its beginning is, as of a path
+)
+
+// A table prints rows of cells in columns.
+type table struct {
+	columns []column
+	rows    [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// gap is the space between columns.
+const gap = 2
+
+// narrowest is the least that a column is cut to.
+const narrowest = 5
+
+// write prints the table no wider than width, if its columns can be cut to
+// that; 0 leaves everything whole.
+func (t *table) write(w io.Writer, width int) error {
+	var names []string
+	for _, c := range t.columns {
+		names = append(names, c.name)
+	}
+	rows := t.rows
+	if strings.Join(names, "") != "" {
+		rows = slices.Insert(slices.Clone(rows), 0, names)
+	}
+	widths := t.widths(rows, width)
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		pad := 0
+		for i, cell := range row {
+			line.WriteString(strings.Repeat(" ", pad))
+			cell = t.columns[i].cut.to(cell, widths[i])
+			line.WriteString(cell)
+			pad = gap + widths[i] - cells(cell)
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// widths returns how wide each column is. The widest of those that can be cut
+// becomes narrower until all fit.
+func (t *table) widths(rows [][]string, width int) []int {
+	widths := make([]int, len(t.columns))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], cells(cell))
+		}
+	}
+	total := gap * (len(widths) - 1)
+	for _, n := range widths {
+		total += n
+	}
+	for ; width > 0 && total > width; total-- {
+		widest := -1
+		for i, c := range t.columns {
+			if c.cut != whole && widths[i] > max(narrowest, len(c.name)) && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// to returns s in at most n cells.
+func (c cut) to(s string, n int) string {
+	if c == whole || cells(s) <= n {
+		return s
+	}
+	runes := []rune(s)
+	if c == cutStart {
+		slices.Reverse(runes)
+	}
+	used := 1 // for the mark
+	i := slices.IndexFunc(runes, func(r rune) bool {
+		used += cellsOf(r)
+		return used > n
+	})
+	runes = append(runes[:max(i, 0)], '…')
+	if c == cutStart {
+		slices.Reverse(runes)
+	}
+	return string(runes)
+}
+
+// cells returns how many cells of a terminal a text takes.
+func cells(s string) (n int) {
+	for _, r := range s {
+		n += cellsOf(r)
+	}
+	return n
+}
+
+// wide are the characters that take two cells: scripts of East Asia, their full
+// forms, and pictures.
+var wide = []*unicode.RangeTable{unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.Yi, {
+	R16: []unicode.Range16{{Lo: 0x3000, Hi: 0x303e, Stride: 1}, {Lo: 0xff01, Hi: 0xff60, Stride: 1}},
+	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1}, {Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1}, {Lo: 0x1f900, Hi: 0x1f9ff, Stride: 1}},
+}}
+
+func cellsOf(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case r > unicode.MaxLatin1 && unicode.In(r, wide...):
+		return 2
+	}
+	return 1
+}
+
+// width returns how wide the screen behind a.out is; 0 if there is none, so
+// that programs get everything.
+func (a *app) width() int {
+	if f := fileOf(a.out); f != nil && a.terminal(f) {
+		return columns(f)
+	}
+	return 0
+}
+
+// fill breaks text between words, so that a line has at most width cells; 0
+// leaves it as it is.
+func fill(text string, width int) string {
+	if width <= 0 {
+		return text
+	}
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := cells(word)
+		switch {
+		case i == 0:
+		case at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}
+
+// output is where a command prints. It knows when nobody reads any more.
+type output struct {
+	w    io.Writer
+	gone atomic.Bool
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if isBrokenPipe(err) {
+		o.gone.Store(true)
+	}
+	return n, err
+}
+
+// fileOf returns the file behind standard input, output or error; nil if there
+// is none.
+func fileOf(s any) *os.File {
+	if o, ok := s.(*output); ok {
+		s = o.w
+	}
+	f, _ := s.(*os.File)
+	return f
+}
