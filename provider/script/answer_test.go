@@ -130,3 +130,17 @@ func TestOwnSettings(t *testing.T) {
 		t.Error("the settings were not told")
 	}
 }
+
+// The mode that accepts edits asks about everything else.
+func TestAcceptEditsAsksAboutCommandsOnly(t *testing.T) {
+	for prompt, want := range map[string]int{"demo": 0, "approve": 1} {
+		asked := 0
+		played(t, script.New(), runnel.Options{PermissionMode: runnel.ModeAcceptEdits, Config: runnel.Values{"pace": "fast"}}, prompt, func(event.Approval) runnel.Decision {
+			asked++
+			return runnel.Decision{Choice: "allow"}
+		})
+		if asked != want {
+			t.Errorf("%s: %d questions, want %d", prompt, asked, want)
+		}
+	}
+}

@@ -217,7 +217,13 @@ func (c *conn) allows(a event.Approval) bool {
 	if a.Kind != event.ApprovalTool {
 		return false
 	}
-	return c.allowed[a.ToolName] || c.opt.PermissionMode == runnel.ModeBypass
+	switch c.opt.PermissionMode {
+	case runnel.ModeBypass:
+		return true
+	case runnel.ModeAcceptEdits:
+		return c.allowed[a.ToolName] || len(a.Changes) > 0
+	}
+	return c.allowed[a.ToolName]
 }
 
 func (c *conn) sleep(ctx context.Context, d time.Duration) error {

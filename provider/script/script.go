@@ -145,7 +145,7 @@ func (p *Provider) Probe(context.Context) runnel.Installation {
 	in := runnel.Installation{
 		Installed: true, LoggedIn: &yes, Version: "built in",
 		Models: []runnel.Model{{ID: "scripted", Name: "Scripted", Description: "plays a script; no model is asked"}},
-		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeBypass)},
+		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModeBypass)},
 	}
 	if len(p.Script.Steps) == 0 {
 		in.Config = settings(nil)
