@@ -21,10 +21,7 @@ import (
 // PATH, as "my-agent", and with $SNIPPET, what the README says to write to add it.
 func TestAgentsOfTheConfiguration(t *testing.T) {
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, "my-agent"), "./testdata/acpagent")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	buildAgent(t, bin)
 	p := params()
 	p.Dir = "testdata/agents"
 	prepare := p.Setup
@@ -37,6 +34,15 @@ func TestAgentsOfTheConfiguration(t *testing.T) {
 		return os.WriteFile(filepath.Join(env.WorkDir, "readme.yaml"), []byte(snippet(t)), 0o600)
 	}
 	testscript.Run(t, p)
+}
+
+// buildAgent builds a small agent of our own as "my-agent".
+func buildAgent(t *testing.T, dir string) {
+	t.Helper()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "my-agent"), "./testdata/acpagent")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // snippet returns the configuration in the README.

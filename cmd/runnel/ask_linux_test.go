@@ -54,13 +54,19 @@ func (tm *terminal) start(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "runnel", args...)
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	tm.begin(t, cmd)
+	return cmd
+}
+
+// begin starts cmd at the terminal.
+func (tm *terminal) begin(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tm.program, tm.program, tm.program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	_ = tm.program.Close()
-	return cmd
 }
 
 // await reads what the person sees until n times text is part of it.
