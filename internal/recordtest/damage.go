@@ -58,11 +58,11 @@ func Both(one, other Damage) Damage {
 // code.
 func SameTexts(t *testing.T, whole, damaged []event.Event) {
 	t.Helper()
-	want, got := saidIn(whole), saidIn(damaged)
+	want, got := wordsIn(whole), wordsIn(damaged)
 	for turn, w := range want {
 		g := got[turn]
 		if g == nil {
-			g = new(said)
+			g = new(words)
 		}
 		switch {
 		case !w.completed || len(w.texts) == 0 || g.failed:
@@ -76,19 +76,19 @@ func SameTexts(t *testing.T, whole, damaged []event.Event) {
 	}
 }
 
-// said is what the agent said in a turn, without subagents.
-type said struct {
+// words is what the agent words in a turn, without subagents.
+type words struct {
 	texts                      []string
 	cancelled                  int  // texts that were
 	completed, failed, noticed bool // failed and noticed: with PROTOCOL_ERROR
 }
 
-func saidIn(evs []event.Event) map[string]*said {
+func wordsIn(evs []event.Event) map[string]*words {
 	var tr event.Transcript
-	turns := make(map[string]*said)
-	of := func(turn string) *said {
+	turns := make(map[string]*words)
+	of := func(turn string) *words {
 		if turns[turn] == nil {
-			turns[turn] = new(said)
+			turns[turn] = new(words)
 		}
 		return turns[turn]
 	}
