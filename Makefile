@@ -74,7 +74,7 @@ $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 # The longest first: two run at a time.
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # These run the built program, which the cache of test results does not see.
-BINARY := ./test/kill ./test/e2e ./test/hostile
+BINARY := ./test/kill ./test/e2e ./test/hostile ./test/extract
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
 # text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
@@ -135,7 +135,7 @@ test-ui: build ## run the tests of the page, in a real browser too
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile,$(BINARY))
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/extract,$(BINARY))
 
 .PHONY: test-long
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)

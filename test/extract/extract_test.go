@@ -1,0 +1,91 @@
+package extract
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+type line struct {
+	Dir  string `json:"dir"`
+	Line string `json:"line"`
+}
+
+// recording returns the lines of a recording, as the file has them and decoded.
+func recording(t *testing.T, file string) (raw []byte, lines []line) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := bytes.Cut(text, []byte("\n-- in --\n"))
+	if !ok {
+		t.Fatalf("%s has no recorded lines", file)
+	}
+	raw, _, _ = bytes.Cut(rest, []byte("\n-- "))
+	for l := range bytes.Lines(raw) {
+		var one line
+		if err := json.Unmarshal(l, &one); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, one)
+	}
+	return raw, lines
+}
+
+func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	binary := filepath.Join(t.TempDir(), "runnel")
+	build := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files := 0
+	err := filepath.WalkDir("../../provider", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".txtar" {
+			return err
+		}
+		files++
+		parts := strings.Split(filepath.ToSlash(path), "/") // ../../provider/KIND/testdata/[AGENT/]NAME
+		agent := parts[len(parts)-2]
+		reader := ofACP(agent)
+		switch parts[3] {
+		case "claude":
+			agent, reader = "claude-code", ofClaude
+		case "codex":
+			agent, reader = "codex", ofCodex
+		}
+		t.Run(agent+"/"+strings.TrimSuffix(d.Name(), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			raw, lines := recording(t, path)
+			cmd := exec.Command(binary, "translate", "--agent", agent, "-")
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+			cmd.Stdin = bytes.NewReader(raw)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("translate: %v", err)
+			}
+			got, err := ofEvents(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, diff := range differences(reader(lines), got) {
+				t.Error(diff)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 200 {
+		t.Errorf("only %d recordings were found", files)
+	}
+}
