@@ -247,10 +247,20 @@ var (
 	shell = regexp.MustCompile(`\n<shellId: \d+ completed with exit code -?\d+>$`)
 )
 
+var report = []*regexp.Regexp{ // of Qwen Code about a command
+	regexp.MustCompile(`(?s)^Command: .*?\nDirectory: [^\n]*\nOutput: (.*)\nError: [^\n]*\nExit Code: -?\d+\n.*$`),
+	regexp.MustCompile(`(?s)^Command was cancelled by user before it could complete\. Below is the output before it was cancelled:\n(.*)$`),
+}
+
 // decorated returns an output without what an adapter draws around it.
 func decorated(text string) string {
 	if m := fence.FindStringSubmatch(text); m != nil {
 		text = m[1]
+	}
+	for _, r := range report {
+		if m := r.FindStringSubmatch(text); m != nil {
+			text = m[1]
+		}
 	}
 	return shell.ReplaceAllString(text, "")
 }
