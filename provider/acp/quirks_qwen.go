@@ -44,7 +44,12 @@ type qwenMeta struct {
 	Usage    *usage `json:"usage"` // of one call of the model
 }
 
-var qwenExit = regexp.MustCompile(`\nExit Code: (\d+)\n`)
+var (
+	qwenExit = regexp.MustCompile(`\nExit Code: (\d+)\n`)
+	// qwenEmpty is the text for the model about a command without output, for
+	// which nothing is displayed (approval-allowed).
+	qwenEmpty = regexp.MustCompile(`^Command: [\s\S]*\nOutput: \(empty\)\nError: \(none\)\n`)
+)
 
 // qwenOutput returns the output of a call as it is displayed, and the exit code
 // of a command from the text for the model, where it follows the output (tool).
@@ -58,6 +63,9 @@ func qwenOutput(c *call) (string, *int) {
 	}
 	if shown := translate.Loose[string](c.rawOutput); shown != "" {
 		return shown, code
+	}
+	if code != nil && qwenEmpty.MatchString(told) {
+		return "", code
 	}
 	return told, code
 }
