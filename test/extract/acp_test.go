@@ -259,7 +259,7 @@ func decorated(text string) string {
 	}
 	for _, r := range report {
 		if m := r.FindStringSubmatch(text); m != nil {
-			text = m[1]
+			text = strings.TrimPrefix(m[1], "(empty)")
 		}
 	}
 	return shell.ReplaceAllString(text, "")

@@ -38,6 +38,13 @@ func recording(t *testing.T, file string) (raw []byte, lines []line) {
 	return raw, lines
 }
 
+// intended lists what the events lack on purpose: by recording, how the
+// difference begins.
+var intended = map[string]string{
+	// The background task is over, and with it its turn, before this output.
+	"claude-code/background-left@2.1.197": "output toolu_b6e816de18_0_1_1 missing",
+}
+
 func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -62,7 +69,8 @@ func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
 		case "codex":
 			agent, reader = "codex", ofCodex
 		}
-		t.Run(agent+"/"+strings.TrimSuffix(d.Name(), ".txtar"), func(t *testing.T) {
+		name := strings.TrimSuffix(d.Name(), ".txtar")
+		t.Run(agent+"/"+name, func(t *testing.T) {
 			t.Parallel()
 			raw, lines := recording(t, path)
 			cmd := exec.Command(binary, "translate", "--agent", agent, "-")
@@ -76,8 +84,16 @@ func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			known := intended[agent+"/"+name]
 			for _, diff := range differences(reader(lines), got) {
+				if known != "" && strings.HasPrefix(diff, known) {
+					known = ""
+					continue
+				}
 				t.Error(diff)
+			}
+			if known != "" {
+				t.Errorf("no longer so: %s", known)
 			}
 		})
 		return nil
