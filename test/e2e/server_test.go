@@ -63,6 +63,10 @@ type server struct {
 	model *fakemodel.Server
 	agent string // name of its provider
 	pid   int
+	env   []string // of the server and the agents
+	data  string   // its data directory
+	cmd   *exec.Cmd
+	said  *bytes.Buffer // its stderr
 }
 
 var link = regexp.MustCompile(`(http://\S+)/#c=\S+`)
@@ -91,35 +95,54 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 	if err != nil {
 		t.Fatalf("token create: %v", err)
 	}
-	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--data", data)
-	cmd.Env = env
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
+	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, agent: agent.Name, env: env, data: data}
+	s.start(binary)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// start starts the server's process.
+func (s *server) start(binary string) {
+	s.t.Helper()
+	s.cmd, s.said = exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--data", s.data), new(bytes.Buffer)
+	s.cmd.Env, s.cmd.Stderr = s.env, s.said
+	out, err := s.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("serve: %v\n%s", err, stderr.String())
-		}
-	})
-	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, agent: agent.Name, pid: cmd.Process.Pid}
+	s.pid, s.url = s.cmd.Process.Pid, ""
 	lines := bufio.NewReader(out)
 	for s.url == "" {
 		line, err := lines.ReadString('\n')
 		if m := link.FindStringSubmatch(line); m != nil {
 			s.login, s.url = m[0], m[1]
 		} else if err != nil {
-			t.Fatalf("the server does not start: %s", stderr.String())
+			s.t.Fatalf("the server does not start: %s", s.said.String())
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
-	return s
+}
+
+// stop ends the server's process as a service manager does.
+func (s *server) stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("serve: %v\n%s", err, s.said.String())
+	}
+}
+
+// restart ends the server and starts it again over the same data.
+func (s *server) restart() {
+	s.t.Helper()
+	s.stop()
+	binary, err := build()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.start(binary)
 }
 
 func (s *server) on(t *testing.T) *server {
