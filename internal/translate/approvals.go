@@ -180,6 +180,12 @@ func Resolved(id, choice string) event.ApprovalResolved {
 	return event.ApprovalResolved{ApprovalID: id, Choice: choice, By: event.ByUser}
 }
 
+// Cancelled is the event for a question that is open when we interrupt its turn.
+// A session has recorded the same before it asks for the interruption.
+func Cancelled(id string) event.ApprovalResolved {
+	return event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: "the turn was cancelled"}
+}
+
 // Withdrawn is the event for a question that the agent took back.
 func Withdrawn(id string) event.ApprovalResolved {
 	return event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent}

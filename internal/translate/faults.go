@@ -20,6 +20,10 @@ const (
 	// FaultBrokeOff is for an answer of the model that ends in its middle.
 	FaultBrokeOff = "The model API's answer broke off. Send the prompt again."
 
+	// FaultKilled is for a stored turn whose agent was killed in its middle. It is
+	// what a session says of such a turn.
+	FaultKilled = "the agent ended in the middle of the turn; send again to resume the conversation"
+
 	// FaultBudget is for a conversation that has used up its budget.
 	FaultBudget = "The agent stopped: the budget is used up."
 )

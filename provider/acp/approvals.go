@@ -322,7 +322,7 @@ func (ts *turns) decided(m jsonrpc.Message) {
 	tn.approvals.Remove(a.ID)
 	resolved := translate.Resolved(a.ID, a.Question.choiceOf(m, tn.interrupted))
 	if resolved.Choice == event.ChoiceWithdrawn {
-		resolved.By = event.ByPolicy
+		resolved = translate.Cancelled(a.ID)
 	}
 	if resolved.Choice == translate.DenyStop {
 		tn.refused = true

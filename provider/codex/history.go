@@ -206,6 +206,7 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	}
 	t.out.Begin(time.Unix(native.StartedAt, 0))
 	tn := h.begin(native, all)
+	tn.interrupted = native.wasCancelled()
 	for _, m := range moments(all) {
 		t.out.Begin(milli(m.at, t.out.At()))
 		h.item(tn, m)
@@ -216,8 +217,12 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	for _, other := range slices.Sorted(maps.Keys(t.subagents.running)) {
 		t.subagents.running[other].close()
 	}
-	tn.interrupted = native.Status == "interrupted"
-	if native.Status != "inProgress" { // in another process: its end is not known
+	switch {
+	case native.Status == "inProgress": // in another process: its end is not known
+	case native.Status == "interrupted" && !tn.interrupted: // the agent's process was killed
+		tn.close(native.Status)
+		tn.out.Emit(event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, translate.FaultKilled).Fault()})
+	default:
 		tn.close(native.Status)
 		tn.out.Emit(outcome(&native, tn.interrupted, nil))
 	}
@@ -256,6 +261,12 @@ func (h *historian) item(main *turn, m moment) {
 		if r = t.runOf(note{ThreadID: m.thread, TurnID: m.turn}); r == nil {
 			return
 		}
+	}
+	if m.end && main.interrupted && m.item.wasStopped() {
+		if c := r.pieces[m.item.ID]; c != nil && c.called {
+			c.output.Append(r.out, m.item.Output) // the end of the turn cancels it, as live
+		}
+		return
 	}
 	if m.end {
 		t.whole(r, m.item)

@@ -347,3 +347,28 @@ func TestTwoTurnsAtOnceGiveTheSameEventsEachTime(t *testing.T) {
 		}
 	}
 }
+
+// A stored turn that was interrupted has an end. Without one, the process of the
+// agent was killed, and the turn ends as it did live.
+func TestStoredTurnOfAKilledAgentIsACrash(t *testing.T) {
+	for ended, want := range map[int64]string{0: string(runnel.ProcessCrash), 2: string(event.StatusCancelled)} {
+		h := newHistorian("th", func(string, *string) ([]nativeTurn, *string, error) {
+			return []nativeTurn{{ID: "n1", Status: "interrupted", StartedAt: 1, EndedAt: ended}}, nil, nil
+		})
+		got := ""
+		if err := h.all(func(evs []event.Event) error {
+			switch b := evs[len(evs)-1].Body.(type) {
+			case event.ResponseDone:
+				got = string(b.Status)
+			case event.ResponseError:
+				got = b.Error.Code
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("with the end %d it ends as %s, want %s", ended, got, want)
+		}
+	}
+}

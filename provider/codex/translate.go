@@ -199,7 +199,13 @@ func (t *translator) requested(m jsonrpc.Message) {
 	case m.Method == methodTurn && strings.HasPrefix(name, turnPrefix):
 		t.turns.prompted(strings.TrimPrefix(name, turnPrefix), translate.Loose[turnParams](m.Params).Input)
 	case m.Method == methodInterrupt:
-		t.turns.stopping(name, translate.Loose[note](m.Params).TurnID)
+		native := translate.Loose[note](m.Params).TurnID
+		t.turns.stopping(name, native)
+		if tn := t.turns.running[native]; tn != nil {
+			for _, a := range t.questions.Of(tn.id) {
+				tn.out.Emit(translate.Cancelled(a.ID))
+			}
+		}
 	}
 	t.config.requested(name)
 }

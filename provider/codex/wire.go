@@ -135,9 +135,19 @@ type nativeTurn struct {
 	EndedAt   int64      `json:"completedAt"`
 }
 
+// wasCancelled reports whether a stored turn ended because the user asked for
+// it. A turn whose process was killed has the same status and no end.
+func (tn *nativeTurn) wasCancelled() bool { return tn.Status == "interrupted" && tn.EndedAt > 0 }
+
 type turnError struct {
 	Message string          `json:"message"`
 	Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object with one word
+}
+
+// wasStopped reports whether a stored command was ended because its turn was
+// interrupted.
+func (it *item) wasStopped() bool {
+	return it.Type == "commandExecution" && it.Status == "failed" && it.Exit != nil && *it.Exit == -1
 }
 
 // item is a ThreadItem: which fields it has depends on its type.
