@@ -17,6 +17,9 @@ import (
 
 func TestMain(m *testing.M) {
 	supervise.Main()
+	if agentrig.ServeMCP() {
+		return
+	}
 	if err := agentrig.Bound(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)

@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -19,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	supervise.Main()
-	if os.Getenv(mcpServer) != "" {
-		serveMCP(os.Stdin, os.Stdout)
+	if agentrig.ServeMCP() {
 		return
 	}
 	if err := agentrig.Bound(); err != nil {
@@ -94,61 +92,3 @@ func escalated(cmd string) fakemodel.Block {
 func code(js string) fakemodel.Block { return fakemodel.Call("exec", js) }
 
 func patch(text string) fakemodel.Block { return fakemodel.Call("apply_patch", text) }
-
-// mcpServer, if set, makes the test binary an MCP server.
-const mcpServer = "RUNNEL_TEST_MCP_SERVER"
-
-// serveMCP is an MCP server with two tools: one adds, one asks the user.
-func serveMCP(in *os.File, out *os.File) {
-	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
-	type object = map[string]any
-	text := func(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
-	var asking json.RawMessage
-	for {
-		var m struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params struct {
-				Name      string         `json:"name"`
-				Version   string         `json:"protocolVersion"`
-				Arguments map[string]any `json:"arguments"`
-			} `json:"params"`
-			Result json.RawMessage `json:"result"`
-		}
-		if dec.Decode(&m) != nil {
-			return
-		}
-		reply := func(id json.RawMessage, result any) {
-			_ = enc.Encode(object{"jsonrpc": "2.0", "id": id, "result": result})
-		}
-		schema := object{"type": "object", "properties": object{"a": object{"type": "number"}}}
-		switch m.Method {
-		case "initialize":
-			reply(m.ID, object{"protocolVersion": m.Params.Version, "capabilities": object{"tools": object{}}, "serverInfo": object{"name": "t", "version": "1"}})
-		case "tools/list":
-			reply(m.ID, object{"tools": []object{
-				{"name": "add", "description": "Adds.", "inputSchema": schema}, {"name": "form", "description": "Asks.", "inputSchema": schema},
-			}})
-		case "tools/call":
-			if m.Params.Name == "add" {
-				r := text("42")
-				r["structuredContent"] = object{"sum": 42}
-				reply(m.ID, r)
-				continue
-			}
-			asking = m.ID
-			_ = enc.Encode(object{"jsonrpc": "2.0", "id": "e1", "method": "elicitation/create", "params": object{
-				"message": "Your name?", "requestedSchema": object{"type": "object", "properties": object{"name": object{"type": "string"}}, "required": []string{"name"}},
-			}})
-		case "":
-			if asking != nil {
-				reply(asking, text("said "+string(m.Result)))
-				asking = nil
-			}
-		default:
-			if m.ID != nil {
-				reply(m.ID, object{})
-			}
-		}
-	}
-}

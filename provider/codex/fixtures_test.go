@@ -75,7 +75,7 @@ func workFixtures() []fixture {
 			r.FinishTurn("")
 		}},
 		{name: "mcp", prose: "A tool of an MCP server is allowed, denied, and allowed for the session; another one asks the user.", play: func(r *rig) {
-			r.mcp()
+			r.MCP()
 			r.Opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
 			add := func() fakemodel.Step { return calls(code(`text(await tools.mcp__t__add({a: 1}))`)) }
 			for _, choice := range []string{allowOnce, deny, allowSession, ""} {
@@ -344,22 +344,8 @@ func agentFixtures() []fixture {
 				r.told = r.told || is && m.Content == "Found."
 				return r.told && event.Ends(ev.Body) && ev.Turn != asked
 			})
-		}, live: []string{"1:0:output"}, ends: "what goes on behind a turn is a turn only live"},
+		}},
 	}
-}
-
-// mcp gives the conversation an MCP server: the test's own program.
-func (r *rig) mcp() {
-	r.T.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	link := filepath.Join(filepath.Dir(r.Home.Dir), "mcp-server") // its name is part of what is recorded
-	if err := os.Symlink(self, link); err != nil {
-		r.T.Fatal(err)
-	}
-	r.Opt.MCPServers = object(map[string]any{"t": map[string]any{"type": "stdio", "command": link, "args": []string{}, "env": map[string]string{mcpServer: "1"}}})
 }
 
 // configure adds to the agent's configuration; it goes first, before its

@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
@@ -144,7 +145,7 @@ model_provider = "evil"
 command = "sh"
 args = ["-c", "touch ` + ran + `.$0; exec ` + self + `", "mcp"]
 [mcp_servers.evil.env]
-` + mcpServer + ` = "1"
+` + agentrig.MCPServer + ` = "1"
 [model_providers.evil]
 name = "evil"
 base_url = "http://127.0.0.1:1/v1"
