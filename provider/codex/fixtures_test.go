@@ -19,8 +19,6 @@ type fixture struct {
 	name  string
 	prose string
 	play  func(r *rig)
-	live  []string // what is different in what the agent keeps, by place in the turn
-	ends  string   // why turns end differently there; "" if they do not
 }
 
 func fixtures() []fixture {
@@ -236,7 +234,7 @@ func stopFixtures() []fixture {
 			r.Write("go", "")
 			asked := r.Turn
 			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
-		}, live: []string{"1:0:output"}, ends: "the end of the command is a turn only live"},
+		}},
 		{name: "resume", prose: "The agent is ended, and another one resumes the conversation.", play: func(r *rig) {
 			r.Play(says("Before."))
 			r.FinishTurn("")
@@ -267,8 +265,8 @@ func modelFixtures() []fixture {
 		return fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 4, Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: times}}}
 	}
 	var out []fixture
-	fail := func(name, prose string, st fakemodel.Step, live ...string) {
-		out = append(out, fixture{name: name, prose: prose, live: live, play: func(r *rig) {
+	fail := func(name, prose string, st fakemodel.Step) {
+		out = append(out, fixture{name: name, prose: prose, play: func(r *rig) {
 			r.Play(st)
 			r.FinishTurn("")
 			r.Play(says("On."))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +17,10 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/recordtest"
+	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
 // Recordings are in testdata, one per conversation: what passed between us and
@@ -167,99 +166,15 @@ func history(t *testing.T, a *txtar.Archive) []event.Event {
 	return evs
 }
 
-// sameItems says what an item is, apart from when it was seen.
-var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
-
-// The intentional differences between a live conversation and what the agent
-// keeps of it, beside those that a fixture names (fixture.live):
-//
-//   - what was cancelled is not kept;
-//   - a message of which nothing was kept takes a number all the same;
-//   - plans, approvals, usage and retries are not kept;
-//   - a command that was declined is not kept, and of a patch it depends;
-//   - a command that outlived its turn is whole in it, one that was cut off with
-//     it may be;
-//   - so is what a subagent did after the turn that it was started in.
-func TestG04_ReplayEqualsLive(t *testing.T) {
-	eachRecording(t, func(t *testing.T, f fixture, _ string, a *txtar.Archive) {
-		live := recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in")))
-		stored := recordtest.LoadedEvents(t, providerID, history(t, a))
+// TestHistoryEqualsLive compares each recording with the turns that the agent
+// kept of it. What differs, and why, is in [providertest.Differences].
+func TestHistoryEqualsLive(t *testing.T) {
+	providertest.EachParity(t, providerID, eachRecording, func(t *testing.T, a *txtar.Archive) (live, stored []event.Event, ok bool) {
+		stored = history(t, a)
 		sound(t, stored)
-		turns := map[string]bool{}
-		for _, ev := range live {
-			turns[ev.Turn] = true
-		}
-		wanted, got := items(live), items(stored)
-		out := unanswered(wanted)
-		keptTurn := map[string]bool{}
-		for _, it := range got {
-			keptTurn[it.Turn] = true
-		}
-		wanted = declined(slices.DeleteFunc(wanted, func(it event.Item) bool {
-			message := it.Type == event.TypeMessage || it.Type == event.TypeReasoning
-			return it.Type == event.TypePlan || slices.Contains(f.live, place(it)) || out[it.CallID] ||
-				message && it.Status == event.ItemStopped || f.ends != "" && !keptTurn[it.Turn]
-		}))
-		got = declined(slices.DeleteFunc(got, func(it event.Item) bool {
-			return slices.Contains(f.live, place(it)) || out[it.CallID] ||
-				!turns[it.Turn] || f.ends != "" && it.ParentCallID != "" // of an earlier process, or later than its turn
-		}))
-		renumber(wanted)
-		renumber(got)
-		if d := cmp.Diff(wanted, got, sameItems); d != "" {
-			t.Errorf("-live +stored:\n%s", d)
-		}
-		if f.ends != "" {
-			return
-		}
-		if d := cmp.Diff(agentrig.Ends(live), agentrig.Ends(slices.DeleteFunc(stored, func(ev event.Event) bool { return !turns[ev.Turn] }))); d != "" {
-			t.Errorf("ends: -live +stored:\n%s", d)
-		}
+		return recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in"))), recordtest.LoadedEvents(t, providerID, stored), true
 	})
 }
 
-// unanswered returns the calls without an output: they were cut off.
-func unanswered(its []event.Item) map[string]bool {
-	calls := map[string]bool{}
-	for _, it := range its {
-		switch {
-		case it.Type == event.TypeFunctionCall:
-			calls[it.CallID] = true
-		case it.Type == event.TypeFunctionCallOutput && it.Status == event.ItemComplete:
-			delete(calls, it.CallID)
-		}
-	}
-	return calls
-}
-
-// declined leaves out calls that were not allowed, and their outputs.
-func declined(its []event.Item) []event.Item {
-	calls := map[string]bool{}
-	for _, it := range its {
-		f, ok := it.Final.(event.FunctionCallOutput)
-		if ok && strings.HasPrefix(f.Output, "Not done") {
-			calls[it.CallID] = true
-		}
-	}
-	return slices.DeleteFunc(its, func(it event.Item) bool { return calls[it.CallID] })
-}
-
-// place is an item's id within its turn.
-func place(it event.Item) string { return strings.TrimPrefix(it.ID, it.Turn+":") }
-
-// renumber counts the native items of each turn anew, without the gaps of those
-// that left nothing.
-func renumber(its []event.Item) {
-	next, count := map[string]int{}, map[string]int{}
-	for i, it := range its {
-		ordinal, rest, ok := strings.Cut(place(it), ":")
-		if !ok || strings.Contains(ordinal, "/") || ordinal == "0" {
-			continue
-		}
-		if next[it.Turn+ordinal] == 0 {
-			count[it.Turn]++
-			next[it.Turn+ordinal] = count[it.Turn]
-		}
-		its[i].ID = fmt.Sprintf("%s:%d:%s", it.Turn, next[it.Turn+ordinal], rest)
-	}
-}
+// sameItems says what an item is, apart from when it was seen.
+var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
