@@ -487,10 +487,12 @@ func (s *Session) status() Status {
 
 // agentGone ends what the agent left unfinished.
 func (s *Session) agentGone(cause error) {
-	s.noteExit(s.link.conn)
-	err := Safe(cause)
+	exit, err := s.noteExit(s.link.conn), Safe(cause)
 	if errors.Is(cause, io.EOF) {
 		err = Fail(ProcessCrash, "the agent ended in the middle of the turn; send again to resume the conversation", cause)
+		if exit != nil {
+			err.Details = exit
+		}
 	}
 	s.dismiss(err)
 	for _, lt := range s.live { // a prompt that was waiting for this agent to go

@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/runnel-dev/runnel/event"
@@ -95,5 +96,9 @@ func (e *Error) Fault() event.Fault {
 	if code == "" {
 		code = Internal
 	}
-	return event.Fault{Code: string(code), Message: e.Message}
+	f := event.Fault{Code: string(code), Message: e.Message}
+	if details, err := json.Marshal(e.Details); err == nil && len(details) <= event.MaxFaultDetails && details[0] == '{' {
+		f.Details = details
+	}
+	return f
 }

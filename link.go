@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/runnel-dev/runnel/event"
 )
@@ -70,14 +69,19 @@ func (l *link) leave(s *Session) {
 	})
 }
 
-// noteExit remembers how an agent's process ended, once that is known: with its
-// output's end, or when all that held it is gone.
-func (s *Session) noteExit(conn Conn) {
-	if x, ok := conn.(Exiter); ok {
-		if st, ok := x.ExitStatus(); ok {
-			s.lastExit.Store(&st)
-		}
+// noteExit remembers how an agent's process ended, and returns it, once that is
+// known: with its output's end, or when all that held it is gone.
+func (s *Session) noteExit(conn Conn) *ExitStatus {
+	x, ok := conn.(Exiter)
+	if !ok {
+		return nil
 	}
+	st, ok := x.ExitStatus()
+	if !ok {
+		return nil
+	}
+	s.lastExit.Store(&st)
+	return &st
 }
 
 type openedMsg struct {
@@ -115,9 +119,6 @@ func (s *Session) open() {
 	})
 }
 
-var forgotten = event.Notice{Level: event.LevelWarning, Code: "CONVERSATION_FORGOTTEN",
-	Message: "This agent cannot go on with a conversation after its process has ended. It begins anew, and knows nothing of what was said above."}
-
 // attach takes the agent that open started.
 func (s *Session) attach(o openedMsg) {
 	s.opening = nil
@@ -137,7 +138,7 @@ func (s *Session) attach(o openedMsg) {
 		}
 		if o.afresh {
 			s.facts.agentSessionID = ""
-			s.between(event.Event{At: time.Now(), Body: forgotten})
+			s.between(forgotten("This agent cannot go on with a conversation after its process has ended."))
 			if s.flush() != nil {
 				return
 			}

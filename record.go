@@ -37,6 +37,9 @@ func (s *Session) flush() error {
 		if b, ok := ev.Body.(event.SessionUpdated); ok {
 			s.facts.update(b)
 		}
+		if b, ok := ev.Body.(event.Notice); ok && b.Code == ConversationForgotten {
+			s.facts.agentSessionID = ""
+		}
 		if event.Ends(ev.Body) {
 			s.over[ev.Turn] = true
 			s.settle(ev)
@@ -63,7 +66,11 @@ func (s *Session) settle(ev event.Event) {
 		}
 	case event.ResponseError:
 		res.Status, res.Reason = event.StatusError, b.Error.Message
-		err = &Error{Code: Code(b.Error.Code), Message: b.Error.Message}
+		e := &Error{Code: Code(b.Error.Code), Message: b.Error.Message}
+		if len(b.Error.Details) > 0 {
+			e.Details = b.Error.Details
+		}
+		err = e
 	}
 	lt.handle.resolve(res, err)
 }
@@ -139,6 +146,16 @@ func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, erro
 			Message: "the session's log could not be written and the rest of this turn is lost; send again to resume the conversation"}
 	}
 	return r.end(time.Now(), event.ResponseError{Error: fault}), nil
+}
+
+// ConversationForgotten is the code of the notice that the agent begins a new
+// conversation in a session that had one.
+const ConversationForgotten = "CONVERSATION_FORGOTTEN"
+
+func forgotten(why string) event.Event {
+	return event.Event{At: time.Now(), Body: event.Notice{
+		Level: event.LevelWarning, Code: ConversationForgotten, Message: why + " It begins anew, and knows nothing of what was said above.",
+	}}
 }
 
 func (f *facts) update(b event.SessionUpdated) {

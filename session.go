@@ -68,6 +68,11 @@ type Config struct {
 	// prompt. Open takes it over, also if it fails. Default: one is started.
 	Conn Conn
 
+	// Forget says why the agent does not go on with the conversation that the log
+	// has: a notice tells readers, as soon as the agent is there. Default: it
+	// goes on, or there is none.
+	Forget string
+
 	// Dormant says not to start the agent before the first prompt.
 	Dormant bool
 
@@ -204,6 +209,16 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		if conn, err = openConn(ctx, p, opt); err != nil {
 			s.stop()
 			return nil, err
+		}
+	}
+	if cfg.Forget != "" {
+		s.stage(forgotten(cfg.Forget))
+		if err := s.flush(); err != nil {
+			if conn != nil {
+				_ = conn.Close()
+			}
+			s.stop()
+			return nil, Safe(err)
 		}
 	}
 	if conn != nil {

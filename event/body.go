@@ -226,9 +226,13 @@ func (o ConfigOption) Allows(value string) bool {
 
 // A Fault is an error in a form that is safe to log and to show.
 type Fault struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Code    string          `json:"code"`
+	Message string          `json:"message"`
+	Details json.RawMessage `json:"details,omitzero"` // a JSON object, such as the option that an agent lacks
 }
+
+// MaxFaultDetails bounds the details of a Fault, in bytes.
+const MaxFaultDetails = 4 << 10
 
 // Usage counts tokens.
 type Usage struct {

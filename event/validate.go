@@ -36,7 +36,7 @@ func check(b Body) (field, why string) {
 		if b.ItemID == "" {
 			return "itemId", "missing"
 		}
-		return required("error.code", b.Error.Code)
+		return b.Error.check()
 	case ItemCancelled:
 		if b.ItemID == "" {
 			return "itemId", "missing"
@@ -47,7 +47,7 @@ func check(b Body) (field, why string) {
 	case ResponseDone:
 		return oneOf("status", b.Status, StatusCompleted, StatusCancelled, StatusError)
 	case ResponseError:
-		return required("error.code", b.Error.Code)
+		return b.Error.check()
 	case ApprovalRequested:
 		return checkApproval(b.Approval)
 	case ApprovalResolved:
@@ -138,6 +138,13 @@ func checkApproval(a Approval) (field, why string) {
 		}
 	}
 	return "", ""
+}
+
+func (f Fault) check() (field, why string) {
+	if n := len(f.Details); n > 0 && (n > MaxFaultDetails || f.Details[0] != '{' || !json.Valid(f.Details)) {
+		return "error.details", "not a JSON object, or too large"
+	}
+	return required("error.code", f.Code)
 }
 
 func required(field, v string) (string, string) {

@@ -24,7 +24,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	st := e.session.Status()
 	switch {
 	case st.Turn != "" && force:
-		return Status{}, Boot{}, inProgress(st.Turn)
+		return Status{}, Boot{}, inProgress(st.ID, st.Turn)
 	case st.AgentAlive && !force, st.Turn != "":
 		return e.status(), Boot{Reason: "already_booted"}, nil
 	}
@@ -39,10 +39,10 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	if _, err := g.opener.projects.check(rec.ProjectDir); err != nil {
 		return Status{}, Boot{}, err
 	}
-	err = g.restart(ctx, e, boot.Resumed)
+	err = g.restart(ctx, e, boot.Resumed, "The agent was started afresh, as asked.")
 	if err != nil && boot.Resumed && !hopeless(err) {
 		boot.Resumed, boot.Reason = false, "missing_agent_session"
-		err = g.restart(ctx, e, false)
+		err = g.restart(ctx, e, false, "The agent could not go on with its conversation.")
 	}
 	if err != nil {
 		return Status{}, Boot{}, err
@@ -52,7 +52,8 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 }
 
 // restart replaces an open session without a turn by one whose agent runs.
-func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
+// Without resume the agent forgets its conversation; why tells readers.
+func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why string) error {
 	t, err := g.sessions.replace(old.session.ID(), func() (*entry, error) {
 		_ = old.session.Close()
 		if err := g.records.write(g.ctx, old); err != nil {
@@ -68,10 +69,11 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool) error {
 		if err != nil {
 			return nil, err
 		}
-		if !resume {
-			opt.Resume = ""
+		var cfg runnel.Config
+		if !resume && opt.Resume != "" {
+			opt.Resume, cfg.Forget = "", why
 		}
-		return g.opener.start(g.ctx, p, opt, rec, waiting, runnel.Config{})
+		return g.opener.start(g.ctx, p, opt, rec, waiting, cfg)
 	})
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	if turn := e.session.Status().Turn; turn != "" {
-		return Status{}, inProgress(turn)
+		return Status{}, inProgress(from.ID, turn)
 	}
 	if _, err := g.opener.projects.check(from.ProjectDir); err != nil { // the copy's agent is about to start there
 		return Status{}, err

@@ -53,7 +53,7 @@ func (g *Gateway) Delete(ctx context.Context, ref string) error {
 	if e != nil {
 		defer g.unlock(e)
 		if turn := e.session.Status().Turn; turn != "" {
-			return inProgress(turn)
+			return inProgress(id, turn)
 		}
 		e.end()
 		_ = e.session.Close()

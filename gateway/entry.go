@@ -110,6 +110,12 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 		e.rec.LastLine = line(b.Error.Message, lineBytes)
 	case event.ApprovalRequested:
 		e.rec.LastLine = line(b.Approval.Title, lineBytes)
+	case event.Notice:
+		if b.Code != runnel.ConversationForgotten {
+			return false, false
+		}
+		e.rec.AgentSessionID = ""
+		return true, true
 	case event.ApprovalResolved:
 	default:
 		return false, false

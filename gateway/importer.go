@@ -73,7 +73,7 @@ func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (
 	cli, agentID, foreign := strings.Cut(ref, ":")
 	if !foreign {
 		if uuid.Validate(ref) != nil {
-			return "", runnel.Fail(runnel.SessionNotFound, "there is no such session")
+			return "", NotFound(ref)
 		}
 		return ref, nil
 	}
@@ -88,7 +88,9 @@ func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return "", storeError(err)
 	case !copyIt:
-		return "", runnel.Fail(runnel.SessionNotFound, "there is no such session; if the conversation began outside of runnel, load it first")
+		e := NotFound(ref)
+		e.Message += "; if the conversation began outside of runnel, load it first"
+		return "", e
 	}
 	return m.copyOnce(ctx, p, agentID, file)
 }

@@ -67,10 +67,14 @@ func (g *Gateway) lockOpened(ctx context.Context, id string) (*entry, error) {
 	}
 }
 
-func inProgress(turn string) error {
-	err := &runnel.Error{Code: runnel.TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true"}
+// inProgress is the error for a session whose turn runs; turn is "" if queued
+// prompts wait for their turns.
+func inProgress(session, turn string) error {
+	details := map[string]string{"sessionId": session}
 	if turn != "" {
-		err.Details = map[string]string{"turnId": turn}
+		details["turnId"] = turn
 	}
-	return err
+	return &runnel.Error{
+		Code: runnel.TurnInProgress, Message: "a turn is already running; wait for its end, cancel it, or send with queue:true", Details: details,
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -25,12 +26,20 @@ type opener struct {
 	counters  map[string]*runnel.Counters // by the names of providers
 }
 
+// NotFound is the error for a session that does not exist, by the id that a
+// client gave.
+func NotFound(id string) *runnel.Error {
+	return &runnel.Error{
+		Code: runnel.SessionNotFound, Message: "there is no such session", Details: map[string]string{"sessionId": text.Shorten(id, 200)},
+	}
+}
+
 // record returns what the catalogue knows of a session.
 func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 	rec, err := o.cfg.Catalogue.Session(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return rec, runnel.Fail(runnel.SessionNotFound, "there is no such session")
+		return rec, NotFound(id)
 	case err != nil:
 		return rec, storeError(err)
 	}
@@ -104,8 +113,13 @@ func (o *opener) options(ctx context.Context, rec store.Session) (runnel.Options
 			if err != nil {
 				return opt, storeError(err)
 			}
-			if b, ok := ev.Body.(event.SessionUpdated); ok {
+			switch b := ev.Body.(type) {
+			case event.SessionUpdated:
 				setIf(&opt.Resume, b.AgentSessionID)
+			case event.Notice:
+				if b.Code == runnel.ConversationForgotten {
+					opt.Resume = ""
+				}
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 		g.queue.start(e) // something kept the queue from going on
 	}
 	if busy && !p.Queue {
-		return Sent{}, inProgress(st.Turn)
+		return Sent{}, inProgress(rec.ID, st.Turn)
 	}
 	if waiting >= maxQueue {
 		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts wait in this session; cancel its turn, or wait for some of them")

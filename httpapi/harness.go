@@ -72,8 +72,8 @@ func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSessi
 	if in.Persona != "" {
 		opt.Persona = in.Persona
 	}
-	if in.Mode != "" {
-		opt.Warnings = append(opt.Warnings, "mode: has a meaning only with a profile, ignored")
+	if err := command.CheckMode("mode", in.Mode); err != nil {
+		return harnessSession{}, err
 	}
 	dir, err := access.Home(r.Context(), in.ProjectRoot)
 	if err != nil {

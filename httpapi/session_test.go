@@ -41,7 +41,7 @@ func TestSessionAPI(t *testing.T) {
 	if ans := call[createAnswer](rg, "POST", "/api/session/"+id+"/load", "", 200); ans.SessionID != id || ans.CLIType != "script" {
 		t.Errorf("load %+v", ans)
 	}
-	if opts := call[command.OptionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","maxTurns":3,"later":1}`, 200); opts.ModelID != "m2" || len(opts.Warnings) != 2 {
+	if opts := call[command.OptionsAnswer](rg, "POST", "/api/session/"+id+"/options", `{"model":"m2","later":1}`, 200); opts.ModelID != "m2" || len(opts.Warnings) != 1 {
 		t.Errorf("options %+v", opts)
 	}
 	if w := rg.do("POST", "/api/session/"+id+"/fork", "{}"); w.Code != 400 || code(w) != "UNSUPPORTED_CAPABILITY" {

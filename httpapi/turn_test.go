@@ -265,7 +265,7 @@ func TestTurnEndsOnceForEveryReader(t *testing.T) {
 
 func TestHarness(t *testing.T) {
 	rg := newRig(t)
-	made := call[harnessSession](rg, "POST", "/api/harness/session/create", `{"projectRoot":"`+rg.dir+`","mode":"x"}`, 200)
+	made := call[harnessSession](rg, "POST", "/api/harness/session/create", `{"projectRoot":"`+rg.dir+`","opts":{"later":1}}`, 200)
 	id := made.Session.SessionID
 	if id == "" || made.Session.CLIType != "script" || len(made.Warnings) != 1 {
 		t.Fatalf("created %+v", made)
@@ -325,7 +325,7 @@ func TestTurnFramesKeepTheirPromise(t *testing.T) {
 		}
 	}
 	checkFrames(t, got)
-	if n := namesOf(got); n != "session:init chat:delta chat:complete reasoning:delta reasoning:complete chat:delta chat:complete tool:result session:complete process:exit" {
+	if n := namesOf(got); n != "session:init chat:delta chat:complete reasoning:delta chat:delta chat:complete tool:result session:complete process:exit" {
 		t.Errorf("got %s", n)
 	}
 	if last := got[len(got)-1]; !bytes.Contains(last.data, []byte(`"interrupted":true`)) {

@@ -32,13 +32,16 @@ type Sessions struct{ Gateway *gateway.Gateway }
 // Mine returns what the caller called a session if it may know of it; for a
 // bound caller under our own id, which no conversation elsewhere has.
 func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
+	if ref == "" {
+		return "", runnel.Fail(runnel.InvalidRequest, "sessionId: is missing; say which session")
+	}
 	own := Caller(ctx).Project
 	if own == "" {
 		return ref, nil
 	}
 	st, err := s.Gateway.Status(ctx, ref)
 	if err == nil && st.ProjectDir != own || runnel.CodeOf(err) == runnel.SessionNotFound {
-		return "", runnel.Fail(runnel.SessionNotFound, "there is no such session")
+		return "", gateway.NotFound(ref)
 	}
 	return st.SessionID, err
 }

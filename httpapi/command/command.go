@@ -46,29 +46,44 @@ type (
 // Commands act on the sessions that the caller of a request may know of.
 type Commands struct{ Sessions access.Sessions }
 
-// Send begins a turn, or queues the prompt. It also returns warnings.
-func (c Commands) Send(r *http.Request, id string, in SendRequest) (gateway.Sent, []string, error) {
-	id, err := c.Sessions.Mine(r.Context(), id)
+// Send begins a turn, or queues the prompt. It also returns warnings. Field is
+// what the client calls the content. The shape of the whole request is checked
+// before the session is looked up.
+func (c Commands) Send(r *http.Request, id, field string, in SendRequest) (gateway.Sent, []string, error) {
+	p, warnings, err := prompt(r, field, in)
 	if err != nil {
 		return gateway.Sent{}, nil, err
 	}
+	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
+		return gateway.Sent{}, nil, err
+	}
+	sent, err := c.Sessions.Gateway.Send(r.Context(), id, p)
+	if sent.Warning != "" {
+		warnings = append(warnings, sent.Warning)
+	}
+	return sent, warnings, err
+}
+
+// prompt decodes a prompt. It also returns warnings.
+func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, warnings []string, err error) {
+	if err := runnel.CheckPrompt(field, in.Content, len(in.Attachments)); err != nil {
+		return p, nil, err
+	}
 	opt, err := CallersOptions(r, in.Opts)
 	if err != nil {
-		return gateway.Sent{}, nil, err
+		return p, nil, err
+	}
+	set, err := opt.settings()
+	if err != nil {
+		return p, nil, err
 	}
 	refs := make([]attach.Ref, len(in.Attachments))
 	for i, a := range in.Attachments {
 		if err := json.Unmarshal(a, &refs[i]); err != nil {
-			return gateway.Sent{}, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
+			return p, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
 		}
 	}
-	sent, err := c.Sessions.Gateway.Send(r.Context(), id, gateway.Prompt{
-		Text: in.Content, Attachments: refs, Settings: opt.settings(), Persona: opt.Persona, Queue: in.Queue,
-	})
-	if sent.Warning != "" {
-		opt.Warnings = append(opt.Warnings, sent.Warning)
-	}
-	return sent, opt.Warnings, err
+	return gateway.Prompt{Text: in.Content, Attachments: refs, Settings: set, Persona: opt.Persona, Queue: in.Queue}, opt.Warnings, nil
 }
 
 // Decide answers an approval.
@@ -92,7 +107,13 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 	if err != nil {
 		return OptionsAnswer{}, err
 	}
-	set := opt.settings()
+	set, err := opt.settings()
+	if err != nil {
+		return OptionsAnswer{}, err
+	}
+	if opt.Persona != "" {
+		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "persona: can be chosen with a prompt or a new session only")
+	}
 	if set.IsZero() {
 		return OptionsAnswer{}, reply.Invalid("nothing to change: give model, permissionMode, reasoningEffort or config")
 	}

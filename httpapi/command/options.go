@@ -21,7 +21,7 @@ type Options struct {
 	Warnings []string // about fields that have no effect
 }
 
-// profileOptions are those of the contract that a profile gives a meaning.
+// profileOptions are those that have a meaning only with profiles.
 type profileOptions struct {
 	Persona            string          `json:"persona,omitempty"`
 	Mode               string          `json:"mode,omitempty"`
@@ -93,18 +93,24 @@ func decodeOptions(data json.RawMessage) (Options, error) {
 		return out, err
 	}
 	out.Persona = p.Persona
-	if p.Mode != "" {
-		out.Warnings = append(out.Warnings, "opts.mode: has a meaning only with a profile, ignored")
+	if len(p.SubagentGovernance) > 0 && string(p.SubagentGovernance) != "null" {
+		return out, runnel.Fail(runnel.UnsupportedCapability, "opts.subagentGovernance: this server cannot govern subagents; leave it out")
 	}
-	if len(p.SubagentGovernance) > 0 {
-		out.Warnings = append(out.Warnings, "opts.subagentGovernance: delegation is not enabled on this server, ignored")
-	}
-	return out, nil
+	return out, CheckMode("opts.mode", p.Mode)
 }
 
-// settings returns what can change in a session that exists. The rest becomes
-// a warning.
-func (o *Options) settings() runnel.Settings {
+// CheckMode refuses the mode of a profile, which field names: this server has no
+// profiles.
+func CheckMode(field, mode string) error {
+	if mode == "" {
+		return nil
+	}
+	return runnel.Fail(runnel.UnsupportedCapability, field+": a mode belongs to a profile, and this server has none; leave it out")
+}
+
+// settings returns what can change in a session that exists. It fails if there
+// are options that count only for a new session.
+func (o *Options) settings() (runnel.Settings, error) {
 	set := runnel.Settings{Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config}
 	rest := o.Options
 	rest.Model, rest.PermissionMode, rest.ReasoningEffort, rest.Config = "", "", "", nil
@@ -112,7 +118,9 @@ func (o *Options) settings() runnel.Settings {
 	var left map[string]json.RawMessage
 	_ = json.Unmarshal(data, &left)
 	for _, key := range slices.Sorted(maps.Keys(left)) {
-		o.Warnings = append(o.Warnings, "opts."+key+": counts only when a session is created, ignored")
+		if value := string(left[key]); value != "null" && value != "[]" {
+			return set, runnel.Fail(runnel.UnsupportedCapability, "opts."+key+": cannot change in a session that exists; choose it when the session is created")
+		}
 	}
-	return set
+	return set, nil
 }

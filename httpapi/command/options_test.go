@@ -10,8 +10,8 @@ import (
 
 // C15
 func TestOptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
-	opt, err := decodeOptions(json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"x"}`))
-	if err != nil || opt.Model != "m" || opt.MaxTurns != 2 || len(opt.Warnings) != 2 || !strings.Contains(opt.Warnings[0]+opt.Warnings[1], "futureThing") {
+	opt, err := decodeOptions(json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"","subagentGovernance":null}`))
+	if err != nil || opt.Model != "m" || opt.MaxTurns != 2 || len(opt.Warnings) != 1 || !strings.Contains(opt.Warnings[0], "futureThing") {
 		t.Errorf("got %+v, %v", opt, err)
 	}
 	for _, bad := range []string{`{"Model":"m"}`, `{"permissionmode":"bypass"}`, `{"PERSONA":"x"}`, `{"model":"a","model":"b"}`, `{"maxTurns":"2"}`,

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"encoding/json"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -82,8 +84,9 @@ type (
 		ErrorType string `json:"errorType"`
 		Message   string `json:"message"`
 		Status    int    `json:"status"`
-		Severity  string `json:"severity"`
-		Fatal     bool   `json:"fatal"`
+		Severity  string `json:"severity"` // error for a status from 500 on, else warning
+		Fatal     bool   `json:"fatal"`    // the turn is over
+		Details   any    `json:"details,omitempty"`
 	}
 	completeFrame struct {
 		about
@@ -105,6 +108,7 @@ type TurnFrames struct {
 	calls         map[string]string // call id → tool name
 	cost          *float64
 	usage         *event.Usage
+	warnings      []string // about the prompt, that have no frame yet
 }
 
 type turnItem struct {
@@ -114,9 +118,11 @@ type turnItem struct {
 	text   strings.Builder // that was streamed
 }
 
-// NewTurnFrames returns the frames of a turn that is about to begin.
-func NewTurnFrames(session, turn string) *TurnFrames {
-	return &TurnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string)}
+// NewTurnFrames returns the frames of a turn that is about to begin. Warnings
+// about its prompt become notices after the first frame, or before the last ones
+// if the turn ends without a first frame.
+func NewTurnFrames(session, turn string, warnings ...string) *TurnFrames {
+	return &TurnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string), warnings: warnings}
 }
 
 // Push returns the frames for ev, in order. The item of the prompt has none: the
@@ -126,7 +132,30 @@ func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
 	if a.ItemID == runnel.UserItemID(t.turn) {
 		return nil
 	}
-	return t.body(ev, a)
+	frames := t.body(ev, a)
+	if len(frames) == 0 || len(t.warnings) == 0 {
+		return frames
+	}
+	notices := t.warn(about{Seq: ev.Seq, TurnID: t.turn})
+	if frames[0].Name == "session:init" {
+		return slices.Concat(frames[:1], notices, frames[1:])
+	}
+	return append(notices, frames...)
+}
+
+// warn returns the notices for the warnings that have no frame yet.
+func (t *TurnFrames) warn(a about) (out []TurnFrame) {
+	for _, w := range t.warnings {
+		out = append(out, TurnFrame{"notice", noticeFrame{a, event.Notice{Level: event.LevelWarning, Code: "OPTION_IGNORED", Message: w}}})
+	}
+	t.warnings = nil
+	return out
+}
+
+// lost ends the stream of a turn that cannot be read any further, for p.
+func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
+	a := about{Seq: seq, TurnID: t.turn}
+	return append(t.warn(a), failed(a, string(p.Type), p.Message, p.Details)...)
 }
 
 func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
@@ -144,9 +173,9 @@ func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
 	case event.ItemDone:
 		return t.done(a, b.FinalItem)
 	case event.ItemError:
-		return t.broken(a, b.Error.Message)
+		return t.broken(a, b.Error)
 	case event.ItemCancelled:
-		return t.broken(a, string(b.Reason))
+		return t.cut(a, string(b.Reason))
 	case event.ApprovalRequested:
 		a.ItemID = b.Approval.ItemID
 		return []TurnFrame{{"permission:request", permissionFrame{a, b.Approval}}}
@@ -164,7 +193,7 @@ func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
 	case event.ResponseDone:
 		return t.complete(a, b)
 	case event.ResponseError:
-		return t.failed(a, b.Error)
+		return failed(a, b.Error.Code, b.Error.Message, details(b.Error))
 	}
 	return nil
 }
@@ -225,18 +254,19 @@ func (t *TurnFrames) whole(a about, it *turnItem, typ event.ItemType, text strin
 	return append(out, TurnFrame{name, textFrame{a, text, it.parent}})
 }
 
-// broken ends an item that failed or was cancelled.
-func (t *TurnFrames) broken(a about, why string) []TurnFrame {
-	it := t.items[a.ItemID]
-	if it == nil {
-		return nil
+// broken ends an item that failed. The turn goes on after a text that failed, so
+// the client learns that the text has no end.
+func (t *TurnFrames) broken(a about, f event.Fault) []TurnFrame {
+	if it := t.items[a.ItemID]; it == nil || it.typ == event.TypeFunctionCall {
+		return t.cut(a, f.Message)
 	}
-	switch it.typ {
-	case event.TypeMessage:
-		return []TurnFrame{{"chat:complete", textFrame{a, it.text.String(), it.parent}}}
-	case event.TypeReasoning:
-		return []TurnFrame{{"reasoning:complete", textFrame{a, it.text.String(), it.parent}}}
-	case event.TypeFunctionCall:
+	return []TurnFrame{{"turn:error", newErrorFrame(a, f.Code, f.Message, details(f), false)}}
+}
+
+// cut ends an item that was cancelled. A text that was cut off is not complete,
+// so it has no frame.
+func (t *TurnFrames) cut(a about, why string) []TurnFrame {
+	if it := t.items[a.ItemID]; it != nil && it.typ == event.TypeFunctionCall {
 		return []TurnFrame{{"tool:result", toolResultFrame{about: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
 	}
 	return nil
@@ -248,7 +278,7 @@ func (t *TurnFrames) complete(a about, b event.ResponseDone) []TurnFrame {
 		if b.Error != nil {
 			fault = *b.Error
 		}
-		return t.failed(a, fault)
+		return failed(a, fault.Code, fault.Message, details(fault))
 	}
 	if b.Usage != nil {
 		t.usage = b.Usage
@@ -259,11 +289,28 @@ func (t *TurnFrames) complete(a about, b event.ResponseDone) []TurnFrame {
 	}
 }
 
-func (t *TurnFrames) failed(a about, f event.Fault) []TurnFrame {
+// failed ends a turn with an error.
+func failed(a about, code, message string, details any) []TurnFrame {
 	return []TurnFrame{
-		{"turn:error", errorFrame{a, "mid-stream", f.Code, f.Message, reply.Status(runnel.Fail(runnel.Code(f.Code), f.Message)), "error", true}},
+		{"turn:error", newErrorFrame(a, code, message, details, true)},
 		{"process:exit", exitFrame{a, 1, false}},
 	}
+}
+
+func newErrorFrame(a about, code, message string, details any, fatal bool) errorFrame {
+	status, severity := reply.Status(runnel.Fail(runnel.Code(code), message)), "warning"
+	if status >= http.StatusInternalServerError {
+		severity = "error"
+	}
+	return errorFrame{a, "mid-stream", code, message, status, severity, fatal, details}
+}
+
+// details returns those of a fault; nil if it has none.
+func details(f event.Fault) any {
+	if len(f.Details) == 0 {
+		return nil
+	}
+	return f.Details
 }
 
 func itemOf(b event.Body) string {

@@ -34,23 +34,20 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.SessionID == "" {
-		return reply.Invalid("sessionId: say which session")
-	}
-	if in.Message == "" && len(in.Attachments) == 0 {
-		return reply.Invalid("message: the prompt is empty")
+		return reply.Invalid("sessionId: is missing; say which session")
 	}
 	leave, err := s.reserve(r) // first: a prompt that is refused must not run
 	if err != nil {
 		return err
 	}
 	defer leave()
-	sent, warnings, err := s.cfg.Commands.Send(r, in.SessionID, command.SendRequest{Content: in.Message, Opts: in.Opts, Attachments: in.Attachments})
+	sent, warnings, err := s.cfg.Commands.Send(r, in.SessionID, "message", command.SendRequest{Content: in.Message, Opts: in.Opts, Attachments: in.Attachments})
 	if err != nil {
 		return err
 	}
 	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
 	defer stop()
-	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID), sent.After
+	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID, warnings...), sent.After
 	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
 			return false, nil
@@ -58,9 +55,6 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		for _, f := range frames.Push(ev) {
 			if err := out.frame(ev.Seq, f.Name, f.Data); err != nil {
 				return false, err
-			}
-			if f.Name == "session:init" {
-				s.warn(out, frames, ev, warnings)
 			}
 		}
 		return event.Ends(ev.Body), nil
@@ -76,19 +70,14 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 	e, known := errors.AsType[*runnel.Error](err)
 	if !known {
+		for _, f := range t.warn(about{Seq: after, TurnID: t.turn}) {
+			_ = out.frame(after, f.Name, f.Data)
+		}
 		s.goodbye(out, t.session, after, err)
 		return
 	}
-	p := s.cfg.Reply.Explain(out.ctx, e)
-	for _, f := range t.failed(about{Seq: after, TurnID: t.turn}, event.Fault{Code: string(p.Type), Message: p.Message}) {
+	for _, f := range t.lost(after, s.cfg.Reply.Explain(out.ctx, e)) {
 		_ = out.frame(after, f.Name, f.Data)
-	}
-}
-
-func (s *Streams) warn(out *sse, t *TurnFrames, ev event.Event, warnings []string) {
-	for _, warning := range warnings {
-		_ = out.frame(ev.Seq, "notice", noticeFrame{about{Seq: ev.Seq, TurnID: t.turn},
-			event.Notice{Level: event.LevelWarning, Code: "OPTION_IGNORED", Message: warning}})
 	}
 }
 

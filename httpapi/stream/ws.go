@@ -375,7 +375,7 @@ func (k *socket) dispatch(m message, data []byte) (any, error) {
 		return reply.Empty{}, nil
 	case "session:send":
 		return with(data, func(in sendMessage) (any, error) {
-			sent, warnings, err := k.s.cfg.Commands.Send(k.req, in.SessionID, in.SendRequest)
+			sent, warnings, err := k.s.cfg.Commands.Send(k.req, in.SessionID, "content", in.SendRequest)
 			return command.SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}, err
 		})
 	case "session:cancel":

@@ -169,7 +169,7 @@ func (r *Redactor) fault(f *event.Fault) *event.Fault {
 	if f == nil {
 		return nil
 	}
-	return &event.Fault{Code: f.Code, Message: r.String(f.Message)}
+	return &event.Fault{Code: f.Code, Message: r.String(f.Message), Details: r.raw(f.Details)}
 }
 
 // approval keeps the digest: it is that of what would run. Arguments that are
