@@ -249,6 +249,22 @@ func TestUnknownEffortIsRefusedBeforeAnythingIsSpawned(t *testing.T) {
 	}
 }
 
+// An agent that was never probed refuses an unknown setting itself.
+func TestUnknownSettingIsRefusedByTheAgent(t *testing.T) {
+	for _, tr := range traps(t) {
+		if _, hasProgram := tr.Provider.(runnel.Programmable); hasProgram || !tr.Takes().Config {
+			continue // those with a program need it to answer
+		}
+		s, err := runnel.Open(t.Context(), tr, runnel.Options{Config: runnel.Values{"banana": "1"}}, runnel.Config{})
+		if runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%s: got %v", tr.Name(), err)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}
+
 // A setting of an agent's own that its last probe did not find is refused.
 func TestUnknownSettingIsRefusedAfterAProbe(t *testing.T) {
 	known := &runnel.Installation{}

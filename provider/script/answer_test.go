@@ -114,7 +114,7 @@ func TestOwnSettings(t *testing.T) {
 	if len(offered) != 2 || offered[1].Value != "true" {
 		t.Fatalf("%+v", offered)
 	}
-	evs := played(t, script.New(), runnel.Options{Config: runnel.Values{"pace": "fast", "thoughts": "false", "unknown": "x"}}, `{"steps":[{"reasoning":"hm"},{"text":"so"}]}`, nil)
+	evs := played(t, script.New(), runnel.Options{Config: runnel.Values{"pace": "fast", "thoughts": "false"}}, `{"steps":[{"reasoning":"hm"},{"text":"so"}]}`, nil)
 	told := false
 	for _, ev := range evs {
 		switch b := ev.Body.(type) {
@@ -128,6 +128,11 @@ func TestOwnSettings(t *testing.T) {
 	}
 	if !told {
 		t.Error("the settings were not told")
+	}
+	for _, bad := range []runnel.Values{{"unknown": "x"}, {"pace": "slow"}} {
+		if _, err := script.New().Open(t.Context(), runnel.Options{Config: bad}); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%v: got %v", bad, err)
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ func (c *conn) CheckSettings(set runnel.Settings) error {
 func offered(config []event.ConfigOption, id, value string) (int, error) {
 	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
 	if i < 0 || !config[i].Allows(value) {
-		return i, runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value; the session's status lists those that it does")
+		return i, errNotOffered()
 	}
 	return i, nil
 }

@@ -131,8 +131,14 @@ func New() *Provider { return new(Provider) }
 // Name implements [runnel.Provider].
 func (p *Provider) Name() string { return Name }
 
-// Open implements [runnel.Provider].
+// Open implements [runnel.Provider]. A conversation that goes on may have
+// settings that a script named.
 func (p *Provider) Open(_ context.Context, opt runnel.Options) (runnel.Conn, error) {
+	for id, value := range opt.Config {
+		if opt.Resume == "" && !offers(p.Takes().Settings, id, value) {
+			return nil, errNotOffered()
+		}
+	}
 	return newConn(p.Script, opt), nil
 }
 

@@ -36,6 +36,15 @@ func settings(asked runnel.Values) []event.ConfigOption {
 	return out
 }
 
+// offers reports whether a setting is among options and may have a value.
+func offers(options []event.ConfigOption, id, value string) bool {
+	return slices.ContainsFunc(options, func(o event.ConfigOption) bool { return o.ID == id && o.Allows(value) })
+}
+
+func errNotOffered() error {
+	return runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value; the session's status lists those that it does")
+}
+
 // play compiles s as the settings want it.
 func play(turn string, s Script, config []event.ConfigOption) *player {
 	value := func(id string) string {
