@@ -307,9 +307,10 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	return nil
 }
 
-// failure gives err its exit code: a request that was refused is wrong usage.
+// failure gives err its exit code: a request that was refused, or that the agent
+// cannot do, is wrong usage.
 func failure(err error) error {
-	if runnel.CodeOf(err) == runnel.InvalidRequest {
+	if code := runnel.CodeOf(err); code == runnel.InvalidRequest || code == runnel.UnsupportedCapability {
 		return &exitError{exitUsage, err}
 	}
 	return err
