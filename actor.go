@@ -328,7 +328,8 @@ func (s *Session) cancel(now time.Time) {
 			continue
 		}
 		if err := s.link.conn.Interrupt(s.ctx); err != nil {
-			lt.overdue = now // it cannot be asked: end it
+			s.interruptFailed(lt, now, "The agent could not be asked to stop. It is stopped; the next prompt starts it again. "+s.fault(Safe(err)).Message)
+			lt.overdue = now
 		}
 	}
 	_ = s.flush()

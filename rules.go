@@ -26,6 +26,9 @@ type rules struct {
 	// cancelling says that we asked for the end of the turn.
 	cancelling bool
 
+	// unstopped says that a notice reports that the agent did not stop when asked.
+	unstopped bool
+
 	started bool
 	ended   bool
 	held    []event.Event // facts that arrived before ResponseStart
@@ -86,6 +89,12 @@ func (r *rules) admit(ev event.Event) []event.Event {
 	}
 	if err := ev.Validate(); err != nil {
 		return r.refuse(ev.At, err.Error())
+	}
+	if n, ok := ev.Body.(event.Notice); ok && n.Code == string(InterruptFailed) {
+		if r.unstopped {
+			return r.drop()
+		}
+		r.unstopped = true
 	}
 	if !r.started {
 		if isFact(ev.Body) && len(r.held) < maxHeld {

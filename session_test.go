@@ -363,6 +363,77 @@ type stubbornConn struct {
 	once sync.Once
 }
 
+// unreachable is a stubborn agent that cannot even be asked to stop.
+type unreachable struct{ *stubborn }
+
+func (a unreachable) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	c, err := a.stubborn.Open(ctx, opt)
+	return unreachableConn{c}, err
+}
+
+type unreachableConn struct{ runnel.Conn }
+
+func (unreachableConn) Interrupt(context.Context) error {
+	return runnel.Fail(runnel.AgentStalled, "it does not take its input")
+}
+
+func TestFailedInterruptIsReportedBeforeTheAgentIsStopped(t *testing.T) {
+	refused := event.Notice{Level: event.LevelWarning, Code: string(runnel.InterruptFailed), Message: "It refused."}
+	for name, c := range map[string]struct {
+		deaf bool         // it cannot be asked
+		says []event.Body // after it was asked
+		want []string     // messages of the notices
+	}{
+		"ignored":     {want: []string{"did not end the turn within 2s"}},
+		"refused":     {says: []event.Body{refused, refused}, want: []string{"It refused."}},
+		"unreachable": {deaf: true, want: []string{"it does not take its input"}},
+		"obeyed":      {says: []event.Body{event.ResponseDone{Status: event.StatusCancelled}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log, agent := new(runnel.Memory), newStubborn(time.Second)
+				var p runnel.Provider = agent
+				if c.deaf {
+					p = unreachable{agent}
+				}
+				s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{ID: "s", Log: log})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				turn := send(t, s)
+				agent.events <- event.Event{Turn: turn.ID, Body: event.ResponseStart{}}
+				synctest.Wait()
+				if err := s.Cancel(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, b := range c.says {
+					agent.events <- event.Event{Turn: turn.ID, Body: b}
+				}
+				if res, err := turn.Wait(t.Context()); err != nil || res.Status != event.StatusCancelled {
+					t.Errorf("the turn ends as %+v, %v", res, err)
+				}
+				var said []string
+				ends := 0
+				for ev, err := range log.Read(t.Context(), "s", 0) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n, ok := ev.Body.(event.Notice); ok && n.Code == string(runnel.InterruptFailed) && n.Level == event.LevelWarning && ev.Turn == turn.ID {
+						said = append(said, n.Message)
+					}
+					if event.Ends(ev.Body) {
+						ends++
+					}
+				}
+				if len(said) != len(c.want) || len(said) == 1 && !strings.Contains(said[0], c.want[0]) || ends != 1 {
+					t.Errorf("notices %q and %d ends, want notices %q and one end", said, ends, c.want)
+				}
+			})
+		})
+	}
+}
+
 func (c *stubbornConn) Next(context.Context) (event.Event, error) {
 	select {
 	case ev := <-c.events:

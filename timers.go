@@ -57,6 +57,10 @@ func (s *Session) tick(now time.Time) {
 			continue
 		}
 		if !lt.enforced && s.link != nil {
+			s.interruptFailed(lt, now, "The agent did not end the turn within "+s.cfg.InterruptGrace.String()+" of the interrupt. It is stopped; the next prompt starts it again.")
+			if s.link == nil {
+				return // the log has failed, which ended all
+			}
 			lt.enforced, lt.overdue = true, now.Add(closeGrace)
 			s.link.leave(s)
 			continue
@@ -64,6 +68,15 @@ func (s *Session) tick(now time.Time) {
 		s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
 		s.dismiss(errDismissed())
 	}
+}
+
+// interruptFailed logs that the agent refused or ignored an interrupt, unless
+// the turn has a notice of that already.
+func (s *Session) interruptFailed(lt *liveTurn, now time.Time, why string) {
+	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.Notice{
+		Level: event.LevelWarning, Code: string(InterruptFailed), Message: why,
+	}}))
+	_ = s.flush()
 }
 
 // errDismissed is the end of a turn whose agent is ended for another turn's sake.

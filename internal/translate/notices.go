@@ -1,6 +1,9 @@
 package translate
 
-import "github.com/runnel-dev/runnel/event"
+import (
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
 
 // Notices that several providers emit, with one text each.
 var (
@@ -27,6 +30,13 @@ var (
 	ArgumentsChanged = event.Notice{
 		Level: event.LevelWarning, Code: "ARGUMENTS_CHANGED",
 		Message: "The agent changed what it had asked for while the question was open; it was denied.",
+	}
+
+	// InterruptRefused is emitted when the agent refuses an interrupt. The session
+	// stops the agent unless the turn ends all the same.
+	InterruptRefused = event.Notice{
+		Level: event.LevelWarning, Code: string(runnel.InterruptFailed),
+		Message: "The agent refused to stop. It is ended unless it stops by itself.",
 	}
 
 	// Bypassed is emitted when the agent asks nobody any more.

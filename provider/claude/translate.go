@@ -276,6 +276,9 @@ func (t *translator) answered(r *controlResponse) {
 	subtype := t.requests.answered(r.RequestID)
 	switch {
 	case subtype == "interrupt":
+		if r.Subtype == "error" && t.turns.interrupted() {
+			t.turns.emit(translate.InterruptRefused)
+		}
 		t.approvals.stop()
 	case subtype == "get_settings" && r.Subtype == "success":
 		t.session.denies = len(translate.Loose[settings](r.Response).Effective.Permissions.Deny) > 0

@@ -149,6 +149,14 @@ func (ts *turns) interrupt() {
 	}
 }
 
+// interrupted reports whether we asked to stop a turn that has not ended.
+func (ts *turns) interrupted() bool {
+	if ts.current == nil {
+		return ts.early
+	}
+	return ts.current.interrupted && !ts.current.ended
+}
+
 // running returns the turn in flight and begins it if need be. If there is
 // none, it begins that of the oldest prompt, or else one that nobody asked for,
 // which is named after the first native message in it. It returns nil if no

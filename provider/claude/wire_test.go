@@ -563,3 +563,27 @@ func TestOpenIsGivenUp(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A refused interrupt is reported, in the turn that goes on.
+func TestRefusedInterruptIsReported(t *testing.T) {
+	const (
+		ask     = `{"type":"control_request","request_id":"runnel-9","request":{"subtype":"interrupt"}}`
+		refusal = `{"type":"control_response","response":{"subtype":"error","request_id":"runnel-9","error":"not now"}}`
+	)
+	for name, c := range map[string]struct {
+		lines []string
+		want  int
+	}{
+		"refused":         {[]string{initLine, startLine}, 1},
+		"before it began": {nil, 1},
+		"after the turn":  {[]string{initLine, startLine, resultLine}, 0},
+	} {
+		tr := newTranslator()
+		feed(tr, c.lines...)
+		tr.Sent([]byte(ask), fixtureStart)
+		evs, _ := tr.Printed([]byte(refusal), fixtureStart)
+		if len(evs) != c.want || c.want == 1 && evs[0].Body.(event.Notice).Code != string(runnel.InterruptFailed) {
+			t.Errorf("%s: %+v", name, evs)
+		}
+	}
+}

@@ -372,3 +372,41 @@ func TestStoredTurnOfAKilledAgentIsACrash(t *testing.T) {
 		}
 	}
 }
+
+// A refused interrupt is repeated, and reported unless the turn had only just
+// begun.
+func TestRefusedInterruptIsReported(t *testing.T) {
+	for message, c := range map[string]struct{ refusals, notices, repeated int }{
+		"no active turn to interrupt": {refusals: 1, notices: 0, repeated: 1},
+		"not now":                     {refusals: 1, notices: 1, repeated: 1},
+	} {
+		d := seat(t)
+		d.prompt("a")
+		d.begins("th", "n1")
+		line, err := d.tr.interruption()
+		if err != nil || line == nil {
+			t.Fatal(err)
+		}
+		d.in(string(line))
+		d.out(fmt.Sprintf(`{"error":{"code":-32600,"message":%q},"id":"interrupt:n1:1"}`, message))
+		if n := refusals(d.evs); len(n) != c.notices || d.interrupts() != c.repeated {
+			t.Errorf("%s: notices %+v, repeated %d times; want %+v", message, n, d.interrupts(), c)
+		}
+		for n := 2; n <= 2*maxInterrupts; n++ { // it never obeys
+			d.out(fmt.Sprintf(`{"error":{"code":-32600,"message":%q},"id":"interrupt:n1:%d"}`, message, n))
+		}
+		if n := refusals(d.evs); len(n) == 0 || n[0].Turn != "a" || d.interrupts() > maxInterrupts {
+			t.Errorf("%s, again and again: notices %+v, repeated %d times", message, n, d.interrupts())
+		}
+	}
+}
+
+// refusals returns the notices about interrupts that failed.
+func refusals(evs []event.Event) (out []event.Event) {
+	for _, ev := range evs {
+		if n, ok := ev.Body.(event.Notice); ok && n.Code == string(runnel.InterruptFailed) {
+			out = append(out, ev)
+		}
+	}
+	return out
+}

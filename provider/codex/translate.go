@@ -234,6 +234,9 @@ func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 		}
 	case methodInterrupt:
 		if tn := t.turns.notStopped(name); m.Error != nil && tn != nil {
+			if tn.stops >= maxInterrupts || !strings.HasPrefix(m.Error.Message, notYetActive) {
+				tn.out.Emit(translate.InterruptRefused)
+			}
 			t.stop(tn)
 		}
 	}

@@ -157,9 +157,12 @@ func (ts *turns) stopping(name, native string) {
 	}
 }
 
+// notYetActive begins the refusal of an interrupt that 0.169 prints in the
+// instant between the two messages about a turn's begin (interrupt-early).
+const notYetActive = "no active turn"
+
 // notStopped takes the refusal of an interrupt. It returns the turn that has to
-// be interrupted again, or nil: 0.169 has "no active turn" in the instant
-// between the two messages about a begin, and the turn runs on.
+// be interrupted again because it runs on, or nil.
 func (ts *turns) notStopped(name string) *turn {
 	rest, ok := strings.CutPrefix(name, interruptPrefix)
 	if !ok {
