@@ -54,7 +54,7 @@ func requestOf(m jsonrpc.Message) (r request, replays bool) {
 	}](m.Params)
 	r = request{Method: m.Method, Session: p.SessionID}
 	switch m.Method {
-	case methodLoad:
+	case methodLoad, methodFork: // opencode replays the end of what it copies (fork)
 		return r, true
 	case methodResume:
 		return r, p.ReplayFrom != nil
