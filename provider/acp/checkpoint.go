@@ -19,6 +19,7 @@ type state struct {
 	Config      []event.ConfigOption `json:",omitzero"`
 	Legacy      map[string]string    `json:",omitzero"`
 	Model, Mode string               `json:",omitzero"`
+	Named       bool                 `json:",omitzero"`
 	Title       string               `json:",omitzero"`
 	Commands    []event.AgentCommand `json:",omitzero"`
 	Cost        float64              `json:",omitzero"`
@@ -37,7 +38,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 		return nil, false
 	}
 	b, err := json.Marshal(state{
-		Version: s.version, Caps: s.caps, Session: s.id, Title: s.title, Commands: s.commands,
+		Version: s.version, Caps: s.caps, Session: s.id, Named: s.named, Title: s.title, Commands: s.commands,
 		Config: s.settings.config, Legacy: s.settings.legacy, Model: s.settings.model, Mode: s.settings.mode,
 		Cost: ts.cost, Used: ts.used, Unasked: ts.unprompted, Said: ts.lastMessage,
 		Peer: t.peer, Asked: t.requests, Aside: t.remarks.words.String(),
@@ -52,7 +53,7 @@ func (t *translator) Restore(saved []byte) error {
 		return err
 	}
 	s, ts := &t.session, &t.turns
-	s.version, s.caps, s.id, s.title, s.commands = from.Version, from.Caps, from.Session, from.Title, from.Commands
+	s.version, s.caps, s.id, s.named, s.title, s.commands = from.Version, from.Caps, from.Session, from.Named, from.Title, from.Commands
 	s.settings.config, s.settings.legacy = from.Config, from.Legacy
 	s.settings.model, s.settings.mode = from.Model, from.Mode
 	ts.cost, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.Used, from.Unasked, from.Said

@@ -184,6 +184,7 @@ func (t *translator) chunk(typ event.ItemType, u update, parent string) {
 	if words == "" {
 		return
 	}
+	t.session.named = t.session.named || u.MessageID != ""
 	tn := t.turns.running()
 	main := tn.threads.of("")
 	own := t.session.q.live.own

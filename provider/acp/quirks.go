@@ -64,6 +64,10 @@ type liveQuirks struct {
 
 	// name returns the name of a tool, or "" if it is not known.
 	name func(tc toolCall) string
+	// mcp returns what a description says of a call of an MCP server's tool, if
+	// the agent describes such calls in another way than the tool does; else
+	// nil. known says that the call was one so far.
+	mcp func(tc toolCall, known bool) *mcpCall
 	// title returns the title of a call, where the titles that the agent sends
 	// differ between a live turn and its replay.
 	title func(c *call) string
@@ -86,7 +90,7 @@ type liveQuirks struct {
 	own func(text string) bool
 	// failed reports whether the last message of a turn is the text of an
 	// error. The usage is nil if the agent reported none.
-	failed func(lastMessage, messageID string, used *event.Usage) bool
+	failed func(s *session, tn *turn, used *event.Usage) bool
 	// usage returns the usage of a turn that the agent reports outside of the
 	// protocol's own field, or nil.
 	usage func(meta json.RawMessage) *usage

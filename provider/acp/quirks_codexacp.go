@@ -6,11 +6,13 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // codexACP is @agentclientprotocol/codex-acp, seen at 2.6.0. We request version
 // 2 of the protocol: in version 1 the agent reports failures and warnings as
-// text of the model (v1-failure).
+// text of the model. Releases before 2.0 speak only that, and 1.0.0 gives no
+// message an id.
 func codexACP() *quirks {
 	return &quirks{
 		startup: startupQuirks{
@@ -36,11 +38,11 @@ func codexACP() *quirks {
 			},
 		},
 		live: liveQuirks{
-			stops: []string{"cancel"}, // the only denial, which ends the turn as cancelled (denied-stop)
-			name:  codexTool,
-			failed: func(last, id string, used *event.Usage) bool {
-				return used == nil && id == "" && !strings.HasPrefix(last, "Config warning: ") // v1-failure
-			},
+			stops:      []string{"cancel"},        // the only denial, which ends the turn as cancelled (denied-stop)
+			forSession: []string{"allow_session"}, // mcp
+			name:       codexTool,
+			mcp:        codexMCP,
+			failed:     codexFailed,
 		},
 		replay: replayQuirks{
 			thoughtParts: true, // thought, load
@@ -52,6 +54,9 @@ func codexACP() *quirks {
 // codexTool names a tool. A command that the agent asks for has a name only
 // after the question, and an edit has none (approval-allowed, edit).
 func codexTool(tc toolCall) string {
+	if strings.HasPrefix(tc.Name, mcpPrefix) {
+		return tc.Name
+	}
 	switch event.ToolKind(tc.ToolKind) {
 	case event.KindExecute:
 		return "exec_command"
@@ -65,6 +70,29 @@ func codexTool(tc toolCall) string {
 }
 
 var plainName = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// codexFailed reports whether a turn of version 1 ended with the text of a
+// failure, which has no id. An agent that gives no message an id does not show
+// which text that is; and the answer to a command has no id either.
+func codexFailed(s *session, tn *turn, used *event.Usage) bool {
+	main := tn.threads.of("")
+	return s.version < 2 && s.named && !tn.command && used == nil && main.lastID == "" && !strings.HasPrefix(main.last, "Config warning: ")
+}
+
+// codexMCP returns what a description says of a call of an MCP server's tool.
+// The agent describes it as a command, and wraps its arguments and its result
+// (mcp).
+func codexMCP(tc toolCall, known bool) *mcpCall {
+	meta := translate.Loose[struct {
+		MCP bool `json:"is_mcp_tool_call"`
+	}](metaOf(tc.raw))
+	m := translate.Loose[mcpCall](tc.RawInput)
+	if !known && (!meta.MCP || m.Server == "" || m.Tool == "") {
+		return nil
+	}
+	m.Result = translate.Loose[mcpResult](tc.RawOutput)
+	return &m
+}
 
 // A replayed prompt has its attachments as text (image).
 var (

@@ -32,8 +32,8 @@ func copilot() *quirks {
 			own: func(text string) bool { // approval-denied, failure
 				return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 			},
-			failed: func(last, _ string, used *event.Usage) bool { // failure
-				return used == nil && strings.HasPrefix(last, "Error: ")
+			failed: func(_ *session, tn *turn, used *event.Usage) bool { // failure
+				return used == nil && strings.HasPrefix(tn.threads.of("").last, "Error: ")
 			},
 			totals: true, // text
 		},

@@ -147,3 +147,45 @@ func TestCallsThatAreOverAreSmall(t *testing.T) {
 		t.Errorf("it keeps %d pieces of content", len(c.content))
 	}
 }
+
+// A release of codex-acp without ids or usage completes its turns. Where
+// messages have ids, a last message without one is the text of a failure, but
+// for the answer to a command of the agent's own.
+func TestTurnWithoutUsageOfAnOlderCodexACPIsCompleted(t *testing.T) {
+	named := upd("agent_message_chunk", `"messageId":"m1","content":{"type":"text","text":"Named."}`)
+	commands := upd("available_commands_update", `"availableCommands":[{"name":"status","description":"s"}]`)
+	prompt := func(id, text string) runnel.Line {
+		return in(`{"jsonrpc":"2.0","id":"prompt:` + id + `","method":"session/prompt","params":{"sessionId":"s1","prompt":[{"type":"text","text":"` + text + `"}]}}`)
+	}
+	const second = "00000000-0000-4000-8000-0000000000b2"
+	end := func(id string) runnel.Line {
+		return out(`{"jsonrpc":"2.0","id":"prompt:` + id + `","result":{"stopReason":"end_turn"}}`)
+	}
+	for name, c := range map[string]struct {
+		lines []runnel.Line
+		fails bool
+	}{
+		"no message has an id": {withBegun(chunkOf("Done."), end(testTurn)), false},
+		"the others have ids":  {withBegun(named, end(testTurn), prompt(second, "go"), chunkOf("unexpected status 400"), end(second)), true},
+		"a command's answer":   {withBegun(commands, named, end(testTurn), prompt(second, "/status"), chunkOf("All well."), end(second)), false},
+	} {
+		evs, _ := runAs(t, known(t, "codex-acp"), c.lines...)
+		_, failed := evs[len(evs)-1].Body.(event.ResponseError)
+		if failed != c.fails {
+			t.Errorf("%s: it ends as %#v", name, evs[len(evs)-1].Body)
+		}
+	}
+}
+
+// opencode sends the old messages of a conversation once more before it answers
+// that it has made a copy of it.
+func TestAnswersOfACopiedConversationAreNotSaidAgain(t *testing.T) {
+	evs, _ := runAs(t, known(t, "opencode"), sayHello, hello,
+		in(`{"jsonrpc":"2.0","id":2,"method":"session/fork","params":{"cwd":"/p","sessionId":"s0","mcpServers":[]}}`),
+		upd("user_message_chunk", `"messageId":"m0","content":{"type":"text","text":"Old question."}`),
+		upd("agent_message_chunk", `"messageId":"m1","content":{"type":"text","text":"Old answer."}`),
+		opened1, upd("available_commands_update", `"availableCommands":[]`))
+	if n := bodies[event.Notice](evs); len(n) != 0 {
+		t.Errorf("notices: %+v", n)
+	}
+}

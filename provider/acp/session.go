@@ -23,6 +23,7 @@ type session struct {
 	caps    caps
 
 	id       string // the agent's id of the conversation
+	named    bool   // the agent has given a message an id
 	title    string
 	commands []event.AgentCommand
 	settings settings
@@ -121,6 +122,16 @@ func (s *session) setCommands(out translate.TurnEmitter, native []command) {
 // isCommand reports whether the agent has a command of this name.
 func (s *session) isCommand(name string) bool {
 	return slices.ContainsFunc(s.commands, func(c event.AgentCommand) bool { return c.Name == name })
+}
+
+// isCommandOf reports whether a prompt is a command of the agent's.
+func (s *session) isCommandOf(prompt []block) bool {
+	if len(prompt) == 0 {
+		return false
+	}
+	name, slash := strings.CutPrefix(strings.TrimSpace(prompt[0].Text), "/")
+	name, _, _ = strings.Cut(name, " ")
+	return slash && s.isCommand(name)
 }
 
 // change returns the request that changes a setting. The method is "" if the

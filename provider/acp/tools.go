@@ -77,12 +77,18 @@ func (cs *toolCalls) isOpen(id string) bool {
 
 // update takes a description of a call and begins the call if it is new.
 // subagent is the conversation that it is from, "" for the agent's own. It
-// returns nil if the turn has too many calls.
+// returns nil if the turn has too many calls, and for a new call of which the
+// description says nothing.
 func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	c := cs.byID[tc.ID]
 	isNew := c == nil
+	if of := cs.session.q.live.mcp; of != nil {
+		if m := of(tc, !isNew && strings.HasPrefix(c.name, mcpPrefix)); m != nil {
+			tc = m.plain(tc)
+		}
+	}
 	if isNew {
-		if len(cs.byID) >= maxCalls {
+		if len(cs.byID) >= maxCalls || from == fromUpdate && tc.isEmpty() {
 			return nil
 		}
 		c = cs.add(tc, subagent)

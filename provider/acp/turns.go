@@ -34,6 +34,7 @@ type turns struct {
 type turn struct {
 	id          string
 	prompted    bool    // it answers a prompt of ours
+	command     bool    // the prompt is a command of the agent's own
 	begun       bool    // version 2: the agent reported that it works
 	started     bool    // its ResponseStart is out
 	interrupted bool    // we asked the agent to stop
@@ -96,6 +97,7 @@ func (ts *turns) prompt(id string, m jsonrpc.Message) {
 		ts.emitter.Defer(ended...)
 	}
 	ts.begin(id, true)
+	ts.now.command = ts.session.isCommandOf(blocks(p.Prompt))
 }
 
 // show emits a prompt as the first item of its turn.
@@ -191,7 +193,7 @@ func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) 
 		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped: it made as many model calls as it may in a turn. Send a prompt to go on.").Fault()}
 	}
 	main := ts.now.threads.of("")
-	if f := ts.session.q.live.failed; f != nil && main.last != "" && f(main.last, main.lastID, used) {
+	if f := ts.session.q.live.failed; f != nil && main.last != "" && f(ts.session, ts.now, used) {
 		return event.ResponseError{Error: agent.fault(&jsonrpc.Error{Message: main.last})}
 	}
 	return done

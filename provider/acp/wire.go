@@ -194,7 +194,8 @@ type update struct {
 
 // toolCall is a tool call, or a change of one.
 type toolCall struct {
-	raw json.RawMessage // the whole object
+	raw   json.RawMessage // the whole object
+	shown []toolContent   // in place of what raw shows; nil if that counts
 
 	ID        string          `json:"toolCallId"`
 	Name      string          `json:"name"`
@@ -206,11 +207,22 @@ type toolCall struct {
 	RawOutput json.RawMessage `json:"rawOutput"`
 }
 
+// isEmpty reports whether nothing is said of the call but its id: codex-acp
+// sends that before it describes a call of its replay (mcp, load).
+func (tc toolCall) isEmpty() bool {
+	_, shows := tc.content()
+	return tc.Name == "" && tc.Title == "" && tc.ToolKind == "" && tc.Status == "" &&
+		tc.Locations == nil && len(tc.RawInput) == 0 && len(tc.RawOutput) == 0 && !shows
+}
+
 // ended reports whether the call has ended.
 func (tc toolCall) ended() bool { return tc.Status == "completed" || tc.Status == "failed" }
 
 // content returns what the call shows, and whether the message has that field.
 func (tc toolCall) content() ([]toolContent, bool) {
+	if tc.shown != nil {
+		return tc.shown, true
+	}
 	raw := translate.Loose[struct {
 		Content json.RawMessage `json:"content"`
 	}](tc.raw).Content
