@@ -9,12 +9,10 @@ import (
 
 // fixture is a conversation to record.
 type fixture struct {
-	name    string
-	prose   string
-	play    func(r *rig)
-	cancels bool              // something in it is cancelled
-	cannot  map[string]string // by agent, why it cannot be recorded
-	differs map[string]string // by agent, why it is told differently when it loads
+	name   string
+	prose  string
+	play   func(r *rig)
+	cannot map[string]string // by agent, why it cannot be recorded
 }
 
 // usage gives steps the usage that every recording has.
@@ -61,7 +59,7 @@ func fixtures() []fixture {
 			w := r.words()
 			r.plays(calls(w.Shell("sleep 0.5; echo one"), w.Shell("sleep 1; echo two")), said)
 			r.Finish(once)
-		}, differs: map[string]string{"codex-acp": "it tells calls in the order in which they ended"}},
+		}},
 		{name: "edit", prose: "A file is created, and another one edited.", play: func(r *rig) {
 			r.Write("b.txt", "one\ntwo\nthree\n")
 			w := r.words()
@@ -82,14 +80,14 @@ func fixtures() []fixture {
 			r.Decide(r.Asked(), runnel.Decision{Choice: no})
 			r.Finish(no)
 		}, cannot: map[string]string{"codex-acp": "its denial ends the turn"}},
-		{name: "denied-stop", prose: "A command is asked for and denied, and the turn ended with it.", cancels: true, play: func(r *rig) {
+		{name: "denied-stop", prose: "A command is asked for and denied, and the turn ended with it.", play: func(r *rig) {
 			r.plays(calls(r.risky()), says("Never said."))
 			r.Decide(r.Asked(), runnel.Decision{Choice: noStop})
 			r.Finish("")
 			r.plays(said)
 			r.Finish("")
 		}},
-		{name: "interrupt-text", prose: "The user interrupts while the model speaks.", cancels: true, play: func(r *rig) {
+		{name: "interrupt-text", prose: "The user interrupts while the model speaks.", play: func(r *rig) {
 			st := says("These words are said, and these are not, since nobody waits for them.")
 			st.Chunk, st.Faults = 8, []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3, Gate: "never"}}
 			r.plays(st)
@@ -99,7 +97,7 @@ func fixtures() []fixture {
 			r.plays(said)
 			r.Finish("")
 		}},
-		{name: "interrupt-tool", prose: "The user interrupts while a command runs.", cancels: true, play: func(r *rig) {
+		{name: "interrupt-tool", prose: "The user interrupts while a command runs.", play: func(r *rig) {
 			r.plays(calls(r.words().Shell("echo begun; touch started; sleep 600")), said)
 			stop := make(chan struct{})
 			started := make(chan bool, 1)
@@ -118,7 +116,7 @@ func fixtures() []fixture {
 			r.plays(said)
 			r.Finish("")
 		}},
-		{name: "interrupt-approval", prose: "The user interrupts while a question is open.", cancels: true, play: func(r *rig) {
+		{name: "interrupt-approval", prose: "The user interrupts while a question is open.", play: func(r *rig) {
 			r.plays(calls(r.risky()), said)
 			r.Asked()
 			r.Interrupt()
@@ -126,7 +124,7 @@ func fixtures() []fixture {
 			r.plays(said)
 			r.Finish("")
 		}},
-		{name: "interrupt-early", prose: "The user interrupts at once.", cancels: true, play: func(r *rig) {
+		{name: "interrupt-early", prose: "The user interrupts at once.", play: func(r *rig) {
 			st := says("Never said.")
 			st.Hold = "never"
 			r.plays(st)
@@ -134,21 +132,18 @@ func fixtures() []fixture {
 			r.Finish("")
 			r.plays(said)
 			r.Finish("")
-		}, differs: map[string]string{"copilot": "it forgets such a prompt"}},
+		}},
 		{name: "failure", prose: "The model API fails.", play: func(r *rig) {
 			r.plays(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400, Message: "the scripted failure"}})
 			r.Finish("")
 			r.plays(said)
 			r.Finish("")
-		}, differs: map[string]string{"copilot": "when it loads, a failure cannot be told from what the model said"}},
+		}},
 		{name: "image", prose: "A prompt with an image and a text.", play: func(r *rig) {
 			r.Input(runnel.Input{Text: scenario(usages(said)...), Attachments: []runnel.Attachment{
 				{Name: "red.png", MediaType: "image/png", Data: agentrig.RedPixel(r.T)}, {Name: "a.txt", MediaType: "text/plain", Text: "alpha\n"},
 			}})
 			r.Finish("")
-		}, differs: map[string]string{
-			"codex-acp": "names and the last line break are lost", "claude-agent-acp": "names and the last line break are lost",
-			"opencode": "the text has become part of the prompt", "copilot": "attachments are told differently",
 		}},
 		{name: "plan", prose: "The agent keeps a list of what it means to do.", play: func(r *rig) {
 			r.plays(calls(r.words().Plan("Look", "Leap")), said)
@@ -167,7 +162,32 @@ func fixtures() []fixture {
 			r.Finish(once)
 		}, cannot: map[string]string{
 			"opencode": "what its subagents ask, they ask nobody", "gemini": "its policy denies it", "copilot": "it does not say whose words are whose", "qwen": "not looked at",
-		}, differs: map[string]string{"codex-acp": "it tells of a subagent before it tells of the wait for it", "claude-agent-acp": "it does not tell what subagents did"}},
+		}},
+		{name: "mcp", prose: "A tool of an MCP server is called. In the mode that asks, this agent refuses its own question.", play: func(r *rig) {
+			r.MCP()
+			r.Opt.PermissionMode, r.Opt.AllowBypass = runnel.ModeBypass, true
+			r.Opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
+			r.plays(calls(fakemodel.Call("exec", `text(await tools.mcp__t__add({a: 1}))`)), said)
+			r.Finish("")
+		}, cannot: map[string]string{
+			"claude-agent-acp": "it names such tools itself", "opencode": "likewise", "gemini": "likewise", "copilot": "likewise", "qwen": "likewise",
+		}},
+		{name: "fork", prose: "A copy of the conversation goes on.", play: func(r *rig) {
+			r.plays(says("Before."))
+			r.Finish("")
+			r.Opt.Resume = r.Conn.(*conn).tr.session.id
+			r.Close()
+			r.Cut()
+			c, err := r.Provider.(runnel.Forker).Fork(r.T.Context(), r.Opt)
+			if err != nil {
+				r.T.Fatal(err)
+			}
+			r.Takes(c)
+			r.plays(says("Apart."))
+			r.Finish("")
+		}, cannot: map[string]string{
+			"codex-acp": "it replays nothing of what it copies", "claude-agent-acp": "likewise", "gemini": "it makes no copies", "copilot": "likewise", "qwen": "likewise",
+		}},
 		{name: "settings", prose: "The mode is changed between two turns.", play: func(r *rig) {
 			r.plays(says("One."))
 			r.Finish("")
@@ -190,8 +210,6 @@ func fixtures() []fixture {
 			r.Conn = nil
 			r.plays(says("Two."))
 			r.Finish("")
-		}, cannot: map[string]string{"qwen": "it does not find its conversations again"}, differs: map[string]string{
-			"codex-acp": "the first turn was another process's", "claude-agent-acp": "likewise", "opencode": "likewise", "copilot": "likewise",
-		}},
+		}, cannot: map[string]string{"qwen": "it does not find its conversations again"}},
 	}
 }

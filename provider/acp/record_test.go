@@ -8,18 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/recordtest"
+	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
 // Recordings are in testdata, a folder per agent, one per conversation and
@@ -260,72 +259,69 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// items folds events, and calls turns by their order.
-func items(evs []event.Event) []event.Item {
-	place := map[string]string{}
-	out := agentrig.Items(evs)
-	for i := range out {
-		turn := out[i].Turn
-		if place[turn] == "" {
-			place[turn] = fmt.Sprintf("turn-%d", len(place)+1)
-		}
-		out[i].ID, out[i].Turn = place[turn]+strings.TrimPrefix(out[i].ID, turn), place[turn]
-	}
-	return out
-}
-
-// withCalls puts each output behind its call: some agents tell them so.
-func withCalls(its []event.Item) []event.Item {
-	var out []event.Item
-	for _, it := range its {
-		at := len(out)
-		for i, c := range out {
-			if it.Type == event.TypeFunctionCallOutput && c.Type == event.TypeFunctionCall && c.CallID == it.CallID {
-				at = i + 1
-			}
-		}
-		out = append(out[:at:at], append([]event.Item{it}, out[at:]...)...)
-	}
-	return out
-}
-
-// The intentional differences between a live conversation and one that the
-// agent tells again, beside those that a fixture names (fixture.differs):
-//
-//   - copilot does not tell of reasoning;
-//   - turns have ids that are derived from their place;
-//   - an output is told with its call;
-//   - what was cancelled may be told as finished, or not at all;
-//   - how a turn ended is told for an interruption at most.
-func TestG04_ReplayEqualsLive(t *testing.T) {
-	compared := 0
-	eachRecording(t, func(t *testing.T, a Agent, f fixture, _ string, arc *txtar.Archive) {
+// TestHistoryEqualsLive compares each recording with what the agent replayed of
+// it. What differs, and why, is in [providertest.Differences].
+func TestHistoryEqualsLive(t *testing.T) {
+	of := make(map[string]*providertest.Parity)
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, path string, arc *txtar.Archive) {
 		load := section(arc, "load")
-		if load == nil || f.differs[a.Name] != "" {
+		if load == nil {
 			return
 		}
-		compared++
-		kept := func(evs []event.Event) (out []event.Item) {
-			for _, it := range withCalls(items(evs)) {
-				if a.Name == "copilot" && it.Type == event.TypeReasoning {
-					continue
-				}
-				if it.Status == event.ItemComplete && !f.cancels {
-					out = append(out, it)
-				} else if f.cancels && strings.HasSuffix(it.ID, ":0:0") {
-					out = append(out, it)
-				}
-			}
-			return out
+		if of[a.Name] == nil {
+			of[a.Name] = providertest.NewParity(a.Name)
 		}
 		live := recordtest.Replayed(t, New(a), recordtest.All(t, section(arc, "in")))
-		loaded := recordtest.LoadedEvents(t, a.Name, translated(t, a, load))
-		if d := cmp.Diff(kept(live), kept(loaded),
-			cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq", "Native"), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("-live +loaded:\n%s", d)
-		}
+		of[a.Name].Compare(t, path, live, underIDs(live, recordtest.LoadedEvents(t, a.Name, translated(t, a, load))))
 	})
-	if compared < 20 {
-		t.Errorf("only %d were compared", compared)
+	for _, p := range of {
+		p.Unused(t)
 	}
+}
+
+// underIDs returns the turns of a replay under the ids that they had live: the
+// agents keep none, so a replay names turns after their place (see
+// [runnel.Positional]). The last turns are the same; a recording may lack the
+// first, of another process.
+func underIDs(live, replayed []event.Event) []event.Event {
+	ids := func(evs []event.Event) (all []string) {
+		for _, ev := range evs {
+			if ev.Turn != "" && !slices.Contains(all, ev.Turn) {
+				all = append(all, ev.Turn)
+			}
+		}
+		return all
+	}
+	was, is := ids(replayed), ids(live)
+	name := make(map[string]string)
+	for n := 1; n <= min(len(was), len(is)); n++ {
+		name[was[len(was)-n]] = is[len(is)-n]
+	}
+	out := slices.Clone(replayed)
+	for i, ev := range out {
+		to := name[ev.Turn]
+		if to == "" {
+			continue
+		}
+		place := func(id string) string { return to + strings.TrimPrefix(id, ev.Turn) }
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			b.ItemID = place(b.ItemID)
+			out[i].Body = b
+		case event.ItemDelta:
+			b.ItemID = place(b.ItemID)
+			out[i].Body = b
+		case event.ItemDone:
+			b.ItemID = place(b.ItemID)
+			out[i].Body = b
+		case event.ItemCancelled:
+			b.ItemID = place(b.ItemID)
+			out[i].Body = b
+		case event.ItemError:
+			b.ItemID = place(b.ItemID)
+			out[i].Body = b
+		}
+		out[i].Turn = to
+	}
+	return out
 }
