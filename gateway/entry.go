@@ -37,6 +37,9 @@ type entry struct {
 	known   int64  // turns is complete for positions from here on
 	head    int64  // and up to here
 	turns   []span // oldest first
+
+	told     reported
+	recalled bool // told has what the log had when the session was opened
 }
 
 // A span says where in the log a turn is.
@@ -100,6 +103,7 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 		setIf(&e.rec.ModelID, b.ModelID)
 		setIf(&e.rec.PermissionMode, b.PermissionMode)
 		setIf(&e.rec.Title, line(b.Title, titleBytes))
+		e.told.take(b)
 		return true, b.AgentSessionID != ""
 	case event.ResponseStart:
 		setIf(&e.rec.ModelID, b.ModelID)

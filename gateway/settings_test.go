@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -28,7 +29,39 @@ func TestStatusReportsGivenSettings(t *testing.T) {
 	closeIt(t, g)
 	g = d.open(t)
 	defer closeIt(t, g)
-	if st, err = g.Status(t.Context(), id); err != nil || !maps.Equal(st.Given, want) || st.Config != nil {
+	if st, err = g.Status(t.Context(), id); err != nil || !maps.Equal(st.Given, want) {
 		t.Errorf("after a restart: %+v, %v", st, err)
 	}
+}
+
+// After a restart no agent runs that could say what is set: a reader sees what
+// it reported last, and not the defaults of its kind.
+func TestStatusReportsLastConfigAfterRestart(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{Config: runnel.Values{"pace": "fast"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := st.SessionID
+	d.ends(t, send(t, g, id, "text"))
+	before, err := g.Status(t.Context(), id)
+	if err != nil || len(before.Config) == 0 {
+		t.Fatalf("%+v, %v", before.Config, err)
+	}
+	closeIt(t, g)
+	g = d.open(t)
+	defer func() { closeIt(t, g) }()
+	same := func(when string) {
+		t.Helper()
+		st, err := g.Status(t.Context(), id)
+		if err != nil || !reflect.DeepEqual(st.Config, before.Config) {
+			t.Errorf("%s: %+v, %v; want %+v", when, st.Config, err, before.Config)
+		}
+	}
+	same("while the session is not open")
+	if _, err := g.Load(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	same("while it is open without an agent")
 }

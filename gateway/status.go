@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -27,8 +28,10 @@ type Status struct {
 	PermissionMode string             `json:"permissionMode,omitempty"`
 	AgentSessionID string             `json:"agentSessionId,omitempty"`
 
-	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, while it runs"`
+	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, as it reported last; not in lists"`
 	Given  runnel.Values        `json:"given,omitempty" doc:"what was set of that, by id; it holds when the agent starts again, too"`
+
+	Files []event.AgentFile `json:"files,omitempty" doc:"files of its own that the agent named, such as its plan; not in lists"`
 
 	LastLine         string           `json:"lastLine,omitempty"`
 	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error"`
@@ -45,13 +48,20 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	if e := g.sessions.peek(id); e != nil {
-		return e.status(), nil
+		err := e.recall(ctx, g.cfg.Log)
+		return e.status(), err
 	}
 	rec, err := g.opener.record(ctx, id)
 	if err != nil {
 		return Status{}, err
 	}
-	return dormant(ctx, g.cfg.Log, rec)
+	st, err := dormant(ctx, g.cfg.Log, rec)
+	if err != nil {
+		return st, err
+	}
+	told, err := readReported(ctx, g.cfg.Log, id)
+	st.Config, st.Files = told.config, told.files
+	return st, err
 }
 
 // A Filter selects sessions. The zero value selects all that are not dead.
@@ -73,7 +83,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	for _, rec := range recs {
 		if e := g.sessions.peek(rec.ID); e != nil {
 			st := e.status()
-			st.Config = nil // long; Status has it
+			st.Config, st.Files = nil, nil // long; Status has them
 			out = append(out, st)
 			continue
 		}
@@ -145,6 +155,12 @@ func (e *entry) status() Status {
 		st.PendingApprovals = live.Pending
 	}
 	st.Queued, st.Config = waiting, live.Config
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if st.Config == nil {
+		st.Config = e.told.config
+	}
+	st.Files = slices.Clone(e.told.files)
 	return st
 }
 
