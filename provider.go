@@ -189,6 +189,10 @@ type Installation struct {
 	Models    []Model  `json:"models,omitzero"`
 	Modes     []string `json:"modes,omitzero"` // permission modes
 
+	// ModeLabels say in a few words what a permission mode does with this agent,
+	// by mode, where that is not what the mode's name says.
+	ModeLabels map[string]string `json:"modeLabels,omitzero"`
+
 	// Config is what a new conversation offers, as far as it is known without one.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }

@@ -16,6 +16,7 @@ type Agent struct {
 	Version     int      // of the protocol, as requested. Default: 1
 	Env         []string // "K=V": no updates, no calls home
 	Inherit     []string // further variables of our environment that it gets; "*" ends a prefix
+	Modes       Modes    // what permission modes do that their names do not say
 	Refuse      []string // variables that would make it run tools without asking
 	Obeys       []string // files of a folder that it always obeys; see trust.go
 	Reads       []string // files of a folder that it shows to the model
@@ -32,6 +33,9 @@ type Agent struct {
 	Gated   bool // it opens no conversation without a login
 }
 
+// Modes are a few words for each permission mode, by mode.
+type Modes = map[string]string
+
 // inheritAll are the variables that every agent gets: proxies.
 var inheritAll = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
@@ -42,6 +46,10 @@ var agents = []Agent{
 		Install: "npm install -g @agentclientprotocol/codex-acp", Login: "codex login",
 		Env:     []string{"NO_BROWSER=1"},
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
+		Modes: Modes{
+			string(runnel.ModeDefault):     "Change the project, ask for the rest",
+			string(runnel.ModeAcceptEdits): "Change the project, ask for the rest",
+		},
 		Obeys:   []string{".codex"}, // it trusts every folder
 		Reads:   []string{"AGENTS.md", "AGENTS.override.md", ".agents/skills"},
 		Efforts: []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"},

@@ -18,7 +18,7 @@ const probeTime = 20 * time.Second
 // Probe implements [runnel.Prober]. It starts the agent in a directory away
 // from any project, and sends nothing to a model.
 func (p *provider) Probe(ctx context.Context) runnel.Installation {
-	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login}
+	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login, ModeLabels: p.agent.Modes}
 	q := p.agent.quirks()
 	for _, m := range []runnel.PermissionMode{
 		runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass,

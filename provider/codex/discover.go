@@ -79,6 +79,7 @@ func conversationOf(th thread) runnel.Conversation {
 // Probe implements [runnel.Prober].
 func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	in := product.Installation(loginCommand)
+	in.ModeLabels = modeLabels
 	opt := p.program.Configured(runnel.Options{})
 	path, args, err := p.executable(opt)
 	if err != nil {

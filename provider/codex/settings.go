@@ -67,6 +67,14 @@ func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 	return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
 }
 
+// modeLabels say what the modes do: as long as the sandbox holds, Codex asks
+// neither before an edit in the project nor before a command.
+var modeLabels = map[string]string{
+	string(runnel.ModeDefault):     "Change the project, ask for the rest",
+	string(runnel.ModeAcceptEdits): "Change the project, ask for the rest",
+	string(runnel.ModeDontAsk):     "Change the project, deny the rest",
+}
+
 // word is the permission mode that the settings add up to, "" if there is none.
 func (s *settings) word() string {
 	m := mode{s.Approval, s.Sandbox, s.Plan}
