@@ -63,6 +63,34 @@ describe("settings", () => {
     ]);
   });
 
+  it("say what a mode does with this agent, and offer one of those that do the same", () => {
+    const modeLabels = { default: "Change all", acceptEdits: "Change all" };
+    const a = agent({ modes: ["default", "acceptEdits", "plan"], modeLabels });
+    const names = (permissionMode?: string) => {
+      const mode = (permissionMode ? current(a, status({ permissionMode })) : offered(a)).find(
+        (s) => s.key === "permissionMode",
+      );
+      return [mode?.choices.map((c) => c.value), mode && nameOf(mode)];
+    };
+    expect(names()[0]).toEqual(["default", "plan"]);
+    expect(names("default")).toEqual([["default", "plan"], "Change all"]);
+    expect(names("acceptEdits")).toEqual([["acceptEdits", "plan"], "Change all"]);
+    expect(names("plan")).toEqual([["default", "plan"], "Plan only"]);
+  });
+
+  it("have the model of the session, and not of its kind of agent, before more is known", () => {
+    const a = agent({ config: [many] });
+    const id = many.choices[7]?.value as string;
+    expect(many.value).not.toBe(id);
+    const model = (more: object) => current(a, status(more)).find((s) => s.key === "config:model")?.value;
+    expect(model({ modelId: id })).toBe(id);
+    expect(model({ modelId: id, isAlive: false })).toBe(id);
+    expect(model({ modelId: id, given: { model: many.choices[8]?.value }, isAlive: false })).toBe(
+      many.choices[8]?.value,
+    );
+    expect(model({ modelId: "unknown" })).toBe(many.value);
+  });
+
   it("are those of the agent where it names models, modes and more itself", () => {
     const mode = {
       id: "approvals",

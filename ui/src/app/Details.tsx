@@ -1,7 +1,7 @@
 import { X } from "lucide-react";
 import { type ReactNode, useMemo, useState } from "react";
 import { byFile, countChanges } from "../model/diff";
-import { useAgentName } from "../model/store";
+import { useAgentName, useStore } from "../model/store";
 import type { Transcript } from "../model/transcript";
 import { Counts, Diff } from "../stream/Diff";
 import { changesOf } from "../stream/TurnEnd";
@@ -24,8 +24,12 @@ export function Details({
   onClose: () => void;
 }) {
   const agent = useAgentName(s.cliType);
+  const labels = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType)?.modeLabels);
   const [shown, setShown] = useState<string>();
-  const changes = useMemo(() => transcript.turns.flatMap(changesOf), [transcript]);
+  const changes = useMemo(
+    () => transcript.turns.flatMap((t) => changesOf(t, s.files)),
+    [transcript, s.files],
+  );
   const files = useMemo(() => byFile(changes), [changes]);
   const spent = transcript.turns.reduce((n, t) => n + (t.costUsd ?? 0), 0);
   const { context, rateLimit } = transcript;
@@ -48,7 +52,7 @@ export function Details({
         </Fact>
         <Fact name="Agent">{plain(agent)}</Fact>
         {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
-        <Fact name="Permissions">{modeLabel(s.permissionMode ?? "default")}</Fact>
+        <Fact name="Permissions">{plain(modeLabel(s.permissionMode ?? "default", labels), 80)}</Fact>
         <Fact name="Created">{absolute(s.createdAt)}</Fact>
         <Fact name="Session">
           <span className="flex items-center">

@@ -26,11 +26,13 @@ export function offered(agent: Agent): Setting[] {
 /** Settings of a session, with the values the agent or the server says they have. */
 export function current(agent: Agent | undefined, s: SessionStatus): Setting[] {
   const said = s.config && s.config.length > 0 ? s.config : (agent?.config ?? []);
-  // While no agent runs, what was set holds from its next start on.
+  const old = s.config === undefined || !s.isAlive;
   const config = said.map((o) => {
-    const given = s.given[o.id];
-    const old = s.config === undefined || !s.isAlive;
-    return old && given !== undefined && allows(o, given) ? { ...o, value: given } : o;
+    // While no agent runs, what was set holds from its next start on. What is
+    // offered to others is not what this session has.
+    const model = s.config === undefined && o.category === "model" ? s.modelId : undefined;
+    const value = s.given[o.id] ?? model;
+    return old && value !== undefined && allows(o, value) ? { ...o, value } : o;
   });
   return settings(agent, config, s.modelId, s.permissionMode ?? "default");
 }
@@ -59,7 +61,10 @@ function settings(
       value: modelId ?? "",
       choices: models,
     });
-  const modes = (agent?.modes ?? []).map((m) => ({ value: m, name: modeLabel(m) }));
+  const modes = distinct(
+    (agent?.modes ?? []).map((m) => ({ value: m, name: modeLabel(m, agent?.modeLabels) })),
+    permissionMode,
+  );
   if (!has("mode") && modes.length > (permissionMode === undefined ? 0 : 1))
     out.push({
       key: mode,
@@ -80,6 +85,16 @@ function settings(
       choices: o.choices,
     });
   return out.sort((a, b) => rank(a) - rank(b));
+}
+
+// Of modes that do the same, one is offered: the one that is set.
+function distinct(modes: ConfigChoice[], set: string | undefined): ConfigChoice[] {
+  return modes.filter(
+    (m, i) =>
+      m.value === set ||
+      (modes.findIndex((x) => x.name === m.name) === i &&
+        !modes.some((x) => x.value === set && x.name === m.name)),
+  );
 }
 
 const known = ["model", "mode", "effort"]; // what is changed most, first

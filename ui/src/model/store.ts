@@ -139,9 +139,10 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists leave out what an agent offers to set: what was told of it stays.
+// Lists leave out what an agent offers to set, and its files: what was told of them stays.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
-  sessions.set(s.sessionId, s.config ? s : { ...s, config: sessions.get(s.sessionId)?.config });
+  const old = sessions.get(s.sessionId);
+  sessions.set(s.sessionId, { ...s, config: s.config ?? old?.config, files: s.files ?? old?.files });
 }
 
 /** Takes what the server answered about a session. */

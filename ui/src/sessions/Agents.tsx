@@ -57,7 +57,7 @@ function AgentRow({
   const helps = checked || state !== "ready" ? help(a) : [];
   const word = {
     ready: a.version ? plain(a.version, 40) : "ready",
-    broken: "does not work",
+    broken: "has a problem",
     silent: "does not answer",
     checking: "looking for it…",
     missing: "not installed",

@@ -1,18 +1,20 @@
 import { memo, useState } from "react";
 import { Dialog } from "../app/Dialog";
 import { byFile, countChanges } from "../model/diff";
-import { attempt, sendPrompt } from "../model/store";
+import { attempt, sendPrompt, useStore } from "../model/store";
 import type { Turn } from "../model/transcript";
 import { absolute, between, cost, count, duration, plural } from "../text/format";
 import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
-import type { Change } from "../wire/types";
+import type { AgentFile, Change } from "../wire/types";
 import { Counts, Diff } from "./Diff";
 
-export function changesOf(turn: Turn): Change[] {
+/** The files that a turn changed. What the agent wrote for itself, such as its plan, is none of them. */
+export function changesOf(turn: Turn, own: readonly AgentFile[] = []): Change[] {
+  const plans = new Set(own.filter((f) => f.kind === "plan").map((f) => f.path));
   return turn.items.flatMap((it) =>
     it.type === "tool_call" && it.status === "complete" && !it.tool_call.toolOutputIsError
-      ? (it.tool_call.changes ?? [])
+      ? (it.tool_call.changes ?? []).filter((c) => !plans.has(c.path))
       : [],
   );
 }
@@ -28,9 +30,10 @@ export const TurnEnd = memo(function TurnEnd({
   session: string;
 }) {
   const [shown, setShown] = useState(false);
+  const own = useStore((s) => s.sessions.get(session)?.files);
   const e = turn.ended;
   if (!e) return null;
-  const changes = changesOf(turn);
+  const changes = changesOf(turn, own);
   const files = byFile(changes).length;
   const took = between(turn.started?.timestamp, e.timestamp);
   const tokens =

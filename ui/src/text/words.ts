@@ -8,7 +8,9 @@ const modes: Record<string, string> = {
   bypass: "Never ask (dangerous)",
 };
 
-export const modeLabel = (mode: string) => modes[mode] ?? mode;
+/** What a permission mode does; `own` has an agent's words for it. */
+export const modeLabel = (mode: string, own: Readonly<Record<string, string>> = {}) =>
+  own[mode] ?? modes[mode] ?? mode;
 
 const faults: Record<string, string> = {
   PROCESS_CRASH: "The agent’s process ended unexpectedly",

@@ -317,6 +317,12 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     permissionMode: optStr(v.permissionMode),
     config: v.config === undefined ? undefined : list(v.config, parseOption),
     given: strings(v.given),
+    files:
+      v.files === undefined
+        ? undefined
+        : list(v.files, (f) =>
+            isObj(f) && str(f.path) ? { path: str(f.path), kind: str(f.kind) } : undefined,
+          ),
     lastLine: optStr(v.lastLine),
     lastTurn:
       v.lastTurn === undefined
@@ -383,6 +389,7 @@ function parseAgent(v: unknown): Agent | undefined {
         : undefined,
     ),
     modes: list(v.modes, (m) => (typeof m === "string" ? m : undefined)),
+    modeLabels: strings(v.modeLabels),
     config: list(v.config, parseOption),
   };
 }

@@ -176,12 +176,19 @@ export interface SessionStatus {
   permissionMode?: string;
   config?: ConfigOption[]; // what the agent offers to set; absent: not told this time
   given: Readonly<Record<string, string>>; // what was set of it, by id
+  files?: AgentFile[]; // absent: not told this time
   lastLine?: string;
   lastTurn?: "completed" | "cancelled" | "error";
   pendingApprovals: Approval[];
   queued: number;
   createdAt: string;
   lastActiveAt: string;
+}
+
+/** A file of the agent's own: a plan that it wrote for itself, a skill that it read. */
+export interface AgentFile {
+  path: string;
+  kind: string;
 }
 
 // One thing that a session's stream says, live or as history.
@@ -255,6 +262,7 @@ export interface Agent {
   problem?: string;
   models: { id: string; name?: string; description?: string }[];
   modes: string[];
+  modeLabels: Readonly<Record<string, string>>; // what a mode does with this agent, where its name does not say it
   config: ConfigOption[];
 }
 
