@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ApprovalBar } from "../src/composer/ApprovalBar";
 import { Asked } from "../src/composer/Asked";
 import { pageOf } from "../src/composer/Page";
+import { empty } from "../src/model/transcript";
 import type { Approval } from "../src/wire/types";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
@@ -48,7 +49,7 @@ async function show(a: Partial<Approval>) {
     ...a,
   };
   const waiting = [{ turnId: "t", seq: 1, timestamp: "", status: "pending" as const, approval }];
-  act(() => root.render(<ApprovalBar session="s" dir="/p" waiting={waiting} />));
+  act(() => root.render(<ApprovalBar session="s" transcript={empty} dir="/p" waiting={waiting} />));
   await act(() => vi.advanceTimersByTimeAsync(500)); // before that nothing is an answer
 }
 

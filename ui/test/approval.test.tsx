@@ -2,15 +2,19 @@ import { act } from "react";
 import { createRoot } from "react-dom/client";
 import { expect, it } from "vitest";
 import { ApprovalBar } from "../src/composer/ApprovalBar";
+import { empty, reduce } from "../src/model/transcript";
 import type { Approval } from "../src/wire/types";
+import { call, live } from "./stream";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
-function render(approval: Partial<Approval>): HTMLElement {
+function render(approval: Partial<Approval>, transcript = empty): HTMLElement {
   const host = document.createElement("div");
   const whole: Approval = { id: "a", kind: "tool", title: "title of the agent", choices: [], ...approval };
   const waiting = [{ turnId: "t", seq: 1, timestamp: "", status: "pending" as const, approval: whole }];
-  act(() => createRoot(host).render(<ApprovalBar session="s" dir="/p" waiting={waiting} />));
+  act(() =>
+    createRoot(host).render(<ApprovalBar session="s" transcript={transcript} dir="/p" waiting={waiting} />),
+  );
   return host;
 }
 
@@ -60,6 +64,20 @@ it("shows a plan as text, and a question with its answers in their order", () =>
   expect(host.textContent).toContain("Which?B: the secondA");
   expect(buttons(host)).toEqual(["B", "No", "A"]);
   expect(host.querySelector(".primary")).toBeNull();
+});
+
+it("shows the plan of the call that asks, where the question has none", () => {
+  const transcript = reduce(empty, [
+    live(
+      call("t", "1:0", "c", 1, "create", {
+        toolName: "Exit",
+        toolArguments: { plan: "## Steps\n\n1. rm it" },
+      }),
+    ),
+  ]);
+  const host = render({ kind: "plan", arguments: {}, callId: "c" }, transcript);
+  expect(host.querySelector("li")?.textContent).toBe("rm it");
+  expect(render({ kind: "plan", arguments: {} }).textContent).toContain("does not say what it plans");
 });
 
 it("survives arguments of any form", () => {

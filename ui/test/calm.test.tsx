@@ -5,6 +5,7 @@ import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { ApprovalBar } from "../src/composer/ApprovalBar";
+import { empty } from "../src/model/transcript";
 import type { Approval } from "../src/wire/types";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
@@ -39,6 +40,7 @@ beforeEach(() => {
     root.render(
       <ApprovalBar
         session="s"
+        transcript={empty}
         dir="/p"
         waiting={[{ turnId: "t", seq: 1, timestamp: "", status: "pending", approval }]}
       />,

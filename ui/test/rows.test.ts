@@ -45,10 +45,39 @@ describe("rows", () => {
     expect(rowsOf(turn, none)[0]).toMatchObject({ inside: { steps: 1, last: { itemId: "t:c/1:0" } } });
   });
 
+  it("never shows as the main agent's what a subagent of another turn says", () => {
+    const t = reduce(empty, [
+      ...[
+        call("t", "1:0", "a", 1, "complete", { kind: "delegate", toolArguments: { description: "Beside" } }),
+        ended("t", 2),
+        call("u", "a/1:0", "d", 3, "complete", { kind: "execute" }, "a"),
+        message("u", "a/2:0", "Beside is done.", 4, "complete", "agent", "a"),
+        ended("u", 5),
+      ].map((e) => ({ ...e, sessionId: "s1" })),
+    ]);
+    const rows = (...opened: string[]) =>
+      new Rows()
+        .of(t, new Set(opened))
+        .filter((r) => r.turn === "u")
+        .map((r) => [r.kind, r.depth]);
+    expect(rows()).toEqual([
+      ["thread", 0],
+      ["end", 0],
+    ]);
+    expect(rows("u:a")).toEqual([
+      ["thread", 0],
+      ["tool", 1],
+      ["prose", 1],
+      ["end", 0],
+    ]);
+    const head = new Rows().of(t, none).find((r) => r.kind === "thread");
+    expect(head).toMatchObject({ title: "Beside", inside: { steps: 1 }, running: false });
+  });
+
   it("shows a subagent's work even if its call is not known", () => {
-    expect(
-      kinds(turnOf(call("t", "x/1:0", "d", 3, "complete", { kind: "execute" }, "x"), ended("t", 4))),
-    ).toEqual(["tool", "end"]);
+    const turn = turnOf(call("t", "x/1:0", "d", 3, "complete", { kind: "execute" }, "x"), ended("t", 4));
+    expect(kinds(turn)).toEqual(["thread", "end"]);
+    expect(rowsOf(turn, new Set(["t:x"])).map((r) => r.kind)).toEqual(["thread", "tool", "end"]);
   });
 
   it("folds neighbouring reads and searches, but not what failed", () => {

@@ -33,6 +33,23 @@ export function message(
   };
 }
 
+export function planned(turn: string, place: string, seq: number): Entry {
+  return {
+    type: "session:upsert",
+    payload: {
+      type: "plan",
+      turnId: turn,
+      sessionId: S,
+      itemId: `${turn}:${place}`,
+      sourceTimestamp: at(seq),
+      startedAt: at(seq),
+      status: "complete",
+      seq,
+      plan: { entries: [{ content: "one", status: "pending" }] },
+    },
+  };
+}
+
 export function call(
   turn: string,
   place: string,

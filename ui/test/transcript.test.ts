@@ -2,7 +2,20 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { empty, pending, reduce, resumeFrom, type Transcript } from "../src/model/transcript";
 import type { Frame } from "../src/wire/types";
-import { answered, asked, call, ended, history, live, message, notice, S, sample, started } from "./stream";
+import {
+  answered,
+  asked,
+  call,
+  ended,
+  history,
+  live,
+  message,
+  notice,
+  planned,
+  S,
+  sample,
+  started,
+} from "./stream";
 
 // What is on the screen, without the marks of how it got there.
 const look = (t: Transcript) => ({ seq: t.seq, loaded: t.loaded, turns: t.turns });
@@ -37,6 +50,26 @@ describe("reduce", () => {
       }),
       { numRuns: 500 },
     );
+  });
+
+  it("keeps a plan where it was made, though its id has no number", () => {
+    const log = [
+      started("t", 1),
+      message("t", "1:0", "First I plan.", 2),
+      call("t", "2:0", "c", 3, "complete"),
+      planned("t", "plan:1", 4),
+      call("t", "c/1:0", "d", 5, "complete", {}, "c"),
+      planned("t", "plan:2", 6),
+      message("t", "3:0", "Now I do it.", 7),
+      call("t", "4:0", "e", 8, "complete"),
+      planned("t", "4:0:plan", 9),
+      message("t", "5:0", "The answer.", 10),
+      ended("t", 11),
+    ];
+    const main = ["1:0", "2:0", "plan:1", "plan:2", "3:0", "4:0", "4:0:plan", "5:0"];
+    const ids = (t: Transcript) => t.turns[0]?.items.map((it) => it.itemId.slice(2));
+    expect(ids(reduce(reduce(empty, history([])), log.map(live)))).toEqual([...main, "c/1:0"]);
+    expect(ids(reduce(empty, history(log)))).toEqual([...main, "c/1:0"]);
   });
 
   it("begins the history again if it was cut in the middle", () => {

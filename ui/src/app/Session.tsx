@@ -71,7 +71,7 @@ export function Session({ id }: { id: string }) {
         ) : (
           <StreamShape />
         )}
-        <ApprovalBar session={id} waiting={waiting} dir={dir} />
+        <ApprovalBar session={id} waiting={waiting} transcript={transcript} dir={dir} />
         {s && (
           // On a phone a question has the whole lower half, unless someone is writing.
           <div className={`flex shrink-0 flex-col ${waiting.length > 0 && !writing ? "narrow:hidden" : ""}`}>

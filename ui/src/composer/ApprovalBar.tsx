@@ -1,12 +1,14 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { typing } from "../app/hooks";
+import { callOf } from "../model/rows";
 import { attempt } from "../model/store";
+import type { Transcript } from "../model/transcript";
 import { Arguments } from "../stream/Arguments";
 import { jsonText } from "../text/json";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
-import type { Approval, ApprovalEvent, Choice } from "../wire/types";
+import type { Approval, ApprovalEvent, Choice, ToolCall } from "../wire/types";
 import { Asked } from "./Asked";
 import { asker, choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
 
@@ -16,16 +18,26 @@ const calm = 500; // ms in which nothing is an answer: the key or click was mean
 export function ApprovalBar({
   session,
   waiting,
+  transcript,
   dir,
 }: {
   session: string;
   waiting: ApprovalEvent[];
+  transcript: Transcript;
   dir: string;
 }) {
   const first = waiting[0];
   if (!first) return null;
+  const turn = transcript.turns.find((t) => t.id === first.turnId);
   return (
-    <One key={first.approval.id} session={session} approval={first.approval} of={waiting.length} dir={dir} />
+    <One
+      key={first.approval.id}
+      session={session}
+      approval={first.approval}
+      call={callOf(first, turn)}
+      of={waiting.length}
+      dir={dir}
+    />
   );
 }
 
@@ -34,11 +46,13 @@ type Extra = "" | "reason" | "edit" | "why" | "own" | "exact";
 function One({
   session,
   approval: a,
+  call,
   of,
   dir,
 }: {
   session: string;
   approval: Approval;
+  call: ToolCall | undefined;
   of: number;
   dir: string;
 }) {
@@ -114,7 +128,7 @@ function One({
           ) : form ? (
             <Arguments value={a.arguments} />
           ) : (
-            <Asked approval={a} dir={dir} />
+            <Asked approval={a} call={call} dir={dir} />
           )}
           {extra === "why" && (
             <p className="isolate-text mt-2 text-sm text-muted">

@@ -1,15 +1,16 @@
 import type { ReactNode } from "react";
 import { formOf } from "../model/form";
+import { planOf } from "../model/rows";
 import { Arguments } from "../stream/Arguments";
 import { Diff } from "../stream/Diff";
 import { Prose } from "../stream/Prose";
 import { Visible } from "../text/Shown";
-import type { Approval } from "../wire/types";
+import type { Approval, ToolCall } from "../wire/types";
 import { Page } from "./Page";
 
 /** What is asked, in exact words: the tool's arguments and changes, never a summary of them. */
-export function Asked({ approval: a, dir }: { approval: Approval; dir: string }) {
-  const readable = inWords(a, dir);
+export function Asked({ approval: a, call, dir }: { approval: Approval; call?: ToolCall; dir: string }) {
+  const readable = inWords(a, call, dir);
   return (
     <div className="flex flex-col gap-3">
       {readable}
@@ -29,10 +30,10 @@ export function Asked({ approval: a, dir }: { approval: Approval; dir: string })
 
 // A form that reads better than arguments and says no less: changes as a diff, a
 // plan as the text it is, questions with their answers.
-function inWords(a: Approval, dir: string): ReactNode {
+function inWords(a: Approval, call: ToolCall | undefined, dir: string): ReactNode {
   if (a.changes && a.changes.length > 0) return <Diff changes={a.changes} dir={dir} />;
   const args = record(a.arguments);
-  if (a.kind === "plan" && typeof args.plan === "string") return <Prose text={args.plan} live={false} />;
+  if (a.kind === "plan") return <Plan text={planOf(a, call)} />;
   if (a.kind === "question" && Array.isArray(args.questions))
     return args.questions.map((q, i) => <Question key={i} q={record(q)} />);
   if (a.kind === "form") return <AskedForm args={a.arguments} />;
@@ -42,6 +43,11 @@ function inWords(a: Approval, dir: string): ReactNode {
       <Visible text={a.title} />
     </p>
   );
+}
+
+function Plan({ text }: { text: string | undefined }) {
+  if (text !== undefined) return <Prose text={text} live={false} />;
+  return <p className="text-mark">The agent does not say what it plans. Keep it planning, and ask it to.</p>;
 }
 
 // A form as it was asked for; it is filled in elsewhere.

@@ -15,8 +15,9 @@ export type Row = { key: string; depth: number; turn: string } & (
   | { kind: "tool"; item: ToolItem; state: ToolState; inside?: Inside }
   | { kind: "fold"; items: ToolItem[]; state: ToolState }
   | { kind: "plan"; item: Extract<Item, { type: "plan" }>; old: boolean }
-  | { kind: "approval"; approval: ApprovalEvent; over: boolean }
+  | { kind: "approval"; approval: ApprovalEvent; over: boolean; call?: ToolCall }
   | { kind: "notice"; notice: Notice }
+  | { kind: "thread"; title: string; inside: Inside; open: boolean; running: boolean }
   | { kind: "working"; since?: string; asks: boolean }
   | { kind: "end"; of: Turn }
   | { kind: "break"; text: string }
@@ -43,6 +44,22 @@ const isAbout = (a: ApprovalEvent, item: ToolItem): boolean =>
   a.approval.itemId === item.itemId ||
   (!!item.tool_call.callId && a.approval.callId === item.tool_call.callId);
 
+/**
+ * The plan that an approval is about. Some agents ask with no arguments at all:
+ * then the plan is in the call that asks. undefined if nobody says it.
+ */
+export function planOf(a: Approval, call: ToolCall | undefined): string | undefined {
+  for (const args of [a.arguments, call?.toolArguments])
+    if (isRecord(args) && typeof args.plan === "string" && args.plan.trim() !== "") return args.plan;
+  return undefined;
+}
+
+/** The call that an approval is about. */
+export function callOf(a: ApprovalEvent, turn: Turn | undefined): ToolCall | undefined {
+  const item = turn?.items.find((it): it is ToolItem => it.type === "tool_call" && isAbout(a, it));
+  return item?.tool_call;
+}
+
 interface Cached {
   opened: ReadonlySet<string>;
   rows: Row[];
@@ -57,16 +74,16 @@ export class Rows {
     const out: Row[] = [];
     t.turns.forEach((turn, i) => {
       for (const b of t.breaks) if (b.afterTurn === i) out.push(this.breakRow(b));
-      out.push(...this.turn(turn, opened));
+      out.push(...this.turn(turn, opened, t.turns));
     });
     for (const b of t.breaks) if (b.afterTurn >= t.turns.length) out.push(this.breakRow(b));
     return out;
   }
 
-  private turn(turn: Turn, opened: ReadonlySet<string>): Row[] {
+  private turn(turn: Turn, opened: ReadonlySet<string>, turns: readonly Turn[]): Row[] {
     const hit = this.cache.get(turn);
     if (hit && hit.opened === opened) return hit.rows;
-    const rows = rowsOf(turn, opened);
+    const rows = rowsOf(turn, opened, (callId) => callIn(turns, callId));
     this.cache.set(turn, { opened, rows });
     return rows;
   }
@@ -81,12 +98,28 @@ export class Rows {
   }
 }
 
-/** The rows of one turn. `opened` holds the subagents (by item id) that are unfolded. */
-export function rowsOf(turn: Turn, opened: ReadonlySet<string>): Row[] {
+const callIn = (turns: readonly Turn[], callId: string): ToolCall | undefined => {
+  for (const t of turns)
+    for (const it of t.items)
+      if (it.type === "tool_call" && it.tool_call.callId === callId) return it.tool_call;
+  return undefined;
+};
+
+/**
+ * The rows of one turn. `opened` holds the subagents (by item id) that are
+ * unfolded; `started` finds the call of a subagent that another turn started.
+ */
+export function rowsOf(
+  turn: Turn,
+  opened: ReadonlySet<string>,
+  started: (callId: string) => ToolCall | undefined = () => undefined,
+): Row[] {
   const threads = new Map<string, Item[]>();
   const calls = new Set(turn.items.map((it) => (it.type === "tool_call" ? it.tool_call.callId : "")));
+  const others = new Set<string>(); // subagents that another turn started
   for (const it of turn.items) {
-    const parent = it.parentCallId && calls.has(it.parentCallId) ? it.parentCallId : "";
+    const parent = it.parentCallId ?? "";
+    if (parent && !calls.has(parent)) others.add(parent);
     const thread = threads.get(parent);
     if (thread) thread.push(it);
     else threads.set(parent, [it]);
@@ -102,6 +135,7 @@ export function rowsOf(turn: Turn, opened: ReadonlySet<string>): Row[] {
     plan: turn.items.findLast((it) => it.type === "plan"),
   };
   thread(b, "", 0);
+  for (const callId of others) other(b, callId, started(callId));
   for (const x of b.loose) out.push(x.row);
   for (const a of turn.approvals) if (!b.shown.has(a.approval.id)) out.push(approvalRow(turn, a, 0));
   if (turn.ended) out.push({ kind: "end", key: `${turn.id}:end`, depth: 0, turn: turn.id, of: turn });
@@ -183,6 +217,26 @@ function tool(b: Builder, item: ToolItem, depth: number) {
   if (inner && b.opened.has(item.itemId)) thread(b, callId, depth + 1);
 }
 
+// other adds a subagent that an earlier turn started and that goes on in this
+// one: its words are its own, and not the main agent's.
+function other(b: Builder, callId: string, call: ToolCall | undefined) {
+  const items = b.threads.get(callId) ?? [];
+  const steps = items.filter((it): it is ToolItem => it.type === "tool_call");
+  const key = `${b.turn.id}:${callId}`;
+  const open = b.opened.has(key);
+  b.out.push({
+    key,
+    depth: 0,
+    turn: b.turn.id,
+    kind: "thread",
+    title: call ? describe(call, "").object : "",
+    inside: { steps: steps.length, last: steps.at(-1) },
+    open,
+    running: !b.turn.ended,
+  });
+  if (open) thread(b, callId, 1);
+}
+
 function approvalRow(turn: Turn, approval: ApprovalEvent, depth: number): Row {
   const over = approval.status === "pending" && turn.ended !== undefined;
   return {
@@ -192,6 +246,7 @@ function approvalRow(turn: Turn, approval: ApprovalEvent, depth: number): Row {
     turn: turn.id,
     approval,
     over,
+    call: callOf(approval, turn),
   };
 }
 

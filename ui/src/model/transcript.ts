@@ -232,30 +232,41 @@ class Draft {
 
 // insert puts u where its id says it belongs: items are numbered by the agent's
 // message and the place in it, so that live and history give the same order. The
-// main thread comes first, then those of the subagents, one after another. It
-// returns where that is.
+// main thread comes first, then those of the subagents, one after another. An item
+// without a number, such as a plan, stays behind the item of its thread after
+// which it came. It returns where that is.
 function insert(items: Item[], u: Item): number {
   const key = place(u);
   let at = items.length;
-  while (at > 0 && compare(place(items[at - 1] as Item), key) > 0) at--;
+  while (at > 0 && isBehind(items, at - 1, key)) at--;
   items.splice(at, 0, u);
   return at;
 }
 
+// isBehind reports whether the item at i belongs behind a new one at the place key.
+function isBehind(items: Item[], i: number, key: Place): boolean {
+  let it = place(items[i] as Item);
+  if (it.thread !== key.thread) return it.thread > key.thread;
+  if (key.ordinal === undefined) return false;
+  // One without a number goes with the one before it.
+  while (it.ordinal === undefined) {
+    if (--i < 0) return false;
+    it = place(items[i] as Item);
+    if (it.thread !== key.thread) return false;
+  }
+  return it.ordinal === key.ordinal ? it.index > key.index : it.ordinal > key.ordinal;
+}
+
 interface Place {
   thread: string;
-  ordinal: number;
+  ordinal?: number; // absent where the id has none
   index: number;
 }
 
 // itemId is "turn:ordinal:index", in a subagent "turn:parentCallId/ordinal:index".
-// One of another form stays where it came.
+// What a call brought about has the call's id and a word behind it.
 function place(it: Item): Place {
-  const m = /^(?:(.*)\/)?(\d+):(\d+)$/s.exec(it.itemId.slice(it.turnId.length + 1));
-  return { thread: m?.[1] ?? "", ordinal: Number(m?.[2] ?? Infinity), index: Number(m?.[3] ?? 0) };
-}
-
-function compare(a: Place, b: Place): number {
-  if (a.thread !== b.thread) return a.thread < b.thread ? -1 : 1;
-  return a.ordinal === b.ordinal ? a.index - b.index : a.ordinal - b.ordinal;
+  const m = /^(?:(.*)\/)?(\d+):(\d+)(:\w+)?$/s.exec(it.itemId.slice(it.turnId.length + 1));
+  if (!m) return { thread: it.parentCallId ?? "", index: 0 };
+  return { thread: m[1] ?? "", ordinal: Number(m[2]), index: Number(m[3]) + (m[4] ? 0.5 : 0) };
 }

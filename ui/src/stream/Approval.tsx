@@ -4,18 +4,20 @@ import { toggle, useStore } from "../model/store";
 import { absolute } from "../text/format";
 import { plain } from "../text/visible";
 import { resolverLabel } from "../text/words";
-import type { ApprovalEvent } from "../wire/types";
+import type { ApprovalEvent, ToolCall } from "../wire/types";
 
 /** An approval where it was asked. While it is open, the bar below asks for the answer. */
 export const ApprovalCard = memo(function ApprovalCard({
   id,
   event,
   over,
+  call,
   dir,
 }: {
   id: string;
   event: ApprovalEvent;
   over: boolean;
+  call?: ToolCall;
   dir: string;
 }) {
   const open = useStore((s) => s.opened.has(id));
@@ -37,7 +39,7 @@ export const ApprovalCard = memo(function ApprovalCard({
       {event.reason && <p className="text-sm text-muted">Reason: {plain(event.reason, 2000)}</p>}
       {open && (
         <div className="pt-1 pb-2">
-          <Asked approval={a} dir={dir} />
+          <Asked approval={a} call={call} dir={dir} />
         </div>
       )}
     </div>

@@ -10,7 +10,7 @@ import type { PlanEntry } from "../wire/types";
 import { ApprovalCard } from "./Approval";
 import { Guard } from "./Guard";
 import { Prose } from "./Prose";
-import { Fold, Tool } from "./Tool";
+import { Fold, Thread, Tool } from "./Tool";
 import { TurnEnd } from "./TurnEnd";
 
 /** One row of the stream. Rows that did not change are the same object and are not drawn again. */
@@ -34,9 +34,9 @@ function content(row: RowData, dir: string, session: string) {
     case "prose":
       if (row.item.message.origin === "system")
         return (
-          <p className="isolate-text text-sm whitespace-pre-wrap text-muted">
-            <Visible text={row.item.message.content} />
-          </p>
+          <div className="text-sm text-muted">
+            <Prose text={row.item.message.content} live={row.live} />
+          </div>
         );
       return <Prose text={row.item.message.content} live={row.live} />;
     case "reasoning":
@@ -48,11 +48,13 @@ function content(row: RowData, dir: string, session: string) {
     case "plan":
       return <Plan row={row} />;
     case "approval":
-      return <ApprovalCard id={row.key} event={row.approval} over={row.over} dir={dir} />;
+      return <ApprovalCard id={row.key} event={row.approval} over={row.over} call={row.call} dir={dir} />;
     case "notice":
       return <NoticeLine level={row.notice.level} text={row.notice.message || row.notice.code} />;
     case "break":
       return <NoticeLine level="warning" text={row.text} />;
+    case "thread":
+      return <Thread row={row} dir={dir} />;
     case "working":
       return <Working since={row.since} asks={row.asks} />;
     case "end":

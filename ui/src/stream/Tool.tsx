@@ -19,7 +19,14 @@ import {
 import { memo, type ReactNode } from "react";
 import { useNow } from "../app/hooks";
 import { countChanges } from "../model/diff";
-import { describe, describeFold, type Inside, type ToolItem, type ToolState } from "../model/rows";
+import {
+  describe,
+  describeFold,
+  type Inside,
+  type Row as RowData,
+  type ToolItem,
+  type ToolState,
+} from "../model/rows";
 import { toggle, useStore } from "../model/store";
 import { between, duration, elapsed, plural } from "../text/format";
 import { plain } from "../text/visible";
@@ -193,6 +200,31 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
     </div>
   );
 }
+
+/** A subagent that an earlier turn started: what it says is not the main agent's. */
+export const Thread = memo(function Thread({
+  row,
+  dir,
+}: {
+  row: Extract<RowData, { kind: "thread" }>;
+  dir: string;
+}) {
+  return (
+    <div className={row.running ? "progress" : undefined}>
+      <Line
+        open={row.open}
+        onToggle={() => toggle(row.key)}
+        icon={Bot}
+        state={row.running ? "running" : "done"}
+      >
+        <span className="shrink-0 font-medium">Subagent</span>
+        <span className="min-w-0 truncate text-muted">{plain(row.title, 200)}</span>
+        <InsideSummary inside={row.inside} dir={dir} running={row.running} />
+        <span className="ml-auto" />
+      </Line>
+    </div>
+  );
+});
 
 /** Neighbouring reads and searches as one line. */
 export const Fold = memo(function Fold({
