@@ -25,6 +25,13 @@ var (
 		Message: "The agent summarised the conversation to make room in its context.",
 	}
 
+	// Cleared is emitted when the agent begins another conversation in the same
+	// process, because its user told it to.
+	Cleared = event.Notice{
+		Level: event.LevelInfo, Code: "CLEARED",
+		Message: "The agent does not remember anything above this line.",
+	}
+
 	// ArgumentsChanged is emitted when the agent asks something else under the
 	// id of a question that is open; see [Approvals.Changed].
 	ArgumentsChanged = event.Notice{

@@ -82,8 +82,9 @@ func (t *translator) Gone() []event.Event {
 // dispatch takes a line that the agent printed.
 func (t *translator) dispatch(f frame) {
 	moved := f.SessionID != "" && f.SessionID != t.session.id && f.Type != "control_request"
+	cleared := moved && t.session.id != "" // /clear begins another session in the same process
 	if moved {
-		if t.session.id != "" { // /clear begins another session in the same process
+		if cleared {
 			t.plan = plan{}
 		}
 		t.session.id = f.SessionID
@@ -109,6 +110,9 @@ func (t *translator) dispatch(f frame) {
 		t.out.Skip()
 	}
 	t.approvals.settle()
+	if cleared {
+		t.turns.emit(translate.Cleared)
+	}
 	if moved {
 		t.turns.emit(event.SessionUpdated{AgentSessionID: f.SessionID})
 	}
