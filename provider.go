@@ -170,6 +170,7 @@ type Conversation struct {
 	Dir            string    `json:"projectDir,omitzero"`
 	Title          string    `json:"title,omitzero"`
 	File           string    `json:"-"` // where it is kept; "" to look it up
+	Older          []string  `json:"-"` // files that File continues, where a conversation has several
 	Anywhere       bool      `json:"-"` // File may lie outside the agent's own folders: who named it may read it
 	Trusted        bool      `json:"-"` // Options.Trusted, for agents that are started to tell it again
 	Size           int64     `json:"size,omitzero"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -181,7 +182,7 @@ func (m *importer) history(ctx context.Context, h runnel.Historian, provider, se
 func discover(ctx context.Context, p runnel.Provider, agentID, file string) (runnel.Conversation, error) {
 	if f, ok := p.(runnel.Finder); ok {
 		c, err := f.Find(ctx, agentID)
-		if err == nil && (file == "" || c.File == file) {
+		if err == nil && (file == "" || c.File == file || slices.Contains(c.Older, file)) {
 			return c, nil
 		}
 	}

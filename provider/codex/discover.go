@@ -22,7 +22,7 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 		if st, err := os.Stat(filepath.Join(p.home(), "sessions")); err != nil || !st.IsDir() {
 			return // the agent was never used
 		}
-		stopped := false
+		stopped, seen := false, make(map[string]bool)
 		err := p.query(ctx, runnel.Options{}, func(a *asker) error {
 			var cursor *string
 			for n := 0; n < maxListed; {
@@ -32,6 +32,10 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 				}
 				for _, th := range threads {
 					n++
+					if seen[th.ID] { // it has several files: the newest comes first
+						continue
+					}
+					seen[th.ID] = true
 					if !yield(conversationOf(th), nil) {
 						stopped = true
 						return nil

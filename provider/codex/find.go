@@ -27,16 +27,27 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	home := p.home()
 	var files []string
 	for _, dir := range []string{filepath.Join("sessions", "*", "*", "*"), "archived_sessions"} {
-		found, _ := filepath.Glob(filepath.Join(quoteMeta(home), dir, "rollout-*-"+id+".jsonl")) // the pattern is valid
-		files = append(files, found...)
+		for _, pattern := range rollouts(id) {
+			found, _ := filepath.Glob(filepath.Join(quoteMeta(home), dir, pattern)) // the pattern is valid
+			files = append(files, found...)
+		}
 	}
-	slices.SortFunc(files, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) })
-	for _, file := range files { // the newest first: a revert begins another file
+	slices.SortFunc(files, newestRollout)
+	for i, file := range files { // taking a conversation back to a turn begins another file
 		if c, ok := meta(file, id); ok {
+			c.Older = files[i+1:]
 			return c, nil
 		}
 	}
 	return runnel.Conversation{}, absent
+}
+
+// newestRollout sorts the files of a conversation, the newest first. Their names
+// begin with the time of the conversation and end with an id made of the time
+// of the file.
+func newestRollout(a, b string) int {
+	name := func(path string) string { return strings.TrimSuffix(filepath.Base(path), ".jsonl") }
+	return strings.Compare(name(b), name(a))
 }
 
 // quoteMeta returns the pattern that matches path and nothing else.

@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +18,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
-	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -342,9 +338,6 @@ func milli(ms int64, before time.Time) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// rollout matches the name of a file that holds a conversation.
-var rollout = regexp.MustCompile(`^rollout-[0-9T-]{19}-([0-9a-f-]{36})\.jsonl$`)
-
 // locate returns the options of an app-server that knows a conversation, and
 // the conversation's id. A file must be in codex's own folder. A file elsewhere
 // is read only if ref.Anywhere allows that: it is copied into a new folder
@@ -369,6 +362,9 @@ func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread s
 		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file is not in Codex's own folder")
 	}
 	dir, err := copyOf(ref.File, id, models)
+	if errors.Is(err, errContinues) {
+		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file continues another file of its conversation: put that one beside it, under its own name", err)
+	}
 	if err != nil {
 		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
 	}
@@ -384,71 +380,6 @@ func within(dir, file string) bool {
 	}
 	rel, err := filepath.Rel(a, b)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// threadOf reads the conversation's id and its model provider from the first
-// line of its file.
-func threadOf(file string) (id, models string, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
-	}
-	defer f.Close()
-	line, err := jsonl.NewReader(f, 0).Next()
-	var meta struct {
-		Type    string
-		Payload struct {
-			ID     string
-			Models string `json:"model_provider"`
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(line, &meta)
-	}
-	if meta.Type != "session_meta" || uuid.Validate(meta.Payload.ID) != nil {
-		return "", "", runnel.Fail(runnel.InvalidRequest, "the file is not a conversation with Codex", err)
-	}
-	return meta.Payload.ID, meta.Payload.Models, nil
-}
-
-// copyOf makes a folder for codex that holds one conversation, and a model
-// provider with the name that the conversation has for it: without that codex
-// does not open the conversation.
-func copyOf(file, id, models string) (dir string, err error) {
-	name := filepath.Base(file)
-	if !rollout.MatchString(name) {
-		name = "rollout-2000-01-01T00-00-00-" + id + ".jsonl"
-	}
-	day := strings.Split(strings.TrimPrefix(name, "rollout-")[:10], "-")
-	if dir, err = os.MkdirTemp("", "runnel-codex-"); err != nil {
-		return "", err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-		}
-	}()
-	into := filepath.Join(append([]string{dir, "sessions"}, day...)...)
-	if err := os.MkdirAll(into, 0o700); err != nil {
-		return "", err
-	}
-	if token.MatchString(models) && models != "openai" {
-		config := fmt.Sprintf("[model_providers.%q]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1/v1\"\nwire_api = \"responses\"\n", models)
-		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
-			return "", err
-		}
-	}
-	from, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer from.Close()
-	to, err := os.OpenFile(filepath.Join(into, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(to, from)
-	return dir, errors.Join(err, to.Close())
 }
 
 // Translate implements [runnel.Translator].

@@ -1,0 +1,150 @@
+package codex
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/jsonl"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// rollout matches the name of a file that holds a conversation, or what was said
+// in it after it was taken back to an earlier turn: then the id is followed by
+// "_" and another one.
+var rollout = regexp.MustCompile(`^rollout-[0-9T-]{19}-([0-9a-f-]{36})(_[0-9a-f-]{36})?\.jsonl$`)
+
+// rollouts returns the patterns for the names of the files of a conversation.
+func rollouts(id string) []string {
+	return []string{"rollout-*-" + id + ".jsonl", "rollout-*-" + id + "_*.jsonl"}
+}
+
+// threadOf reads the conversation's id and its model provider from the first
+// line of its file.
+func threadOf(file string) (id, models string, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
+	}
+	defer f.Close()
+	line, err := jsonl.NewReader(f, 0).Next()
+	var meta struct {
+		Type    string
+		Payload struct {
+			ID     string
+			Models string `json:"model_provider"`
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(line, &meta)
+	}
+	if meta.Type != "session_meta" || uuid.Validate(meta.Payload.ID) != nil {
+		return "", "", runnel.Fail(runnel.InvalidRequest, "the file is not a conversation with Codex", err)
+	}
+	return meta.Payload.ID, meta.Payload.Models, nil
+}
+
+// copyOf makes a folder for codex that holds one conversation as one file, and a
+// model provider with the name that the conversation has for it: without that
+// codex does not open the conversation.
+func copyOf(file, id, models string) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "runnel-codex-"); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	into := filepath.Join(dir, "sessions", "2000", "01", "01")
+	if err := os.MkdirAll(into, 0o700); err != nil {
+		return "", err
+	}
+	if token.MatchString(models) && models != "openai" {
+		config := fmt.Sprintf("[model_providers.%q]\nname = \"none\"\nbase_url = \"http://127.0.0.1:1/v1\"\nwire_api = \"responses\"\n", models)
+		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
+			return "", err
+		}
+	}
+	to, err := os.OpenFile(filepath.Join(into, "rollout-2000-01-01T00-00-00-"+id+".jsonl"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	out := bufio.NewWriter(to)
+	err = join(out, filesBeside(file, id), endless)
+	return dir, errors.Join(err, out.Flush(), to.Close())
+}
+
+// filesBeside returns the files of a conversation that lie beside one of them,
+// the newest first.
+func filesBeside(file, id string) []string {
+	if !rollout.MatchString(filepath.Base(file)) {
+		return []string{file}
+	}
+	var files []string
+	for _, pattern := range rollouts(id) {
+		found, _ := filepath.Glob(filepath.Join(quoteMeta(filepath.Dir(file)), pattern)) // the pattern is valid
+		files = append(files, found...)
+	}
+	slices.SortFunc(files, newestRollout)
+	return files
+}
+
+var errContinues = errors.New("codex: the file continues one that does not lie beside it")
+
+// endless is an end behind every line.
+const endless = int64(1) << 62
+
+// join writes what the files of a conversation hold of it, the newest file
+// first. Codex begins another file when a conversation is taken back to an
+// earlier turn. The file names the number of the first line of the older files
+// that no longer counts. end is that number for this file.
+func join(out io.Writer, files []string, end int64) error {
+	if len(files) == 0 {
+		return errContinues
+	}
+	f, err := os.Open(files[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := jsonl.NewReader(f, maxStored)
+	for first := true; ; first = false {
+		line, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		head := translate.Loose[struct {
+			Ordinal int64 `json:"ordinal"`
+			Payload struct {
+				Base *struct {
+					End int64 `json:"end_ordinal_exclusive"`
+				} `json:"history_base"`
+			} `json:"payload"`
+		}](line)
+		if base := head.Payload.Base; first && base != nil {
+			if err := join(out, files[1:], min(end, base.End)); err != nil {
+				return err
+			}
+			continue // the oldest file has the description of the conversation
+		}
+		if head.Ordinal >= end {
+			return nil
+		}
+		if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
+			return err
+		}
+	}
+}
