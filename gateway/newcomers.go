@@ -122,6 +122,13 @@ func (n *newcomers) isOurOwn() bool {
 
 // historyHas takes an event of the history, which went through runnel.Replay.
 func (n *newcomers) historyHas(ev event.Event) {
+	if b, ok := ev.Body.(event.SessionUpdated); ok {
+		b = event.SessionUpdated{Title: b.Title, Files: b.Files} // the others are of the process that was asked
+		if b.Title == "" && b.Files == nil {
+			return
+		}
+		ev.Body = b
+	}
 	if ev.Turn == "" {
 		if !n.facts[factKey(ev.Body)] {
 			n.held = append(n.held, ev)

@@ -210,8 +210,16 @@ func TestLoadAgainKeepsWhatWeRecorded(t *testing.T) {
 				if positional {
 					stored = derived("2")
 				}
-				k.history = slices.Concat(k.history, told(stored, "text please", "as the agent keeps it"), told(derived("3"), "text please", "elsewhere"))
+				before, err := g.Status(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.history = slices.Concat(k.history, told(stored, "text please", "as the agent keeps it"), told(derived("3"), "text please", "elsewhere"),
+					[]event.Event{{Body: event.SessionUpdated{AgentSessionID: "other", PermissionMode: "plan", Title: "Title from elsewhere"}}})
 				load(t, g, id)
+				if st, err := g.Status(t.Context(), id); err != nil || st.PermissionMode != before.PermissionMode || st.AgentSessionID != "abc" || st.Title != "Title from elsewhere" {
+					t.Errorf("%+v, %v", st, err)
+				}
 				want = append(want, "text please; elsewhere; completed")
 				load(t, g, id)
 				if d := cmp.Diff(want, d.shown(t, id)); d != "" {
