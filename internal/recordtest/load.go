@@ -3,11 +3,13 @@ package recordtest
 import (
 	"context"
 	"iter"
+	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
@@ -52,6 +54,54 @@ func LoadedEvents(t *testing.T, provider string, kept []event.Event) []event.Eve
 	t.Helper()
 	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) })
 }
+
+// NothingAdded loads a session whose log has the events of a live conversation,
+// while the agent keeps that conversation as kept. Loading must not add
+// anything: the session recorded all of it. positional says that the provider
+// is a [runnel.Positional].
+func NothingAdded(t *testing.T, provider string, live, kept []event.Event, positional bool) {
+	t.Helper()
+	k := keeper{provider, runnel.Conversation{Dir: t.TempDir(), AgentSessionID: "conversation"},
+		func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) }}
+	var p runnel.Provider = k
+	if positional {
+		p = placing{k}
+	}
+	log := new(runnel.Memory)
+	cat := memory.New(log)
+	const id = "00000000-0000-4000-8000-00000000face"
+	rec := store.Session{ID: id, CLIType: provider, ProjectDir: k.ref.Dir, AgentSessionID: k.ref.AgentSessionID, State: event.StateOpen, Options: []byte("{}")}
+	if err := cat.PutSession(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	logged := slices.Clone(live)
+	for i := range logged {
+		logged[i].Session, logged[i].Seq = id, int64(i)+1
+	}
+	if err := log.Append(t.Context(), id, 0, logged...); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.Open(t.Context(), gateway.Config{Log: log, Catalogue: cat, Providers: []runnel.Provider{p}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := g.Load(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range log.Read(t.Context(), id, int64(len(logged))) {
+		t.Errorf("loading a session again added: %+v, %v", ev, err)
+	}
+}
+
+// placing is a keeper that names turns after their place.
+type placing struct{ keeper }
+
+func (placing) PositionalTurns() {}
 
 // keeper is a provider that keeps one conversation and cannot be run.
 type keeper struct {

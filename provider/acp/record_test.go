@@ -279,6 +279,31 @@ func TestHistoryEqualsLive(t *testing.T) {
 	}
 }
 
+// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation over the
+// log of a session that copied its first turn and began the others.
+func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
+		load := section(arc, "load")
+		if load == nil {
+			return
+		}
+		live := recordtest.Replayed(t, New(a), recordtest.All(t, section(arc, "in")))
+		kept := translated(t, a, load)
+		ends := func(evs []event.Event) (all []int) {
+			for i, ev := range evs {
+				if event.Ends(ev.Body) {
+					all = append(all, i)
+				}
+			}
+			return all
+		}
+		ours, theirs := ends(live), ends(kept)
+		copied := theirs[max(len(theirs)-len(ours), 0)] // a recording may lack turns of another process
+		first := recordtest.LoadedEvents(t, a.Name, kept[:copied+1])
+		recordtest.NothingAdded(t, a.Name, append(slices.Clone(first), live[ours[0]+1:]...), kept, true)
+	})
+}
+
 // underIDs returns the turns of a replay under the ids that they had live: the
 // agents keep none, so a replay names turns after their place (see
 // [runnel.Positional]). The last turns are the same; a recording may lack the

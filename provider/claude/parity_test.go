@@ -74,6 +74,16 @@ func TestHistoryEqualsLive(t *testing.T) {
 	})
 }
 
+// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation over the
+// log that the live session wrote.
+func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		live := recordtest.Replayed(t, New(), recordtest.All(t, recordtest.Section(a, "in")))
+		found := unpack(t, a)
+		recordtest.NothingAdded(t, providerID, live, history(t, found[len(found)-1:]...), false)
+	})
+}
+
 func TestDiscoverNamesAConversation(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/text@2.1.329.txtar")
 	if err != nil {

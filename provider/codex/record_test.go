@@ -176,5 +176,14 @@ func TestHistoryEqualsLive(t *testing.T) {
 	})
 }
 
+// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation over the
+// log that the live session wrote.
+func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		live := recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in")))
+		recordtest.NothingAdded(t, providerID, live, history(t, a), false)
+	})
+}
+
 // sameItems says what an item is, apart from when it was seen.
 var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
