@@ -41,19 +41,6 @@ func Items(evs []event.Event) []event.Item {
 	return tr.Items()
 }
 
-// Ends says how each turn ended: the status, or the code of the error.
-func Ends(evs []event.Event) (out []string) {
-	for _, ev := range evs {
-		switch b := ev.Body.(type) {
-		case event.ResponseDone:
-			out = append(out, string(b.Status))
-		case event.ResponseError:
-			out = append(out, b.Error.Code)
-		}
-	}
-	return out
-}
-
 // Sound fails the test unless the events of a translator keep the rules of a
 // turn. A turn may still run.
 func Sound(t testing.TB, evs []event.Event) {
