@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +28,7 @@ import (
 type transcript struct {
 	rel   string // below the agent's folder of projects
 	lines []string
+	more  map[string][]string // the lines of further files
 }
 
 func recordedTranscript(t *testing.T, recording string) *transcript {
@@ -36,7 +39,7 @@ func recordedTranscript(t *testing.T, recording string) *transcript {
 	}
 	for _, f := range a.Files {
 		if rel, ok := strings.CutPrefix(f.Name, "stored/"); ok {
-			return &transcript{rel, slices.Collect(strings.Lines(string(f.Data)))}
+			return &transcript{rel: rel, lines: slices.Collect(strings.Lines(string(f.Data)))}
 		}
 	}
 	t.Fatal("nothing stored")
@@ -75,13 +78,18 @@ func (tr *transcript) shows(t *testing.T) []string {
 	t.Helper()
 	config := t.TempDir()
 	t.Setenv("CLAUDE_CONFIG_DIR", config)
+	files := map[string][]string{tr.rel: tr.lines}
+	maps.Copy(files, tr.more)
+	for rel, lines := range files {
+		path := filepath.Join(config, "projects", filepath.FromSlash(rel))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	path := filepath.Join(config, "projects", filepath.FromSlash(tr.rel))
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(strings.Join(tr.lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	out, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", "--history", path)
 	if code != exitOK || errOut != "" {
 		t.Fatalf("translate: exit %d: %s", code, errOut)
@@ -195,6 +203,56 @@ func TestOneUnreadableLineLeavesTheRestOfAHistory(t *testing.T) {
 				}
 				if want := fmt.Sprintf("Line %d of the conversation's file (%d bytes) cannot be read", i+1, len(l)-2); strings.Count(got, "UNDECODABLE_LINE") != 1 || !strings.Contains(got, want) {
 					t.Errorf("no notice %q:\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+// unchanged changes a transcript and fails the test if it is not shown as before.
+func unchanged(t *testing.T, recording string, change func(tr *transcript)) {
+	t.Run(recording, func(t *testing.T) {
+		want := recordedTranscript(t, recording).shows(t)
+		tr := recordedTranscript(t, recording)
+		before := strings.Join(tr.lines, "")
+		change(tr)
+		if strings.Join(tr.lines, "") == before {
+			t.Fatal("nothing was changed")
+		}
+		if d := cmp.Diff(want, tr.shows(t)); d != "" {
+			t.Errorf("-before +after:\n%s", d)
+		}
+	})
+}
+
+func TestOutputThatDoesNotNameItsCallIsShown(t *testing.T) {
+	named := regexp.MustCompile(`"tool_use_id":"[^"]*",?`)
+	for _, recording := range []string{"edited-arguments@2.1.197", "edit@2.1.329"} {
+		unchanged(t, recording, func(tr *transcript) {
+			for i, l := range tr.lines {
+				tr.lines[i] = strings.ReplaceAll(named.ReplaceAllString(l, ""), `,}`, `}`)
+			}
+		})
+	}
+}
+
+// The agent goes on in another file if it is resumed in another directory.
+func TestFilesOfOneConversationAreOne(t *testing.T) {
+	for _, recording := range []string{"text@2.1.197", "text@2.1.329", "tools@2.1.329"} {
+		unchanged(t, recording, func(tr *transcript) {
+			half := len(tr.lines) / 2
+			tr.more = map[string][]string{"-another-directory/" + filepath.Base(tr.rel): tr.lines[:half]}
+			tr.lines = tr.lines[half:]
+		})
+	}
+}
+
+func TestEntriesForTheAgentsOwnScreenAreNoPrompts(t *testing.T) {
+	for _, recording := range []string{"compact@2.1.197", "compact-auto@2.1.329"} {
+		unchanged(t, recording, func(tr *transcript) {
+			for i, l := range tr.lines {
+				if strings.Contains(l, `"isVisibleInTranscriptOnly":true`) {
+					tr.lines[i] = strings.Replace(l, `"isCompactSummary":true`, `"isCompactSummary":false`, 1)
 				}
 			}
 		})

@@ -36,12 +36,17 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 			return // the agent was never used
 		}
 		defer root.Close()
+		seen := make(map[string]bool) // a conversation may have several files, of which the newest describes it
 		for _, c := range list(root, dir) {
 			if ctx.Err() != nil {
 				yield(runnel.Conversation{}, ctx.Err())
 				return
 			}
-			if describe(root, &c) && !yield(c, nil) {
+			if seen[c.AgentSessionID] || !describe(root, &c) {
+				continue
+			}
+			seen[c.AgentSessionID] = true
+			if !yield(c, nil) {
 				return
 			}
 		}
@@ -136,6 +141,8 @@ func (k *kept) add(line []byte) {
 		k.title = e.AITitle
 	case e.LastPrompt != "":
 		k.lastPrompt = e.LastPrompt
+	case e.Type == "assistant":
+		k.spoken = true // the prompt may be too long to be read here
 	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
 		k.spoken = true
 		if said := e.Message.Content.text(); k.lastPrompt == "" && !strings.HasPrefix(said, "<") {

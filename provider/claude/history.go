@@ -76,10 +76,11 @@ func (c conversation) session(ref runnel.Conversation) string {
 	return ""
 }
 
-// load reads a stored conversation.
+// load reads a stored conversation. The agent may have written it into several
+// files, one for each directory in which it was resumed: they are one.
 func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
 	dir := filepath.Join(configDir(p.parent()), "projects")
-	if ref.Anywhere && ref.File != "" {
+	if rel, err := filepath.Rel(dir, ref.File); ref.Anywhere && ref.File != "" && (err != nil || !filepath.IsLocal(rel)) {
 		dir = filepath.Dir(ref.File)
 	}
 	root, err := os.OpenRoot(dir)
@@ -92,18 +93,63 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 		return c, err
 	}
 	left := int64(maxStored)
-	entries, err := readFile(ctx, root, name, &left)
-	if err != nil {
-		return c, err
+	names := append([]string{name}, others(root, name)...)
+	files := make([][]*entry, len(names))
+	for i, name := range names {
+		if files[i], err = readFile(ctx, root, name, &left); err != nil {
+			return c, err
+		}
 	}
-	c.main = chain(entries)
-	return c, c.loadSides(ctx, root, path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents"), left)
+	c.main = chain(joined(files))
+	c.sides = make(map[string][]*entry)
+	for _, name := range names {
+		if err := c.loadSides(ctx, root, path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents"), &left); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// others returns the other files of a conversation below projects.
+func others(root *os.Root, name string) (out []string) {
+	if uuid.Validate(strings.TrimSuffix(path.Base(name), ".jsonl")) != nil {
+		return nil
+	}
+	found, err := fs.Glob(root.FS(), "*/"+path.Base(name))
+	if err != nil {
+		return nil // unreachable: the pattern is valid
+	}
+	return slices.DeleteFunc(found, func(other string) bool { return other == name })
+}
+
+// joined returns the entries of several files as if one had followed the other,
+// the one that begins first before the others.
+func joined(files [][]*entry) (all []*entry) {
+	begin := func(es []*entry) string {
+		for _, e := range es {
+			if e.Timestamp != "" {
+				return e.Timestamp
+			}
+		}
+		return ""
+	}
+	slices.SortStableFunc(files, func(a, b []*entry) int { return strings.Compare(begin(a), begin(b)) })
+	for _, es := range files {
+		base := 0
+		if len(all) > 0 {
+			base = all[len(all)-1].place + 1
+		}
+		for _, e := range es {
+			e.place = base + e.line
+		}
+		all = append(all, es...)
+	}
+	return all
 }
 
 // loadSides reads the subagents' threads below a directory, at most left bytes.
 // A thread that cannot be read is left out.
-func (c *conversation) loadSides(ctx context.Context, root *os.Root, below string, left int64) error {
-	c.sides = make(map[string][]*entry)
+func (c *conversation) loadSides(ctx context.Context, root *os.Root, below string, left *int64) error {
 	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
 	if err != nil {
 		return notKept(err)
@@ -117,7 +163,7 @@ func (c *conversation) loadSides(ctx context.Context, root *os.Root, below strin
 			continue
 		}
 		call := translate.Loose[struct{ ToolUseID string }](data).ToolUseID
-		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", &left)
+		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", left)
 		if runnel.CodeOf(err) == runnel.PayloadTooLarge {
 			c.short = true
 		}

@@ -87,8 +87,8 @@ func TestSubagentsAreReadUpToABound(t *testing.T) {
 	}
 	below := strings.TrimSuffix(name, ".jsonl") + "/subagents"
 	for left, want := range map[int64]bool{10 << 20: false, 20 << 10: true, 0: true} {
-		var conv conversation
-		if err := conv.loadSides(t.Context(), root, below, left); err != nil {
+		conv := conversation{sides: make(map[string][]*entry)}
+		if err := conv.loadSides(t.Context(), root, below, &left); err != nil {
 			t.Fatal(err)
 		}
 		if conv.short != want || (len(conv.sides) == 3) == want {

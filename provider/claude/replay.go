@@ -20,6 +20,8 @@ type historian struct {
 	async map[string]bool     // calls whose subagent worked in the background
 	live  []string            // calls of the turn in flight whose subagents have entries left
 	last  time.Time           // of the last entry that had one
+
+	compacted bool // a summary was made, of which nothing was said yet
 }
 
 func newHistorian(session string, main []*entry, sides map[string][]*entry) *historian {
@@ -71,21 +73,34 @@ func (h *historian) entry(e *entry) []event.Event {
 	}
 	h.t.out.Begin(at)
 	h.t.session.model = cmp.Or(e.model, h.t.session.model)
+	if e.Type == "assistant" {
+		h.tellCompacted()
+	}
 	switch e.Type {
 	case "user":
 		h.user(e)
 	case "assistant":
 		h.assistant(e)
 	case "system":
-		if e.Subtype == "compact_boundary" || e.Subtype == "informational" {
-			h.t.system(e.frame)
-		}
+		h.system(e)
 	case "attachment":
 		h.queued(e)
 	case unreadable:
 		h.unreadable(e)
 	}
 	return h.t.out.Take()
+}
+
+// system replays an entry of the agent's own.
+func (h *historian) system(e *entry) {
+	switch e.Subtype {
+	case "compact_boundary":
+		h.compacted = true
+	case "informational":
+		h.t.system(e.frame)
+	case "local_command":
+		h.typed(e, e.Content)
+	}
 }
 
 // unreadable reports a line of the file that cannot be decoded.
@@ -122,7 +137,7 @@ func (h *historian) user(e *entry) {
 	if e.IsMeta && e.Message != nil {
 		turns.skill(e.Message.Content.text())
 	}
-	if e.Message == nil || e.IsMeta || e.IsCompactSummary {
+	if e.Message == nil || e.IsMeta || e.IsCompactSummary || e.OnlyTranscript {
 		return
 	}
 	if e.isResult() {
@@ -141,18 +156,16 @@ func (h *historian) user(e *entry) {
 	case strings.HasPrefix(said, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
 		h.taskOver(said)
-	case strings.HasPrefix(said, "<command-name>"), strings.HasPrefix(said, "<local-command-"):
-		// what a slash command left
-	default:
+	case !h.typed(e, said):
 		h.prompted(e.frame)
 	}
 }
 
 // prompted replays a prompt. Its turn begins at once, as with the agent's init.
-func (h *historian) prompted(f frame) {
+func (h *historian) prompted(f frame) *turn {
 	h.close()
 	h.t.turns.prompted(f)
-	h.t.turns.running("")
+	return h.t.turns.running("")
 }
 
 // queued replays a prompt that became part of a running turn. Users of a
@@ -283,6 +296,7 @@ func (h *historian) finish() []event.Event {
 func (h *historian) close() {
 	turns := &h.t.turns
 	h.live = nil
+	h.tellCompacted()
 	if turns.idle() {
 		return
 	}
@@ -299,7 +313,7 @@ func storedEnd(tn *turn) event.Body {
 		f.APIErrorStatus = &tn.status
 	}
 	switch {
-	case tn.interrupted, f.IsError:
+	case tn.interrupted, f.IsError, tn.local && tn.stop == "":
 	case tn.stop == "" || tn.stop == "tool_use":
 		return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before it had finished this turn.").Fault()}
 	}

@@ -23,6 +23,7 @@ type entry struct {
 	IsSidechain      bool            `json:"isSidechain"`
 	IsMeta           bool            `json:"isMeta"`
 	IsCompactSummary bool            `json:"isCompactSummary"`
+	OnlyTranscript   bool            `json:"isVisibleInTranscriptOnly"` // by the agent, for its own screen
 	TeamName         string          `json:"teamName"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
@@ -39,7 +40,8 @@ type entry struct {
 	AITitle     string `json:"aiTitle"`
 	LastPrompt  string `json:"lastPrompt"`
 
-	line  int    // in the file, from 0
+	line  int    // in its file, from 0
+	place int    // among all files of the conversation
 	size  int64  // of the line, in bytes
 	model string // of the answer that follows
 }
@@ -82,7 +84,7 @@ func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 		if err != nil && !isTooLong {
 			return nil, err
 		}
-		e := &entry{line: n, size: int64(len(line))}
+		e := &entry{line: n, place: n, size: int64(len(line))}
 		switch ok := !isTooLong && e.decode(line); {
 		case ok && e.UUID != "":
 			out = append(out, e)
@@ -90,7 +92,7 @@ func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 			if isTooLong {
 				e.size = tooLong.Length
 			}
-			out = append(out, &entry{frame: frame{Type: unreadable}, line: n, size: e.size})
+			out = append(out, &entry{frame: frame{Type: unreadable}, line: n, place: n, size: e.size})
 		}
 	}
 }
@@ -177,7 +179,7 @@ func chain(all []*entry) []*entry {
 func withGaps(path, gaps []*entry) []*entry {
 	out := make([]*entry, 0, len(path)+len(gaps))
 	for _, e := range path {
-		for len(gaps) > 0 && gaps[0].line < e.line {
+		for len(gaps) > 0 && gaps[0].place < e.place {
 			out, gaps = append(out, gaps[0]), gaps[1:]
 		}
 		out = append(out, e)
@@ -211,7 +213,7 @@ func (tr *tree) newestLeaf() *entry {
 		if spoken.IsSidechain || spoken.TeamName != "" || spoken.IsMeta {
 			continue
 		}
-		if bestSpoken == nil || spoken.line >= bestSpoken.line {
+		if bestSpoken == nil || spoken.place >= bestSpoken.place {
 			best, bestSpoken = e, spoken
 		}
 	}

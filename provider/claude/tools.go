@@ -50,6 +50,21 @@ func (tn *turn) output(f frame, b block) (*call, event.FunctionCallOutput) {
 	return c, out
 }
 
+// unnamed returns the call of a result that does not name its call: the only one
+// without an output, or else one of which nothing more is known.
+func (tn *turn) unnamed(f frame, index int) string {
+	var open []string
+	for id, c := range tn.calls {
+		if !c.answered {
+			open = append(open, id)
+		}
+	}
+	if len(open) == 1 {
+		return open[0]
+	}
+	return derive(tn.id + " " + f.UUID + " result " + strconv.Itoa(index))
+}
+
 // toolKind returns the kind of one of Claude Code's tools.
 func toolKind(name string) event.ToolKind {
 	switch name {

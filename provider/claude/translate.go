@@ -165,13 +165,16 @@ func (t *translator) said(ts *turns, f frame) {
 // results takes the results of tools in a message. Other text in it is the
 // harness's own.
 func (t *translator) results(ts *turns, f frame) {
-	for _, b := range f.Message.Content {
-		if b.Type != "tool_result" || b.ToolUseID == "" {
+	for i, b := range f.Message.Content {
+		if b.Type != "tool_result" {
 			continue
 		}
 		tn := ts.running("")
 		if tn == nil {
 			return
+		}
+		if b.ToolUseID == "" {
+			b.ToolUseID = tn.unnamed(f, i)
 		}
 		c, out := tn.output(f, b)
 		if c == nil {

@@ -35,6 +35,8 @@ type turn struct {
 
 	id          string // "" until a turn without a prompt has its first message
 	asked       bool   // it answers a prompt of ours
+	summarised  bool   // the command made a summary of the conversation
+	local       bool   // the prompt was a command that needs no model, as stored
 	started     bool   // its ResponseStart was emitted
 	ended       bool   // its terminal event was emitted; the agent's result may be missing
 	interrupted bool   // we asked the agent to stop
