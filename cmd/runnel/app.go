@@ -135,8 +135,8 @@ Begin with one of these:
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetUsageTemplate(wrapFlags(root.UsageTemplate(), a.width()))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usage("%s%s", err, dashHint(err))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%s%s", err, dashHint(cmd, err))
 	})
 	root.AddCommand(
 		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.sessionsCommand(), a.tokenCommand(),
@@ -155,8 +155,8 @@ func wrapFlags(template string, width int) string {
 }
 
 // dashHint says how to send a prompt that looks like a flag.
-func dashHint(err error) string {
-	if strings.HasPrefix(err.Error(), "unknown") {
+func dashHint(cmd *cobra.Command, err error) string {
+	if strings.HasSuffix(cmd.Use, "[PROMPT]") && strings.HasPrefix(err.Error(), "unknown") {
 		return `; a prompt that begins with a dash goes after "--" or through standard input`
 	}
 	return ""

@@ -204,6 +204,10 @@ func (c *config) check() error {
 		return usage("prewarm: must be a number from 0 to %d", maxPrewarm)
 	case c.PrewarmAge <= 0:
 		return usage("prewarm-age: must be longer than nothing, such as 10m")
+	case c.ApprovalTimeout < 0:
+		return usage("approval-timeout: %s is negative; 0 waits for ever", c.ApprovalTimeout)
+	case !slices.Contains([]string{"", "upsert-v1", "events-v1"}, c.StreamFamily):
+		return usage("stream-family: unknown value %q; want upsert-v1 or events-v1", termtext.Clean(c.StreamFamily))
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
 		return usage("log-level: not one of debug, info, warn, error")
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):
