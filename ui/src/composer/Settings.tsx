@@ -104,7 +104,7 @@ export function Pills({ s }: { s: SessionStatus }) {
         className={`quiet min-w-0 ${near.length === settings.length && !refused ? "wide:hidden" : ""}`}
         onClick={() => setOpen(true)}
         aria-haspopup="dialog"
-        aria-label="Settings"
+        aria-label={near[0] ? `Settings: ${plain(nameOf(near[0]), 40)}` : "Settings"}
         title="Settings of the agent"
       >
         <SlidersHorizontal size={15} aria-hidden className="shrink-0" />

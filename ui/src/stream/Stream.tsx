@@ -109,6 +109,7 @@ export function Stream({
   const fresh = leftAt === undefined ? 0 : Math.max(0, things - leftAt);
   return (
     <div className="relative min-h-0 flex-1">
+      <h2 className="sr-only">Conversation</h2>
       <section
         ref={scroller}
         onScroll={onScroll}

@@ -3,7 +3,7 @@
 // to http, https and mail only, and images are links that nobody fetches.
 
 import { Lexer, type MarkedToken, marked, type Token, type Tokens } from "marked";
-import { createElement, Fragment, memo, type ReactNode } from "react";
+import { Fragment, memo, type ReactNode } from "react";
 import remend from "remend";
 import { CodeBlock } from "../stream/CodeBlock";
 import { Visible } from "./Shown";
@@ -66,12 +66,9 @@ function block(t: MarkedToken, depth: number): ReactNode {
     case "hr":
       return <hr />;
     case "heading":
-      // The page's own headings are h1 and h2; an agent's begin below them.
-      return createElement(
-        `h${Math.min(6, t.depth + 2)}`,
-        { "data-level": t.depth },
-        inline(t.tokens, depth),
-      );
+      // The page's own headings are h1 and h2. An agent's are all one below them:
+      // it leaves out levels as it likes, and only a part of them is on the page.
+      return <h3 data-level={t.depth}>{inline(t.tokens, depth)}</h3>;
     case "code":
       return <CodeBlock code={t.text} language={t.lang?.split(/\s/)[0] ?? ""} />;
     case "blockquote":
