@@ -151,6 +151,18 @@ func (s *seen) of(id string) chan struct{} {
 	return s.at[id]
 }
 
+// note says that a question was printed. An agent may ask by the same id again.
+func (s *seen) note(id string) {
+	c := s.of(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
 // maxUnshown bounds the wait for a question to be printed. One that is asked
 // beside the turn is no part of the run's events.
 const maxUnshown = time.Second
@@ -173,7 +185,7 @@ type showing struct {
 func (s showing) event(ev event.Event) error {
 	err := s.sink.event(ev)
 	if b, ok := ev.Body.(event.ApprovalRequested); ok {
-		close(s.seen.of(b.Approval.ID))
+		s.seen.note(b.Approval.ID)
 	}
 	return err
 }

@@ -51,3 +51,11 @@ func TestE05_QuestionHidesNothing(t *testing.T) {
 		t.Errorf("text of other languages is not readable: %q", plain)
 	}
 }
+
+// An agent may use the id of a question again.
+func TestQuestionIsShownTwice(t *testing.T) {
+	s := newSeen()
+	s.note("a")
+	s.note("a")
+	s.wait(t.Context(), "a")
+}
