@@ -81,11 +81,20 @@ var bodies = []func([]byte) (Body, error){
 
 var decoders = table()
 
+// Bodies returns the zero value of every type of body.
+func Bodies() []Body {
+	all := make([]Body, 0, len(bodies))
+	for _, decode := range bodies {
+		b, _ := decode(nil)
+		all = append(all, b)
+	}
+	return all
+}
+
 // Types returns the wire names of all event types.
 func Types() []string {
 	names := make([]string, 0, len(bodies))
-	for _, decode := range bodies {
-		b, _ := decode(nil)
+	for _, b := range Bodies() {
 		names = append(names, b.body())
 	}
 	return names

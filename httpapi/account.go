@@ -66,8 +66,8 @@ func (a *account) routes() []route {
 			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: a.login},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
 			status: http.StatusNoContent, in: reply.Empty{}, serve: a.logout},
-		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Tell what this credential may do"}, a.me),
-		handle(route{path: "/api/health", name: "health", summary: "Tell that the server runs"}, a.health),
+		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Get what this credential may do"}, a.me),
+		handle(route{path: "/api/health", name: "health", summary: "Get server health"}, a.health),
 		handleJSON(route{path: "/api/login/code", scope: auth.Admin, name: "createLoginCode", status: http.StatusCreated,
 			summary: "Make a one-time login code"}, a.createCode),
 		handle(route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials, without secrets"}, a.listTokens),
@@ -188,6 +188,9 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 
 // logout ends the credential that r came with, if it is a browser's.
 func (a *account) logout(w http.ResponseWriter, r *http.Request) error {
+	if err := reply.Decode(w, r, new(reply.Empty)); err != nil {
+		return err
+	}
 	id := access.Caller(r.Context())
 	if id.Kind == store.TokenBrowser {
 		if err := a.keys.Revoke(r.Context(), id.ID); err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -16,8 +16,8 @@ type (
 	harnessCreateRequest struct {
 		ProjectRoot string          `json:"projectRoot" doc:"absolute path of the directory the agent works in"`
 		CLIType     string          `json:"cliType,omitempty" doc:"kind of agent; the server's first one if absent"`
-		Persona     string          `json:"persona,omitempty"`
-		Mode        string          `json:"mode,omitempty"`
+		Persona     string          `json:"persona,omitempty" hidden:"true"` // there are no profiles
+		Mode        string          `json:"mode,omitempty" hidden:"true"`
 		Opts        json.RawMessage `json:"opts,omitempty"`
 	}
 	harnessSession struct {
@@ -57,7 +57,7 @@ func (h *harness) routes() []route {
 		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, h.boot),
 		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
 			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}}, h.list),
-		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Tell how a session is"}, h.status),
+		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Get session status"}, h.status),
 		handle(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
 			summary: "Delete a session and its events"}, h.delete),
 		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn"}, h.interrupt),

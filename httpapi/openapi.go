@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/internal/strictjson"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // about are the handlers about the server itself.
@@ -30,8 +30,10 @@ func (a *about) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
 			status: http.StatusOK, stream: "text/plain", serve: a.metrics.serve},
-		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, bound: true, serve: a.serveDocument},
-		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, serve: a.serveDocs},
+		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, bound: true, name: "openapi", summary: "Read this document",
+			status: http.StatusOK, out: map[string]any{}, serve: a.serveDocument},
+		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, name: "docs", summary: "Read the list of routes",
+			status: http.StatusOK, serve: a.serveDocs},
 	}
 }
 
@@ -57,6 +59,9 @@ func (a *about) describe(list []*route) error {
 		}
 	}
 	reg.Map()["Problem"].Properties["type"].Enum = codes()
+	d := describer{reg, stream.Describe()}
+	d.bodies()
+	d.streams(doc)
 	var err error
 	a.document, err = json.MarshalIndent(doc, "", " ")
 	return err
@@ -89,7 +94,8 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 		op.Description = "Needs the scope " + string(rt.scope) + "."
 	}
 	if rt.in != nil {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: body(reg, rt.in, rt.name+"Request")}
+		content := body(reg, rt.in, rt.name+"Request")
+		op.RequestBody = &huma.RequestBody{Required: needed(reg, content), Content: content}
 	}
 	if rt.upload {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -97,6 +103,7 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	}
 	ok := &huma.Response{Description: http.StatusText(rt.status)}
 	switch {
+	case rt.status == http.StatusSwitchingProtocols:
 	case rt.stream != "":
 		ok.Content = map[string]*huma.MediaType{rt.stream: {Schema: &huma.Schema{Type: "string"}}}
 	case rt.out != nil:
@@ -107,11 +114,18 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 }
 
 func body(reg huma.Registry, v any, hint string) map[string]*huma.MediaType {
-	schema := &huma.Schema{Type: "object"}
-	if t := reflect.TypeOf(v); t != strictjson.Raw {
-		schema = reg.Schema(t, true, hint)
+	return map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(v), true, hint)}}
+}
+
+// needed reports whether a body has fields that cannot be left out. No body is an
+// empty object.
+func needed(reg huma.Registry, content map[string]*huma.MediaType) bool {
+	for _, m := range content {
+		if s := reg.SchemaFromRef(m.Schema.Ref); s != nil && len(s.Required) > 0 {
+			return true
+		}
 	}
-	return map[string]*huma.MediaType{"application/json": {Schema: schema}}
+	return false
 }
 
 func schemaName(t reflect.Type, hint string) string {
@@ -119,8 +133,17 @@ func schemaName(t reflect.Type, hint string) string {
 		t = t.Elem()
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
-	if pkg := t.PkgPath(); strings.HasSuffix(pkg, "/upsert") && name == "Approval" {
-		return "ApprovalFrame" // event.Approval has the plain name
+	switch pkg := t.PkgPath(); {
+	case strings.HasSuffix(pkg, "/upsert") && (name == "Approval" || name == "Notice" || name == "Usage"):
+		return "Upsert" + name // types of package event have the plain names
+	case strings.HasSuffix(pkg, "/event") && name == "Attachment":
+		return "SentAttachment"
+	case name == "Message" && strings.HasSuffix(pkg, "/stream"):
+		return "SocketMessage"
+	case name == "EventDocument":
+		return "Event"
+	case name == "Ref":
+		return "Attachment"
 	}
 	return name
 }

@@ -153,6 +153,13 @@ func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) ro
 	return rt
 }
 
+// describedAs returns a route whose handler decodes the body itself: in says how
+// the document describes the body.
+func describedAs(rt route, in any) route {
+	rt.in = in
+	return rt
+}
+
 // handle makes a route of a function to a JSON body.
 func handle[O any](rt route, f func(r *http.Request) (O, error)) route {
 	var out O

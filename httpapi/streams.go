@@ -21,7 +21,7 @@ func streamRoutes(s *stream.Streams) []route {
 				{name: "after", doc: "position after which to begin", number: true},
 				{name: "limit", doc: "how many at most; 200 if absent", number: true},
 			}}, s.Items),
-		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Write the session down",
+		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Export a session",
 			params: []param{{name: "format", doc: "jsonl, md or html"}},
 			status: http.StatusOK, stream: "application/octet-stream", serve: s.Export},
 		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",

@@ -18,7 +18,7 @@ import (
 type (
 	// SendRequest is a prompt.
 	SendRequest struct {
-		Content     string            `json:"content"`
+		Content     string            `json:"content" required:"false" doc:"may be blank if there are attachments"`
 		Attachments []json.RawMessage `json:"attachments,omitempty"`
 		Opts        json.RawMessage   `json:"opts,omitempty"`
 		Queue       bool              `json:"queue,omitempty" doc:"wait for the running turn instead of failing"`

@@ -17,8 +17,8 @@ type TurnFrame struct {
 	Data any // encodes as JSON
 }
 
-// about holds the fields of every frame of a turn. The types below add theirs.
-type about struct {
+// About holds the fields of every frame of a turn. The types below add theirs.
+type About struct {
 	Seq    int64  `json:"seq"`
 	TurnID string `json:"turnId"`
 	ItemID string `json:"itemId,omitempty"`
@@ -26,17 +26,17 @@ type about struct {
 
 type (
 	initFrame struct {
-		about
+		About
 		SessionID string `json:"sessionId"`
 		ModelID   string `json:"modelId,omitempty"`
 	}
 	textFrame struct {
-		about
+		About
 		Text         string `json:"text"`
 		ParentCallID string `json:"parentCallId,omitempty"`
 	}
 	toolStartFrame struct {
-		about
+		About
 		CallID       string          `json:"callId"`
 		Name         string          `json:"name"`
 		Arguments    json.RawMessage `json:"arguments"`
@@ -45,12 +45,12 @@ type (
 		ParentCallID string          `json:"parentCallId,omitempty"`
 	}
 	toolProgressFrame struct {
-		about
+		About
 		CallID string `json:"callId"`
 		Text   string `json:"text"`
 	}
 	toolResultFrame struct {
-		about
+		About
 		CallID    string         `json:"callId"`
 		Name      string         `json:"name"`
 		OK        bool           `json:"ok"`
@@ -60,26 +60,26 @@ type (
 		Truncated bool           `json:"truncated,omitempty"`
 	}
 	planFrame struct {
-		about
+		About
 		Entries []event.PlanEntry `json:"entries"`
 	}
 	permissionFrame struct {
-		about
+		About
 		Approval event.Approval `json:"approval"`
 	}
 	resolvedFrame struct {
-		about
+		About
 		ApprovalID string         `json:"approvalId"`
 		Choice     string         `json:"choice"`
 		By         event.Resolver `json:"by"`
 		Reason     string         `json:"reason,omitempty"`
 	}
 	noticeFrame struct {
-		about
+		About
 		event.Notice
 	}
 	errorFrame struct {
-		about
+		About
 		Phase     string `json:"phase"`
 		ErrorType string `json:"errorType"`
 		Message   string `json:"message"`
@@ -89,13 +89,13 @@ type (
 		Details   any    `json:"details,omitempty"`
 	}
 	completeFrame struct {
-		about
+		About
 		Status  event.TurnStatus `json:"status"`
 		Usage   *event.Usage     `json:"usage"`
 		CostUSD *float64         `json:"costUsd,omitempty"`
 	}
 	exitFrame struct {
-		about
+		About
 		ExitCode    int  `json:"exitCode"`
 		Interrupted bool `json:"interrupted,omitempty"`
 	}
@@ -128,7 +128,7 @@ func NewTurnFrames(session, turn string, warnings ...string) *TurnFrames {
 // Push returns the frames for ev, in order. The item of the prompt has none: the
 // client sent it.
 func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
-	a := about{Seq: ev.Seq, TurnID: t.turn, ItemID: itemOf(ev.Body)}
+	a := About{Seq: ev.Seq, TurnID: t.turn, ItemID: itemOf(ev.Body)}
 	if a.ItemID == runnel.UserItemID(t.turn) {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
 	if len(frames) == 0 || len(t.warnings) == 0 {
 		return frames
 	}
-	notices := t.warn(about{Seq: ev.Seq, TurnID: t.turn})
+	notices := t.warn(About{Seq: ev.Seq, TurnID: t.turn})
 	if frames[0].Name == "session:init" {
 		return slices.Concat(frames[:1], notices, frames[1:])
 	}
@@ -144,7 +144,7 @@ func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
 }
 
 // warn returns the notices for the warnings that have no frame yet.
-func (t *TurnFrames) warn(a about) (out []TurnFrame) {
+func (t *TurnFrames) warn(a About) (out []TurnFrame) {
 	for _, w := range t.warnings {
 		out = append(out, TurnFrame{"notice", noticeFrame{a, event.Notice{Level: event.LevelWarning, Code: "OPTION_IGNORED", Message: w}}})
 	}
@@ -154,11 +154,11 @@ func (t *TurnFrames) warn(a about) (out []TurnFrame) {
 
 // lost ends the stream of a turn that cannot be read any further, for p.
 func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
-	a := about{Seq: seq, TurnID: t.turn}
+	a := About{Seq: seq, TurnID: t.turn}
 	return append(t.warn(a), failed(a, string(p.Type), p.Message, p.Details)...)
 }
 
-func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
+func (t *TurnFrames) body(ev event.Event, a About) []TurnFrame {
 	switch b := ev.Body.(type) {
 	case event.ResponseStart:
 		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID}}}
@@ -199,7 +199,7 @@ func (t *TurnFrames) body(ev event.Event, a about) []TurnFrame {
 }
 
 // text returns the frame for text that is appended to an item.
-func (t *TurnFrames) text(a about, s string) []TurnFrame {
+func (t *TurnFrames) text(a About, s string) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil || s == "" {
 		return nil
@@ -217,7 +217,7 @@ func (t *TurnFrames) text(a about, s string) []TurnFrame {
 	return nil
 }
 
-func (t *TurnFrames) done(a about, f event.FinalItem) []TurnFrame {
+func (t *TurnFrames) done(a About, f event.FinalItem) []TurnFrame {
 	it := t.items[a.ItemID]
 	if it == nil {
 		it = new(turnItem)
@@ -240,7 +240,7 @@ func (t *TurnFrames) done(a about, f event.FinalItem) []TurnFrame {
 // whole ends a text. A last delta holds what was not streamed of it, so that the
 // deltas add up to the final text. If the agent replaced streamed text they do
 // not, and the final text counts.
-func (t *TurnFrames) whole(a about, it *turnItem, typ event.ItemType, text string) []TurnFrame {
+func (t *TurnFrames) whole(a About, it *turnItem, typ event.ItemType, text string) []TurnFrame {
 	var out []TurnFrame
 	it.typ = typ
 	t.items[a.ItemID] = it
@@ -256,7 +256,7 @@ func (t *TurnFrames) whole(a about, it *turnItem, typ event.ItemType, text strin
 
 // broken ends an item that failed. The turn goes on after a text that failed, so
 // the client learns that the text has no end.
-func (t *TurnFrames) broken(a about, f event.Fault) []TurnFrame {
+func (t *TurnFrames) broken(a About, f event.Fault) []TurnFrame {
 	if it := t.items[a.ItemID]; it == nil || it.typ == event.TypeFunctionCall {
 		return t.cut(a, f.Message)
 	}
@@ -265,14 +265,14 @@ func (t *TurnFrames) broken(a about, f event.Fault) []TurnFrame {
 
 // cut ends an item that was cancelled. A text that was cut off is not complete,
 // so it has no frame.
-func (t *TurnFrames) cut(a about, why string) []TurnFrame {
+func (t *TurnFrames) cut(a About, why string) []TurnFrame {
 	if it := t.items[a.ItemID]; it != nil && it.typ == event.TypeFunctionCall {
-		return []TurnFrame{{"tool:result", toolResultFrame{about: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
+		return []TurnFrame{{"tool:result", toolResultFrame{About: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
 	}
 	return nil
 }
 
-func (t *TurnFrames) complete(a about, b event.ResponseDone) []TurnFrame {
+func (t *TurnFrames) complete(a About, b event.ResponseDone) []TurnFrame {
 	if b.Status == event.StatusError {
 		fault := event.Fault{Code: "AGENT_ERROR", Message: b.FinishReason}
 		if b.Error != nil {
@@ -290,14 +290,14 @@ func (t *TurnFrames) complete(a about, b event.ResponseDone) []TurnFrame {
 }
 
 // failed ends a turn with an error.
-func failed(a about, code, message string, details any) []TurnFrame {
+func failed(a About, code, message string, details any) []TurnFrame {
 	return []TurnFrame{
 		{"turn:error", newErrorFrame(a, code, message, details, true)},
 		{"process:exit", exitFrame{a, 1, false}},
 	}
 }
 
-func newErrorFrame(a about, code, message string, details any, fatal bool) errorFrame {
+func newErrorFrame(a About, code, message string, details any, fatal bool) errorFrame {
 	status, severity := reply.Status(runnel.Fail(runnel.Code(code), message)), "warning"
 	if status >= http.StatusInternalServerError {
 		severity = "error"

@@ -114,13 +114,13 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict R
 		err = p.events(ctx, after, verdict)
 	}
 	if errors.Is(context.Cause(ctx), errDeleted) {
-		_ = p.k.refuse(message{RequestID: requestID}, errDeleted)
+		_ = p.k.refuse(Message{RequestID: requestID}, errDeleted)
 		return
 	}
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	_ = p.k.refuse(message{RequestID: requestID}, err)
+	_ = p.k.refuse(Message{RequestID: requestID}, err)
 	if runnel.CodeOf(err) == runnel.StoreUnavailable {
 		err = errors.Join(errStore, err)
 	}

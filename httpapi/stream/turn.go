@@ -17,7 +17,7 @@ import (
 // A TurnRequest is a prompt whose turn is streamed.
 type TurnRequest struct {
 	SessionID   string            `json:"sessionId"`
-	Message     string            `json:"message"`
+	Message     string            `json:"message" required:"false" doc:"may be blank if there are attachments"`
 	Opts        json.RawMessage   `json:"opts,omitempty"`
 	Attachments []json.RawMessage `json:"attachments,omitempty"`
 }
@@ -70,7 +70,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 	e, known := errors.AsType[*runnel.Error](err)
 	if !known {
-		for _, f := range t.warn(about{Seq: after, TurnID: t.turn}) {
+		for _, f := range t.warn(About{Seq: after, TurnID: t.turn}) {
 			_ = out.frame(after, f.Name, f.Data)
 		}
 		s.goodbye(out, t.session, after, err)

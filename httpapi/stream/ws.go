@@ -223,8 +223,8 @@ func (k *socket) pinged(context.Context, []byte) bool {
 	return true
 }
 
-// A message holds the fields of every message of a client.
-type message struct {
+// A Message holds the fields of every message of a client.
+type Message struct {
 	Type      string `json:"type"`
 	RequestID string `json:"requestId,omitempty"`
 }
@@ -232,25 +232,25 @@ type message struct {
 // The messages of a client.
 type (
 	helloMessage struct {
-		message
+		Message
 		StreamProtocol string `json:"streamProtocol"`
 	}
 	subscribeMessage struct {
-		message
+		Message
 		SessionID string `json:"sessionId"`
 		After     *int64 `json:"after,omitempty"`
 	}
 	sessionMessage struct {
-		message
+		Message
 		SessionID string `json:"sessionId"`
 	}
 	sendMessage struct {
-		message
+		Message
 		SessionID string `json:"sessionId"`
 		command.SendRequest
 	}
 	decideMessage struct {
-		message
+		Message
 		SessionID  string `json:"sessionId"`
 		ApprovalID string `json:"approvalId"`
 		command.DecideRequest
@@ -282,7 +282,7 @@ func (k *socket) handle(data []byte) error {
 	if k.ctx.Err() != nil { // while it closes, the client may still send
 		return context.Cause(k.ctx)
 	}
-	var m message
+	var m Message
 	if err := peekMessage(data, &m); err != nil {
 		return errors.Join(k.refuse(m, err), errBadFrame)
 	}
@@ -304,7 +304,7 @@ func (k *socket) handle(data []byte) error {
 
 // peekMessage reads the type and the id of a message. The handler of the type
 // decodes the whole.
-func peekMessage(data []byte, m *message) error {
+func peekMessage(data []byte, m *Message) error {
 	if err := strictjson.Check(data); err != nil {
 		return reply.Invalid(err.Error())
 	}
@@ -315,7 +315,7 @@ func peekMessage(data []byte, m *message) error {
 	return reply.Fit("message", map[string]json.RawMessage{"type": members["type"], "requestId": members["requestId"]}, m)
 }
 
-func (k *socket) hello(m message, data []byte) error {
+func (k *socket) hello(m Message, data []byte) error {
 	var in helloMessage
 	if err := reply.Strict(data, &in); err != nil {
 		return k.refuse(m, err)
@@ -351,7 +351,7 @@ func Verbs() map[string]auth.Scope {
 }
 
 // dispatch handles m by its type and returns the body of the answer; nil for none.
-func (k *socket) dispatch(m message, data []byte) (any, error) {
+func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	scope, ok := Verbs()[m.Type]
 	if !ok {
 		return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
@@ -434,7 +434,7 @@ func (k *socket) options(data []byte) (any, error) {
 	return k.s.cfg.Commands.SetOptions(k.req, in.SessionID, rest)
 }
 
-func (k *socket) refuse(m message, err error) error {
+func (k *socket) refuse(m Message, err error) error {
 	return k.write(errorMessage{"error", m.RequestID, k.s.cfg.Reply.Explain(k.ctx, err)})
 }
 

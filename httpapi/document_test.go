@@ -1,0 +1,440 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/stream"
+)
+
+// A schema is what the test reads of one.
+type schema struct {
+	Ref        string `json:"$ref"`
+	Type       any
+	Properties map[string]*schema
+	Required   []string
+	Items      *schema
+	OneOf      []*schema
+	Enum       []any
+	Additional any `json:"additionalProperties"`
+}
+
+// document is the OpenAPI document as a client reads it.
+type document struct {
+	Paths map[string]map[string]*struct {
+		OperationID string
+		Parameters  []struct {
+			Name, In string
+			Required bool
+		}
+		RequestBody *struct {
+			Required bool
+			Content  map[string]struct{ Schema *schema }
+		}
+		Responses map[string]struct {
+			Content map[string]struct {
+				Schema *schema
+				Frames map[string]*schema `json:"x-frames"`
+			}
+		}
+		Messages struct{ Client, Server map[string]*schema } `json:"x-messages"`
+	}
+	Components struct{ Schemas map[string]*schema }
+}
+
+func (rg *rig) document() document {
+	rg.t.Helper()
+	var d document
+	if err := json.Unmarshal(rg.do("GET", "/openapi.json", "").Body.Bytes(), &d); err != nil {
+		rg.t.Fatal(err)
+	}
+	return d
+}
+
+func (d document) resolve(s *schema) *schema {
+	for s != nil && s.Ref != "" {
+		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
+	}
+	return s
+}
+
+// check returns how v deviates from s; "" if it does not.
+func (d document) check(s *schema, v any, path string) string {
+	if s = d.resolve(s); s == nil {
+		return path + ": no schema"
+	}
+	if len(s.OneOf) > 0 {
+		return d.oneOf(s, v, path)
+	}
+	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
+		return fmt.Sprintf("%s: %v is none of %v", path, v, s.Enum)
+	}
+	if !typed(s.Type, v) {
+		return fmt.Sprintf("%s: %T is no %v", path, v, s.Type)
+	}
+	switch v := v.(type) {
+	case []any:
+		for i, e := range v {
+			if why := d.check(s.Items, e, fmt.Sprintf("%s.%d", path, i)); s.Items != nil && why != "" {
+				return why
+			}
+		}
+	case map[string]any:
+		return d.object(s, v, path)
+	}
+	return ""
+}
+
+func (d document) oneOf(s *schema, v any, path string) string {
+	var whys []string
+	for _, one := range s.OneOf {
+		why := d.check(one, v, path)
+		if why == "" {
+			return ""
+		}
+		whys = append(whys, why)
+	}
+	return path + ": fits none: " + strings.Join(whys, "; ")
+}
+
+func (d document) object(s *schema, v map[string]any, path string) string {
+	for _, name := range s.Required {
+		if _, ok := v[name]; !ok {
+			return path + "." + name + ": is missing"
+		}
+	}
+	for name, e := range v {
+		p := s.Properties[name]
+		if p == nil && (s.Additional == true || s.Type == nil) {
+			continue
+		}
+		if p == nil {
+			if more, ok := s.Additional.(map[string]any); ok && more["type"] == "string" {
+				continue
+			}
+			return path + "." + name + ": is not described"
+		}
+		if why := d.check(p, e, path+"."+name); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func typed(want, v any) bool {
+	if list, ok := want.([]any); ok {
+		return slices.ContainsFunc(list, func(one any) bool { return typed(one, v) })
+	}
+	switch want {
+	case nil:
+		return true
+	case "null":
+		return v == nil
+	case "integer", "number":
+		_, ok := v.(float64)
+		return ok
+	case "string":
+		_, ok := v.(string)
+		return ok
+	case "boolean":
+		_, ok := v.(bool)
+		return ok
+	case "array":
+		_, ok := v.([]any)
+		return ok
+	}
+	_, ok := v.(map[string]any)
+	return ok
+}
+
+// Every route but the page is described, and every described route exists.
+func TestDocumentHasTheRoutesOfTheRouter(t *testing.T) {
+	rg := newRig(t)
+	d := rg.document()
+	described := map[string]bool{}
+	for path, methods := range d.Paths {
+		for method := range methods {
+			described[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	for _, rt := range rg.router.list {
+		isPage := !strings.HasPrefix(rt.path, "/api/") && rt.path != "/metrics" && rt.path != "/openapi.json" && rt.path != "/docs"
+		if !isPage && !described[rt.pattern()] {
+			t.Errorf("%s is not described", rt.pattern())
+		}
+		delete(described, rt.pattern())
+	}
+	for pattern := range described {
+		t.Errorf("%s does not exist", pattern)
+	}
+}
+
+// The fields of every request are those that the running server takes: it knows
+// each one that is described, and no other.
+func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
+	timed(t, minute)
+	rg := newRig(t)
+	d := rg.document()
+	id := rg.create()
+	checked := 0
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			if op.RequestBody == nil || op.RequestBody.Content["application/json"].Schema == nil {
+				continue
+			}
+			s := d.resolve(op.RequestBody.Content["application/json"].Schema)
+			target := strings.NewReplacer("{id}", id, "{approvalId}", "a").Replace(path)
+			ask := func(field string, value any) string {
+				body, _ := json.Marshal(map[string]any{field: value})
+				return rg.do(strings.ToUpper(method), target, string(body)).Body.String()
+			}
+			if s.Additional != true && !strings.Contains(ask("banana", 1), "unknown field") {
+				t.Errorf("%s %s takes a field that is not described", method, path)
+			}
+			for name := range s.Properties {
+				checked++
+				// A number in the place of an object, and an object elsewhere, fit no field.
+				wrong := any(map[string]any{"x": 1})
+				if p := d.resolve(s.Properties[name]); p.Type == "object" {
+					wrong = 1
+				}
+				if got := ask(name, wrong); strings.Contains(got, "unknown field") || strings.Contains(got, "unknown, ignored") {
+					t.Errorf("%s %s: %s is described and not known: %s", method, path, name, got)
+				}
+			}
+			if op.RequestBody.Required != (len(s.Required) > 0) {
+				t.Errorf("%s %s: required %v, with %v", method, path, op.RequestBody.Required, s.Required)
+			}
+			if !op.RequestBody.Required {
+				continue
+			}
+			if w := rg.do(strings.ToUpper(method), target, ""); w.Code < 400 {
+				t.Errorf("%s %s: no body is %d", method, path, w.Code)
+			}
+		}
+	}
+	if checked < 25 {
+		t.Errorf("only %d fields", checked)
+	}
+	// Options are known where they are described, and those that are not are ignored.
+	for _, where := range []struct{ schema, target, body string }{
+		{"Options", "/api/session/create", `{"cliType":"script","projectDir":"` + rg.dir + `","options":{%q:{"x":{}}}}`},
+		{"Options", "/api/harness/session/create", `{"projectRoot":"` + rg.dir + `","opts":{%q:{"x":{}}}}`},
+		{"Settings", "/api/session/" + id + "/options", `{"model":"m",%q:{"x":{}}}`},
+	} {
+		s := d.Components.Schemas[where.schema]
+		if s == nil || len(s.Properties) < 4 || s.Additional != true {
+			t.Fatalf("%s: got %+v", where.schema, s)
+		}
+		for name := range s.Properties {
+			if got := rg.do("POST", where.target, fmt.Sprintf(where.body, name)).Body.String(); name != "model" && (strings.Contains(got, "ignored") || !strings.Contains(got, name)) {
+				t.Errorf("%s: %s is described and not known: %s", where.target, name, got)
+			}
+		}
+		if got := rg.do("POST", where.target, fmt.Sprintf(where.body, "banana")).Body.String(); !strings.Contains(got, "unknown, ignored") {
+			t.Errorf("%s: got %s", where.target, got)
+		}
+	}
+	for _, hidden := range []string{"persona", "mode", "subagentGovernance"} {
+		for name, s := range d.Components.Schemas {
+			if s.Properties[hidden] != nil {
+				t.Errorf("%s has %s, which is not there yet", name, hidden)
+			}
+		}
+	}
+}
+
+// answers checks an answer of the running server against the document.
+func (rg *rig) answers(d document, method, path, target, body string) map[string]any {
+	rg.t.Helper()
+	w := rg.do(method, target, body)
+	op := d.Paths[path][strings.ToLower(method)]
+	res, ok := op.Responses[fmt.Sprint(w.Code)]
+	if !ok {
+		rg.t.Errorf("%s %s answers %d %s, which is not described", method, path, w.Code, w.Body)
+		return nil
+	}
+	for query := range strings.SplitSeq(strings.TrimPrefix(target, strings.SplitN(target, "?", 2)[0]), "&") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(query, "?"), "=")
+		if name != "" && !slices.ContainsFunc(op.Parameters, func(p struct {
+			Name, In string
+			Required bool
+		}) bool {
+			return p.Name == name && p.In == "query"
+		}) {
+			rg.t.Errorf("%s %s: the parameter %s is not described", method, path, name)
+		}
+	}
+	var v any
+	if s := res.Content["application/json"].Schema; s != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+			rg.t.Errorf("%s %s: %v", method, path, err)
+		} else if why := d.check(s, v, method+" "+path); why != "" {
+			rg.t.Errorf("%s in %s", why, w.Body)
+		}
+	}
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// Answers have the described fields, and no others.
+func TestAnswersAreAsDescribed(t *testing.T) {
+	timed(t, minute)
+	rg := newRig(t)
+	d := rg.document()
+	dir := url.QueryEscape(rg.dir)
+	id := rg.answers(d, "POST", "/api/session/create", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"later":1}}`)["sessionId"].(string)
+	for _, prompt := range []string{"tools", `{"steps":[{"plan":[{"content":"do","status":"pending"}]},{"text":"a"},{"fail":{"code":"RATE_LIMITED","message":"m","details":{"a":1}}}]}`} {
+		turn := rg.answers(d, "POST", "/api/session/{id}/send", "/api/session/"+id+"/send", fmt.Sprintf(`{"content":%q}`, prompt))["turnId"].(string)
+		rg.events(id, turn)
+	}
+	of := func(path string) string { return strings.Replace(path, "{id}", id, 1) }
+	for _, path := range []string{
+		"/api/session/{id}/status", "/api/session/{id}/items", "/api/harness/session/{id}", "/api/agents", "/api/projects", "/api/me", "/api/health", "/api/tokens",
+	} {
+		rg.answers(d, "GET", path, of(path), "")
+	}
+	rg.answers(d, "GET", "/api/session/{id}/items", of("/api/session/{id}/items?after=3&limit=5"), "")
+	rg.answers(d, "GET", "/api/session/list", "/api/session/list?projectDir="+dir+"&all=1", "")
+	rg.answers(d, "GET", "/api/harness/session/list", "/api/harness/session/list?projectRoot="+dir, "")
+	rg.answers(d, "GET", "/api/agents", "/api/agents?refresh=1", "")
+	rg.answers(d, "POST", "/api/session/{id}/options", of("/api/session/{id}/options"), `{"model":"m","config":{"pace":"fast"},"later":1}`)
+	rg.answers(d, "POST", "/api/session/{id}/load", of("/api/session/{id}/load"), "")
+	rg.answers(d, "POST", "/api/harness/session/boot", "/api/harness/session/boot", `{"sessionId":"`+id+`","force":true}`)
+	rg.answers(d, "POST", "/api/harness/interrupt", "/api/harness/interrupt", `{"sessionId":"`+id+`"}`)
+	rg.answers(d, "POST", "/api/session/{id}/cancel", of("/api/session/{id}/cancel"), "")
+	made := rg.answers(d, "POST", "/api/harness/session/create", "/api/harness/session/create", `{"projectRoot":"`+rg.dir+`"}`)
+	other := made["session"].(map[string]any)["sessionId"].(string)
+	rg.answers(d, "DELETE", "/api/harness/session/{id}", "/api/harness/session/"+other, "")
+	token := rg.answers(d, "POST", "/api/tokens", "/api/tokens", `{"name":"t","scopes":["read"]}`)
+	rg.answers(d, "GET", "/api/tokens", "/api/tokens", "")
+	rg.answers(d, "POST", "/api/tokens/{id}/revoke", fmt.Sprintf("/api/tokens/%v/revoke", token["id"]), "")
+	rg.answers(d, "POST", "/api/session/{id}/kill", of("/api/session/{id}/kill"), "")
+	upload := rg.do("POST", "/api/uploads?name=a.txt", "text", header("Content-Type", "application/octet-stream"))
+	var v any
+	if err := json.Unmarshal(upload.Body.Bytes(), &v); err != nil || upload.Code != http.StatusCreated {
+		t.Fatalf("%d %s", upload.Code, upload.Body)
+	}
+	if why := d.check(d.Paths["/api/uploads"]["post"].Responses["201"].Content["application/json"].Schema, v, "upload"); why != "" {
+		t.Error(why)
+	}
+	// Every error has the same body.
+	refused := rg.do("GET", "/api/session/list", "")
+	_ = json.Unmarshal(refused.Body.Bytes(), &v)
+	if why := d.check(d.Paths["/api/session/list"]["get"].Responses["default"].Content["application/json"].Schema, v, "error"); why != "" {
+		t.Error(why)
+	}
+}
+
+// The frames of streams and the messages of the WebSocket are as described.
+func TestStreamsAreAsDescribed(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	d := s.document()
+	id := s.create()
+	s.do("POST", "/api/session/"+id+"/options", `{"config":{"pace":"fast"}}`)
+	turn := d.Paths["/api/harness/turn"]["post"].Responses["200"].Content["text/event-stream"].Frames
+	seen := map[string]bool{}
+	check := func(frames map[string]*schema, name string, data []byte) {
+		t.Helper()
+		seen[name] = true
+		var v any
+		if err := json.Unmarshal(data, &v); err != nil {
+			t.Fatal(err)
+		}
+		if frames[name] == nil {
+			t.Errorf("%s is not described", name)
+		} else if why := d.check(frames[name], v, name); why != "" {
+			t.Errorf("%s in %s", why, data)
+		}
+	}
+	prompts := []string{
+		"tools", `{"steps":[{"plan":[{"content":"do","status":"pending"}]}]}`, "fail", `{"steps":[{"reasoning":"hm"},{"notice":{"level":"info","code":"X","message":"m"}},{"text":"a"},` +
+			`{"tool":{"name":"Bash","arguments":{"command":"ls"},"pieces":["a","b"],"exitCode":1}},{"usage":{"usage":{"inputTokens":1,"outputTokens":1},"costUsd":0.1}}]}`,
+	}
+	for _, p := range prompts {
+		for _, f := range s.turn(id, p, "") {
+			check(turn, f.name, f.data)
+		}
+	}
+	go s.turn(id, "approve", "")
+	asked := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"deny"}`)
+	st, err := s.gw.Status(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames, _ := s.readSSE(id, 0, st.LastSeq)
+	events := d.Paths["/api/session/{id}/events"]["get"].Responses["200"].Content["text/event-stream"].Frames
+	for _, ev := range frames {
+		data, _ := json.Marshal(ev)
+		check(events, event.Type(ev.Body), data)
+	}
+	for name := range turn {
+		if !seen[name] && name != "stream:end" && name != "permission:request" && name != "permission:resolved" {
+			t.Errorf("%s was not seen", name)
+		}
+	}
+
+	messages := d.Paths["/api/ws"]["get"].Messages
+	for verb := range stream.Verbs() {
+		if messages.Client[verb] == nil {
+			t.Errorf("%s is not described", verb)
+		}
+	}
+	for _, family := range []string{stream.FamilyUpsert, stream.FamilyEvents} {
+		p := s.join(family)
+		var said sync.WaitGroup
+		said.Go(func() { // while the test reads: the connection has no buffer
+			for _, m := range []string{
+				`{"type":"session:subscribe","requestId":"1","sessionId":"` + id + `"}`, `{"type":"sessions:subscribe","requestId":"2"}`,
+				`{"type":"session:cancel","requestId":"3","sessionId":"nobody"}`,
+				`{"type":"session:send","requestId":"4","sessionId":"` + id + `","content":"text","queue":true}`,
+			} {
+				if err := p.conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for ended := false; !ended; {
+			_, data, err := p.conn.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m struct{ Type string }
+			_ = json.Unmarshal(data, &m)
+			check(messages.Server, m.Type, data)
+			ended = strings.Contains(string(data), `turn_complete`) && m.Type == "session:turn" || m.Type == "session:event" && strings.Contains(string(data), `"response_done"`)
+		}
+		said.Wait()
+		_ = p.conn.CloseNow()
+	}
+	for _, name := range slices.Sorted(maps.Keys(messages.Server)) {
+		if !seen[name] && name != "session:end" && name != "session:usage" && name != "session:hello:ack" && name != "session:notice" && name != "session:approval" {
+			t.Errorf("%s was not seen", name)
+		}
+	}
+	// Each message of a client has the fields that the server knows.
+	p := s.join(stream.FamilyUpsert)
+	for _, verb := range slices.Sorted(maps.Keys(stream.Verbs())) {
+		for name := range messages.Client[verb].Properties {
+			if name == "type" || name == "requestId" {
+				continue
+			}
+			p.say(`{"type":%q,"requestId":"r",%q:{"x":1}}`, verb, name)
+			if f := p.await("error", "response"); f.Type == "error" && strings.Contains(f.Error.Message, "unknown") {
+				t.Errorf("%s: %s is described and not known: %s", verb, name, f.Error.Message)
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// A Document describes what streams carry: zero values, from which the OpenAPI
+// document is made, under their names on the wire.
+type Document struct {
+	Event    any            // a canonical event
+	Payloads map[string]any // of canonical events, by type
+	Frames   map[string]any // data of a turn's frames, by name
+	Control  map[string]any // data of the frames of every SSE stream, by name
+	Client   map[string]any // messages of a client of the WebSocket, by type
+	Server   map[string]any // messages of the server on the WebSocket, by type
+	Live     map[string]any // payloads of live messages, and of history's entries, by type
+}
+
+// An EventDocument is the form of a canonical event in JSON.
+type EventDocument struct {
+	EventID   string    `json:"eventId"`
+	Seq       int64     `json:"seq" doc:"1, 2, 3 and so on in each session; the cursor of every stream"`
+	Timestamp time.Time `json:"timestamp"`
+	SessionID string    `json:"sessionId"`
+	TurnID    string    `json:"turnId,omitempty"`
+	Type      string    `json:"type"`
+	Payload   any       `json:"payload"`
+}
+
+// An optionsMessage is the message that changes settings of a live session.
+type optionsMessage struct {
+	Message
+	SessionID string `json:"sessionId"`
+	runnel.Settings
+}
+
+// Describe returns the Document of this server.
+func Describe() Document {
+	payloads := make(map[string]any)
+	for _, b := range event.Bodies() {
+		payloads[event.Type(b)] = b
+	}
+	return Document{
+		Event: EventDocument{}, Payloads: payloads,
+		Frames: map[string]any{
+			"session:init": initFrame{}, "chat:delta": textFrame{}, "chat:complete": textFrame{}, "reasoning:delta": textFrame{},
+			"reasoning:complete": textFrame{}, "tool:start": toolStartFrame{}, "tool:progress": toolProgressFrame{}, "tool:result": toolResultFrame{},
+			"plan:update": planFrame{}, "permission:request": permissionFrame{}, "permission:resolved": resolvedFrame{}, "notice": noticeFrame{},
+			"turn:error": errorFrame{}, "session:complete": completeFrame{}, "process:exit": exitFrame{},
+		},
+		Control: map[string]any{"stream:open": openFrame{}, "stream:end": endMessage{}},
+		Client: map[string]any{
+			"session:hello": helloMessage{}, "session:subscribe": subscribeMessage{}, "session:unsubscribe": sessionMessage{},
+			"sessions:subscribe": Message{}, "session:send": sendMessage{}, "session:cancel": sessionMessage{}, "session:kill": sessionMessage{},
+			"session:options": optionsMessage{}, "session:decide": decideMessage{},
+		},
+		Server: map[string]any{
+			"session:hello:ack": helloAnswer{}, "response": response{}, "error": errorMessage{}, "session:history": historyMessage{},
+			"session:end": endMessage{},
+		},
+		Live: map[string]any{
+			"session:event": EventDocument{}, "session:status": gateway.Status{},
+			upsert.Upsert{}.Frame(): upsert.Upsert{}, upsert.TurnEvent{}.Frame(): upsert.TurnEvent{}, upsert.Approval{}.Frame(): upsert.Approval{},
+			upsert.Notice{}.Frame(): upsert.Notice{}, upsert.Usage{}.Frame(): upsert.Usage{},
+		},
+	}
+}
