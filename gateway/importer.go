@@ -17,7 +17,8 @@ import (
 )
 
 // Load opens a session so that its history can be read and its next prompt
-// sent. It brings back one that was ended. A conversation that began outside of
+// sent. It brings back one that was ended, if its directory is still there. A
+// conversation that began outside of
 // us, named as cliType:agentId, is copied from the agent's own files; file may
 // say which of them. If it was copied before, what it gained since is added,
 // unless a turn runs.
@@ -35,6 +36,9 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	if rec.State == event.StateDead {
+		if _, err := g.opener.projects.check(rec.ProjectDir); err != nil { // no agent could be started there
+			return Status{}, err
+		}
 		rec.State, rec.LastActiveAt = event.StateOpen, time.Now().UTC()
 		if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
 			return Status{}, storeError(err)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,6 +117,38 @@ func TestKillAndLoad(t *testing.T) {
 		t.Errorf("load: %+v, %v", st, err)
 	}
 	d.ends(t, send(t, g, id, "text"))
+}
+
+// A session goes on only where its agent could be started.
+func TestEndedSessionStaysEndedWithoutItsDirectory(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	dir := filepath.Join(d.dir, "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	st, err := g.Create(t.Context(), "script", dir, runnel.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(g.Kill(t.Context(), st.SessionID), os.Remove(dir)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Load(t.Context(), st.SessionID, "")
+	wantCode(t, err, runnel.WorkingRootInaccessible)
+	if !strings.Contains(runnel.Safe(err).Message, dir) {
+		t.Errorf("the error does not name the directory: %v", err)
+	}
+	if now, err := g.Status(t.Context(), st.SessionID); err != nil || now.State != event.StateDead {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if st, err = g.Load(t.Context(), st.SessionID, ""); err != nil || st.State != event.StateOpen {
+		t.Errorf("with its directory: %+v, %v", st, err)
+	}
 }
 
 func TestIdleSessionsAreClosed(t *testing.T) {

@@ -44,11 +44,11 @@ func (p projects) check(dir string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(filepath.Clean(dir))
 	if err != nil {
-		return "", inaccessible("the project directory does not exist or cannot be reached")
+		return "", inaccessible("the project directory does not exist or cannot be reached: " + dir)
 	}
 	info, err := os.Stat(real)
 	if err != nil || !info.IsDir() {
-		return "", inaccessible("the project directory is not a directory")
+		return "", inaccessible("the project directory is not a directory: " + dir)
 	}
 	if err := p.checkDataDir(real); err != nil {
 		return "", err
