@@ -1,5 +1,7 @@
+import { mkdirSync, rmdirSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import {
@@ -469,6 +471,47 @@ describe.skipIf(skip)("the page", () => {
     await ended();
     await page.locator("[data-row=prompt]").getByText("notes.txt").waitFor();
     expect(await page.getByRole("list", { name: "Attachments" }).count()).toBe(0);
+    expectQuiet(watch);
+  });
+
+  it("tries again with the files of the prompt that failed", async () => {
+    await login();
+    const id = await session(page, server);
+    await page.goto(addressOf(server, id));
+    await page
+      .getByLabel("Attach files")
+      .setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("remember the milk") });
+    await page.getByRole("textbox", { name: "Prompt" }).fill("fail to deploy");
+    await page.getByRole("button", { name: "Send" }).and(page.locator(":enabled")).click();
+    await ended();
+    await page.reload();
+    await page.getByRole("button", { name: "Try again", exact: true }).click();
+    await page.locator("[data-row=end]").nth(1).waitFor();
+    expect(await page.locator("[data-row=prompt]").getByText("notes.txt").count()).toBe(2);
+
+    // Another browser has no files to send again, and says so.
+    await page.evaluate(() => localStorage.removeItem("runnel.uploads"));
+    await page.reload();
+    await page.getByRole("button", { name: "Try again without its files" }).first().waitFor();
+    expectQuiet(watch);
+  });
+
+  it("continues a session whose folder is gone only once it is back", async () => {
+    await login();
+    const dir = join(server.project, "vanishing");
+    mkdirSync(dir);
+    const id = await session(page, server, "text", { projectDir: dir });
+    await page.goto(addressOf(server, id));
+    await ended();
+    await page.getByRole("button", { name: "End session" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "End session" }).click();
+    rmdirSync(dir);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("alert").filter({ hasText: dir }).waitFor();
+    expect(await page.getByRole("textbox", { name: "Prompt" }).count()).toBe(0);
+    mkdirSync(dir);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
     expectQuiet(watch);
   });
 

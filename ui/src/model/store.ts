@@ -253,11 +253,30 @@ export function toggle(key: string, to?: boolean) {
   });
 }
 
-/** Sends a prompt, and shows the end of the conversation, where it will stand. */
-export function sendPrompt(...prompt: Parameters<typeof api.send>): Promise<string[]> {
+const remembered = 50; // prompts whose uploads this browser remembers
+
+/**
+ * Sends a prompt, and shows the end of the conversation, where it will stand.
+ * Returns what the server has to say about it.
+ */
+export async function sendPrompt(
+  id: string,
+  content: string,
+  queue: boolean,
+  uploads: readonly string[] = [],
+): Promise<string[]> {
   set((s) => ({ sent: s.sent + 1 }));
-  return api.send(...prompt);
+  const { turnId, warnings } = await api.send(id, content, queue, uploads);
+  if (turnId && uploads.length > 0) {
+    const kept = Object.entries(load<Record<string, readonly string[]>>("uploads", {}));
+    save("uploads", Object.fromEntries([...kept.slice(1 - remembered), [turnId, uploads]]));
+  }
+  return warnings;
 }
+
+/** The uploads that went with a prompt, if it was sent from this browser. The server keeps them for a day. */
+export const uploadsOf = (turnId: string): readonly string[] =>
+  load<Record<string, readonly string[]>>("uploads", {})[turnId] ?? [];
 
 export function complain(text: string | undefined) {
   set({ problem: text ? { text, at: Date.now() } : undefined });

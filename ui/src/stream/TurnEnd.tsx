@@ -1,7 +1,7 @@
 import { memo, useState } from "react";
 import { Dialog } from "../app/Dialog";
 import { byFile, countChanges } from "../model/diff";
-import { attempt, sendPrompt, useStore } from "../model/store";
+import { attempt, complain, sendPrompt, uploadsOf, useStore } from "../model/store";
 import type { Turn } from "../model/transcript";
 import { absolute, between, cost, count, duration, plural } from "../text/format";
 import { plain } from "../text/visible";
@@ -73,10 +73,18 @@ export const TurnEnd = memo(function TurnEnd({
 function Failure({ turn, session }: { turn: Turn; session: string }) {
   const [busy, setBusy] = useState(false);
   const prompt = turn.items.find((it) => it.type === "message" && it.message.origin === "user");
-  const text = prompt?.type === "message" ? prompt.message.content : "";
+  const message = prompt?.type === "message" ? prompt.message : undefined;
+  const text = message?.content ?? "";
+  const uploads = uploadsOf(turn.id);
+  // A prompt from another browser: its files are not at hand here.
+  const bare = (message?.attachments?.length ?? 0) > 0 && uploads.length === 0;
   const again = async () => {
     setBusy(true);
-    await attempt(() => sendPrompt(session, text, false));
+    let warnings: string[] = [];
+    const ok = await attempt(async () => {
+      warnings = await sendPrompt(session, text, false, uploads);
+    });
+    if (ok && warnings.length > 0) complain(warnings.join("\n"));
     setBusy(false);
   };
   return (
@@ -85,9 +93,9 @@ function Failure({ turn, session }: { turn: Turn; session: string }) {
         <p className="font-medium text-del">{faultLabel(turn.ended?.errorCode)}</p>
         {turn.ended?.errorMessage && <p className="isolate-text">{plain(turn.ended.errorMessage, 2000)}</p>}
       </div>
-      {text && (
+      {(text || uploads.length > 0) && (
         <button type="button" className="button" disabled={busy} onClick={again}>
-          Try again
+          {bare ? "Try again without its files" : "Try again"}
         </button>
       )}
     </div>

@@ -64,6 +64,12 @@ export interface Decision {
   updatedArguments?: string; // JSON text, sent as it is: numbers keep their digits
 }
 
+/** A prompt that the server has taken. */
+export interface Sent {
+  turnId: string;
+  warnings: string[]; // such as attachments it left out
+}
+
 export const api = {
   async login(code: string): Promise<void> {
     const v = (await post("/api/login", { code })) as { key?: unknown };
@@ -86,13 +92,15 @@ export const api = {
     return v.sessionId;
   },
   load: (id: string) => post(`${session(id)}/load`, {}),
-  /** Answers with what the server has to say about it, such as attachments it left out. */
-  async send(id: string, content: string, queue: boolean, uploads: string[] = []): Promise<string[]> {
+  async send(id: string, content: string, queue: boolean, uploads: readonly string[] = []): Promise<Sent> {
     const body: Record<string, unknown> = { content };
     if (queue) body.queue = true;
     if (uploads.length > 0) body.attachments = uploads.map((uploadId) => ({ uploadId }));
-    const { warnings } = (await post(`${session(id)}/send`, body)) as { warnings?: unknown };
-    return Array.isArray(warnings) ? warnings.filter((w) => typeof w === "string") : [];
+    const v = (await post(`${session(id)}/send`, body)) as { turnId?: unknown; warnings?: unknown };
+    return {
+      turnId: typeof v.turnId === "string" ? v.turnId : "",
+      warnings: Array.isArray(v.warnings) ? v.warnings.filter((w) => typeof w === "string") : [],
+    };
   },
   async upload(file: File): Promise<string> {
     const v = (await call("POST", `/api/uploads?name=${encodeURIComponent(file.name)}`, file)) as {
