@@ -1,11 +1,14 @@
 package gateway
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 )
 
 // What was set is told whether or not the agent runs, and by a gateway that
@@ -64,4 +67,24 @@ func TestStatusReportsLastConfigAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("while it is open without an agent")
+}
+
+// Files of its own that an agent names are known as soon as it does, and after a
+// restart from the log.
+func TestReportedFilesAreKeptOnce(t *testing.T) {
+	plan := event.AgentFile{Path: "/home/u/.agent/plan.md", Kind: "plan"}
+	skill := event.AgentFile{Path: "/p/skill.md", Kind: "skill"}
+	var r reported
+	for _, files := range [][]event.AgentFile{{plan}, {plan, skill}, nil} {
+		r.take(event.SessionUpdated{Files: files})
+	}
+	if want := []event.AgentFile{plan, skill}; !slices.Equal(r.files, want) {
+		t.Errorf("%+v, want %+v", r.files, want)
+	}
+	for i := range 2 * maxFiles {
+		r.take(event.SessionUpdated{Files: []event.AgentFile{{Path: fmt.Sprint(i), Kind: "skill"}}})
+	}
+	if len(r.files) != maxFiles {
+		t.Errorf("%d files", len(r.files))
+	}
 }

@@ -195,6 +195,120 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await page.setViewportSize({ width: 1440, height: 900 });
     });
   });
+
+  describe.skipIf(!has("claude-code"))("the conversation", () => {
+    const one = async (prompt: string) => {
+      const before = await ends();
+      await send(prompt);
+      await expect.poll(ends, { timeout: 30_000 }).toBe(before + 1);
+    };
+    const says = (row: string) => page.locator(`[data-row=${row}]`).allInnerTexts();
+
+    it("shows what the agent’s commands print as Markdown, once, and that it has forgotten", async () => {
+      await open("claude-code");
+      await one(play({ text: "One." }));
+      await one("/context");
+      await one("/compact");
+      const tables = await page.locator("[data-row=prose] table").count();
+      expect(tables).toBeGreaterThan(0);
+      expect((await says("prose")).join("\n")).not.toContain("|--");
+      expect((await says("prose")).filter((t) => t.includes("Context Usage")).length).toBe(1);
+      await one("/clear");
+      await page.getByText("does not remember anything above this line").waitFor();
+      await shot(page, "context-and-clear");
+      await page.reload();
+      await page.getByText("does not remember anything above this line").waitFor();
+      expect(await page.locator("[data-row=prose] table").count()).toBe(tables);
+    });
+
+    it("shows the plan that is to be approved, though the question has none", async () => {
+      await open("claude-code", { permissionMode: "plan" });
+      await send(
+        play(call("ExitPlanMode", { plan: "## Steps\n\n1. Remove the cellar." }), { text: "Planned." }),
+      );
+      await bar().locator("li", { hasText: "Remove the cellar." }).waitFor();
+      await shot(page, "plan");
+      await bar().locator("[data-choice=deny]:enabled").click();
+      await expect.poll(ends, { timeout: 30_000 }).toBe(1);
+    });
+
+    it("tries again with the files of a prompt", async () => {
+      await open("claude-code");
+      await page
+        .getByLabel("Attach files")
+        .setInputFiles({ name: "dot.png", mimeType: "image/png", buffer: dot });
+      await page.getByRole("button", { name: "Send" }).and(page.locator(":enabled")).waitFor();
+      await one(play({ fail: { status: 400, message: "the model has a cold" } }));
+      await page.getByRole("button", { name: "Try again", exact: true }).click();
+      await expect.poll(ends, { timeout: 30_000 }).toBe(2);
+      expect(await page.locator("[data-row=prompt]").getByText("dot.png").count()).toBe(2);
+    });
+
+    it("keeps the words of a subagent in the background apart from the agent’s", async () => {
+      await open("claude-code");
+      const beside = `Beside ${play({ firstDelayMs: 2500, text: "Beside is done." }).slice(3)}`;
+      const input = {
+        description: "Look around",
+        prompt: beside,
+        run_in_background: true,
+        subagent_type: "general-purpose",
+      };
+      await send(play(call("Agent", input), { text: "It runs." }));
+      const thread = page.locator("[data-row=thread]");
+      await thread.waitFor();
+      expect(await thread.innerText()).toContain("Look around");
+      expect((await says("prose")).filter((t) => t.includes("Beside is done."))).toEqual([]);
+      await thread.getByRole("button").click();
+      await page.locator("[data-row=prose]", { hasText: "Beside is done." }).waitFor();
+      await shot(page, "subagent");
+    });
+  });
+
+  describe.skipIf(!has("codex"))("settings", () => {
+    const pills = async () => {
+      const form = page.getByRole("form", { name: "Prompt" });
+      await form.getByRole("combobox", { name: "Reasoning effort" }).waitFor();
+      const all = form.locator("select, button[aria-haspopup=dialog]");
+      return all.evaluateAll((es) =>
+        es.map((e) => (e instanceof HTMLSelectElement ? e.value : e.getAttribute("aria-label"))),
+      );
+    };
+
+    it("say what a mode does with this agent", async () => {
+      await page.goto(`${server.origin}/?new`);
+      const row = page.locator('[data-agent="codex"]');
+      await expect.poll(() => row.getAttribute("data-state"), { timeout: 30_000 }).toBe("ready");
+      await row.getByRole("radio").check();
+      const modes = await page.getByLabel("Permissions").locator("option").allInnerTexts();
+      expect(modes).toContain("Change the project, ask for the rest");
+      expect(modes).not.toContain("Ask first");
+      await shot(page, "modes");
+    });
+
+    it("are the same after the server was started anew", async () => {
+      const { agents } = await page.evaluate(async () =>
+        (
+          await fetch("/api/agents", { headers: { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" } })
+        ).json(),
+      );
+      const codex = agents.find((a: { cliType: string }) => a.cliType === "codex");
+      const option = (id: string) => codex.config.find((o: { id: string }) => o.id === id);
+      const other = (id: string) =>
+        option(id).choices.find((c: { value: string }) => c.value !== option(id).value)?.value;
+      await open("codex", { model: other("model"), reasoningEffort: "low" });
+      await send(play({ text: "Here." }));
+      await expect.poll(ends, { timeout: 30_000 }).toBe(1);
+      const before = await pills();
+      expect(before.join()).toContain("low");
+      await server.stop();
+      await server.start();
+      await page.reload();
+      await expect.poll(ends, { timeout: 15_000 }).toBe(1);
+      await expect.poll(pills, { timeout: 30_000 }).toEqual(before);
+      await shot(page, "pills-after-restart");
+      watch.errors.length = 0; // of the connection, while there was no server
+    });
+  });
 });
 
 const dot = Buffer.from(

@@ -8,7 +8,8 @@ import {
   type ToolItem,
 } from "../src/model/rows";
 import { empty, reduce, type Turn } from "../src/model/transcript";
-import type { Entry } from "../src/wire/types";
+import { changesOf } from "../src/stream/TurnEnd";
+import type { AgentFile, Entry } from "../src/wire/types";
 import { asked, call, ended, history, live, message, notice, sample, started } from "./stream";
 
 const turnOf = (...es: Entry[]) => reduce(empty, es.map(live)).turns[0] as Turn;
@@ -43,6 +44,14 @@ describe("rows", () => {
     expect(kinds(turn)).toEqual(["tool", "approval", "working"]);
     expect(kinds(turn, new Set(["t:1:0"]))).toEqual(["tool", "  tool", "  approval", "working"]);
     expect(rowsOf(turn, none)[0]).toMatchObject({ inside: { steps: 1, last: { itemId: "t:c/1:0" } } });
+  });
+
+  it("counts what the agent wrote for itself as no changed file", () => {
+    const changes = ["/p/a.go", "/home/u/plans/x.md"].map((path) => ({ path, kind: "create", hunks: [] }));
+    const turn = turnOf(call("t", "1:0", "c", 1, "complete", { kind: "edit", changes }), ended("t", 2));
+    const paths = (own: AgentFile[]) => changesOf(turn, own).map((c) => c.path);
+    expect(paths([{ path: "/home/u/plans/x.md", kind: "plan" }])).toEqual(["/p/a.go"]);
+    expect(paths([{ path: "/p/a.go", kind: "skill" }])).toEqual(["/p/a.go", "/home/u/plans/x.md"]);
   });
 
   it("never shows as the main agent's what a subagent of another turn says", () => {

@@ -8,7 +8,7 @@ const keys: [string[], string][] = [
   [["Enter"], "Send, or queue while a turn runs"],
   [["Shift", "Enter"], "Begin a new line"],
   [["Esc", "Esc"], "Stop the turn"],
-  [["1", "2", "3", "4"], "Answer the approval"],
+  [["1", "2", "3", "4"], "Answer the approval, outside of a field"],
   [["d"], "Details of the session"],
   [["Ctrl", "End"], "To the end of the conversation"],
   [["?"], "These keys"],

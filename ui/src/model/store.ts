@@ -106,7 +106,18 @@ export const useAgentName = (cliType: string): string =>
 /** Reads again which agents there are; `again` has the server look, too. */
 export async function lookForAgents(again = false) {
   const agents = await api.agents(again).catch(() => undefined);
-  if (agents) set({ agents });
+  if (agents) found(agents);
+}
+
+const looking = 1500; // ms between two questions while the server is still looking for agents
+let later: ReturnType<typeof setTimeout> | undefined;
+
+// found takes the list of agents, and asks again while some of them are not
+// known yet: what can be set of a session depends on it, too.
+function found(agents: Agent[]) {
+  set({ agents });
+  clearTimeout(later);
+  later = agents.some((a) => a.checking) ? setTimeout(() => void lookForAgents(), looking) : undefined;
 }
 
 let reading: Promise<void> | undefined; // the session list, agents and folders
@@ -125,7 +136,7 @@ export function refresh(fresh = 0): Promise<void> {
 async function readAll() {
   const results = await Promise.allSettled([
     api.sessions().then((list) => set((s) => ({ listed: true, sessions: merge(s.sessions, list) }))),
-    api.agents().then((agents) => set({ agents })),
+    api.agents().then(found),
     api.projects().then((projects) => set({ projects })),
   ]);
   for (const r of results)

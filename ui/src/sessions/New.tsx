@@ -36,12 +36,6 @@ export function New({ first }: { first: boolean }) {
   }, []);
 
   const checking = agents?.some((a) => a.checking) ?? false;
-  useEffect(() => {
-    if (!checking) return;
-    const again = setInterval(() => void lookForAgents(), 1500);
-    return () => clearInterval(again);
-  }, [checking]);
-
   const list = sorted(agents ?? []);
   const agent = list.find((a) => a.cliType === chosen) ?? preselected(list, last.agent);
   const dir = typed ?? last.dir ?? projects?.[0]?.projectDir ?? "";

@@ -219,7 +219,7 @@ export const Thread = memo(function Thread({
       >
         <span className="shrink-0 font-medium">Subagent</span>
         <span className="min-w-0 truncate text-muted">{plain(row.title, 200)}</span>
-        <InsideSummary inside={row.inside} dir={dir} running={row.running} />
+        {row.inside.steps > 0 && <InsideSummary inside={row.inside} dir={dir} running={row.running} />}
         <span className="ml-auto" />
       </Line>
     </div>
