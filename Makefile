@@ -128,10 +128,11 @@ test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
 	@.ci/gotest -timeout 15m -count 1 -p 2 -parallel 4 -- $(BINARY)
 
 .PHONY: test-ui
-test-ui: build ## run the tests of the page, in a real browser too
+test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents
 	@.ci/need chromium
 	npm test --prefix ui
 	RUNNEL_BIN=$(CURDIR)/bin/runnel npm run --prefix ui test:browser
+	@.ci/gotest RUNNEL_BROWSER=1 RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 10m -count 1 -run WorkWithRealAgentsInABrowser -- ./test/e2e
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
