@@ -12,8 +12,9 @@ import (
 // A Provider knows how to run one kind of agent.
 //
 // It may implement more than this: [Historian], [Positional], [Discoverer],
-// [Finder], [Translator], [Forker], [Preparer], [Prober] and [ConnPrototype] are
-// found by type assertion, and [Capabilities] is computed from them.
+// [Finder], [Translator], [Forker], [Preparer], [Accepter], [Prober] and
+// [ConnPrototype] are found by type assertion, and [Capabilities] is computed
+// from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string
@@ -137,6 +138,13 @@ type (
 	// recorded, by the goroutine that sends, and changes nothing of what it got.
 	Preparer interface {
 		Prepare(ctx context.Context, in Input) (Input, error)
+	}
+	// An Accepter knows which attachments its agent takes. Accepts returns a
+	// function that says why the agent does not take an attachment, in words
+	// that are safe to show; "" if the agent takes it. Accepts may start an
+	// agent with opt to ask it, and then stops it again.
+	Accepter interface {
+		Accepts(ctx context.Context, opt Options) (func(Attachment) (reason string), error)
 	}
 	// A Prober can say whether its agent is there, without starting a turn.
 	Prober interface {
@@ -290,20 +298,15 @@ type Input struct {
 	Text        string       `json:"text"`
 	Attachments []Attachment `json:"attachments,omitzero"`
 
+	// Rejected are the attachments that do not reach the agent. The agent gets
+	// their number and the reasons before the prompt; see [Input.Warning].
+	Rejected []Rejection `json:"rejected,omitzero"`
+
 	// Turn is the id that the turn gets, a UUID. Default: a new one.
 	Turn string `json:"-"`
 
 	// After is the position of the log before the turn. The session sets it.
 	After int64 `json:"-"`
-}
-
-// An Attachment is content that was checked already. Text is that of a text
-// document; Data that of an image or a PDF.
-type Attachment struct {
-	Name      string `json:"name"`
-	MediaType string `json:"mediaType"`
-	Text      string `json:"text,omitzero"`
-	Data      []byte `json:"data,omitzero"`
 }
 
 // Text returns an Input of plain text.

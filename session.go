@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type Session struct {
 	resumes  bool // every agent of provider
 	log      Log
 	cfg      Config
+	first    Options // the session was opened with
 	counters *Counters
 	ctx      context.Context // of the session's own work; ends with it
 	stop     context.CancelFunc
@@ -189,7 +191,7 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		cfg.InterruptGrace = interruptGrace
 	}
 	s := &Session{
-		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt,
+		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt, first: opt,
 		counters: cmp.Or(opt.Counters, new(Counters)),
 		gone:     closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
 		over:  make(map[string]bool),
@@ -252,11 +254,17 @@ func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
 // later turns. If the prompt or one of the settings is refused, nothing is
 // changed.
 func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, error) {
-	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)); err != nil {
+	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(in.Text) == "" { // no text beside files: models refuse it
+		in.Text = ""
+	}
+	in, err := s.accepted(ctx, in)
+	if err != nil {
 		return nil, err
 	}
 	if p, ok := s.provider.(Preparer); ok {
-		var err error
 		if in, err = p.Prepare(ctx, in); err != nil {
 			return nil, Safe(err)
 		}

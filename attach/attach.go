@@ -9,6 +9,7 @@
 package attach
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,12 +68,8 @@ func (r *Ref) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func (r Ref) label() string {
-	if r.Upload != "" {
-		return r.Upload
-	}
-	return r.Path
-}
+// label returns the path or the id of the upload, safe to show.
+func (r Ref) label() string { return printable(cmp.Or(r.Upload, r.Path), maxPath) }
 
 // A Checker says what may be attached. The zero value refuses everything.
 type Checker struct {
@@ -84,6 +81,10 @@ type Checker struct {
 	// Default: none
 	Uploads *Store
 
+	// Accepts says why the agent does not take an attachment, "" if it does.
+	// Default: it takes all
+	Accepts func(runnel.Attachment) (reason string)
+
 	// HardLinks admits files that have more than one name. One of them may be
 	// a secret outside the roots. Default: they are refused
 	HardLinks bool
@@ -92,20 +93,12 @@ type Checker struct {
 // Checked is what became of a prompt's attachments.
 type Checked struct {
 	Attachments []runnel.Attachment // in the order of the request
-	Rejected    []Rejection         // likewise
-}
-
-// A Rejection says why an attachment was left out.
-type Rejection struct {
-	Path   string `json:"path"` // or the id of the upload, as the client gave it
-	Reason string `json:"reason"`
-
-	category Category
+	Rejected    []runnel.Rejection  // likewise
 }
 
 // Check reads what refs name. Each is judged in this order: absolute path,
 // allowed root, extension, readable, no symbolic link, regular file, its size,
-// the total, its content. What is refused does not count towards the total,
+// the total, its content, what the agent takes. What is refused does not count towards the total,
 // and later ones are still tried.
 func (c Checker) Check(refs []Ref) Checked {
 	var out Checked
@@ -115,7 +108,7 @@ func (c Checker) Check(refs []Ref) Checked {
 	for _, ref := range refs {
 		a, size, why := c.load(folders, ref, MaxTotal-total)
 		if why != nil {
-			out.Rejected = append(out.Rejected, Rejection{printable(ref.label(), maxPath), why.text, why.category})
+			out.Rejected = append(out.Rejected, runnel.Rejection{Path: cmp.Or(a.Path, ref.label()), Reason: why.text})
 			continue
 		}
 		total += size
@@ -124,11 +117,16 @@ func (c Checker) Check(refs []Ref) Checked {
 	return out
 }
 
-// load checks one attachment, for which there are left bytes of the total.
+// load checks one attachment, for which there are left bytes of the total. The
+// path of an upload that exists ends with the name of its file.
 func (c Checker) load(folders *folders, ref Ref, left int64) (a runnel.Attachment, size int64, why *refusal) {
 	dir, rel, why := c.locate(folders, ref)
 	if why != nil {
 		return a, 0, why
+	}
+	a.Path = ref.label()
+	if ref.Upload != "" {
+		a.Path = printable(filepath.ToSlash(rel), maxPath)
 	}
 	ext := strings.ToLower(filepath.Ext(rel))
 	media := mediaType(ext)
@@ -142,11 +140,16 @@ func (c Checker) load(folders *folders, ref Ref, left int64) (a runnel.Attachmen
 	if why := matches(media, data); why != nil {
 		return a, 0, why
 	}
-	a = runnel.Attachment{Name: printable(filepath.Base(rel), maxName), MediaType: media}
+	a.Name, a.MediaType = printable(filepath.Base(rel), maxName), media
 	if strings.HasPrefix(media, "text/") {
 		a.Text = string(data)
 	} else {
 		a.Data = data
+	}
+	if c.Accepts != nil {
+		if reason := c.Accepts(a); reason != "" {
+			return a, 0, refuse(notTaken, reason)
+		}
 	}
 	return a, int64(len(data)), nil
 }
@@ -239,26 +242,4 @@ func (fs *folders) close() {
 			f.root.Close()
 		}
 	}
-}
-
-// Warning returns the text that goes before a prompt some of whose
-// attachments were left out, "" if none were.
-func (c Checked) Warning() string {
-	n := len(c.Rejected)
-	if n == 0 {
-		return ""
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d attachments could not be read and were left out:", n, n+len(c.Attachments))
-	for _, r := range c.Rejected[:min(n, 3)] {
-		fmt.Fprintf(&b, "\n- %s: %s", r.name(), r.Reason)
-	}
-	if n > 3 {
-		fmt.Fprintf(&b, "\nand %d more", n-3)
-	}
-	return b.String()
-}
-
-func (r Rejection) name() string {
-	return printable(filepath.Base(r.Path), maxName)
 }

@@ -198,10 +198,11 @@ func TestC12_AttachBudget(t *testing.T) {
 			t.Errorf("%d accepted", len(got.Attachments))
 		}
 		missing := c.Check(slices.Repeat(refs(filepath.Join(dir, strings.Repeat("y", 200)+".txt")), 10_000))
-		if n := len(missing.Warning()); n > 2000 {
+		in := runnel.Input{Rejected: missing.Rejected}
+		if n := len(in.Warning()); n > 2000 {
 			t.Errorf("a warning of %d bytes", n)
 		}
-		e, ok := errors.AsType[*runnel.Error](missing.Err(""))
+		e, ok := errors.AsType[*runnel.Error](in.CheckRejected())
 		if !ok {
 			t.Fatal("no error")
 		}
@@ -211,56 +212,66 @@ func TestC12_AttachBudget(t *testing.T) {
 	})
 }
 
-func TestC12_AttachPartialFailure(t *testing.T) {
-	dir := tree(t, map[string]string{"ok.txt": "fine", "bad.png": "no"})
+// C12
+func TestRejectedAttachmentsAreReported(t *testing.T) {
+	dir := tree(t, map[string]string{"ok.txt": "fine", "bad.png": "no", "a.pdf": "%PDF-1.7"})
 	in := func(name string) string { return filepath.Join(dir, name) }
-	c := attach.Checker{Roots: []string{dir}}
+	c := attach.Checker{Roots: []string{dir}, Accepts: func(a runnel.Attachment) string {
+		if a.MediaType == "application/pdf" {
+			return "the agent takes no PDF"
+		}
+		return ""
+	}}
+	input := func(text string, names ...string) runnel.Input {
+		paths := make([]string, len(names))
+		for i, name := range names {
+			paths[i] = in(name)
+		}
+		got := c.Check(refs(paths...))
+		return runnel.Input{Text: text, Attachments: got.Attachments, Rejected: got.Rejected}
+	}
+	const head = "attachment(s) could not be processed. Continuing with available content.\nRejected attachments:\n"
 
-	some := c.Check(refs(in("bad.png"), in("ok.txt"), in("x.exe")))
-	want := "2 of 3 attachments could not be read and were left out:\n- bad.png: its content is not PNG\n" +
+	some := input("", "bad.png", "a.pdf", "ok.txt", "x.exe")
+	want := "Attachment warning: 3 " + head + "- bad.png: its content is not PNG\n- a.pdf: the agent takes no PDF\n" +
 		"- x.exe: the extension is not one of .png .jpg .jpeg .gif .webp .pdf .txt .md .csv"
 	if diff := cmp.Diff(want, some.Warning()); diff != "" {
 		t.Error(diff)
 	}
-	if err := some.Err(""); err != nil {
-		t.Errorf("some are left, and still: %v", err)
+	if err := some.CheckRejected(); err != nil || len(some.Attachments) != 1 || some.Attachments[0].Path != in("ok.txt") {
+		t.Errorf("some are left: %+v, %v", some.Attachments, err)
 	}
-	many := c.Check(refs(in("1.txt"), in("2.txt"), in("3\n- fake: line.txt"), in("4.txt"), in("5.txt")))
-	want = "5 of 5 attachments could not be read and were left out:\n- 1.txt: it does not exist or cannot be read\n" +
-		"- 2.txt: it does not exist or cannot be read\n- 3_- fake: line.txt: it does not exist or cannot be read\nand 2 more"
+	many := input("text", "1.txt", "2.txt", "3\n- fake: line.txt", "4.txt", "5.txt")
+	want = "Attachment warning: 5 " + head + "- 1.txt: it does not exist or cannot be read\n- 2.txt: it does not exist or cannot be read\n" +
+		"- 3_- fake: line.txt: it does not exist or cannot be read\n- ... 2 additional attachment error(s) omitted"
 	if diff := cmp.Diff(want, many.Warning()); diff != "" {
 		t.Error(diff)
 	}
-	if err := many.Err("text"); err != nil {
+	if err := many.CheckRejected(); err != nil {
 		t.Errorf("there is text, and still: %v", err)
 	}
-	if c.Check(nil).Err("") != nil || c.Check(nil).Warning() != "" {
-		t.Error("no attachments are no failure")
-	}
-	if w := c.Check(refs(in("ok.txt"))).Warning(); w != "" {
-		t.Errorf("warning %q for nothing", w)
+	for _, in := range []runnel.Input{input("text"), input("", "ok.txt")} {
+		if in.Warning() != "" || in.CheckRejected() != nil {
+			t.Errorf("nothing was rejected: %q, %v", in.Warning(), in.CheckRejected())
+		}
 	}
 
-	err := c.Check(refs(in("bad.png"), in("gone.txt"))).Err(" \n")
-	if runnel.CodeOf(err) != runnel.AttachmentFailure {
+	err := input(" \n", "bad.png", "a.pdf").CheckRejected()
+	e, ok := errors.AsType[*runnel.Error](err)
+	if !ok || e.Code != runnel.AttachmentFailure {
 		t.Fatalf("got %v", err)
 	}
-	e, _ := errors.AsType[*runnel.Error](err)
 	data, jerr := json.Marshal(e.Details)
 	if jerr != nil {
 		t.Fatal(jerr)
 	}
-	wantJSON := fmt.Sprintf(`{"category":"mixed","attachmentErrors":[{"path":%q,"reason":"its content is not PNG"},{"path":%q,"reason":"it does not exist or cannot be read"}],"rejectedAttachmentCount":2}`,
-		in("bad.png"), in("gone.txt"))
+	wantJSON := fmt.Sprintf(`{"category":"ALL_ATTACHMENTS_FAILED_NO_TEXT","attachmentErrors":[{"path":%q,"reason":"its content is not PNG"},{"path":%q,"reason":"the agent takes no PDF"}],"rejectedAttachmentCount":2}`,
+		in("bad.png"), in("a.pdf"))
 	if diff := cmp.Diff(wantJSON, string(data)); diff != "" {
 		t.Error(diff)
 	}
 	if want := "no attachment can be used, and there is no text; bad.png: its content is not PNG"; e.Message != want {
 		t.Errorf("message %q, want %q", e.Message, want)
-	}
-	one, _ := errors.AsType[*runnel.Error](c.Check(refs(in("gone.txt"), in("gone.md"))).Err(""))
-	if cat := one.Details.(attach.Failure).Category; cat != "unreadable" {
-		t.Errorf("category %q, want unreadable", cat)
 	}
 }
 

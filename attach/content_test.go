@@ -60,7 +60,7 @@ func TestAttachmentsHaveTheServersType(t *testing.T) {
 			t.Errorf("%s: %v", name, got.Rejected)
 			continue
 		}
-		w := runnel.Attachment{Name: name, MediaType: want[strings.ToLower(filepath.Ext(name))]}
+		w := runnel.Attachment{Name: name, MediaType: want[strings.ToLower(filepath.Ext(name))], Path: filepath.Join(dir, name)}
 		if strings.HasPrefix(w.MediaType, "text/") {
 			w.Text = content
 		} else {

@@ -1,12 +1,10 @@
 package attach
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -24,8 +22,7 @@ const (
 	tooLarge     Category = "too_large"
 	overBudget   Category = "total_too_large"
 	mismatch     Category = "content_mismatch"
-
-	mixed Category = "mixed" // of a Failure whose attachments have several
+	notTaken     Category = "not_taken_by_agent"
 )
 
 // A refusal is why an attachment cannot be used, in words that are safe to show.
@@ -35,33 +32,6 @@ type refusal struct {
 }
 
 func refuse(c Category, text string) *refusal { return &refusal{c, text} }
-
-// Failure holds the details of the error for a prompt that has nothing left.
-type Failure struct {
-	Category                Category    `json:"category"`
-	AttachmentErrors        []Rejection `json:"attachmentErrors"` // the first maxErrors
-	RejectedAttachmentCount int         `json:"rejectedAttachmentCount"`
-}
-
-const maxErrors = 100
-
-// Err returns an *[runnel.Error] if the attachments were all refused and there
-// is no text either: then nothing is left to send.
-func (c Checked) Err(text string) error {
-	n := len(c.Rejected)
-	if n == 0 || len(c.Attachments) > 0 || strings.TrimSpace(text) != "" {
-		return nil
-	}
-	f := Failure{c.Rejected[0].category, c.Rejected[:min(n, maxErrors)], n}
-	for _, r := range c.Rejected {
-		if r.category != f.Category {
-			f.Category = mixed
-		}
-	}
-	first := c.Rejected[0]
-	msg := fmt.Sprintf("no attachment can be used, and there is no text; %s: %s", first.name(), first.Reason)
-	return &runnel.Error{Code: runnel.AttachmentFailure, Message: msg, Details: f}
-}
 
 const maxName = 200 // bytes
 

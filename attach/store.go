@@ -212,10 +212,9 @@ func validID(id string) bool {
 }
 
 func rejected(name string, why *refusal) error {
-	r := Rejection{name, why.text, why.category}
 	return &runnel.Error{
 		Code: runnel.AttachmentFailure, Message: name + ": " + why.text,
-		Details: Failure{why.category, []Rejection{r}, 1},
+		Details: runnel.AttachmentErrors{Category: string(why.category), Errors: []runnel.Rejection{{Path: name, Reason: why.text}}, Count: 1},
 	}
 }
 

@@ -44,6 +44,10 @@ func TestUploadIsAttached(t *testing.T) {
 		if len(got.Attachments) != 2 {
 			t.Fatalf("%s: %v", ext, got.Rejected)
 		}
+		if byID, byPath := got.Attachments[0].Path, got.Attachments[1].Path; byID != up.ID+"/"+up.Name || byPath != up.Path {
+			t.Errorf("the paths are %q and %q", byID, byPath)
+		}
+		got.Attachments[0].Path = up.Path
 		if diff := cmp.Diff(got.Attachments[0], got.Attachments[1]); diff != "" {
 			t.Errorf("by id and by path: %s", diff)
 		}
@@ -100,7 +104,7 @@ func TestUploadIsRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %s, %q", c.name, err, c.code, c.says)
 		}
 		if e, ok := errors.AsType[*runnel.Error](err); ok && c.code == runnel.AttachmentFailure {
-			if f, ok := e.Details.(attach.Failure); !ok || f.RejectedAttachmentCount != 1 {
+			if f, ok := e.Details.(runnel.AttachmentErrors); !ok || f.Count != 1 {
 				t.Errorf("%q: details %+v", c.name, e.Details)
 			}
 		}

@@ -70,18 +70,18 @@ func TestC11_AttachSpecial(t *testing.T) {
 	c := Checker{Roots: []string{dir, short}}
 	for _, f := range []struct {
 		path string
-		want Category
+		want string
 	}{
-		{in("fifo.txt"), notRegular},
-		{filepath.Join(short, "sock.txt"), notRegular},
-		{in("hard.txt"), notRegular},
-		{in("sparse.txt"), tooLarge},
-		{in("dir.txt"), notRegular},
-		{in("fifo.txt/x.txt"), unreadable},
+		{in("fifo.txt"), "it is not a regular file"},
+		{filepath.Join(short, "sock.txt"), "it is not a regular file"},
+		{in("hard.txt"), "it has more than one name (hard links), one of which may be elsewhere"},
+		{in("sparse.txt"), "it is larger than 10 MiB"},
+		{in("dir.txt"), "it is not a regular file"},
+		{in("fifo.txt/x.txt"), "it does not exist or cannot be read"},
 	} {
 		d := quickest(func() {
 			got := c.Check([]Ref{{Path: f.path}})
-			if len(got.Attachments) != 0 || got.Rejected[0].category != f.want {
+			if len(got.Attachments) != 0 || got.Rejected[0].Reason != f.want {
 				t.Errorf("%s: %+v, want %s", f.path, got, f.want)
 			}
 		})
@@ -90,7 +90,7 @@ func TestC11_AttachSpecial(t *testing.T) {
 		}
 	}
 	piped := Checker{Roots: []string{in("fifo.txt")}} // a root that was swapped
-	if got := piped.Check([]Ref{{Path: in("fifo.txt/x.txt")}}); len(got.Rejected) != 1 || got.Rejected[0].category != unreadable {
+	if got := piped.Check([]Ref{{Path: in("fifo.txt/x.txt")}}); len(got.Rejected) != 1 || got.Rejected[0].Reason != "it cannot be read" {
 		t.Errorf("below a pipe: %+v", got)
 	}
 	c.HardLinks = true

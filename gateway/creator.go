@@ -109,6 +109,14 @@ func (f *forker) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, er
 	return in, nil
 }
 
+// Accepts implements [runnel.Accepter], as far as the provider does.
+func (f *forker) Accepts(ctx context.Context, opt runnel.Options) (func(runnel.Attachment) string, error) {
+	if p, ok := f.Provider.(runnel.Accepter); ok {
+		return p.Accepts(ctx, opt)
+	}
+	return func(runnel.Attachment) string { return "" }, nil
+}
+
 func (f *forker) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if f.forked.Load() {
 		return f.Provider.Open(ctx, opt)

@@ -54,7 +54,7 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if err := e.session.CheckSettings(ctx, p.Settings); err != nil {
 		return Sent{}, err
 	}
-	in, warning, err := g.uploads.check(p, rec.ProjectDir)
+	in, err := g.uploads.check(ctx, p, e.session, rec.ProjectDir)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -66,7 +66,7 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 			return Sent{}, err
 		}
 	}
-	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: warning}
+	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: in.Warning()}
 	if !busy {
 		err = e.send(ctx, in, p.Settings)
 		if !p.Queue || runnel.CodeOf(err) != runnel.TurnInProgress { // else the agent began one

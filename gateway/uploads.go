@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -57,24 +58,21 @@ func (u *uploads) prune(now time.Time) {
 	}
 }
 
-// check checks a prompt and its attachments. If some of the attachments cannot
-// be used, the agent gets a text about that before the others, and the caller
-// gets the same text as a warning.
-func (u *uploads) check(p Prompt, dir string) (in runnel.Input, warning string, err error) {
+// check checks a prompt and its attachments, of which the agent of the session
+// may take some only. It fails if nothing is left to send.
+func (u *uploads) check(ctx context.Context, p Prompt, s *runnel.Session, dir string) (in runnel.Input, err error) {
 	in = runnel.Input{Text: p.Text, Turn: uuid.NewString()}
 	if len(p.Attachments) == 0 {
 		if strings.TrimSpace(in.Text) == "" {
-			return in, "", runnel.Fail(runnel.InvalidRequest, "content: the prompt is empty")
+			return in, runnel.Fail(runnel.InvalidRequest, "content: the prompt is empty")
 		}
-		return in, "", nil
+		return in, nil
 	}
-	checked := attach.Checker{Roots: []string{dir}, Uploads: u.store}.Check(p.Attachments)
-	if err := checked.Err(in.Text); err != nil {
-		return in, "", err
+	accepts, err := s.Accepts(ctx)
+	if err != nil {
+		return in, err
 	}
-	if warning = checked.Warning(); warning != "" {
-		in.Attachments = append(in.Attachments, runnel.Attachment{Name: "left out", MediaType: "text/plain", Text: warning})
-	}
-	in.Attachments = append(in.Attachments, checked.Attachments...)
-	return in, warning, nil
+	checked := attach.Checker{Roots: []string{dir}, Uploads: u.store, Accepts: accepts}.Check(p.Attachments)
+	in.Attachments, in.Rejected = checked.Attachments, checked.Rejected
+	return in, in.CheckRejected()
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// picky is the scripted agent, which notes what it is told to set, cannot
-// prepare what is named "broken". Its agents refuse the effort
+// picky is the scripted agent, which notes what it is told to set, takes no
+// PDF and cannot prepare what is named "broken". Its agents refuse the effort
 // "high" and cannot change the config of a live conversation to "nope".
 type picky struct {
 	*script.Provider
@@ -39,6 +40,15 @@ func (p *picky) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, erro
 	defer p.mu.Unlock()
 	p.starts = append(p.starts, runnel.Options{Model: opt.Model, PermissionMode: opt.PermissionMode, ReasoningEffort: opt.ReasoningEffort, Config: opt.Config})
 	return &pickyConn{conn, p}, nil
+}
+
+func (p *picky) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
+	return func(a runnel.Attachment) string {
+		if a.MediaType == "application/pdf" {
+			return "Picky takes no PDF"
+		}
+		return ""
+	}, nil
 }
 
 func (p *picky) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {
@@ -116,19 +126,22 @@ type refusal struct {
 func refusals(dir string) map[string]refusal {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return map[string]refusal{
-		"attachment that the server refuses":   {attachments: []string{in("gone.txt")}, code: "ATTACHMENT_FAILURE"},
-		"attachment outside the roots":         {attachments: []string{"/etc/passwd"}, code: "ATTACHMENT_FAILURE"},
-		"attachment that cannot be prepared":   {message: "text", attachments: []string{in("broken.txt")}, code: "ATTACHMENT_FAILURE"},
-		"profile":                              {message: "text", opts: map[string]any{"persona": "nobody"}, code: "PERSONA_NOT_FOUND"},
-		"unknown permission mode":              {message: "text", opts: map[string]any{"permissionMode": "yolo"}, code: "INVALID_REQUEST"},
-		"mode that is not allowed":             {message: "text", opts: map[string]any{"permissionMode": "bypass"}, code: "INVALID_REQUEST"},
-		"effort that the agent refuses":        {message: "text", opts: map[string]any{"reasoningEffort": "high"}, needsAgent: true, code: "INVALID_REQUEST"},
-		"config that the agent refuses":        {message: "text", opts: map[string]any{"config": map[string]string{"thoughts": "false", "pace": "nope"}}, needsAgent: true, code: "INVALID_REQUEST"},
-		"empty id of a config option":          {message: "text", opts: map[string]any{"config": map[string]string{"": "x"}}, code: "INVALID_REQUEST"},
-		"NUL in the prompt":                    {message: "te\x00xt", code: "INVALID_REQUEST"},
-		"blank prompt":                         {message: " \n", code: "INVALID_REQUEST"},
-		"queued config that the agent refuses": {message: "text", opts: map[string]any{"config": map[string]string{"pace": "nope"}}, queue: true, needsAgent: true, code: "INVALID_REQUEST"},
-		"turn that runs":                       {message: "text", needsAgent: true, code: "TURN_IN_PROGRESS"},
+		"attachment that the server refuses":       {attachments: []string{in("gone.txt")}, code: "ATTACHMENT_FAILURE"},
+		"attachment outside the roots":             {attachments: []string{"/etc/passwd"}, code: "ATTACHMENT_FAILURE"},
+		"attachment that the agent refuses":        {attachments: []string{in("a.pdf")}, code: "ATTACHMENT_FAILURE"},
+		"attachments that both refuse":             {message: " \n", attachments: []string{in("a.pdf"), in("gone.txt")}, code: "ATTACHMENT_FAILURE"},
+		"attachment that cannot be prepared":       {message: "text", attachments: []string{in("broken.txt")}, code: "ATTACHMENT_FAILURE"},
+		"profile":                                  {message: "text", opts: map[string]any{"persona": "nobody"}, code: "PERSONA_NOT_FOUND"},
+		"unknown permission mode":                  {message: "text", opts: map[string]any{"permissionMode": "yolo"}, code: "INVALID_REQUEST"},
+		"mode that is not allowed":                 {message: "text", opts: map[string]any{"permissionMode": "bypass"}, code: "INVALID_REQUEST"},
+		"effort that the agent refuses":            {message: "text", opts: map[string]any{"reasoningEffort": "high"}, needsAgent: true, code: "INVALID_REQUEST"},
+		"config that the agent refuses":            {message: "text", opts: map[string]any{"config": map[string]string{"thoughts": "false", "pace": "nope"}}, needsAgent: true, code: "INVALID_REQUEST"},
+		"empty id of a config option":              {message: "text", opts: map[string]any{"config": map[string]string{"": "x"}}, code: "INVALID_REQUEST"},
+		"NUL in the prompt":                        {message: "te\x00xt", code: "INVALID_REQUEST"},
+		"blank prompt":                             {message: " \n", code: "INVALID_REQUEST"},
+		"queued attachment that the agent refuses": {attachments: []string{in("a.pdf")}, queue: true, needsAgent: true, code: "ATTACHMENT_FAILURE"},
+		"queued config that the agent refuses":     {message: "text", opts: map[string]any{"config": map[string]string{"pace": "nope"}}, queue: true, needsAgent: true, code: "INVALID_REQUEST"},
+		"turn that runs":                           {message: "text", needsAgent: true, code: "TURN_IN_PROGRESS"},
 	}
 }
 
@@ -271,5 +284,44 @@ func (s *site) snapshot(id string, p *picky) map[string]string {
 		"options": string(rec.Options),
 		"starts":  fmt.Sprintf("%+v", starts),
 		"told":    fmt.Sprintf("%+v", told),
+	}
+}
+
+// C12
+func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{&picky{Provider: script.New()}} })
+	pdf := filepath.Join(rg.dir, "a.pdf")
+	if err := os.WriteFile(pdf, []byte("%PDF-1.7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := rg.create()
+	body := fmt.Sprintf(`{"content":"text","attachments":[{"path":%q},{"path":"/etc/passwd"}]}`, pdf)
+	ans := call[command.SendAnswer](rg, "POST", "/api/session/"+id+"/send", body, 202)
+	want := "Attachment warning: 2 attachment(s) could not be processed. Continuing with available content.\n" +
+		"Rejected attachments:\n- a.pdf: Picky takes no PDF\n- passwd: it lies outside the folders that may be read"
+	if len(ans.Warnings) != 1 || ans.Warnings[0] != want {
+		t.Errorf("warnings %q, want %q", ans.Warnings, want)
+	}
+	notices := 0
+	for _, ev := range rg.events(id, ans.TurnID) {
+		switch b := ev.Body.(type) {
+		case event.ItemDone:
+			if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginUser && (m.Content != "text" || len(m.Attachments) > 0) {
+				t.Errorf("the user's message is %+v", m)
+			}
+		case event.Notice:
+			if b.Code == runnel.AttachmentsRejected && b.Message == want {
+				notices++
+			}
+		}
+	}
+	if notices != 1 {
+		t.Errorf("%d notices about the rejected attachments", notices)
+	}
+	w := rg.do("POST", "/api/session/"+id+"/send", fmt.Sprintf(`{"content":" \n","attachments":[{"path":%q},{"path":"/etc/passwd"}]}`, pdf))
+	details := fmt.Sprintf(`"details":{"category":"ALL_ATTACHMENTS_FAILED_NO_TEXT","attachmentErrors":[{"path":%q,"reason":"Picky takes no PDF"},`+
+		`{"path":"/etc/passwd","reason":"it lies outside the folders that may be read"}],"rejectedAttachmentCount":2}`, pdf)
+	if w.Code != 400 || code(w) != "ATTACHMENT_FAILURE" || !strings.Contains(w.Body.String(), details) {
+		t.Errorf("got %d %s, want %s", w.Code, w.Body, details)
 	}
 }

@@ -115,7 +115,7 @@ func TestRefusals(t *testing.T) {
 		}
 		if tt.status == 202 {
 			var ans command.SendAnswer
-			if _ = json.Unmarshal(w.Body.Bytes(), &ans); len(ans.Warnings) != 1 || !strings.Contains(ans.Warnings[0], "left out") {
+			if _ = json.Unmarshal(w.Body.Bytes(), &ans); len(ans.Warnings) != 1 || !strings.HasPrefix(ans.Warnings[0], "Attachment warning: 1 attachment(s)") {
 				t.Errorf("no warning: %s", w.Body)
 			}
 			call[reply.Empty](rg, "POST", "/api/session/"+id+"/cancel", "", 200)

@@ -19,6 +19,7 @@ package translate
 import (
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
 
@@ -52,9 +53,14 @@ func (e *Emitter) Notice(turn string, level event.Level, code, message string) {
 }
 
 // UserMessage emits a prompt of the user's, whole, as an item of its turn.
-func (e *Emitter) UserMessage(turn, item string, m event.Message) {
+// warning is the text about rejected attachments that went before the prompt,
+// "" if there was none: it becomes a notice, since the user did not write it.
+func (e *Emitter) UserMessage(turn, item string, m event.Message, warning string) {
 	e.Emit(turn, event.ItemStart{ItemID: item, ItemType: event.TypeMessage})
 	e.Emit(turn, event.ItemDone{ItemID: item, FinalItem: m})
+	if warning != "" {
+		e.Notice(turn, event.LevelWarning, runnel.AttachmentsRejected, warning)
+	}
 }
 
 // Add emits events that carry their turn and their time already.

@@ -128,6 +128,9 @@ func (h *handshake) initialize() error {
 		agent := h.p.agent.conn()
 		return runnel.Fail(runnel.ProtocolError, agent.Name+" does not speak a version of the protocol that we know. Update it: "+agent.Install)
 	}
+	if path, _, err := h.p.command(h.opt); err == nil {
+		h.p.learned.set(path, h.c.tr.session.caps)
+	}
 	return nil
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -230,9 +232,18 @@ func planEntries(entries []planEntry) []event.PlanEntry {
 	return out
 }
 
-// userMessage makes the user's message of a prompt's blocks.
-func userMessage(content []block) event.Message {
-	msg := event.Message{Origin: event.OriginUser}
+// userMessage makes the user's message of a prompt's blocks. It also returns the
+// warning about rejected attachments that went before the prompt, "" if there
+// was none. An agent may replay the warning and the prompt as one block.
+func userMessage(content []block) (msg event.Message, warning string) {
+	if len(content) > 0 && content[0].Type == "text" {
+		all, rest := runnel.CutWarning(content[0].Text)
+		if all != "" && (rest != "" || len(content) > 1) {
+			warning, content = all, slices.Clone(content)
+			content[0].Text = strings.TrimPrefix(rest, "\n")
+		}
+	}
+	msg.Origin = event.OriginUser
 	for _, b := range content {
 		if b.Type == "text" {
 			msg.Content += b.Text
@@ -240,7 +251,7 @@ func userMessage(content []block) event.Message {
 			msg.Attachments = append(msg.Attachments, b.attachment())
 		}
 	}
-	return msg
+	return msg, warning
 }
 
 // textOf returns what can be shown of one block or a list of them.

@@ -22,6 +22,8 @@ import (
 type provider struct {
 	agent Agent
 	env   []string // "K=V", configured
+
+	learned *learned
 }
 
 // Further abilities. The capabilities of a provider are computed from the
@@ -36,6 +38,7 @@ type (
 func New(a Agent) runnel.Provider { return newProvider(&provider{agent: a}) }
 
 func newProvider(p *provider) runnel.Provider {
+	p.learned = new(learned)
 	switch a := p.agent; {
 	case !a.Loads:
 		return p
@@ -145,6 +148,9 @@ func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 		return nil, runnel.Backlog{}, err
 	}
 	c.Conn = ac
+	if path, _, err := p.command(opt); err == nil {
+		p.learned.set(path, c.tr.session.caps)
+	}
 	return c, back, nil
 }
 

@@ -1,12 +1,9 @@
 package acp
 
 import (
-	"encoding/base64"
-	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -160,46 +157,3 @@ func (s *session) change(want setting, bypass bool) (method string, params map[s
 	}
 	return method, params, nil
 }
-
-// content makes the blocks of a prompt. It fails with AttachmentFailure for an
-// attachment of a type that the agent does not take.
-func (s *session) content(in runnel.Input, dir string) ([]any, error) {
-	var out []any
-	switch literal := s.q.live.literal; {
-	case in.Text == "" && len(in.Attachments) > 0:
-	case literal != nil:
-		out = literal(in.Text, dir, s.isCommand)
-	default:
-		out = append(out, textBlock(in.Text))
-	}
-	for _, a := range in.Attachments {
-		b := s.attached(a)
-		if b == nil {
-			return nil, runnel.Fail(runnel.AttachmentFailure, s.agent.conn().Name+" does not take attachments of the type "+text.OneLine(a.MediaType, 100)+". Send it without "+text.OneLine(a.Name, 100)+".")
-		}
-		out = append(out, b)
-	}
-	return out, nil
-}
-
-// attached makes the block of an attachment, nil if the agent does not take it.
-func (s *session) attached(a runnel.Attachment) any {
-	uri := (&url.URL{Scheme: "file", Path: "/" + a.Name}).String()
-	resource := func(field, content string) map[string]any {
-		return map[string]any{"type": "resource", "resource": map[string]any{"uri": uri, "mimeType": a.MediaType, field: content}}
-	}
-	isImage := strings.HasPrefix(a.MediaType, "image/") && a.MediaType != "image/"
-	switch data := base64.StdEncoding.EncodeToString(a.Data); {
-	case len(a.Data) == 0 && s.caps.Embedded:
-		return resource("text", a.Text)
-	case len(a.Data) == 0:
-		return textBlock("\n\n" + a.Name + ":\n" + a.Text)
-	case isImage && s.caps.Image:
-		return map[string]any{"type": "image", "mimeType": a.MediaType, "data": data, "uri": uri}
-	case !isImage && s.caps.Embedded && !s.q.live.noBlobs:
-		return resource("blob", data)
-	}
-	return nil
-}
-
-func textBlock(words string) any { return map[string]any{"type": "text", "text": words} }

@@ -102,7 +102,8 @@ func (ts *turns) prompt(id string, m jsonrpc.Message) {
 
 // show emits a prompt as the first item of its turn.
 func (ts *turns) show(id string, content []block) {
-	ts.emitter.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), userMessage(content))
+	prompt, warning := userMessage(content)
+	ts.emitter.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), prompt, warning)
 }
 
 // interrupt notes that we asked the agent to stop.

@@ -145,7 +145,8 @@ func (k *kept) add(line []byte) {
 		k.spoken = true // the prompt may be too long to be read here
 	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
 		k.spoken = true
-		if said := e.Message.Content.text(); k.lastPrompt == "" && !strings.HasPrefix(said, "<") {
+		prompt, _ := e.Message.Content.withoutWarning()
+		if said := prompt.text(); k.lastPrompt == "" && !strings.HasPrefix(said, "<") {
 			k.lastPrompt = said
 		}
 	}

@@ -51,6 +51,20 @@ func (p *Provider) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, 
 	return in, nil
 }
 
+// Accepts implements [runnel.Accepter].
+func (p *Provider) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
+	return func(a runnel.Attachment) string {
+		if !strings.HasPrefix(a.MediaType, "image/") {
+			return ""
+		}
+		c, _, err := image.DecodeConfig(bytes.NewReader(a.Data))
+		if err == nil && (c.Width > refusedSide || c.Height > refusedSide) {
+			return "the image is larger than 8000 × 8000 pixels, which models refuse; make it smaller"
+		}
+		return ""
+	}, nil
+}
+
 // scaled returns an image that is at most maxSide wide and high. It reads the
 // size from the header before it decodes anything. An image that cannot be
 // decoded is returned unchanged: the agent reports it.
@@ -58,9 +72,6 @@ func scaled(a runnel.Attachment) (runnel.Attachment, error) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(a.Data))
 	if err != nil {
 		return a, nil
-	}
-	if c.Width > refusedSide || c.Height > refusedSide {
-		return a, runnel.Fail(runnel.AttachmentFailure, "an image is larger than 8000 × 8000 pixels, which models refuse; make it smaller")
 	}
 	if max(c.Width, c.Height) <= maxSide || c.Width*c.Height > maxPixels {
 		return a, nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -430,9 +431,22 @@ func (ts *turns) skill(said string) {
 	}
 }
 
-// ofUser returns a prompt as an item.
-func (m message) ofUser() event.Message {
-	return event.Message{Content: m.Content.text(), Origin: event.OriginUser, Attachments: attachments(m.Content)}
+// ofUser returns a prompt as an item, and the warning about rejected attachments
+// that went before it, "" if there was none.
+func (m message) ofUser() (prompt event.Message, warning string) {
+	c, warning := m.Content.withoutWarning()
+	return event.Message{Content: c.text(), Origin: event.OriginUser, Attachments: attachments(c)}, warning
+}
+
+// withoutWarning returns a prompt without the block about its rejected
+// attachments, and that block's text.
+func (c content) withoutWarning() (content, string) {
+	if len(c) > 1 && c[0].Type == "text" {
+		if warning, rest := runnel.CutWarning(c[0].Text); warning != "" && rest == "" {
+			return c[1:], warning
+		}
+	}
+	return c, ""
 }
 
 // attachments returns the images and documents of a prompt.

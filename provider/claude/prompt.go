@@ -17,20 +17,26 @@ import (
 func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) userFrame {
 	f := userFrame{Type: "user", UUID: turn, Priority: "later"}
 	f.Message.Role = "user"
-	text := literal(in.Text, dir, isCommand)
-	switch {
-	case len(in.Attachments) == 0 && len(text) == 1:
-		f.Message.Content = in.Text
-	default:
-		blocks := make([]any, 0, len(in.Attachments)+len(text))
-		for _, a := range in.Attachments {
-			blocks = append(blocks, attachmentBlock(a))
-		}
-		for _, t := range text {
-			blocks = append(blocks, block{Type: "text", Text: t})
-		}
-		f.Message.Content = blocks
+	var text []string
+	if in.Text != "" { // 2.1.329 never answers a prompt with an empty text block, 2.1.197 fails
+		text = literal(in.Text, dir, isCommand)
 	}
+	warning := in.Warning()
+	if warning == "" && len(in.Attachments) == 0 && len(text) <= 1 {
+		f.Message.Content = in.Text
+		return f
+	}
+	blocks := make([]any, 0, 1+len(in.Attachments)+len(text))
+	if warning != "" {
+		blocks = append(blocks, block{Type: "text", Text: warning})
+	}
+	for _, a := range in.Attachments {
+		blocks = append(blocks, attachmentBlock(a))
+	}
+	for _, t := range text {
+		blocks = append(blocks, block{Type: "text", Text: t})
+	}
+	f.Message.Content = blocks
 	return f
 }
 

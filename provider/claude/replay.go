@@ -180,7 +180,8 @@ func (h *historian) queued(e *entry) {
 		return
 	}
 	if tn := h.t.turns.running(""); tn != nil {
-		h.t.out.UserMessage(tn.id, tn.thread("").ids.ID("queued "+e.UUID, 0), message{Content: a.Prompt}.ofUser())
+		prompt, warning := message{Content: a.Prompt}.ofUser()
+		h.t.out.UserMessage(tn.id, tn.thread("").ids.ID("queued "+e.UUID, 0), prompt, warning)
 	}
 }
 

@@ -139,7 +139,8 @@ func (ts *turns) prompted(f frame) {
 		return
 	}
 	ts.waiting = append(ts.waiting, f.UUID)
-	ts.out.UserMessage(f.UUID, f.UUID+":0:0", f.Message.ofUser())
+	prompt, warning := f.Message.ofUser()
+	ts.out.UserMessage(f.UUID, f.UUID+":0:0", prompt, warning)
 }
 
 // interrupt takes our request to stop.

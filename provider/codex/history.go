@@ -244,7 +244,8 @@ func (h *historian) begin(native nativeTurn, all []said) *turn {
 	tn := t.turns.bind(t.thread, native.ID, id)
 	tn.began, tn.prompt = true, prompt.ID
 	if i >= 0 {
-		t.out.UserMessage(tn.id, translate.ItemID(tn.prefix, 0, 0), userMessage(translate.Loose[[]userInput](prompt.Content)))
+		asked, warning := userMessage(translate.Loose[[]userInput](prompt.Content))
+		t.out.UserMessage(tn.id, translate.ItemID(tn.prefix, 0, 0), asked, warning)
 	}
 	tn.out.Emit(event.ResponseStart{ProviderID: providerID})
 	return tn

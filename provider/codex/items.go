@@ -203,7 +203,8 @@ func (is *itemList) whole(it item) {
 		is.line.said = it.Text
 	case "userMessage": // one that is not the prompt of its turn
 		is.begun(c, event.TypeMessage, "")
-		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: userMessage(translate.Loose[[]userInput](it.Content))})
+		said, _ := userMessage(translate.Loose[[]userInput](it.Content))
+		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: said})
 	case "reasoning":
 		is.reasoned(c, it)
 	case "contextCompaction":

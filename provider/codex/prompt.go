@@ -23,6 +23,9 @@ type turnParams struct {
 // knows images and text: a text document is sent as text within a frame.
 func prompt(thread, turn string, in runnel.Input) turnParams {
 	p := turnParams{ThreadID: thread, ClientID: turn, Input: []userInput{}}
+	if warning := in.Warning(); warning != "" {
+		p.Input = append(p.Input, textInput(warning))
+	}
 	for _, a := range in.Attachments {
 		if strings.HasPrefix(a.MediaType, "image/") {
 			p.Input = append(p.Input, userInput{Type: "image", URL: "data:" + a.MediaType + ";base64," + base64.StdEncoding.EncodeToString(a.Data)})
@@ -67,10 +70,17 @@ func spoken(in []userInput) (text string, files []event.Attachment) {
 	return strings.Join(words, "\n"), files
 }
 
-// userMessage is the message that shows a prompt.
-func userMessage(in []userInput) event.Message {
+// userMessage is the message that shows a prompt, and the warning about rejected
+// attachments that went before it, "" if there was none.
+func userMessage(in []userInput) (m event.Message, warning string) {
+	if len(in) > 1 && in[0].Text != nil {
+		all, rest := runnel.CutWarning(*in[0].Text)
+		if all != "" && rest == "" {
+			in, warning = in[1:], all
+		}
+	}
 	text, files := spoken(in)
-	return event.Message{Content: text, Origin: event.OriginUser, Attachments: files}
+	return event.Message{Content: text, Origin: event.OriginUser, Attachments: files}, warning
 }
 
 func image(url string) event.Attachment {
@@ -99,12 +109,12 @@ func document(text string) (a event.Attachment, ok bool) {
 	return event.Attachment{Name: html.UnescapeString(title), MediaType: html.UnescapeString(media), Size: int64(len(body) - len(frameClose))}, true
 }
 
-// Prepare implements [runnel.Preparer]: Codex takes images and text only.
-func (*Provider) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {
-	for _, a := range in.Attachments {
+// Accepts implements [runnel.Accepter]: Codex takes images and text only.
+func (*Provider) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
+	return func(a runnel.Attachment) string {
 		if len(a.Data) > 0 && !strings.HasPrefix(a.MediaType, "image/") {
-			return in, runnel.Fail(runnel.AttachmentFailure, oneLine(a.Name, 100)+": Codex takes images and text only. Put the file into the project and name it in the prompt.")
+			return "Codex takes images and text only; put the file into the project and name it in the prompt"
 		}
-	}
-	return in, nil
+		return ""
+	}, nil
 }

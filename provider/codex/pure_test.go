@@ -53,11 +53,17 @@ func TestPromptsComeBack(t *testing.T) {
 	if text, files := spoken(prompt("t", "u", runnel.Text("")).Input); text != "" || files != nil {
 		t.Errorf("%q %v", text, files)
 	}
-	if _, err := New().Prepare(t.Context(), runnel.Input{Attachments: []runnel.Attachment{{Name: "x.pdf", MediaType: "application/pdf", Data: []byte("%PDF")}}}); runnel.CodeOf(err) != runnel.AttachmentFailure {
-		t.Errorf("a PDF: %v", err)
+	accepts, err := New().Accepts(t.Context(), runnel.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := New().Prepare(t.Context(), in); err != nil {
-		t.Error(err)
+	if accepts(runnel.Attachment{Name: "x.pdf", MediaType: "application/pdf", Data: []byte("%PDF")}) == "" {
+		t.Error("a PDF is accepted")
+	}
+	for _, a := range in.Attachments {
+		if reason := accepts(a); reason != "" {
+			t.Errorf("%s: %s", a.Name, reason)
+		}
 	}
 }
 

@@ -97,7 +97,8 @@ func (ts *turns) ended(native string) {
 // prompted takes a prompt of ours, which begins the turn with that id.
 func (ts *turns) prompted(id string, in []userInput) {
 	ts.waiting = append(ts.waiting, id)
-	ts.out.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), userMessage(in))
+	prompt, warning := userMessage(in)
+	ts.out.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), prompt, warning)
 }
 
 // refused takes the refusal of a prompt whose turn did not begin.

@@ -1,0 +1,128 @@
+package runnel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+func rejections(n int) (out []runnel.Rejection) {
+	for i := range n {
+		out = append(out, runnel.Rejection{Path: "/p/" + string(rune('a'+i)) + ".pdf", Reason: "no\nPDF"})
+	}
+	return out
+}
+
+func TestWarningIsCutFromThePromptExactly(t *testing.T) {
+	for n := range 6 {
+		warning := runnel.Input{Rejected: rejections(n)}.Warning()
+		if lines := strings.Count(warning, "\n") + 1; n > 0 && lines != []int{0, 3, 4, 5, 6, 6}[n] {
+			t.Errorf("%d rejections on %d lines: %q", n, lines, warning)
+		}
+		for _, rest := range []string{"", "text", "- a line\n- another", "- ... 2 additional attachment error(s) omitted"} {
+			all := warning
+			if rest != "" && warning != "" {
+				all += "\n"
+			}
+			got, left := runnel.CutWarning(all + rest)
+			if got != warning || left != rest {
+				t.Errorf("%d, %q: got %q and %q", n, rest, got, left)
+			}
+		}
+	}
+	for _, other := range []string{
+		"", "Attachment warning", "Attachment warning: 0 attachment(s) could not be processed. Continuing with available content.\nRejected attachments:\n- a: b",
+		"Attachment warning: 2 attachment(s) could not be processed. Continuing with available content.\nRejected attachments:\n- a: b",
+		"Attachment warning: 5 attachment(s) could not be processed. Continuing with available content.\nRejected attachments:\n- a: b\n- a: b\n- a: b\n- ... 3 additional attachment error(s) omitted",
+		"x Attachment warning: 1 attachment(s) could not be processed. Continuing with available content.\nRejected attachments:\n- a: b",
+	} {
+		if got, left := runnel.CutWarning(other); got != "" || left != other {
+			t.Errorf("%q: got %q and %q", other, got, left)
+		}
+	}
+}
+
+// choosy is an agent that takes no PDF. It notes what it was given.
+type choosy struct {
+	runnel.Provider
+	given []runnel.Input
+}
+
+func (a *choosy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	conn, err := a.Provider.Open(ctx, opt)
+	return choosyConn{conn, a}, err
+}
+
+func (a *choosy) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
+	return func(at runnel.Attachment) string {
+		if at.MediaType == "application/pdf" {
+			return "it takes no PDF"
+		}
+		return ""
+	}, nil
+}
+
+type choosyConn struct {
+	runnel.Conn
+	a *choosy
+}
+
+func (c choosyConn) Prompt(ctx context.Context, turn string, in runnel.Input) error {
+	c.a.given = append(c.a.given, in)
+	return c.Conn.Prompt(ctx, turn, in)
+}
+
+func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
+	pdf := runnel.Attachment{Name: "a.pdf", MediaType: "application/pdf", Data: []byte("%PDF")}
+	note := runnel.Attachment{Name: "b.txt", MediaType: "text/plain", Text: "b"}
+	early := runnel.Rejection{Path: "/p/c.png", Reason: "it is empty"}
+	for name, c := range map[string]struct {
+		in   runnel.Input
+		want runnel.Input // that the agent gets
+		code runnel.Code
+	}{
+		"with text":        {in: runnel.Input{Text: "x", Attachments: []runnel.Attachment{pdf}}, want: runnel.Input{Text: "x", Rejected: []runnel.Rejection{{Path: "a.pdf", Reason: "it takes no PDF"}}}},
+		"beside another":   {in: runnel.Input{Attachments: []runnel.Attachment{pdf, note}}, want: runnel.Input{Attachments: []runnel.Attachment{note}, Rejected: []runnel.Rejection{{Path: "a.pdf", Reason: "it takes no PDF"}}}},
+		"after another":    {in: runnel.Input{Text: "x", Attachments: []runnel.Attachment{pdf}, Rejected: []runnel.Rejection{early}}, want: runnel.Input{Text: "x", Rejected: []runnel.Rejection{early, {Path: "a.pdf", Reason: "it takes no PDF"}}}},
+		"blank text":       {in: runnel.Input{Text: " \n", Attachments: []runnel.Attachment{note}}, want: runnel.Input{Attachments: []runnel.Attachment{note}}},
+		"alone":            {in: runnel.Input{Attachments: []runnel.Attachment{pdf}}, code: runnel.AttachmentFailure},
+		"blank text alone": {in: runnel.Input{Text: "\t", Attachments: []runnel.Attachment{pdf}}, code: runnel.AttachmentFailure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := &choosy{Provider: speaker()}
+			s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			turn, err := s.Send(t.Context(), c.in)
+			if runnel.CodeOf(err) != c.code {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			for ev, err := range turn.Events(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b, ok := ev.Body.(event.ItemDone); ok && b.ItemID == runnel.UserItemID(turn.ID) {
+					m := b.FinalItem.(event.Message)
+					if m.Content != c.want.Text || len(m.Attachments) != len(c.want.Attachments) {
+						t.Errorf("the user's message is %+v", m)
+					}
+				}
+			}
+			got := agent.given[0]
+			got.Turn, got.After = "", 0
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
