@@ -2,6 +2,8 @@ package acp
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -157,5 +159,36 @@ func TestOutputIsBounded(t *testing.T) {
 		if f, ok := b.FinalItem.(event.FunctionCallOutput); ok && (len(f.Output) != event.MaxOutput || !f.Truncated || f.TotalBytes != int64(len(text))) {
 			t.Errorf("%d bytes, %v, %d", len(f.Output), f.Truncated, f.TotalBytes)
 		}
+	}
+}
+
+// An agent reports what it takes when it is started; nobody else has to start
+// it for that, and it is asked once.
+func TestAcceptsAsksTheAgentOnce(t *testing.T) {
+	dir := t.TempDir()
+	program, starts := filepath.Join(dir, "agent"), filepath.Join(dir, "starts")
+	script := "#!/bin/sh\necho start >> " + starts + "\nread -r line\nid=$(printf '%s' \"$line\" | sed 's/.*\"id\":\\([^,}]*\\).*/\\1/')\n" +
+		`printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{"promptCapabilities":{"image":true}}}}\n' "$id"` + "\nread -r rest\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := New(Agent{Name: "fake", Command: []string{program}})
+	for range 2 {
+		accepts, err := p.(runnel.Accepter).Accepts(t.Context(), runnel.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reason := accepts(runnel.Attachment{Name: "a.png", MediaType: "image/png", Data: []byte("x")}); reason != "" {
+			t.Errorf("an image: %s", reason)
+		}
+		if accepts(runnel.Attachment{Name: "a.pdf", MediaType: "application/pdf", Data: []byte("x")}) == "" {
+			t.Error("a PDF is accepted")
+		}
+	}
+	if data, err := os.ReadFile(starts); err != nil || string(data) != "start\n" {
+		t.Errorf("started %q, %v", data, err)
+	}
+	if _, err := New(Agent{Name: "absent", Command: []string{filepath.Join(dir, "absent")}}).(runnel.Accepter).Accepts(t.Context(), runnel.Options{}); runnel.CodeOf(err) != runnel.AgentNotInstalled {
+		t.Errorf("an agent that is not installed: %v", err)
 	}
 }
