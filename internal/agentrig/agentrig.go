@@ -6,7 +6,6 @@
 package agentrig
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -234,9 +233,7 @@ func (r *Rig) Read(name string) string {
 }
 
 // Told reports whether the model was told something.
-func (r *Rig) Told(what string) bool {
-	return slices.ContainsFunc(r.Model.Requests(), func(req fakemodel.Request) bool { return bytes.Contains(req.Body, []byte(what)) })
-}
+func (r *Rig) Told(what string) bool { return r.Model.Told(what) }
 
 // Exists reports whether there is a file.
 func Exists(path string) bool {

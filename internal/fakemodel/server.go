@@ -117,6 +117,11 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
+// Told reports whether a request contained what, as it stands in JSON.
+func (s *Server) Told(what string) bool {
+	return slices.ContainsFunc(s.Requests(), func(r Request) bool { return bytes.Contains(r.Body, []byte(what)) })
+}
+
 // Await returns the first request, past or future, for which match holds.
 func (s *Server) Await(ctx context.Context, match func(Request) bool) (Request, error) {
 	for {

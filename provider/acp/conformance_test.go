@@ -52,6 +52,7 @@ func subject(t *testing.T, name string) providertest.Subject {
 				return bytes.Contains(r.Body, []byte(`image/png`))
 			})
 		},
+		Told:             func(opt runnel.Options, what string) bool { return models[opt.Dir].Told(what) },
 		Cannot:           map[providertest.Scenario]string{},
 		Lacks:            map[providertest.Scenario]string{},
 		Said:             "Done.",

@@ -60,6 +60,7 @@ func TestConformance(t *testing.T) {
 						return bytes.Contains(r.Body, []byte(`"media_type":"image/png"`))
 					})
 				},
+				Told:        func(opt runnel.Options, what string) bool { return models[opt.Dir].Told(what) },
 				Version:     b.Version,
 				Said:        "Done.",
 				Processes:   true,

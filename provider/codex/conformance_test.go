@@ -68,6 +68,7 @@ func TestConformance(t *testing.T) {
 			}
 			return false
 		},
+		Told:      func(opt runnel.Options, what string) bool { return models[opt.Dir].Told(what) },
 		Said:      "Done.",
 		Processes: true,
 		Differences: map[string]func(event.Item) bool{

@@ -94,6 +94,10 @@ type Subject struct {
 	// asks.
 	SawImage func(opt runnel.Options) bool
 
+	// Told reports whether the model was told something, in the environment that
+	// New made with these options. Default: nobody asks.
+	Told func(opt runnel.Options, what string) bool
+
 	// TurnsByOrder says that the agent keeps no ids of ours: a turn of its history
 	// is that of the same place in the log, and its id another one.
 	TurnsByOrder bool
@@ -122,7 +126,7 @@ const patience = 4 * time.Minute
 
 // order is the order of the results.
 var order = []string{
-	"Contract", "Text", "Reasoning", "Tool", "Parallel", "Edit", "Image", "ApprovalAllowed", "ApprovalDenied", "ApprovalDeniedAndStopped",
+	"Contract", "Text", "Reasoning", "Tool", "Parallel", "Edit", "Image", "AttachmentAlone", "AttachmentWithBlankText", "AttachmentRejected", "PDF", "RejectionReplayed", "ApprovalAllowed", "ApprovalDenied", "ApprovalDeniedAndStopped",
 	"InterruptInText", "InterruptInTool", "InterruptInApproval", "Failure", "Subagent", "Plan", "Question", "Behind",
 	"ResumeAfterKill", "ResumeAfterClose", "StuffedPipes", "NothingIsLeft", "ReplayEqualsLive",
 }
@@ -156,6 +160,17 @@ func Run(t *testing.T, s Subject) {
 	for _, c := range completed {
 		c.close()
 	}
+
+	files := s.conversation(t, s.Needs[Image])
+	attached := func(test func(*testing.T, *conversation)) func(*testing.T) {
+		return func(t *testing.T) { test(t, files) }
+	}
+	s.run(t, "AttachmentAlone", attached(s.attachmentAlone))
+	s.run(t, "AttachmentWithBlankText", attached(s.attachmentWithBlankText))
+	s.run(t, "AttachmentRejected", attached(s.attachmentRejected))
+	s.run(t, "PDF", attached(s.pdf))
+	s.run(t, "RejectionReplayed", attached(s.rejectionReplayed))
+	files.close()
 
 	c := s.conversation(t, nil)
 	cut := func(test func(*testing.T, *conversation)) func(*testing.T) {

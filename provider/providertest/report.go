@@ -19,7 +19,7 @@ import (
 
 // results says to write down what the suite found instead of comparing with it.
 // docs/agents.md is made of that.
-var results = flag.Bool("results", false, "write testdata/conformance anew")
+var results = flag.Bool("results", false, "write testdata/conformance anew, or the rows of the tests that -run selects")
 
 // resultsVar names the directory into which -results writes instead of
 // testdata, in a folder with the name of the provider's package. There, the
@@ -124,13 +124,18 @@ func (s Subject) skip(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// settle compares what was found with what is kept. A run of some of the tests,
-// or one with failures, says nothing about that.
+// settle compares what was found with what is kept. A run of some of the tests
+// compares nothing; with -results it writes the rows of these tests and leaves
+// the others as they are. A run with failures does neither.
 func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	t.Helper()
-	elsewhere := os.Getenv(resultsVar)
-	if s.report.failed && elsewhere == "" || len(s.report.findings) != s.report.planned {
+	elsewhere, some := os.Getenv(resultsVar), len(s.report.findings) != s.report.planned
+	if s.report.failed && elsewhere == "" || some && (!*results || elsewhere != "") {
 		return
+	}
+	path := filepath.Join("testdata", "conformance", strings.TrimSuffix(p.Name()+"@"+s.Version, "@")+".json")
+	if some {
+		s.report.keep(t, path)
 	}
 	slices.SortFunc(s.report.findings, func(a, b Finding) int { return slices.Index(order, a.Test) - slices.Index(order, b.Test) })
 	rep := Report{Agent: p.Name(), Name: p.Name(), Version: s.Version, Capabilities: runnel.Capabilities(p), Results: s.report.findings, Notes: s.Notes}
@@ -147,7 +152,6 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	if err := enc.Encode(rep); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "conformance", strings.TrimSuffix(rep.Agent+"@"+rep.Version, "@")+".json")
 	if *results {
 		if elsewhere != "" {
 			path = filepath.Join(elsewhere, packageName(t), path)
@@ -174,6 +178,24 @@ func packageName(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return filepath.Base(dir)
+}
+
+// keep adds the kept findings of the tests that did not run.
+func (r *report) keep(t *testing.T, path string) {
+	t.Helper()
+	var kept Report
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil {
+		t.Fatalf("run the whole suite with -results: %v", err)
+	}
+	for _, f := range kept.Results {
+		if !slices.ContainsFunc(r.findings, func(found Finding) bool { return found.Test == f.Test }) {
+			r.findings = append(r.findings, f)
+		}
+	}
 }
 
 // ours returns the reasons that are limits of the provider's own.

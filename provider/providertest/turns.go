@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	_ "embed"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 )
-
-//go:embed red.png
-var redPixel []byte
 
 // begin begins a turn of a scenario in a conversation, or skips the test with
 // the reason before an agent is started.
@@ -121,24 +117,6 @@ func (s Subject) edit(t *testing.T, c *conversation) {
 		if c.Path == "" || c.Kind == "" || len(c.Hunks) == 0 && c.NewText == nil {
 			t.Errorf("%+v", c)
 		}
-	}
-}
-
-// image sends a picture of one red pixel.
-func (s Subject) image(t *testing.T, c *conversation) {
-	prompt := s.prompt(t, Image)
-	l := c.take(t)
-	turn, err := l.Send(t.Context(), runnel.Input{Text: prompt, Attachments: []runnel.Attachment{{Name: "red.png", MediaType: "image/png", Data: redPixel}}})
-	if err != nil {
-		t.Fatal(detail(err))
-	}
-	l.completes(turn)
-	m, _ := l.items(turn.ID)[0].Final.(event.Message)
-	if len(m.Attachments) != 1 || m.Attachments[0].MediaType != "image/png" {
-		t.Errorf("the user's message has the attachments %+v", m.Attachments)
-	}
-	if s.SawImage != nil && !s.SawImage(l.opt) {
-		t.Error("the model was not shown the image")
 	}
 }
 

@@ -19,6 +19,9 @@ func TestConformance(t *testing.T) {
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			return script.New(), runnel.Options{Dir: t.TempDir()}
 		},
+		Needs: map[providertest.Scenario]func(*runnel.Options){ // the demo, which a prompt without text plays, takes its time
+			providertest.Image: func(opt *runnel.Options) { opt.Config = runnel.Values{"pace": "fast"} },
+		},
 		Prompts: map[providertest.Scenario]string{
 			providertest.Text:      "text",
 			providertest.Reasoning: `{"steps":[{"reasoning":"hm"},{"text":"so"}]}`,
