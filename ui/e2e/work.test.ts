@@ -1,7 +1,7 @@
 // People's ways through the page, with real agents whose model does what the
 // prompts say. TestWorkWithRealAgentsInABrowser, in test/e2e, runs this file.
 
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -15,6 +15,7 @@ interface Work {
 }
 
 const work: Work = JSON.parse(process.env.RUNNEL_WORK ?? '{"agents":[],"project":"","env":[]}');
+const env: Record<string, string> = Object.fromEntries(work.env.map((e) => e.split(/=(.*)/s).slice(0, 2)));
 const has = (agent: string) => work.agents.includes(agent);
 
 // What the model answers, one step for each time it is asked.
@@ -29,7 +30,6 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
   let page: Page;
 
   beforeAll(async () => {
-    const env = Object.fromEntries(work.env.map((e) => e.split(/=(.*)/s).slice(0, 2)));
     [server, browser] = await Promise.all([Server.start(env, work.project), launch()]);
     const made = await newContext(browser, server);
     watch = made.watch;
@@ -231,6 +231,40 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await bar().locator("[data-choice=deny]:enabled").click();
       await expect.poll(ends, { timeout: 30_000 }).toBe(1);
     });
+
+    it("counts a plan that the agent wrote for itself as no changed file", async () => {
+      const id = await open("claude-code", { permissionMode: "plan" });
+      await one(play({ text: "Planning." }));
+      const path = join(env.CLAUDE_CONFIG_DIR ?? "", "plans", `${await slug(id)}.md`);
+      const write = call("Write", { file_path: path, content: "# The plan\n1. Do it.\n" });
+      await send(play(write, call("ExitPlanMode", {}), { text: "Planned." }));
+      await bar().locator("li", { hasText: "Do it." }).waitFor();
+      await bar().locator("[data-choice=deny]:enabled").click();
+      await expect.poll(ends, { timeout: 30_000 }).toBe(2);
+      await page.locator("[data-row=prose]", { hasText: "Planned." }).waitFor();
+      expect(await page.getByRole("button", { name: /changed/ }).count()).toBe(0);
+      await page.getByRole("button", { name: "Details" }).click();
+      await page.getByText("None so far.").waitFor();
+      await shot(page, "plan-file");
+    });
+
+    // The agent names its plan after the conversation, in what it keeps of it.
+    const slug = async (id: string) => {
+      const { agentSessionId } = await page.evaluate(
+        async (id) =>
+          (
+            await fetch(`/api/session/${id}/status`, {
+              headers: { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" },
+            })
+          ).json(),
+        id,
+      );
+      const projects = join(env.CLAUDE_CONFIG_DIR ?? "", "projects");
+      const file = readdirSync(projects, { recursive: true, encoding: "utf8" }).find((f) =>
+        f.endsWith(`${agentSessionId}.jsonl`),
+      );
+      return /"slug":"([^"]+)"/.exec(readFileSync(join(projects, file ?? ""), "utf8"))?.[1];
+    };
 
     it("tries again with the files of a prompt", async () => {
       await open("claude-code");
