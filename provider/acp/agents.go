@@ -47,8 +47,8 @@ var agents = []Agent{
 		Env:     []string{"NO_BROWSER=1"},
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
 		Modes: Modes{
-			string(runnel.ModeDefault):     "Change the project, ask for the rest",
-			string(runnel.ModeAcceptEdits): "Change the project, ask for the rest",
+			string(runnel.ModeDefault):     "Ask only outside the project",
+			string(runnel.ModeAcceptEdits): "Ask only outside the project",
 		},
 		Obeys:   []string{".codex"}, // it trusts every folder
 		Reads:   []string{"AGENTS.md", "AGENTS.override.md", ".agents/skills"},

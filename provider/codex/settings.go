@@ -70,9 +70,9 @@ func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 // modeLabels say what the modes do: as long as the sandbox holds, Codex asks
 // neither before an edit in the project nor before a command.
 var modeLabels = map[string]string{
-	string(runnel.ModeDefault):     "Change the project, ask for the rest",
-	string(runnel.ModeAcceptEdits): "Change the project, ask for the rest",
-	string(runnel.ModeDontAsk):     "Change the project, deny the rest",
+	string(runnel.ModeDefault):     "Ask only outside the project",
+	string(runnel.ModeAcceptEdits): "Ask only outside the project",
+	string(runnel.ModeDontAsk):     "Deny outside the project",
 }
 
 // word is the permission mode that the settings add up to, "" if there is none.
