@@ -314,7 +314,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await expect.poll(() => row.getAttribute("data-state"), { timeout: 30_000 }).toBe("ready");
       await row.getByRole("radio").check();
       const modes = await page.getByLabel("Permissions").locator("option").allInnerTexts();
-      expect(modes).toContain("Change the project, ask for the rest");
+      expect(modes).toContain("Ask only outside the project");
       expect(modes).not.toContain("Ask first");
       await shot(page, "modes");
     });

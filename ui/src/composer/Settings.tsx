@@ -94,7 +94,7 @@ export function Pills({ s }: { s: SessionStatus }) {
             value={shownOf(x, changes[x.key])}
             choices={x.choices}
             busy={isBusy(changes[x.key])}
-            className={`quiet field-sizing-content max-w-40 appearance-none truncate ${isBusy(changes[x.key]) ? "progress" : ""}`}
+            className={`quiet field-sizing-content max-w-56 appearance-none truncate ${isBusy(changes[x.key]) ? "progress" : ""}`}
             onChange={(v) => void change(x, v)}
           />
         ))}

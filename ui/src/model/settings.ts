@@ -18,9 +18,9 @@ const model = "model";
 const mode = "permissionMode";
 const own = "config:"; // and the option's id
 
-/** Settings of a new session; their values are the agent's own choice. */
+/** Settings of a new session; their values are the agent's own choice, but for the permission mode. */
 export function offered(agent: Agent): Setting[] {
-  return settings(agent, agent.config, undefined, undefined);
+  return settings(agent, agent.config, undefined, agent.modes.includes("default") ? "default" : undefined);
 }
 
 /** Settings of a session, with the values the agent or the server says they have. */
