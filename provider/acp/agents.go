@@ -106,7 +106,7 @@ var agents = []Agent{
 		Obeys:     []string{".qwen", "**/.qwen/.env", "**/.env"},
 		Reads:     []string{"QWEN.md", "AGENTS.md"},
 		AnyEffort: true,
-		// Qwen Code 0.15.10 does not find its stored conversations.
+		Resumes:   true, Loads: true, Lists: true,
 	},
 }
 

@@ -19,6 +19,7 @@ import (
 type question struct {
 	request jsonrpc.ID
 	form    bool              // it asks for values
+	sheet   *sheet            // it asks the user something; nil if it does not
 	options map[string]string // the agent's ids by those of our choices
 	stops   map[string]bool   // the agent's ids of choices that end the turn
 }
@@ -102,17 +103,32 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	if !translate.IsObject(ask.Arguments) {
 		ask.Arguments = described(tc.Title, content)
 	}
+	ask.Choices = a.Question.offerAll(p.Options, tc, &ask, ts.session.q)
 	if len(ask.Arguments) > maxAsking {
 		ts.refuse(a.Question, "too large to be shown")
 		return
 	}
 	ask.ArgumentsDigest = translate.Digest(ask.Arguments)
-	ask.Choices = a.Question.offer(p.Options, ask.Kind, ts.session.q)
 	if len(ask.Choices) == 0 {
 		ts.refuse(a.Question, "without a choice")
 		return
 	}
 	tn.ask(a, ask)
+}
+
+// offerAll returns the choices of an approval, and completes it if the agent
+// asks the user something.
+func (q *question) offerAll(options []permissionOption, tc toolCall, ask *event.Approval, quirks *quirks) []event.Choice {
+	if f := quirks.live.sheet; f != nil {
+		q.sheet = newSheet(f(metaOf(tc.raw)), options)
+	}
+	if q.sheet == nil {
+		return q.offer(options, ask.Kind, quirks)
+	}
+	ask.Kind, ask.ArgumentsEditable = event.ApprovalQuestion, true
+	ask.Title = text.OneLine(q.sheet.questions[0].Question, 300)
+	ask.Arguments = translate.Object(map[string]any{"questions": q.sheet.questions})
+	return q.sheet.offer()
 }
 
 // ask opens an approval.
@@ -265,6 +281,9 @@ func (ts *turns) answer(id string, d runnel.Decision) (m jsonrpc.Message, stop b
 		return m, false, err
 	}
 	q := a.Question
+	if q.sheet != nil {
+		return q.answerSheet(d)
+	}
 	native, ok := q.options[d.Choice]
 	switch {
 	case !ok:
@@ -341,6 +360,9 @@ func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
 		}
 	}
 	o := translate.Loose[outcome](m.Result).Outcome
+	if q.sheet != nil && o.Outcome == "selected" {
+		return q.sheet.choiceOf(translate.Loose[answered](m.Result))
+	}
 	for _, id := range slices.Sorted(maps.Keys(q.options)) {
 		if o.Outcome == "selected" && q.options[id] == o.OptionID && (id != translate.DenyStop || q.stops[o.OptionID]) {
 			return id

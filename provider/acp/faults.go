@@ -15,9 +15,15 @@ import (
 // line.
 func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	name, why := a.conn().Name, reasonOf(e.Message)
-	kind := translate.Loose[struct {
-		Kind string `json:"errorKind"`
-	}](e.Data).Kind
+	data := translate.Loose[struct {
+		Kind    string `json:"errorKind"`
+		Details string `json:"details"`
+	}](e.Data)
+	kind, status := data.Kind, ""
+	if details := reasonOf(data.Details); details != "" {
+		why = details
+		status, _, _ = strings.Cut(details, " ") // of the model API's answer
+	}
 	because := func(code runnel.Code, message string) event.Fault {
 		if why != "" {
 			message += " (" + why + ")"
@@ -27,9 +33,9 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	switch {
 	case e.Code == codeAuthRequired:
 		return event.Fault{Code: string(runnel.AgentNotLoggedIn), Message: name + " is not logged in, or its login is no longer good." + a.howToLogIn()}
-	case e.Code == 401 || e.Code == 403 || strings.HasPrefix(kind, "auth"):
+	case e.Code == 401 || e.Code == 403 || status == "401" || status == "403" || strings.HasPrefix(kind, "auth"):
 		return because(runnel.InvalidAPIKey, "The model API refused the key or the login. Check it.")
-	case e.Code == 429 || kind == "rate_limit":
+	case e.Code == 429 || status == "429" || kind == "rate_limit":
 		return because(runnel.RateLimited, translate.FaultRateLimited)
 	case why == "":
 		return event.Fault{Code: string(runnel.AgentError), Message: name + " ended the turn with an error and gave no reason. Send the prompt again."}

@@ -5,6 +5,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // fixture is a conversation to record.
@@ -79,7 +80,7 @@ func fixtures() []fixture {
 			r.plays(calls(r.risky()), says("Then not."))
 			r.Decide(r.Asked(), runnel.Decision{Choice: no})
 			r.Finish(no)
-		}, cannot: map[string]string{"codex-acp": "its denial ends the turn"}},
+		}, cannot: map[string]string{"codex-acp": "its denial ends the turn", "qwen": "its denial ends the turn"}},
 		{name: "denied-stop", prose: "A command is asked for and denied, and the turn ended with it.", play: func(r *rig) {
 			r.plays(calls(r.risky()), says("Never said."))
 			r.Decide(r.Asked(), runnel.Decision{Choice: noStop})
@@ -157,11 +158,15 @@ func fixtures() []fixture {
 				r.Opt.Model = "gpt-6.1-sol" // others have no tool for it
 				r.plays(calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner, "fork_turns": "none"})), calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
 			} else {
-				r.plays(calls(fakemodel.Call("Agent", args{"description": "Look", "prompt": inner, "subagent_type": "general-purpose", "run_in_background": false})), said)
+				tool := "Agent"
+				if r.Agent.Name == "qwen" {
+					tool = "agent"
+				}
+				r.plays(calls(fakemodel.Call(tool, args{"description": "Look", "prompt": inner, "subagent_type": "general-purpose", "run_in_background": false})), said)
 			}
 			r.Finish(once)
 		}, cannot: map[string]string{
-			"opencode": "what its subagents ask, they ask nobody", "gemini": "its policy denies it", "copilot": "it does not say whose words are whose", "qwen": "not looked at",
+			"opencode": "what its subagents ask, they ask nobody", "gemini": "its policy denies it", "copilot": "it does not say whose words are whose",
 		}},
 		{name: "mcp", prose: "A tool of an MCP server is called. In the mode that asks, this agent refuses its own question.", play: func(r *rig) {
 			r.MCP()
@@ -188,6 +193,22 @@ func fixtures() []fixture {
 		}, cannot: map[string]string{
 			"codex-acp": "it replays nothing of what it copies", "claude-agent-acp": "likewise", "gemini": "it makes no copies", "copilot": "likewise", "qwen": "likewise",
 		}},
+		{name: "question", prose: "The agent asks the user a question.", play: func(r *rig) {
+			ask, options := "AskUserQuestion", []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}}
+			switch r.Agent.Name {
+			case "qwen":
+				ask = "ask_user_question"
+			case "codex-acp":
+				ask, r.Opt.PermissionMode = "request_user_input", runnel.ModePlan // only then the model may ask
+			}
+			r.plays(calls(fakemodel.Call(ask, args{"questions": []args{{
+				"id": "colour", "header": "Colour", "question": "Which colour?", "multiSelect": false, "options": options,
+			}}})), said)
+			r.Decide(r.Asked(), runnel.Decision{Choice: translate.AllowOnce})
+			r.Finish("")
+		}, cannot: map[string]string{
+			"opencode": "it offers the model no tool for it", "gemini": "it offers the model no tool for it", "copilot": "it offers the model no tool for it",
+		}},
 		{name: "settings", prose: "The mode is changed between two turns.", play: func(r *rig) {
 			r.plays(says("One."))
 			r.Finish("")
@@ -210,6 +231,6 @@ func fixtures() []fixture {
 			r.Conn = nil
 			r.plays(says("Two."))
 			r.Finish("")
-		}, cannot: map[string]string{"qwen": "it does not find its conversations again"}},
+		}},
 	}
 }

@@ -111,12 +111,13 @@ func (h *handshake) initialize() error {
 	want := max(h.p.agent.Version, 1)
 	us := map[string]any{"name": "runnel", "title": "Runnel", "version": "1"}
 	elicit := map[string]any{"form": map[string]any{}, "url": map[string]any{}}
-	params := map[string]any{
-		"protocolVersion": want, "clientInfo": us,
-		"clientCapabilities": map[string]any{
-			"fs": map[string]any{"readTextFile": false, "writeTextFile": false}, "terminal": false, "elicitation": elicit,
-		},
+	caps := map[string]any{
+		"fs": map[string]any{"readTextFile": false, "writeTextFile": false}, "terminal": false, "elicitation": elicit,
 	}
+	if h.c.tr.session.q.startup.notices {
+		caps["session"] = map[string]any{"notices": map[string]any{}}
+	}
+	params := map[string]any{"protocolVersion": want, "clientInfo": us, "clientCapabilities": caps}
 	if want >= 2 {
 		params = map[string]any{"protocolVersion": want, "info": us, "capabilities": map[string]any{"elicitation": elicit}}
 	}

@@ -179,7 +179,7 @@ func (th *thread) callEnded() {
 // chunk dispatches a piece of a message. Without an id, a message goes on until
 // another item begins.
 func (t *translator) chunk(typ event.ItemType, u update, parent string) {
-	if f := t.session.q.live.callUsage; f != nil && t.replay == nil {
+	if f := t.session.q.live.callUsage; f != nil {
 		t.turns.now.add(f(u.UpdateMeta))
 	}
 	words := textOf(u.Content)

@@ -36,6 +36,9 @@ func notice(out translate.TurnEmitter, u update) {
 	if line == "" {
 		return
 	}
+	if u.About != "" {
+		line = text.OneLine(line+": "+u.About, 1000)
+	}
 	level := event.LevelInfo
 	if u.Severity == "warning" || u.Severity == "error" {
 		level = event.Level(u.Severity)

@@ -36,6 +36,9 @@ type startupQuirks struct {
 	absent string
 	// passesOptions says that prepare passes on the options tools and maxTurns.
 	passesOptions bool
+	// notices says that the agent reports what it wants to say itself as notices
+	// to a client that takes them, and as messages of the model to any other.
+	notices bool
 	// prepare adds to the parameters of the request that opens a conversation.
 	prepare func(opt runnel.Options, params map[string]any) error
 	// waits returns once the agent can resume a conversation without losing it.
@@ -58,9 +61,17 @@ type liveQuirks struct {
 	forSession []string
 	// stops lists the permission options that deny a call and end the turn.
 	stops []string
+	// sheet returns what a permission request with this _meta asks the user, if it
+	// asks for answers and not whether a tool may run.
+	sheet func(meta json.RawMessage) []userQuestion
 	// lateInput says that a permission request may precede the arguments of its
 	// call.
 	lateInput bool
+
+	// inputGrows says that the updates of a call have more of its arguments each
+	// time. They are final in an update with content, and when the usage of the
+	// model's message is reported.
+	inputGrows bool
 
 	// name returns the name of a tool, or "" if it is not known.
 	name func(tc toolCall) string
@@ -108,6 +119,9 @@ type replayQuirks struct {
 	endsWithCommands bool
 	// onePart says that each chunk of a user message is a prompt of its own.
 	onePart bool
+	// prompt returns the id of the prompt that a chunk of a user message is from,
+	// where the messages have no ids.
+	prompt func(meta json.RawMessage) string
 	// thoughtParts says that each chunk of reasoning is a paragraph.
 	thoughtParts bool
 	// interrupted reports whether a user message is the agent's note that the

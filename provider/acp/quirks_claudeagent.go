@@ -10,21 +10,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// claudeAgent is @agentclientprotocol/claude-agent-acp, seen at 0.49.0.
+// claudeAgent is @agentclientprotocol/claude-agent-acp, seen at 0.49.0
+// and 0.100.0.
 func claudeAgent() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
 		startup: startupQuirks{
 			modes: map[runnel.PermissionMode][]setting{
 				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("acceptEdits"), runnel.ModePlan: mode("plan"),
-				runnel.ModeDontAsk: mode("dontAsk"), runnel.ModeBypass: mode("bypassPermissions"),
+				runnel.ModeBypass: mode("bypassPermissions"),
 			},
 			bypass:        []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
 			prepare:       claudeOptions,
 			passesOptions: true,
+			notices:       true, // settings
 		},
 		live: liveQuirks{
-			literal: claudeText,
+			literal:    claudeText,
+			inputGrows: true, // tool
 			name: func(tc toolCall) string { // tool
 				return translate.Loose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
 			},
@@ -70,7 +73,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 // not. The settings of a folder may run commands, so Claude Code reads them
 // only in a trusted folder.
 func claudeOptions(opt runnel.Options, params map[string]any) error {
-	options := map[string]any{"settingSources": []string{"user"}}
+	options := map[string]any{"settingSources": []string{"user"}, "forwardSubagentText": true} // subagent
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
 	}

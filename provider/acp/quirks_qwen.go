@@ -1,17 +1,16 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
-	"regexp"
-	"strconv"
+	"path/filepath"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// qwen is @qwen-code/qwen-code, a fork of Gemini CLI, seen at 0.15.10 and
-// 0.24.4.
+// qwen is @qwen-code/qwen-code, a fork of Gemini CLI, seen at 0.24.4.
 func qwen() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
@@ -19,20 +18,33 @@ func qwen() *quirks {
 			modes: map[runnel.PermissionMode][]setting{
 				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("auto-edit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
 			},
-			bypass: []setting{{"mode", "yolo"}},
+			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides, and 0.24.4 starts so
 		},
 		live: liveQuirks{
 			wholeFiles: true, // edit
 			forSession: []string{"proceed_always"},
+			stops:      []string{"cancel"}, // denied-stop
 			name: func(tc toolCall) string { // tool
 				return translate.Loose[qwenMeta](metaOf(tc.raw)).ToolName
 			},
 			parent: func(meta json.RawMessage) string { // subagent
 				return translate.Loose[qwenMeta](meta).Parent
 			},
+			title:  qwenTitle,
 			output: qwenOutput,
+			sheet: func(meta json.RawMessage) []userQuestion { // question
+				return translate.Loose[qwenMeta](meta).Questions
+			},
 			callUsage: func(meta json.RawMessage) *usage { // text
 				return translate.Loose[qwenMeta](meta).Usage
+			},
+		},
+		replay: replayQuirks{
+			prompt: func(meta json.RawMessage) string { // failure, load
+				if ids := translate.Loose[qwenMeta](meta).Transcript.Records; len(ids) > 0 {
+					return ids[0]
+				}
+				return ""
 			},
 		},
 	}
@@ -42,30 +54,53 @@ type qwenMeta struct {
 	ToolName string `json:"toolName"`
 	Parent   string `json:"parentToolCallId"`
 	Usage    *usage `json:"usage"` // of one call of the model
+
+	Transcript struct {
+		Records []string `json:"sourceRecordIds"`
+	} `json:"qwenTranscript"`
+	Questions []userQuestion `json:"qwenQuestions"`
 }
 
-var (
-	qwenExit = regexp.MustCompile(`\nExit Code: (\d+)\n`)
-	// qwenEmpty is the text for the model about a command without output, for
-	// which nothing is displayed (approval-allowed).
-	qwenEmpty = regexp.MustCompile(`^Command: [\s\S]*\nOutput: \(empty\)\nError: \(none\)\n`)
-)
-
 // qwenOutput returns the output of a call as it is displayed, and the exit code
-// of a command from the text for the model, where it follows the output (tool).
+// of a command (tool).
 func qwenOutput(c *call) (string, *int) {
 	told := c.text()
-	var code *int
-	if m := qwenExit.FindAllStringSubmatch(told, -1); m != nil && c.kind == event.KindExecute {
-		if n, err := strconv.Atoi(m[len(m)-1][1]); err == nil {
-			code = &n
-		}
+	if c.kind != event.KindExecute {
+		return cmp.Or(translate.Loose[string](c.rawOutput), told), nil
 	}
-	if shown := translate.Loose[string](c.rawOutput); shown != "" {
-		return shown, code
+	result := translate.Loose[struct {
+		Type   string `json:"type"`
+		Output string `json:"output"`
+		Code   *int   `json:"exitCode"`
+		Signal any    `json:"signal"`
+	}](c.rawOutput)
+	switch {
+	case result.Type != "shell_result":
+		return cmp.Or(translate.Loose[string](c.rawOutput), told), nil
+	case result.Signal != nil: // the code is 0
+		return result.Output, nil
 	}
-	if code != nil && qwenEmpty.MatchString(told) {
-		return "", code
+	return result.Output, result.Code
+}
+
+// qwenTitle makes the title of a call from its arguments. The title of a live
+// call that was asked about is the display name of its tool (tool, load).
+func qwenTitle(c *call) string {
+	in := translate.Loose[struct {
+		Command     string `json:"command"`
+		Path        string `json:"file_path"`
+		Pattern     string `json:"pattern"`
+		Description string `json:"description"`
+	}](c.input)
+	switch {
+	case in.Command != "":
+		return in.Command
+	case in.Path != "":
+		return c.name + ": " + filepath.Base(in.Path)
+	case in.Pattern != "":
+		return c.name + ": " + in.Pattern
+	case in.Description != "":
+		return c.name + ": " + in.Description
 	}
-	return told, code
+	return c.name
 }

@@ -187,14 +187,19 @@ func clip(v any) (cut bool) {
 		}
 		for k, e := range v {
 			list, is := e.([]any)
-			if is && (k == "availableCommands" || k == "availableModels" || k == "options" && v["category"] == "model") && len(list) > 2 {
+			if is && (k == "availableCommands" || k == "availableSkillDetails" || k == "availableModels" || k == "options" && v["category"] == "model") && len(list) > 2 {
 				kept := list[:2:2]
 				for _, c := range list[2:] {
 					if o, ok := c.(map[string]any); ok && current != nil && (o["value"] == current || o["modelId"] == current) {
 						kept = append(kept, c)
 					}
 				}
+				clip(kept)
 				v[k], cut = kept, true
+				continue
+			}
+			if text, is := e.(string); is && k == "body" && v["level"] != nil && len(text) > 200 { // the words of a skill
+				v[k], cut = text[:200], true
 				continue
 			}
 			cut = clip(e) || cut

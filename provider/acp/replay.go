@@ -48,6 +48,9 @@ func (r *replay) take(u update, ts *turns) bool {
 // takeUser takes a piece of a prompt.
 func (r *replay) takeUser(u update, ts *turns) {
 	q := ts.session.q.replay
+	if q.prompt != nil && u.MessageID == "" {
+		u.MessageID = q.prompt(u.UpdateMeta)
+	}
 	bs := blocks(u.Content)
 	if len(bs) == 1 && q.interrupted != nil && q.interrupted(bs[0].Text) {
 		if ts.now != nil {
@@ -102,5 +105,5 @@ func (r *replay) end(ts *turns) {
 	if ts.now.interrupted {
 		status = event.StatusCancelled
 	}
-	ts.end(event.ResponseDone{Status: status})
+	ts.end(event.ResponseDone{Status: status, Usage: ts.spent(ts.now.used)})
 }

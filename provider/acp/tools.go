@@ -106,7 +106,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	if isNew {
 		cs.out.Emit(event.ItemStart{ItemID: c.item, ItemType: event.TypeFunctionCall, CallID: c.id, Name: c.name, ParentCallID: c.thread.parent})
 	}
-	if c.isDescribed(tc, from, isNew, gotInput, cs.session.q.live.lateInput) {
+	if c.isDescribed(tc, from, isNew, gotInput, &cs.session.q.live) {
 		cs.describe(c)
 	}
 	cs.progress(c, tc)
@@ -157,7 +157,7 @@ func (c *call) merge(tc toolCall, from origin, isNew bool) (gotInput bool) {
 	if len(tc.RawOutput) > 0 && string(tc.RawOutput) != "null" {
 		c.rawOutput = tc.RawOutput
 	}
-	if tc.Locations != nil && !asks {
+	if tc.Locations != nil && (!asks || c.locations == nil) {
 		c.locations = locations(tc.Locations)
 	}
 	if list, has := tc.content(); has && (!asks || c.content == nil) {
@@ -180,18 +180,28 @@ func locations(native []location) (out []event.Location) {
 	return out
 }
 
-// isDescribed reports whether the arguments of a call are final. lateInput says
-// that a question may come before them.
-func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput, lateInput bool) bool {
+// isDescribed reports whether the arguments of a call are final.
+func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput bool, q *liveQuirks) bool {
 	switch {
 	case tc.Status == "in_progress" || tc.ended():
 		return true
+	case from == fromUpdate && q.inputGrows:
+		return translate.IsObject(c.input) && (len(c.content) > 0 || !gotInput)
 	case from == fromUpdate:
 		return gotInput || translate.IsObject(c.input) && len(c.content) > 0
-	case from == fromQuestion && !lateInput:
+	case from == fromQuestion && !q.lateInput:
 		return isNew || translate.IsObject(c.input)
 	}
 	return false
+}
+
+// describeAll ends the items of all calls that have arguments.
+func (cs *toolCalls) describeAll() {
+	for _, c := range cs.inOrder() {
+		if translate.IsObject(c.input) {
+			cs.describe(c)
+		}
+	}
 }
 
 // describe ends the item of a call: its arguments are final.

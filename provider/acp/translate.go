@@ -201,6 +201,9 @@ func (t *translator) update(u update) {
 	case "session_info_update":
 		t.session.setTitle(out, u.Title)
 	case "usage_update":
+		if tn := t.turns.now; tn != nil && t.session.q.live.inputGrows {
+			tn.calls.describeAll()
+		}
 		t.turns.usageUpdated(u, t.replay == nil)
 	case "notice":
 		notice(out, u)

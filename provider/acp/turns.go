@@ -173,7 +173,7 @@ func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
 // cancelled reports whether we asked for the end of the turn. Then the agent's
 // answer does not matter, even if it is an error.
 func (tn *turn) cancelled(stop string) bool {
-	return tn.interrupted || tn.refused && stop == "cancelled"
+	return tn.interrupted || tn.refused && (stop == "cancelled" || stop == "end_turn")
 }
 
 // outcome returns the terminal event of the turn that runs.

@@ -180,8 +180,9 @@ type update struct {
 	Used          int64           `json:"used"`
 	Size          int64           `json:"size"`
 	Cost          *cost           `json:"cost"`
-	Severity      string          `json:"severity"` // of a notice
-	State         string          `json:"state"`    // v2: running, requires_action, idle
+	Severity      string          `json:"severity"`    // of a notice
+	About         string          `json:"description"` // of a notice
+	State         string          `json:"state"`       // v2: running, requires_action, idle
 	StopReason    string          `json:"stopReason"`
 	Usage         *usage          `json:"usage"`
 	Error         *jsonrpc.Error  `json:"error"`

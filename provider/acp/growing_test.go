@@ -1,0 +1,58 @@
+package acp
+
+import (
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Claude Agent 0.100.0 sends the arguments of a call while the model writes
+// them. The item of the call ends when they are whole, not with the first ones.
+func TestArgumentsThatGrowAreShownWhole(t *testing.T) {
+	call := upd("tool_call", `"toolCallId":"c1","name":"Bash","rawInput":{},"status":"pending","title":"Terminal","kind":"execute","content":[]`)
+	part := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"echo hi"},"title":"echo hi"`)
+	whole := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"echo hi","timeout":9}`)
+	used := upd("usage_update", `"used":10,"size":100`)
+	done := upd("tool_call_update", `"toolCallId":"c1","status":"completed","rawOutput":"hi"`)
+	for name, lines := range map[string][]runnel.Line{
+		"content":          {call, part, upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"echo hi","timeout":9},"content":[{"type":"content","content":{"type":"text","text":"Say hi"}}]`)},
+		"end of a message": {call, part, whole, used},
+		"response":         {call, part, whole, upd("tool_call_update", `"toolCallId":"c1"`)},
+		"end of the call":  {call, part, whole, done},
+	} {
+		tr := newTranslator(known(t, "claude-agent-acp"))
+		evs, _ := feed(tr, withBegun(lines[:len(lines)-1]...)...)
+		if ended := calledWith(evs); len(ended) != 0 {
+			t.Errorf("%s: ended before its arguments were whole, with %q", name, ended)
+		}
+		evs, _ = runAs(t, known(t, "claude-agent-acp"), withBegun(lines...)...)
+		if ended := calledWith(evs); len(ended) != 1 || ended[0] != `{"command":"echo hi","timeout":9}` {
+			t.Errorf("%s: ended with %q", name, ended)
+		}
+	}
+}
+
+// calledWith returns the arguments with which items of calls ended.
+func calledWith(evs []event.Event) (arguments []string) {
+	for _, b := range bodies[event.ItemDone](evs) {
+		if call, ok := b.FinalItem.(event.FunctionCall); ok {
+			arguments = append(arguments, string(call.Arguments))
+		}
+	}
+	return arguments
+}
+
+// What an agent says itself is a notice, with all of its words.
+func TestNoticesKeepTheirDescription(t *testing.T) {
+	evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(
+		upd("notice", `"severity":"warning","title":"Auto mode unavailable","description":"The model does not support it."`),
+		upd("notice", `"severity":"info","title":"Only a title"`), ended)...)
+	var said []string
+	for _, n := range bodies[event.Notice](evs) {
+		said = append(said, string(n.Level)+" "+n.Message)
+	}
+	if len(said) != 2 || said[0] != "warning Auto mode unavailable: The model does not support it." || said[1] != "info Only a title" {
+		t.Errorf("%q", said)
+	}
+}
