@@ -51,7 +51,8 @@ func run(agents, dir string, out io.Writer) (worse bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	rows, err := compareVersions(realagents.Modules(), pins, newest, agents)
+	modules := realagents.Modules()
+	rows, err := compareVersions(modules, pins, newest, agents)
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +62,7 @@ func run(agents, dir string, out io.Writer) (worse bool, err error) {
 		fmt.Fprintln(out, "\nEvery pin is the newest version. AGENT=NAME runs an agent all the same.")
 		return false, nil
 	}
-	if err := newest.install(dir, out); err != nil {
+	if err := newest.only(names, modules).install(dir, out); err != nil {
 		return false, err
 	}
 	results := filepath.Join(dir, "results")

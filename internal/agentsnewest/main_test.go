@@ -40,6 +40,9 @@ func TestNewestAsksForEveryPackageButOlderVersions(t *testing.T) {
 			t.Errorf("asked for %q: %+v, %v; want %q", asked, rows, err, runs)
 		}
 	}
+	if got := newest.only([]string{"two"}, modules).Dependencies; len(got) != 2 || got["two"] == "" || got["node"] == "" || len(newest.Dependencies) != 3 {
+		t.Errorf("to run two, %v is installed of %v", got, newest.Dependencies)
+	}
 	if rows, err := compareVersions(modules, pins, pins, ""); err != nil || running(rows) != nil {
 		t.Errorf("nothing is newer, and %+v runs (%v)", rows, err)
 	}

@@ -55,6 +55,17 @@ func (m manifest) newest(view func(name string) (version string, err error)) (ma
 	return n, nil
 }
 
+// only returns the manifest without the agents that do not run.
+func (m manifest) only(names []string, modules map[string]string) manifest {
+	m.Dependencies = maps.Clone(m.Dependencies)
+	for agent, module := range modules {
+		if !slices.Contains(names, agent) {
+			delete(m.Dependencies, module)
+		}
+	}
+	return m
+}
+
 // split returns what stands before the version of a dependency, and the name
 // of the package that is installed: "npm:NAME@1.2.3" installs another package.
 func split(name, pin string) (prefix, real string) {
