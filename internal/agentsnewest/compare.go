@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -106,13 +108,12 @@ func outcome(f providertest.Finding) string {
 
 // recorded compares the events of the recordings.
 func (d *difference) recorded(testdata, ours string) error {
-	paths, err := filepath.Glob(filepath.Join(testdata, "*@"+d.pinned+".txtar"))
+	kept, err := newestRecordings(testdata)
 	if err != nil {
 		return err
 	}
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), "@"+d.pinned+".txtar")
-		newest := filepath.Join(ours, name+"@"+d.newest+".txtar")
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		path, newest := kept[name], filepath.Join(ours, name+"@"+d.newest+".txtar")
 		if _, err := os.Stat(newest); err != nil {
 			d.unrecordable = append(d.unrecordable, name)
 			continue
@@ -127,6 +128,31 @@ func (d *difference) recorded(testdata, ours string) error {
 		}
 	}
 	return nil
+}
+
+// newestRecordings returns the recording of each conversation that was made
+// with the newest version: the pin may be newer, where its events are the same.
+func newestRecordings(testdata string) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(testdata, "*@*.txtar"))
+	if err != nil {
+		return nil, err
+	}
+	of := func(path string) (name string, version []int) {
+		name, rest, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".txtar"), "@")
+		for _, part := range strings.Split(rest, ".") {
+			n, _ := strconv.Atoi(part) // no number: 0
+			version = append(version, n)
+		}
+		return name, version
+	}
+	newest := make(map[string]string)
+	for _, path := range paths {
+		name, version := of(path)
+		if _, other := of(newest[name]); newest[name] == "" || slices.Compare(version, other) > 0 {
+			newest[name] = path
+		}
+	}
+	return newest, nil
 }
 
 // diff writes how the events of two recordings differ, and returns how many

@@ -95,6 +95,7 @@ func TestCompareTellsWhatDiffers(t *testing.T) {
 	put("provider/acp/testdata/one/tool@1.0.0.txtar", recording("a\nb\n"))
 	put("provider/acp/testdata/one/plan@1.0.0.txtar", recording("a\n"))
 	put("provider/acp/testdata/one/text@0.9.0.txtar", recording("old\n"))
+	put("provider/acp/testdata/one/text@0.10.0.txtar", recording("not so old\n"))
 	put("results/acp/testdata/one/text@1.1.0.txtar", recording("a\nb\n"))
 	put("results/acp/testdata/one/tool@1.1.0.txtar", recording("a\nc\n"))
 	r := row{agent: "one", pinned: "1.0.0", newest: "1.1.0", runs: true}
