@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
@@ -115,8 +116,9 @@ func (b *bench) claudeACPRows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bundled := &acpAgent{w: b.w, program: adapter.program, home: home, environ: modelEnviron(home, model.URL())}
-	same := &acpAgent{w: b.w, program: adapter.program, home: home, environ: append(modelEnviron(home, model.URL()), "CLAUDE_CODE_EXECUTABLE="+agent.program)}
+	environ := append(modelEnviron(home, model.URL()), b.w.withNode())
+	bundled := &acpAgent{w: b.w, program: adapter.program, home: home, environ: environ}
+	same := &acpAgent{w: b.w, program: adapter.program, home: home, environ: append(slices.Clone(environ), "CLAUDE_CODE_EXECUTABLE="+agent.program)}
 	s, err := newRunnel(b.w, agent.bin, modelEnviron(home, model.URL())...)
 	if err != nil {
 		return err
