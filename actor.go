@@ -183,7 +183,7 @@ func (s *Session) admit(lt *liveTurn, ev event.Event) {
 // of that turn, so that the order of the log is the order of arrival. A turn
 // whose end waits to be appended takes nothing more.
 func (s *Session) between(ev event.Event) {
-	if !isFact(ev.Body) || ev.Validate() != nil {
+	if !isFact(ev.Body) {
 		s.counters.Events.Add(1)
 		return
 	}
@@ -191,7 +191,13 @@ func (s *Session) between(ev event.Event) {
 		s.admit(s.live[i], ev)
 		return
 	}
-	s.stage(ev)
+	facts := boundedFact(ev)
+	if len(facts) == 0 {
+		s.counters.Events.Add(1)
+	}
+	for _, fact := range facts {
+		s.stage(fact)
+	}
 }
 
 // take stages what the rules let through and follows up on it.

@@ -1,8 +1,11 @@
 package runnel_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -142,4 +145,97 @@ func liveBody(t *rapid.T, turn string) event.Body {
 		return event.ItemDelta{ItemID: start.ItemID}
 	}
 	return b
+}
+
+func TestTextOfAnItemIsBounded(t *testing.T) {
+	at := recordtest.Start
+	piece := strings.Repeat("ü", 1<<20)
+	evs := append(promptOf(at, "T", "go"), event.Event{At: at, Turn: "T", Body: event.ResponseStart{}},
+		event.Event{At: at, Turn: "T", Body: event.ItemStart{ItemID: "T:1:0", ItemType: event.TypeMessage, InitialContent: "x"}})
+	for range 5 {
+		evs = append(evs, event.Event{At: at, Turn: "T", Body: event.ItemDelta{ItemID: "T:1:0", DeltaContent: piece}})
+	}
+	whole := event.Message{Origin: event.OriginAgent, Content: "x" + strings.Repeat(piece, 5)}
+	evs = append(evs, event.Event{At: at, Turn: "T", Body: event.ItemDone{ItemID: "T:1:0", FinalItem: whole}},
+		event.Event{At: at, Turn: "T", Body: event.ResponseDone{Status: event.StatusCompleted}})
+	var streamed strings.Builder
+	for _, ev := range replayed(t, evs) {
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			streamed.WriteString(b.InitialContent)
+		case event.ItemDelta:
+			streamed.WriteString(b.DeltaContent)
+		case event.ItemDone:
+			m := b.FinalItem.(event.Message)
+			if m.Origin == event.OriginAgent && (len(m.Content) > event.MaxText || m.Content != streamed.String()) {
+				t.Errorf("%d bytes were streamed, and the whole has %d; at most %d are allowed", streamed.Len(), len(m.Content), event.MaxText)
+			}
+		}
+	}
+	if n := streamed.Len(); n < event.MaxText-1 {
+		t.Errorf("only %d bytes were streamed", n)
+	}
+}
+
+func TestFinalTextIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		turn := send(t, s)
+		for _, b := range []event.Body{
+			event.ResponseStart{},
+			event.ItemDone{ItemID: turn.ID + ":1:0", FinalItem: event.Message{Origin: event.OriginAgent, Content: strings.Repeat("x", event.MaxText+1)}},
+			event.ResponseDone{Status: event.StatusCompleted, FinishReason: strings.Repeat("x", 5<<20)},
+		} {
+			agent.events <- event.Event{Turn: turn.ID, Body: b}
+		}
+		res, err := turn.Wait(t.Context())
+		if err != nil || len(res.FinalText) != event.MaxText || len(res.Reason) > event.MaxTitle {
+			t.Errorf("%v; a final text of %d bytes, a reason of %d", err, len(res.FinalText), len(res.Reason))
+		}
+	})
+}
+
+// A conversation's id that is too long is left out, and never cut: a part of it
+// may be the id of another conversation.
+func TestValueThatIsTooLongIsLeftOutWithANotice(t *testing.T) {
+	at := recordtest.Start
+	long := event.SessionUpdated{AgentSessionID: strings.Repeat("x", 5<<20)}
+	evs := append([]event.Event{{At: at, Body: long}}, promptOf(at, "T", "go")...)
+	evs = append(evs, event.Event{At: at, Turn: "T", Body: event.ResponseStart{}}, event.Event{At: at, Turn: "T", Body: long})
+	notices := 0
+	for _, ev := range replayed(t, evs) {
+		switch b := ev.Body.(type) {
+		case event.SessionUpdated:
+			t.Errorf("an update with an id of %d bytes", len(b.AgentSessionID))
+		case event.Notice:
+			if b.Code != "VALUE_TOO_LONG" || !strings.Contains(b.Message, "agentSessionId") {
+				t.Errorf("notice %+v", b)
+			}
+			notices++
+		}
+	}
+	if notices != 2 {
+		t.Errorf("%d notices, want one for each", notices)
+	}
+}
+
+func TestInstallationIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 5<<20)
+	in := runnel.Installation{
+		Path: long, Version: long, Problem: long, Modes: []string{long, "default"},
+		Models: []runnel.Model{{ID: long}, {ID: "m", Name: long, Description: long}},
+		Config: []event.ConfigOption{{ID: long}, {ID: "o", Name: long, Type: event.ConfigBoolean}},
+	}.Bounded()
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := recordtest.TooLong(t, text); len(found) > 0 || len(in.Models) != 1 || len(in.Modes) != 1 || len(in.Config) != 1 {
+		t.Errorf("too long: %q; %d models, %d modes, %d options", found, len(in.Models), len(in.Modes), len(in.Config))
+	}
 }

@@ -55,12 +55,12 @@ func (p *replay) push(ev event.Event) bool {
 	p.last = ev.At
 	if ev.Turn == "" {
 		switch {
-		case !isFact(ev.Body) || ev.Validate() != nil:
+		case !isFact(ev.Body):
 			return true
 		case len(p.open) > 0:
 			return p.emit(p.open[0].admit(ev))
 		}
-		return p.emit([]event.Event{ev})
+		return p.emit(boundedFact(ev))
 	}
 	if p.over[ev.Turn] {
 		return true

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // rules is the state of one turn. It is pure: events go in, the events to log
@@ -46,6 +47,7 @@ type rules struct {
 
 type itemState struct {
 	typ    event.ItemType
+	size   int // bytes of its text so far
 	callID string
 	parent string
 	ended  bool
@@ -83,6 +85,16 @@ func (r *rules) admit(ev event.Event) []event.Event {
 		return nil
 	}
 	ev.Turn = r.turn
+	body, left := event.Bounded(ev.Body)
+	if len(left) > 0 {
+		out := r.warn(event.Event{At: ev.At, Body: tooLong(left)})
+		if body == nil {
+			return out
+		}
+		ev.Body = body
+		return append(out, r.admit(ev)...) // it is within its bounds now
+	}
+	ev.Body = body
 	if b, ok := ev.Body.(event.ResponseStart); ok {
 		b.ProviderID = r.provider
 		ev.Body = b
@@ -188,7 +200,7 @@ func (r *rules) itemStart(ev event.Event, b event.ItemStart) []event.Event {
 	if !strings.HasPrefix(b.ItemID, r.turn+":") {
 		return r.refuse(ev.At, "item_start: itemId: does not begin with the id of its turn")
 	}
-	r.items[b.ItemID] = &itemState{typ: b.ItemType, callID: b.CallID, parent: b.ParentCallID}
+	r.items[b.ItemID] = &itemState{typ: b.ItemType, size: len(b.InitialContent), callID: b.CallID, parent: b.ParentCallID}
 	r.open = append(r.open, b.ItemID)
 	switch b.ItemType {
 	case event.TypeFunctionCall:
@@ -205,6 +217,15 @@ func (r *rules) itemDelta(ev event.Event, b event.ItemDelta) []event.Event {
 		return r.refuse(ev.At, "item_delta: itemId: no such item has started")
 	case it.ended:
 		return r.drop()
+	case it.size+len(b.DeltaContent) > event.MaxText: // the whole is cut there, too
+		b.DeltaContent, _ = text.Cut(b.DeltaContent, event.MaxText-it.size)
+		it.size, ev.Body = event.MaxText, b
+		if b.DeltaContent == "" {
+			return r.drop()
+		}
+		return []event.Event{ev}
+	default:
+		it.size += len(b.DeltaContent)
 	}
 	return []event.Event{ev}
 }
@@ -329,12 +350,17 @@ func (r *rules) pending(id string) int {
 func (r *rules) drop() []event.Event { r.dropped++; return nil }
 
 func (r *rules) refuse(at time.Time, why string) []event.Event {
+	return r.warn(event.Event{At: at, Body: event.Notice{
+		Level: event.LevelWarning, Code: string(InvalidStreamEvent), Message: "refused an event of the agent: " + why,
+	}})
+}
+
+// warn admits a notice about an event that is not as it has to be.
+func (r *rules) warn(notice event.Event) []event.Event {
 	if r.invalid++; r.invalid > maxInvalid {
 		return r.drop()
 	}
-	return r.admit(event.Event{At: at, Body: event.Notice{
-		Level: event.LevelWarning, Code: string(InvalidStreamEvent), Message: "refused an event of the agent: " + why,
-	}})
+	return r.admit(notice)
 }
 
 func reasonFor(end event.Body) event.CancelReason {

@@ -35,7 +35,7 @@ func UserItemID(turn string) string { return turn + ":0:0" }
 type Result struct {
 	Status    event.TurnStatus
 	Reason    string // the agent's reason for stopping, if it gave one
-	FinalText string // the agent's last message
+	FinalText string // the agent's last message, at most [event.MaxText] bytes of it
 	Usage     *event.Usage
 	CostUSD   *float64
 	Exit      *ExitStatus // of a Run's agent; nil for a session's, which lives on

@@ -82,6 +82,9 @@ func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (
 		}
 		return ref, nil
 	}
+	if len(agentID) > event.MaxAgentSessionID {
+		return "", runnel.Fail(runnel.SessionNotFound, "there is no such session: the agent's id is too long")
+	}
 	p, err := m.opener.providers.Choose(cli)
 	if err != nil {
 		return "", err
@@ -132,6 +135,9 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	c, err := discover(ctx, p, agentID, file)
 	if err != nil {
 		return "", err
+	}
+	if len(c.Dir) > event.MaxPath {
+		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the path of the conversation's directory is too long")
 	}
 	rec, err := newRecord(p, canonical(c.Dir), runnel.Options{})
 	if err != nil {

@@ -178,7 +178,7 @@ func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	in := prober.Probe(ctx)
+	in := prober.Probe(ctx).Bounded()
 	if ctx.Err() != nil { // the rest of the result is incomplete
 		in.Installed = in.Installed || in.Path != ""
 		in.Problem = "It did not say all about itself within " + probeTimeout.String() + ". It may be slow the first time: look again."

@@ -2,6 +2,7 @@ package recordtest
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"slices"
 	"testing"
@@ -39,6 +40,13 @@ func Loaded(t *testing.T, provider string, ref runnel.Conversation, history Hist
 	st, err := g.Load(t.Context(), provider+":"+ref.AgentSessionID, "")
 	if err != nil {
 		t.Fatal(err)
+	}
+	listed, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := TooLong(t, listed); len(found) > 0 {
+		t.Errorf("too long in the catalogue: %q", found)
 	}
 	for ev, err := range log.Read(t.Context(), st.SessionID, 0) {
 		if err != nil {

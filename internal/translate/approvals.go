@@ -37,9 +37,9 @@ func AnswerLabel(first []string) string {
 
 // Bounds of approvals.
 const (
-	MaxOpen    = 100 // questions that wait for an answer
-	MaxLabel   = 300 // bytes of the label of a choice
-	MaxOptions = 20  // answers to a question that are choices of their own
+	MaxOpen    = 100            // questions that wait for an answer
+	MaxLabel   = event.MaxTitle // bytes of the label of a choice
+	MaxOptions = 20             // answers to a question that are choices of their own
 )
 
 // Approvals are the questions of the agent that wait for an answer. Q is the

@@ -135,16 +135,16 @@ func (o *Output) Cancel(e TurnEmitter, why event.CancelReason) {
 }
 
 // MaxText bounds what is kept of the text of an item, in bytes.
-const MaxText = 8 << 20
+const MaxText = event.MaxText
 
 // Bounds of a plan: its entries, and the text of each in bytes.
 const (
-	MaxSteps    = 500
-	MaxStepText = 1000
+	MaxSteps    = event.MaxOffered
+	MaxStepText = event.MaxDescription
 )
 
 // MaxDetail bounds the structured result of a call that is passed on, in bytes.
-const MaxDetail = 16 << 10
+const MaxDetail = event.MaxDetail
 
 // EmitPlan emits a plan, which is whole each time, as an item of its own.
 // parent is the call of the subagent that made it, "" if there is none.

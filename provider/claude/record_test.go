@@ -146,3 +146,15 @@ func TestRecordings(t *testing.T) {
 		sound(t, translated(t, a))
 	})
 }
+
+// An agent that grows any of its strings, one at a time.
+func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
+	for _, name := range []string{"todos@2.1.329"} {
+		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recordtest.Hostile(t, New(), section(a, "in"), event.MaxNote+1, 20)
+		recordtest.Hostile(t, New(), section(a, "in"), 5<<20, 1, "session_id", "model", "name")
+	}
+}

@@ -187,3 +187,15 @@ func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
 
 // sameItems says what an item is, apart from when it was seen.
 var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
+
+// An agent that grows any of its strings, one at a time.
+func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
+	for _, name := range []string{"ask-command@0.169.0", "mcp@0.169.0"} {
+		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recordtest.Hostile(t, New(), section(a, "in"), event.MaxNote+1, 20)
+		recordtest.Hostile(t, New(), section(a, "in"), 5<<20, 1, "model", "tool")
+	}
+}

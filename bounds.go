@@ -1,0 +1,53 @@
+package runnel
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// Bounded returns what a probe found out within the bounds of an event: labels
+// are cut, and models, modes, options and paths that are too long are left out.
+func (in Installation) Bounded() Installation {
+	if len(in.Path) > event.MaxPath {
+		in.Path = ""
+	}
+	in.Version = text.Shorten(in.Version, event.MaxWord)
+	in.Problem = text.Shorten(in.Problem, event.MaxNote)
+	var models []Model
+	for _, m := range in.Models[:min(len(in.Models), event.MaxOffered)] {
+		if len(m.ID) <= event.MaxName {
+			m.Name, m.Description = text.Shorten(m.Name, event.MaxTitle), text.Shorten(m.Description, event.MaxDescription)
+			models = append(models, m)
+		}
+	}
+	in.Models = models
+	in.Modes = slices.DeleteFunc(slices.Clone(in.Modes), func(mode string) bool { return len(mode) > event.MaxName })
+	if b, _ := event.Bounded(event.SessionUpdated{Config: in.Config}); b != nil {
+		in.Config = b.(event.SessionUpdated).Config
+	}
+	return in
+}
+
+// tooLong is the notice for values that were left out, see [event.Bounded].
+func tooLong(fields []string) event.Notice {
+	return event.Notice{
+		Level: event.LevelWarning, Code: "VALUE_TOO_LONG",
+		Message: "The agent reported a value that is too long, or too many of them. Left out: " + strings.Join(slices.Compact(fields), ", ") + ".",
+	}
+}
+
+// boundedFact returns an out-of-turn fact within the bounds of an event, and a
+// notice if a value of it was left out. It returns nothing for an invalid one.
+func boundedFact(ev event.Event) (out []event.Event) {
+	body, left := event.Bounded(ev.Body)
+	if len(left) > 0 {
+		out = append(out, event.Event{At: ev.At, Body: tooLong(left)})
+	}
+	if ev.Body = body; body != nil && ev.Validate() == nil {
+		out = append(out, ev)
+	}
+	return out
+}

@@ -1,0 +1,321 @@
+package event
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// The bounds of the strings in an event, in bytes. The engine applies them to
+// every event before it is logged, so they hold for the log, the catalogue and
+// the result of a turn, whatever an agent prints. A translator applies the same
+// bounds where a value costs memory before.
+//
+// A label, such as a title, is cut and ends in "…". An id, such as that of a
+// model, is never cut, since a part of it could be the id of something else:
+// an id that comes back to the agent or a user is left out, and a notice
+// VALUE_TOO_LONG names the field. The id of a call only ties events together;
+// a SHA-256 takes its place.
+//
+// Arguments of calls and the texts of changes have the bound of the line that
+// the agent printed.
+const (
+	MaxItemID         = 1024     // items, approvals, choices: an event with a longer one is refused
+	MaxCallID         = 256      // calls: hashed
+	MaxAgentSessionID = 1024     // the agent's id of the conversation: left out
+	MaxName           = 200      // models, modes, options, commands, tools: left out where they are ids, else cut
+	MaxValue          = 1000     // values of options: left out
+	MaxPath           = 4096     // files: left out
+	MaxWord           = 100      // states, codes, kinds, media types: cut
+	MaxTitle          = 300      // titles, labels, reasons to finish: cut
+	MaxDescription    = 1000     // descriptions, hints, reasons to ask, steps of plans: cut
+	MaxNote           = 4096     // notices, errors, reasons of decisions: cut
+	MaxText           = 8 << 20  // the text of a message or of reasoning, streamed or whole: cut
+	MaxDetail         = 16 << 10 // the structured result of a call, JSON: left out. See also MaxFaultDetails
+)
+
+// The bounds of the lists in an event. What is beyond is left out.
+const (
+	MaxOffered = 500  // commands, tools, options, choices of an option, steps of a plan
+	MaxFiles   = 1000 // files, changes, locations
+	MaxFew     = 100  // choices of an approval, attachments, native ids
+)
+
+// Bounded returns a body within the bounds, and the names of the fields whose
+// values were left out because an id may not be cut. The body is nil if nothing
+// is left of it. What b refers to is not changed.
+func Bounded(b Body) (Body, []string) {
+	var left leftOut
+	switch b := b.(type) {
+	case ItemDelta: // most events; the engine bounds what an item's deltas add up to
+		if len(b.ItemID) <= MaxItemID {
+			return b, nil
+		}
+		return nil, []string{"itemId"}
+	case ResponseStart:
+		left.id("modelId", &b.ModelID, MaxName)
+		label(&b.ProviderID, MaxWord)
+		return b, left
+	case ItemStart:
+		return left.start(b)
+	case ItemDone:
+		if !left.key("itemId", b.ItemID) {
+			return nil, left
+		}
+		b.FinalItem = left.final(b.FinalItem)
+		return b, left
+	case ItemError:
+		b.Error = left.fault(b.Error)
+		return left.keyed("itemId", b.ItemID, b)
+	case ItemCancelled:
+		label(&b.Reason, MaxWord)
+		return left.keyed("itemId", b.ItemID, b)
+	case ResponseDone:
+		label(&b.Status, MaxWord)
+		label(&b.FinishReason, MaxTitle)
+		if b.Error != nil {
+			fault := left.fault(*b.Error)
+			b.Error = &fault
+		}
+		return b, left
+	case ResponseError:
+		b.Error = left.fault(b.Error)
+		return b, left
+	case ApprovalRequested:
+		return left.approval(b)
+	case ApprovalResolved:
+		label(&b.Choice, MaxItemID)
+		label(&b.By, MaxWord)
+		label(&b.Reason, MaxNote)
+		return left.keyed("approvalId", b.ApprovalID, b)
+	case SessionUpdated:
+		return left.session(b)
+	case UsageUpdated:
+		if b.RateLimit != nil {
+			limit := *b.RateLimit
+			label(&limit.Status, MaxWord)
+			label(&limit.Kind, MaxWord)
+			b.RateLimit = &limit
+		}
+		return b, left
+	case Notice:
+		label(&b.Level, MaxWord)
+		label(&b.Code, MaxWord)
+		label(&b.Message, MaxNote)
+		return b, left
+	}
+	return b, left
+}
+
+// leftOut are the names of fields whose values are left out.
+type leftOut []string
+
+// label cuts a text that only people read.
+func label[S ~string](s *S, max int) { *s = S(text.Shorten(string(*s), max)) }
+
+// call replaces the id of a call that is too long.
+func call(id *string) {
+	if len(*id) > MaxCallID {
+		sum := sha256.Sum256([]byte(*id))
+		*id = "sha256:" + hex.EncodeToString(sum[:])
+	}
+}
+
+// id leaves out an id that is too long.
+func (l *leftOut) id(field string, s *string, max int) {
+	if len(*s) > max {
+		*s = ""
+		*l = append(*l, field)
+	}
+}
+
+// key reports whether the id of an item, an approval or a choice is within its
+// bound.
+func (l *leftOut) key(field, id string) bool {
+	if len(id) <= MaxItemID {
+		return true
+	}
+	*l = append(*l, field)
+	return false
+}
+
+// keyed returns a body unless its id is too long.
+func (l *leftOut) keyed(field, id string, b Body) (Body, []string) {
+	if !l.key(field, id) {
+		return nil, *l
+	}
+	return b, *l
+}
+
+// each returns the first max elements of a list for which keep holds; keep may
+// change its copy of an element. A field that loses elements is named.
+func each[T any](l *leftOut, field string, list []T, max int, keep func(*T) bool) []T {
+	if list == nil {
+		return nil
+	}
+	kept := make([]T, 0, min(len(list), max))
+	for _, e := range list[:min(len(list), max)] {
+		if keep(&e) {
+			kept = append(kept, e)
+		}
+	}
+	if len(kept) < len(list) {
+		*l = append(*l, field)
+	}
+	return kept
+}
+
+// fault bounds an error.
+func (l *leftOut) fault(f Fault) Fault {
+	label(&f.Code, MaxWord)
+	label(&f.Message, MaxNote)
+	if len(f.Details) > MaxFaultDetails {
+		f.Details = nil
+		*l = append(*l, "error.details")
+	}
+	return f
+}
+
+func (l *leftOut) start(b ItemStart) (Body, []string) {
+	call(&b.CallID)
+	call(&b.ParentCallID)
+	label(&b.Name, MaxName)
+	label(&b.ItemType, MaxWord)
+	b.InitialContent, _ = text.Cut(b.InitialContent, MaxText)
+	if within := func(k, v string) bool { return len(k) <= MaxWord && len(v) <= MaxName }; len(b.Native) > 0 {
+		native := make(map[string]string)
+		for k, v := range b.Native {
+			if within(k, v) && len(native) < MaxFew {
+				native[k] = v
+			}
+		}
+		b.Native = native
+	}
+	return l.keyed("itemId", b.ItemID, b)
+}
+
+func (l *leftOut) final(f FinalItem) FinalItem {
+	switch f := f.(type) {
+	case Message:
+		label(&f.Origin, MaxWord)
+		if f.Origin != OriginUser { // a prompt has the bounds of the API
+			f.Content, _ = text.Cut(f.Content, MaxText)
+		}
+		f.Attachments = each(l, "attachments", f.Attachments, MaxFew, func(a *Attachment) bool {
+			label(&a.Name, MaxTitle)
+			label(&a.MediaType, MaxWord)
+			return true
+		})
+		return f
+	case Reasoning:
+		label(&f.ProviderID, MaxWord)
+		f.Content, _ = text.Cut(f.Content, MaxText)
+		return f
+	case FunctionCall:
+		call(&f.CallID)
+		label(&f.Name, MaxName)
+		label(&f.Title, MaxTitle)
+		label(&f.Kind, MaxWord)
+		f.Locations = each(l, "locations", f.Locations, MaxFiles, func(at *Location) bool { return len(at.Path) <= MaxPath })
+		return f
+	case FunctionCallOutput:
+		return l.output(f)
+	case Plan:
+		f.Entries = each(l, "entries", f.Entries, MaxOffered, func(e *PlanEntry) bool {
+			label(&e.Content, MaxDescription)
+			label(&e.Status, MaxWord)
+			label(&e.Priority, MaxWord)
+			return true
+		})
+		return f
+	}
+	return f
+}
+
+func (l *leftOut) output(f FunctionCallOutput) FunctionCallOutput {
+	call(&f.CallID)
+	if all := f.Output; len(all) > MaxOutput {
+		f.Output, _ = text.Cut(all, MaxOutput)
+		f.Truncated, f.TotalBytes = true, max(f.TotalBytes, int64(len(all)))
+	}
+	if len(f.Detail) > MaxDetail {
+		f.Detail = nil
+		*l = append(*l, "detail")
+	}
+	f.Changes = l.changes(f.Changes)
+	return f
+}
+
+func (l *leftOut) changes(list []Change) []Change {
+	return each(l, "changes", list, MaxFiles, func(c *Change) bool {
+		label(&c.Kind, MaxWord)
+		return len(c.Path) <= MaxPath && len(c.MovedTo) <= MaxPath
+	})
+}
+
+func (l *leftOut) approval(b ApprovalRequested) (Body, []string) {
+	a := &b.Approval
+	if !l.key("approval.id", a.ID) || !l.key("approval.itemId", a.ItemID) {
+		return nil, *l
+	}
+	call(&a.CallID)
+	label(&a.Kind, MaxWord)
+	label(&a.Title, MaxTitle)
+	label(&a.ToolName, MaxName)
+	label(&a.Why, MaxDescription)
+	label(&a.ArgumentsDigest, MaxName)
+	a.Changes = l.changes(a.Changes)
+	a.Choices = each(l, "approval.choices", a.Choices, MaxFew, func(c *Choice) bool {
+		label(&c.Kind, MaxWord)
+		label(&c.Label, MaxTitle)
+		return len(c.ID) <= MaxItemID
+	})
+	return b, *l
+}
+
+func (l *leftOut) session(b SessionUpdated) (Body, []string) {
+	l.id("agentSessionId", &b.AgentSessionID, MaxAgentSessionID)
+	l.id("modelId", &b.ModelID, MaxName)
+	l.id("permissionMode", &b.PermissionMode, MaxName)
+	label(&b.Title, MaxTitle)
+	label(&b.State, MaxWord)
+	label(&b.Activity, MaxWord)
+	b.Commands = each(l, "commands", b.Commands, MaxOffered, func(c *AgentCommand) bool {
+		label(&c.Description, MaxDescription)
+		label(&c.Hint, MaxDescription)
+		return len(c.Name) <= MaxName
+	})
+	b.Tools = each(l, "tools", b.Tools, MaxOffered, func(name *string) bool { return len(*name) <= MaxName })
+	b.Files = each(l, "files", b.Files, MaxFiles, func(f *AgentFile) bool {
+		label(&f.Kind, MaxWord)
+		return len(f.Path) <= MaxPath
+	})
+	b.Config = each(l, "config", b.Config, MaxOffered, l.option)
+	if len(*l) > 0 && b.isZero() {
+		return nil, *l
+	}
+	return b, *l
+}
+
+// option bounds an option, and reports whether its id and value are within
+// their bounds.
+func (l *leftOut) option(o *ConfigOption) bool {
+	label(&o.Name, MaxTitle)
+	label(&o.Description, MaxDescription)
+	label(&o.Category, MaxWord)
+	label(&o.Type, MaxWord)
+	o.Choices = each(l, "config.choices", o.Choices, MaxOffered, func(c *ConfigChoice) bool {
+		label(&c.Name, MaxTitle)
+		label(&c.Description, MaxDescription)
+		label(&c.Group, MaxTitle)
+		return len(c.Value) <= MaxValue
+	})
+	return len(o.ID) <= MaxName && len(o.Value) <= MaxValue
+}
+
+// isZero reports whether an update changes nothing.
+func (b SessionUpdated) isZero() bool {
+	return b.AgentSessionID == "" && b.ModelID == "" && b.PermissionMode == "" && b.Title == "" && b.Config == nil &&
+		len(b.Commands) == 0 && len(b.Tools) == 0 && len(b.Files) == 0 && b.State == "" && b.Activity == ""
+}

@@ -1,0 +1,148 @@
+package event
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// huge is over every bound that is a number of bytes, but for MaxText.
+const huge = MaxOutput + 1
+
+// fill sets every string below v to a huge one, and gives every list, map and
+// pointer one element. JSON becomes a huge JSON string.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(strings.Repeat("x", huge))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte(`"` + strings.Repeat("x", huge) + `"`))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		long := reflect.ValueOf(strings.Repeat("x", huge))
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(long, long)
+	}
+}
+
+// content are the fields that have the bound of the native line, or of MaxText.
+var content = []string{"content", "deltaContent", "initialContent", "arguments", "updatedArguments", "output", "oldText", "newText", "lines"}
+
+// long returns the names of the fields below v that are over a bound.
+func long(name string, v any) (found []string) {
+	switch v := v.(type) {
+	case string:
+		if len(v) > MaxNote && !slices.Contains(content, name) {
+			found = append(found, name)
+		}
+	case []any:
+		for _, e := range v {
+			found = append(found, long(name, e)...)
+		}
+	case map[string]any:
+		for k, e := range v {
+			if len(k) > MaxNote {
+				found = append(found, name+" (a key)")
+			}
+			found = append(found, long(k, e)...)
+		}
+	}
+	return found
+}
+
+func TestEveryStringOfAnEventHasABound(t *testing.T) {
+	for _, b := range []Body{
+		ResponseStart{}, ItemStart{}, ItemDelta{}, ItemDone{FinalItem: Message{}}, ItemDone{FinalItem: Reasoning{}},
+		ItemDone{FinalItem: FunctionCall{}}, ItemDone{FinalItem: FunctionCallOutput{}}, ItemDone{FinalItem: Plan{}},
+		ItemError{}, ItemCancelled{}, ResponseDone{}, ResponseError{}, ApprovalRequested{}, ApprovalResolved{},
+		SessionUpdated{}, UsageUpdated{}, Notice{},
+	} {
+		full := reflect.New(reflect.TypeOf(b)).Elem()
+		fill(full)
+		if done, ok := b.(ItemDone); ok {
+			final := reflect.New(reflect.TypeOf(done.FinalItem)).Elem()
+			fill(final)
+			full.FieldByName("FinalItem").Set(final)
+		}
+		for _, field := range []string{"ItemID", "ApprovalID"} { // ours: else nothing is left
+			if f := full.FieldByName(field); f.IsValid() {
+				f.SetString("id")
+			}
+		}
+		if a, ok := full.Interface().(ApprovalRequested); ok {
+			a.Approval.ID, a.Approval.ItemID = "id", "item"
+			full.Set(reflect.ValueOf(a))
+		}
+		got, left := Bounded(full.Interface().(Body))
+		if got == nil {
+			if _, ok := b.(SessionUpdated); !ok {
+				t.Errorf("%T: nothing is left but %q", b, left)
+			}
+			continue
+		}
+		text, err := MarshalBody(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		if found := long("", v); len(found) > 0 {
+			t.Errorf("%T: longer than %d bytes: %q", b, MaxNote, found)
+		}
+		if again, left := Bounded(got); len(left) > 0 || !reflect.DeepEqual(got, again) {
+			t.Errorf("%T: bounding twice changes it again: %q", b, left)
+		}
+	}
+}
+
+func TestIDOverItsBoundIsNeverCut(t *testing.T) {
+	a, b := strings.Repeat("x", huge)+"a", strings.Repeat("x", huge)+"b"
+	for name, c := range map[string]struct {
+		body Body
+		left string
+	}{
+		"conversation": {SessionUpdated{AgentSessionID: a}, "agentSessionId"},
+		"model":        {SessionUpdated{ModelID: a}, "modelId"},
+		"mode":         {SessionUpdated{PermissionMode: a}, "permissionMode"},
+		"item":         {ItemStart{ItemID: a}, "itemId"},
+		"approval":     {ApprovalRequested{Approval{ID: a}}, "approval.id"},
+	} {
+		if got, left := Bounded(c.body); got != nil || !slices.Equal(left, []string{c.left}) {
+			t.Errorf("%s: left %T, and %q was left out", name, got, left)
+		}
+	}
+	call := func(id string) string {
+		got, _ := Bounded(ItemStart{ItemID: "i", CallID: id})
+		return got.(ItemStart).CallID
+	}
+	if call(a) == call(b) || len(call(a)) > MaxCallID || call("short") != "short" {
+		t.Errorf("ids of calls became %s, %s and %s", call(a), call(b), call("short"))
+	}
+	out, _ := Bounded(ItemDone{ItemID: "i", FinalItem: FunctionCallOutput{CallID: a}})
+	if got := out.(ItemDone).FinalItem.(FunctionCallOutput).CallID; got != call(a) {
+		t.Errorf("a call and its output have the ids %s and %s", call(a), got)
+	}
+}
+
+func TestBoundedLeavesItsArgumentAlone(t *testing.T) {
+	commands := []AgentCommand{{Name: "a", Description: strings.Repeat("x", huge)}}
+	got, left := Bounded(SessionUpdated{Commands: commands})
+	if len(left) > 0 || len(got.(SessionUpdated).Commands[0].Description) > MaxDescription || len(commands[0].Description) != huge {
+		t.Errorf("left out %q; the argument has %d bytes", left, len(commands[0].Description))
+	}
+}
