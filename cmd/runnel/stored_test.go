@@ -258,3 +258,16 @@ func TestEntriesForTheAgentsOwnScreenAreNoPrompts(t *testing.T) {
 		})
 	}
 }
+
+// Some versions do not mark what the harness says about a skill.
+func TestTextOfASkillIsNoPrompt(t *testing.T) {
+	for _, recording := range []string{"skill@2.1.197", "skill@2.1.329"} {
+		unchanged(t, recording, func(tr *transcript) {
+			for i, l := range tr.lines {
+				if strings.Contains(l, "Base directory for this skill") {
+					tr.lines[i] = strings.Replace(l, `"isMeta":true`, `"isMeta":false`, 1)
+				}
+			}
+		})
+	}
+}

@@ -418,18 +418,21 @@ func (ts *turns) harness(f frame) {
 	if f.Refused != "" {
 		ts.notice(event.LevelWarning, "REFUSED", "The model declined to go on; the agent asks it once more.")
 	}
-	if f.IsSynthetic {
-		ts.skill(f.Message.Content.text())
-	}
+	ts.skill(f.Message.Content.text())
 }
 
-// skill reports the file of a skill if the harness tells the model of one.
-func (ts *turns) skill(said string) {
-	if rest, ok := strings.CutPrefix(said, skillDir); ok {
-		dir, _, _ := strings.Cut(rest, "\n")
-		ts.session.reportFile(ts.emitter(), "skill", skillFile(dir))
+// skill reports the files of skills if the harness tells the model of any, and
+// reports whether it does. The text may say more, before and after.
+func (ts *turns) skill(said string) (found bool) {
+	for _, m := range skillDir.FindAllStringSubmatch(said, maxSkills) {
+		ts.session.reportFile(ts.emitter(), "skill", skillFile(m[1]))
+		found = true
 	}
+	return found
 }
+
+// maxSkills bounds the skills that are read from one text.
+const maxSkills = 100
 
 // ofUser returns a prompt as an item, and the warning about rejected attachments
 // that went before it, "" if there was none.

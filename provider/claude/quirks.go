@@ -1,5 +1,7 @@
 package claude
 
+import "regexp"
+
 // This file has the fixed texts by which oddities of Claude Code are
 // recognised. Each was seen on the wire of 2.1.197 or 2.1.329; the names in
 // parentheses, here and in other files, are the recordings in testdata that
@@ -29,6 +31,7 @@ const (
 	// taskNotification begins the text that reports the end of a background
 	// task.
 	taskNotification = "<task-notification>"
-	// skillDir begins the text that names the folder of a skill (skill).
-	skillDir = "Base directory for this skill: "
 )
+
+// skillDir matches the line that names the folder of a skill (skill).
+var skillDir = regexp.MustCompile(`(?m)^Base directory for this skill: (.+)$`)

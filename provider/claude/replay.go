@@ -134,9 +134,7 @@ func (h *historian) failed(tn *turn, e *entry) {
 // user replays a user entry: results of tools, a prompt, or neither.
 func (h *historian) user(e *entry) {
 	turns := &h.t.turns
-	if e.IsMeta && e.Message != nil {
-		turns.skill(e.Message.Content.text())
-	}
+	told := e.Message != nil && !e.isResult() && turns.skill(e.Message.Content.text())
 	if e.Message == nil || e.IsMeta || e.IsCompactSummary || e.OnlyTranscript {
 		return
 	}
@@ -156,6 +154,7 @@ func (h *historian) user(e *entry) {
 	case strings.HasPrefix(said, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
 		h.taskOver(said)
+	case told && skillDir.FindStringIndex(said)[0] == 0: // of the harness, though not marked as its own
 	case !h.typed(e, said):
 		h.prompted(e.frame)
 	}

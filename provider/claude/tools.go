@@ -3,6 +3,7 @@ package claude
 import (
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -47,7 +48,25 @@ func (tn *turn) output(f frame, b block) (*call, event.FunctionCallOutput) {
 	out := toolOutput(c, b, f.ToolUseResult)
 	item := translate.NewOutput(c.item, c.id, c.name, f.ParentToolUseID)
 	item.Done(tn.emitter(), out)
+	if c.name == "ExitPlanMode" && !b.IsError {
+		tn.session.reportFile(tn.emitter(), "plan", planFile(out.Output, f.ToolUseResult))
+	}
 	return c, out
+}
+
+// savedPlan matches where the output of ExitPlanMode says that the plan is.
+var savedPlan = regexp.MustCompile(`(?m)^Your plan has been saved to: (.+)$`)
+
+// planFile returns the file of a plan that was approved; "" if it has none. A
+// plan in the arguments names no file, and a subagent's call has no record.
+func planFile(output string, record json.RawMessage) string {
+	if path := translate.Loose[struct{ FilePath string }](record).FilePath; path != "" {
+		return path
+	}
+	if m := savedPlan.FindStringSubmatch(output); m != nil {
+		return strings.TrimSpace(m[1])
+	}
+	return ""
 }
 
 // unnamed returns the call of a result that does not name its call: the only one

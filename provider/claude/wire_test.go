@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -213,6 +214,39 @@ func TestUnknownTextFailsTheTurn(t *testing.T) {
 			if got := summary(evs); !slices.Contains(got, "message hi") || got[len(got)-1] != "completed end_turn" || len(bodies[event.Notice](evs)) != 0 {
 				t.Errorf("%s, told by %.60s: %q", name, later[0], got)
 			}
+		}
+	}
+}
+
+func TestFilesThatTheAgentNamesAreReported(t *testing.T) {
+	plan := func(isError bool, text, record string) []string {
+		return []string{
+			strings.Replace(wholeLine, `{"type":"text","text":"hi"}`, `{"type":"tool_use","id":"c1","name":"ExitPlanMode","input":{}}`, 1),
+			fmt.Sprintf(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","is_error":%v,"content":%q}]},"tool_use_result":%s}`, isError, text, record),
+		}
+	}
+	const saved = "Approved.\n\nYour plan has been saved to: /plans/a b.md\nYou can refer to it."
+	a := []event.AgentFile{{Path: "/plans/a b.md", Kind: "plan"}}
+	for name, c := range map[string]struct {
+		lines []string
+		want  []event.AgentFile
+	}{
+		"a plan in the record": {plan(false, "Approved.", `{"plan":"p","filePath":"/plans/a b.md"}`), a},
+		"a plan in the output": {plan(false, saved, `null`), a},
+		"a plan in both":       {plan(false, saved, `{"plan":"p","filePath":"/plans/a b.md"}`), a},
+		"a plan without file":  {plan(false, "Approved.", `{"plan":"p"}`), nil},
+		"a plan turned down":   {plan(true, saved, `"Error"`), nil},
+		"skills among text": {
+			[]string{`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"Two skills.\nBase directory for this skill: /s/one\n\nGreet.\nBase directory for this skill: /s/two \n"}]}}`},
+			[]event.AgentFile{{Path: "/s/one/SKILL.md", Kind: "skill"}, {Path: "/s/two/SKILL.md", Kind: "skill"}},
+		},
+	} {
+		var got []event.AgentFile
+		for _, b := range bodies[event.SessionUpdated](run(append(append([]string{initLine}, c.lines...), resultLine)...)) {
+			got = append(got, b.Files...)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
 		}
 	}
 }

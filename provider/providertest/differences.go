@@ -72,6 +72,7 @@ var Differences = []Difference{
 	{"claude-code", "2.1.197", "compact", "turn 4: only stored", "The agent stores its own commands under other ids than their prompts'."},
 	{"claude-code", "2.1.197", "clear", "turn 2: only live", "The agent stores its own commands under other ids than their prompts'."},
 	{"claude-code", "2.1.197", "clear", "turn 2: only stored", "The agent stores its own commands under other ids than their prompts'."},
+	{"claude-code", "2.1.329", "clear", "turn 2: notice CLEARED: only live", "What follows is a conversation of its own for the agent."},
 	{"claude-code", "", "resume-after-kill", "turn 1: only stored", "The recording begins with the second process."},
 
 	{"codex", "", "*", "session agentSessionId: only live", "Whoever reads a history has named the conversation."},
