@@ -14,7 +14,8 @@ import (
 
 // thread is a line of native messages within a turn: the main one or a
 // subagent's. Its items have ids from the message's ordinal, from 1, and the
-// block's index, from 0. Ids that the agent made are kept in Native and are not
+// block's index, from 0. A message without blocks takes no number, since the
+// agent does not store it (empty). Ids that the agent made are kept in Native and are not
 // keys.
 type thread struct {
 	turn    *turn
@@ -138,7 +139,6 @@ func (th *thread) startMessage(m message) {
 	}
 	th.abandon(0)
 	th.enter(m.ID)
-	th.ids.ID(m.ID, 0) // takes its ordinal
 	if m.Usage != nil && th.parent == "" {
 		th.turn.count(m.ID, *m.Usage)
 	}

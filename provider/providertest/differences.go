@@ -48,8 +48,6 @@ var Differences = []Difference{
 	{"claude-code", "2.1.197", "broken-block", "turn 1: context tokens: only live", "The agent stores no usage of an answer that broke off."},
 	{"claude-code", "2.1.197", "cut-tool", "turn 1: usage", "The agent reports no usage of an answer that it asked for again without a stream, and stores it."},
 	{"claude-code", "", "empty", "turn 1: usage", "The agent does not store an empty answer."},
-	{"claude-code", "", "empty", "turn 1: item 1:0: only stored", "The agent does not store an empty answer, so the next answer has its number."},
-	{"claude-code", "", "empty", "turn 1: item 2:0: only live", "The agent does not store an empty answer, so the next answer has its number."},
 
 	{"claude-code", "", "interrupt-arguments", "turn 1: item 1:1: only live", "The agent does not store a call whose arguments were cut off."},
 	{"claude-code", "", "interrupt-arguments", "turn 1: usage", "The agent stores no usage of an answer that was cut off."},
