@@ -217,7 +217,7 @@ describe("changing a setting", () => {
 
   it("has all of them in a sheet, switches among them", async () => {
     answer = () => json(told({ lastSeq: 3, config: [effort("low"), { ...web, value: "true" }] }));
-    act(() => (host.querySelector("button[aria-label='Settings']") as HTMLElement).click());
+    act(() => (host.querySelector("button[aria-label^='Settings: ']") as HTMLElement).click());
     const field = host.querySelector("[data-setting='config:web'] input") as HTMLInputElement;
     expect(field.getAttribute("role")).toBe("switch");
     await act(async () => {
