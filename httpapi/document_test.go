@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -436,5 +438,32 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 				t.Errorf("%s: %s is described and not known: %s", verb, name, f.Error.Message)
 			}
 		}
+	}
+}
+
+// The routes that the README names exist.
+func TestReadmeNamesRoutesThatExist(t *testing.T) {
+	rg := newRig(t)
+	d := rg.document()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## The API\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	named := 0
+	for _, m := range regexp.MustCompile("`(GET |POST |DELETE )?(/[a-z.]+[^`?]*|…/[^`?]*)[^`]*`").FindAllStringSubmatch(section, -1) {
+		path := strings.TrimSpace(m[2])
+		if rest, ok := strings.CutPrefix(path, "…"); ok {
+			path = "/api/session/{id}" + strings.TrimPrefix(rest, "/{id}")
+		}
+		named++
+		methods := d.Paths[path]
+		if len(methods) == 0 || m[1] != "" && methods[strings.ToLower(strings.TrimSpace(m[1]))] == nil {
+			t.Errorf("%s%s does not exist", m[1], path)
+		}
+	}
+	if named < 14 {
+		t.Errorf("only %d routes were found in the README", named)
 	}
 }
