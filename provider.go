@@ -12,9 +12,9 @@ import (
 // A Provider knows how to run one kind of agent.
 //
 // It may implement more than this: [Historian], [Positional], [Discoverer],
-// [Finder], [Translator], [Forker], [Preparer], [Accepter], [Prober] and
-// [ConnPrototype] are found by type assertion, and [Capabilities] is computed
-// from them.
+// [Finder], [Translator], [Forker], [Preparer], [Accepter], [Prober],
+// [OptionTaker] and [ConnPrototype] are found by type assertion, and
+// [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string

@@ -22,6 +22,9 @@ func (s Subject) contract(t *testing.T) {
 	if caps := runnel.Capabilities(p); !slices.Contains(caps, runnel.CapRun) {
 		t.Errorf("capabilities %v", caps)
 	}
+	if _, ok := p.(runnel.OptionTaker); !ok {
+		t.Error("it does not declare which options its agent takes")
+	}
 	if proto, ok := p.(runnel.ConnPrototype); ok && proto.Prototype() == nil {
 		t.Error("no prototype")
 	}
