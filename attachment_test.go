@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/provider/script"
 )
 
 func rejections(n int) (out []runnel.Rejection) {
@@ -75,6 +76,41 @@ type choosyConn struct {
 func (c choosyConn) Prompt(ctx context.Context, turn string, in runnel.Input) error {
 	c.a.given = append(c.a.given, in)
 	return c.Conn.Prompt(ctx, turn, in)
+}
+
+// A reader learns of rejected attachments also if no agent starts, and once.
+func TestRejectedAttachmentsAreNoticedOnce(t *testing.T) {
+	repeats := script.Script{Steps: []script.Step{
+		{Notice: &event.Notice{Level: event.LevelWarning, Code: runnel.AttachmentsRejected, Message: "again"}}, {Text: "Done."},
+	}}
+	for name, agent := range map[string]runnel.Provider{
+		"agent that starts": speaker(), "agent that does not start": &moody{Provider: speaker()}, "agent that repeats it": &script.Provider{Script: repeats},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := runnel.Open(t.Context(), agent, runnel.Options{PermissionMode: runnel.ModePlan}, runnel.Config{Dormant: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			in := runnel.Input{Text: "x", Rejected: rejections(2)}
+			turn, err := s.Send(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var notices []string
+			for ev, err := range turn.Events(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b, ok := ev.Body.(event.Notice); ok && b.Code == runnel.AttachmentsRejected {
+					notices = append(notices, b.Message)
+				}
+			}
+			if diff := cmp.Diff([]string{in.Warning()}, notices); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
 }
 
 func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {

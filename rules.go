@@ -30,6 +30,9 @@ type rules struct {
 	// unstopped says that a notice reports that the agent did not stop when asked.
 	unstopped bool
 
+	// warned says that a notice reports the rejected attachments of the prompt.
+	warned bool
+
 	started bool
 	ended   bool
 	held    []event.Event // facts that arrived before ResponseStart
@@ -64,7 +67,8 @@ func newRules(turn, provider string) *rules {
 	return &rules{turn: turn, provider: provider, items: map[string]*itemState{}, settled: map[string]bool{}, running: map[string]bool{}}
 }
 
-// user returns the events of the user's own message.
+// user returns the events of the user's own message, with a notice about the
+// attachments that were rejected.
 func (r *rules) user(at time.Time, in Input) []event.Event {
 	msg := event.Message{Content: in.Text, Origin: event.OriginUser}
 	for _, a := range in.Attachments {
@@ -73,9 +77,13 @@ func (r *rules) user(at time.Time, in Input) []event.Event {
 		})
 	}
 	id := UserItemID(r.turn)
-	return append(
+	out := append(
 		r.admit(event.Event{At: at, Body: event.ItemStart{ItemID: id, ItemType: event.TypeMessage}}),
 		r.admit(event.Event{At: at, Body: event.ItemDone{ItemID: id, FinalItem: msg}})...)
+	if warning := in.Warning(); warning != "" {
+		out = append(out, r.admit(event.Event{At: at, Body: event.Notice{Level: event.LevelWarning, Code: AttachmentsRejected, Message: warning}})...)
+	}
+	return out
 }
 
 // admit returns what the log should record for ev.
@@ -102,11 +110,8 @@ func (r *rules) admit(ev event.Event) []event.Event {
 	if err := ev.Validate(); err != nil {
 		return r.refuse(ev.At, err.Error())
 	}
-	if n, ok := ev.Body.(event.Notice); ok && n.Code == string(InterruptFailed) {
-		if r.unstopped {
-			return r.drop()
-		}
-		r.unstopped = true
+	if n, ok := ev.Body.(event.Notice); ok && r.repeats(n.Code) {
+		return r.drop()
 	}
 	if !r.started {
 		if isFact(ev.Body) && len(r.held) < maxHeld {
@@ -118,6 +123,18 @@ func (r *rules) admit(ev event.Event) []event.Event {
 		}
 	}
 	return r.judge(ev)
+}
+
+// repeats reports whether a notice is one of those of which a turn has one, and
+// the turn has it.
+func (r *rules) repeats(code string) (again bool) {
+	switch code {
+	case string(InterruptFailed):
+		again, r.unstopped = r.unstopped, true
+	case AttachmentsRejected: // the translator reads the warning in the prompt, too
+		again, r.warned = r.warned, true
+	}
+	return again
 }
 
 // start begins the response, with ev if it says so and else on its behalf.

@@ -289,9 +289,6 @@ func (c *conn) begin(turn string, s Script, in runnel.Input) {
 	c.player = play(turn, s, config)
 	c.player.usage.InputTokens = int64(words(in.Text))
 	c.emit(event.ResponseStart{ModelID: model})
-	if warning := in.Warning(); warning != "" {
-		c.emit(event.Notice{Level: event.LevelWarning, Code: runnel.AttachmentsRejected, Message: warning})
-	}
 	if !c.greeted {
 		c.greeted = true
 		id := c.opt.Resume
