@@ -30,7 +30,7 @@ func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error)
 	}
 	opt, err := CheckOptions(p, opt, nil)
 	if err == nil {
-		err = CheckPrompt("prompt", in.Text, len(in.Attachments))
+		err = CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected))
 	}
 	if err != nil {
 		return nil, err
