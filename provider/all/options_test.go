@@ -89,7 +89,7 @@ func optionCases(t *testing.T) []optionCase {
 		{"mcpServers", everyone("claude-code", "codex"), servers(`{"s":{"command":"true"}}`), []func(*runnel.Options){
 			servers(`[]`), servers(`"x"`), servers(`null`), servers(`{"s":1}`), servers(`{`),
 		}},
-		{"resume", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "mine", "script"},
+		{"resume", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "qwen", "mine", "script"},
 			func(o *runnel.Options) { o.Resume = "0b5d3c1e-0000-7000-8000-000000000000" }, nil},
 	}
 }
