@@ -271,3 +271,86 @@ func TestTextOfASkillIsNoPrompt(t *testing.T) {
 		})
 	}
 }
+
+// rewrite changes fields of a line of a transcript.
+func rewrite(t *testing.T, line string, fields map[string]any) string {
+	t.Helper()
+	var e map[string]any
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(e, fields)
+	out, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out) + "\n"
+}
+
+// What the agent stores for a command is shown as the user typed it, with what
+// the command printed; the rest of the conversation is shown as before.
+func TestCommandsAreShownAsTheyWereTyped(t *testing.T) {
+	user := func(text string) map[string]any { return map[string]any{"role": "user", "content": text} }
+	for name, c := range map[string]struct {
+		stored, printed string // what the agent stores
+		typed, shown    string
+	}{
+		"a command of the user's": {
+			"<command-message>greet</command-message>\n<command-name>/greet</command-name>\n<command-args>the <world> & all</command-args>", "",
+			"/greet the <world> & all", "",
+		},
+		"a command of the user's without arguments": {
+			"<command-message>greet is running…</command-message>\n<command-name>/greet</command-name>", "", "/greet", "",
+		},
+		"a shell command": {
+			"<bash-input>echo out; echo wrong >&2</bash-input>", "<bash-stdout>out</bash-stdout><bash-stderr>wrong</bash-stderr>",
+			"!echo out; echo wrong >&2", "out\nwrong",
+		},
+		"a shell command that prints nothing": {"<bash-input>true</bash-input>", "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>", "!true", ""},
+		"a command of the agent's": {
+			"<command-name>/cost</command-name>\n            <command-message>cost</command-message>\n            <command-args></command-args>",
+			"<local-command-stdout>Total: \x1b[1m$1\x1b[22m</local-command-stdout>", "/cost", "Total: $1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := recordedTranscript(t, "text@2.1.329")
+			l := tr.prompt(t)
+			at := slices.IndexFunc(tr.lines, func(line string) bool { return line == *l })
+			const uuid = "11111111-2222-4333-8444-555555555555"
+			var first struct{ UUID string }
+			if err := json.Unmarshal([]byte(*l), &first); err != nil {
+				t.Fatal(err)
+			}
+			*l = rewrite(t, *l, map[string]any{"message": user(c.stored)})
+			if c.printed != "" { // what follows the command follows what it printed
+				for i, line := range tr.lines {
+					tr.lines[i] = strings.Replace(line, `"parentUuid":"`+first.UUID+`"`, `"parentUuid":"`+uuid+`"`, 1)
+				}
+				tr.lines = slices.Insert(tr.lines, at+1, rewrite(t, *l, map[string]any{"message": user(c.printed), "uuid": uuid, "parentUuid": first.UUID}))
+			}
+			var said []string
+			failed := false
+			for _, body := range tr.shows(t) {
+				var b struct {
+					Type      string
+					FinalItem struct{ Type, Content, Origin string }
+				}
+				if err := json.Unmarshal([]byte(body), &b); err != nil {
+					t.Fatal(err)
+				}
+				if b.FinalItem.Type == "message" {
+					said = append(said, b.FinalItem.Origin+" "+b.FinalItem.Content)
+				}
+				failed = failed || b.Type == "response_error"
+			}
+			want := []string{"user " + c.typed}
+			if c.shown != "" {
+				want = append(want, "system "+c.shown)
+			}
+			want = append(want, "agent Grüße, 世界 🙂, and a good day to you.")
+			if failed || len(said) != len(want)+2 || !slices.Equal(said[:len(want)], want) {
+				t.Errorf("failed: %v, shown %q, want %q and another turn", failed, said, want)
+			}
+		})
+	}
+}
