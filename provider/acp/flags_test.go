@@ -70,12 +70,15 @@ func TestC03_ValuesThatAreFlags(t *testing.T) {
 			opt.Dir, opt.Env = r.Opt.Dir, r.Opt.Env
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			c, err := r.Provider.Open(ctx, opt)
+			opt, err := runnel.CheckOptions(r.Provider, opt, nil) // as a session does
 			if err == nil {
-				r.Conn = c
-				r.Send("hi")
-				r.Refuse()
-				c.Close()
+				var c runnel.Conn
+				if c, err = r.Provider.Open(ctx, opt); err == nil {
+					r.Conn = c
+					r.Send("hi")
+					r.Refuse()
+					c.Close()
+				}
 			}
 			if _, err := os.Stat(mark); err == nil {
 				t.Fatalf("%s ran a command", what)
