@@ -143,7 +143,9 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Lacks[providertest.Behind] = "what a subagent does behind the turn is not shown, and what it asks is denied"
 	},
 	"claude-agent-acp": func(s *providertest.Subject) {
-		s.Cannot[providertest.Subagent] = "it tells which tools a subagent uses, and not what it says (claude-agent-acp 0.49.0)"
+		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("claude-agent-acp").Shell("echo found")), {Text: "Found."}}}
+		s.Prompts[providertest.Subagent] = scenario(calls(fakemodel.Call("Agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false})), said)
+		s.Differences["claude-agent-acp 0.100.0 does not tell what a subagent did when it loads"] = func(it event.Item) bool { return it.ParentCallID != "" }
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("AskUserQuestion", args{"questions": []args{{
 			"question": "Which one?", "header": "Pick", "multiSelect": false,
 			"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
