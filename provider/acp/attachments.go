@@ -90,14 +90,15 @@ const (
 // form returns the form in which the agent takes an attachment.
 func (s *session) form(a runnel.Attachment) form {
 	isImage := strings.HasPrefix(a.MediaType, "image/") && a.MediaType != "image/"
+	embedded := s.caps.Embedded && !s.q.live.noFiles
 	switch {
-	case len(a.Data) == 0 && s.caps.Embedded:
+	case len(a.Data) == 0 && embedded:
 		return asTextFile
 	case len(a.Data) == 0:
 		return asText
 	case isImage && s.caps.Image:
 		return asImage
-	case !isImage && s.caps.Embedded && !s.q.live.noBlobs:
+	case !isImage && embedded && !s.q.live.noBlobs:
 		return asBlob
 	}
 	return notTaken

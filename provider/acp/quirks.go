@@ -50,6 +50,9 @@ type startupQuirks struct {
 // liveQuirks matter while a turn runs; those about tool calls count in a replay
 // of a turn as well.
 type liveQuirks struct {
+	// noFiles says that the agent takes no attachments but images, although it
+	// reports that it does: texts become part of the prompt.
+	noFiles bool
 	// noBlobs says that the agent takes no attachments but texts and images.
 	noBlobs bool
 	// literal makes the blocks of a prompt, such that the agent passes the text

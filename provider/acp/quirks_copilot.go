@@ -26,6 +26,7 @@ func copilot() *quirks {
 			bypass: []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 		},
 		live: liveQuirks{
+			noFiles: true, // the model is not shown them
 			name:    copilotTool,
 			running: true,        // tool
 			output:  shellOutput, // tool
