@@ -192,6 +192,24 @@ func modelFixtures() []fixture {
 			play(r, says("On with it."))
 			r.Finish("")
 		}},
+		{name: "custom-command", since: "2.1.329", prose: "A command of the user's own, which is a prompt for the model.", play: func(r *rig) {
+			dir := filepath.Join(r.Home.Config, "commands")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				r.T.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "greet.md"), []byte("---\ndescription: Greets.\n---\nSay hello to $ARGUMENTS.\n"), 0o600); err != nil {
+				r.T.Fatal(err)
+			}
+			r.Send("/greet the <world> & all")
+			r.Finish("")
+			play(r, says("On with it."))
+			r.Finish("")
+		}},
+		{name: "key-refused", since: "2.1.329", prose: "The key is refused, and the agent does not try again.", play: func(r *rig) {
+			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
+			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
+			r.Finish("")
+		}},
 		{name: "long-output", prose: "A command prints more than the agent passes on.", play: func(r *rig) {
 			play(r, calls(bash("seq 1 20000", "Count")), says("Counted."))
 			r.Finish(allowOnce)
