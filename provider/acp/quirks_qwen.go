@@ -21,6 +21,7 @@ func qwen() *quirks {
 			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides, and 0.24.4 starts so
 		},
 		live: liveQuirks{
+			noBlobs:    true, // it takes a document, and does not show it to the model
 			wholeFiles: true, // edit
 			forSession: []string{"proceed_always"},
 			stops:      []string{"cancel"}, // denied-stop
