@@ -33,7 +33,6 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 		{"unknown", caps{Embedded: true}, pdf, `{"resource":{"blob":"cGRm","mimeType":"application/pdf","uri":"file:///d.pdf"},"type":"resource"}`},
 		{"unknown", caps{Image: true}, pdf, ``},
 		{"opencode", caps{Embedded: true, Image: true}, pdf, ``},
-		{"claude-agent-acp", caps{Embedded: true, Image: true}, pdf, ``},
 		{"copilot", caps{Embedded: true, Image: true}, pdf, ``},
 		{"copilot", caps{Embedded: true, Image: true}, text, `{"text":"\n\na b.txt:\nalpha","type":"text"}`},
 	} {
