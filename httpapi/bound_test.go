@@ -201,26 +201,29 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 		t.Errorf("there are %d verbs: are the new ones in the list above?", n)
 	}
 
-	// The list, and what becomes of it.
+	// The list, and what becomes of it. Each step waits for the one before: a
+	// session that comes and goes between two statuses has none.
 	p.say(`{"type":"sessions:subscribe","requestId":"w"}`)
-	second := ""
 	seen := map[string]int{}
-	for second == "" || seen[second] < 3 {
-		f := p.await("session:status")
-		seen[f.SessionID]++
-		if second == "" {
-			call[reply.Empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
-			call[reply.Empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
-			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+other, "", 200)
-			second = s.create()
-			s.events(second, s.prompt(second, "text"))
-			call[reply.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
-			call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+second, "", 200)
-		}
-		if seen[second] > 0 && strings.Contains(string(f.Payload), `"state":"dead"`) {
-			break // of a session that it knew
+	await := func(session, holds string) {
+		for {
+			f := p.await("session:status")
+			seen[f.SessionID]++
+			if f.SessionID == session && strings.Contains(string(f.Payload), holds) {
+				return
+			}
 		}
 	}
+	await(own, "")
+	call[reply.Empty](s.rig, "POST", "/api/session/"+other+"/approvals/"+asked.ID, `{"choice":"deny"}`, 200)
+	call[reply.Empty](s.rig, "POST", "/api/session/"+other+"/kill", "", 200)
+	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+other, "", 200)
+	second := s.create()
+	await(second, "")
+	s.events(second, s.prompt(second, "text"))
+	call[reply.Empty](s.rig, "POST", "/api/session/"+second+"/kill", "", 200)
+	await(second, `"state":"dead"`)
+	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+second, "", 200)
 	if seen[other] > 0 || seen[own] == 0 {
 		t.Errorf("told of %v", seen)
 	}
