@@ -92,6 +92,7 @@ func TestSlowReader(t *testing.T) {
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("closed after %v", took)
 		}
+		synctest.Wait() // the server counts after it has closed
 		if !strings.Contains(s.do("GET", "/metrics", "").Body.String(), "runnel_streams_stalled_total 1") {
 			t.Error("it was not counted")
 		}
