@@ -56,3 +56,19 @@ func TestNoticesKeepTheirDescription(t *testing.T) {
 		t.Errorf("%q", said)
 	}
 }
+
+// A replay has no questions: what only a question names is no part of the item.
+func TestPlacesThatOnlyAQuestionNamesAreNoPartOfTheCall(t *testing.T) {
+	call := upd("tool_call", `"toolCallId":"c1","name":"Bash","rawInput":{},"status":"pending","title":"Terminal","kind":"execute","content":[]`)
+	whole := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"touch x"},"title":"touch x"`)
+	asked := out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c1","title":"touch x","kind":"execute","rawInput":{"command":"touch x"},"locations":[{"path":"/p/x"}]},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"}]}}`)
+	evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(call, whole, asked)...)
+	for _, b := range bodies[event.ItemDone](evs) {
+		if c, ok := b.FinalItem.(event.FunctionCall); ok && c.Locations != nil {
+			t.Errorf("got %+v", c.Locations)
+		}
+	}
+	if len(calledWith(evs)) != 1 {
+		t.Error("the item of the call did not end")
+	}
+}

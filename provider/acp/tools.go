@@ -93,7 +93,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 		}
 		c = cs.add(tc, subagent)
 	}
-	gotInput := c.merge(tc, from, isNew)
+	gotInput := c.merge(tc, from, isNew, &cs.session.q.live)
 	if from == fromQuestion {
 		c.noteShown(tc.RawInput)
 	} else if c.contradicts(tc.RawInput) {
@@ -142,7 +142,7 @@ func metaOf(raw json.RawMessage) json.RawMessage {
 }
 
 // merge takes over a description. It reports whether that had arguments.
-func (c *call) merge(tc toolCall, from origin, isNew bool) (gotInput bool) {
+func (c *call) merge(tc toolCall, from origin, isNew bool, q *liveQuirks) (gotInput bool) {
 	asks := from == fromQuestion && !isNew // then the title describes the question
 	if tc.Title != "" && !asks {
 		c.title = text.OneLine(tc.Title, 200)
@@ -157,7 +157,9 @@ func (c *call) merge(tc toolCall, from origin, isNew bool) (gotInput bool) {
 	if len(tc.RawOutput) > 0 && string(tc.RawOutput) != "null" {
 		c.rawOutput = tc.RawOutput
 	}
-	if tc.Locations != nil && (!asks || c.locations == nil) {
+	// A question may come before the last description, or after it: where the
+	// agent's history lacks the places that it names, they must not matter.
+	if tc.Locations != nil && (!asks || c.locations == nil && !q.inputGrows) {
 		c.locations = locations(tc.Locations)
 	}
 	if list, has := tc.content(); has && (!asks || c.content == nil) {
