@@ -110,8 +110,12 @@ func (r *acpReader) read(dir string, c *acpLine) {
 	case !r.prompted:
 	case c.Method == "session/request_permission":
 		// Some agents ask with other arguments than they call with.
-		if call := c.Params.ToolCall; call.ToolCallID != "" && r.calls[call.ToolCallID] == nil {
+		switch call := c.Params.ToolCall; {
+		case call.ToolCallID == "":
+		case r.calls[call.ToolCallID] == nil:
 			r.call(&call)
+		case r.facts.calls[call.ToolCallID] == "{}" && len(call.RawInput) > 0:
+			r.facts.calls[call.ToolCallID] = canonical(call.RawInput)
 		}
 	case strings.Contains(c.Params.SessionID, ":subagent:") && c.Params.Update.Kind == "state_update": // not a turn
 	case c.Method == "session/update":
@@ -204,7 +208,7 @@ func (r *acpReader) call(u *acpUpdate) {
 	}
 	call := r.calls[u.ToolCallID]
 	if ends := u.Status == "completed" || u.Status == "failed"; len(u.RawInput) > 0 && (!ends || r.facts.calls[u.ToolCallID] == "{}") {
-		r.facts.calls[u.ToolCallID] = canonical(u.RawInput)
+		r.facts.calls[u.ToolCallID] = canonical(mcpArguments(u.RawInput))
 	}
 	var contents []struct {
 		Type    string `json:"type"`
@@ -225,13 +229,8 @@ func (r *acpReader) call(u *acpUpdate) {
 		}
 		call.output = strings.Join(texts, "\n")
 	}
-	if call.output == "" {
-		var raw struct {
-			Message string `json:"message"`
-		}
-		if json.Unmarshal(u.RawOutput, &raw.Message) == nil || json.Unmarshal(u.RawOutput, &raw) == nil {
-			call.output = raw.Message
-		}
+	if shown := rawText(u.RawOutput, call.output); shown != "" {
+		call.output = shown
 	}
 	if u.Status == "completed" || u.Status == "failed" {
 		call.ended = u.Status
@@ -246,6 +245,48 @@ var (
 	fence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
 	shell = regexp.MustCompile(`\n<shellId: \d+ completed with exit code -?\d+>$`)
 )
+
+// mcpArguments returns the arguments of a tool, which codex-acp wraps with the
+// names of server and tool.
+func mcpArguments(input json.RawMessage) json.RawMessage {
+	var wrapped struct {
+		Server, Tool string
+		Arguments    json.RawMessage
+	}
+	if json.Unmarshal(input, &wrapped) == nil && wrapped.Server != "" && wrapped.Tool != "" && len(wrapped.Arguments) > 0 {
+		return wrapped.Arguments
+	}
+	return input
+}
+
+// rawText returns the text of an output that is not in the content of its call,
+// or is there only in words for the model.
+func rawText(raw json.RawMessage, content string) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var o struct {
+		Type    string `json:"type"`
+		Output  string `json:"output"`
+		Message string `json:"message"`
+		Result  struct {
+			Content json.RawMessage `json:"content"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(raw, &o) != nil {
+		return ""
+	}
+	switch {
+	case o.Type == "shell_result":
+		return o.Output
+	case content != "":
+		return ""
+	case o.Message != "":
+		return o.Message
+	}
+	return resultText(o.Result.Content)
+}
 
 var report = []*regexp.Regexp{ // of Qwen Code about a command
 	regexp.MustCompile(`(?s)^Command: .*?\nDirectory: [^\n]*\nOutput: (.*)\nError: [^\n]*\nExit Code: -?\d+\n.*$`),

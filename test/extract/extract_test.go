@@ -43,6 +43,8 @@ func recording(t *testing.T, file string) (raw []byte, lines []line) {
 var intended = map[string]string{
 	// The background task is over, and with it its turn, before this output.
 	"claude-code/background-left@2.1.197": "output toolu_b6e816de18_0_1_1 missing",
+	// The denial stopped the turn, and the agent says that it completed it.
+	"qwen/denied-stop@0.24.4": "ends: raw [completed completed], events [cancelled completed]",
 }
 
 func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
