@@ -408,15 +408,27 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 				}
 			}
 		})
-		for ended := false; !ended; {
+		ends := map[string]bool{} // other turns end here, too
+		for sent := ""; sent == "" || !ends[sent]; {
 			_, data, err := p.conn.Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			var m struct{ Type string }
+			var m struct {
+				Type, RequestID string
+				Payload         struct{ Type, TurnID string }
+				Result          struct{ TurnID string }
+			}
 			_ = json.Unmarshal(data, &m)
 			check(messages.Server, m.Type, data)
-			ended = strings.Contains(string(data), `turn_complete`) && m.Type == "session:turn" || m.Type == "session:event" && strings.Contains(string(data), `"response_done"`)
+			switch {
+			case m.RequestID == "4":
+				if sent = m.Result.TurnID; sent == "" {
+					t.Fatalf("the prompt was not accepted: %s", data)
+				}
+			case m.Payload.Type == "turn_complete" || m.Payload.Type == "response_done":
+				ends[m.Payload.TurnID] = true
+			}
 		}
 		said.Wait()
 		_ = p.conn.CloseNow()
