@@ -198,7 +198,7 @@ func (n *newcomers) rest(k, t *keptTurn) []event.Event {
 		return nil
 	}
 	have := make(map[string]bool)
-	id := k.id
+	var id string
 	for { // earlier loads may have added rests already
 		for place := range k.done {
 			have[place] = true

@@ -369,7 +369,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 			check(turn, f.name, f.data)
 		}
 	}
-	go s.turn(id, "approve", "")
+	s.prompt(id, "approve")
 	asked := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
 	s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"deny"}`)
 	st, err := s.gw.Status(t.Context(), id)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func diff(pinned, newest, to string) (changes int, err error) {
 		}
 		defer os.Remove(files[i])
 	}
-	cmd := exec.Command("git", "diff", "--no-index", "--no-color", "--unified=1", "--", files[0], files[1])
+	cmd := exec.CommandContext(context.Background(), "git", "diff", "--no-index", "--no-color", "--unified=1", "--", files[0], files[1])
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1: they differ
 		return 0, fmt.Errorf("git diff: %w", err)

@@ -10,6 +10,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -104,7 +105,7 @@ func suite(env []string, what, test, flag, dir string, out io.Writer) error {
 	}
 	defer log.Close()
 	fmt.Fprintf(out, "\nrunning %s; the output goes to %s\n", what, log.Name())
-	cmd := exec.Command("go", slices.Concat([]string{"test", "-v", "-count", "1", "-p", "1", "-timeout", "90m", "-run", test}, packages, []string{flag})...)
+	cmd := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"test", "-v", "-count", "1", "-p", "1", "-timeout", "90m", "-run", test}, packages, []string{flag})...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
 	if err := cmd.Run(); err != nil {
 		fmt.Fprintf(out, "some of it failed (%v)\n", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -86,13 +87,17 @@ func (m manifest) version(name string) string {
 // viewed asks npm for the newest version of a package.
 func viewed(name string) (string, error) {
 	var stderr bytes.Buffer
-	cmd := exec.Command("npm", "view", name, "version")
+	cmd := exec.CommandContext(context.Background(), "npm", "view", name, "version")
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if version := strings.TrimSpace(string(out)); err == nil && version != "" {
-		return version, nil
+	if err != nil {
+		return "", fmt.Errorf("npm view %s version: %w\n%s", name, err, stderr.String())
 	}
-	return "", fmt.Errorf("npm view %s version: %v\n%s", name, err, stderr.String())
+	version := strings.TrimSpace(string(out))
+	if version == "" {
+		return "", fmt.Errorf("npm view %s version: no such package", name)
+	}
+	return version, nil
 }
 
 // install installs the agents of a manifest in a directory.
@@ -108,7 +113,7 @@ func (m manifest) install(dir string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "\ninstalling the newest versions in %s\n", dir)
-	cmd := exec.Command("npm", "install", "--no-package-lock", "--no-fund", "--no-audit", "--no-update-notifier")
+	cmd := exec.CommandContext(context.Background(), "npm", "install", "--no-package-lock", "--no-fund", "--no-audit", "--no-update-notifier")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("npm install in %s: %w", dir, err)
