@@ -14,8 +14,8 @@ const refreshTime = 30 * time.Second
 
 // refresh appends to a session what its conversation has gained elsewhere since
 // it was copied, such as turns in a terminal. It changes nothing while a turn
-// runs. A conversation that cannot be read now leaves the session as it is; if
-// the client named the file, that is an error. The caller holds e.sending.
+// runs. If the conversation cannot be read, the session stays as it is; that is
+// an error only if the client named the file. The caller holds e.sending.
 func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	rec, _ := e.snapshot()
 	p := m.opener.providers.Named(rec.CLIType)

@@ -325,3 +325,12 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 		t.Errorf("got %d %s, want %s", w.Code, w.Body, details)
 	}
 }
+
+// The notice of the turn is enough: the options of the prompt are another matter.
+func TestHarnessTurnReportsRejectedAttachmentsOnce(t *testing.T) {
+	rg := newRig(t)
+	w := rg.do("POST", "/api/harness/turn", fmt.Sprintf(`{"sessionId":%q,"message":"text","attachments":[{"path":"/etc/passwd"}]}`, rg.create()))
+	if n := strings.Count(w.Body.String(), "Attachment warning: "); n != 1 || !strings.Contains(w.Body.String(), runnel.AttachmentsRejected) {
+		t.Errorf("%d reports in %s", n, w.Body)
+	}
+}

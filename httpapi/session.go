@@ -131,7 +131,7 @@ func (s *sessions) sessionStatus(r *http.Request) (gateway.Status, error) {
 
 func (s *sessions) send(r *http.Request, in command.SendRequest) (command.SendAnswer, error) {
 	sent, warnings, err := s.commands.Send(r, r.PathValue("id"), "content", in)
-	return command.SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}, err
+	return command.Answer(sent, warnings), err
 }
 
 func (s *sessions) cancel(r *http.Request, _ reply.Empty) (reply.Empty, error) {

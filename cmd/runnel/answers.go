@@ -123,7 +123,8 @@ func (s *answers) approve(ctx context.Context, a event.Approval) runnel.Decision
 	}
 }
 
-// question returns a question, which can be answered from now on.
+// question returns the pending question of an approval, and registers it if it
+// is new.
 func (s *answers) question(a event.Approval) *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ const notRecording = `this is not a recording: each line has to be {"t":ms,"dir"
 // maxOffset bounds t, so that the time of a line can be computed: 1000 days.
 const maxOffset = 1000 * 24 * time.Hour
 
-// lineReader reads the lines of a recording, and counts them.
+// lineReader reads the lines of a recording. Errors name the number of the line.
 type lineReader struct {
 	sc *bufio.Scanner
 	n  int // number of the line that was read last

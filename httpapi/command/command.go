@@ -46,8 +46,8 @@ type (
 // Commands act on the sessions that the caller of a request may know of.
 type Commands struct{ Sessions access.Sessions }
 
-// Send begins a turn, or queues the prompt. It also returns warnings. Field is
-// what the client calls the content. The shape of the whole request is checked
+// Send begins a turn, or queues the prompt. It also returns warnings about fields
+// that it ignored. Field is what the client calls the content. The shape of the whole request is checked
 // before the session is looked up.
 func (c Commands) Send(r *http.Request, id, field string, in SendRequest) (gateway.Sent, []string, error) {
 	p, warnings, err := prompt(r, field, in)
@@ -58,10 +58,17 @@ func (c Commands) Send(r *http.Request, id, field string, in SendRequest) (gatew
 		return gateway.Sent{}, nil, err
 	}
 	sent, err := c.Sessions.Gateway.Send(r.Context(), id, p)
+	return sent, warnings, err
+}
+
+// Answer returns the answer to a prompt that was accepted, with the warnings that
+// [Commands.Send] returned and the one about rejected attachments. A stream of the
+// turn has a notice about those.
+func Answer(sent gateway.Sent, warnings []string) SendAnswer {
 	if sent.Warning != "" {
 		warnings = append(warnings, sent.Warning)
 	}
-	return sent, warnings, err
+	return SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}
 }
 
 // prompt decodes a prompt. It also returns warnings.

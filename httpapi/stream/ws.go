@@ -376,7 +376,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	case "session:send":
 		return with(data, func(in sendMessage) (any, error) {
 			sent, warnings, err := k.s.cfg.Commands.Send(k.req, in.SessionID, "content", in.SendRequest)
-			return command.SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}, err
+			return command.Answer(sent, warnings), err
 		})
 	case "session:cancel":
 		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Cancel(k.ctx, id) })

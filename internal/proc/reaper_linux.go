@@ -18,7 +18,8 @@ import (
 // BecomeSubreaper makes this process the one to which orphaned descendants
 // fall, instead of the system's init, and reaps them when they end. Only a
 // whole program may decide this, so only its main should call it. The returned
-// stop ends the reaping and returns when it has ended; it undoes the rest too.
+// stop stops the reaping, waits until it has stopped, and makes the process no
+// subreaper any more.
 //
 // Children that this process started itself are never reaped here, whoever
 // started them: as long as one has not been waited for, the os package holds it

@@ -222,7 +222,7 @@ func said(t *testing.T, at time.Time, evs []event.Event) (steps []Step) {
 	return steps
 }
 
-// input returns the prompt that a session logs as a message.
+// input returns the prompt for which a session logs this message of the user.
 func input(turn string, m event.Message) *runnel.Input {
 	in := runnel.Input{Turn: turn, Text: m.Content}
 	for _, a := range m.Attachments {

@@ -156,7 +156,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       writeFileSync(precious, "");
       await send(play(asks, { text: "Done." }));
       await page.getByRole("button", { name: "Stop" }).waitFor();
-      // Digits, before the question, while it appears and once it is there.
+      // Type digits before the question, while it appears, and after it.
       let typed = "";
       while (!(await bar().count())) {
         await page.keyboard.press("1");
