@@ -46,6 +46,12 @@ export function launch({ scrollbars = false } = {}): Promise<Browser> {
   });
 }
 
+/** Gives a page a processor so many times slower, as an old phone or a busy machine has. */
+export async function slow(page: Page, times: number) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Emulation.setCPUThrottlingRate", { rate: times });
+}
+
 /** What happened in a context that must not. */
 export interface Watch {
   violations: string[]; // of the content security policy

@@ -18,6 +18,7 @@ describe("what is no scrolling of the reader's", () => {
   });
   it("a wheel that moved another box, long ago", () => {
     end.input(1);
+    while (end.shown());
     end.scrolled({ top: 700, left: 300 }, 2000);
     expect(end.following).toBe(true);
   });
@@ -33,6 +34,12 @@ describe("the reader leaves the end", () => {
     end.input(1);
     end.moved({ top: 1200, left: 0 });
     end.scrolled({ top: 1196, left: 4 }, 20);
+    expect(end.following).toBe(false);
+  });
+  it("by a key that a busy page took seconds to show", () => {
+    end.input(1);
+    end.shown();
+    end.scrolled({ top: 700, left: 300 }, 2000);
     expect(end.following).toBe(false);
   });
   it("by a finger or the scrollbar, however long it rests", () => {

@@ -1,5 +1,14 @@
 import { ArrowDown } from "lucide-react";
-import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import {
+  type KeyboardEvent as ReactKeyboardEvent,
+  type RefObject,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { typing } from "../app/hooks";
 import { type Row as RowData, Rows } from "../model/rows";
@@ -97,13 +106,22 @@ export function Stream({
     return () => window.removeEventListener("keydown", key);
   }, [toEnd]);
 
-  const scrollTo = (row: RowData) => {
-    const i = rows.indexOf(row);
+  const scrollTo = (i: number) => {
     if (i < 0) return;
     end.leave();
     setLeftAt(things);
     if (i < settled) list.current?.scrollToIndex(i, { align: "start" });
     else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView();
+  };
+
+  // At once: a browser glides there through all that lies between, which the list
+  // measures meanwhile, and the list then goes back to where it thought it was.
+  const jump = (e: ReactKeyboardEvent) => {
+    if (e.target !== e.currentTarget || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
+    if (e.key === "Home") scrollTo(0);
+    else if (e.key === "End") toEnd();
+    else return;
+    e.preventDefault();
   };
 
   const fresh = leftAt === undefined ? 0 : Math.max(0, things - leftAt);
@@ -113,6 +131,7 @@ export function Stream({
       <section
         ref={scroller}
         onScroll={onScroll}
+        onKeyDown={jump}
         tabIndex={0}
         className="h-full overflow-y-auto overscroll-contain pb-4"
         aria-label="Conversation"
@@ -131,7 +150,7 @@ export function Stream({
       {heading && plain(heading.item.message.content) !== plain(title) && (
         <button
           type="button"
-          onClick={() => scrollTo(heading)}
+          onClick={() => scrollTo(rows.indexOf(heading))}
           title="Back to this prompt"
           className="absolute inset-x-0 top-0 border-b bg-bg text-left"
         >
@@ -167,9 +186,19 @@ function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
     const el = scroller.current;
     if (!el) return;
     const now = () => performance.now();
-    const input = () => end.input(now());
+    let frame = 0;
+    const shown = () => {
+      frame = end.shown() ? requestAnimationFrame(shown) : 0;
+    };
+    const input = () => {
+      end.input(now());
+      frame ||= requestAnimationFrame(shown);
+    };
     const down = () => end.hold(true, now());
-    const up = () => end.hold(false, now());
+    const up = () => {
+      end.hold(false, now());
+      frame ||= requestAnimationFrame(shown);
+    };
     const key = (e: KeyboardEvent) => {
       if (scrolls(e.key) && !typing(e)) input();
     };
@@ -186,6 +215,7 @@ function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
     window.addEventListener("touchcancel", up, quiet);
     window.addEventListener("keydown", key);
     return () => {
+      cancelAnimationFrame(frame);
       el.removeEventListener("wheel", input);
       el.removeEventListener("pointerdown", down);
       el.removeEventListener("touchstart", down);
