@@ -119,6 +119,9 @@ func (s *session) rejects(a runnel.Attachment) string {
 func (s *session) content(in runnel.Input, dir string) ([]any, error) {
 	var out []any
 	if warning := in.Warning(); warning != "" {
+		if s.q.live.joinsTexts {
+			warning += "\n"
+		}
 		out = append(out, textBlock(warning))
 	}
 	switch literal := s.q.live.literal; {

@@ -55,6 +55,37 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 	}
 }
 
+// TestWarningIsCutFromStoredPrompt: the user's message is what the user wrote,
+// also where the agent stores the texts of a prompt as one.
+func TestWarningIsCutFromStoredPrompt(t *testing.T) {
+	rejected := []runnel.Rejection{{Path: "/p/b.png", Reason: "it is empty"}}
+	note := runnel.Attachment{Name: "a.txt", MediaType: "text/plain", Text: "alpha"}
+	for _, in := range []runnel.Input{
+		{Text: "look", Rejected: rejected},
+		{Text: " look\n", Rejected: rejected},
+		{Text: "look", Attachments: []runnel.Attachment{note}, Rejected: rejected},
+		{Attachments: []runnel.Attachment{note}, Rejected: rejected},
+	} {
+		tr := newTranslator(known(t, "qwen"))
+		tr.session.caps.Embedded = true
+		content, err := tr.session.content(in, "/p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string // of which the agent stores no attachment
+		for _, b := range content {
+			if text, ok := b.(map[string]any)["text"].(string); ok {
+				texts = append(texts, text)
+			}
+		}
+		stored := tr.session.q.replay.userPart(block{Type: "text", Text: strings.Join(texts, " ")})
+		msg, warning := userMessage([]block{stored})
+		if msg.Content != in.Text || warning != in.Warning() {
+			t.Errorf("%q is shown as %q with the warning %q", in.Text, msg.Content, warning)
+		}
+	}
+}
+
 func TestMCPServers(t *testing.T) {
 	given := json.RawMessage(`{"b":{"command":"/bin/b","env":{"K":"V"}},"a":{"type":"http","url":"https://x","headers":{"H":"1"}}}`)
 	tr := newTranslator(Agent{Name: "unknown"})

@@ -234,11 +234,12 @@ func planEntries(entries []planEntry) []event.PlanEntry {
 
 // userMessage makes the user's message of a prompt's blocks. It also returns the
 // warning about rejected attachments that went before the prompt, "" if there
-// was none. An agent may replay the warning and the prompt as one block.
+// was none. An agent may replay the warning and the prompt as one block. A text
+// that is a warning and nothing else was written by the user.
 func userMessage(content []block) (msg event.Message, warning string) {
 	if len(content) > 0 && content[0].Type == "text" {
 		all, rest := runnel.CutWarning(content[0].Text)
-		if all != "" && (rest != "" || len(content) > 1) {
+		if all != "" && (all != content[0].Text || len(content) > 1) {
 			warning, content = all, slices.Clone(content)
 			content[0].Text = strings.TrimPrefix(rest, "\n")
 		}

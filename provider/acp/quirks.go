@@ -59,6 +59,11 @@ type liveQuirks struct {
 	// to the model unchanged.
 	literal func(text, dir string, isCommand func(string) bool) []any
 
+	// joinsTexts says that the agent stores the texts of a prompt as one, with a
+	// space between them. The warning about rejected attachments ends with a line
+	// break then, which shows where it ends.
+	joinsTexts bool
+
 	// forSession lists the permission options of the kind allow_always that
 	// hold only until the agent ends.
 	forSession []string

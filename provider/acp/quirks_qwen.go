@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -22,6 +23,7 @@ func qwen() *quirks {
 		},
 		live: liveQuirks{
 			noBlobs:    true, // it takes a document, and does not show it to the model
+			joinsTexts: true,
 			wholeFiles: true, // edit
 			forSession: []string{"proceed_always"},
 			stops:      []string{"cancel"}, // denied-stop
@@ -47,8 +49,18 @@ func qwen() *quirks {
 				}
 				return ""
 			},
+			userPart: qwenUserPart,
 		},
 	}
+}
+
+// qwenUserPart removes the space with which the agent joined the warning about
+// rejected attachments and the prompt.
+func qwenUserPart(b block) block {
+	if warning, rest := runnel.CutWarning(b.Text); warning != "" {
+		b.Text = warning + "\n" + strings.TrimPrefix(rest, " ")
+	}
+	return b
 }
 
 type qwenMeta struct {
