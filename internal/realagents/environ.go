@@ -150,7 +150,7 @@ func (h Home) qwenFiles() map[string]string {
 		"privacy":   object{"usageStatisticsEnabled": false},
 		"telemetry": object{"enabled": false},
 		"general":   object{"enableAutoUpdate": false},
-		"tools":     object{"useRipgrep": false},
+		"tools":     object{"useRipgrep": false, "todoWrite": object{"enabled": true}}, // off by default
 	}.json()}
 }
 
