@@ -43,11 +43,8 @@ func ACP() []string {
 	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
 }
 
-// Others returns the names of all agents but Claude Code, and of those of which
-// no suite has found out yet what they can do, with the reason.
-func Others() (names []string, unknown map[string]string) {
-	return append([]string{"codex"}, ACP()...), map[string]string{"qwen": "the suite has not been run with it"}
-}
+// Others returns the names of all agents but Claude Code.
+func Others() []string { return append([]string{"codex"}, ACP()...) }
 
 // Modules returns the module of npm that installs each agent, by the names of
 // their providers.

@@ -33,6 +33,7 @@ package providertest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,10 @@ const (
 	Denial    Scenario = "denial"    // none of its own: an approval denied, after which the turn goes on
 	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
 )
+
+// Dir stands in a prompt for the directory of the environment, for agents that
+// take absolute paths only.
+const Dir = "{{dir}}"
 
 // A Subject is a provider with its agent.
 type Subject struct {
@@ -252,7 +257,7 @@ func (l *live) send(prompt string) *runnel.Turn {
 // with the reason why there is none.
 func (s Subject) play(l *live, sc Scenario) *runnel.Turn {
 	l.t.Helper()
-	turn := l.send(s.prompt(l.t, sc))
+	turn := l.send(strings.ReplaceAll(s.prompt(l.t, sc), Dir, l.opt.Dir))
 	l.turns[sc] = append(l.turns[sc], turn.ID)
 	return turn
 }

@@ -24,8 +24,7 @@ import (
 // client that draws what the page draws. What an agent cannot do, the suite of
 // its provider has found out.
 func TestEveryAgent(t *testing.T) {
-	names, unknown := realagents.Others()
-	providertest.Each(t, filepath.Join("..", ".."), names, unknown, func(t *testing.T, found providertest.Report) {
+	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
 		t.Parallel() // one of them waits up to a minute before it resumes
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newWS(s)

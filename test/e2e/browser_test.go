@@ -22,8 +22,7 @@ func TestEveryAgentInABrowser(t *testing.T) {
 	if os.Getenv("RUNNEL_BROWSER") != "1" {
 		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")
 	}
-	names, unknown := realagents.Others()
-	providertest.Each(t, filepath.Join("..", ".."), append(names, "claude-code"), unknown, func(t *testing.T, found providertest.Report) {
+	providertest.Each(t, filepath.Join("..", ".."), append(realagents.Others(), "claude-code"), func(t *testing.T, found providertest.Report) {
 		s := serve(t, realagents.Find(t, found.Agent))
 		s.watchIt(t, found, realagents.WordsOf(found.Agent))
 	})

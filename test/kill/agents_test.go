@@ -22,8 +22,7 @@ import (
 func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
 	t.Helper()
 	t.Parallel()
-	names, unknown := realagents.Others()
-	providertest.Each(t, filepath.Join("..", ".."), names, unknown, func(t *testing.T, found providertest.Report) {
+	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
 		t.Parallel() // one of them waits up to a minute before it resumes
 		w := newWorldOf(t, found.Agent, window, filepath.Join(t.TempDir(), "data"))
 		w.start()
