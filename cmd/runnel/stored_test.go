@@ -134,7 +134,7 @@ func (tr *transcript) loaded(t *testing.T) (evs []event.Event) {
 
 // A prompt with 17 MiB of documents is one line of the file.
 func TestHistoryHasPromptsOfAnySize(t *testing.T) {
-	for _, recording := range []string{"text@2.1.197", "text@2.1.329"} {
+	for _, recording := range []string{"text@2.1.197", "text@2.1.330"} {
 		t.Run(recording, func(t *testing.T) {
 			want := recordedTranscript(t, recording).shows(t)
 			tr := recordedTranscript(t, recording)
@@ -188,7 +188,7 @@ func TestHistoryHasPromptsOfAnySize(t *testing.T) {
 // Each line of a transcript is spoiled in turn. Everything else of the
 // conversation stays, and a notice stands for the line.
 func TestOneUnreadableLineLeavesTheRestOfAHistory(t *testing.T) {
-	for _, recording := range []string{"text@2.1.197", "text@2.1.329"} {
+	for _, recording := range []string{"text@2.1.197", "text@2.1.330"} {
 		t.Run(recording, func(t *testing.T) {
 			const first, second = "Grüße, 世界 🙂, and a good day to you.", "Second turn."
 			whole := recordedTranscript(t, recording)
@@ -227,7 +227,7 @@ func unchanged(t *testing.T, recording string, change func(tr *transcript)) {
 
 func TestOutputThatDoesNotNameItsCallIsShown(t *testing.T) {
 	named := regexp.MustCompile(`"tool_use_id":"[^"]*",?`)
-	for _, recording := range []string{"edited-arguments@2.1.197", "edit@2.1.329"} {
+	for _, recording := range []string{"edited-arguments@2.1.197", "edit@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
 			for i, l := range tr.lines {
 				tr.lines[i] = strings.ReplaceAll(named.ReplaceAllString(l, ""), `,}`, `}`)
@@ -238,7 +238,7 @@ func TestOutputThatDoesNotNameItsCallIsShown(t *testing.T) {
 
 // The agent goes on in another file if it is resumed in another directory.
 func TestFilesOfOneConversationAreOne(t *testing.T) {
-	for _, recording := range []string{"text@2.1.197", "text@2.1.329", "tools@2.1.329"} {
+	for _, recording := range []string{"text@2.1.197", "text@2.1.330", "tools@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
 			half := len(tr.lines) / 2
 			tr.more = map[string][]string{"-another-directory/" + filepath.Base(tr.rel): tr.lines[:half]}
@@ -248,7 +248,7 @@ func TestFilesOfOneConversationAreOne(t *testing.T) {
 }
 
 func TestEntriesForTheAgentsOwnScreenAreNoPrompts(t *testing.T) {
-	for _, recording := range []string{"compact@2.1.197", "compact-auto@2.1.329"} {
+	for _, recording := range []string{"compact@2.1.197", "compact-auto@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
 			for i, l := range tr.lines {
 				if strings.Contains(l, `"isVisibleInTranscriptOnly":true`) {
@@ -261,7 +261,7 @@ func TestEntriesForTheAgentsOwnScreenAreNoPrompts(t *testing.T) {
 
 // Some versions do not mark what the harness says about a skill.
 func TestTextOfASkillIsNoPrompt(t *testing.T) {
-	for _, recording := range []string{"skill@2.1.197", "skill@2.1.329"} {
+	for _, recording := range []string{"skill@2.1.197", "skill@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
 			for i, l := range tr.lines {
 				if strings.Contains(l, "Base directory for this skill") {
@@ -313,7 +313,7 @@ func TestCommandsAreShownAsTheyWereTyped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := recordedTranscript(t, "text@2.1.329")
+			tr := recordedTranscript(t, "text@2.1.330")
 			l := tr.prompt(t)
 			at := slices.IndexFunc(tr.lines, func(line string) bool { return line == *l })
 			const uuid = "11111111-2222-4333-8444-555555555555"

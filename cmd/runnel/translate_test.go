@@ -179,7 +179,7 @@ func loadedEvents(t *testing.T, agent, path string) []event.Event {
 // user's.
 func TestTranslateKeepsTurnsBesideEachOther(t *testing.T) {
 	const said = "The second turn has it."
-	for _, version := range []string{"2.1.197", "2.1.329"} {
+	for _, version := range []string{"2.1.197", "2.1.330"} {
 		a, err := txtar.ParseFile("../../provider/claude/testdata/background-meanwhile@" + version + ".txtar")
 		if err != nil {
 			t.Fatal(err)
@@ -346,7 +346,7 @@ func TestTranslateGarbageHistory(t *testing.T) {
 }
 
 func FuzzTranslate(f *testing.F) {
-	for _, name := range []string{"edit@2.1.329", "subagent@2.1.329", "broken-stream@2.1.329"} {
+	for _, name := range []string{"edit@2.1.330", "subagent@2.1.330", "broken-stream@2.1.330"} {
 		a, err := txtar.ParseFile("../../provider/claude/testdata/" + name + ".txtar")
 		if err != nil {
 			f.Fatal(err)

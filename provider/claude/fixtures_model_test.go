@@ -192,7 +192,7 @@ func modelFixtures() []fixture {
 			play(r, says("On with it."))
 			r.Finish("")
 		}},
-		{name: "custom-command", since: "2.1.329", prose: "A command of the user's own, which is a prompt for the model.", play: func(r *rig) {
+		{name: "custom-command", prose: "A command of the user's own, which is a prompt for the model.", play: func(r *rig) {
 			dir := filepath.Join(r.Home.Config, "commands")
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				r.T.Fatal(err)
@@ -205,7 +205,7 @@ func modelFixtures() []fixture {
 			play(r, says("On with it."))
 			r.Finish("")
 		}},
-		{name: "key-refused", since: "2.1.329", prose: "The key is refused, and the agent does not try again.", play: func(r *rig) {
+		{name: "key-refused", prose: "The key is refused, and the agent does not try again.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
 			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
 			r.Finish("")

@@ -13,7 +13,6 @@ type fixture struct {
 	name  string
 	prose string
 	play  func(r *rig)
-	since string // the oldest version that it is recorded with; "" for all
 }
 
 func fixtures() []fixture {

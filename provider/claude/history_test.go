@@ -54,7 +54,7 @@ func TestACircleOfEntriesEnds(t *testing.T) {
 }
 
 func TestHistoryIsGivenUp(t *testing.T) {
-	a, err := txtar.ParseFile("testdata/subagents@2.1.329.txtar")
+	a, err := txtar.ParseFile("testdata/subagents@2.1.330.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestHistoryIsGivenUp(t *testing.T) {
 }
 
 func TestSubagentsAreReadUpToABound(t *testing.T) {
-	a, err := txtar.ParseFile("testdata/subagents@2.1.329.txtar")
+	a, err := txtar.ParseFile("testdata/subagents@2.1.330.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
 }
 
 func TestDiscoverNamesAConversation(t *testing.T) {
-	a, err := txtar.ParseFile("testdata/text@2.1.329.txtar")
+	a, err := txtar.ParseFile("testdata/text@2.1.330.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package claude
 import "regexp"
 
 // This file has the fixed texts by which oddities of Claude Code are
-// recognised. Each was seen on the wire of 2.1.197 or 2.1.329; the names in
+// recognised. Each was seen on the wire of 2.1.197 or 2.1.330; the names in
 // parentheses, here and in other files, are the recordings in testdata that
 // show it.
 

@@ -270,7 +270,7 @@ func closed(t testing.TB, evs []event.Event) {
 // TestD10_CrashAtByte cuts recordings after every byte. Cuts within a line are
 // the same for the turn: what cannot be decoded changes nothing.
 func TestD10_CrashAtByte(t *testing.T) {
-	for _, name := range []string{"text@2.1.197", "tools@2.1.329", "interrupt-approval@2.1.329"} {
+	for _, name := range []string{"text@2.1.197", "tools@2.1.330", "interrupt-approval@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
 		if err != nil {
 			t.Fatal(err)
@@ -296,7 +296,7 @@ func TestD10_CrashAtByte(t *testing.T) {
 // TestD10_CrashBetweenLines ends recordings after every line, as the agent's
 // death does: what was held is given out, and everything has an end.
 func TestD10_CrashBetweenLines(t *testing.T) {
-	for _, name := range []string{"background-agent@2.1.197", "background-meanwhile@2.1.329", "subagents@2.1.329", "background-left@2.1.329"} {
+	for _, name := range []string{"background-agent@2.1.197", "background-meanwhile@2.1.330", "subagents@2.1.330", "background-left@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
 		if err != nil {
 			t.Fatal(err)

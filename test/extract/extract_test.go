@@ -58,6 +58,9 @@ func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
 	}
 	files := 0
 	err := filepath.WalkDir("../../provider", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "terminal" {
+			return fs.SkipDir // what an agent stored of its own screen: nobody spoke the protocol
+		}
 		if err != nil || filepath.Ext(path) != ".txtar" {
 			return err
 		}

@@ -1,0 +1,197 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/recordtest"
+)
+
+// A terminal is the agent's own screen, as a user sees it.
+type terminal struct {
+	t    *testing.T
+	keys *os.File
+
+	mu    sync.Mutex
+	shown bytes.Buffer
+}
+
+// openTerminal starts a program in a terminal of its own. The test's end ends
+// the program.
+func openTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	screen.Close()
+	term := &terminal{t: t, keys: keys}
+	read := make(chan struct{})
+	go term.read(read)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		<-read
+		keys.Close()
+	})
+	return term
+}
+
+// read keeps what is shown, and answers what the program asks of its terminal.
+func (term *terminal) read(done chan<- struct{}) {
+	defer close(done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := term.keys.Read(buf)
+		if err != nil {
+			return
+		}
+		for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62;c"} {
+			if bytes.Contains(buf[:n], []byte(ask)) {
+				_, _ = term.keys.WriteString(answer)
+			}
+		}
+		term.mu.Lock()
+		term.shown.Write(buf[:n])
+		term.mu.Unlock()
+	}
+}
+
+var sequences = regexp.MustCompile(`\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07]*\x07`)
+
+// text is what was shown, without movement, colours and space.
+func (term *terminal) text() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return strings.Join(strings.Fields(sequences.ReplaceAllString(term.shown.String(), " ")), " ")
+}
+
+// types presses keys, and then Enter once the program shows them.
+func (term *terminal) types(keys, shows string) {
+	term.t.Helper()
+	if _, err := term.keys.WriteString(keys); err != nil {
+		term.t.Fatal(err)
+	}
+	term.await(shows, func() bool { return strings.Contains(term.text(), shows) })
+	if _, err := term.keys.WriteString("\r"); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// await waits until something holds.
+func (term *terminal) await(what string, holds func() bool) {
+	term.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			term.t.Fatalf("no %q; shown: %s", what, term.text())
+		}
+	}
+}
+
+// TestRecordTerminal records what the agent stores of a conversation in its own
+// screen: testdata/terminal. Like TestRecord it needs -record.
+func TestRecordTerminal(t *testing.T) {
+	if !*record {
+		t.Skip("records only with -record")
+	}
+	for _, b := range versions(t) {
+		t.Run(b.Version, func(t *testing.T) { recordTerminal(t, b) })
+	}
+}
+
+// recordTerminal records a conversation that a user has in a terminal: a shell
+// command, a command of the user's own, and one of the agent's.
+func recordTerminal(t *testing.T, b realagents.Binary) {
+	recordtest.Home(t, fixtureDir)
+	r := newRigIn(t, b, fixtureDir, "1")
+	settings := map[string]any{
+		"hasCompletedOnboarding": true, "theme": "dark", "numStartups": 5,
+		"customApiKeyResponses": map[string]any{"approved": []string{"dummy", "sk-ant-dummy"}},
+		"projects":              map[string]any{r.Home.Project: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
+	}
+	data, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(r.Home.Config, "commands"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{
+		".claude.json": string(data), "commands/greet.md": "---\ndescription: Greets.\n---\nSay hello to $ARGUMENTS.\n",
+	} {
+		if err := os.WriteFile(filepath.Join(r.Home.Config, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(b.Path)
+	cmd.Dir, cmd.Env = r.Home.Project, append(append(os.Environ(), r.Opt.Env...), "TERM=xterm-256color")
+	term := openTerminal(t, cmd)
+	kept := func(text string, n int) {
+		t.Helper()
+		term.await(text, func() bool {
+			if _, err := os.Stat(filepath.Join(r.Home.Config, "projects")); err != nil {
+				return false // it has stored nothing yet
+			}
+			all := ""
+			for _, f := range readStored(t, r.Home.Config) {
+				all += string(f.Data)
+			}
+			return strings.Count(all, text) >= n
+		})
+	}
+	term.await("a prompt", func() bool { return strings.Contains(term.text(), "❯") })
+	term.types("!echo from-bash; echo wrong >&2", "wrong >&2")
+	kept(`"turn_duration"`, 1)
+	term.types("/greet the <world> & all", "<world> & all")
+	kept(`"turn_duration"`, 2)
+	term.types("/model", "/model")
+	term.await("a choice", func() bool { return strings.Contains(term.text(), "Esc") || strings.Contains(term.text(), "Select") })
+	if _, err := term.keys.WriteString("\x1b"); err != nil {
+		t.Fatal(err)
+	}
+	kept("Kept model", 1)
+	stored := readStored(t, r.Home.Config)
+	var all []string
+	for _, s := range stored {
+		all = append(all, string(s.Data))
+	}
+	a := &txtar.Archive{Comment: []byte("What a user types in a terminal, and what the agent keeps of it.\n\nRecorded with Claude Code " + b.Version + ".\n")}
+	a.Files = append(newNormaliser(all).stored(stored), txtar.File{Name: "want"})
+	a.Files[len(a.Files)-1].Data = shownOf(t, a)
+	recordtest.Save(t, filepath.Join("testdata", "terminal", "typed@"+b.Version+".txtar"), a)
+}
