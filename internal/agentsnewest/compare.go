@@ -33,7 +33,23 @@ type difference struct {
 }
 
 // worse reports whether the newest version does less than the pinned one.
-func (d difference) worse() bool { return d.noReport || d.fails }
+func (d difference) worse() bool { return d.noReport || d.fails || len(d.unrecordable) > 0 }
+
+// next returns what a maintainer does about the differences.
+func (d difference) next() string {
+	same := !d.worse() && len(d.abilities)+len(d.results)+len(d.changed) == 0
+	switch {
+	case same && d.newest == d.pinned:
+		return "nothing; the pin is the newest version"
+	case d.newest == d.pinned:
+		return fmt.Sprintf("it is the pinned version, so testdata is out of date or a test is flaky: make docs AGENT=%s, make record AGENT=%[1]s, read the diff", d.agent)
+	case d.worse():
+		return "mend what works with the pinned version only, then move the pin: CONTRIBUTING.md, When an agent has a new version"
+	case same:
+		return "move the pin: CONTRIBUTING.md, When an agent has a new version"
+	}
+	return "read what differs, mend what is wrong, then move the pin: CONTRIBUTING.md, When an agent has a new version"
+}
 
 // compare compares what is kept of the pinned version of an agent, in the
 // folders of the providers, with the results of the newest one.
@@ -216,4 +232,5 @@ func (d difference) print(out io.Writer) {
 	fmt.Fprintf(out, "  recordings: %d of %d have other events\n", len(d.changed), d.recordings)
 	list("events that differ", d.changed)
 	list("conversations that could not be recorded again; see the output", d.unrecordable)
+	fmt.Fprintf(out, "  next: %s\n", d.next())
 }

@@ -6,19 +6,22 @@
 //	go run ./internal/agentsnewest -dir .tmp/agents-newest    # in the root of the repository; or: make agents-newest
 //
 // It changes neither the pins nor testdata. It exits with 1 if an agent passes
-// a test with the pinned version only.
+// a test, or a conversation can be recorded, with the pinned version only.
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
@@ -107,26 +110,33 @@ func suite(env []string, what, test, flag, dir string, out io.Writer) error {
 	fmt.Fprintf(out, "\nrunning %s; the output goes to %s\n", what, log.Name())
 	cmd := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"test", "-v", "-count", "1", "-p", "1", "-timeout", "90m", "-run", test}, packages, []string{flag})...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
+	began, result := time.Now(), "passed"
 	if err := cmd.Run(); err != nil {
-		fmt.Fprintf(out, "some of it failed (%v)\n", err)
+		result = fmt.Sprintf("some of it failed (%v)", err)
 	}
+	fmt.Fprintf(out, "%s after %v\n", result, time.Since(began).Round(time.Second))
 	return nil
 }
 
 // having returns the packages in a directory whose tests can run real agents
-// and have a test of this name.
+// and have a test of this name. The two may be in different files.
 func having(test, root string) (packages []string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
+	tested, real := make(map[string]bool), make(map[string]bool) // by the name of a package
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		name := "./" + filepath.ToSlash(filepath.Dir(file))
-		if strings.Contains(string(text), "func "+test+"(") && strings.Contains(string(text), "internal/realagents") && !slices.Contains(packages, name) {
+		tested[name] = tested[name] || bytes.Contains(text, []byte("func "+test+"("))
+		real[name] = real[name] || bytes.Contains(text, []byte("internal/realagents"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(tested)) {
+		if tested[name] && real[name] {
 			packages = append(packages, name)
 		}
 	}

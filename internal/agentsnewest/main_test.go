@@ -67,6 +67,20 @@ func TestEveryAgentIsPinned(t *testing.T) {
 	}
 }
 
+// The suite and the recordings of every provider run, in whichever files of its
+// package they are.
+func TestEveryProviderIsRunAndRecorded(t *testing.T) {
+	for _, test := range []string{"TestConformance", "TestRecord"} {
+		found, err := having(test, filepath.Join("..", "..", "provider"))
+		for i, name := range found {
+			found[i] = filepath.Base(name)
+		}
+		if want := []string{"acp", "claude", "codex"}; err != nil || !slices.Equal(found, want) {
+			t.Errorf("%s is in %q, %v; want %q", test, found, err, want)
+		}
+	}
+}
+
 func TestCompareTellsWhatDiffers(t *testing.T) {
 	root := t.TempDir()
 	put := func(path string, data []byte) {
@@ -131,6 +145,7 @@ one 1.1.0, compared with the pinned 1.0.0
     tool: 2 lines, in results/acp/testdata/one/tool.diff
   conversations that could not be recorded again; see the output
     plan
+  next: mend what works with the pinned version only, then move the pin: CONTRIBUTING.md, When an agent has a new version
 `, out); diff != "" || !d.worse() {
 		t.Errorf("worse %v (-want +got)\n%s", d.worse(), diff)
 	}
@@ -141,7 +156,17 @@ one 1.1.0, compared with the pinned 1.0.0
 
 	put("results/acp/testdata/conformance/one@1.1.0.json", report([]runnel.Capability{"a", "b"},
 		providertest.Finding{Test: "Text", Works: true}, providertest.Finding{Test: "Tool", Works: true}, providertest.Finding{Test: "Plan", Why: "has none"}))
-	if d, out = got(); d.worse() || !strings.Contains(out, "conformance: the same results") {
-		t.Errorf("the same results: worse %v\n%s", d.worse(), out)
+	if d, out = got(); !d.worse() || !strings.Contains(out, "conformance: the same results") {
+		t.Errorf("the same results, and a conversation that cannot be recorded: worse %v\n%s", d.worse(), out)
+	}
+
+	put("results/acp/testdata/one/plan@1.1.0.txtar", recording("a\n"))
+	if d, out = got(); d.worse() || !strings.Contains(out, "1 of 3 have other events") || !strings.Contains(out, "next: read what differs") {
+		t.Errorf("other events: worse %v\n%s", d.worse(), out)
+	}
+
+	put("results/acp/testdata/one/tool@1.1.0.txtar", recording("a\nb\n"))
+	if d, out = got(); d.worse() || !strings.Contains(out, "0 of 3 have other events") || !strings.Contains(out, "next: move the pin") {
+		t.Errorf("nothing differs: worse %v\n%s", d.worse(), out)
 	}
 }
