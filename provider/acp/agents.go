@@ -103,8 +103,8 @@ var agents = []Agent{
 		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
 		Env:       []string{"QWEN_CODE_NO_RELAUNCH=true"},
 		Inherit:   []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
-		Obeys:     []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json"},
-		Reads:     []string{"QWEN.md", "AGENTS.md", ".agents/skills"},
+		Obeys:     []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill may allow tools and have hooks
+		Reads:     []string{"QWEN.md", "AGENTS.md"},
 		AnyEffort: true,
 		Resumes:   true, Loads: true, Lists: true,
 	},

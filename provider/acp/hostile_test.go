@@ -2,6 +2,7 @@ package acp
 
 import (
 	"context"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -9,18 +10,10 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
-
-// most are the agents, without one that takes long to start if there is no
-// time.
-func most() []string {
-	names := realagents.ACP()
-	if os.Getenv("RUNNEL_LONG") == "" {
-		names = slices.DeleteFunc(names, func(name string) bool { return name == "qwen" })
-	}
-	return names
-}
 
 // refused takes from the folder, one after another, what the agent is not
 // started with. Each must be named.
@@ -46,7 +39,7 @@ func (r *rig) refused() (files []string) {
 }
 
 func TestC06_RepositoryThatMeansHarm(t *testing.T) {
-	eachOf(t, most(), func(t *testing.T, r *rig) {
+	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		name := r.Agent.Name
 		trap := r.SetTrap()
 		files := r.refused()
@@ -63,6 +56,26 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 	})
 }
 
+// A skill of the folder that is used, because somebody allowed that, allows no
+// tool and has no command run.
+func TestSkillOfUntrustedFolderAllowsNothing(t *testing.T) {
+	eachOf(t, slices.Sorted(maps.Keys(usesSkill)), func(t *testing.T, r *rig) {
+		trap := r.SetTrap()
+		r.refused()
+		r.Play(calls(usesSkill[r.Agent.Name]), said)
+		r.Finish(translate.AllowOnce)
+		r.Withstands(trap)
+	})
+}
+
+// usesSkill are the calls with which the models of these agents use the skill
+// of a trap.
+var usesSkill = map[string]fakemodel.Block{
+	"claude-agent-acp": fakemodel.Call("Skill", args{"skill": "claude-evil"}),
+	"copilot":          fakemodel.Call("skill", args{"skill": "agents-evil"}),
+	"qwen":             fakemodel.Call("skill", args{"skill": "agents-evil"}),
+}
+
 // readsMemory are the agents that show the model what a folder says in a file
 // such as AGENTS.md also if it is not trusted: there is no switch, and it is
 // text.
@@ -73,7 +86,7 @@ var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": tr
 func TestC06_TrustedRepository(t *testing.T) {
 	names := []string{"codex-acp"} // the quickest
 	if os.Getenv("RUNNEL_LONG") != "" {
-		names = []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode"} // qwen leaves for elsewhere at once
+		names = realagents.ACP()
 	}
 	eachOf(t, names, func(t *testing.T, r *rig) {
 		trap := r.SetTrap()

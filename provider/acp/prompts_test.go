@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
 // shown reports whether one of the texts that the model was shown since
@@ -62,7 +63,7 @@ var prompts = []string{
 }
 
 func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
-	eachOf(t, most(), func(t *testing.T, r *rig) {
+	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		name := r.Agent.Name
 		r.Write("a.txt", "canary-inside\n")
 		if err := os.WriteFile(filepath.Join(filepath.Dir(r.Home.Project), "outside.txt"), []byte("canary-beside\n"), 0o600); err != nil {
@@ -81,7 +82,7 @@ func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
 				want = strings.TrimSpace(text)
 			}
 			is, holds := r.shown(from, want)
-			if name == "copilot" && len(text) == 1<<20 { // beyond its model
+			if (name == "copilot" || name == "qwen") && len(text) == 1<<20 { // beyond its model; Qwen Code 0.24.4: "Context is too large to send safely"
 				is = bodies[event.ResponseError](evs) != nil
 			}
 			if !is && !(holds && name == "copilot") {
