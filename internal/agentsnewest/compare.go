@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +31,7 @@ type difference struct {
 	fails        bool     // a test that works with the pinned version does not
 	recordings   int      // conversations that were recorded
 	changed      []string // those whose events differ, with the file that shows it
+	renumbered   []string // those whose events differ in numbers and ids only
 	unrecordable []string // conversations that could not be recorded again
 }
 
@@ -37,7 +40,7 @@ func (d difference) worse() bool { return d.noReport || d.fails || len(d.unrecor
 
 // next returns what a maintainer does about the differences.
 func (d difference) next() string {
-	same := !d.worse() && len(d.abilities)+len(d.results)+len(d.changed) == 0
+	same := !d.worse() && len(d.abilities)+len(d.results)+len(d.changed) == 0 // costs and tokens differ each time
 	switch {
 	case same && d.newest == d.pinned:
 		return "nothing; the pin is the newest version"
@@ -136,12 +139,25 @@ func (d *difference) recorded(testdata, ours string) error {
 			continue
 		}
 		d.recordings++
-		changes, err := diff(path, newest, filepath.Join(ours, name+".diff"))
+		was, err := events(path)
 		if err != nil {
 			return err
 		}
-		if changes > 0 {
-			d.changed = append(d.changed, fmt.Sprintf("%s: %d lines, in %s", name, changes, filepath.Join(ours, name+".diff")))
+		is, err := events(newest)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(ours, name+".diff")
+		lines, err := diff(was, is, to)
+		if err != nil {
+			return err
+		}
+		switch shown := fmt.Sprintf("%s: %d lines, in %s", name, lines, to); {
+		case lines == 0:
+		case renumbered(was, is):
+			d.renumbered = append(d.renumbered, shown)
+		default:
+			d.changed = append(d.changed, shown)
 		}
 	}
 	return nil
@@ -172,17 +188,19 @@ func newestRecordings(testdata string) (map[string]string, error) {
 	return newest, nil
 }
 
-// diff writes how the events of two recordings differ, and returns how many
-// lines do.
-func diff(pinned, newest, to string) (changes int, err error) {
-	files := make([]string, 2)
-	for i, path := range []string{pinned, newest} {
-		a, err := txtar.ParseFile(path)
-		if err != nil {
-			return 0, err
-		}
-		files[i] = fmt.Sprintf("%s.%d", to, i)
-		if err := os.WriteFile(files[i], section(a, "want"), 0o644); err != nil {
+// numbered matches words that differ each time: numbers, and ids with a digit.
+var numbered = regexp.MustCompile(`[\w.]*\d[\w.]*`)
+
+// renumbered reports whether events are the same apart from numbers and ids.
+func renumbered(pinned, newest []byte) bool {
+	return bytes.Equal(numbered.ReplaceAll(pinned, []byte("0")), numbered.ReplaceAll(newest, []byte("0")))
+}
+
+// diff writes how two texts differ, and returns how many lines do.
+func diff(pinned, newest []byte, to string) (changes int, err error) {
+	files := []string{to + ".0", to + ".1"}
+	for i, text := range [][]byte{pinned, newest} {
+		if err := os.WriteFile(files[i], text, 0o644); err != nil {
 			return 0, err
 		}
 		defer os.Remove(files[i])
@@ -201,6 +219,15 @@ func diff(pinned, newest, to string) (changes int, err error) {
 		return 0, nil
 	}
 	return changes, os.WriteFile(to, out, 0o644)
+}
+
+// events returns the events of a recording.
+func events(path string) ([]byte, error) {
+	a, err := txtar.ParseFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return section(a, "want"), nil
 }
 
 func section(a *txtar.Archive, name string) []byte {
@@ -229,8 +256,9 @@ func (d difference) print(out io.Writer) {
 		list("conformance: other capabilities", d.abilities)
 		list("conformance: other results", d.results)
 	}
-	fmt.Fprintf(out, "  recordings: %d of %d have other events\n", len(d.changed), d.recordings)
+	fmt.Fprintf(out, "  recordings: %d of %d have other events, %d other numbers or ids only\n", len(d.changed), d.recordings, len(d.renumbered))
 	list("events that differ", d.changed)
+	list("numbers or ids that differ", d.renumbered)
 	list("conversations that could not be recorded again; see the output", d.unrecordable)
 	fmt.Fprintf(out, "  next: %s\n", d.next())
 }

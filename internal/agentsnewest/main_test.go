@@ -107,11 +107,15 @@ func TestCompareTellsWhatDiffers(t *testing.T) {
 		providertest.Finding{Test: "Text", Works: true}, providertest.Finding{Test: "Tool", Works: true}, providertest.Finding{Test: "Plan", Why: "has none"}))
 	put("provider/acp/testdata/one/text@1.0.0.txtar", recording("a\nb\n"))
 	put("provider/acp/testdata/one/tool@1.0.0.txtar", recording("a\nb\n"))
+	put("provider/acp/testdata/one/usage@1.0.0.txtar", recording("tokens 12 of call_a1b\nend\n"))
+	put("provider/acp/testdata/one/order@1.0.0.txtar", recording("usage 1\nend\n"))
 	put("provider/acp/testdata/one/plan@1.0.0.txtar", recording("a\n"))
 	put("provider/acp/testdata/one/text@0.9.0.txtar", recording("old\n"))
 	put("provider/acp/testdata/one/text@0.10.0.txtar", recording("not so old\n"))
 	put("results/acp/testdata/one/text@1.1.0.txtar", recording("a\nb\n"))
 	put("results/acp/testdata/one/tool@1.1.0.txtar", recording("a\nc\n"))
+	put("results/acp/testdata/one/order@1.1.0.txtar", recording("end\nusage 1\n"))
+	put("results/acp/testdata/one/usage@1.1.0.txtar", recording("tokens 1.5 of call_2c\nend\n"))
 	r := row{agent: "one", pinned: "1.0.0", newest: "1.1.0", runs: true}
 	got := func() (difference, string) {
 		t.Helper()
@@ -140,9 +144,12 @@ one 1.1.0, compared with the pinned 1.0.0
   conformance: other results
     Tool: works -> fails
     Plan: no (has none) -> works
-  recordings: 1 of 2 have other events
+  recordings: 2 of 4 have other events, 1 other numbers or ids only
   events that differ
+    order: 2 lines, in results/acp/testdata/one/order.diff
     tool: 2 lines, in results/acp/testdata/one/tool.diff
+  numbers or ids that differ
+    usage: 2 lines, in results/acp/testdata/one/usage.diff
   conversations that could not be recorded again; see the output
     plan
   next: mend what works with the pinned version only, then move the pin: CONTRIBUTING.md, When an agent has a new version
@@ -161,12 +168,13 @@ one 1.1.0, compared with the pinned 1.0.0
 	}
 
 	put("results/acp/testdata/one/plan@1.1.0.txtar", recording("a\n"))
-	if d, out = got(); d.worse() || !strings.Contains(out, "1 of 3 have other events") || !strings.Contains(out, "next: read what differs") {
+	if d, out = got(); d.worse() || !strings.Contains(out, "2 of 5 have other events") || !strings.Contains(out, "next: read what differs") {
 		t.Errorf("other events: worse %v\n%s", d.worse(), out)
 	}
 
 	put("results/acp/testdata/one/tool@1.1.0.txtar", recording("a\nb\n"))
-	if d, out = got(); d.worse() || !strings.Contains(out, "0 of 3 have other events") || !strings.Contains(out, "next: move the pin") {
+	put("results/acp/testdata/one/order@1.1.0.txtar", recording("usage 2\nend\n"))
+	if d, out = got(); d.worse() || !strings.Contains(out, "0 of 5 have other events") || !strings.Contains(out, "next: move the pin") {
 		t.Errorf("nothing differs: worse %v\n%s", d.worse(), out)
 	}
 }
