@@ -164,14 +164,22 @@ func (d *difference) recorded(testdata, ours string) error {
 }
 
 // newestRecordings returns the recording of each conversation that was made
-// with the newest version: the pin may be newer, where its events are the same.
+// with the newest version, by the name of the conversation, which may be in a
+// folder. The pin may be newer, where its events are the same.
 func newestRecordings(testdata string) (map[string]string, error) {
-	paths, err := filepath.Glob(filepath.Join(testdata, "*@*.txtar"))
+	var paths []string
+	err := filepath.WalkDir(testdata, func(path string, _ fs.DirEntry, err error) error {
+		if strings.Contains(filepath.Base(path), "@") && strings.HasSuffix(path, ".txtar") {
+			paths = append(paths, path)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	of := func(path string) (name string, version []int) {
-		name, rest, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".txtar"), "@")
+		path = strings.TrimPrefix(path, testdata+string(filepath.Separator))
+		name, rest, _ := strings.Cut(strings.TrimSuffix(path, ".txtar"), "@")
 		for _, part := range strings.Split(rest, ".") {
 			n, _ := strconv.Atoi(part) // no number: 0
 			version = append(version, n)

@@ -74,10 +74,8 @@ func run(agents, dir string, out io.Writer) (worse bool, err error) {
 		return false, err
 	}
 	env := []string{"RUNNEL_AGENTS_DIR=" + dir, "RUNNEL_RESULTS_DIR=" + results, "RUNNEL_AGENTS=" + strings.Join(names, ",")}
-	for _, step := range []struct{ what, test, flag string }{
-		{"the conformance suite", "^TestConformance$", "-results"}, {"the recordings", "^TestRecord$", "-record"},
-	} {
-		if err := suite(env, step.what, step.test, step.flag, dir, out); err != nil {
+	for _, s := range steps {
+		if err := s.run(env, dir, out); err != nil {
 			return false, err
 		}
 	}
@@ -95,20 +93,32 @@ func run(agents, dir string, out io.Writer) (worse bool, err error) {
 	return worse, nil
 }
 
-// suite runs one test of every provider. Its output goes to a file: what
-// matters of it is in the results, and a test that fails is no error.
-func suite(env []string, what, test, flag, dir string, out io.Writer) error {
-	packages, err := having(strings.TrimSuffix(strings.TrimPrefix(test, "^"), "$"), "provider")
+// A step runs tests of every provider.
+type step struct {
+	name, what string
+	tests      []string
+	flag       string
+}
+
+var steps = []step{
+	{name: "conformance", what: "the conformance suite", tests: []string{"TestConformance"}, flag: "-results"},
+	{name: "recordings", what: "the recordings", tests: []string{"TestRecord", "TestRecordTerminal"}, flag: "-record"},
+}
+
+// run runs the step. Its output goes to a file: what matters of it is in the
+// results, and a test that fails is no error.
+func (s step) run(env []string, dir string, out io.Writer) error {
+	packages, err := having(s.tests, "provider")
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(dir, strings.Trim(test, "^$")+".log"))
+	log, err := os.Create(filepath.Join(dir, s.name+".log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	fmt.Fprintf(out, "\nrunning %s; the output goes to %s\n", what, log.Name())
-	cmd := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"test", "-v", "-count", "1", "-p", "1", "-timeout", "90m", "-run", test}, packages, []string{flag})...)
+	fmt.Fprintf(out, "\nrunning %s; the output goes to %s\n", s.what, log.Name())
+	cmd := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"test", "-v", "-count", "1", "-p", "1", "-timeout", "90m", "-run", "^(" + strings.Join(s.tests, "|") + ")$"}, packages, []string{s.flag})...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), log, log
 	began, result := time.Now(), "passed"
 	if err := cmd.Run(); err != nil {
@@ -119,8 +129,8 @@ func suite(env []string, what, test, flag, dir string, out io.Writer) error {
 }
 
 // having returns the packages in a directory whose tests can run real agents
-// and have a test of this name. The two may be in different files.
-func having(test, root string) (packages []string, err error) {
+// and have one of these tests. The two may be in different files.
+func having(tests []string, root string) (packages []string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", "*_test.go"))
 	if err != nil {
 		return nil, err
@@ -132,7 +142,9 @@ func having(test, root string) (packages []string, err error) {
 			return nil, err
 		}
 		name := "./" + filepath.ToSlash(filepath.Dir(file))
-		tested[name] = tested[name] || bytes.Contains(text, []byte("func "+test+"("))
+		for _, test := range tests {
+			tested[name] = tested[name] || bytes.Contains(text, []byte("func "+test+"("))
+		}
 		real[name] = real[name] || bytes.Contains(text, []byte("internal/realagents"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(tested)) {

@@ -70,13 +70,13 @@ func TestEveryAgentIsPinned(t *testing.T) {
 // The suite and the recordings of every provider run, in whichever files of its
 // package they are.
 func TestEveryProviderIsRunAndRecorded(t *testing.T) {
-	for _, test := range []string{"TestConformance", "TestRecord"} {
-		found, err := having(test, filepath.Join("..", "..", "provider"))
+	for _, s := range steps {
+		found, err := having(s.tests, filepath.Join("..", "..", "provider"))
 		for i, name := range found {
 			found[i] = filepath.Base(name)
 		}
 		if want := []string{"acp", "claude", "codex"}; err != nil || !slices.Equal(found, want) {
-			t.Errorf("%s is in %q, %v; want %q", test, found, err, want)
+			t.Errorf("%s: in %q, %v; want %q", s.what, found, err, want)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestCompareTellsWhatDiffers(t *testing.T) {
 		providertest.Finding{Test: "Text", Works: true}, providertest.Finding{Test: "Tool", Works: true}, providertest.Finding{Test: "Plan", Why: "has none"}))
 	put("provider/acp/testdata/one/text@1.0.0.txtar", recording("a\nb\n"))
 	put("provider/acp/testdata/one/tool@1.0.0.txtar", recording("a\nb\n"))
-	put("provider/acp/testdata/one/usage@1.0.0.txtar", recording("tokens 12 of call_a1b\nend\n"))
+	put("provider/acp/testdata/one/told/usage@1.0.0.txtar", recording("tokens 12 of call_a1b\nend\n"))
 	put("provider/acp/testdata/one/order@1.0.0.txtar", recording("usage 1\nend\n"))
 	put("provider/acp/testdata/one/plan@1.0.0.txtar", recording("a\n"))
 	put("provider/acp/testdata/one/text@0.9.0.txtar", recording("old\n"))
@@ -115,7 +115,7 @@ func TestCompareTellsWhatDiffers(t *testing.T) {
 	put("results/acp/testdata/one/text@1.1.0.txtar", recording("a\nb\n"))
 	put("results/acp/testdata/one/tool@1.1.0.txtar", recording("a\nc\n"))
 	put("results/acp/testdata/one/order@1.1.0.txtar", recording("end\nusage 1\n"))
-	put("results/acp/testdata/one/usage@1.1.0.txtar", recording("tokens 1.5 of call_2c\nend\n"))
+	put("results/acp/testdata/one/told/usage@1.1.0.txtar", recording("tokens 1.5 of call_2c\nend\n"))
 	r := row{agent: "one", pinned: "1.0.0", newest: "1.1.0", runs: true}
 	got := func() (difference, string) {
 		t.Helper()
@@ -149,7 +149,7 @@ one 1.1.0, compared with the pinned 1.0.0
     order: 2 lines, in results/acp/testdata/one/order.diff
     tool: 2 lines, in results/acp/testdata/one/tool.diff
   numbers or ids that differ
-    usage: 2 lines, in results/acp/testdata/one/usage.diff
+    told/usage: 2 lines, in results/acp/testdata/one/told/usage.diff
   conversations that could not be recorded again; see the output
     plan
   next: mend what works with the pinned version only, then move the pin: CONTRIBUTING.md, When an agent has a new version
