@@ -18,7 +18,8 @@ type liveTurn struct {
 	rules    *rules
 	handle   *Turn
 	prompt   *Input              // to be handed to the agent once it is there
-	before   *Options            // those in effect before the turn's own settings; nil: it has none
+	set      Settings            // for this turn alone, not yet given to the agent
+	restores *Settings           // what the session returns to after the turn; nil: it has no settings of its own
 	heard    time.Time           // when the agent last said something
 	asked    map[string]question // the pending approvals
 	overdue  time.Time           // when an asked-for end is enforced; zero: none was asked for
@@ -101,7 +102,7 @@ func (s *Session) handle(m message) {
 	case decideMsg:
 		m.reply <- answer[struct{}]{err: s.decide(m.id, m.d)}
 	case checkMsg:
-		_, err := s.checkSettings(m.set)
+		_, err := s.checkTurnSettings(m.set)
 		m.reply <- answer[struct{}]{err: err}
 	case setMsg:
 		m.reply <- answer[struct{}]{err: s.set(m.set)}
@@ -151,6 +152,9 @@ func (s *Session) drain(a arrival) {
 func (s *Session) arrive(ev event.Event) {
 	if ev.At.IsZero() {
 		ev.At = time.Now()
+	}
+	if b, ok := ev.Body.(event.SessionUpdated); ok {
+		s.reported(b)
 	}
 	if ev.Turn == "" {
 		s.between(ev)
@@ -204,6 +208,9 @@ func (s *Session) between(ev event.Event) {
 func (s *Session) take(lt *liveTurn, evs []event.Event) {
 	for _, ev := range evs {
 		s.stage(ev)
+		if event.Ends(ev.Body) {
+			s.stageReturn(lt, ev.At)
+		}
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
 			ctx, over := context.WithCancel(s.ctx)
@@ -257,9 +264,9 @@ func denial(a event.Approval) string {
 	return event.ChoiceWithdrawn
 }
 
-// begin begins a turn, with settings that are changed before it. A prompt that
-// is refused changes nothing: everything is checked and the prompt is in the
-// log before the agent gets the first setting.
+// begin begins a turn, with settings for that turn alone. A prompt that is
+// refused changes nothing: everything is checked and the prompt is in the log
+// before the agent gets the first setting.
 func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	if len(s.closing) > 0 {
 		return nil, Fail(SessionDead, "the session is being ended")
@@ -279,35 +286,33 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	if in.Turn == "" {
 		in.Turn = uuid.NewString()
 	}
-	set, err := s.checkSettings(set)
+	set, err := s.checkTurnSettings(set)
 	if err != nil {
 		return nil, err
 	}
-	before := s.opt
-	s.recordSettings(set)
 	in.After = s.head + int64(len(s.batch))
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
 	s.take(lt, lt.rules.user(time.Now(), in))
+	s.beginSettings(lt, set)
 	if err := s.flush(); err != nil {
 		return nil, err
 	}
 	lt.prompt = &in
-	if !set.IsZero() {
-		lt.before = &before
-		if err := s.apply(set); err != nil { // the agent is about to end, and may have got some of the settings
-			s.fail(lt, Safe(err))
-			s.unlink()
-			return lt.handle, nil
-		}
-	}
 	s.prompt(lt)
 	return lt.handle, nil
 }
 
-// prompt hands a turn's prompt to the agent, or begins to start the agent.
+// prompt hands a turn's settings and its prompt to the agent, or begins to start
+// the agent.
 func (s *Session) prompt(lt *liveTurn) {
 	if !s.alive() {
 		s.open()
+		return
+	}
+	if err := s.giveSettings(lt); err != nil {
+		if s.find(lt.rules.turn) == lt { // else the log has failed, which ended all
+			s.fail(lt, Safe(err))
+		}
 		return
 	}
 	in := *lt.prompt

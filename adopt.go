@@ -120,6 +120,7 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 	s.head, s.adopting = st.Head, newAdoption()
 	s.adopting.between = back.After >= 0
 	known := make(map[string]*rules)
+	var restores *event.SessionSettings // of the turn that began last
 	for ev, err := range s.log.Read(ctx, s.id, from) {
 		if err != nil {
 			return err
@@ -127,6 +128,12 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 		s.adopting.has(ev)
 		if b, ok := ev.Body.(event.SessionUpdated); ok {
 			s.facts.update(b)
+			if b.Restores != nil {
+				restores = b.Restores
+			}
+		}
+		if event.Ends(ev.Body) {
+			restores = nil
 		}
 		if ev.Turn == "" {
 			continue
@@ -142,7 +149,7 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 	}
 	for _, open := range st.Open {
 		if r := known[open.Turn]; r != nil {
-			s.resume(r, open)
+			s.resume(r, open, restores)
 		}
 	}
 	for turn, over := range s.over {
@@ -153,9 +160,14 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 	return nil
 }
 
-// resume takes up a turn as the log has it.
-func (s *Session) resume(r *rules, open OpenTurn) {
+// resume takes up a turn as the log has it. A prompt's turn may have settings of
+// its own.
+func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSettings) {
 	lt := s.add(r, newTurn(open.Turn, s.id, s.log, open.After))
+	if restores != nil && r.prompted() {
+		back := settingsOf(*restores)
+		lt.restores = &back
+	}
 	for _, a := range r.asked {
 		ctx, over := context.WithCancel(s.ctx)
 		lt.asked[a.ID] = question{time.Now(), over}
@@ -170,6 +182,9 @@ func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
 			continue
 		}
 		in, err := s.promptOf(ctx, lt)
+		if err == nil && lt.restores != nil { // the settings of the turn are not in the log
+			err = errPromptLost()
+		}
 		if err != nil {
 			s.fail(lt, Safe(err))
 			continue
@@ -214,7 +229,11 @@ func (s *Session) promptOf(ctx context.Context, lt *liveTurn) (Input, error) {
 		}
 		break
 	}
-	return in, Fail(ProcessCrash, "runnel ended before the agent had this prompt; send it again")
+	return in, errPromptLost()
+}
+
+func errPromptLost() error {
+	return Fail(ProcessCrash, "runnel ended before the agent had this prompt; send it again")
 }
 
 // detach lets go of an agent that has a turn to finish, and is not asked to

@@ -1,7 +1,6 @@
 package runnel
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -131,7 +130,7 @@ func (s *Session) attach(o openedMsg) {
 	// What the agent before it still had to say has been overtaken.
 	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {
-		s.link = newLink(s, o.conn)
+		s.link, s.returned = newLink(s, o.conn), Settings{}
 		if len(s.closing) > 0 {
 			s.link.leave(s)
 			return
@@ -151,22 +150,11 @@ func (s *Session) attach(o openedMsg) {
 		switch {
 		case lt.prompt == nil:
 		case o.err != nil:
-			s.restore(lt)
 			s.fail(lt, Safe(o.err))
 		default:
 			s.prompt(lt)
 		}
 	}
-}
-
-// restore takes the settings of a turn back for which no agent can be started,
-// so that later turns do not fail because of them.
-func (s *Session) restore(lt *liveTurn) {
-	if lt.before == nil {
-		return
-	}
-	s.recordSettings(Settings{Model: lt.before.Model, PermissionMode: cmp.Or(lt.before.PermissionMode, ModeDefault)})
-	s.setOptions(*lt.before)
 }
 
 // catchUp tells the agent of settings that changed while it started with opt.
@@ -192,7 +180,20 @@ func (s *Session) catchUp(opt Options) error {
 // checkLive returns the error with which the running agent would refuse one of
 // the settings. It changes nothing.
 func (s *Session) checkLive(set Settings) error {
-	conn := s.link.conn
+	if err := checkSetters(s.link.conn, set); err != nil {
+		return err
+	}
+	if c, ok := s.link.conn.(SettingsChecker); ok && !set.IsZero() {
+		if err := c.CheckSettings(set); err != nil {
+			return Safe(err)
+		}
+	}
+	return nil
+}
+
+// checkSetters fails with UNSUPPORTED_CAPABILITY if conn lacks the method that
+// changes one of the settings. It calls no method.
+func checkSetters(conn Conn, set Settings) error {
 	if _, ok := conn.(ModelSetter); set.Model != "" && !ok {
 		return unsettable("model")
 	}
@@ -204,11 +205,6 @@ func (s *Session) checkLive(set Settings) error {
 	}
 	if _, ok := conn.(ConfigSetter); len(set.Config) > 0 && !ok {
 		return unsettable("configuration")
-	}
-	if c, ok := conn.(SettingsChecker); ok && !set.IsZero() {
-		if err := c.CheckSettings(set); err != nil {
-			return Safe(err)
-		}
 	}
 	return nil
 }

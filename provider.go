@@ -79,6 +79,13 @@ type (
 	SettingsChecker interface {
 		CheckSettings(set Settings) error
 	}
+	// A SettingsReporter knows the settings that are in effect, as the setters
+	// take them. Settings returns those that the agent reported last; a field is
+	// empty if its value is not known. A turn has a setting of its own only if the
+	// value that it replaces is known, here or among the session's options.
+	SettingsReporter interface {
+		Settings() Settings
+	}
 	// A Resumer knows whether its conversation goes on after its process has ended,
 	// where that is not the same for all agents of its provider.
 	Resumer interface {

@@ -56,6 +56,7 @@ func (s *Session) settle(ev event.Event) {
 	}
 	lt := s.live[i]
 	s.live = slices.Delete(s.live, i, i+1)
+	s.restore(lt, ev.Body)
 	res := Result{FinalText: lt.rules.finalText, Usage: lt.rules.usage.Usage, CostUSD: lt.rules.usage.CostUSD}
 	var err error
 	switch b := ev.Body.(type) {
@@ -130,12 +131,16 @@ func (s *Session) reconcile(ctx context.Context) error {
 // endOf returns the events that close a turn as the log has it.
 func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, error) {
 	r := newRules(open.Turn, s.provider.Name())
+	var restores *event.SessionSettings
 	for ev, err := range s.log.Read(ctx, s.id, open.After) {
 		if err != nil {
 			return nil, err
 		}
 		if ev.Turn == open.Turn {
 			r.admit(ev)
+		}
+		if b, ok := ev.Body.(event.SessionUpdated); ok && b.Restores != nil {
+			restores = b.Restores
 		}
 	}
 	fault := event.Fault{
@@ -145,7 +150,13 @@ func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, erro
 		fault = event.Fault{Code: string(StoreUnavailable),
 			Message: "the session's log could not be written and the rest of this turn is lost; send again to resume the conversation"}
 	}
-	return r.end(time.Now(), event.ResponseError{Error: fault}), nil
+	evs := r.end(time.Now(), event.ResponseError{Error: fault})
+	if restores != nil && r.prompted() {
+		back := settingsOf(*restores)
+		evs = append(evs, returnFact(time.Now(), back))
+		s.pin(back)
+	}
+	return evs, nil
 }
 
 // ConversationForgotten is the code of the notice that the agent begins a new

@@ -52,6 +52,7 @@ type Session struct {
 	closing   []chan error        // who waits for the end of the session
 	departing []chan answer[bool] // who waits to detach until the agent is there
 	facts     facts
+	returned  Settings // that the agent got back after turns with their own, until it reports settings
 	batch     []event.Event
 	recover   error           // the log failed; it has to be reconciled first
 	retry     time.Time       // when tick tries that; zero: only the next Send does
@@ -250,9 +251,10 @@ func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
 	return s.SendWith(ctx, in, Settings{})
 }
 
-// SendWith is Send, with settings that are changed before the turn, now and for
-// later turns. If the prompt or one of the settings is refused, nothing is
-// changed.
+// SendWith is Send, with settings for this turn alone: after the turn the agent
+// gets back those that it had. If the prompt or one of the settings is refused,
+// nothing is changed. It fails with UNSUPPORTED_CAPABILITY for a setting that the
+// agent cannot change while it runs.
 func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, error) {
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
 		return nil, err
@@ -272,8 +274,8 @@ func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, 
 	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, set, reply} })
 }
 
-// CheckSettings returns the error with which Set would refuse settings now. It
-// changes nothing.
+// CheckSettings returns the error with which SendWith would refuse settings now.
+// It changes nothing.
 func (s *Session) CheckSettings(ctx context.Context, set Settings) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return checkMsg{set, reply} })
 	return err

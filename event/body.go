@@ -114,16 +114,17 @@ type (
 	}
 	// SessionUpdated changes facts about the session. Empty fields did not change.
 	SessionUpdated struct {
-		AgentSessionID string         `json:"agentSessionId,omitzero"` // the agent's own id of the conversation
-		ModelID        string         `json:"modelId,omitzero"`
-		PermissionMode string         `json:"permissionMode,omitzero"`
-		Title          string         `json:"title,omitzero"`
-		Commands       []AgentCommand `json:"commands,omitzero"`
-		Tools          []string       `json:"tools,omitzero"`
-		Files          []AgentFile    `json:"files,omitzero"`  // that the agent named
-		Config         []ConfigOption `json:"config,omitzero"` // all there are, instead of those before
-		State          SessionState   `json:"state,omitzero"`
-		Activity       Activity       `json:"activity,omitzero"`
+		AgentSessionID string           `json:"agentSessionId,omitzero"` // the agent's own id of the conversation
+		ModelID        string           `json:"modelId,omitzero"`
+		PermissionMode string           `json:"permissionMode,omitzero"`
+		Title          string           `json:"title,omitzero"`
+		Commands       []AgentCommand   `json:"commands,omitzero"`
+		Tools          []string         `json:"tools,omitzero"`
+		Files          []AgentFile      `json:"files,omitzero"`    // that the agent named
+		Config         []ConfigOption   `json:"config,omitzero"`   // all there are, instead of those before
+		Restores       *SessionSettings `json:"restores,omitzero"` // set where the values are those of one turn: what the session returns to after it
+		State          SessionState     `json:"state,omitzero"`
+		Activity       Activity         `json:"activity,omitzero"`
 	}
 	// UsageUpdated reports what was used so far. Usage is the turn's sum;
 	// ContextTokens is that of the last message of the main thread.
@@ -200,6 +201,15 @@ type ConfigOption struct {
 	Type        string         `json:"type"`              // select, boolean
 	Value       string         `json:"value"`             // of a choice; "true" or "false"
 	Choices     []ConfigChoice `json:"choices,omitzero"`  // of a select
+}
+
+// SessionSettings are what can change in a session while its agent runs. Empty fields
+// are not set.
+type SessionSettings struct {
+	Model           string            `json:"model,omitzero"`
+	PermissionMode  string            `json:"permissionMode,omitzero"`
+	ReasoningEffort string            `json:"reasoningEffort,omitzero"`
+	Config          map[string]string `json:"config,omitzero"` // values by the ids of ConfigOptions
 }
 
 // A ConfigChoice is a value that a ConfigOption may have.

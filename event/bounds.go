@@ -292,6 +292,9 @@ func (l *leftOut) session(b SessionUpdated) (Body, []string) {
 		return len(f.Path) <= MaxPath
 	})
 	b.Config = each(l, "config", b.Config, MaxOffered, l.option)
+	if b.Restores != nil {
+		b.Restores = l.settings(*b.Restores)
+	}
 	if len(*l) > 0 && b.isZero() {
 		return nil, *l
 	}
@@ -314,8 +317,27 @@ func (l *leftOut) option(o *ConfigOption) bool {
 	return len(o.ID) <= MaxName && len(o.Value) <= MaxValue
 }
 
+func (l *leftOut) settings(s SessionSettings) *SessionSettings {
+	l.id("restores.model", &s.Model, MaxName)
+	l.id("restores.permissionMode", &s.PermissionMode, MaxName)
+	l.id("restores.reasoningEffort", &s.ReasoningEffort, MaxName)
+	var config map[string]string
+	for id, value := range s.Config {
+		if len(id) > MaxName || len(value) > MaxValue || len(config) == MaxOffered {
+			*l = append(*l, "restores.config")
+			continue
+		}
+		if config == nil {
+			config = make(map[string]string)
+		}
+		config[id] = value
+	}
+	s.Config = config
+	return &s
+}
+
 // isZero reports whether an update changes nothing.
 func (b SessionUpdated) isZero() bool {
 	return b.AgentSessionID == "" && b.ModelID == "" && b.PermissionMode == "" && b.Title == "" && b.Config == nil &&
-		len(b.Commands) == 0 && len(b.Tools) == 0 && len(b.Files) == 0 && b.State == "" && b.Activity == ""
+		len(b.Commands) == 0 && len(b.Tools) == 0 && len(b.Files) == 0 && b.State == "" && b.Activity == "" && b.Restores == nil
 }

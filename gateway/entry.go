@@ -38,6 +38,8 @@ type entry struct {
 	head    int64  // and up to here
 	turns   []span // oldest first
 
+	oneTurn bool // the running turn has settings of its own, which are not the session's
+
 	told     reported
 	recalled bool // told has what the log had when the session was opened
 }
@@ -100,17 +102,21 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 		return e.noteItem(ev, b), false
 	case event.SessionUpdated:
 		setIf(&e.rec.AgentSessionID, b.AgentSessionID)
-		setIf(&e.rec.ModelID, b.ModelID)
-		setIf(&e.rec.PermissionMode, b.PermissionMode)
+		if e.oneTurn = e.oneTurn || b.Restores != nil; !e.oneTurn {
+			setIf(&e.rec.ModelID, b.ModelID)
+			setIf(&e.rec.PermissionMode, b.PermissionMode)
+		}
 		setIf(&e.rec.Title, line(b.Title, titleBytes))
 		e.told.take(b)
 		return true, b.AgentSessionID != ""
 	case event.ResponseStart:
-		setIf(&e.rec.ModelID, b.ModelID)
+		if !e.oneTurn {
+			setIf(&e.rec.ModelID, b.ModelID)
+		}
 	case event.ResponseDone:
-		e.rec.LastTurn = b.Status
+		e.rec.LastTurn, e.oneTurn = b.Status, false
 	case event.ResponseError:
-		e.rec.LastTurn = event.StatusError
+		e.rec.LastTurn, e.oneTurn = event.StatusError, false
 		e.rec.LastLine = line(b.Error.Message, lineBytes)
 	case event.ApprovalRequested:
 		e.rec.LastLine = line(b.Approval.Title, lineBytes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,17 +32,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.until(t, id, is[event.ItemDelta])
-	// It dies here: what is on disk is copied before it can tidy up.
-	dead := &disk{dir: d.dir}
-	dead.cat = memory.New(&dead.log)
-	var evs []event.Event
-	for ev := range d.log.Read(t.Context(), id, 0) {
-		evs = append(evs, ev)
-	}
-	if err := dead.log.Append(t.Context(), id, 0, evs...); err != nil {
-		t.Fatal(err)
-	}
-	rec, _ := d.cat.Session(t.Context(), id)
+	dead, rec := d.copied(t, id)
 	rec.AgentSessionID = "" // the newest record did not make it
 	_ = dead.cat.PutSession(t.Context(), rec)
 	queue, _ := d.cat.Queue(t.Context(), "")
@@ -84,6 +75,64 @@ func TestRestart(t *testing.T) {
 	}
 	if _, err := g.Status(t.Context(), half.ID); runnel.CodeOf(err) != runnel.SessionNotFound {
 		t.Errorf("the half-made session: %v", err)
+	}
+}
+
+// copied returns a copy of what is on disk of a session, and its record: what is
+// left if the gateway dies now, before it can close anything.
+func (d *disk) copied(t *testing.T, id string) (*disk, store.Session) {
+	t.Helper()
+	dead := &disk{dir: d.dir}
+	dead.cat = memory.New(&dead.log)
+	var evs []event.Event
+	for ev := range d.log.Read(t.Context(), id, 0) {
+		evs = append(evs, ev)
+	}
+	rec, err := d.cat.Session(t.Context(), id)
+	if err := errors.Join(err, dead.log.Append(t.Context(), id, 0, evs...), dead.cat.PutSession(t.Context(), rec)); err != nil {
+		t.Fatal(err)
+	}
+	return dead, rec
+}
+
+// The agent dies with the gateway, in a turn with settings of its own.
+func TestCrashLeavesTheSettingsOfTheSession(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{Config: runnel.Values{"thoughts": "false"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := st.SessionID
+	d.ends(t, send(t, g, id, "text"))
+	set := runnel.Settings{Model: "m2", PermissionMode: runnel.ModeAcceptEdits, ReasoningEffort: "low", Config: runnel.Values{"pace": "fast"}}
+	sent, err := g.Send(t.Context(), id, Prompt{Text: "hang", Settings: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.until(t, id, func(ev event.Event) bool { return ev.Turn == sent.TurnID && is[event.ItemDelta](ev) })
+	if st, err := g.Status(t.Context(), id); err != nil || st.ModelID != "m2" || st.PermissionMode != "acceptEdits" {
+		t.Errorf("while the turn runs: %+v, %v", st, err)
+	}
+	dead, _ := d.copied(t, id)
+	closeIt(t, g)
+
+	var started runnel.Options
+	g = dead.open(t, func(c *Config) {
+		c.Providers = []runnel.Provider{&fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) {
+			started = o
+			return script.New().Open(context.Background(), o)
+		}}}
+	})
+	defer closeIt(t, g)
+	dead.ends(t, sent)
+	if st, err := g.Status(t.Context(), id); err != nil || st.ModelID != "scripted" || st.PermissionMode != "default" || !maps.Equal(st.Given, runnel.Values{"thoughts": "false"}) {
+		t.Errorf("after the crash: %+v, %v", st, err)
+	}
+	dead.ends(t, send(t, g, id, "text"))
+	// An agent may have kept the model and the effort of the turn.
+	if o := started; o.Model != "scripted" || o.ReasoningEffort != "medium" || o.PermissionMode != "" || !maps.Equal(o.Config, runnel.Values{"thoughts": "false"}) {
+		t.Errorf("the next agent was started with %+v", o)
 	}
 }
 

@@ -89,7 +89,9 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 	}
 	opt.Keep, opt.Counters = o.keep(rec.ID), o.counters[p.Name()]
 	cfg.ID, cfg.Log, cfg.Recorded = rec.ID, o.cfg.Log, e.recorded
-	cfg.Changed = e.changed
+	if cfg.Changed == nil {
+		cfg.Changed = e.changed
+	}
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, opt, cfg)
 	if err != nil {

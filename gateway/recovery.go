@@ -165,7 +165,11 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		if err != nil {
 			return err
 		}
-		e, err := r.opener.start(ctx, p, runnel.Options{Dir: rec.ProjectDir}, rec, 0, runnel.Config{Dormant: true})
+		opt, cfg := runnel.Options{Dir: rec.ProjectDir}, runnel.Config{Dormant: true, Changed: func(runnel.Options) {}}
+		if own, err := r.opener.options(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {
+			opt, cfg.Changed = own, nil // else they are not to be used: the turn is closed all the same
+		}
+		e, err := r.opener.start(ctx, p, opt, rec, 0, cfg)
 		if err != nil {
 			return err
 		}

@@ -154,6 +154,10 @@ func (e *entry) status() Status {
 	if len(live.Pending) > 0 {
 		st.PendingApprovals = live.Pending
 	}
+	if live.Turn != "" { // which may have settings of its own
+		setIf(&st.ModelID, live.ModelID)
+		setIf(&st.PermissionMode, live.PermissionMode)
+	}
 	st.Queued, st.Config = waiting, live.Config
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -74,6 +74,9 @@ type pickyConn struct {
 	p *picky
 }
 
+// Settings implements [runnel.SettingsReporter].
+func (c *pickyConn) Settings() runnel.Settings { return c.Conn.(runnel.SettingsReporter).Settings() }
+
 func (c *pickyConn) note(s runnel.Settings) error {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()

@@ -74,6 +74,9 @@ func (c *toldConn) SetConfig(ctx context.Context, id, value string) error {
 	return c.Conn.(runnel.ConfigSetter).SetConfig(ctx, id, value)
 }
 
+// Settings implements [runnel.SettingsReporter].
+func (c *toldConn) Settings() runnel.Settings { return c.Conn.(runnel.SettingsReporter).Settings() }
+
 func value(config []event.ConfigOption, id string) string {
 	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
 	if i < 0 {
@@ -112,14 +115,15 @@ func TestSettingsReachTheAgent(t *testing.T) {
 		}
 	}
 	call[command.SendAnswer](rg, "POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"reasoningEffort":"medium","config":{"pace":"written"}}}`, 202)
-	if got := p.take(); !slices.Equal(got, []string{"effort medium", "config pace=written"}) {
+	now := wait()
+	if got := p.take(); !slices.Equal(got, []string{"effort medium", "config pace=written", "effort high", "config pace=fast"}) {
 		t.Errorf("with a prompt the agent heard %q", got)
 	}
-	if now := wait(); value(now.Config, "pace") != "written" || value(now.Config, "thoughts") != "true" {
+	if value(now.Config, "pace") != "fast" || value(now.Config, "thoughts") != "true" {
 		t.Errorf("status has %+v", now.Config)
 	}
-	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text","opts":{"config":{"pace":"fast"}}}`)
-	if got := p.take(); w.Code != 200 || !slices.Equal(got, []string{"config pace=fast"}) {
+	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text","opts":{"config":{"pace":"written"}}}`)
+	if got := p.take(); w.Code != 200 || !slices.Equal(got, []string{"config pace=written", "config pace=fast"}) {
 		t.Errorf("with a turn the agent heard %q (%d)", got, w.Code)
 	}
 
@@ -158,10 +162,13 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 		t.Errorf("the agent heard %q", got)
 	}
 	peer.say(`{"type":"session:send","requestId":"2","sessionId":"%s","content":"text","opts":{"config":{"thoughts":"false"}}}`, id)
-	if f := peer.await("error", "response"); f.Type == "error" {
+	f := peer.await("error", "response")
+	if f.Type == "error" {
 		t.Fatalf("%+v", f.Error)
 	}
-	if got := p.take(); !slices.Equal(got, []string{"config thoughts=false"}) {
+	s.events(id, turnIn(t, f.Result))
+	s.settled(id)
+	if got := p.take(); !slices.Equal(got, []string{"config thoughts=false", "config thoughts=true"}) {
 		t.Errorf("the agent heard %q", got)
 	}
 	peer.say(`{"type":"session:options","requestId":"3","sessionId":"%s","config":{"speed":"1"}}`, id)

@@ -140,6 +140,25 @@ func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	return c.apply(setting{id, value})
 }
 
+// Settings implements [runnel.SettingsReporter].
+func (c *conn) Settings() (set runnel.Settings) {
+	_ = c.Do(func(func(any) error) error {
+		s := &c.tr.session.settings
+		set = runnel.Settings{PermissionMode: runnel.PermissionMode(s.permissionMode()), Config: make(runnel.Values)}
+		for _, o := range s.config {
+			set.Config[o.ID] = o.Value
+		}
+		if o := find(s.config, "model"); o != nil {
+			set.Model = o.Value
+		}
+		if o := find(s.config, "effort"); o != nil {
+			set.ReasoningEffort = o.Value
+		}
+		return nil
+	})
+	return set
+}
+
 // CheckSettings implements [runnel.SettingsChecker].
 func (c *conn) CheckSettings(set runnel.Settings) error {
 	var want []setting
@@ -242,6 +261,7 @@ var _ interface {
 	runnel.EffortSetter
 	runnel.ConfigSetter
 	runnel.SettingsChecker
+	runnel.SettingsReporter
 	runnel.Detacher
 	runnel.Exiter
 	runnel.Resumer

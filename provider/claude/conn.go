@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -140,6 +141,20 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	_, err = c.control(controlRequest{Subtype: "set_permission_mode", Mode: native})
 	return err
 }
+
+// Settings implements [runnel.SettingsReporter]. The model is announced with the
+// first turn; before that the conversation has the one that it began with.
+func (c *conn) Settings() (set runnel.Settings) {
+	_ = c.Do(func(func(any) error) error {
+		set.Model = cmp.Or(c.tr.session.model, defaultModel)
+		set.PermissionMode = runnel.PermissionMode(c.tr.session.mode)
+		return nil
+	})
+	return set
+}
+
+// defaultModel is Claude Code's name for the model that it begins with.
+const defaultModel = "default"
 
 // CheckSettings implements [runnel.SettingsChecker].
 func (c *conn) CheckSettings(set runnel.Settings) error {

@@ -21,6 +21,10 @@ type conn struct {
 	tr   *translator // shared with Conn: touched within Do only
 	opt  runnel.Options
 	home string // folder of the agent
+
+	// What was asked for last; touched within Do only. A mode comes with the model
+	// and the effort, and the agent may not have reported those yet.
+	model, effort string
 }
 
 // clientInfo is how we introduce ourselves.
@@ -263,12 +267,32 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) err
 func (c *conn) set(params map[string]any) error {
 	return c.Do(func(send func(any) error) error {
 		params["threadId"] = c.tr.thread
+		if model, ok := params["model"].(string); ok {
+			c.model = model
+		}
+		if effort, ok := params["effort"].(string); ok {
+			c.effort = effort
+		}
 		_, line, err := c.tr.next(methodSettings, params)
 		if err != nil {
 			return err
 		}
 		return send(line)
 	})
+}
+
+// Settings implements [runnel.SettingsReporter].
+func (c *conn) Settings() (set runnel.Settings) {
+	_ = c.Do(func(func(any) error) error {
+		s := &c.tr.config
+		set = runnel.Settings{Model: s.Model, PermissionMode: runnel.PermissionMode(s.Mode), Config: make(runnel.Values)}
+		for _, o := range s.options() {
+			set.Config[o.ID] = o.Value
+		}
+		set.ReasoningEffort = set.Config[optionEffort]
+		return nil
+	})
+	return set
 }
 
 // CheckSettings implements [runnel.SettingsChecker].
@@ -326,19 +350,18 @@ func (c *conn) modeParams(m mode) (p map[string]any) {
 // modeParamsLocked are the parameters that set a mode in a live conversation.
 // It is called within Do.
 func (c *conn) modeParamsLocked(m mode) map[string]any {
-	s := &c.tr.config
 	collaboration := "default"
 	if m.plan {
 		collaboration = "plan"
 	}
 	var effort any
-	if s.Effort != "" {
-		effort = s.Effort
+	if e := cmp.Or(c.effort, c.tr.config.Effort); e != "" {
+		effort = e
 	}
 	return map[string]any{
 		"threadId": c.tr.thread, "approvalPolicy": m.approval, "sandboxPolicy": policy(m.sandbox, c.opt.AddDirs),
 		"collaborationMode": map[string]any{"mode": collaboration, "settings": map[string]any{
-			"model": s.Model, "reasoning_effort": effort, "developer_instructions": nil,
+			"model": cmp.Or(c.model, c.tr.config.Model), "reasoning_effort": effort, "developer_instructions": nil,
 		}},
 	}
 }

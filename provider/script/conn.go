@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,7 +37,7 @@ type conn struct {
 	allowed map[string]bool // tools that need no approval any more
 }
 
-// wish is one of promptWish, interruptWish, decideWish, configWish and
+// wish is one of promptWish, interruptWish, decideWish, configWish, modelWish and
 // runnel.PermissionMode.
 type wish any
 
@@ -51,6 +52,7 @@ type (
 		d        runnel.Decision
 	}
 	configWish struct{ config []event.ConfigOption }
+	modelWish  string
 )
 
 func newConn(s Script, opt runnel.Options) *conn {
@@ -72,7 +74,9 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) err
 }
 
 // SetModel implements [runnel.ModelSetter].
-func (c *conn) SetModel(context.Context, string) error { return nil }
+func (c *conn) SetModel(_ context.Context, model string) error {
+	return c.leave(modelWish(model))
+}
 
 // SetPermissionMode implements [runnel.ModeSetter].
 func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) error {
@@ -81,6 +85,23 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 
 // SetReasoningEffort implements [runnel.EffortSetter].
 func (c *conn) SetReasoningEffort(context.Context, string) error { return nil }
+
+// What a conversation has without options.
+const (
+	defaultModel  = "scripted"
+	defaultEffort = "medium" // no script depends on it
+)
+
+// Settings implements [runnel.SettingsReporter].
+func (c *conn) Settings() runnel.Settings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	set := runnel.Settings{Model: defaultModel, PermissionMode: runnel.ModeDefault, ReasoningEffort: defaultEffort, Config: make(runnel.Values)}
+	for _, o := range c.config {
+		set.Config[o.ID] = o.Value
+	}
+	return set
+}
 
 // SetConfig implements [runnel.ConfigSetter].
 func (c *conn) SetConfig(_ context.Context, id, value string) error {
@@ -269,6 +290,8 @@ func (c *conn) obey(w wish) error {
 		}
 	case configWish:
 		c.ready = append(c.ready, at("", event.SessionUpdated{Config: w.config}))
+	case modelWish:
+		c.opt.Model = string(w)
 	case runnel.PermissionMode:
 		c.opt.PermissionMode = w
 	}
@@ -276,12 +299,9 @@ func (c *conn) obey(w wish) error {
 }
 
 func (c *conn) begin(turn string, s Script, in runnel.Input) {
-	model := s.Model
-	if model == "" {
-		model = "scripted"
-	}
-	if c.opt.Model != "" {
-		model = c.opt.Model
+	model := cmp.Or(c.opt.Model, defaultModel)
+	if model == defaultModel {
+		model = cmp.Or(s.Model, model)
 	}
 	c.mu.Lock()
 	config := c.config

@@ -150,7 +150,7 @@ func (p *Provider) Probe(context.Context) runnel.Installation {
 	yes := true
 	in := runnel.Installation{
 		Installed: true, LoggedIn: &yes, Version: "built in",
-		Models: []runnel.Model{{ID: "scripted", Name: "Scripted", Description: "plays a script; no model is asked"}},
+		Models: []runnel.Model{{ID: defaultModel, Name: "Scripted", Description: "plays a script; no model is asked"}},
 		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModeBypass)},
 	}
 	if len(p.Script.Steps) == 0 {

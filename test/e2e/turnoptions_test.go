@@ -1,0 +1,244 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// TestOptionsOfATurnAreRestored has real agents run turns with options of their
+// own: the model is asked as the options say, and the next turn is as the session
+// has it, also if the agent or the server died in between.
+func TestOptionsOfATurnAreRestored(t *testing.T) {
+	for agent, other := range map[string]string{ // models that are not the default
+		"claude-code": "claude-other-1",
+		"codex":       "gpt-other-1",
+	} {
+		t.Run(agent, func(t *testing.T) {
+			s := serve(t, realagents.Find(t, agent))
+			c := &turns{root: s, session: s.create(), other: other}
+			options := map[string]any{"model": c.other, "permissionMode": "plan"}
+			t.Run("FirstTurn", func(t *testing.T) { c.on(t).pair(options) })
+			t.Run("LaterTurn", func(t *testing.T) { c.on(t).pair(options) })
+			t.Run("Queued", func(t *testing.T) { c.on(t).queued(options) })
+			t.Run("AgentKilled", func(t *testing.T) { c.on(t).killed(options) })
+			t.Run("ServerKilled", func(t *testing.T) { c.on(t).outlived(options) })
+		})
+	}
+}
+
+// turns sends the prompts of one session.
+type turns struct {
+	t       *testing.T
+	root    *server
+	s       *server // root, for the running test
+	session string
+	other   string // model of the turns with options
+	usual   string // model of the others, once it is known
+	asked   int    // requests to the model that were looked at
+}
+
+func (c *turns) on(t *testing.T) *turns {
+	c.t, c.s = t, c.root.on(t)
+	return c
+}
+
+func (c *turns) send(prompt string, opts map[string]any, queue bool) (turn string) {
+	c.t.Helper()
+	var sent struct {
+		TurnID string
+		Error  any
+	}
+	body := map[string]any{"content": prompt, "queue": queue}
+	if opts != nil {
+		body["opts"] = opts
+	}
+	if code := c.s.call("POST", "/api/session/"+c.session+"/send", body, &sent); code != http.StatusAccepted {
+		c.t.Fatalf("send: %d %v", code, sent.Error)
+	}
+	return sent.TurnID
+}
+
+// await reads the session's events until f accepts one.
+func (c *turns) await(what string, f func(event.Event) bool) {
+	c.t.Helper()
+	ctx, end := context.WithTimeout(c.t.Context(), patience)
+	defer end()
+	res := c.s.do(ctx, "GET", "/api/session/"+c.session+"/events?after=0", nil)
+	defer res.Body.Close()
+	lines := bufio.NewReader(res.Body)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break
+		}
+		var ev event.Event
+		if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &ev) == nil && f(ev) {
+			return
+		}
+	}
+	c.t.Fatalf("no %s", what)
+}
+
+// over waits for the end of a turn.
+func (c *turns) over(turn, want string) {
+	c.t.Helper()
+	c.await("end of the turn", func(ev event.Event) bool {
+		if ev.Turn != turn || !event.Ends(ev.Body) {
+			return false
+		}
+		got := "completed"
+		if b, ok := ev.Body.(event.ResponseError); ok {
+			got = b.Error.Code
+		}
+		if got != want {
+			c.t.Errorf("the turn ended as %+v, want %s", ev.Body, want)
+		}
+		return true
+	})
+}
+
+// models returns the models that were asked with a word of a prompt since the
+// last call.
+func (c *turns) models(word string) (models []string) {
+	c.t.Helper()
+	all := c.s.model.Requests()
+	for _, r := range all[c.asked:] {
+		var body struct{ Model string }
+		if json.Unmarshal(r.Body, &body) == nil && bytes.Contains(r.Body, []byte(word)) {
+			models = append(models, body.Model)
+		}
+	}
+	c.asked = len(all)
+	return models
+}
+
+// ran checks the model of the turns since the last call.
+func (c *turns) ran(word, want string) {
+	c.t.Helper()
+	models := c.models(word)
+	if len(models) == 0 {
+		c.t.Fatalf("no model was asked %q", word)
+	}
+	for _, m := range models {
+		if want == "" && m != c.other {
+			want = m
+		}
+		if m != want {
+			c.t.Errorf("%q went to %q, want %q", word, models, want)
+		}
+	}
+	if want != c.other {
+		c.usual = want
+	}
+}
+
+// usually runs a turn without options.
+func (c *turns) usually(word string) {
+	c.t.Helper()
+	c.over(c.send(c.words(word, done), nil, false), "completed")
+	c.ran(word, c.usual)
+	var st struct{ PermissionMode string }
+	c.s.call("GET", "/api/session/"+c.session+"/status", nil, &st)
+	if st.PermissionMode == "plan" {
+		c.t.Error("the session is in the mode of the turn")
+	}
+}
+
+func (c *turns) words(word string, steps ...fakemodel.Step) string {
+	return fakemodel.Scenario{Steps: steps}.Prompt(word)
+}
+
+// pair runs a turn with options and one without.
+func (c *turns) pair(options map[string]any) {
+	word := "with-" + c.t.Name()[strings.LastIndex(c.t.Name(), "/")+1:]
+	turn := c.send(c.words(word, done), options, false)
+	c.over(turn, "completed")
+	c.ran(word, c.other)
+	c.usually(strings.Replace(word, "with", "without", 1))
+}
+
+var stalled = fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}
+
+// streams waits until a turn has text.
+func (c *turns) streams(turn string) {
+	c.t.Helper()
+	c.await("text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok && ev.Turn == turn })
+}
+
+func (c *turns) queued(options map[string]any) {
+	busy := c.send(c.words("busy", stalled), nil, false)
+	c.streams(busy)
+	with := c.send(c.words("queued-with", done), options, true)
+	without := c.send(c.words("queued-then", done), nil, true)
+	if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{}, nil); code != http.StatusOK {
+		c.t.Fatalf("cancel: %d", code)
+	}
+	c.over(with, "completed")
+	c.over(without, "completed")
+	var got []string
+	for _, r := range c.s.model.Requests()[c.asked:] {
+		var body struct{ Model string }
+		if json.Unmarshal(r.Body, &body) != nil {
+			continue
+		}
+		for _, word := range []string{"queued-then", "queued-with"} { // a later prompt comes with those before it
+			if bytes.Contains(r.Body, []byte(word)) {
+				got = append(got, word+" "+body.Model)
+				break
+			}
+		}
+	}
+	c.asked = len(c.s.model.Requests())
+	for _, g := range got {
+		if g != "queued-with "+c.other && g != "queued-then "+c.usual {
+			c.t.Errorf("asked %q", got)
+		}
+	}
+	if len(got) < 2 {
+		c.t.Errorf("asked %q", got)
+	}
+}
+
+func (c *turns) killed(options map[string]any) {
+	turn := c.send(c.words("dies", stalled), options, false)
+	c.streams(turn)
+	c.s.killAgents()
+	c.over(turn, "PROCESS_CRASH")
+	c.ran("dies", c.other)
+	c.usually("after-death")
+}
+
+// outlived kills the server: the turn goes on with its agent, and a server after
+// it restores what the turn replaced.
+func (c *turns) outlived(options map[string]any) {
+	turn := c.send(c.words("outlives", stalled), options, false)
+	c.streams(turn)
+	if err := syscall.Kill(c.root.pid, syscall.SIGKILL); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = c.root.cmd.Wait()
+	binary, err := build()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.root.start(binary)
+	c.on(c.t)
+	if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{}, nil); code != http.StatusOK {
+		c.t.Fatalf("cancel: %d", code)
+	}
+	c.over(turn, "completed")
+	c.ran("outlives", c.other)
+	c.usually("after-restart")
+}

@@ -1,0 +1,257 @@
+package runnel
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// checkTurnSettings returns settings as a turn will have them, or the error with
+// which they are refused. It changes nothing.
+func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
+	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
+	if err != nil || set.IsZero() {
+		return set, err
+	}
+	if !s.alive() {
+		if p, ok := s.provider.(ConnPrototype); ok && checkSetters(p.Prototype(), set) != nil {
+			err = s.notForOneTurn(set)
+		}
+		return set, err
+	}
+	if _, err = s.replaced(set); err != nil {
+		return set, err
+	}
+	return set, s.checkLive(set)
+}
+
+// notForOneTurn returns the error for settings that a turn cannot have of its
+// own: the agent changes them only when it starts, or cannot get back what they
+// replace.
+func (s *Session) notForOneTurn(set Settings) error {
+	names := set.names()
+	return &Error{
+		Code:    UnsupportedCapability,
+		Message: oneOf(names) + ": " + nameOf(s.provider) + " cannot change this for one turn; choose it for the session",
+		Details: map[string]any{"options": names},
+	}
+}
+
+// names returns the names of the fields that are set, in JSON.
+func (s Settings) names() (out []string) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"model", s.Model != ""}, {"permissionMode", s.PermissionMode != ""},
+		{"reasoningEffort", s.ReasoningEffort != ""}, {"config", len(s.Config) > 0},
+	} {
+		if f.set {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+// replaced returns the values that the settings of a turn replace in the running
+// agent. They are the session's own, and what the agent reported where the
+// session has none. It fails if the agent cannot change one of the settings, or
+// if a value is not known.
+func (s *Session) replaced(set Settings) (Settings, error) {
+	if checkSetters(s.link.conn, set) != nil {
+		return Settings{}, s.notForOneTurn(set)
+	}
+	back, now := s.own(set), s.returned
+	if r, ok := s.link.conn.(SettingsReporter); ok {
+		now = now.or(r.Settings())
+	}
+	back = back.or(now.only(set))
+	if missing := set.without(back); !missing.IsZero() {
+		return back, s.notForOneTurn(missing)
+	}
+	return back, nil
+}
+
+// own returns the session's own values of the settings in set, as far as it has
+// them. The agent's configuration may be part of what makes a permission mode,
+// so it belongs to that.
+func (s *Session) own(set Settings) Settings {
+	own := Settings{Model: s.opt.Model, PermissionMode: cmp.Or(s.opt.PermissionMode, ModeDefault), ReasoningEffort: s.opt.ReasoningEffort, Config: s.opt.Config}
+	out := own.only(set)
+	if set.PermissionMode != "" {
+		out.Config = maps.Clone(own.Config)
+	}
+	return out
+}
+
+// beginSettings stages that a turn has settings of its own, and what the session
+// returns to after the turn, as far as that is known.
+func (s *Session) beginSettings(lt *liveTurn, set Settings) {
+	if set.IsZero() {
+		return
+	}
+	back := s.own(set)
+	lt.set, lt.restores = set, &back
+	s.stageSettings(set, back)
+}
+
+func (s *Session) stageSettings(set, back Settings) {
+	s.stage(event.Event{At: time.Now(), Body: event.SessionUpdated{
+		ModelID: set.Model, PermissionMode: string(set.PermissionMode),
+		Restores: &event.SessionSettings{Model: back.Model, PermissionMode: string(back.PermissionMode), ReasoningEffort: back.ReasoningEffort, Config: back.Config},
+	}})
+}
+
+// settingsOf returns settings as an event has them.
+func settingsOf(s event.SessionSettings) Settings {
+	return Settings{Model: s.Model, PermissionMode: PermissionMode(s.PermissionMode), ReasoningEffort: s.ReasoningEffort, Config: s.Config}
+}
+
+// giveSettings gives the running agent the settings of a turn. What they replace
+// is in the log before, so that a server after this one can restore it. If the
+// agent refuses a setting it is stopped, because it may have got others.
+func (s *Session) giveSettings(lt *liveTurn) error {
+	set := lt.set
+	if set.IsZero() {
+		return nil
+	}
+	back, err := s.replaced(set)
+	if err == nil {
+		err = s.checkLive(set)
+	}
+	if err == nil {
+		err = s.checkLive(back)
+	}
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(back, *lt.restores) {
+		lt.restores = &back
+		s.stageSettings(set, back)
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	lt.set = Settings{}
+	if err := s.setLive(set); err != nil {
+		s.link.leave(s)
+		return err
+	}
+	if set.PermissionMode != "" {
+		warnOfBypass(set.Apply(s.opt))
+	}
+	return nil
+}
+
+// returnsTo returns the settings that the agent gets after a turn. The session's
+// own may have changed while the turn ran.
+func (s *Session) returnsTo(lt *liveTurn) Settings { return s.own(*lt.restores).or(*lt.restores) }
+
+// stageReturn stages, behind the end of a turn, the settings to which the session
+// returns.
+func (s *Session) stageReturn(lt *liveTurn, at time.Time) {
+	if lt.restores != nil {
+		s.between(returnFact(at, s.returnsTo(lt)))
+	}
+}
+
+// returnFact is what readers see of settings to which a session returns.
+func returnFact(at time.Time, back Settings) event.Event {
+	return event.Event{At: at, Body: event.SessionUpdated{ModelID: back.Model, PermissionMode: string(back.PermissionMode)}}
+}
+
+// restore gives the agent back what a turn has replaced, once the end of the turn
+// is in the log. An agent that does not take it is stopped.
+func (s *Session) restore(lt *liveTurn, end event.Body) {
+	if lt.restores == nil || !lt.set.IsZero() {
+		return
+	}
+	back := s.returnsTo(lt)
+	_, failed := end.(event.ResponseError) // after which the agent may be stopped before it takes anything
+	if failed || !s.alive() {
+		s.pin(back)
+	}
+	if !s.alive() {
+		return
+	}
+	if s.setLive(back) != nil {
+		s.link.leave(s)
+		s.pin(back)
+		return
+	}
+	s.returned = back.or(s.returned)
+}
+
+// pin makes the model and the effort of back the session's own, if it has none.
+// Agents such as Codex keep both with the conversation: an agent that ended before
+// it got them back would begin the next turn with those of the last.
+func (s *Session) pin(back Settings) {
+	opt := s.opt
+	opt.Model = cmp.Or(opt.Model, back.Model)
+	opt.ReasoningEffort = cmp.Or(opt.ReasoningEffort, back.ReasoningEffort)
+	for id, value := range back.Config {
+		if o := offer(s.facts.config, id); o != nil && (o.Category == "model" || o.Category == "effort") && opt.Config[id] == "" {
+			opt.Config = merged(opt.Config, Values{id: value})
+		}
+	}
+	if opt.Model != s.opt.Model || opt.ReasoningEffort != s.opt.ReasoningEffort || len(opt.Config) != len(s.opt.Config) {
+		s.setOptions(opt)
+	}
+}
+
+// reported notes that the agent reported settings. Outside of a turn with settings
+// of its own the report counts from now on, and not what the agent got back.
+func (s *Session) reported(b event.SessionUpdated) {
+	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.restores != nil }) {
+		return
+	}
+	if b.ModelID != "" {
+		s.returned.Model = ""
+	}
+	if b.Config != nil {
+		s.returned = Settings{Model: s.returned.Model}
+	}
+}
+
+// or returns s with the values of other where s has none.
+func (s Settings) or(other Settings) Settings {
+	s.Model = cmp.Or(s.Model, other.Model)
+	s.PermissionMode = cmp.Or(s.PermissionMode, other.PermissionMode)
+	s.ReasoningEffort = cmp.Or(s.ReasoningEffort, other.ReasoningEffort)
+	s.Config = merged(other.Config, s.Config)
+	return s
+}
+
+// only returns those values of s that set has, too.
+func (s Settings) only(set Settings) Settings { return s.without(s.without(set)) }
+
+// without returns the values of s that other has no values of.
+func (s Settings) without(other Settings) Settings {
+	for _, f := range [][2]*string{
+		{&s.Model, &other.Model}, {(*string)(&s.PermissionMode), (*string)(&other.PermissionMode)}, {&s.ReasoningEffort, &other.ReasoningEffort},
+	} {
+		if *f[1] != "" {
+			*f[0] = ""
+		}
+	}
+	s.Config = maps.Clone(s.Config)
+	maps.DeleteFunc(s.Config, func(id, _ string) bool { return other.Config[id] != "" })
+	if len(s.Config) == 0 {
+		s.Config = nil
+	}
+	return s
+}
+
+func merged(first, second Values) Values {
+	if len(first)+len(second) == 0 {
+		return nil
+	}
+	out := make(Values)
+	maps.Copy(out, first)
+	maps.Copy(out, second)
+	return out
+}
