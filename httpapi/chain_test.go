@@ -52,6 +52,44 @@ func examples(rg *rig) (targets []string) {
 		"GET //api/health/..", "OPTIONS /api/session/list", "PUT /", "TRACE /api/health", "HEAD /metrics")
 }
 
+// open are the routes that need no credential, with the reason of each.
+var open = map[string]string{
+	"/api/login":        "it makes a credential of a one-time code",
+	"/api/health":       "watchdogs and balancers ask it; it has the version",
+	"/openapi.json":     "generators of clients read it; it is the same for every server of a version",
+	"/favicon.svg":      "a file of the page",
+	"/{$}":              "the page, which asks for a login",
+	"/assets/{path...}": "a file of the page",
+}
+
+// TestRoutesWithoutCredentialHaveAReason keeps routes from being open by mistake.
+func TestRoutesWithoutCredentialHaveAReason(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, rt := range newRig(t).router.list {
+		if rt.scope == "" && rt.method != "" {
+			seen[rt.path] = true
+			if open[rt.path] == "" {
+				t.Errorf("%s needs no credential, and nothing says why", rt.pattern())
+			}
+		}
+	}
+	if len(seen) != len(open) {
+		t.Errorf("routes without a credential: %v, want %v", seen, open)
+	}
+}
+
+// What programs read to make a client is the same for every caller.
+func TestDocumentNeedsNoCredential(t *testing.T) {
+	rg := newRig(t)
+	with, without := rg.do("GET", "/openapi.json", ""), rg.do("GET", "/openapi.json", "", anonymous)
+	if without.Code != http.StatusOK || without.Body.String() != with.Body.String() || !strings.Contains(without.Body.String(), `"openapi": "3.1.0"`) {
+		t.Errorf("got %d %.200s", without.Code, without.Body)
+	}
+	if w := rg.do("GET", "/openapi.json", "", anonymous, host("evil.example")); w.Code != http.StatusForbidden {
+		t.Errorf("another host: got %d", w.Code)
+	}
+}
+
 // A01
 func TestNoTokenEveryRoute(t *testing.T) {
 	rg := newRig(t)

@@ -30,7 +30,7 @@ func (a *about) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
 			status: http.StatusOK, stream: "text/plain", serve: a.metrics.serve},
-		{method: http.MethodGet, path: "/openapi.json", scope: auth.Read, bound: true, name: "openapi", summary: "Read this document",
+		{method: http.MethodGet, path: "/openapi.json", bound: true, name: "openapi", summary: "Read this document",
 			status: http.StatusOK, out: map[string]any{}, serve: a.serveDocument},
 		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, name: "docs", summary: "Read the list of routes",
 			status: http.StatusOK, serve: a.serveDocs},
