@@ -234,7 +234,7 @@ func (s *Session) answer(ctx context.Context, a event.Approval) {
 		go s.consult(ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {
-			_ = s.Decide(s.ctx, a.ID, refuse(a, "nobody is there to answer, so it was denied"))
+			_ = s.Decide(s.ctx, a.ID, refuse(a, "approval required: nobody is there to answer, so it was denied"))
 		})
 	}
 }

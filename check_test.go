@@ -1,6 +1,7 @@
 package runnel_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -42,4 +43,38 @@ func TestTurnInProgressAdvisesWhatTheLibraryCan(t *testing.T) {
 	if runnel.CodeOf(err) != runnel.TurnInProgress || strings.Contains(runnel.Safe(err).Message, "queue") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Programs of the universal API look for these words.
+func TestInvalidOptionsHaveTheWordsOfTheUniversalAPI(t *testing.T) {
+	for want, opt := range map[string]runnel.Options{
+		"(invalid agent_api.config.model.v1)":                                             {Model: strings.Repeat("m", 129)},
+		"blank; leave it out for the agent's default (invalid agent_api.config.model.v1)": {Model: " "},
+		"(invalid agent_api.exec.add_dirs.v1.dirs)":                                       {AddDirs: make([]string, 17)},
+		"(invalid agent_api.exec.add_dirs.v1.dirs[1])":                                    {AddDirs: []string{t.TempDir(), "~/x"}},
+		"(invalid agent_api.exec.add_dirs.v1.dirs[0])":                                    {AddDirs: []string{"/no/such/directory"}},
+	} {
+		_, err := runnel.CheckOptions(unlimited{script.New()}, opt, nil)
+		if runnel.CodeOf(err) != runnel.InvalidRequest || !strings.HasSuffix(runnel.Safe(err).Message, want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	_, err := runnel.Open(t.Context(), lost{script.New()}, runnel.Options{Resume: "x"}, runnel.Config{})
+	if runnel.CodeOf(err) != runnel.SessionNotFound || !strings.HasPrefix(runnel.Safe(err).Message, "session not found: ") {
+		t.Error(err)
+	}
+}
+
+// unlimited takes every option.
+type unlimited struct{ *script.Provider }
+
+func (unlimited) Takes() runnel.Takes {
+	return runnel.Takes{AddDirs: true}
+}
+
+// lost has no conversation to resume.
+type lost struct{ *script.Provider }
+
+func (lost) Open(context.Context, runnel.Options) (runnel.Conn, error) {
+	return nil, runnel.Fail(runnel.SessionNotFound, "The agent has no such conversation.")
 }

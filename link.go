@@ -266,9 +266,19 @@ func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	conn, err := p.Open(ctx, opt)
 	if err != nil {
-		return nil, Safe(filterError(opt.filter(), err))
+		return nil, startError(p, opt, Safe(filterError(opt.filter(), err)))
 	}
 	return conn, nil
+}
+
+// startError completes the error of a provider that did not start its agent.
+func startError(p Provider, opt Options, err *Error) *Error {
+	if err.Code == SessionNotFound && opt.Resume != "" {
+		missing := *err
+		missing.Message = "session not found: " + err.Message
+		return &missing
+	}
+	return credentialDetails(p.Name(), err)
 }
 
 // closed is a channel that is closed from the beginning.

@@ -57,6 +57,12 @@ const (
 	maxConfig  = 100 // settings
 )
 
+// The words in which the universal API says that a value is invalid.
+const (
+	invalidModel   = " (invalid agent_api.config.model.v1)"
+	invalidAddDirs = " (invalid agent_api.exec.add_dirs.v1.dirs%s)" // with the index in brackets
+)
+
 // word matches the name of a reasoning effort or a tool.
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
@@ -193,20 +199,27 @@ func nameOf(p Provider) string {
 func checkModel(c checked) error {
 	switch model := c.opt.Model; {
 	case strings.TrimSpace(model) == "":
-		return Fail(InvalidRequest, "model: is blank; leave it out for the agent's default")
+		return Fail(InvalidRequest, "model: is blank; leave it out for the agent's default"+invalidModel)
 	case len(model) > maxModel:
-		return Fail(InvalidRequest, fmt.Sprintf("model: has %d bytes; at most %d are allowed", len(model), maxModel))
-	default:
-		return checkText("model", model)
+		return Fail(InvalidRequest, fmt.Sprintf("model: has %d bytes; at most %d are allowed", len(model), maxModel)+invalidModel)
+	case !isText(model):
+		return Fail(InvalidRequest, notText("model")+invalidModel)
 	}
+	return nil
 }
 
 // checkText refuses text that cannot reach an agent as it is.
 func checkText(field, s string) error {
-	if strings.ContainsRune(s, 0) || strings.ToValidUTF8(s, "") != s {
-		return Fail(InvalidRequest, field+": holds a NUL character or is not valid UTF-8; agents take neither")
+	if !isText(s) {
+		return Fail(InvalidRequest, notText(field))
 	}
 	return nil
+}
+
+func isText(s string) bool { return !strings.ContainsRune(s, 0) && strings.ToValidUTF8(s, "") == s }
+
+func notText(field string) string {
+	return field + ": holds a NUL character or is not valid UTF-8; agents take neither"
 }
 
 func checkTools(c checked) error {
@@ -345,21 +358,24 @@ func values(o *event.ConfigOption) (out []string) {
 
 func checkDirs(c checked) error {
 	if n := len(c.opt.AddDirs); n > maxAddDirs {
-		return Fail(InvalidRequest, fmt.Sprintf("addDirs: %d directories are too many; at most %d are allowed", n, maxAddDirs))
+		return Fail(InvalidRequest, fmt.Sprintf("addDirs: %d directories are too many; at most %d are allowed"+invalidAddDirs, n, maxAddDirs, ""))
 	}
 	for i, dir := range c.opt.AddDirs {
 		field := fmt.Sprintf("addDirs.%d", i)
 		switch {
 		case len(dir) > maxAddDir:
-			return Fail(InvalidRequest, fmt.Sprintf("%s: has %d bytes; at most %d are allowed", field, len(dir), maxAddDir))
+			return invalidDir(i, fmt.Sprintf("%s: has %d bytes; at most %d are allowed", field, len(dir), maxAddDir))
 		case !filepath.IsAbs(dir):
-			return Fail(InvalidRequest, field+": "+shown(dir)+" is not an absolute path; ~ is not expanded")
-		}
-		if err := checkText(field, dir); err != nil {
-			return err
+			return invalidDir(i, field+": "+shown(dir)+" is not an absolute path; ~ is not expanded")
+		case !isText(dir):
+			return invalidDir(i, notText(field))
 		}
 	}
 	return nil
+}
+
+func invalidDir(i int, why string, cause ...error) error {
+	return Fail(InvalidRequest, why+fmt.Sprintf(invalidAddDirs, fmt.Sprintf("[%d]", i)), cause...)
 }
 
 // existing returns the directories in their shortest form, each once. It fails
@@ -368,7 +384,7 @@ func existing(dirs []string) ([]string, error) {
 	var out []string
 	for i, dir := range dirs {
 		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-			return dirs, Fail(InvalidRequest, fmt.Sprintf("addDirs.%d: %s is not a directory that can be reached", i, shown(dir)), err)
+			return dirs, invalidDir(i, fmt.Sprintf("addDirs.%d: %s is not a directory that can be reached", i, shown(dir)), err)
 		}
 		if dir = filepath.Clean(dir); !slices.Contains(out, dir) {
 			out = append(out, dir)

@@ -296,6 +296,9 @@ func (r *rules) finish(ev event.Event) []event.Event {
 		return r.start(ev)
 	}
 	end := r.terminal(ev.Body)
+	if b, ok := end.(event.ResponseError); ok {
+		end = withCredentialDetails(r.provider, b)
+	}
 	var out []event.Event
 	for _, id := range slices.Clone(r.open) {
 		out = append(out, r.itemEnd(event.Event{At: ev.At, Turn: r.turn, Body: event.ItemCancelled{ItemID: id, Reason: reasonFor(end)}}, id)...)

@@ -43,10 +43,11 @@ func TestRunDeniesWithoutAnApprover(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b, ok := ev.Body.(event.ApprovalResolved); ok {
-				got = append(got, b.Choice+" "+string(b.By))
+				reason, _, _ := strings.Cut(b.Reason, ":")
+				got = append(got, b.Choice+" "+string(b.By)+" "+reason)
 			}
 		}
-		if strings.Join(got, ",") != "deny policy" {
+		if strings.Join(got, ",") != "deny policy approval required" {
 			t.Fatal(got)
 		}
 	})
