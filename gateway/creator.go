@@ -200,6 +200,9 @@ func (c *creator) start(ctx context.Context, n newSession) (*entry, error) {
 			return nil, err
 		}
 	}
+	e.mu.Lock()
+	e.unwritten = true // so that its status need not read the log, whatever is reported
+	e.mu.Unlock()
 	if err := c.opener.records.write(ctx, e); err != nil {
 		_ = e.session.Close()
 		return nil, err

@@ -40,8 +40,9 @@ type entry struct {
 
 	oneTurn bool // the running turn has settings of its own, which are not the session's
 
-	told     reported
-	recalled bool // told has what the log had when the session was opened
+	told      reported
+	recalled  bool // told has what was reported before the session was opened
+	unwritten bool // the catalogue lacks a part of told
 }
 
 // A span says where in the log a turn is.
@@ -105,10 +106,13 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 		if e.oneTurn = e.oneTurn || b.Restores != nil; !e.oneTurn {
 			setIf(&e.rec.ModelID, b.ModelID)
 			setIf(&e.rec.PermissionMode, b.PermissionMode)
+		} else {
+			b.Config = nil
 		}
 		setIf(&e.rec.Title, line(b.Title, titleBytes))
-		e.told.take(b)
-		return true, b.AgentSessionID != ""
+		news := e.told.take(b)
+		e.unwritten = e.unwritten || news
+		return true, news || b.AgentSessionID != ""
 	case event.ResponseStart:
 		if !e.oneTurn {
 			setIf(&e.rec.ModelID, b.ModelID)

@@ -101,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, uploads: uploads, feed: newFeed(), records: newRecordWriter(cfg.Catalogue, cfg.Logger)}
+	g := &Gateway{cfg: cfg, uploads: uploads, feed: newFeed(), records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger)}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	g.sessions = newSessions(&g.work)

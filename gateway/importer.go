@@ -167,7 +167,13 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	})
 	if err == nil {
 		e.rec.AgentSessionID, e.rec.State = agentID, event.StateOpen
-		err = m.opener.cfg.Catalogue.PutSession(ctx, e.rec)
+		var told store.Report
+		if told, err = e.told.record(); err == nil {
+			err = m.opener.cfg.Catalogue.PutReport(ctx, rec.ID, told)
+		}
+		if err == nil {
+			err = m.opener.cfg.Catalogue.PutSession(ctx, e.rec)
+		}
 	}
 	if err != nil {
 		m.opener.erase(rec.ID)

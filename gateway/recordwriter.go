@@ -15,6 +15,7 @@ import (
 // is the caller of run.
 type recordWriter struct {
 	catalogue store.Catalogue
+	reports   reports
 	log       *slog.Logger
 	kick      wake.Signal // holds a token once changed is not empty
 	urgent    wake.Signal // holds a token once a change must not wait for others
@@ -32,9 +33,9 @@ const (
 	catalogueRetry = time.Second            // pause after a catalogue failed
 )
 
-func newRecordWriter(catalogue store.Catalogue, log *slog.Logger) *recordWriter {
+func newRecordWriter(catalogue store.Catalogue, reports reports, log *slog.Logger) *recordWriter {
 	return &recordWriter{
-		catalogue: catalogue, log: log, changed: make(map[*entry]struct{}),
+		catalogue: catalogue, reports: reports, log: log, changed: make(map[*entry]struct{}),
 		kick: wake.New(), urgent: wake.New(),
 	}
 }
@@ -111,7 +112,7 @@ func (w *recordWriter) write(ctx context.Context, e *entry) error {
 	if err := w.catalogue.PutSession(ctx, rec); err != nil {
 		return storeError(err)
 	}
-	return nil
+	return w.reports.write(ctx, e)
 }
 
 // retire ends the writing of e's record: another entry writes it from now on, or

@@ -129,8 +129,8 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	if err != nil {
 		return storeError(err)
 	}
+	past := &entry{rec: rec}
 	if len(st.Open) > 0 {
-		past := &entry{rec: rec}
 		if err := past.catchUp(ctx, r.cfg.Log, st.Open[0].After); err != nil {
 			return storeError(err)
 		}
@@ -140,6 +140,9 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	e.mu.Lock()
+	e.told, e.unwritten = past.told.with(e.told), e.unwritten || past.unwritten
+	e.mu.Unlock()
 	r.sessions.add(id, e)
 	e.feed.touch(id)
 	e.records.mark(e, true)

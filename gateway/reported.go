@@ -2,37 +2,79 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // maxFiles bounds the files of its own that an agent can name in a session.
 const maxFiles = 100
 
-// reported is what the agent of a session said about itself, in this process or
-// before it.
+// reported is what the agent of a session reported about itself, in this process
+// or before it.
 type reported struct {
 	config []event.ConfigOption // as of the last report
 	files  []event.AgentFile
 }
 
-// take adds a report.
-func (r *reported) take(b event.SessionUpdated) {
-	if b.Config != nil {
-		r.config = b.Config
+// take adds a report, and returns whether anything has changed.
+func (r *reported) take(b event.SessionUpdated) (changed bool) {
+	if b.Config != nil && !reflect.DeepEqual(b.Config, r.config) {
+		r.config, changed = b.Config, true
 	}
 	for _, f := range b.Files {
 		if !slices.Contains(r.files, f) && len(r.files) < maxFiles {
-			r.files = append(r.files, f)
+			r.files, changed = append(r.files, f), true
 		}
 	}
+	return changed
 }
 
-// readReported returns what the log of a session has of it.
-func readReported(ctx context.Context, log runnel.Log, id string) (r reported, err error) {
-	for ev, err := range log.Read(ctx, id, 0) {
+// with returns r with the reports of newer added.
+func (r reported) with(newer reported) reported {
+	r.files = slices.Clone(r.files)
+	r.take(event.SessionUpdated{Config: newer.config, Files: newer.files})
+	return r
+}
+
+// record returns r as the catalogue has it.
+func (r reported) record() (rec store.Report, err error) {
+	if rec.Config, err = json.Marshal(r.config); err == nil {
+		rec.Files, err = json.Marshal(r.files)
+	}
+	return rec, err
+}
+
+// reports are what the agents of sessions reported, in the catalogue.
+type reports struct {
+	catalogue store.Catalogue
+	log       runnel.Log
+}
+
+// read returns what was reported in a session, and whether the catalogue has it.
+// Sessions of a version that kept no reports have it in their log only.
+func (rs reports) read(ctx context.Context, id string) (r reported, kept bool, err error) {
+	rec, err := rs.catalogue.Report(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		r, err = rs.readLog(ctx, id)
+		return r, false, err
+	}
+	if err != nil {
+		return r, false, storeError(err)
+	}
+	if err := errors.Join(json.Unmarshal(orNull(rec.Config), &r.config), json.Unmarshal(orNull(rec.Files), &r.files)); err != nil {
+		return r, true, runnel.Fail(runnel.Internal, "what the agent reported cannot be read", err)
+	}
+	return r, true, nil
+}
+
+func (rs reports) readLog(ctx context.Context, id string) (r reported, err error) {
+	for ev, err := range rs.log.Read(ctx, id, 0) {
 		if err != nil {
 			return r, storeError(err)
 		}
@@ -43,23 +85,57 @@ func readReported(ctx context.Context, log runnel.Log, id string) (r reported, e
 	return r, nil
 }
 
+func orNull(data json.RawMessage) []byte {
+	if len(data) == 0 {
+		return []byte("null")
+	}
+	return data
+}
+
+// write writes what the agent of e reported, if the catalogue lacks a part of it.
+// The caller keeps others from writing it.
+func (rs reports) write(ctx context.Context, e *entry) error {
+	e.mu.Lock()
+	unwritten := e.unwritten
+	e.mu.Unlock()
+	if !unwritten {
+		return nil
+	}
+	if err := e.recall(ctx, rs); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	rec, err := e.told.record()
+	e.unwritten = false
+	e.mu.Unlock()
+	if err == nil {
+		err = rs.catalogue.PutReport(ctx, e.rec.ID, rec)
+	}
+	if err != nil {
+		e.mu.Lock()
+		e.unwritten = true
+		e.mu.Unlock()
+		return storeError(err)
+	}
+	return nil
+}
+
 // recall reads what was reported before the session was opened, once.
-func (e *entry) recall(ctx context.Context, log runnel.Log) error {
+func (e *entry) recall(ctx context.Context, rs reports) error {
 	e.mu.Lock()
 	done := e.recalled
 	e.mu.Unlock()
 	if done {
 		return nil
 	}
-	r, err := readReported(ctx, log, e.rec.ID)
+	before, kept, err := rs.read(ctx, e.rec.ID)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.recalled { // what came meanwhile is newer than the log was
-		r.take(event.SessionUpdated{Config: e.told.config, Files: e.told.files})
-		e.told, e.recalled = r, true
+	if !e.recalled {
+		e.told, e.recalled, e.unwritten = before.with(e.told), true, e.unwritten || !kept
 	}
 	return nil
 }

@@ -1,14 +1,18 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // What was set is told whether or not the agent runs, and by a gateway that
@@ -86,5 +90,94 @@ func TestReportedFilesAreKeptOnce(t *testing.T) {
 	}
 	if len(r.files) != maxFiles {
 		t.Errorf("%d files", len(r.files))
+	}
+}
+
+// counting is a log that counts who reads it.
+type counting struct {
+	store.Log
+	reads atomic.Int32
+}
+
+func (l *counting) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
+	l.reads.Add(1)
+	return l.Log.Read(ctx, session, after)
+}
+
+// A log may have 50 MB: what a status shows of it is in the catalogue, whether or
+// not the session is open.
+func TestStatusReadsNoLog(t *testing.T) {
+	d := newDisk(t)
+	log := &counting{Log: &d.log}
+	over := func(c *Config) { c.Log = log }
+	g := d.open(t, over)
+	id := d.create(t, g)
+	fresh := d.create(t, g) // its agent reports nothing
+	d.ends(t, send(t, g, id, `{"steps":[{"settings":[{"id":"depth","name":"Depth","type":"select","value":"deep"}]},{"text":"x"}]}`))
+	d.ends(t, send(t, g, id, "text"))
+	if _, err := g.Set(t.Context(), id, runnel.Settings{PermissionMode: runnel.ModeAcceptEdits}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := g.Status(t.Context(), id)
+	if err != nil || len(before.Config) == 0 {
+		t.Fatalf("%+v, %v", before.Config, err)
+	}
+	closeIt(t, g)
+
+	g = d.open(t, over)
+	defer func() { closeIt(t, g) }()
+	log.reads.Store(0)
+	for _, open := range []bool{false, true} {
+		if open {
+			e, err := g.lock(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.unlock(e)
+			log.reads.Store(0) // it was opened, which is another matter
+		}
+		for range 3 {
+			st, err := g.Status(t.Context(), id)
+			if err != nil || !reflect.DeepEqual(st.Config, before.Config) || !reflect.DeepEqual(st.Files, before.Files) {
+				t.Errorf("open %v: %+v, %v; want %+v", open, st, err, before)
+			}
+			if _, err := g.Status(t.Context(), fresh); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := log.reads.Load(); n > 0 {
+			t.Errorf("open %v: the log was read %d times", open, n)
+		}
+	}
+}
+
+// A database of a version that kept no reports has them in the logs.
+func TestStatusOfASessionWithoutAReportReadsItsLogOnce(t *testing.T) {
+	d := newDisk(t)
+	log := &counting{Log: &d.log}
+	over := func(c *Config) { c.Log = log }
+	g := d.open(t, over)
+	id := d.create(t, g)
+	d.ends(t, send(t, g, id, "text"))
+	before, err := g.Status(t.Context(), id)
+	if err != nil || len(before.Config) == 0 {
+		t.Fatalf("%+v, %v", before.Config, err)
+	}
+	closeIt(t, g)
+	old, _ := d.copied(t, id) // with the record alone
+	log.Log = &old.log
+	g = old.open(t, over)
+	defer func() { closeIt(t, g) }()
+	for range 2 {
+		if st, err := g.Status(t.Context(), id); err != nil || !reflect.DeepEqual(st.Config, before.Config) {
+			t.Errorf("%+v, %v; want %+v", st.Config, err, before.Config)
+		}
+		old.ends(t, send(t, g, id, "text"))
+		if err := g.records.write(t.Context(), g.sessions.peek(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := old.cat.Report(t.Context(), id); err != nil {
+		t.Errorf("no report was written: %v", err)
 	}
 }

@@ -48,7 +48,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	if e := g.sessions.peek(id); e != nil {
-		err := e.recall(ctx, g.cfg.Log)
+		err := e.recall(ctx, g.records.reports)
 		return e.status(), err
 	}
 	rec, err := g.opener.record(ctx, id)
@@ -59,7 +59,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	if err != nil {
 		return st, err
 	}
-	told, err := readReported(ctx, g.cfg.Log, id)
+	told, _, err := g.records.reports.read(ctx, id)
 	st.Config, st.Files = told.config, told.files
 	return st, err
 }

@@ -29,7 +29,12 @@ type Catalogue interface {
 	SessionByAgent(ctx context.Context, cliType, agentSessionID string) (Session, error)
 	// Sessions returns the records that f selects, newest activity first.
 	Sessions(ctx context.Context, f SessionFilter) ([]Session, error)
-	// DeleteSession removes the record, the events and the queue of a session.
+	// PutReport replaces what the agent of a session reported about itself.
+	PutReport(ctx context.Context, session string, r Report) error
+	// Report returns it, or ErrNotFound if nothing was put.
+	Report(ctx context.Context, session string) (Report, error)
+	// DeleteSession removes the record, the report, the events and the queue of a
+	// session.
 	DeleteSession(ctx context.Context, id string) error
 	// Unfinished returns the ids of sessions whose log has a turn without end.
 	Unfinished(ctx context.Context) ([]string, error)
@@ -68,6 +73,13 @@ type Session struct {
 	LastLine       string           // last line of what happened, bounded, for lists
 	CreatedAt      time.Time
 	LastActiveAt   time.Time
+}
+
+// A Report is what the agent of a session reported about itself, as the gateway
+// encodes it. It is apart from the Session, because it is long and changes rarely.
+type Report struct {
+	Config json.RawMessage // what it offers to set, as of its last report
+	Files  json.RawMessage // files of its own that it named
 }
 
 // A SessionFilter selects sessions. The zero value selects those that are not dead.

@@ -18,6 +18,7 @@ type Catalogue struct {
 
 	mu       sync.Mutex
 	sessions map[string]store.Session
+	reports  map[string]store.Report
 	queue    []store.Queued
 	tokens   map[string]store.Token
 }
@@ -26,7 +27,7 @@ var _ store.Catalogue = (*Catalogue)(nil)
 
 // New returns an empty catalogue of sessions whose events are in log.
 func New(log store.Log) *Catalogue {
-	return &Catalogue{log: log, sessions: make(map[string]store.Session), tokens: make(map[string]store.Token)}
+	return &Catalogue{log: log, sessions: make(map[string]store.Session), reports: make(map[string]store.Report), tokens: make(map[string]store.Token)}
 }
 
 // PutSession implements [store.Catalogue].
@@ -46,6 +47,25 @@ func (c *Catalogue) Session(_ context.Context, id string) (store.Session, error)
 		return store.Session{}, store.ErrNotFound
 	}
 	return s, nil
+}
+
+// PutReport implements [store.Catalogue].
+func (c *Catalogue) PutReport(_ context.Context, session string, r store.Report) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reports[session] = r
+	return nil
+}
+
+// Report implements [store.Catalogue].
+func (c *Catalogue) Report(_ context.Context, session string) (store.Report, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.reports[session]
+	if !ok {
+		return r, store.ErrNotFound
+	}
+	return r, nil
 }
 
 // SessionByAgent implements [store.Catalogue].
@@ -90,6 +110,7 @@ func (c *Catalogue) DeleteSession(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sessions, id)
+	delete(c.reports, id)
 	c.queue = slices.DeleteFunc(c.queue, func(q store.Queued) bool { return q.Session == id })
 	return nil
 }

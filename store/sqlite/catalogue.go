@@ -72,6 +72,7 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 		for _, text := range []string{
 			"UPDATE logs SET session = 'deleted ' || hex(randomblob(16)), deleted = 1 WHERE session = ?",
 			"DELETE FROM queue WHERE session = ?",
+			"DELETE FROM reports WHERE session = ?",
 			"DELETE FROM sessions WHERE id = ?",
 		} {
 			if _, err := w.conn.ExecContext(context.Background(), text, id); err != nil {

@@ -28,6 +28,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Sessions", testSessions},
 		{"DeleteSession", testDeleteSession},
 		{"Unfinished", testUnfinished},
+		{"Report", testReport},
 		{"Queue", testQueue},
 		{"Tokens", testTokens},
 		{"Hostile", testHostile},
@@ -91,6 +92,34 @@ func testSession(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	put(t, c, whole)
 	equal(t, "replaced", must[store.Session](t)(c.Session(t.Context(), "a")), whole)
 	equal(t, "all", ids(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{Dead: true}))), "a empty")
+}
+
+func testReport(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	if _, err := c.Report(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Report of nobody: %v, want ErrNotFound", err)
+	}
+	put(t, c, full("a"), full("b"))
+	for _, r := range []store.Report{
+		{Config: json.RawMessage(`[{"id": "mode",  "value": "plan"}]`), Files: json.RawMessage(`[{"path":"/p/日本.md","kind":"plan"}]`)},
+		{Config: json.RawMessage(`[]`)},
+		{},
+	} {
+		if err := c.PutReport(t.Context(), "a", r); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "report", must[store.Report](t)(c.Report(t.Context(), "a")), r)
+	}
+	equal(t, "the record is as it was", must[store.Session](t)(c.Session(t.Context(), "a")), full("a"))
+	put(t, c, full("a"))
+	equal(t, "a new record leaves the report", must[store.Report](t)(c.Report(t.Context(), "a")), store.Report{})
+	if err := c.DeleteSession(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b"} {
+		if _, err := c.Report(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("Report of %s: %v, want ErrNotFound", id, err)
+		}
+	}
 }
 
 func testSessionByAgent(t *testing.T, _ runnel.Log, c store.Catalogue) {
