@@ -344,7 +344,7 @@ func (r *rules) terminal(b event.Body) event.Body {
 		}
 		return event.ResponseError{Error: fault}
 	case done.Status == event.StatusCancelled && !r.believe:
-		return event.ResponseError{Error: event.Fault{Code: string(AgentError), Message: "the agent stopped the turn although nobody asked it to"}}
+		return event.ResponseError{Error: event.Fault{Code: string(AgentError), Message: "the agent stopped the turn although nobody asked it to; send the prompt again"}}
 	}
 	return b
 }

@@ -17,6 +17,10 @@ const (
 	// FaultFailed is for an error of the model API. It takes the HTTP status.
 	FaultFailed = "The model API failed (%d). Send the prompt again in a moment."
 
+	// FaultUnasked is for a turn that the agent interrupted by itself. It is what a
+	// session says of such a turn.
+	FaultUnasked = "the agent stopped the turn although nobody asked it to; send the prompt again"
+
 	// FaultBrokeOff is for an answer of the model that ends in its middle.
 	FaultBrokeOff = "The model API's answer broke off. Send the prompt again."
 

@@ -181,9 +181,11 @@ func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) 
 	done := event.ResponseDone{Status: event.StatusCompleted, FinishReason: text.OneLine(stop, 100), Usage: used}
 	agent := ts.session.agent
 	switch {
-	case ts.now.cancelled(stop) || failed == nil && stop == "cancelled":
+	case ts.now.cancelled(stop):
 		done.Status = event.StatusCancelled
 		return done
+	case failed == nil && stop == "cancelled":
+		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, translate.FaultUnasked).Fault()}
 	case failed != nil:
 		return event.ResponseError{Error: agent.fault(failed)}
 	case stop == "error":

@@ -134,7 +134,7 @@ func (ss *subagents) end(s *subagentTurn, end nativeTurn) {
 		end.Error = s.failure
 	}
 	ss.out.Notice(b.id, event.LevelInfo, "TASK_ENDED", "A subagent in the background has ended.")
-	ss.out.Emit(b.id, outcome(&end, end.Status == "interrupted", nil))
+	ss.out.Emit(b.id, outcome(&end, b.interrupted, nil))
 }
 
 // nest shows the turn within one of the conversation.

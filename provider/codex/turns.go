@@ -217,7 +217,7 @@ func outcome(tn *nativeTurn, interrupted bool, u *event.Usage) event.Body {
 	switch tn.Status {
 	case "interrupted":
 		if !interrupted {
-			return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped before it was done. Send the prompt again.").Fault()}
+			return event.ResponseError{Error: runnel.Fail(runnel.AgentError, translate.FaultUnasked).Fault()}
 		}
 		return event.ResponseDone{Status: event.StatusCancelled, FinishReason: "interrupted", Usage: u}
 	case "failed":

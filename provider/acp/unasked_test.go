@@ -1,0 +1,43 @@
+package acp
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/recordtest"
+)
+
+// An agent that stops a turn although nobody asked for that has failed: live, in
+// a replay of the recording, and in whatever the turn shows of its items.
+func TestTurnThatTheAgentInterruptsUnaskedIsAnError(t *testing.T) {
+	lines := withBegun(chunkOf("half of an ans"), out(`{"jsonrpc":"2.0","id":"prompt:`+testTurn+`","result":{"stopReason":"cancelled"}}`))
+	evs, _ := run(t, lines...)
+	var replayed []event.Event
+	each := func(yield func(event.Event, error) bool) {
+		for _, ev := range evs {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+	for ev, err := range runnel.Replay("s", "mine", each) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayed = append(replayed, ev)
+	}
+	live := recordtest.Live(t, "mine", []recordtest.Step{{At: fixtureStart, Prompt: &runnel.Input{Turn: testTurn, Text: "go"}}, {At: fixtureStart, Events: evs}}, recordtest.OneByOne)
+	for name, evs := range map[string][]event.Event{"replayed": replayed, "live": live} {
+		i := slices.IndexFunc(evs, func(ev event.Event) bool { return event.Ends(ev.Body) })
+		if b, ok := evs[i].Body.(event.ResponseError); !ok || b.Error.Code != string(runnel.AgentError) {
+			t.Errorf("%s: the turn ended as %+v", name, evs[i].Body)
+		}
+		for _, ev := range evs {
+			if b, ok := ev.Body.(event.ItemCancelled); ok && b.Reason == event.ReasonUserCancel {
+				t.Errorf("%s: %+v, but the user cancelled nothing", name, b)
+			}
+		}
+	}
+}
