@@ -87,13 +87,13 @@ var agents = []Agent{
 		Env:     []string{"COPILOT_AUTO_UPDATE=false"},
 		Inherit: []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
 		Refuse:  []string{"COPILOT_ALLOW_ALL"},
-		Obeys: []string{ // hooks of a folder may even allow every tool
-			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json",
-			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json",
+		Obeys: []string{ // hooks of a folder may even allow every tool, and agents have MCP servers
+			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json", ".github/agents",
+			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json", ".claude/agents",
 		},
 		Reads: []string{ // also with --no-custom-instructions
 			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
-			".github/skills", ".github/agents", ".agents/skills", ".claude/skills", ".claude/agents",
+			".github/skills", ".agents/skills", ".claude/skills",
 		},
 		AnyEffort: true,
 		Resumes:   true, Loads: true, Lists: true,

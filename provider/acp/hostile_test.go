@@ -56,24 +56,34 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 	})
 }
 
-// A skill of the folder that is used, because somebody allowed that, allows no
-// tool and has no command run.
-func TestSkillOfUntrustedFolderAllowsNothing(t *testing.T) {
-	eachOf(t, slices.Sorted(maps.Keys(usesSkill)), func(t *testing.T, r *rig) {
+// Skills and subagents of the folder that are used, because somebody allowed
+// that, allow no tool and have no command run.
+func TestSkillsAndSubagentsOfUntrustedFolderRunNothing(t *testing.T) {
+	eachOf(t, slices.Sorted(maps.Keys(uses)), func(t *testing.T, r *rig) {
 		trap := r.SetTrap()
 		r.refused()
-		r.Play(calls(usesSkill[r.Agent.Name]), said)
-		r.Finish(translate.AllowOnce)
+		for _, use := range uses[r.Agent.Name] {
+			r.Play(calls(use), said)
+			r.Finish(translate.AllowOnce)
+		}
 		r.Withstands(trap)
 	})
 }
 
-// usesSkill are the calls with which the models of these agents use the skill
-// of a trap.
-var usesSkill = map[string]fakemodel.Block{
-	"claude-agent-acp": fakemodel.Call("Skill", args{"skill": "claude-evil"}),
-	"copilot":          fakemodel.Call("skill", args{"skill": "agents-evil"}),
-	"qwen":             fakemodel.Call("skill", args{"skill": "agents-evil"}),
+// uses are the calls with which the models of these agents use the skills and
+// subagents of a trap.
+var uses = map[string][]fakemodel.Block{
+	"claude-agent-acp": {
+		fakemodel.Call("Skill", args{"skill": "claude-evil"}),
+		fakemodel.Call("Agent", args{"description": "Look", "prompt": scenario(said), "subagent_type": "claude-evil", "run_in_background": false}),
+	},
+	"copilot": {
+		fakemodel.Call("skill", args{"skill": "agents-evil"}),
+		fakemodel.Call("skill", args{"skill": "claude-evil"}),
+		fakemodel.Call("task", args{"name": "x", "description": "Look", "prompt": scenario(said), "agent_type": "claude-worse", "mode": "sync"}),
+		fakemodel.Call("task", args{"name": "y", "description": "Look", "prompt": scenario(said), "agent_type": "github-evil", "mode": "sync"}),
+	},
+	"qwen": {fakemodel.Call("skill", args{"skill": "agents-evil"})},
 }
 
 // readsMemory are the agents that show the model what a folder says in a file
