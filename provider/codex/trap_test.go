@@ -13,10 +13,7 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 	trap := r.SetTrap()
 	r.Withstands(trap)
 	for _, q := range r.Model.Requests() { // how a folder describes its skills is all that it reads
-		rest := q.Body
-		for _, skill := range []string{"evil: ", "evil2: "} {
-			rest = bytes.ReplaceAll(rest, []byte(skill+realagents.Memory), nil)
-		}
+		rest := bytes.ReplaceAll(q.Body, []byte("evil: "+realagents.Memory), nil)
 		if i := bytes.Index(rest, []byte(realagents.Memory)); i >= 0 {
 			t.Errorf("the model was shown what the folder says: %.400s", rest[max(i-200, 0):])
 		}
