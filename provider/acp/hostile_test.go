@@ -83,6 +83,15 @@ var uses = map[string][]fakemodel.Block{
 		fakemodel.Call("task", args{"name": "x", "description": "Look", "prompt": scenario(said), "agent_type": "claude-worse", "mode": "sync"}),
 		fakemodel.Call("task", args{"name": "y", "description": "Look", "prompt": scenario(said), "agent_type": "github-evil", "mode": "sync"}),
 	},
+	"gemini": {
+		fakemodel.Call("activate_skill", args{"name": "evil"}),
+		fakemodel.Call("activate_skill", args{"name": "agents-evil"}),
+		fakemodel.Call("invoke_agent", args{"agent_name": "evil", "prompt": scenario(said)}),
+	},
+	"opencode": {
+		fakemodel.Call("skill", args{"name": "agents-evil"}),
+		fakemodel.Call("skill", args{"name": "claude-evil"}),
+	},
 	"qwen": {fakemodel.Call("skill", args{"skill": "agents-evil"})},
 }
 
