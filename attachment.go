@@ -121,6 +121,22 @@ func CutWarning(s string) (warning, rest string) {
 	return warning, strings.Join(all[lines:], "")
 }
 
+// warnedTitle matches the beginning of a warning, also where an agent has made
+// one line of it.
+var warnedTitle = regexp.MustCompile(`^\s*Attachment warning: \d{1,9} attachment\(s\) could not be processed\.`)
+
+// TitleOf returns a title that an agent made of the beginning of a prompt, without
+// the warning of [Input.Warning]. It is "" if nothing of the prompt is left.
+func TitleOf(native string) string {
+	if !warnedTitle.MatchString(native) {
+		return native
+	}
+	if warning, rest := CutWarning(strings.TrimSpace(native)); warning != "" {
+		return rest
+	}
+	return ""
+}
+
 // Accepts returns a function that says why the session's agent does not take an
 // attachment, "" if it does. See [Accepter].
 func (s *Session) Accepts(ctx context.Context) (func(Attachment) (reason string), error) {

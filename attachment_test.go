@@ -48,6 +48,23 @@ func TestWarningIsCutFromThePromptExactly(t *testing.T) {
 	}
 }
 
+func TestTitlesDoNotBeginWithTheWarning(t *testing.T) {
+	warning := runnel.Input{Rejected: rejections(5)}.Warning()
+	oneLine := strings.ReplaceAll(warning, "\n", " ")
+	for native, want := range map[string]string{
+		"see this":               "see this",
+		warning + "\nsee this":   "see this",
+		warning:                  "",
+		oneLine + " see this":    "", // where the warning ends cannot be known
+		oneLine[:80] + "…":       "",
+		"Attachment warnings: 1": "Attachment warnings: 1",
+	} {
+		if got := runnel.TitleOf(native); got != want {
+			t.Errorf("%q: got %q, want %q", native, got, want)
+		}
+	}
+}
+
 // choosy is an agent that takes no PDF. It notes what it was given.
 type choosy struct {
 	runnel.Provider

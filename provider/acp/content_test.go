@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -223,5 +224,31 @@ func TestAcceptsAsksTheAgentOnce(t *testing.T) {
 	}
 	if _, err := New(Agent{Name: "absent", Command: []string{filepath.Join(dir, "absent")}}).(runnel.Accepter).Accepts(t.Context(), runnel.Options{}); runnel.CodeOf(err) != runnel.AgentNotInstalled {
 		t.Errorf("an agent that is not installed: %v", err)
+	}
+}
+
+// codex-acp makes the title of a conversation of everything that it was sent.
+func TestTitleHasNoWarningAboutAttachments(t *testing.T) {
+	warning := runnel.Input{Rejected: []runnel.Rejection{{Path: "/p/nope.txt", Reason: "it does not exist"}}}.Warning()
+	for native, want := range map[string]string{
+		strings.ReplaceAll(warning, "\n", " ") + " see": "",
+		warning + "\nsee": "see",
+		"see":             "see",
+	} {
+		tr := newTranslator(Agent{Name: "codex-acp"})
+		for _, l := range []runnel.Line{sayHello, hello, sayNew, out(`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}`)} {
+			agentconn.Feed(tr, l)
+		}
+		update := fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"session_info_update","title":%q}}}`, native)
+		evs, _ := agentconn.Feed(tr, out(update))
+		title := ""
+		for _, ev := range evs {
+			if b, ok := ev.Body.(event.SessionUpdated); ok {
+				title = b.Title
+			}
+		}
+		if title != want {
+			t.Errorf("%q: got %q, want %q", native, title, want)
+		}
 	}
 }

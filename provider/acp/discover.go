@@ -107,7 +107,7 @@ func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 				continue
 			}
 			seen[s.ID] = true
-			found = append(found, runnel.Conversation{AgentSessionID: s.ID, Dir: s.Dir, Title: text.OneLine(s.Title, 200), UpdatedAt: s.Updated})
+			found = append(found, runnel.Conversation{AgentSessionID: s.ID, Dir: s.Dir, Title: text.OneLine(runnel.TitleOf(s.Title), 200), UpdatedAt: s.Updated})
 		}
 		if page.Next == "" || page.Next == params["cursor"] || len(found) >= maxListed {
 			break

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -91,7 +92,7 @@ func (s *session) opened(out translate.TurnEmitter, r request, m jsonrpc.Message
 }
 
 func (s *session) setTitle(out translate.TurnEmitter, native string) {
-	if title := text.OneLine(native, 200); title != "" && title != s.title {
+	if title := text.OneLine(runnel.TitleOf(native), 200); title != "" && title != s.title {
 		s.title = title
 		out.Emit(event.SessionUpdated{Title: title})
 	}

@@ -71,7 +71,7 @@ func (a *asker) threads(dir string, cursor *string) ([]thread, *string, error) {
 // conversationOf describes a thread of the agent's list.
 func conversationOf(th thread) runnel.Conversation {
 	c := runnel.Conversation{
-		AgentSessionID: th.ID, Dir: th.CWD, Title: oneLine(cmp.Or(th.Name, th.Preview), 200), File: th.Path,
+		AgentSessionID: th.ID, Dir: th.CWD, Title: oneLine(cmp.Or(th.Name, runnel.TitleOf(th.Preview)), 200), File: th.Path,
 		CreatedAt: time.Unix(th.CreatedAt, 0), UpdatedAt: time.Unix(th.UpdatedAt, 0),
 	}
 	if st, err := os.Stat(th.Path); th.Path != "" && err == nil {
