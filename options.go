@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // An OptionTaker is a Provider that declares which options its agent takes.
@@ -307,11 +308,32 @@ func (c checked) setting(id, value string) error {
 	}
 	switch {
 	case o == nil && c.offered != nil:
-		return Fail(InvalidRequest, "config: "+c.agent+" has no setting "+shown(id)+"; it has "+oneOf(ids(declared, c.offered)))
+		return NoSetting(c.agent, id, slices.Concat(declared, c.offered))
 	case judged && !o.Allows(value):
-		return Fail(InvalidRequest, "config: "+shown(id)+" cannot be "+shown(value)+"; want "+oneOf(values(o)))
+		return NoValue("config."+id, value, *o)
 	}
 	return nil
+}
+
+// NoSetting returns the error for a setting in Options.Config that an agent does
+// not have. has are those that it has.
+func NoSetting(agent, id string, has []event.ConfigOption) error {
+	names := "none"
+	if len(has) > 0 {
+		names = oneOf(ids(has))
+	}
+	return Fail(InvalidRequest, "config: "+agent+" has no setting "+shown(id)+"; it has "+names)
+}
+
+// NoValue returns the error for a value that a setting of an agent cannot have.
+// field is what the client gave: an option by its name in JSON, or "config."
+// with the id of the setting.
+func NoValue(field, value string, o event.ConfigOption) error {
+	want := "leave it out"
+	if has := values(&o); len(has) > 0 {
+		want = "want " + oneOf(has)
+	}
+	return Fail(InvalidRequest, text.OneLine(field, 100)+": unknown value "+shown(value)+"; "+want)
 }
 
 func find(list []event.ConfigOption, id string) *event.ConfigOption {
@@ -336,8 +358,8 @@ func offer(list []event.ConfigOption, id string) *event.ConfigOption {
 }
 
 // ids returns the ids of settings, each once.
-func ids(lists ...[]event.ConfigOption) (out []string) {
-	for _, o := range slices.Concat(lists...) {
+func ids(list []event.ConfigOption) (out []string) {
+	for _, o := range list {
 		if !slices.Contains(out, o.ID) {
 			out = append(out, o.ID)
 		}

@@ -54,6 +54,11 @@ func NoEffort(model, effort string, has []string) error {
 	return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("reasoningEffort: the model %s has no effort %q; %s", text.OneLine(model, 200), text.OneLine(effort, 100), want))
 }
 
+// NoMode returns the error for a permission mode that an agent does not have.
+func NoMode(agent string, mode runnel.PermissionMode) error {
+	return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s has no mode %q", agent, text.OneLine(string(mode), 100)))
+}
+
 // MCPServers decodes the mcpServers of the options: definitions of servers by
 // name. It fails with InvalidRequest if they are not a JSON object of such.
 func MCPServers[Definition any](given json.RawMessage) (map[string]Definition, error) {

@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
+	"fmt"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -127,17 +126,17 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) err
 
 // SetModel implements [runnel.ModelSetter].
 func (c *conn) SetModel(_ context.Context, model string) error {
-	return c.apply(setting{"model", model})
+	return c.applyAll(nil, runnel.Settings{Model: model})
 }
 
 // SetReasoningEffort implements [runnel.EffortSetter].
 func (c *conn) SetReasoningEffort(_ context.Context, effort string) error {
-	return c.apply(setting{"effort", effort})
+	return c.applyAll(nil, runnel.Settings{ReasoningEffort: effort})
 }
 
 // SetConfig implements [runnel.ConfigSetter].
 func (c *conn) SetConfig(_ context.Context, id, value string) error {
-	return c.apply(setting{id, value})
+	return c.applyAll(nil, runnel.Settings{Config: runnel.Values{id: value}})
 }
 
 // Settings implements [runnel.SettingsReporter].
@@ -161,26 +160,16 @@ func (c *conn) Settings() (set runnel.Settings) {
 
 // CheckSettings implements [runnel.SettingsChecker].
 func (c *conn) CheckSettings(set runnel.Settings) error {
-	var want []setting
-	if set.Model != "" {
-		want = append(want, setting{"model", set.Model})
-	}
+	var mode []setting
 	if set.PermissionMode != "" {
-		mode, err := c.mode(set.PermissionMode)
-		if err != nil {
+		var err error
+		if mode, err = c.mode(set.PermissionMode); err != nil {
 			return err
 		}
-		want = append(want, mode...)
-	}
-	if set.ReasoningEffort != "" {
-		want = append(want, setting{"effort", set.ReasoningEffort})
-	}
-	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
-		want = append(want, setting{id, set.Config[id]})
 	}
 	return c.Do(func(func(any) error) error {
-		for _, s := range want {
-			if _, _, err := c.tr.session.change(s, c.bypass); err != nil {
+		for _, w := range wishes(mode, set) {
+			if _, _, err := c.tr.session.change(w, c.bypass); err != nil {
 				return err
 			}
 		}
@@ -194,8 +183,9 @@ func (c *conn) mode(mode runnel.PermissionMode) ([]setting, error) {
 		return nil, agentconn.ErrBypass()
 	}
 	want := c.tr.session.q.startup.modes[cmp.Or(mode, runnel.ModeDefault)]
-	if want == nil {
-		return nil, noMode(c.tr.session.agent.conn())
+	if want == nil { // the agent may have the mode, but only from its start
+		return nil, runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s cannot change to %q while it runs; begin a session with it",
+			c.tr.session.agent.conn().Name, mode))
 	}
 	return want, nil
 }
@@ -206,22 +196,24 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	if err != nil {
 		return err
 	}
-	for _, s := range want {
-		if err := c.apply(s); err != nil {
+	return c.applyAll(want, runnel.Settings{})
+}
+
+// applyAll asks the agent to change settings; mode are those of a permission
+// mode.
+func (c *conn) applyAll(mode []setting, set runnel.Settings) error {
+	for _, w := range wishes(mode, set) {
+		if err := c.apply(w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func noMode(a agentconn.Agent) error {
-	return runnel.Fail(runnel.InvalidRequest, "permissionMode: "+a.Name+" has no such mode")
-}
-
 // apply asks the agent to change a setting.
-func (c *conn) apply(s setting) error {
+func (c *conn) apply(want wish) error {
 	return c.Do(func(send func(any) error) error {
-		method, params, err := c.tr.session.change(s, c.bypass)
+		method, params, err := c.tr.session.change(want, c.bypass)
 		if err != nil || method == "" {
 			return err
 		}

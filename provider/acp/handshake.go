@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -33,7 +34,7 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 		return agentconn.ErrBypass()
 	}
 	if opt.PermissionMode != "" && !slices.Contains(p.modes(), opt.PermissionMode) {
-		return noMode(p.agent.conn())
+		return agentconn.NoMode(p.DisplayName(), opt.PermissionMode)
 	}
 	if begin.session != "" && (len(begin.session) > 500 || !sessionID.MatchString(begin.session) || strings.Contains(begin.session, "..")) {
 		return runnel.Fail(runnel.InvalidRequest, "resume: not the id of a conversation with "+p.DisplayName())
@@ -283,30 +284,17 @@ func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 // settings returns what to set before the first prompt. It always has the
 // permission mode: by the user's own settings, the agent may start in a mode in
 // which tools run without asking.
-func (h *handshake) settings() []setting {
-	mode := h.opt.PermissionMode
-	if mode == "" {
-		mode = runnel.ModeDefault
-	}
+func (h *handshake) settings() []wish {
 	if h.show {
 		return nil
 	}
-	out := slices.Clone(h.c.tr.session.q.startup.modes[mode])
-	if h.opt.Model != "" {
-		out = append(out, setting{"model", h.opt.Model})
-	}
-	if h.opt.ReasoningEffort != "" {
-		out = append(out, setting{"effort", h.opt.ReasoningEffort})
-	}
-	for _, id := range slices.Sorted(maps.Keys(h.opt.Config)) {
-		out = append(out, setting{id, h.opt.Config[id]})
-	}
-	return out
+	mode := h.c.tr.session.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
+	return wishes(mode, runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config})
 }
 
 // set changes one setting.
-func (h *handshake) set(s setting) error {
-	method, params, err := h.c.tr.session.change(s, h.opt.AllowBypass)
+func (h *handshake) set(want wish) error {
+	method, params, err := h.c.tr.session.change(want, h.opt.AllowBypass)
 	if err != nil || method == "" {
 		return err
 	}
@@ -315,7 +303,7 @@ func (h *handshake) set(s setting) error {
 		return err
 	}
 	if m.Error != nil {
-		return runnel.Fail(runnel.InvalidRequest, h.p.DisplayName()+" does not accept "+text.OneLine(s.value, 100)+" for "+text.OneLine(s.option, 100), m.Error)
+		return runnel.Fail(runnel.InvalidRequest, want.name()+": "+h.p.DisplayName()+" does not accept "+text.OneLine(want.value, 100), m.Error)
 	}
 	return nil
 }

@@ -56,15 +56,15 @@ func TestOptionsThatBypassByTheirName(t *testing.T) {
 	c := ready(t, Agent{Name: "mine"}, `[{"id":"yolo","name":"Y","type":"boolean","currentValue":false},`+
 		`{"id":"skip-permissions","name":"S","type":"select","currentValue":"off","options":[{"value":"off","name":"Off"},{"value":"on","name":"On"}]}]`)
 	for _, s := range []setting{{"yolo", "true"}, {"skip-permissions", "on"}} {
-		if _, _, err := c.tr.session.change(s, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, _, err := c.tr.session.change(wish{fieldConfig, s}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%v: %v", s, err)
 		}
-		if method, _, err := c.tr.session.change(s, true); err != nil || method == "" {
+		if method, _, err := c.tr.session.change(wish{fieldConfig, s}, true); err != nil || method == "" {
 			t.Errorf("%v, where it is allowed: %v", s, err)
 		}
 	}
 	for _, s := range []setting{{"yolo", "false"}, {"skip-permissions", "off"}} {
-		if _, _, err := c.tr.session.change(s, false); err != nil {
+		if _, _, err := c.tr.session.change(wish{fieldConfig, s}, false); err != nil {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
@@ -187,5 +187,32 @@ func TestAnswersOfACopiedConversationAreNotSaidAgain(t *testing.T) {
 		opened1, upd("available_commands_update", `"availableCommands":[]`))
 	if n := bodies[event.Notice](evs); len(n) != 0 {
 		t.Errorf("notices: %+v", n)
+	}
+}
+
+// What a client gave is what the error names, with the value and what the agent
+// has instead.
+func TestErrorsNameTheOptionThatTheClientGave(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	opened := out(`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","configOptions":[{"id":"m","name":"Model","category":"model","type":"select","currentValue":"one","options":[{"value":"one","name":"One"},{"value":"two","name":"Two"}]}]}}`)
+	for _, l := range []runnel.Line{sayHello, hello, sayNew, opened} {
+		agentconn.Feed(tr, l)
+	}
+	for _, c := range []struct {
+		set  runnel.Settings
+		want string
+	}{
+		{runnel.Settings{Model: "three"}, `model: unknown value "three"; want one or two`},
+		{runnel.Settings{ReasoningEffort: "banana"}, `reasoningEffort: unknown does not offer it in this conversation; leave it out`},
+		{runnel.Settings{Config: runnel.Values{"m": "three"}}, `config.m: unknown value "three"; want one or two`},
+		{runnel.Settings{Config: runnel.Values{"nope": "1"}}, `config: unknown has no setting "nope"; it has m`},
+	} {
+		var err error
+		for _, w := range wishes(nil, c.set) {
+			_, _, err = tr.session.change(w, false)
+		}
+		if err == nil || err.Error() != "INVALID_REQUEST: "+c.want {
+			t.Errorf("%+v: got %v, want %s", c.set, err, c.want)
+		}
 	}
 }

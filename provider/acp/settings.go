@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,42 @@ import (
 
 // setting is one option of an agent with a value.
 type setting struct{ option, value string }
+
+// A wish is a setting that a client asks for. field is the option in which it
+// does: the errors name it.
+type wish struct {
+	field string // in JSON
+	setting
+}
+
+// fieldConfig is the option for the agent's own settings.
+const fieldConfig = "config"
+
+// name returns what errors call the setting.
+func (w wish) name() string {
+	if w.field == fieldConfig {
+		return w.field + "." + text.OneLine(w.option, 100)
+	}
+	return w.field
+}
+
+// wishes returns the settings that a client asks for, in the order in which they
+// are applied. mode are those that make up its permission mode.
+func wishes(mode []setting, set runnel.Settings) (out []wish) {
+	for _, s := range mode {
+		out = append(out, wish{"permissionMode", s})
+	}
+	if set.Model != "" {
+		out = append(out, wish{"model", setting{"model", set.Model}})
+	}
+	if set.ReasoningEffort != "" {
+		out = append(out, wish{"reasoningEffort", setting{"effort", set.ReasoningEffort}})
+	}
+	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
+		out = append(out, wish{fieldConfig, setting{id, set.Config[id]}})
+	}
+	return out
+}
 
 // settings are the config options of a conversation, and what they add up to.
 type settings struct {
@@ -223,18 +260,20 @@ func (s *settings) permissionMode() string {
 // allow returns the option of a setting. It fails with InvalidRequest if the
 // agent does not offer the value, or if tools would run without asking and
 // bypass is false.
-func (s *settings) allow(want setting, bypass bool) (*event.ConfigOption, error) {
+func (s *settings) allow(want wish, bypass bool) (*event.ConfigOption, error) {
 	o := byID(s.config, want.option)
 	if o == nil {
 		o = find(s.config, want.option)
 	}
 	switch {
+	case o == nil && want.field == fieldConfig:
+		return nil, runnel.NoSetting(s.agent, want.option, s.config)
 	case o == nil:
-		return nil, runnel.Fail(runnel.InvalidRequest, "config: "+s.agent+" has no such option")
+		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": "+s.agent+" does not offer it in this conversation; leave it out")
 	case !o.Allows(want.value):
-		return nil, runnel.Fail(runnel.InvalidRequest, "config: "+s.agent+" does not offer this value of "+text.OneLine(o.Name, 100))
+		return nil, runnel.NoValue(want.name(), want.value, *o)
 	case !bypass && s.q.unasked(*o, want.value):
-		return nil, runnel.Fail(runnel.InvalidRequest, "config: this would run tools without asking; it has to be allowed on the server first")
+		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": this would run tools without asking; it has to be allowed on the server first")
 	}
 	return o, nil
 }

@@ -114,7 +114,7 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 		}
 		return "", agentconn.ErrBypass()
 	}
-	return "", runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
+	return "", agentconn.NoMode(product.Name, m)
 }
 
 // setup returns the control requests to send before the first prompt, in order.

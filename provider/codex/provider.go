@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/proc"
 )
@@ -239,14 +240,17 @@ func mayBe(id, value string, allowBypass bool) error {
 		case value == fullAccess && !allowBypass:
 			return runnel.Fail(runnel.InvalidRequest, "config: "+fullAccess+" is not allowed here")
 		case value == "" || !o.Allows(value):
-			return runnel.Fail(runnel.InvalidRequest, "config: "+id+" has no such value")
+			return runnel.NoValue("config."+id, value, o)
 		}
 		return nil
 	}
-	if (id == optionModel || id == optionEffort) && value != "" {
-		return check("config: "+id, value)
+	switch {
+	case id != optionModel && id != optionEffort:
+		return runnel.NoSetting(product.Name, id, append(new(settings).options(), event.ConfigOption{ID: optionEffort}))
+	case value == "":
+		return runnel.Fail(runnel.InvalidRequest, "config."+id+": is blank; leave it out for the agent's default")
 	}
-	return runnel.Fail(runnel.InvalidRequest, "config: there is no such option, or it needs a value")
+	return check("config."+id, value)
 }
 
 func firstError(errs ...error) error {

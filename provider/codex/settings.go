@@ -64,7 +64,7 @@ func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 		}
 		return mode{}, agentconn.ErrBypass()
 	}
-	return mode{}, runnel.Fail(runnel.InvalidRequest, "permissionMode: not one that there is")
+	return mode{}, agentconn.NoMode(product.Name, m)
 }
 
 // modeLabels say what the modes do: as long as the sandbox holds, Codex asks

@@ -131,15 +131,6 @@ func (c *conn) CheckSettings(set runnel.Settings) error {
 	return nil
 }
 
-// offered returns the index of the option with an id, if it allows a value.
-func offered(config []event.ConfigOption, id, value string) (int, error) {
-	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
-	if i < 0 || !config[i].Allows(value) {
-		return i, errNotOffered()
-	}
-	return i, nil
-}
-
 func (c *conn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return nil

@@ -135,8 +135,8 @@ func (p *Provider) Name() string { return Name }
 // settings that a script named.
 func (p *Provider) Open(_ context.Context, opt runnel.Options) (runnel.Conn, error) {
 	for id, value := range opt.Config {
-		if opt.Resume == "" && !offers(p.Takes().Settings, id, value) {
-			return nil, errNotOffered()
+		if _, err := offered(p.Takes().Settings, id, value); err != nil && opt.Resume == "" {
+			return nil, err
 		}
 	}
 	return newConn(p.Script, opt), nil

@@ -36,13 +36,17 @@ func settings(asked runnel.Values) []event.ConfigOption {
 	return out
 }
 
-// offers reports whether a setting is among options and may have a value.
-func offers(options []event.ConfigOption, id, value string) bool {
-	return slices.ContainsFunc(options, func(o event.ConfigOption) bool { return o.ID == id && o.Allows(value) })
-}
-
-func errNotOffered() error {
-	return runnel.Fail(runnel.InvalidRequest, "config: the script offers no such setting or value; the session's status lists those that it does")
+// offered returns the index of a setting in config. It fails with InvalidRequest
+// if the setting is not there or may not have the value.
+func offered(config []event.ConfigOption, id, value string) (int, error) {
+	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
+	switch {
+	case i < 0:
+		return i, runnel.NoSetting("the script", id, config)
+	case !config[i].Allows(value):
+		return i, runnel.NoValue("config."+id, value, config[i])
+	}
+	return i, nil
 }
 
 // play compiles s as the settings want it.
