@@ -163,6 +163,18 @@ func fixtures() []fixture {
 			play(r, text("Back again."))
 			r.Finish("")
 		}},
+		{name: "context-compact", since: "2.1.330", prose: "The user looks at the context and has the conversation summarised: the agent prints again what it kept.", play: func(r *rig) {
+			for _, s := range []string{"One.", "Two."} {
+				play(r, text(s))
+				r.Finish("")
+			}
+			for _, command := range []string{"/context", "/compact"} {
+				r.Send(command)
+				r.Finish("")
+			}
+			play(r, text("Three."))
+			r.Finish("")
+		}},
 		{name: "compact", prose: "The user has the conversation summarised, and goes on.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two.", "Three."} {
 				play(r, text(s))

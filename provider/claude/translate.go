@@ -2,6 +2,7 @@ package claude
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -30,6 +31,10 @@ type translator struct {
 	tasks     tasks     // subagents that work in the background
 	approvals approvals // open questions of the agent
 	plan      plan      // the agent's list of tasks to do
+
+	// kept has the ids of messages that outlive a summary. The agent prints some
+	// of them again in the turn that makes it (context-compact).
+	kept []string
 }
 
 func newTranslator() *translator {
@@ -95,6 +100,7 @@ func (t *translator) dispatch(f frame) {
 	case "assistant", "user":
 		t.conversation(f)
 	case "result":
+		t.kept = nil
 		t.turns.result(f)
 	case "system":
 		t.system(f)
@@ -121,6 +127,10 @@ func (t *translator) dispatch(f frame) {
 // conversation takes a message of the conversation. It is part of a background
 // task or of the turn in flight.
 func (t *translator) conversation(f frame) {
+	if f.UUID != "" && slices.Contains(t.kept, f.UUID) {
+		t.out.Skip()
+		return
+	}
 	parent := f.ParentToolUseID
 	if k := t.tasks.of(parent); k != nil {
 		t.inBackground(k, f)
@@ -203,6 +213,7 @@ func (t *translator) system(f frame) {
 			t.out.Reply(t.requests.stop())
 		}
 	case "compact_boundary":
+		t.kept = f.Compact.Preserved.UUIDs
 		t.turns.emit(translate.Compacted)
 	case "model_fallback":
 		t.turns.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent goes on with "+

@@ -11,6 +11,7 @@ import (
 // that are used are decoded; each type of frame has some of them.
 type frame struct {
 	Type            string          `json:"type"`
+	Compact         compaction      `json:"compact_metadata"`
 	Subtype         string          `json:"subtype"`
 	UUID            string          `json:"uuid"`
 	SessionID       string          `json:"session_id"`
@@ -239,6 +240,13 @@ type decision struct {
 	Message            string            `json:"message,omitempty"`
 	Interrupt          bool              `json:"interrupt,omitempty"`
 	ToolUseID          string            `json:"toolUseID,omitempty"`
+}
+
+// compaction is what a summary of the conversation left.
+type compaction struct {
+	Preserved struct {
+		UUIDs []string `json:"all_uuids"` // of messages that stay as they are
+	} `json:"preserved_messages"`
 }
 
 // settings is the answer to get_settings.

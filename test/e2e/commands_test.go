@@ -1,0 +1,62 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// TestCommandsPrintOnce has Claude Code run two of its own commands: what the
+// first printed does not come again with the second, whichever client watches,
+// nor in the history.
+func TestCommandsPrintOnce(t *testing.T) {
+	for _, b := range realagents.Claude(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			s := serve(t, b)
+			d := newWS(s)
+			for _, prompt := range []string{play(done), play(done), "/context", "/compact", play(done), "/context", play(done)} {
+				if got := d.turn(prompt, ignore); got.Status != "completed" {
+					t.Errorf("%s: %+v", prompt, got)
+				}
+			}
+			session, _ := d.shown()
+			s.printedOnce(session)
+			s.restart()
+			if code := s.call("POST", "/api/session/"+session+"/load", map[string]any{}, nil); code != http.StatusOK {
+				t.Fatalf("load: %d", code)
+			}
+			s.printedOnce(session)
+		})
+	}
+}
+
+// printedOnce checks that every table of /context is in one turn, and is the only
+// answer of that turn.
+func (s *server) printedOnce(session string) {
+	s.t.Helper()
+	var page struct{ Items []frame }
+	if code := s.call("GET", "/api/session/"+session+"/items?limit=1000", nil, &page); code != http.StatusOK {
+		s.t.Fatalf("items: %d", code)
+	}
+	turns := make(map[string]int)
+	for _, f := range page.Items {
+		var u upsert.Upsert
+		if f.Type == "session:upsert" && json.Unmarshal(f.Payload, &u) == nil && strings.Contains(textOf(u), "Context Usage") {
+			turns[u.TurnID]++
+		}
+	}
+	for turn, n := range turns {
+		if n != 1 {
+			s.t.Errorf("turn %s has the table %d times", turn, n)
+		}
+	}
+	if len(turns) != 2 {
+		s.t.Errorf("the table is in %d turns, want 2", len(turns))
+	}
+}
