@@ -71,6 +71,9 @@ func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error
 	enc := json.NewEncoder(a.out)
 	turns := false
 	for ev, err := range evs {
+		if e, ok := errors.AsType[*runnel.Error](err); ok && history && e.Code == runnel.InvalidRequest {
+			return &recordingError{what: e.Message}
+		}
 		if err != nil {
 			return err
 		}

@@ -462,6 +462,11 @@ func TestTranslateNamesTheDamagedLine(t *testing.T) {
 		t.Errorf("exit %d, %q; want %d and %q", code, errOut, exitFailed, want)
 	}
 
+	_, errOut, code = callRunnel(nil, "translate", "--agent", "codex", "--history", damaged)
+	if want := "runnel translate: " + damaged + ": the file is not a conversation with Codex\n"; code != exitFailed || errOut != want {
+		t.Errorf("exit %d, %q; want %d and %q", code, errOut, exitFailed, want)
+	}
+
 	// Nothing in a file of something else is a turn: that is no success.
 	for name, text := range map[string]string{
 		"binary": "\x7fELF\x02\x01\x01\x00\x00\xff\xfe\n\x00\x01", "empty": "", "text": "hello\n", "other JSON": "{\"a\":1}\n",
