@@ -367,7 +367,11 @@ describe.skipIf(skip)("the page", () => {
     await composer.fill("approve this");
     await page.keyboard.press("Enter");
     await page.getByRole("region", { name: "Approval" }).waitFor();
+    const digit = page.locator("[data-choice] kbd").first();
+    const strength = () => digit.evaluate((e) => getComputedStyle(e).opacity);
+    expect(await strength()).toBe("0.3"); // in a field, a digit is text
     await page.getByRole("main").getByRole("heading", { level: 1 }).click(); // out of the composer
+    expect(await strength()).toBe("1");
     await page.getByRole("button", { name: "Allow once" }).and(page.locator(":enabled")).waitFor();
     await page.keyboard.press("1");
     await ended();
