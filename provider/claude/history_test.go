@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 )
 
 // A long chain of entries that nobody said, with a leaf at each, would take a
@@ -93,6 +95,41 @@ func TestSubagentsAreReadUpToABound(t *testing.T) {
 		}
 		if conv.short != want || (len(conv.sides) == 3) == want {
 			t.Errorf("with %d bytes left: %d subagents, short %v", left, len(conv.sides), conv.short)
+		}
+	}
+}
+
+// A prompt that quotes what the agent itself writes in the user's place is a
+// prompt: the agent says so of prompts that a program sent.
+func TestStoredPromptMayQuoteTheAgentsOwnWords(t *testing.T) {
+	for _, said := range []string{
+		"Base directory for this skill: /tmp/x\nread it", "<command-name>/foo</command-name> explain this", "<command-message>x",
+		"<bash-input>ls</bash-input> what is it?", "<bash-stdout>x</bash-stdout>", "<local-command-stdout>x</local-command-stdout>",
+		"[Request interrupted by user] what does it mean?", "<task-notification> what is it?",
+	} {
+		file := filepath.Join(t.TempDir(), "0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11.jsonl")
+		text := fmt.Sprintf(`{"type":"user","uuid":"9a3c8a3e-31a5-4d0a-8a35-7d2ea8a8a001","promptSource":"sdk","timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":%q}}
+{"type":"assistant","uuid":"b","parentUuid":"9a3c8a3e-31a5-4d0a-8a35-7d2ea8a8a001","timestamp":"2026-01-01T00:00:02.000Z","message":{"id":"m","role":"assistant","model":"claude","stop_reason":"end_turn","content":[{"type":"text","text":"so"}]}}
+`, said)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var shown []string
+		for ev, err := range New().History(t.Context(), runnel.Conversation{File: file, Anywhere: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch b := ev.Body.(type) {
+			case event.ItemDone:
+				shown = append(shown, b.FinalItem.(event.Message).Content)
+			case event.SessionUpdated:
+				if len(b.Files) > 0 {
+					t.Errorf("%q: files %v", said, b.Files)
+				}
+			}
+		}
+		if want := []string{said, "so"}; !slices.Equal(shown, want) {
+			t.Errorf("got %q, want %q", shown, want)
 		}
 	}
 }

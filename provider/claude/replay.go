@@ -134,7 +134,7 @@ func (h *historian) failed(tn *turn, e *entry) {
 // user replays a user entry: results of tools, a prompt, or neither.
 func (h *historian) user(e *entry) {
 	turns := &h.t.turns
-	told := e.Message != nil && !e.isResult() && turns.skill(e.Message.Content.text())
+	told := e.Message != nil && !e.isResult() && !e.isSent() && turns.skill(e.Message.Content.text())
 	if e.Message == nil || e.IsMeta || e.IsCompactSummary || e.OnlyTranscript {
 		return
 	}
@@ -144,6 +144,8 @@ func (h *historian) user(e *entry) {
 	}
 	said := e.Message.Content.text()
 	switch {
+	case e.isSent():
+		h.prompted(e.frame)
 	case strings.HasPrefix(said, interruptedByUser):
 		if tn := turns.running(""); tn != nil {
 			tn.interrupted, tn.reason = true, "aborted_streaming"

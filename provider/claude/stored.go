@@ -28,6 +28,7 @@ type entry struct {
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
 	ErrorDetails     string          `json:"errorDetails"` // of a failure, beside its word
+	PromptSource     string          `json:"promptSource"`
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
 		Type        string  `json:"type"`
@@ -44,6 +45,13 @@ type entry struct {
 	place int    // among all files of the conversation
 	size  int64  // of the line, in bytes
 	model string // of the answer that follows
+}
+
+// isSent reports whether the entry is a prompt that a program sent, whatever its
+// text. The agent marks its own words about background tasks likewise, with
+// their origin (text, background).
+func (e *entry) isSent() bool {
+	return e.PromptSource == "sdk" && (e.Origin == nil || e.Origin.Kind != "task-notification")
 }
 
 // time returns the time of the entry; zero if it has none.
