@@ -163,7 +163,7 @@ func fixtures() []fixture {
 			play(r, text("Back again."))
 			r.Finish("")
 		}},
-		{name: "context-compact", since: "2.1.330", prose: "The user looks at the context and has the conversation summarised: the agent prints again what it kept.", play: func(r *rig) {
+		{name: "context-compact", prose: "The user looks at the context and has the conversation summarised: the agent prints again what it kept.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two."} {
 				play(r, text(s))
 				r.Finish("")
