@@ -321,8 +321,8 @@ func TestCommandsAreShownAsTheyWereTyped(t *testing.T) {
 			if err := json.Unmarshal([]byte(*l), &first); err != nil {
 				t.Fatal(err)
 			}
-			*l = rewrite(t, *l, map[string]any{"message": user(c.stored)})
-			if c.printed != "" { // what follows the command follows what it printed
+			*l = rewrite(t, *l, map[string]any{"message": user(c.stored), "promptSource": nil}) // as what was typed in a terminal
+			if c.printed != "" {                                                                // what follows the command follows what it printed
 				for i, line := range tr.lines {
 					tr.lines[i] = strings.Replace(line, `"parentUuid":"`+first.UUID+`"`, `"parentUuid":"`+uuid+`"`, 1)
 				}

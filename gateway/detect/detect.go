@@ -27,7 +27,7 @@ type Agent struct {
 }
 
 const (
-	probeTimeout  = 10 * time.Second           // for one agent
+	probeTimeout  = 20 * time.Second           // for one agent
 	maxProbes     = 2                          // at a time: a probe may start the agent
 	resultMaxAge  = 5 * time.Minute            // of a result without a problem
 	problemMaxAge = 30 * time.Second           // of a result that the user is about to change
@@ -170,7 +170,7 @@ func (d *Detector) Close() {
 	d.closed = true
 }
 
-// Probe asks a provider's agent about itself, for ten seconds at most.
+// Probe asks a provider's agent about itself, for twenty seconds at most.
 func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	prober, ok := p.(runnel.Prober)
 	if !ok {
