@@ -82,7 +82,7 @@ func (s *sessions) routes() []route {
 			params: []param{{name: "name", doc: "its file name; the extension says what it is"}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, serve: s.upload},
 		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents and what is known of them here",
-			params: []param{{name: "refresh", doc: "1: look again now, for up to ten seconds; what is still looked at then says so (checking)"}}}, s.agents),
+			params: []param{{name: "refresh", doc: "1: look again now, for up to twenty seconds; what is still looked at then says so (checking)"}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List the directories with sessions"}, s.projects),
 	}

@@ -63,7 +63,7 @@ func (a *app) agentsCommand() *cobra.Command {
 		Short: "Say which agents are installed, and how to get the others",
 		Long: `Say which agents are installed, whether they are logged in and what is to be
 done about the others; at the end, how surely nothing of an agent is left on
-this system once it has ended. Each agent has ten seconds to answer.
+this system once it has ended. Each agent has twenty seconds to answer.
 
 With NAME say all about one: its models, its permission modes, its own settings,
 and what it can do here and what it cannot.
