@@ -51,13 +51,21 @@ func TestOwnProcess(t *testing.T) {
 
 func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	mark := "SOME_" + MarkSuffix + "=x"
-	cmd := exec.Command("/bin/sh", "-c", "read line", SuperviseCommand)
+	cmd := exec.Command("/bin/sh", "-c", "echo begun; read line", SuperviseCommand)
 	cmd.Env = []string{"A=1", mark, MarkSuffix + "_OTHER=x", "VALUE=" + MarkSuffix}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Start returns while the kernel may still lack the new environment.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
