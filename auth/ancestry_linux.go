@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"errors"
 	"os"
 	"slices"
 
@@ -14,56 +13,34 @@ import (
 // to be ours, but cannot pretend to be a stranger: a process can change neither
 // its ancestors nor what the system shows of them.
 
-// maxGenerations bounds the walk to the root, in case a pid was reused on the
-// way.
-const maxGenerations = 1024
-
-var errUnclear = errors.New("auth: the ancestors of a process cannot be read")
-
-// fromAgent reports whether pid belongs to an agent, or whether that cannot be
-// determined. Ancestors that pid and this server have in common say nothing:
-// this server may itself have been started by an agent of another one.
+// fromAgent reports whether the process with this pid belongs to an agent, or
+// whether that cannot be determined. The pid may name another process by the
+// time it returns; the caller checks that with a handle.
 func fromAgent(pid int) bool {
-	self := os.Getpid()
-	above, err := ancestors(self)
-	if err != nil || marked(pid, self) {
-		return true
-	}
-	child := uint64(1<<64 - 1) // when the child of pid started
-	for range maxGenerations {
-		// The command line of a process that is gone cannot be read; nor can its
-		// stat, which decides.
-		supervisor, _ := procinfo.IsSupervisor(pid)
-		switch {
-		case pid == self, supervisor:
-			return true
-		case pid <= 1, slices.Contains(above, pid):
-			return false
-		}
-		st, err := procinfo.ReadStat(pid)
-		if err != nil || st.Start > child { // gone, or its pid was reused
-			return true
-		}
-		pid, child = st.Parent, st.Start
-	}
-	return true
+	self, err := procinfo.Lineage(os.Getpid())
+	return err != nil || fromAgentOf(self, pid)
 }
 
-// ancestors returns the pids above pid, nearest first.
-func ancestors(pid int) ([]int, error) {
-	var list []int
-	for range maxGenerations {
-		if pid <= 1 {
-			return list, nil
-		}
-		st, err := procinfo.ReadStat(pid)
-		if err != nil {
-			return nil, err
-		}
-		pid = st.Parent
-		list = append(list, pid)
+// fromAgentOf is fromAgent with the lineage of this server. Ancestors that pid
+// and this server have in common say nothing: this server may itself have been
+// started by an agent of another one.
+func fromAgentOf(self []procinfo.Kin, pid int) bool {
+	if marked(pid, self[0].Pid) {
+		return true
 	}
-	return nil, errUnclear
+	line, err := procinfo.Lineage(pid)
+	if err != nil {
+		return true
+	}
+	for _, k := range line {
+		switch {
+		case k.Pid == self[0].Pid, k.Supervisor:
+			return true
+		case slices.ContainsFunc(self, func(above procinfo.Kin) bool { return above.Pid == k.Pid }):
+			return false
+		}
+	}
+	return false
 }
 
 // marked reports whether the environment that pid began with has the mark of an

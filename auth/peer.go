@@ -28,9 +28,8 @@ func NewPeer(c net.Conn) *Peer {
 	}
 	switch c := c.(type) {
 	case *net.UnixConn:
-		pid, ok := sameUser(c)
-		agent := !ok || fromAgent(pid)
-		return &Peer{func() bool { return ok }, func() bool { return agent }}
+		ours, agent := judgeCaller(c)
+		return &Peer{func() bool { return ours }, func() bool { return agent }}
 	case *net.TCPConn:
 		here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
 		return &Peer{agent: sync.OnceValue(func() bool { return agentAt(here, there) })}

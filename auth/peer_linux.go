@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
@@ -21,19 +18,19 @@ import (
 // Without pidfds there are no supervisors, as on systems other than Linux.
 var canTell = procinfo.HasPidfds()
 
-// sameUser returns the pid of the other end if it runs as our user.
-func sameUser(c *net.UnixConn) (pid int, ok bool) {
-	rc, err := c.SyscallConn()
+// judgeCaller reports whether our user connected to our unix socket, and whether
+// an agent did. It takes a caller that has ended for an agent: an agent may hold
+// its end of the connection, and another process may have its pid.
+func judgeCaller(c *net.UnixConn) (ours, agent bool) {
+	p, err := procinfo.Caller(c)
 	if err != nil {
-		return 0, false
+		return false, true
 	}
-	var cred *unix.Ucred
-	if rc.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, unix.SO_PEERCRED)
-	}) != nil || err != nil {
-		return 0, false
+	defer p.Close()
+	if p.UID != os.Geteuid() {
+		return false, true
 	}
-	return int(cred.Pid), int(cred.Uid) == os.Geteuid() && cred.Pid > 0
+	return true, fromAgent(p.Pid) || p.Verify() != nil
 }
 
 // agentAt reports whether the process at the other end of a TCP connection
@@ -60,12 +57,23 @@ func agentAt(here, there netip.AddrPort) bool {
 		if pid == os.Getpid() {
 			return false // we do not call ourselves for an agent
 		}
-		agent := fromAgent(pid)
-		if agent || holds(link, sock.inode) { // it is still the one that was judged
+		if agent, sure := judgeHolder(pid, link, sock.inode); sure {
 			return agent
 		}
 	}
 	return sock.uid == os.Geteuid() && anyAgent()
+}
+
+// judgeHolder reports whether a process belongs to an agent, and whether that is
+// sure: the process holds the socket, and its pid named no other one meanwhile.
+func judgeHolder(pid int, link string, inode uint64) (agent, sure bool) {
+	h, err := procinfo.OpenHandle(pid)
+	if err != nil {
+		return false, false
+	}
+	defer h.Close()
+	agent = fromAgent(pid)
+	return agent, agent || holds(link, inode) && !h.Ended()
 }
 
 // holders finds processes by the sockets they hold.
@@ -153,10 +161,13 @@ func holds(link string, inode uint64) bool {
 // anyAgent reports whether anything of an agent runs, or whether that cannot be
 // told.
 func anyAgent() bool {
-	self := os.Getpid()
+	self, err := procinfo.Lineage(os.Getpid())
+	if err != nil {
+		return true
+	}
 	pids, err := procinfo.Pids()
 	for _, pid := range pids {
-		if pid != self && fromAgent(pid) {
+		if pid != self[0].Pid && fromAgentOf(self, pid) {
 			if _, err := procinfo.ReadStat(pid); err == nil { // and has not ended meanwhile
 				return true
 			}

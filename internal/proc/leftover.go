@@ -59,9 +59,3 @@ func Identify(pid int) (Identity, bool) {
 	}
 	return Identity{Pid: e.pid, Start: e.start}, true
 }
-
-// Parent returns the number of a process's parent: 0 if it has none here.
-func Parent(pid int) (int, bool) {
-	e, ok := process(pid)
-	return e.ppid, ok
-}

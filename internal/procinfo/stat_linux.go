@@ -158,3 +158,18 @@ func HasPidfds() bool {
 	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
 	return errors.Is(err, unix.ECHILD) // this process is not its own child
 }
+
+// parseOwner returns the effective user in a /proc/PID/status; -1 if there is
+// none. The file of the directory belongs to root if the process hides itself.
+func parseOwner(status []byte) int {
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			if ids := bytes.Fields(rest); len(ids) > 1 { // real, effective, saved, of the file system
+				if uid, err := strconv.Atoi(string(ids[1])); err == nil {
+					return uid
+				}
+			}
+		}
+	}
+	return -1
+}

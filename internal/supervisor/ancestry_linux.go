@@ -1,34 +1,52 @@
 package supervisor
 
 import (
+	"errors"
+	"net"
 	"os"
 
-	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
-
-// Supervised reports whether a supervisor is among the ancestors of the process
-// with this number. That is so for everything that an agent starts, however it
-// detaches itself. Supervised returns true, too, if the process is gone or its
-// ancestors cannot be read.
-//
-// An agent can pretend to have a supervisor, but cannot hide the one it has: a
-// process can change neither its ancestors nor what the system shows of them.
-func Supervised(pid int) bool {
-	for pid > 1 {
-		parent, ok := proc.Parent(pid)
-		if !ok {
-			return true
-		}
-		if pid = parent; isSupervisor(pid) {
-			return true
-		}
-	}
-	return false
-}
 
 // isSupervisor reports whether a process is a supervisor, or is gone.
 func isSupervisor(pid int) bool {
 	is, err := procinfo.IsSupervisor(pid)
 	return is || os.IsNotExist(err) && pid > 1
+}
+
+// checkCaller refuses a process that may not take over from this supervisor.
+func checkCaller(c *net.UnixConn) error {
+	p, err := procinfo.Caller(c)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	p.MayHide = true // as a server does
+	return checkPeer(p)
+}
+
+// checkListener refuses to take over from any process but this supervisor.
+func checkListener(c *net.UnixConn, supervisor int) error {
+	p, err := procinfo.Listener(c)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if p.Pid != supervisor || !isSupervisor(supervisor) {
+		return errors.New("another process")
+	}
+	return checkPeer(p)
+}
+
+// checkPeer refuses other users, whatever an agent started, and a process that
+// has ended: an agent may hold its end of the connection, and another process
+// may have its pid.
+func checkPeer(p *procinfo.Peer) error {
+	switch {
+	case p.UID != os.Getuid():
+		return errors.New("another user")
+	case procinfo.Supervised(p.Pid):
+		return errors.New("a process that an agent started")
+	}
+	return p.Verify()
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // ErrNone means that there is no supervisor to take over from: there never was
@@ -33,7 +34,7 @@ func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
 		return nil, nil, ErrNone
 	case r.Version != version:
 		return nil, nil, fmt.Errorf("supervisor: version %d, not %d", r.Version, version)
-	case Supervised(r.Supervisor.Pid):
+	case procinfo.Supervised(r.Supervisor.Pid):
 		return nil, nil, errors.New("supervisor: started by an agent")
 	}
 	c, err := k.dial()
@@ -49,7 +50,7 @@ func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
 }
 
 func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *Backlog, error) {
-	if err := checkPeer(c, r.Supervisor.Pid); err != nil {
+	if err := checkListener(c, r.Supervisor.Pid); err != nil {
 		return nil, nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(2 * takeoverTime))
@@ -137,7 +138,7 @@ func End(k Keep) error {
 	if err != nil {
 		return err
 	}
-	if r.alive() && !Supervised(r.Supervisor.Pid) {
+	if r.alive() && !procinfo.Supervised(r.Supervisor.Pid) {
 		if err := r.endSupervisor(); err != nil {
 			return err
 		}

@@ -16,7 +16,9 @@ import (
 var program string
 
 // This test binary is also the agent, when it is called claude, and with one of these words what the agent runs.
-var roles = map[string]func(args []string){"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter}
+var roles = map[string]func(args []string){
+	"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter, "play-masquerade": masquerade{}.play, "play-dial": dialInherited, "play-old": runOld,
+}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {

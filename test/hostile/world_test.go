@@ -36,6 +36,7 @@ type world struct {
 	project  string
 	window   string
 	flags    []string
+	under    []string // the command that runs the program, with its arguments; nil: nothing does
 	sessions []string
 	group    *os.File // the cgroup of its server, or nil
 
@@ -130,7 +131,8 @@ func freeAddr(t *testing.T) string {
 
 // command is one of the world's user.
 func (w *world) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
+	line := slices.Concat(w.under, []string{program}, args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir = w.dir
 	cmd.Env = []string{"HOME=" + w.dir, "PATH=" + filepath.Dir(w.agent()) + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + w.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}

@@ -1,0 +1,257 @@
+package procinfo
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Peer is the process that made the other end of a unix socket what it is. The
+// system remembers it for the life of the connection, also when it has ended and
+// another process holds its end. Its pid may then name a third process, so every
+// conclusion from the pid needs [Peer.Verify] afterwards.
+type Peer struct {
+	Pid int
+	UID int // its effective user when it connected or began to listen
+
+	// Unsure is true if the system has no handles of peers (Linux before 6.5):
+	// the handle is that of the process with this pid now.
+	Unsure bool
+
+	// MayHide is set before Verify by a caller that expects a program of ours,
+	// which hides its descriptors. It matters only if Unsure is set.
+	MayHide bool
+
+	handle Handle
+	socket uint64 // the inode of its end; zero unless Verify looks who holds it
+}
+
+// Caller returns the process that connected to a socket which this process has
+// accepted. The caller closes the peer.
+func Caller(c *net.UnixConn) (*Peer, error) {
+	p, err := peerOf(c)
+	if err != nil || !p.Unsure {
+		return p, err
+	}
+	if p.socket, err = socketOfPeer(c); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Listener returns the process that began to listen on the socket to which this
+// process has connected. The caller closes the peer.
+func Listener(c *net.UnixConn) (*Peer, error) { return peerOf(c) }
+
+func peerOf(c *net.UnixConn) (*Peer, error) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var p *Peer
+	if cerr := rc.Control(func(fd uintptr) { p, err = peerOfSocket(int(fd)) }); cerr != nil {
+		return nil, cerr
+	}
+	return p, err
+}
+
+func peerOfSocket(fd int) (*Peer, error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return nil, fmt.Errorf("ask who is at the other end of a socket: %w", err)
+	}
+	if cred.Pid <= 0 {
+		return nil, errors.New("the process at the other end of a socket is outside this pid namespace")
+	}
+	p := &Peer{Pid: int(cred.Pid), UID: int(cred.Uid)}
+	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	switch {
+	case err == nil:
+		p.handle = Handle{pidfd}
+		return p, nil
+	case errors.Is(err, unix.ENOPROTOOPT):
+		p.Unsure = true
+		p.handle, err = OpenHandle(p.Pid)
+		return p, err
+	}
+	return nil, fmt.Errorf("the process at the other end of a socket is gone: %w", err)
+}
+
+// Close releases the peer.
+func (p *Peer) Close() { p.handle.Close() }
+
+var (
+	errPeerEnded = errors.New("the process that opened the connection has ended")
+	errPeerHides = errors.New("the process that opened the connection does not show that it holds it")
+	errPeerAgent = errors.New("an agent holds the connection, too")
+)
+
+// Verify fails if p.Pid may have named another process than the peer at any time
+// since p was made. Whoever draws a conclusion from the pid calls Verify last.
+//
+// Before Linux 6.5 it also fails for a [Caller] that does not hold its end of the
+// connection, or hides what it holds, and if a process under a supervisor holds
+// it, too. A process under a supervisor that hides its descriptors counts as one
+// that does.
+func (p *Peer) Verify() error {
+	if p.socket != 0 {
+		if err := p.checkHolders(); err != nil {
+			return err
+		}
+	}
+	if p.handle.Ended() {
+		return errPeerEnded
+	}
+	return nil
+}
+
+func (p *Peer) checkHolders() error {
+	held, err := HoldsSocket(p.Pid, p.socket)
+	hides := errors.Is(err, fs.ErrPermission) && owner(p.Pid) == p.UID
+	if !held && !(hides && p.MayHide) {
+		return errPeerHides
+	}
+	pids, err := Pids()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if pid == p.Pid {
+			continue
+		}
+		held, err := HoldsSocket(pid, p.socket)
+		hidden := errors.Is(err, fs.ErrPermission) && owner(pid) == os.Geteuid()
+		if (held || hidden) && Supervised(pid) {
+			return errPeerAgent
+		}
+	}
+	return nil
+}
+
+// owner returns the effective user of a process; -1 if there is none.
+func owner(pid int) int {
+	var buf [statSize]byte
+	data, err := ReadFile(pid, "status", buf[:])
+	if err != nil {
+		return -1
+	}
+	return parseOwner(data)
+}
+
+// HoldsSocket reports whether a process has a descriptor of the socket with this
+// inode. The error is fs.ErrPermission if the process hides its descriptors.
+func HoldsSocket(pid int, inode uint64) (bool, error) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	d, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return false, err
+	}
+	want := "socket:[" + strconv.FormatUint(inode, 10) + "]"
+	for _, name := range names {
+		if to, err := os.Readlink(dir + "/" + name); err == nil && to == want {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// socketOfPeer returns the inode of the other end of c.
+func socketOfPeer(c *net.UnixConn) (inode uint64, err error) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if cerr := rc.Control(func(fd uintptr) {
+		var st syscall.Stat_t
+		if err = syscall.Fstat(int(fd), &st); err == nil {
+			inode, err = askForPeer(uint32(st.Ino))
+		}
+	}); cerr != nil {
+		return 0, cerr
+	}
+	if err == nil && inode == 0 {
+		err = errors.New("the other end of the socket is closed")
+	}
+	return inode, err
+}
+
+// The parts of linux/unix_diag.h that are needed.
+const (
+	sockDiagByFamily = 20
+	unixDiagRequest  = 24
+	unixDiagAnswer   = 16 // before its attributes
+	unixDiagShowPeer = 4
+	unixDiagPeer     = 2 // the attribute
+	anyState         = 1<<32 - 1
+)
+
+// askForPeer asks the kernel for the inode of a unix socket's peer.
+func askForPeer(inode uint32) (uint64, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the peer of a socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
+		return 0, err
+	}
+	q := make([]byte, unix.NLMSG_HDRLEN+unixDiagRequest)
+	ne := binary.NativeEndian
+	ne.PutUint32(q[0:], uint32(len(q)))
+	ne.PutUint16(q[4:], sockDiagByFamily)
+	ne.PutUint16(q[6:], unix.NLM_F_REQUEST)
+	b := q[unix.NLMSG_HDRLEN:]
+	b[0] = unix.AF_UNIX
+	ne.PutUint32(b[4:], anyState)
+	ne.PutUint32(b[8:], inode)
+	ne.PutUint32(b[12:], unixDiagShowPeer)
+	ne.PutUint64(b[16:], 1<<64-1) // no cookie: whichever it is
+	if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, fmt.Errorf("ask for the peer of a socket: %w", err)
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the peer of a socket: %w", err)
+	}
+	return parsePeer(answer[:n])
+}
+
+// parsePeer finds the attribute with the peer in the kernel's answer.
+func parsePeer(answer []byte) (inode uint64, err error) {
+	ne := binary.NativeEndian
+	if len(answer) < unix.NLMSG_HDRLEN+4 {
+		return 0, errors.New("ask for the peer of a socket: a short answer")
+	}
+	body := answer[unix.NLMSG_HDRLEN:]
+	if ne.Uint16(answer[4:]) == unix.NLMSG_ERROR {
+		return 0, fmt.Errorf("ask for the peer of a socket: %w", unix.Errno(-int32(ne.Uint32(body))))
+	}
+	if len(body) < unixDiagAnswer {
+		return 0, errors.New("ask for the peer of a socket: a short answer")
+	}
+	for attrs := body[unixDiagAnswer:]; len(attrs) >= unix.NLA_HDRLEN; {
+		size := int(ne.Uint16(attrs))
+		if size < unix.NLA_HDRLEN || size > len(attrs) {
+			break
+		}
+		if ne.Uint16(attrs[2:]) == unixDiagPeer && size >= unix.NLA_HDRLEN+4 {
+			return uint64(ne.Uint32(attrs[unix.NLA_HDRLEN:])), nil
+		}
+		attrs = attrs[min(len(attrs), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+	}
+	return 0, errors.New("ask for the peer of a socket: it has none")
+}

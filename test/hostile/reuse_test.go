@@ -1,0 +1,426 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
+)
+
+// masquerade tells an agent's tool how to call as somebody else: it connects from a child that exits, and has a foreign
+// daemon fork a process that gets the child's number, before the called process looks who connected.
+type masquerade struct {
+	Target int    `json:"target"` // the process that is called, and stopped meanwhile
+	Socket string `json:"socket"` // that it listens on
+	Daemon string `json:"daemon"` // the daemon's socket
+	Say    []byte `json:"say"`    // what is sent once the number belongs to the daemon's child
+}
+
+// masqueradeResult is what became of it.
+type masqueradeResult struct {
+	Pid    int    `json:"pid"`
+	Rounds int    `json:"rounds"` // how often all numbers of the system were used
+	Answer string `json:"answer"`
+	Err    string `json:"err"`
+}
+
+// play waits for its orders in a directory, and writes its result there.
+func (masquerade) play(args []string) {
+	dir := args[0]
+	var m masquerade
+	awaitOrders(filepath.Join(dir, "masquerade"), &m)
+	r := masqueradeResult{}
+	if err := m.run(&r); err != nil {
+		r.Err = err.Error()
+	}
+	writeResult(filepath.Join(dir, "masqueraded"), r)
+	<-time.After(testapi.Patience)
+}
+
+// awaitOrders decodes a file once it exists; it ends the process if none comes.
+func awaitOrders(name string, v any) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+		b, err := os.ReadFile(name)
+		if err == nil && json.Unmarshal(b, v) == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			os.Exit(1)
+		}
+	}
+}
+
+// writeResult writes a file, whole or not at all.
+func writeResult(name string, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	if os.WriteFile(name+".half", b, 0o600) == nil {
+		_ = os.Rename(name+".half", name)
+	}
+}
+
+func (m masquerade) run(r *masqueradeResult) error {
+	daemon, err := net.Dial("unix", m.Daemon)
+	if err != nil {
+		return err
+	}
+	defer daemon.Close()
+	if err := freeze(m.Target); err != nil {
+		return err
+	}
+	defer func() { _ = unix.Kill(m.Target, unix.SIGCONT) }()
+	c, pid, err := dialFromChild(m.Socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	r.Pid = pid
+	if r.Rounds, err = giveAway(daemon, pid); err != nil {
+		return err
+	}
+	if err := unix.Kill(m.Target, unix.SIGCONT); err != nil {
+		return err
+	}
+	_ = c.SetDeadline(time.Now().Add(testapi.Patience))
+	_, _ = c.Write(m.Say) // who refuses it need not read it
+	answer, rights := make([]byte, 4096), make([]byte, 256)
+	n, nr, _, _, err := c.ReadMsgUnix(answer, rights)
+	r.Answer = string(answer[:n])
+	if nr > 0 {
+		r.Answer = "DESCRIPTORS " + r.Answer
+	}
+	return err
+}
+
+// freeze stops a process and returns once none of its threads runs.
+func freeze(pid int) error {
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("process %d has no threads: %w", pid, err)
+		}
+		stopped := 0
+		for _, name := range threads {
+			b, err := os.ReadFile(name)
+			if err == nil && bytes.HasPrefix(b[bytes.LastIndexByte(b, ')')+1:], []byte(" T")) {
+				stopped++
+			}
+		}
+		if stopped == len(threads) {
+			return nil
+		}
+		runtime.Gosched()
+	}
+}
+
+// dialFromChild returns a connection that a child made, whose number is free.
+func dialFromChild(path string) (*net.UnixConn, int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return nil, 0, err
+	}
+	cmd := exec.Command(self, "play-dial", filepath.Base(path))
+	cmd.Dir = filepath.Dir(path) // the address of a socket is short
+	cmd.ExtraFiles = []*os.File{f}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, 0, fmt.Errorf("%s %w", out, err)
+	}
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, 0, err
+	}
+	return c.(*net.UnixConn), cmd.Process.Pid, nil
+}
+
+// dialInherited connects the socket that this process has inherited.
+func dialInherited(args []string) {
+	if err := unix.Connect(3, &unix.SockaddrUnix{Name: args[0]}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// giveAway uses up numbers of processes until the next is pid, and has the daemon fork then. It returns how often it went
+// round all numbers. A thread has a number, too, and is cheap.
+func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
+	const (
+		near = 50     // the daemon's own threads, and other programs, take some
+		far  = 10_000 // no thread that waited to be used is that old
+	)
+	answers := bufio.NewReader(daemon)
+	last := 0
+	for rounds <= 50 {
+		tid := spend()
+		if tid < last-far {
+			rounds++
+			last = 0
+		}
+		if last = max(last, tid); last >= pid || last < pid-near {
+			continue
+		}
+		if _, err := fmt.Fprintln(daemon, pid); err != nil {
+			return rounds, err
+		}
+		answer, err := answers.ReadString('\n')
+		if err != nil {
+			return rounds, err
+		}
+		if answer == "taken\n" {
+			return rounds, nil
+		}
+	}
+	return rounds, fmt.Errorf("others took number %d", pid)
+}
+
+// spend makes a thread that ends, and returns its number.
+func spend() int {
+	tid := make(chan int)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		tid <- unix.Gettid()
+	}()
+	return <-tid
+}
+
+// A daemon of the machine, which no agent started, forks when anyone asks it to.
+func (w *world) daemon() (socket string) {
+	w.t.Helper()
+	socket = filepath.Join(w.project, "daemon")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.own(socket)
+	served := make(chan struct{})
+	w.t.Cleanup(func() {
+		ln.Close()
+		<-served
+	})
+	go func() {
+		defer close(served)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			w.serveForks(c)
+			c.Close()
+		}
+	}()
+	return socket
+}
+
+// serveForks reads numbers of processes. It forks until it has a child with that number, or one above it.
+func (w *world) serveForks(c net.Conn) {
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		want, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			return
+		}
+		answer := "missed"
+		for range 200 {
+			child := exec.Command("cat")
+			in, err := child.StdinPipe()
+			if err == nil {
+				err = child.Start()
+			}
+			if err != nil {
+				return
+			}
+			if child.Process.Pid == want {
+				w.t.Cleanup(func() { in.Close(); _ = child.Wait() })
+				answer = "taken"
+				break
+			}
+			in.Close()
+			_ = child.Wait()
+			if child.Process.Pid > want || child.Process.Pid < want-500 {
+				break
+			}
+		}
+		fmt.Fprintln(c, answer)
+	}
+}
+
+// masquerade has a tool of a new session's agent call somebody, and returns what it got.
+func (w *world) masquerade(tool func(m masquerade) masquerade) masqueradeResult {
+	w.t.Helper()
+	if b, _ := os.ReadFile("/proc/sys/kernel/pid_max"); !long() {
+		if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n > 1<<16 {
+			w.t.Skipf("this system has %d numbers for processes; RUNNEL_LONG=1 goes round all of them", n)
+		}
+	}
+	w.give("masquerade", tool(masquerade{Daemon: w.daemon()}))
+	var r masqueradeResult
+	w.file("masqueraded", &r)
+	if r.Err != "" && r.Answer == "" {
+		w.t.Errorf("it could not be tried: %s", r.Err)
+	}
+	w.t.Logf("as process %d, after going round %d times: %q", r.Pid, r.Rounds, r.Answer)
+	return r
+}
+
+// systems calls f for each user on this system, and as if it were one that has no handles of peers (Linux before 6.5).
+func systems(t *testing.T, f func(t *testing.T, w *world)) {
+	for _, old := range []bool{false, true} {
+		t.Run(map[bool]string{false: "this system", true: "no handles of peers"}[old], func(t *testing.T) {
+			users(t, func(t *testing.T, user *syscall.Credential) {
+				w := newWorld(t, user, "60s")
+				if old {
+					w.under = []string{w.agent(), "play-old"}
+				}
+				f(t, w)
+			})
+		})
+	}
+}
+
+// runOld executes a program that gets no handles of peers, nor does anything that it starts.
+func runOld(args []string) {
+	const number, level, option = 0, 24, 32 // in struct seccomp_data, where the machine has the low half first
+	equal := func(at, value uint32, otherwise uint8) []unix.SockFilter {
+		return []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: otherwise},
+		}
+	}
+	filter := slices.Concat(equal(number, unix.SYS_GETSOCKOPT, 5), equal(level, unix.SOL_SOCKET, 3), equal(option, unix.SO_PEERPIDFD, 1), []unix.SockFilter{
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOPROTOOPT)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	})
+	set := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	if err == nil {
+		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&set)))
+		if err = errno; errno == 0 {
+			err = unix.Exec(args[0], args, os.Environ())
+		}
+	}
+	fmt.Fprintln(os.Stderr, "as on an old system:", err)
+	os.Exit(1)
+}
+
+// TestReusedPidIsRefusedOnSocket connects to the unix socket from a process whose number belongs to a foreign one by the
+// time the server looks.
+func TestReusedPidIsRefusedOnSocket(t *testing.T) {
+	systems(t, func(t *testing.T, w *world) {
+		w.start()
+		c := w.Watch(w.create())
+		defer c.Leave()
+		c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-masquerade", w.project}}.prompt())
+		r := w.masquerade(func(m masquerade) masquerade {
+			m.Target, m.Socket = w.cmd.Process.Pid, filepath.Join(w.data, "api.sock")
+			m.Say = []byte("POST /api/login/code HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+			return m
+		})
+		if !strings.HasPrefix(r.Answer, "HTTP/1.1 403 ") || strings.Contains(r.Answer, "rnl_") {
+			t.Errorf("the server answered %q", r.Answer)
+		}
+		if !strings.Contains(w.stderr.String(), "refused what an agent may have started") {
+			t.Error("the operator was not told")
+		}
+		w.link() // its user gets in
+		w.killSessions()
+	})
+}
+
+// TestReusedPidIsRefusedByOtherSupervisor kills the server, and asks the supervisor of another session for its agent.
+func TestReusedPidIsRefusedByOtherSupervisor(t *testing.T) {
+	systems(t, func(t *testing.T, w *world) {
+		w.start()
+		other := w.Watch(w.create())
+		defer other.Leave()
+		other.Send(plan{Deltas: 1, Ask: true}.prompt())
+		asked := func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok }
+		other.Until("question", asked)
+		c := w.Watch(w.create())
+		defer c.Leave()
+		c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-masquerade", w.project}}.prompt())
+		c.Until("question", asked)
+		record := w.record(other.Session)
+		w.kill()
+		r := w.masquerade(func(m masquerade) masquerade {
+			m.Target, m.Socket = record.Supervisor.Pid, filepath.Join(w.data, "run", other.Session+".sock")
+			m.Say = greeting(record.Version, record.Nonce)
+			return m
+		})
+		if !strings.Contains(r.Answer, `"refused":"the process that opened the connection `) {
+			t.Errorf("the supervisor answered %q", r.Answer)
+		}
+		w.start()
+		if want := `msg="agent taken over" session=` + other.Session; !strings.Contains(w.stderr.String(), want) {
+			t.Errorf("the next server did not say %s", want)
+		}
+		if code, _ := w.Call("POST", "/api/session/"+other.Session+"/cancel", object{}, nil); code != http.StatusOK {
+			t.Errorf("cancel after a restart: %d", code)
+		}
+		w.killSessions()
+	})
+}
+
+// record is what a supervisor wrote about itself.
+type record struct {
+	Version    int    `json:"version"`
+	Nonce      string `json:"nonce"`
+	Supervisor struct {
+		Pid   int    `json:"pid"`
+		Start uint64 `json:"start"`
+	} `json:"supervisor"`
+	Boot string `json:"boot"`
+	Mark string `json:"mark"`
+}
+
+func (w *world) record(session string) (r record) {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.data, "run", session+".json"))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// greeting is the frame with which a server takes over.
+func greeting(version int, nonce string) []byte {
+	hello, err := json.Marshal(object{"version": version, "nonce": nonce})
+	if err != nil {
+		panic(err)
+	}
+	return append(binary.BigEndian.AppendUint32([]byte{'H'}, uint32(len(hello))), hello...)
+}
