@@ -48,7 +48,8 @@ type (
 		Tokens []tokenRow `json:"tokens"`
 	}
 	codeAnswer struct {
-		Code string `json:"code" doc:"goes into the fragment of the page's address: /#c=CODE; good once, for a minute"`
+		Code string `json:"code" doc:"goes into the fragment of the page's address: URL/#c=CODE; good once, for a minute"`
+		URL  string `json:"url" doc:"the page's address"`
 	}
 )
 
@@ -58,6 +59,7 @@ type account struct {
 	gate    *gate
 	cookies browser.Cookies
 	version string // of the server
+	pageURL string
 }
 
 func (a *account) routes() []route {
@@ -97,7 +99,7 @@ func (a *account) createCode(r *http.Request, _ reply.Empty) (codeAnswer, error)
 	if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
 	}
-	return codeAnswer{code}, nil
+	return codeAnswer{code, a.pageURL}, nil
 }
 
 func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, error) {

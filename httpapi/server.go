@@ -31,6 +31,7 @@ type Config struct {
 	Keyring *auth.Keyring
 	UI      fs.FS  // the built page, index.html at its root. Default: none
 	Version string // told by /api/health
+	PageURL string // where a browser finds the page, without a slash at its end; told with a login code
 
 	Bound       []netip.Addr // addresses beyond loopback that we listen on. Default: none
 	Hosts       []string     // further names we answer to. Default: none
@@ -84,7 +85,7 @@ func New(cfg Config) (*Server, error) {
 	})
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits}
 	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
-	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, version: cfg.Version}
+	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, version: cfg.Version, pageURL: cfg.PageURL}
 	about := &about{version: cfg.Version, metrics: s.metrics}
 	page, err := page{cfg.UI}.routes()
 	if err != nil {
