@@ -29,9 +29,11 @@ func fromAgentOf(self []procinfo.Kin, pid int) bool {
 		return true
 	}
 	line, err := procinfo.Lineage(pid)
-	if err != nil {
-		return true
-	}
+	return err != nil || hasAgent(self, line)
+}
+
+// hasAgent reports whether a process of a lineage belongs to an agent.
+func hasAgent(self, line []procinfo.Kin) bool {
 	for _, k := range line {
 		switch {
 		case k.Pid == self[0].Pid, k.Supervisor:

@@ -123,6 +123,15 @@ func play(roles string) error {
 		}
 		fmt.Println(NewPeer(c).Agent())
 		return nil
+	case "listen":
+		network, address, _ := strings.Cut(os.Getenv(atVar), " ")
+		ln, err := net.Listen(network, address)
+		if err != nil {
+			return err
+		}
+		fmt.Println("listens")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return ln.Close()
 	case "foreign":
 		if err := syscall.Setuid(12345); err != nil {
 			return err
@@ -321,7 +330,7 @@ func TestFindSocket(t *testing.T) {
 			}
 			defer client.Close()
 			here, there := addressOf(client.LocalAddr()), addressOf(client.RemoteAddr())
-			asked, err := askKernel(here, there)
+			asked, err := askKernel(here, there, false)
 			if err != nil {
 				t.Fatalf("%s by %s: %v", address, to, err)
 			}
@@ -336,7 +345,7 @@ func TestFindSocket(t *testing.T) {
 				t.Error("this process is taken for an agent")
 			}
 			far := netip.MustParseAddrPort("192.0.2.1:1")
-			for _, find := range []func(_, _ netip.AddrPort) (socket, error){askKernel, readTable} {
+			for _, find := range []func(_, _ netip.AddrPort) (socket, error){findSocket, readTable} {
 				if s, err := find(far, there); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("a caller far away: got %+v, %v", s, err)
 				}

@@ -16,21 +16,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socket is what the system knows of one end of a TCP connection.
+// A socket is what the system knows of a TCP socket.
 type socket struct {
-	inode uint64 // zero once its process has closed it
-	uid   int
+	inode   uint64 // zero once its process has closed it
+	uid     int
+	listens bool // it is no end of a connection
 }
 
 // findSocket returns the end of a connection on this machine that is at local,
 // or an error that is fs.ErrNotExist. The kernel is asked for this one socket;
 // where it does not answer such questions, its list of all sockets is read.
 func findSocket(local, remote netip.AddrPort) (socket, error) {
-	s, err := askKernel(local, remote)
+	s, err := askKernel(local, remote, false)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
 	return readTable(local, remote)
+}
+
+// findListener returns the socket that listens at an address, or for all
+// addresses of this machine, or an error that is fs.ErrNotExist.
+func findListener(at netip.AddrPort) (socket, error) {
+	none := func(a netip.Addr) netip.AddrPort {
+		if a.Is4() {
+			return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+		}
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	s, err := askKernel(at, none(at.Addr()), true)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	for _, a := range []netip.Addr{at.Addr(), netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		if s, err = readTable(netip.AddrPortFrom(a, at.Port()), none(a)); err == nil {
+			return s, nil
+		}
+	}
+	return s, err
 }
 
 // The parts of linux/inet_diag.h that are needed.
@@ -39,15 +61,15 @@ const (
 	diagRequestLen   = 56
 	diagAnswerLen    = 72
 	diagState        = 1  // its place in the answer
-	listening        = 10 // the state of a socket that is no end of a connection
+	listening        = 10 // a state
 	diagUID          = 64
 	diagInode        = 68
 	anyState         = 1<<32 - 1
 )
 
-// askKernel asks for a socket by its addresses. A client may have reached an
-// IPv4 address through an IPv6 socket.
-func askKernel(local, remote netip.AddrPort) (socket, error) {
+// askKernel asks for a socket by its addresses: one that listens, or one end of
+// a connection. A client may have reached an IPv4 address through an IPv6 socket.
+func askKernel(local, remote netip.AddrPort, listens bool) (socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
 		return socket{}, fmt.Errorf("ask for a socket: %w", err)
@@ -62,7 +84,7 @@ func askKernel(local, remote netip.AddrPort) (socket, error) {
 	}
 	for _, family := range families {
 		s, err := ask(fd, family, local, remote)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		if err == nil && s.listens == listens || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
 	}
@@ -101,10 +123,7 @@ func ask(fd int, family uint8, local, remote netip.AddrPort) (socket, error) {
 	if len(body) < diagAnswerLen {
 		return socket{}, errors.New("ask for a socket: a short answer")
 	}
-	if body[diagState] == listening {
-		return socket{}, fs.ErrNotExist
-	}
-	return socket{uint64(ne.Uint32(body[diagInode:])), int(ne.Uint32(body[diagUID:]))}, nil
+	return socket{uint64(ne.Uint32(body[diagInode:])), int(ne.Uint32(body[diagUID:])), body[diagState] == listening}, nil
 }
 
 func addressBytes(family uint8, a netip.Addr) []byte {
@@ -141,6 +160,10 @@ func readTable(local, remote netip.AddrPort) (socket, error) {
 	return socket{}, fs.ErrNotExist
 }
 
+// tableListening is the state of a socket that is no end of a connection, as the
+// lists have it.
+const tableListening = "0A"
+
 // scanTable reads lines such as
 //
 //	0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 12345 …
@@ -152,7 +175,7 @@ func scanTable(lines *bufio.Scanner, addresses string) (s socket, ok bool) {
 		}
 		uid, err := strconv.Atoi(f[7])
 		inode, err2 := strconv.ParseUint(f[9], 10, 64)
-		return socket{inode, uid}, err == nil && err2 == nil
+		return socket{inode, uid, f[3] == tableListening}, err == nil && err2 == nil
 	}
 	return s, false
 }

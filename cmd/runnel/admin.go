@@ -11,41 +11,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
-
-// place says where a running server is, in a file of its data directory. It
-// holds no secret.
-type place struct {
-	URL string `json:"url"`
-	PID int    `json:"pid"`
-}
-
-func placeFile(data string) string { return filepath.Join(data, "server.json") }
-
-// writePlace tells other commands of this user where the server is. The caller
-// has locked the data directory.
-func writePlace(data string, p place) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(placeFile(data), append(text, '\n'), 0o600)
-}
-
-func readPlace(data string) (p place, err error) {
-	text, err := os.ReadFile(placeFile(data))
-	if err != nil {
-		return p, err
-	}
-	return p, json.Unmarshal(text, &p)
-}
 
 // errNoServer means that no server uses the data directory.
 var errNoServer = errors.New("no server is running")
@@ -53,35 +26,29 @@ var errNoServer = errors.New("no server is running")
 // An admin talks to the running server of this user.
 type admin struct {
 	client *http.Client
+	dial   dialFunc
 	base   string // before the path
 	token  string // sent as bearer token, if any
 }
 
 const adminTimeout = 30 * time.Second
 
-// connect finds the running server: through its unix socket, where the system
-// tells it who calls, or with RUNNEL_TOKEN at its address. It returns
-// errNoServer if there is none.
+// connect finds the running server: with RUNNEL_TOKEN and RUNNEL_URL at that
+// address, or else through its unix socket, where the system tells it who calls.
+// It returns errNoServer if there is none. No file says where the server is: an
+// agent can rewrite those that this user can.
 func connect(ctx context.Context, c config) (*admin, error) {
-	if token := os.Getenv("RUNNEL_TOKEN"); token != "" {
-		p, err := readPlace(c.Data)
-		if url := os.Getenv("RUNNEL_URL"); url != "" {
-			p, err = place{URL: strings.TrimSuffix(url, "/")}, nil
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, errNoServer
-		} else if err != nil {
-			return nil, err
-		}
-		return &admin{&http.Client{Timeout: adminTimeout}, p.URL, token}, nil
+	token := os.Getenv("RUNNEL_TOKEN")
+	if url := os.Getenv("RUNNEL_URL"); token != "" && url != "" {
+		return newAdmin(strings.TrimSuffix(url, "/"), token, new(net.Dialer).DialContext), nil
 	}
 	if c.Socket == "" {
 		return nil, errNoServer
 	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+	ad := newAdmin("http://localhost", token, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", c.Socket)
-	}
-	conn, err := dial(ctx, "", "")
+	})
+	conn, err := ad.dial(ctx, "", "")
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, errNoServer
@@ -89,10 +56,29 @@ func connect(ctx context.Context, c config) (*admin, error) {
 		return nil, fmt.Errorf("reach the server through %s: %w", c.Socket, err)
 	}
 	_ = conn.Close()
-	return &admin{
-		client: &http.Client{Timeout: adminTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
-		base:   "http://localhost",
-	}, nil
+	return ad, nil
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newAdmin returns an admin that checks who listens whenever it has dialed.
+func newAdmin(base, token string, dial dialFunc) *admin {
+	ad := &admin{base: base, token: token}
+	ad.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if err := auth.CheckServer(c); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("%w. Nothing was sent to it; stop it and start the server again", err)
+		}
+		return c, nil
+	}
+	ad.client = &http.Client{Timeout: adminTimeout, Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: ad.dial, DisableKeepAlives: true,
+	}}
+	return ad
 }
 
 // maxAnswer bounds an answer of the server, in bytes.
@@ -159,7 +145,7 @@ func serverError(status int, body []byte) error {
 		return fmt.Errorf("the server answered %d", status)
 	}
 	if answer.Error.Type == runnel.Unauthorized {
-		return runnel.Fail(runnel.Unauthorized, "the server does not take this caller; make a token while it is stopped and set RUNNEL_TOKEN")
+		return runnel.Fail(runnel.Unauthorized, "the server does not take this caller; make a token while it is stopped and set RUNNEL_TOKEN, and RUNNEL_URL if it has no unix socket")
 	}
 	return runnel.Fail(answer.Error.Type, termtext.Clean(answer.Error.Message))
 }

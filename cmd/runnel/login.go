@@ -29,21 +29,18 @@ agent that it started gets no link.`,
 			}
 			ad, err := connect(cmd.Context(), c)
 			if errors.Is(err, errNoServer) {
-				return fmt.Errorf("no server uses %s; start one with 'runnel serve'", termtext.Clean(c.Data))
+				return fmt.Errorf("no server uses %s; start one with 'runnel serve'. A server without a unix socket is found with RUNNEL_URL and RUNNEL_TOKEN", termtext.Clean(c.Data))
 			} else if err != nil {
 				return err
 			}
-			p, err := readPlace(c.Data)
-			if err != nil {
-				return fmt.Errorf("find out where the server listens: %w", err)
-			}
 			var answer struct {
 				Code string `json:"code"`
+				URL  string `json:"url"`
 			}
 			if err := ad.post(cmd.Context(), "/api/login/code", struct{}{}, &answer); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(a.out, pageLink(p.URL, answer.Code))
+			_, err = fmt.Fprintln(a.out, termtext.Clean(pageLink(answer.URL, answer.Code)))
 			return err
 		},
 	}

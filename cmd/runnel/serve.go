@@ -112,7 +112,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		a.say("runnel: warning: the page was not built; run 'make build' for it. The API works without.")
 	}
 	srv, err := httpapi.New(httpapi.Config{
-		Gateway: gw, Keyring: keys, UI: page, Version: version(),
+		Gateway: gw, Keyring: keys, UI: page, Version: version(), PageURL: pageURL(c, ln),
 		Bound: bound(ln), Hosts: c.Hosts, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
 		DefaultFamily: c.StreamFamily, Redact: a.secrets.String, Logger: log,
 	})
@@ -130,7 +130,6 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := a.announce(ctx, c, ln, keys); err != nil {
 		return err
 	}
-	defer os.Remove(placeFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("ended")
 	sig, err := a.serveUntilTold(ctx, c, srv, listeners, told)
@@ -242,9 +241,6 @@ func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 // announce says where the page is, with a link that logs one browser in.
 func (a *app) announce(ctx context.Context, c config, ln net.Listener, keys *auth.Keyring) error {
 	url := pageURL(c, ln)
-	if err := writePlace(c.Data, place{url, os.Getpid()}); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
 	code, err := keys.LoginCode(ctx, auth.All())
 	if err != nil {
 		return err

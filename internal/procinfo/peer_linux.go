@@ -115,7 +115,7 @@ func (p *Peer) Verify() error {
 
 func (p *Peer) checkHolders() error {
 	held, err := HoldsSocket(p.Pid, p.socket)
-	hides := errors.Is(err, fs.ErrPermission) && owner(p.Pid) == p.UID
+	hides := errors.Is(err, fs.ErrPermission) && Owner(p.Pid) == p.UID
 	if !held && !(hides && p.MayHide) {
 		return errPeerHides
 	}
@@ -128,7 +128,7 @@ func (p *Peer) checkHolders() error {
 			continue
 		}
 		held, err := HoldsSocket(pid, p.socket)
-		hidden := errors.Is(err, fs.ErrPermission) && owner(pid) == os.Geteuid()
+		hidden := errors.Is(err, fs.ErrPermission) && Owner(pid) == os.Geteuid()
 		if (held || hidden) && Supervised(pid) {
 			return errPeerAgent
 		}
@@ -136,8 +136,8 @@ func (p *Peer) checkHolders() error {
 	return nil
 }
 
-// owner returns the effective user of a process; -1 if there is none.
-func owner(pid int) int {
+// Owner returns the effective user of a process; -1 if there is none.
+func Owner(pid int) int {
 	var buf [statSize]byte
 	data, err := ReadFile(pid, "status", buf[:])
 	if err != nil {

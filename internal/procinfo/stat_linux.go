@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -133,6 +134,14 @@ func IsSupervisor(pid int) (bool, error) {
 	}
 	_, ok := SupervisedSession(strings.SplitN(string(line), "\x00", 3))
 	return ok, nil
+}
+
+// HasArgument reports whether an argument is at the beginning of the command
+// line of a process.
+func HasArgument(pid int, argument string) bool {
+	var buf [argsSize]byte
+	line, err := ReadFile(pid, "cmdline", buf[:])
+	return err == nil && slices.Contains(strings.Split(string(line), "\x00")[1:], argument)
 }
 
 // Marks returns the marks, as NAME=value, in the environment that a process

@@ -133,16 +133,27 @@ func (w *world) browse(code string) (string, string) {
 // give puts a file into the project, whole.
 func (w *world) give(name string, v any) {
 	w.t.Helper()
+	w.put(w.project, name, v)
+}
+
+// forge puts a file into the data directory, as an agent can.
+func (w *world) forge(name string, v any) {
+	w.t.Helper()
+	w.put(w.data, name, v)
+}
+
+func (w *world) put(dir, name string, v any) {
+	w.t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	half := filepath.Join(w.project, name+".half")
+	half := filepath.Join(dir, name+".half")
 	if err := os.WriteFile(half, b, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	w.own(half)
-	if err := os.Rename(half, filepath.Join(w.project, name)); err != nil {
+	if err := os.Rename(half, filepath.Join(dir, name)); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -94,10 +94,16 @@ func (m masquerade) run(r *masqueradeResult) error {
 		return err
 	}
 	defer func() { _ = unix.Kill(m.Target, unix.SIGCONT) }()
-	c, pid, err := dialFromChild(m.Socket)
+	f, pid, err := socketOfChild("connect", m.Socket)
 	if err != nil {
 		return err
 	}
+	defer f.Close()
+	fc, err := net.FileConn(f)
+	if err != nil {
+		return err
+	}
+	c := fc.(*net.UnixConn)
 	defer c.Close()
 	r.Pid = pid
 	if r.Rounds, err = giveAway(daemon, pid); err != nil {
@@ -141,34 +147,42 @@ func freeze(pid int) error {
 	}
 }
 
-// dialFromChild returns a connection that a child made, whose number is free.
-func dialFromChild(path string) (*net.UnixConn, int, error) {
+// socketOfChild returns a socket with which a child has connected to a path, or listens on it. The child's number is free.
+func socketOfChild(verb, path string) (*os.File, int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, 0, err
 	}
 	f := os.NewFile(uintptr(fd), "socket")
-	defer f.Close()
 	self, err := os.Executable()
 	if err != nil {
+		f.Close()
 		return nil, 0, err
 	}
-	cmd := exec.Command(self, "play-dial", filepath.Base(path))
+	cmd := exec.Command(self, "play-socket", verb, filepath.Base(path))
 	cmd.Dir = filepath.Dir(path) // the address of a socket is short
 	cmd.ExtraFiles = []*os.File{f}
 	if out, err := cmd.CombinedOutput(); err != nil {
+		f.Close()
 		return nil, 0, fmt.Errorf("%s %w", out, err)
 	}
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, 0, err
-	}
-	return c.(*net.UnixConn), cmd.Process.Pid, nil
+	return f, cmd.Process.Pid, nil
 }
 
-// dialInherited connects the socket that this process has inherited.
-func dialInherited(args []string) {
-	if err := unix.Connect(3, &unix.SockaddrUnix{Name: args[0]}); err != nil {
+// useInherited connects the socket that this process has inherited, or listens on it.
+func useInherited(args []string) {
+	const inherited = 3
+	to := &unix.SockaddrUnix{Name: args[1]}
+	var err error
+	switch args[0] {
+	case "connect":
+		err = unix.Connect(inherited, to)
+	case "listen":
+		if err = unix.Bind(inherited, to); err == nil {
+			err = unix.Listen(inherited, 16)
+		}
+	}
+	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -276,14 +290,22 @@ func (w *world) serveForks(c net.Conn) {
 	}
 }
 
+// skipManyPids skips a test where it would take minutes to use up all numbers of processes.
+func (w *world) skipManyPids() {
+	w.t.Helper()
+	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n > 1<<16 && !long() {
+		w.t.Skipf("this system has %d numbers for processes; RUNNEL_LONG=1 goes round all of them", n)
+	}
+}
+
 // masquerade has a tool of a new session's agent call somebody, and returns what it got.
 func (w *world) masquerade(tool func(m masquerade) masquerade) masqueradeResult {
 	w.t.Helper()
-	if b, _ := os.ReadFile("/proc/sys/kernel/pid_max"); !long() {
-		if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n > 1<<16 {
-			w.t.Skipf("this system has %d numbers for processes; RUNNEL_LONG=1 goes round all of them", n)
-		}
-	}
+	w.skipManyPids()
 	w.give("masquerade", tool(masquerade{Daemon: w.daemon()}))
 	var r masqueradeResult
 	w.file("masqueraded", &r)

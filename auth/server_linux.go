@@ -1,0 +1,70 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
+)
+
+// judgeListener judges who listens on a unix socket.
+func judgeListener(c *net.UnixConn) error {
+	p, err := procinfo.Listener(c)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrServerAgent, err)
+	}
+	defer p.Close()
+	switch {
+	case p.UID != os.Geteuid():
+		return ErrServerUser
+	case p.Pid == os.Getpid(): // as in a test
+		return p.Verify()
+	case fromAgent(p.Pid), p.Unsure && !procinfo.HasArgument(p.Pid, serveCommand), p.Verify() != nil:
+		return ErrServerAgent
+	}
+	return nil
+}
+
+// serveCommand is an argument of every server. Before Linux 6.5 it tells a
+// server from a foreign process with the pid of an agent's that has ended.
+const serveCommand = "serve"
+
+// judgePort judges who listens at an address of loopback. A server hides its
+// descriptors, so this looks for an agent's process that holds the socket, or
+// may: one that hides its descriptors counts.
+func judgePort(there netip.AddrPort) error {
+	sock, err := findListener(there)
+	switch {
+	case err != nil:
+		return err
+	case sock.uid != os.Geteuid() && sock.uid != 0:
+		return ErrServerUser
+	}
+	self, err := procinfo.Lineage(os.Getpid())
+	if err != nil {
+		return err
+	}
+	pids, err := procinfo.Pids()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		held, err := procinfo.HoldsSocket(pid, sock.inode)
+		hidden := errors.Is(err, fs.ErrPermission) && procinfo.Owner(pid) == os.Geteuid()
+		if (held || hidden) && belowAgent(self, pid) {
+			return ErrServerAgent
+		}
+	}
+	return nil
+}
+
+// belowAgent reports whether an ancestor of a process belongs to an agent, or
+// whether that cannot be determined. A supervisor itself is below none.
+func belowAgent(self []procinfo.Kin, pid int) bool {
+	line, err := procinfo.Lineage(pid)
+	return err != nil || hasAgent(self, line[1:])
+}

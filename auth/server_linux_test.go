@@ -1,0 +1,113 @@
+package auth
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
+)
+
+func TestServerOfThisUserIsAccepted(t *testing.T) {
+	for _, at := range []struct{ network, address string }{{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", ":0"}, {"unix", ""}} {
+		ln := listen(t, at.network, at.address)
+		to := ln.Addr().String()
+		if at.address == ":0" { // reached at one of the addresses that it listens on
+			_, port, _ := net.SplitHostPort(to)
+			to = net.JoinHostPort("127.0.0.1", port)
+		}
+		c, err := net.Dial(at.network, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := CheckServer(c); err != nil {
+			t.Errorf("%s: %v", ln.Addr(), err)
+		}
+	}
+}
+
+// The socket is listened on by a child, which is what an agent's process is to
+// its server.
+func TestServerBelowAgentIsRejected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	cmd := process("listen")
+	cmd.Env = append(cmd.Env, atVar+"=unix "+path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it listens
+		t.Fatal(err)
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := CheckServer(c); !errors.Is(err, ErrServerAgent) {
+		t.Errorf("got %v", err)
+	}
+	in.Close()
+	_ = cmd.Wait()
+	if err := CheckServer(c); !errors.Is(err, ErrServerAgent) {
+		t.Errorf("of one that has ended: got %v", err)
+	}
+}
+
+func TestServerOfAnotherUserIsRejected(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be someone else")
+	}
+	// Sockets belong to the user who made them.
+	tcp, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(tcp), "socket")
+	defer f.Close()
+	if err := unix.Fchown(tcp, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Bind(tcp, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(tcp, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := CheckServer(c); !errors.Is(err, ErrServerUser) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFindListenerWithoutOne(t *testing.T) {
+	ln := listen(t, "tcp", "127.0.0.1:0")
+	at := addressOf(ln.Addr())
+	s, err := findListener(at)
+	if held, herr := procinfo.HoldsSocket(os.Getpid(), s.inode); err != nil || herr != nil || !held || !s.listens || s.uid != os.Geteuid() {
+		t.Errorf("got %+v, %v, %v", s, err, herr)
+	}
+	ln.Close()
+	if s, err := findListener(at); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
