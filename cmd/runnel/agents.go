@@ -79,6 +79,7 @@ and what it can do here and what it cannot.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.hide()
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
 			}

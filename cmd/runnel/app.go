@@ -108,6 +108,13 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.err, a.secrets.String(fmt.Sprintf(format, args...)))
 }
 
+// hide hides this process from the agents that the command will start.
+func (a *app) hide() {
+	if _, err := hideMemory(); err != nil {
+		a.say("runnel: warning: %s", err)
+	}
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runnel",

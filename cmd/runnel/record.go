@@ -36,6 +36,7 @@ readable by you only; look through it before you give it away.` + "\n" + exitHel
 			if file == "" {
 				return usage("-o is missing: which file to write")
 			}
+			a.hide()
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
 			}

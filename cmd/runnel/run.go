@@ -195,6 +195,7 @@ Output formats:
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.hide()
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
 			}

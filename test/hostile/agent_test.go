@@ -24,6 +24,7 @@ type plan struct {
 	Pace     time.Duration `json:"pace,omitzero"`     // between two
 	Ask      bool          `json:"ask,omitzero"`      // for one permission
 	Tool     []string      `json:"tool,omitzero"`     // what is run, without waiting for the answer
+	Await    bool          `json:"await,omitzero"`    // the tool's end
 	Stubborn bool          `json:"stubborn,omitzero"` // nothing but SIGKILL ends it
 	Stdout   int           `json:"stdout,omitzero"`   // MiB of messages of one each
 	Stderr   int           `json:"stderr,omitzero"`   // MiB
@@ -229,7 +230,11 @@ func (a *agent) tool(id string, p plan, stop chan struct{}) (stopped bool) {
 	if len(p.Tool) > 0 {
 		cmd := exec.Command(p.Tool[0], p.Tool[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as agents do
-		if err := cmd.Start(); err != nil {
+		run := cmd.Start
+		if p.Await {
+			run = cmd.Run
+		}
+		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
