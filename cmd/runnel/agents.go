@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -94,7 +93,7 @@ and what it can do here and what it cannot.
 			list := detect.All(cmd.Context(), ps)
 			switch {
 			case asJSON:
-				enc := json.NewEncoder(a.out)
+				enc := a.encoder()
 				enc.SetIndent("", "  ")
 				return enc.Encode(list)
 			case len(args) == 1:

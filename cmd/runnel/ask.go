@@ -233,7 +233,7 @@ func question(a event.Approval) string {
 func exactJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {
-		if r == '\n' || drawn(r) {
+		if !unseen(r) {
 			b.WriteRune(r)
 			continue
 		}
@@ -243,6 +243,9 @@ func exactJSON(text string) string {
 	}
 	return b.String()
 }
+
+// unseen reports whether exactJSON writes r as an escape.
+func unseen(r rune) bool { return r != '\n' && !drawn(r) }
 
 // drawn reports whether r leaves a mark of its own on the screen.
 func drawn(r rune) bool {

@@ -102,7 +102,7 @@ func (a *app) printSessions(rows []gateway.Status, all bool) error {
 		ids = beginnings(ids)
 	}
 	for i, r := range rows {
-		t.add(ids[i], r.CLIType, doing(r), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
+		t.add(cell(ids[i]), cell(r.CLIType), cell(doing(r)), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
 	}
 	return t.write(a.out, width)
 }
@@ -169,7 +169,7 @@ func (a *app) sessionsItems() *cobra.Command {
 				}
 				show := a.printItem
 				if asJSON {
-					enc := json.NewEncoder(a.out)
+					enc := a.encoder()
 					show = func(f frame) error { return enc.Encode(f) }
 				}
 				return s.items(cmd.Context(), row.SessionID, show)
@@ -182,7 +182,7 @@ func (a *app) sessionsItems() *cobra.Command {
 }
 
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
+	enc := a.encoder()
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
@@ -220,14 +220,14 @@ func (a *app) printItem(f frame) error {
 	case "session:turn":
 		var t upsert.TurnEvent
 		if err = json.Unmarshal(f.Payload, &t); err == nil && t.Type == upsert.TurnError {
-			_, err = fmt.Fprintf(a.out, "! %s (%s)\n\n", oneLine(t.ErrorMessage, 400), t.ErrorCode)
+			_, err = fmt.Fprintf(a.out, "! %s (%s)\n\n", oneLine(t.ErrorMessage, 400), oneLine(string(t.ErrorCode), 40))
 		} else if err == nil && t.Status == event.StatusCancelled {
 			_, err = fmt.Fprint(a.out, "! cancelled\n\n")
 		}
 	case "session:notice":
 		var n upsert.Notice
 		if err = json.Unmarshal(f.Payload, &n); err == nil {
-			_, err = fmt.Fprintf(a.out, "%s: %s\n\n", n.Level, oneLine(n.Message, 400))
+			_, err = fmt.Fprintf(a.out, "%s: %s\n\n", oneLine(string(n.Level), 40), oneLine(n.Message, 400))
 		}
 	}
 	return err

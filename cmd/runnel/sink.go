@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"sync"
 	"time"
 
@@ -25,11 +24,11 @@ func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
 		v.asks = f.ask
 		return v, nil
 	case "events":
-		return eventLines{json.NewEncoder(a.out)}, nil
+		return eventLines{a.encoder()}, nil
 	case "upserts":
-		return newUpsertLines(a.out), nil
+		return newUpsertLines(a.encoder()), nil
 	case "universal":
-		return universalLines{json.NewEncoder(a.out), universal.AgentKind(p.Name())}, nil
+		return universalLines{a.encoder(), universal.AgentKind(p.Name())}, nil
 	}
 	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
 }
@@ -75,8 +74,8 @@ type upsertLines struct {
 	over  bool
 }
 
-func newUpsertLines(w io.Writer) *upsertLines {
-	l := &upsertLines{enc: json.NewEncoder(w)}
+func newUpsertLines(enc *json.Encoder) *upsertLines {
+	l := &upsertLines{enc: enc}
 	l.timer = time.AfterFunc(time.Hour, l.due)
 	l.timer.Stop()
 	return l

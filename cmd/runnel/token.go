@@ -93,7 +93,7 @@ also with a token that allows them.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintln(a.out, secret)
+				_, err = fmt.Fprintln(a.out, termtext.Clean(secret))
 				return err
 			})
 		},
@@ -163,7 +163,7 @@ func (a *app) tokenList() *cobra.Command {
 					if t.ProjectDir != "" {
 						project = t.ProjectDir
 					}
-					list.add(ids[i], string(t.Kind), cell(t.Name), strings.Join(t.Scopes, ","), cell(project), when(t.LastUsedAt), expires)
+					list.add(cell(ids[i]), cell(string(t.Kind)), cell(t.Name), cell(strings.Join(t.Scopes, ",")), cell(project), when(t.LastUsedAt), expires)
 				}
 				return list.write(a.out, width)
 			})

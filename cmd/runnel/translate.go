@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -68,7 +67,7 @@ It succeeds also if the recorded turn did not.`,
 // printEvents prints events, one a line. It fails if none belongs to a turn: the
 // file is something else then.
 func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error {
-	enc := json.NewEncoder(a.out)
+	enc := a.encoder()
 	turns := false
 	for ev, err := range evs {
 		if e, ok := errors.AsType[*runnel.Error](err); ok && history && e.Code == runnel.InvalidRequest {
