@@ -1,9 +1,7 @@
 package auth
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -53,9 +51,7 @@ func judgePort(there netip.AddrPort) error {
 		return err
 	}
 	for _, pid := range pids {
-		held, err := procinfo.HoldsSocket(pid, sock.inode)
-		hidden := errors.Is(err, fs.ErrPermission) && procinfo.Owner(pid) == os.Geteuid()
-		if (held || hidden) && belowAgent(self, pid) {
+		if procinfo.MayHold(pid, sock.inode) && belowAgent(self, pid) {
 			return ErrServerAgent
 		}
 	}
@@ -66,5 +62,8 @@ func judgePort(there netip.AddrPort) error {
 // whether that cannot be determined. A supervisor itself is below none.
 func belowAgent(self []procinfo.Kin, pid int) bool {
 	line, err := procinfo.Lineage(pid)
+	if procinfo.IsGone(err) {
+		return false // it holds nothing any more
+	}
 	return err != nil || hasAgent(self, line[1:])
 }

@@ -3,6 +3,8 @@ package procinfo
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,15 +91,17 @@ func connected(line []Kin) bool {
 // process can change neither its ancestors nor what the system shows of them.
 func Supervised(pid int) bool {
 	line, err := Lineage(pid)
-	if err != nil {
-		return true
-	}
-	for _, k := range line[1:] {
-		if k.Supervisor {
-			return true
-		}
-	}
-	return false
+	return err != nil || belowSupervisor(line)
+}
+
+// belowSupervisor reports whether an ancestor in a lineage is a supervisor.
+func belowSupervisor(line []Kin) bool {
+	return slices.ContainsFunc(line[1:], func(k Kin) bool { return k.Supervisor })
+}
+
+// IsGone reports whether an error of this package means that a process has ended.
+func IsGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
 // A Handle names one process for as long as it is open, where a pid may be used

@@ -115,29 +115,53 @@ func (p *Peer) Verify() error {
 
 func (p *Peer) checkHolders() error {
 	held, err := HoldsSocket(p.Pid, p.socket)
-	hides := errors.Is(err, fs.ErrPermission) && Owner(p.Pid) == p.UID
+	hides := errors.Is(err, fs.ErrPermission) && owner(p.Pid) == p.UID
 	if !held && !(hides && p.MayHide) {
 		return errPeerHides
 	}
-	pids, err := Pids()
-	if err != nil {
-		return err
-	}
-	for _, pid := range pids {
-		if pid == p.Pid {
-			continue
-		}
-		held, err := HoldsSocket(pid, p.socket)
-		hidden := errors.Is(err, fs.ErrPermission) && Owner(pid) == os.Geteuid()
-		if (held || hidden) && Supervised(pid) {
-			return errPeerAgent
+	for range holderScans {
+		if again, err := p.scanHolders(); err != nil || !again {
+			return err
 		}
 	}
-	return nil
+	return errPeerAgent
 }
 
-// Owner returns the effective user of a process; -1 if there is none.
-func Owner(pid int) int {
+// holderScans is how often checkHolders looks again because a process that may
+// have held the connection ended meanwhile, as a supervisor does now and then.
+const holderScans = 5
+
+// scanHolders fails if a process under a supervisor holds the connection. It
+// returns again if a process ended before its ancestors were read.
+func (p *Peer) scanHolders() (again bool, err error) {
+	pids, err := Pids()
+	if err != nil {
+		return false, err
+	}
+	for _, pid := range pids {
+		if pid == p.Pid || !MayHold(pid, p.socket) {
+			continue
+		}
+		line, err := Lineage(pid)
+		switch {
+		case IsGone(err):
+			again = true
+		case err != nil, belowSupervisor(line):
+			return false, errPeerAgent
+		}
+	}
+	return again, nil
+}
+
+// MayHold reports whether a process has a descriptor of the socket with this
+// inode, or is our user's and hides its descriptors.
+func MayHold(pid int, inode uint64) bool {
+	held, err := HoldsSocket(pid, inode)
+	return held || errors.Is(err, fs.ErrPermission) && owner(pid) == os.Geteuid()
+}
+
+// owner returns the effective user of a process; -1 if there is none.
+func owner(pid int) int {
 	var buf [statSize]byte
 	data, err := ReadFile(pid, "status", buf[:])
 	if err != nil {
