@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
@@ -26,6 +28,7 @@ type impostor struct {
 	Socket string `json:"socket,omitzero"` // replaced
 	Addr   string `json:"addr,omitzero"`   // with a port
 	Daemon string `json:"daemon,omitzero"` // empty: it listens itself
+	Record string `json:"record,omitzero"` // of a supervisor, changed to name the daemon's child
 	Hide   bool   `json:"hide,omitzero"`   // it shows nobody what it holds, as a server does
 }
 
@@ -89,7 +92,31 @@ func (o impostor) listen() (net.Listener, error) {
 	if _, err := giveAway(daemon, pid); err != nil {
 		return nil, err
 	}
+	if o.Record != "" {
+		if err := forgeRecord(o.Record, pid); err != nil {
+			return nil, err
+		}
+	}
 	return net.FileListener(f)
+}
+
+// forgeRecord has a supervisor's record name another process.
+func forgeRecord(name string, pid int) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var r record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	st, err := procinfo.ReadStat(pid)
+	if err != nil {
+		return err
+	}
+	r.Supervisor.Pid, r.Supervisor.Start = pid, st.Start
+	writeResult(name, r)
+	return nil
 }
 
 // heard is what an impostor was sent.
@@ -190,6 +217,38 @@ func TestReplacedSocketGetsNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestForgedSupervisorIsNotTakenOver kills the server, and has the record of a session name a foreign process with the
+// number of an agent's process, which listened where the session's supervisor did. The next server sends it nothing.
+func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
+	systems(t, func(t *testing.T, w *world) {
+		w.skipManyPids()
+		w.start()
+		asked := func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok }
+		other := w.Watch(w.create())
+		defer other.Leave()
+		other.Send(plan{Deltas: 1, Ask: true}.prompt())
+		other.Until("question", asked)
+		c := w.Watch(w.create())
+		defer c.Leave()
+		c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-impostor", w.project}}.prompt())
+		c.Until("question", asked)
+		w.kill()
+		run := filepath.Join(w.data, "run", other.Session)
+		w.give("impostor", impostor{Socket: run + ".sock", Daemon: w.daemon(), Record: run + ".json"})
+		var ready impostorReady
+		if w.file("impostor-ready", &ready); ready.Err != "" {
+			t.Fatal(ready.Err)
+		}
+		w.start()
+		w.wantSilence()
+		if said := w.stderr.String(); strings.Contains(said, `msg="agent taken over" session=`+other.Session) ||
+			!strings.Contains(said, `msg="agent taken over" session=`+c.Session) {
+			t.Errorf("the next server said %s", said)
+		}
+		w.killSessions()
+	})
 }
 
 // TestListenerOfAgentGetsNoToken lets an agent listen where the user's RUNNEL_URL says that the server is.
