@@ -63,7 +63,7 @@ const (
 func placeFlags(fl *pflag.FlagSet) {
 	fl.String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
 	fl.String("data", defaultData(), "`DIR` with everything that is kept")
-	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, \"off\" for none; default api.sock in the data directory")
+	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, \"off\" for none, then commands find the server with RUNNEL_URL and RUNNEL_TOKEN; default api.sock in the data directory")
 }
 
 // serveFlags are all settings. Their defaults are those of the configuration.
