@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,7 +29,8 @@ func Base() []string {
 // are allowed, and extra, which wins. A name in allow that ends in "*" is a
 // prefix. Variables of this program (RUNNEL_…) are never taken from parent,
 // whatever is allowed. The result is sorted and has each name once; the last in
-// parent counts.
+// parent counts. PATH has absolute entries only: a relative one would let the
+// directory in which the child works name its programs.
 func Environ(parent, allow []string, extra map[string]string) []string {
 	env := make(map[string]string) // folded name → entry
 	for _, entry := range parent {
@@ -44,7 +47,37 @@ func Environ(parent, allow []string, extra map[string]string) []string {
 		list = append(list, entry)
 	}
 	slices.Sort(list)
-	return list
+	return FilterPath(list, nil)
+}
+
+// FilterPath returns env with only those entries of PATH that are absolute and,
+// if keep is not nil, for which keep reports true.
+func FilterPath(env []string, keep func(dir string) bool) []string {
+	out := slices.Clone(env)
+	for i, entry := range out {
+		name, value, _ := strings.Cut(entry, "=")
+		if fold(name) != "PATH" {
+			continue
+		}
+		dirs := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool {
+			return !filepath.IsAbs(dir) || keep != nil && !keep(dir)
+		})
+		out[i] = name + "=" + strings.Join(dirs, string(filepath.ListSeparator))
+	}
+	return out
+}
+
+// LookPath is exec.LookPath for a bare name in the absolute entries of a PATH.
+func LookPath(name, path string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return found, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
 func allowed(name string, allow []string) bool {
