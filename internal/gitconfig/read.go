@@ -1,0 +1,182 @@
+package gitconfig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// Bounds of reading a configuration.
+const (
+	maxConfig = 1 << 20 // bytes of one configuration; a longer one is a finding
+	gitTime   = 10 * time.Second
+)
+
+// config looks at a configuration and at those that it includes.
+func (f *finder) config(path string) {
+	if f.stopped() {
+		return
+	}
+	name := path
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		name = real
+	}
+	if f.files[name] {
+		return
+	}
+	b, err := readRegular(path, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if len(f.files) == maxFiles {
+		f.err = fmt.Errorf("more than %d git configurations", maxFiles)
+		return
+	}
+	f.files[name] = true
+	if err != nil {
+		f.add(Finding{File: path, Problem: reason(err)})
+		return
+	}
+	entries, err := f.parse(b)
+	switch {
+	case errors.Is(err, ErrNoGit) || f.ctx.Err() != nil:
+		f.err = err
+	case err != nil:
+		f.add(Finding{File: path, Problem: err.Error()})
+	}
+	for _, e := range entries {
+		switch {
+		case e.isInclude():
+			f.include(path, e)
+		case e.runs():
+			f.add(Finding{Key: e.key, File: path})
+		}
+	}
+}
+
+// include follows an include, whatever its condition: a branch that is not
+// checked out now may be later.
+func (f *finder) include(from string, e entry) {
+	to := strings.TrimPrefix(e.value, ":(optional)")
+	switch {
+	case to == "":
+		return
+	case strings.HasPrefix(to, "~/"):
+		home, err := os.UserHomeDir()
+		if err != nil {
+			f.add(Finding{Key: e.key, File: from})
+			return
+		}
+		to = filepath.Join(home, to[2:])
+	case strings.HasPrefix(to, "~"), strings.HasPrefix(to, "%(prefix)"):
+		f.add(Finding{Key: e.key, File: from}) // where it leads is only known to git
+		return
+	case !filepath.IsAbs(to):
+		to = filepath.Join(filepath.Dir(from), to)
+	}
+	f.config(to)
+}
+
+// parse returns the entries of a configuration. Git itself parses it, from its
+// standard input, and reads no other configuration meanwhile.
+func (f *finder) parse(config []byte) ([]entry, error) {
+	if f.git == "" {
+		git, err := lookGit()
+		if err != nil {
+			return nil, err
+		}
+		f.git = git
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, gitTime)
+	defer cancel()
+	var out, problem bytes.Buffer
+	cmd := exec.CommandContext(ctx, f.git, "--no-pager", "config", "--file", "-", "--no-includes", "--null", "--list")
+	cmd.Dir, cmd.Env = filepath.Dir(f.git), ownEnviron()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(config), &out, &problem
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if f.ctx.Err() != nil {
+			return nil, f.ctx.Err()
+		}
+		if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+			return nil, fmt.Errorf("git could not be run: %w", err)
+		}
+		said, _, _ := strings.Cut(strings.TrimSpace(problem.String()), "\n")
+		return nil, errors.New("git cannot read it: " + text.OneLine(said, 150))
+	}
+	return split(out.String()), nil
+}
+
+// split returns the entries of what `git config --null --list` prints.
+func split(list string) (entries []entry) {
+	for item := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+		if item != "" {
+			key, value, _ := strings.Cut(item, "\n") // a key alone is a true
+			entries = append(entries, entry{key, value})
+		}
+	}
+	return entries
+}
+
+// lookGit returns the absolute path of git.
+func lookGit() (string, error) {
+	git, err := proc.LookPath("git", os.Getenv("PATH"))
+	if err != nil {
+		return "", ErrNoGit
+	}
+	return git, nil
+}
+
+// ownEnviron is the environment of the git that this package runs: no
+// configuration but the pins, no repository, and none of our variables.
+func ownEnviron() []string {
+	return appendSettings(proc.Environ(os.Environ(), []string{"PATH", "SystemRoot"}, map[string]string{
+		"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_DIR": os.DevNull, "LC_ALL": "C",
+	}), pins)
+}
+
+// errTooLong and errNoFile are errors of readRegular.
+var (
+	errTooLong = errors.New("too long to be read")
+	errNoFile  = errors.New("not a regular file")
+)
+
+// readRegular returns the content of a regular file of at most limit bytes.
+func readRegular(path string, limit int64) ([]byte, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, errNoFile
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = errTooLong
+	}
+	return b, err
+}
+
+// reason is why a file could not be read, without its path.
+func reason(err error) string {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err
+	}
+	return err.Error()
+}

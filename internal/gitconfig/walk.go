@@ -1,0 +1,186 @@
+package gitconfig
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Bounds of Find.
+const (
+	maxEntries = 200_000 // files and folders below the folder; the rest is not looked at
+	maxFiles   = 500     // configurations; more are a finding
+	maxPointer = 8 << 10 // bytes of a .git file or a commondir
+)
+
+// A finder collects the findings of one folder.
+type finder struct {
+	ctx   context.Context
+	git   string          // path of the program, once it is needed
+	dirs  map[string]bool // walked
+	files map[string]bool // configurations that were read
+	left  int             // entries that may still be looked at
+	later []string        // git directories to walk after the folder itself
+	found []Finding
+	err   error
+}
+
+// stopped reports whether nothing more is to be looked at.
+func (f *finder) stopped() bool { return f.err != nil || f.ctx.Err() != nil }
+
+// above looks for repositories that hold dir. A repository in the user's home
+// directory or above is the user's own.
+func (f *finder) above(dir string) {
+	home, _ := os.UserHomeDir() // without it, every folder above counts
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	for dir != home && !f.stopped() {
+		up := filepath.Dir(dir)
+		if up == dir || up == home {
+			return
+		}
+		dir = up
+		f.pointer(filepath.Join(dir, ".git"))
+		if isGitDir(dir) {
+			f.gitDir(dir)
+		}
+	}
+}
+
+// pointer looks at a ".git", which is a git directory, a link to one or a file
+// that names one. Submodules may have theirs in it.
+func (f *finder) pointer(path string) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil: // there is none
+	case st.IsDir():
+		f.gitDir(path)
+		f.later = append(f.later, path)
+	case st.Mode().IsRegular():
+		if to := f.readPath(path, "gitdir:"); to != "" && isGitDir(to) {
+			f.gitDir(to)
+			f.later = append(f.later, to)
+		}
+	default:
+		f.add(Finding{File: path, Problem: "neither a file nor a folder"})
+	}
+}
+
+// readPath returns the path in a file of git's, without its prefix; "" if the
+// file has none. A relative path is relative to the folder of the file.
+func (f *finder) readPath(file, prefix string) string {
+	b, err := readRegular(file, maxPointer)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		f.add(Finding{File: file, Problem: reason(err)})
+		return ""
+	}
+	to, ok := strings.CutPrefix(string(b), prefix)
+	to = strings.TrimRight(to, "\r\n")
+	if prefix != "" {
+		to = strings.TrimLeft(to, " ")
+	}
+	if !ok || to == "" {
+		return ""
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(file), to)
+	}
+	return to
+}
+
+// gitDir looks at the configurations of a git directory.
+func (f *finder) gitDir(dir string) {
+	if f.stopped() {
+		return
+	}
+	f.config(filepath.Join(dir, "config"))
+	f.config(filepath.Join(dir, "config.worktree"))
+	if common := f.readPath(filepath.Join(dir, "commondir"), ""); common != "" {
+		f.config(filepath.Join(common, "config"))
+		if isGitDir(common) {
+			f.later = append(f.later, common)
+		}
+	}
+}
+
+// walk looks for git directories in root and below it, nearest first. It does
+// not follow links, other than a ".git".
+func (f *finder) walk(root string) {
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real
+	}
+	for queue := []string{root}; len(queue) > 0 && f.left > 0 && !f.stopped(); queue = queue[1:] {
+		dir := queue[0]
+		if f.dirs[dir] {
+			continue
+		}
+		f.dirs[dir] = true
+		entries := f.list(dir)
+		if looksLikeGitDir(entries) {
+			f.gitDir(dir)
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			switch {
+			case e.IsDir() && !holdsObjects(path):
+				queue = append(queue, path)
+			case strings.EqualFold(e.Name(), ".git"):
+				f.pointer(path)
+			}
+		}
+	}
+}
+
+// list returns the entries of a folder, as many as may still be looked at. A
+// folder that the user cannot read has none: git cannot read it either.
+func (f *finder) list(dir string) []fs.DirEntry {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(f.left)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	f.left -= len(entries) + 1
+	return entries
+}
+
+// objects matches a folder with nothing but objects of a repository.
+var objects = regexp.MustCompile(`[/\\]objects[/\\]([0-9a-f]{2}|pack|info)$`)
+
+func holdsObjects(path string) bool { return objects.MatchString(path) }
+
+// looksLikeGitDir reports whether git could take a folder with these entries
+// for a git directory. Some file systems ignore case.
+func looksLikeGitDir(entries []fs.DirEntry) bool {
+	has := map[string]bool{}
+	for _, e := range entries {
+		switch name := strings.ToLower(e.Name()); name {
+		case "head", "objects", "refs", "commondir":
+			has[name] = true
+		}
+	}
+	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
+}
+
+// isGitDir is looksLikeGitDir for a folder that is not walked.
+func isGitDir(dir string) bool {
+	exists := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return exists("HEAD") && (exists("objects") && exists("refs") || exists("commondir"))
+}
+
+func (f *finder) add(found Finding) { f.found = append(f.found, found) }
