@@ -28,7 +28,7 @@ func (tr told) Skipped() (messages, lines int) { return *tr.lines, 2 * *tr.lines
 // listen starts a script and reads until something is wrong.
 func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
 	t.Helper()
-	sh, err := Find("sh", Agent{})
+	sh, err := Find("sh", Agent{}, runnel.Options{})
 	if err != nil {
 		t.Skip("there is no shell")
 	}

@@ -24,7 +24,7 @@ func (p Program) Find(opt runnel.Options, usual string, agent Agent) (path strin
 		usual, args = p.Command[0], slices.Clone(p.Command[1:])
 		agent.Install = "" // an error names the configuration instead
 	}
-	path, err = Find(usual, agent)
+	path, err = Find(usual, agent, opt)
 	return path, args, err
 }
 

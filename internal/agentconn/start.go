@@ -2,17 +2,20 @@ package agentconn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/supervisor"
+	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // A Command is a program to start. No text of a client is among its arguments.
@@ -21,13 +24,25 @@ type Command struct {
 	Args []string
 	Env  []string // all of it, "K=V"
 	Mark string   // variable that the supervisor marks its processes with; ends in proc.MarkSuffix
+
+	// Elsewhere says that the agent learns its folder from its protocol. For an
+	// untrusted folder it is started in an empty directory.
+	Elsewhere bool
+
+	dir string // in which it is started, if not in opt.Dir
 }
 
-// Start starts an agent in opt.Dir. opt.Keep says how a restarted server finds
-// it again.
+// Start starts an agent in opt.Dir. It refuses an untrusted folder that would
+// choose a program to run. opt.Keep says how a restarted server finds the agent
+// again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
+	if !opt.Trusted {
+		if err := cmd.defend(ctx, opt, agent); err != nil {
+			return nil, err
+		}
+	}
 	process, err := supervisor.Start(ctx, proc.Command{
-		Path: cmd.Path, Args: cmd.Args, Dir: opt.Dir, Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env),
+		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env),
 	}, supervisor.Keep(opt.Keep))
 	if err != nil {
 		return nil, startFault(ctx, agent, err)
@@ -41,16 +56,32 @@ func redactor(env []string) func([]byte) []byte {
 }
 
 // Find returns the absolute path of a program. A bare name is looked up in
-// PATH.
-func Find(program string, agent Agent) (string, error) {
-	found, err := exec.LookPath(program)
-	if err == nil {
-		found, err = filepath.Abs(found)
+// PATH. An untrusted folder, and a relative path beside one, is no place for a
+// program.
+func Find(program string, agent Agent, opt runnel.Options) (string, error) {
+	if !opt.Trusted && relativeProgram(program) {
+		return "", untrusted(opt, "The program "+text.OneLine(program, 300)+" of "+agent.Name+" is relative: the folder could choose it. Write its whole path.")
 	}
+	found, err := find(program, opt)
 	if err != nil {
 		return "", notInstalled(agent, err)
 	}
 	return found, nil
+}
+
+func find(program string, opt runnel.Options) (string, error) {
+	if program != filepath.Base(program) {
+		found, err := exec.LookPath(program)
+		if err == nil {
+			found, err = filepath.Abs(found)
+		}
+		return found, err
+	}
+	path := []string{"PATH=" + os.Getenv("PATH")}
+	if dirs, err := folders(opt); err == nil && !opt.Trusted {
+		path = proc.FilterPath(path, outside(dirs))
+	}
+	return proc.LookPath(program, strings.TrimPrefix(path[0], "PATH="))
 }
 
 func notInstalled(agent Agent, cause error) error {
@@ -74,11 +105,15 @@ func startFault(ctx context.Context, agent Agent, err error) error {
 	case start.Reason == proc.NotFound:
 		return notInstalled(agent, err)
 	case start.Reason == proc.BadDir:
-		return runnel.Fail(runnel.WorkingRootInaccessible, "the project directory is missing or not accessible", err)
+		return badDir(err)
 	case start.Reason == proc.NoResources:
 		return runnel.Fail(runnel.Overloaded, failed+": "+string(start.Reason)+" on this machine. End something, and try again.", err)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, failed+": "+string(start.Reason), err)
+}
+
+func badDir(cause error) error {
+	return runnel.Fail(runnel.WorkingRootInaccessible, "the project directory is missing or not accessible", cause)
 }
 
 // maxOutput bounds what Output returns, in bytes.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel"
 )
 
 // A program that says who it is obeys what lies in the folder that it runs in:
@@ -20,7 +22,7 @@ func TestOutputIsOfNoProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", tmp)
-	sh, err := Find("sh", Agent{})
+	sh, err := Find("sh", Agent{}, runnel.Options{})
 	if err != nil {
 		t.Skip("there is no shell")
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -45,7 +46,7 @@ func (p *provider) Accepts(ctx context.Context, opt runnel.Options) (func(runnel
 	s := newSession(p.agent)
 	known := false
 	if s.caps, known = p.learned.get(path); !known {
-		if err := p.introduce(ctx, opt); err != nil {
+		if err := p.introduce(ctx, path, opt); err != nil {
 			return nil, err
 		}
 		s.caps, _ = p.learned.get(path)
@@ -53,21 +54,17 @@ func (p *provider) Accepts(ctx context.Context, opt runnel.Options) (func(runnel
 	return s.rejects, nil
 }
 
-// introduce starts an agent and stops it once it has reported what it can do.
-func (p *provider) introduce(ctx context.Context, opt runnel.Options) error {
+// introduce starts the agent at path and stops it once it has reported what it
+// can do.
+func (p *provider) introduce(ctx context.Context, path string, opt runnel.Options) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	dir, clean, err := probeDir()
-	if err != nil {
-		return runnel.Fail(runnel.Internal, "there is no room for temporary files", err)
-	}
-	defer clean()
-	c, err := p.start(ctx, runnel.Options{Dir: dir, Path: opt.Path, Env: opt.Env})
+	c, err := p.start(ctx, runnel.Options{Dir: agentconn.EmptyDir(), Path: path, Env: opt.Env})
 	if err != nil {
 		return err
 	}
 	err = c.Handshake(ctx, func(next func() ([]byte, error)) error {
-		h := handshake{p: p, c: c, opt: runnel.Options{Path: opt.Path}, next: next}
+		h := handshake{p: p, c: c, opt: runnel.Options{Path: path}, next: next}
 		return h.initialize()
 	})
 	if err == nil {

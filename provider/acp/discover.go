@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"os"
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
@@ -54,13 +54,7 @@ func (p listing) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conv
 func (p listing) list(ctx context.Context, dir string) (found []runnel.Conversation, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recallTime)
 	defer cancel()
-	opt := runnel.Options{Dir: dir}
-	if st, err := os.Stat(dir); dir == "" || err != nil || !st.IsDir() || p.mistrust(opt) != nil {
-		if opt.Dir, err = os.MkdirTemp("", "runnel-list-"); err != nil {
-			return nil, runnel.Fail(runnel.Internal, "There is no room for temporary files.", err)
-		}
-		defer os.RemoveAll(opt.Dir)
-	}
+	opt := runnel.Options{Dir: agentconn.EmptyDir()} // a project may have settings
 	c, err := p.start(ctx, opt)
 	if err != nil {
 		return nil, err

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"os"
 	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
 // recallTime bounds the reading of stored conversations.
@@ -31,7 +31,7 @@ func (p recalling) History(ctx context.Context, ref runnel.Conversation) iter.Se
 		defer cancel()
 		dir := ref.Dir
 		if dir == "" {
-			dir = os.TempDir()
+			dir = agentconn.EmptyDir()
 		}
 		c, err := p.open(ctx, runnel.Options{Dir: dir, Trusted: ref.Trusted}, opening{method: methodLoad, session: ref.AgentSessionID, show: true})
 		if err != nil {

@@ -2,12 +2,11 @@ package acp
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/text"
 )
@@ -35,31 +34,10 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	in.Path = path
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	dir, clean, err := probeDir()
-	if err != nil {
-		in.Problem = "There is no room for temporary files."
-		return in
-	}
-	defer clean()
-	if err := p.ask(ctx, runnel.Options{Dir: dir}, &in); err != nil {
+	if err := p.ask(ctx, runnel.Options{Dir: agentconn.EmptyDir()}, &in); err != nil {
 		in.Problem = runnel.Safe(err).Message
 	}
 	return in
-}
-
-// probeDir returns an empty directory, if possible the same one each time:
-// Gemini CLI 0.61.0 stores every directory in which it was started.
-func probeDir() (dir string, clean func(), err error) {
-	if cache, err := os.UserCacheDir(); err == nil {
-		dir = filepath.Join(cache, "runnel", "empty")
-		if err := os.MkdirAll(dir, 0o700); err == nil {
-			if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
-				return dir, func() {}, nil
-			}
-		}
-	}
-	dir, err = os.MkdirTemp("", "runnel-probe-")
-	return dir, func() { os.RemoveAll(dir) }, err
 }
 
 // ask fills in what the agent reports about itself.

@@ -186,7 +186,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_" + proc.MarkSuffix,
+		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (p *provider) command(opt runnel.Options) (path string, args []string, err 
 	if opt.Path != "" {
 		name = opt.Path
 	}
-	path, err = agentconn.Find(name, p.agent.conn())
+	path, err = agentconn.Find(name, p.agent.conn(), opt)
 	return path, cmd[1:], err
 }
 

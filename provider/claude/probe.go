@@ -3,7 +3,6 @@ package claude
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 
@@ -65,12 +64,7 @@ func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Mode
 			}
 		}
 	}
-	dir, err := os.MkdirTemp("", "runnel-probe-") // a project could have settings
-	if err != nil {
-		return nil
-	}
-	defer os.RemoveAll(dir)
-	opt.Dir = dir
+	opt.Dir = agentconn.EmptyDir() // a project may have settings
 	c, err := p.open(ctx, opt, false)
 	if err != nil {
 		return nil

@@ -94,7 +94,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	path, managed := native(path)
 	env := append(environ(os.Environ(), opt), managed...)
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +145,8 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 		return nil, err
 	}
 	params := map[string]any{"approvalPolicy": m.approval, "sandbox": m.sandbox, "approvalsReviewer": "user", "config": config}
-	if opt.Dir != "" {
-		params["cwd"] = opt.Dir
+	if params["cwd"], err = workDir(opt.Dir); err != nil {
+		return nil, err
 	}
 	if opt.Model != "" {
 		params["model"] = opt.Model
@@ -200,6 +200,19 @@ func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, e
 		}
 	}
 	return servers, nil
+}
+
+// workDir returns the directory in which the agent is to work. It is started in
+// another one.
+func workDir(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the current directory is not accessible", err)
+	}
+	return dir, nil
 }
 
 func projectDir(dir string) string {

@@ -1,5 +1,7 @@
-// Command acpagent is an agent that speaks ACP, as small as one can be: it says
-// what it was told. It wants to be called with --acp.
+// Command acpagent is an agent that speaks ACP, as small as one can be: it
+// repeats its prompt. It must be called with --acp. For the prompt "run:
+// COMMAND" it runs the command in the session's directory and answers with the
+// output; for "where" it answers with the directory in which it was started.
 package main
 
 import (
@@ -7,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -32,11 +35,13 @@ func main() {
 	out := json.NewEncoder(os.Stdout)
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
+	dir := ""
 	for in.Scan() {
 		var m struct {
 			ID     json.RawMessage
 			Method string
 			Params struct {
+				Cwd    string
 				Prompt []struct{ Text string }
 			}
 		}
@@ -48,11 +53,18 @@ func main() {
 		case "initialize":
 			answer.Result = object{"protocolVersion": 1, "agentInfo": object{"name": "acpagent", "version": "1.2.3"}, "agentCapabilities": object{}}
 		case "session/new":
+			dir = m.Params.Cwd
 			answer.Result = object{"sessionId": session}
 		case "session/prompt":
-			said := "you said:"
+			text := ""
 			for _, p := range m.Params.Prompt {
-				said += " " + p.Text
+				text += " " + p.Text
+			}
+			said := "you said:" + text
+			if command, ok := strings.CutPrefix(text, " run: "); ok {
+				said = output(dir, command)
+			} else if text == " where" {
+				said, _ = os.Getwd()
 			}
 			if greeting := os.Getenv("ACPAGENT_GREETING"); greeting != "" {
 				said = greeting + ", " + said
@@ -69,4 +81,15 @@ func main() {
 		}
 		_ = out.Encode(answer)
 	}
+}
+
+// output runs a shell command in a directory and returns what it prints.
+func output(dir, command string) string {
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out) + err.Error()
+	}
+	return string(out)
 }

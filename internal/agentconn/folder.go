@@ -1,0 +1,202 @@
+package agentconn
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/gitconfig"
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// Nothing of an untrusted folder runs because an agent is started for it. What
+// holds for every agent is here: how its program is found and started, and what
+// git would run. What an agent obeys itself is its provider's to prevent.
+
+// defend prepares a command for an untrusted folder. It fails if the folder
+// would choose what runs.
+func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) error {
+	dirs, err := folders(opt)
+	if err != nil {
+		return err
+	}
+	if name := launcher(c.Path, c.Args); name != "" && dirs[0] != EmptyDir() {
+		return untrusted(opt, agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
+			"Install the agent, such as with npm install -g, and configure its own program.")
+	}
+	for _, dir := range dirs {
+		found, err := gitconfig.Find(ctx, dir)
+		if err != nil {
+			return untrusted(opt, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
+		}
+		if len(found) > 0 {
+			return untrusted(opt, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs, and agents call git unasked: "+
+				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
+		}
+	}
+	c.Env = proc.FilterPath(c.Env, outside(dirs))
+	c.Env = gitconfig.Pin(ctx, c.Env)
+	if c.Elsewhere {
+		if err := checkDir(dirs[0]); err != nil {
+			return err
+		}
+		c.dir = EmptyDir()
+	}
+	return nil
+}
+
+// untrusted returns the error for what is refused in an untrusted folder. It
+// ends with the ways to trust the folder.
+func untrusted(opt runnel.Options, why string, cause ...error) error {
+	dir := opt.Dir
+	if dirs, err := folders(opt); err == nil {
+		dir = dirs[0]
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, why+" To trust the folder: runnel run --trust (for one prompt), runnel serve --trusted-folders "+
+		text.OneLine(shellWord(dir), 500)+" (for a server), or trusted-folders in the configuration.", cause...)
+}
+
+// shellWord quotes a word for a shell where that is needed.
+func shellWord(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("/._-+@%,:=", r) && !isAlphanumeric(r) }) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}
+
+func isAlphanumeric(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+// launchers are programs that look for the program to run in the folder in
+// which they are started, or obey its settings before they run it. The words
+// are the subcommands that do so; none stands for all.
+var launchers = map[string][]string{
+	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil,
+	"npm": {"exec", "x", "run", "run-script", "start"}, "pnpm": {"dlx", "exec", "run", "start"},
+	"yarn": {"dlx", "exec", "run", "start"}, "yarnpkg": {"dlx", "exec", "run", "start"}, "bun": {"x", "run"},
+	"uv": {"run", "tool"}, "deno": {"run", "task", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"},
+	"corepack": nil, "mise": {"exec", "x", "run"}, "rye": {"run"}, "volta": {"run"},
+}
+
+// launcher returns the launcher of a command, "" if it has none.
+func launcher(path string, args []string) string {
+	for filepath.Base(path) == "env" { // env [-OPTION…] [NAME=VALUE…] PROGRAM
+		i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") && !strings.Contains(a, "=") })
+		if i < 0 {
+			return ""
+		}
+		path, args = args[i], args[i+1:]
+	}
+	name := strings.ToLower(filepath.Base(path))
+	name = strings.TrimSuffix(name, filepath.Ext(name))
+	words, ok := launchers[name]
+	if !ok {
+		return ""
+	}
+	if words == nil {
+		return name
+	}
+	for _, a := range args { // an option before the subcommand may have a value
+		if slices.Contains(words, a) {
+			return name + " " + a
+		}
+	}
+	return ""
+}
+
+// relativeProgram reports whether a program would be another file in each
+// directory.
+func relativeProgram(program string) bool {
+	return !filepath.IsAbs(program) && strings.ContainsAny(program, `/\`)
+}
+
+// folders returns the folders of an agent, by the directories that they really
+// are. The first is the one in which it works.
+func folders(opt runnel.Options) ([]string, error) {
+	dir := opt.Dir
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return nil, runnel.Fail(runnel.WorkingRootInaccessible, "the current directory is not accessible", err)
+		}
+	}
+	dirs := append([]string{dir}, opt.AddDirs...)
+	for i, d := range dirs {
+		if real, err := filepath.EvalSymlinks(d); err == nil {
+			dirs[i] = real
+		}
+	}
+	return dirs, nil
+}
+
+// outside returns a function that reports whether a directory lies in none of
+// the folders. The user's home directory, and what holds it, hold the user's
+// own programs.
+func outside(folders []string) func(dir string) bool {
+	home, _ := os.UserHomeDir() // without it, every folder counts
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && within(home, f) })
+	return func(dir string) bool {
+		real, err := filepath.EvalSymlinks(dir)
+		return !slices.ContainsFunc(folders, func(f string) bool { return within(dir, f) || err == nil && within(real, f) })
+	}
+}
+
+func within(path, root string) bool {
+	rel, err := filepath.Rel(root, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// checkDir fails if an agent could not work in the directory.
+func checkDir(dir string) error {
+	d, err := os.Open(dir)
+	if err == nil {
+		var st os.FileInfo
+		st, err = d.Stat()
+		d.Close()
+		if err == nil && st.IsDir() {
+			return nil
+		}
+	}
+	return badDir(err)
+}
+
+// maxEmpty bounds the directories that EmptyDir tries.
+const maxEmpty = 100
+
+// EmptyDir returns a directory without any file, in which a program finds
+// nothing to obey: if possible the same one each time, for Gemini CLI 0.61.0
+// stores every directory in which it was started. Where no such directory can
+// be made, it is the root of the file system, which belongs to no project.
+func EmptyDir() string {
+	root := string(filepath.Separator)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return root
+	}
+	for i := range maxEmpty {
+		name := "empty"
+		if i > 0 { // some agent has left a file in the one before
+			name += "-" + strconv.Itoa(i+1)
+		}
+		dir := filepath.Join(cache, "runnel", name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			continue
+		}
+		if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
+			continue
+		}
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {
+			return dir
+		}
+	}
+	return root
+}

@@ -1,0 +1,171 @@
+package agentconn
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// script writes a program that leaves a mark.
+func script(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// project makes a home directory and a project in it, by the names that they
+// really have.
+func project(t *testing.T) (home, dir string) {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(home, "project")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CACHE_HOME", "")
+	return home, dir
+}
+
+func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
+	_, dir := project(t)
+	for _, c := range []struct {
+		command string
+		name    string // "" if it is no launcher
+	}{
+		{"/usr/bin/npx agent --acp", "npx"}, {"/x/bunx agent", "bunx"}, {"/x/uvx agent", "uvx"}, {"/x/pipx run agent", "pipx"},
+		{"/x/npm --silent exec agent -- --acp", "npm exec"}, {"/x/npm x agent", "npm x"}, {"/x/pnpm dlx agent", "pnpm dlx"},
+		{"/x/yarn dlx agent", "yarn dlx"}, {"/x/bun x agent", "bun x"}, {"/x/uv tool run agent", "uv tool"},
+		{"/usr/bin/env -S A=1 npx agent", "npx"}, {"/x/NPX.CMD agent", "npx"},
+		{"/x/npm-agent exec", ""}, {"/usr/bin/node /x/agent.js", ""}, {"/x/uv --version", ""}, {"/usr/bin/env", ""},
+	} {
+		words := strings.Fields(c.command)
+		cmd := Command{Path: words[0], Args: words[1:]}
+		err := cmd.defend(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "It"})
+		switch {
+		case c.name == "" && err != nil:
+			t.Errorf("%s: %v", c.command, err)
+		case c.name != "" && (runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "started by "+c.name+",") || !strings.Contains(err.Error(), "--trusted-folders "+dir)):
+			t.Errorf("%s: %v", c.command, err)
+		}
+		if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "It"}); err != nil {
+			t.Errorf("%s, to be asked for its version: %v", c.command, err)
+		}
+	}
+}
+
+func TestUntrustedFolderIsNotInPath(t *testing.T) {
+	home, dir := project(t)
+	own, others := filepath.Join(home, "bin"), filepath.Join(dir, "node_modules", ".bin")
+	for _, path := range []string{filepath.Join(own, "agent"), filepath.Join(others, "agent"), filepath.Join(others, "other")} {
+		script(t, path)
+	}
+	link := filepath.Join(home, "link")
+	if err := os.Symlink(others, link); err != nil {
+		t.Fatal(err)
+	}
+	list := string(os.PathListSeparator)
+	path := strings.Join([]string{".", "", "node_modules/.bin", others, link, own}, list)
+	t.Setenv("PATH", path)
+	t.Chdir(dir)
+	for _, c := range []struct {
+		opt   runnel.Options
+		agent string // where it is found
+		path  string // what the agent has as PATH
+	}{
+		{runnel.Options{Dir: dir}, own, own},
+		{runnel.Options{}, own, own}, // the current directory
+		{runnel.Options{Dir: own, AddDirs: []string{dir}}, "", ""},
+		{runnel.Options{Dir: home}, others, others + list + link + list + own}, // the user's own programs
+	} {
+		found, err := Find("agent", Agent{Name: "It"}, c.opt)
+		if c.agent == "" && err == nil || c.agent != "" && found != filepath.Join(c.agent, "agent") {
+			t.Errorf("%+v: found %q, %v", c.opt, found, err)
+		}
+		cmd := Command{Path: "/bin/agent", Env: []string{"A=1", "PATH=" + path}}
+		if err := cmd.defend(t.Context(), c.opt, Agent{Name: "It"}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(cmd.Env, "PATH="+c.path) {
+			t.Errorf("%+v: environment %v", c.opt, cmd.Env)
+		}
+	}
+	if found, err := Find("agent", Agent{Name: "It"}, runnel.Options{Dir: dir, Trusted: true}); found != filepath.Join(others, "agent") {
+		t.Errorf("trusted: found %q, %v", found, err)
+	}
+}
+
+func TestRelativeProgramIsRefusedInUntrustedFolders(t *testing.T) {
+	home, dir := project(t)
+	script(t, filepath.Join(dir, "agent"))
+	t.Chdir(home)
+	_, err := Find("project/agent", Agent{Name: "It"}, runnel.Options{Dir: dir})
+	if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "project/agent") || !strings.Contains(err.Error(), "--trust") {
+		t.Errorf("error %v", err)
+	}
+	if found, err := Find("project/agent", Agent{Name: "It"}, runnel.Options{Dir: dir, Trusted: true}); found != filepath.Join(dir, "agent") {
+		t.Errorf("trusted: found %q, %v", found, err)
+	}
+	if found, err := Find(filepath.Join(dir, "agent"), Agent{Name: "It"}, runnel.Options{Dir: dir}); found != filepath.Join(dir, "agent") {
+		t.Errorf("its whole path: found %q, %v", found, err)
+	}
+}
+
+func TestAgentStartsInAnEmptyDirectory(t *testing.T) {
+	home, dir := project(t)
+	sh, err := Find("sh", Agent{}, runnel.Options{})
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	start := func(opt runnel.Options) (string, error) {
+		t.Helper()
+		tr := told{lines: new(int)}
+		c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", "pwd -P"}, Env: []string{"PATH=/usr/bin:/bin"}, Elsewhere: true}, Agent{Name: "It"}, tr, opt)
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		ev, err := c.Next(t.Context())
+		if err != nil {
+			return "", err
+		}
+		return ev.Body.(event.Notice).Message, nil
+	}
+	empty := filepath.Join(home, ".cache", "runnel", "empty")
+	if at, err := start(runnel.Options{Dir: dir}); at != empty || err != nil {
+		t.Errorf("started in %q, want %q; error %v", at, empty, err)
+	}
+	script(t, filepath.Join(empty, "left"))
+	if at, err := start(runnel.Options{Dir: dir}); at != empty+"-2" || err != nil {
+		t.Errorf("beside a file that was left: started in %q, error %v", at, err)
+	}
+	if at, err := start(runnel.Options{Dir: dir, Trusted: true}); at != dir || err != nil {
+		t.Errorf("trusted: started in %q, error %v", at, err)
+	}
+	if _, err := start(runnel.Options{Dir: filepath.Join(dir, "missing")}); runnel.CodeOf(err) != runnel.WorkingRootInaccessible {
+		t.Errorf("a missing project: %v", err)
+	}
+	if _, err := start(runnel.Options{Dir: filepath.Join(empty, "left")}); runnel.CodeOf(err) != runnel.WorkingRootInaccessible {
+		t.Errorf("a file as project: %v", err)
+	}
+}
+
+func TestTrustCommandIsQuoted(t *testing.T) {
+	for dir, want := range map[string]string{"/a/b-c.d": "/a/b-c.d", "/a b": "'/a b'", "/a'b;$c": `'/a'\''b;$c'`} {
+		if err := untrusted(runnel.Options{Dir: dir}, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {
+			t.Errorf("%q: %v", dir, err)
+		}
+	}
+}
