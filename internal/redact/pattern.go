@@ -6,7 +6,7 @@ import "strings"
 // It never holds back more than what decides about one beginning.
 type scanner struct {
 	held   []byte
-	before [3]byte // the bytes before held
+	before [6]byte // the bytes before held
 	body   *class  // the rest of a secret that was found
 	key    *pem    // likewise, if it is a private key
 }
@@ -33,6 +33,7 @@ var (
 	word   = chars(letters + digits + "_")
 	dashed = chars(letters + digits + "-")
 	token  = chars(letters + digits + "_-")
+	dotted = chars(letters + digits + "_-.=")
 	label  = chars(upper + digits + " ")
 	hexes  = chars(digits + "abcdefABCDEF")
 
@@ -45,43 +46,6 @@ var (
 		return c
 	}()
 )
-
-// A look is how a kind of key begins and goes on.
-type look struct {
-	prefix string
-	body   *class
-	min    int  // so many of body make it one
-	alone  bool // it does not begin within a word
-}
-
-var looks = []look{
-	{"sk-ant-", token, 8, false},
-	{"sk-", token, 20, true},
-	{"ghp_", alnum, 20, false}, {"gho_", alnum, 20, false}, {"ghu_", alnum, 20, false}, {"ghs_", alnum, 20, false}, {"ghr_", alnum, 20, false},
-	{"github_pat_", word, 20, false},
-	{"glpat-", token, 20, false},
-	{"AKIA", chars(upper + digits), 16, true}, {"ASIA", chars(upper + digits), 16, true},
-	{"AIza", token, 35, true},
-	{"xoxa-", dashed, 10, false}, {"xoxb-", dashed, 10, false}, {"xoxe-", dashed, 10, false},
-	{"xoxo-", dashed, 10, false}, {"xoxp-", dashed, 10, false}, {"xoxr-", dashed, 10, false}, {"xoxs-", dashed, 10, false},
-	{"rnl_", token, 20, false},
-}
-
-// headers are the names whose values are secret.
-var headers = []string{"authorization", "x-api-key"}
-
-// byFirst are the looks by their first byte; begins says where to look closer.
-var byFirst, begins = func() (by [256][]look, c class) {
-	for _, l := range looks {
-		by[l.prefix[0]] = append(by[l.prefix[0]], l)
-		c[l.prefix[0]] = true
-	}
-	for _, h := range headers {
-		c[h[0]], c[h[0]-'a'+'A'] = true, true
-	}
-	c['-'] = true
-	return by, c
-}()
 
 // A verdict is what is known of a place in the text.
 type verdict int
@@ -113,7 +77,7 @@ func (s *scanner) scan(dst, p []byte, final bool) []byte {
 			continue
 		}
 		j := i
-		for j < len(buf) && !begins[buf[j]] {
+		for j < len(buf) && !mayBegin(buf, j) {
 			j++
 		}
 		dst = append(dst, buf[i:j]...)
@@ -159,7 +123,8 @@ func (s *scanner) skip(buf []byte, i int) int {
 
 func (s *scanner) remember(gone []byte) {
 	for _, b := range gone[max(0, len(gone)-len(s.before)):] {
-		s.before = [3]byte{s.before[1], s.before[2], b}
+		copy(s.before[:], s.before[1:])
+		s.before[len(s.before)-1] = b
 	}
 }
 
@@ -187,6 +152,18 @@ func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past i
 		}
 		return v, 0, 0
 	}
+	switch {
+	case text[0] == ':':
+		return address(text, final)
+	case text[0] == 'e' && !s.inWord(buf, at):
+		v, past := webToken(text, final)
+		if v == yes {
+			s.body = dotted
+		}
+		if v != no {
+			return v, 0, past
+		}
+	}
 	for _, h := range headers {
 		switch v, keep := header(text, h, final); v {
 		case yes:
@@ -203,7 +180,7 @@ func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past i
 }
 
 // inWord reports whether the character before buf[at] belongs to a word, and is
-// not the end of an escape sequence such as \n or %20.
+// not the end of an escape sequence such as \n, %20 or \u003d.
 func (s *scanner) inWord(buf []byte, at int) bool {
 	prev := func(n int) byte {
 		if at-n >= 0 {
@@ -215,7 +192,7 @@ func (s *scanner) inWord(buf []byte, at int) bool {
 	case !alnum[prev(1)], prev(2) == '\\', prev(3) == '%' && hexes[prev(2)] && hexes[prev(1)]:
 		return false
 	}
-	return true
+	return prev(6) != '\\' || prev(5) != 'u' || !hexes[prev(4)] || !hexes[prev(3)] || !hexes[prev(2)] || !hexes[prev(1)]
 }
 
 func (l look) at(text []byte, final bool) verdict {

@@ -264,6 +264,7 @@ func BenchmarkText(b *testing.B) {
 		"prose":   strings.Repeat("The quick brown fox, said Authorization: nobody; sk-ate on. ", 2000),
 		"hostile": strings.Repeat(benchValues()[0][:40]+"-----BEGIN A", 2000),
 		"runs":    strings.Repeat("a", 100_000),
+		"alike":   strings.Repeat("-eyJhbGciOi://me:hunter sk_live_ npm_ SG.", 2500),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
