@@ -256,3 +256,7 @@ func TestC06_MemoryOfATrustedFolder(t *testing.T) {
 		}
 	})
 }
+
+func TestC06_RepositoryWhoseGitRunsPrograms(t *testing.T) {
+	eachAgent(t, func(_ *testing.T, r *rig) { r.WithstandsGit() })
+}
