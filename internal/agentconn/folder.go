@@ -50,6 +50,18 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 	return nil
 }
 
+// GitPins returns the variables by which [Start] pins settings of git in the
+// environment env, for an agent that may keep variables from its commands.
+func GitPins(ctx context.Context, env []string) map[string]string {
+	pins := map[string]string{}
+	for _, e := range gitconfig.Pin(ctx, env) {
+		if name, value, _ := strings.Cut(e, "="); strings.HasPrefix(name, "GIT_CONFIG_") {
+			pins[name] = value
+		}
+	}
+	return pins
+}
+
 // untrusted returns the error for what is refused in an untrusted folder. It
 // ends with the ways to trust the folder.
 func untrusted(opt runnel.Options, why string, cause ...error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,5 +123,26 @@ func TestC06_TrustedRepository(t *testing.T) {
 		if ran := trap.Ran(); len(ran) == 0 && len(trap.Elsewhere.Requests()) == 0 {
 			t.Errorf("nothing ran, and nothing went elsewhere: %v", err)
 		}
+	})
+}
+
+func TestC06_RepositoryWhoseGitRunsPrograms(t *testing.T) {
+	eachOf(t, realagents.ACP(), func(_ *testing.T, r *rig) { r.WithstandsGit() })
+}
+
+// The configuration of Codex may keep variables whose names look like those of
+// keys from commands, and GIT_CONFIG_KEY_0 is one of them.
+func TestC06_GitIsPinnedWhereCodexFiltersVariables(t *testing.T) {
+	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
+		config, err := os.OpenFile(filepath.Join(r.Home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer config.Close()
+		if _, err := config.WriteString("\n[shell_environment_policy]\nignore_default_excludes = false\n"); err != nil {
+			t.Fatal(err)
+		}
+		r.Opt.Env = append(r.Opt.Env, `CODEX_CONFIG={"shell_environment_policy":{"set":{"MINE":"1"}},"hide_agent_reasoning":false}`)
+		r.WithstandsGit()
 	})
 }

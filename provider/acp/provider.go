@@ -184,9 +184,13 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if err != nil {
 		return nil, err
 	}
+	env := p.environ(os.Environ(), opt)
+	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
+		env = f(env, agentconn.GitPins(ctx, env))
+	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: p.environ(os.Environ(), opt), Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true,
+		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err

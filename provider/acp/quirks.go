@@ -45,6 +45,9 @@ type startupQuirks struct {
 	waits func(ctx context.Context, env []string, session string) error
 	// environ returns variables ("K=V") for the environment of the agent.
 	environ func(opt runnel.Options) []string
+	// pinGit returns the environment with which the commands of the agent get
+	// these variables too, if the agent may keep variables from its commands.
+	pinGit func(env []string, pins map[string]string) []string
 }
 
 // liveQuirks matter while a turn runs; those about tool calls count in a replay

@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -36,6 +38,7 @@ func codexACP() *quirks {
 				}
 				return nil
 			},
+			pinGit: codexPins,
 		},
 		live: liveQuirks{
 			stops:      []string{"cancel"},        // the only denial, which ends the turn as cancelled (denied-stop)
@@ -49,6 +52,40 @@ func codexACP() *quirks {
 			userPart:     linkedPart,
 		},
 	}
+}
+
+// codexPins adds variables of commands to CODEX_CONFIG, which 2.6.0 puts over
+// the user's configuration. By that, Codex may keep variables whose names look
+// like those of keys from commands.
+func codexPins(env []string, pins map[string]string) []string {
+	const name = "CODEX_CONFIG="
+	config := map[string]any{}
+	at := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name) })
+	if at >= 0 && json.Unmarshal([]byte(strings.TrimPrefix(env[at], name)), &config) != nil {
+		return env // the agent refuses it, and says so
+	}
+	set := object(object(config, "shell_environment_policy"), "set")
+	for variable, value := range pins {
+		set[variable] = value
+	}
+	line, err := json.Marshal(config)
+	if err != nil { // all values are of JSON
+		return env
+	}
+	if at >= 0 {
+		env = slices.Delete(slices.Clone(env), at, at+1)
+	}
+	return append(env, name+string(line))
+}
+
+// object returns the object at a key, and makes it if there is none.
+func object(in map[string]any, key string) map[string]any {
+	o, ok := in[key].(map[string]any)
+	if !ok {
+		o = map[string]any{}
+		in[key] = o
+	}
+	return o
 }
 
 // codexTool names a tool. A command that the agent asks for has a name only

@@ -3,6 +3,7 @@ package acp
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,21 @@ func TestQwenIsNotStartedBesideFilesThatItObeys(t *testing.T) {
 		}
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("%s: it was started", file)
+		}
+	}
+}
+
+func TestCodexPinsKeepTheUsersConfiguration(t *testing.T) {
+	pins := map[string]string{"GIT_CONFIG_COUNT": "1"}
+	for given, want := range map[string]string{
+		"": `CODEX_CONFIG={"shell_environment_policy":{"set":{"GIT_CONFIG_COUNT":"1"}}}`,
+		`CODEX_CONFIG={"a":1,"shell_environment_policy":{"inherit":"all","set":{"B":"2"}}}`: `CODEX_CONFIG={"a":1,"shell_environment_policy":{"inherit":"all","set":{"B":"2","GIT_CONFIG_COUNT":"1"}}}`,
+		`CODEX_CONFIG=broken`: `CODEX_CONFIG=broken`,
+	} {
+		env := []string{"A=1", given, "Z=1"}
+		got := codexPins(env, pins)
+		if !slices.Contains(got, want) || !slices.Contains(got, "A=1") || !slices.Contains(got, "Z=1") || env[1] != given {
+			t.Errorf("%s: %q", given, got)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
@@ -28,4 +29,20 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 			t.Fatal("nothing ran in the folder that is trusted")
 		}
 	}
+}
+
+func TestC06_RepositoryWhoseGitRunsPrograms(t *testing.T) { newRig(t).WithstandsGit() }
+
+// The user's configuration may keep variables whose names look like those of
+// keys from commands, and GIT_CONFIG_KEY_0 is one of them.
+func TestC06_GitIsPinnedWhereCodexFiltersVariables(t *testing.T) {
+	r := newRig(t)
+	r.append("[shell_environment_policy]\nignore_default_excludes = false\nset = { MINE = \"1\" }\n")
+	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("echo $MINE > mine")}}, fakemodel.Step{Text: "Done."})
+	r.Finish(allowOnce)
+	r.Conn.Close()
+	if got := r.Read("mine"); got != "1\n" {
+		t.Errorf("the user's own variable is %q", got)
+	}
+	r.WithstandsGit()
 }
