@@ -39,7 +39,7 @@ func Find(ctx context.Context, dir string) ([]Finding, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	f := &finder{ctx: ctx, dirs: map[string]bool{}, files: map[string]bool{}, left: maxEntries}
+	f := newFinder(ctx, maxEntries)
 	f.above(dir)
 	f.walk(dir)
 	for len(f.later) > 0 && !f.stopped() { // a walk may add to them

@@ -14,7 +14,7 @@ import (
 // git runs git as a user would, with a configuration of its own.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", args...)
+	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a")
 	out, err := cmd.CombinedOutput()
@@ -160,6 +160,25 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 			write(t, dir+"/.git/config", "[include]\npath=~/more\npath=~nobody/more\n")
 			write(t, os.Getenv("HOME")+"/more", evil)
 		}, "core.fsmonitor (HOME/more), include.path (.git/config)"},
+		"include through a link": { // .. is the folder above the one that the link leads to
+			func(t *testing.T, dir string) {
+				write(t, dir+"/a/b/x", "")
+				write(t, dir+"/a/more", evil)
+				write(t, dir+"/.git/config", "[include]\npath=../link/../more\n")
+				if err := os.Symlink("a/b", dir+"/link"); err != nil {
+					t.Fatal(err)
+				}
+			}, "core.fsmonitor (a/more)"},
+		"pointer through a link": {func(t *testing.T, dir string) {
+			write(t, dir+"/a/b/x", "")
+			git(t, "", "init", "-q", "--bare", dir+"/../other")
+			write(t, dir+"/../other/config", evil)
+			write(t, dir+"/c/.git", "gitdir: link/../other\n")
+			if err := os.Symlink(dir, dir+"/c/link"); err != nil {
+				t.Fatal(err)
+			}
+		}, "core.fsmonitor (ABOVE/other/config)"},
+		"twice": {func(t *testing.T, dir string) { write(t, dir+"/.git/config", evil+evil) }, "core.fsmonitor (.git/config)"},
 		"configuration of a worktree": {func(t *testing.T, dir string) {
 			git(t, dir, "config", "extensions.worktreeConfig", "true")
 			write(t, dir+"/.git/config.worktree", evil)
@@ -205,7 +224,7 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := repo(t)
 			c.make(t, dir)
-			want := strings.ReplaceAll(c.want, "HOME", os.Getenv("HOME"))
+			want := strings.NewReplacer("HOME", os.Getenv("HOME"), "ABOVE", filepath.Dir(dir)).Replace(c.want)
 			if got := found(t, dir); got != want {
 				t.Errorf("found %q, want %q", got, want)
 			}
@@ -291,7 +310,7 @@ func TestNearestFoldersAreLookedAtFirst(t *testing.T) {
 		git(t, "", "init", "-q", "--bare", filepath.Join(dir, name))
 		write(t, filepath.Join(dir, name, "config"), evil)
 	}
-	f := &finder{ctx: t.Context(), dirs: map[string]bool{}, files: map[string]bool{}, left: 40}
+	f := newFinder(t.Context(), 40)
 	f.walk(dir)
 	if got, want := Describe(f.found, dir), "core.fsmonitor (z/config)"; got != want || f.err != nil {
 		t.Errorf("found %q, want %q; error %v", got, want, f.err)
@@ -322,7 +341,7 @@ func TestPinsHoldInRepositories(t *testing.T) {
 	write(t, home+"/.gitconfig", "[core]\n\tsshCommand = ssh -i mine\n[user]\n\tname = a\n\temail = a\n")
 	env := Pin(t.Context(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.abbrev", "GIT_CONFIG_VALUE_0=7"})
 	pinned := func(at string, args ...string) string {
-		cmd := exec.Command("git", args...)
+		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir, cmd.Env = at, env
 		out, _ := cmd.CombinedOutput()
 		return strings.TrimSpace(string(out))

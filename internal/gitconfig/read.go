@@ -78,14 +78,12 @@ func (f *finder) include(from string, e entry) {
 			f.add(Finding{Key: e.key, File: from})
 			return
 		}
-		to = filepath.Join(home, to[2:])
+		to = home + string(filepath.Separator) + to[2:]
 	case strings.HasPrefix(to, "~"), strings.HasPrefix(to, "%(prefix)"):
 		f.add(Finding{Key: e.key, File: from}) // where it leads is only known to git
 		return
-	case !filepath.IsAbs(to):
-		to = filepath.Join(filepath.Dir(from), to)
 	}
-	f.config(to)
+	f.config(beside(from, to))
 }
 
 // parse returns the entries of a configuration. Git itself parses it, from its

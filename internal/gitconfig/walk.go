@@ -27,7 +27,12 @@ type finder struct {
 	left  int             // entries that may still be looked at
 	later []string        // git directories to walk after the folder itself
 	found []Finding
+	known map[Finding]bool // that are in found
 	err   error
+}
+
+func newFinder(ctx context.Context, left int) *finder {
+	return &finder{ctx: ctx, dirs: map[string]bool{}, files: map[string]bool{}, known: map[Finding]bool{}, left: left}
 }
 
 // stopped reports whether nothing more is to be looked at.
@@ -63,7 +68,7 @@ func (f *finder) pointer(path string) {
 		f.gitDir(path)
 		f.later = append(f.later, path)
 	case st.Mode().IsRegular():
-		if to := f.readPath(path, "gitdir:"); to != "" && isGitDir(to) {
+		if to := f.readPath(path, "gitdir: "); to != "" && isGitDir(to) {
 			f.gitDir(to)
 			f.later = append(f.later, to)
 		}
@@ -85,22 +90,33 @@ func (f *finder) readPath(file, prefix string) string {
 	}
 	to, ok := strings.CutPrefix(string(b), prefix)
 	to = strings.TrimRight(to, "\r\n")
-	if prefix != "" {
-		to = strings.TrimLeft(to, " ")
-	}
 	if !ok || to == "" {
 		return ""
 	}
+	return beside(file, to)
+}
+
+// beside returns the path that a file means by to. As the system has it, ".."
+// is the folder above the one to which a link leads: so all links are followed
+// before the path is cleaned, but for the last name.
+func beside(file, to string) string {
 	if !filepath.IsAbs(to) {
-		to = filepath.Join(filepath.Dir(file), to)
+		to = filepath.Dir(file) + string(filepath.Separator) + to
 	}
-	return to
+	dir, name := filepath.Split(to) // cleans nothing
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return filepath.Join(dir, name)
 }
 
 // gitDir looks at the configurations of a git directory.
 func (f *finder) gitDir(dir string) {
 	if f.stopped() {
 		return
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
 	}
 	f.config(filepath.Join(dir, "config"))
 	f.config(filepath.Join(dir, "config.worktree"))
@@ -128,13 +144,13 @@ func (f *finder) walk(root string) {
 		if looksLikeGitDir(entries) {
 			f.gitDir(dir)
 		}
+		inObjects := filepath.Base(dir) == "objects"
 		for _, e := range entries {
-			path := filepath.Join(dir, e.Name())
 			switch {
-			case e.IsDir() && !holdsObjects(path):
-				queue = append(queue, path)
+			case e.IsDir() && !(inObjects && objects.MatchString(e.Name())):
+				queue = append(queue, filepath.Join(dir, e.Name()))
 			case strings.EqualFold(e.Name(), ".git"):
-				f.pointer(path)
+				f.pointer(filepath.Join(dir, e.Name()))
 			}
 		}
 	}
@@ -156,10 +172,9 @@ func (f *finder) list(dir string) []fs.DirEntry {
 	return entries
 }
 
-// objects matches a folder with nothing but objects of a repository.
-var objects = regexp.MustCompile(`[/\\]objects[/\\]([0-9a-f]{2}|pack|info)$`)
-
-func holdsObjects(path string) bool { return objects.MatchString(path) }
+// objects matches a folder of "objects" with nothing but objects of a
+// repository.
+var objects = regexp.MustCompile(`^([0-9a-f]{2}|pack|info)$`)
 
 // looksLikeGitDir reports whether git could take a folder with these entries
 // for a git directory. Some file systems ignore case.
@@ -183,4 +198,10 @@ func isGitDir(dir string) bool {
 	return exists("HEAD") && (exists("objects") && exists("refs") || exists("commondir"))
 }
 
-func (f *finder) add(found Finding) { f.found = append(f.found, found) }
+// add adds a finding, once.
+func (f *finder) add(found Finding) {
+	if !f.known[found] {
+		f.known[found] = true
+		f.found = append(f.found, found)
+	}
+}
