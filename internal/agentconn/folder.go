@@ -29,6 +29,9 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 		return untrusted(opt, agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
 			"Install the agent, such as with npm install -g, and configure its own program.")
 	}
+	if arg := fromFolder(c.Args, dirs[0]); arg != "" && !c.Elsewhere {
+		return untrusted(opt, agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
+	}
 	for _, dir := range dirs {
 		found, err := gitconfig.Find(ctx, dir)
 		if err != nil {
@@ -117,6 +120,20 @@ func launcher(path string, args []string) string {
 	for _, a := range args { // an option before the subcommand may have a value
 		if slices.Contains(words, a) {
 			return name + " " + a
+		}
+	}
+	return ""
+}
+
+// fromFolder returns the first argument that names a file in the folder by a
+// relative path, such as the script of an interpreter; "" if there is none.
+func fromFolder(args []string, dir string) string {
+	for _, a := range args {
+		if a == "" || strings.HasPrefix(a, "-") || filepath.IsAbs(a) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, a)); err == nil {
+			return a
 		}
 	}
 	return ""

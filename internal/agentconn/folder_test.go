@@ -66,6 +66,27 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 	}
 }
 
+func TestScriptOfTheFolderIsRefused(t *testing.T) {
+	_, dir := project(t)
+	script(t, filepath.Join(dir, "agent.js"))
+	opt := runnel.Options{Dir: dir}
+	for _, c := range []struct {
+		cmd     Command
+		refused bool
+	}{
+		{Command{Args: []string{"--flag", "agent.js"}}, true},
+		{Command{Args: []string{"./agent.js"}}, true},
+		{Command{Args: []string{"agent.js"}, Elsewhere: true}, false}, // there is no such file where it starts
+		{Command{Args: []string{"other.js", "--agent.js", filepath.Join(dir, "agent.js"), ""}}, false},
+	} {
+		c.cmd.Path = "/usr/bin/node"
+		err := c.cmd.defend(t.Context(), opt, Agent{Name: "It"})
+		if c.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "agent.js, which is a file of the folder") {
+			t.Errorf("%q: %v", c.cmd.Args, err)
+		}
+	}
+}
+
 func TestUntrustedFolderIsNotInPath(t *testing.T) {
 	home, dir := project(t)
 	own, others := filepath.Join(home, "bin"), filepath.Join(dir, "node_modules", ".bin")
