@@ -205,6 +205,8 @@ func FuzzJ08_Redact(f *testing.F) {
 	f.Add("aaaaaaaab", "aaaaaaaa", "\n-----BEGIN PRIVATE KEY-----\n", 5, 7, uint8(2))
 	f.Add("sk-ant-0123456789abcdef", "task-sk-", "Authorization: Bearer ", 2, 30, uint8(3))
 	f.Add("ghp_0123456789abcdefghij\n", "x\ny", "\r\n\n", 2, 30, uint8(4))
+	f.Add("hunter22", "https://me:", "@host", 9, 14, uint8(0))
+	f.Add("JhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0", "ey", ".sig", 9, 30, uint8(0))
 	f.Fuzz(func(t *testing.T, secret, before, after string, i, j int, form uint8) {
 		if !distinct(secret) || !utf8.ValidString(secret) || len(secret) > 1<<10 || strings.ContainsAny(secret, "[]") || strings.Contains("redacted", secret) {
 			t.Skip()
