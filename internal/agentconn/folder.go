@@ -25,7 +25,25 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 	if err != nil {
 		return err
 	}
-	if name := launcher(c.Path, c.Args); name != "" && dirs[0] != EmptyDir() {
+	if len(dirs) > 1 || dirs[0] != EmptyDir() { // else the agent is only asked about itself
+		if err := c.judge(ctx, opt, dirs, agent); err != nil {
+			return err
+		}
+	}
+	c.Env = proc.FilterPath(c.Env, outside(dirs))
+	c.Env = gitconfig.Pin(ctx, c.Env)
+	if c.Elsewhere {
+		if err := checkDir(dirs[0]); err != nil {
+			return err
+		}
+		c.dir = EmptyDir()
+	}
+	return nil
+}
+
+// judge fails if one of the folders would choose what runs.
+func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
+	if name := launcher(c.Path, c.Args); name != "" {
 		return untrusted(opt, agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
 			"Install the agent, such as with npm install -g, and configure its own program.")
 	}
@@ -41,14 +59,6 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 			return untrusted(opt, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs, and agents call git unasked: "+
 				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
 		}
-	}
-	c.Env = proc.FilterPath(c.Env, outside(dirs))
-	c.Env = gitconfig.Pin(ctx, c.Env)
-	if c.Elsewhere {
-		if err := checkDir(dirs[0]); err != nil {
-			return err
-		}
-		c.dir = EmptyDir()
 	}
 	return nil
 }
@@ -166,13 +176,13 @@ func folders(opt runnel.Options) ([]string, error) {
 
 // outside returns a function that reports whether a directory lies in none of
 // the folders. The user's home directory, and what holds it, hold the user's
-// own programs.
+// own programs, and the root of the file system holds everybody's.
 func outside(folders []string) func(dir string) bool {
 	home, _ := os.UserHomeDir() // without it, every folder counts
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
-	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && within(home, f) })
+	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && within(home, f) || filepath.Dir(f) == f })
 	return func(dir string) bool {
 		real, err := filepath.EvalSymlinks(dir)
 		return !slices.ContainsFunc(folders, func(f string) bool { return within(dir, f) || err == nil && within(real, f) })
@@ -210,6 +220,9 @@ func EmptyDir() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return root
+	}
+	if real, err := filepath.EvalSymlinks(cache); err == nil {
+		cache = real
 	}
 	for i := range maxEmpty {
 		name := "empty"

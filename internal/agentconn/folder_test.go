@@ -183,6 +183,34 @@ func TestAgentStartsInAnEmptyDirectory(t *testing.T) {
 	}
 }
 
+func TestAgentIsAskedAboutItselfWithoutAHome(t *testing.T) {
+	project(t)
+	t.Setenv("HOME", "")
+	root := EmptyDir()
+	if root != string(filepath.Separator) {
+		t.Fatalf("the empty directory is %s", root)
+	}
+	cmd := Command{Path: "/usr/bin/npx", Args: []string{"agent"}, Env: []string{"PATH=/usr/bin"}, Elsewhere: true}
+	if err := cmd.defend(t.Context(), runnel.Options{Dir: root}, Agent{Name: "It"}); err != nil || !slices.Contains(cmd.Env, "PATH=/usr/bin") {
+		t.Errorf("environment %v, error %v", cmd.Env, err)
+	}
+}
+
+func TestEmptyDirectoryBehindALinkIsKnown(t *testing.T) {
+	home, _ := project(t)
+	real := filepath.Join(home, "real")
+	if err := os.MkdirAll(real, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(real, filepath.Join(home, ".cache")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := Command{Path: "/usr/bin/npx"}
+	if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "It"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTrustCommandIsQuoted(t *testing.T) {
 	for dir, want := range map[string]string{"/a/b-c.d": "/a/b-c.d", "/a b": "'/a b'", "/a'b;$c": `'/a'\''b;$c'`} {
 		if err := untrusted(runnel.Options{Dir: dir}, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {
