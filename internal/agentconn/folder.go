@@ -102,11 +102,11 @@ func isAlphanumeric(r rune) bool {
 // which they are started, or obey its settings before they run it. The words
 // are the subcommands that do so; none stands for all.
 var launchers = map[string][]string{
-	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil,
-	"npm": {"exec", "x", "run", "run-script", "start"}, "pnpm": {"dlx", "exec", "run", "start"},
-	"yarn": {"dlx", "exec", "run", "start"}, "yarnpkg": {"dlx", "exec", "run", "start"}, "bun": {"x", "run"},
-	"uv": {"run", "tool"}, "deno": {"run", "task", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"},
-	"corepack": nil, "mise": {"exec", "x", "run"}, "rye": {"run"}, "volta": {"run"},
+	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil, "corepack": nil,
+	"pnpm": nil, "yarn": nil, "yarnpkg": nil, // also run programs of the folder by their bare names
+	"npm": {"exec", "x", "run", "run-script", "start"}, "bun": {"x", "run"}, "deno": {"run", "task", "x"}, "node": {"--run"},
+	"uv": {"run", "tool"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"}, "rye": {"run"},
+	"mise": {"exec", "x", "run"}, "volta": {"run"},
 }
 
 // launcher returns the launcher of a command, "" if it has none.

@@ -46,8 +46,8 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 		name    string // "" if it is no launcher
 	}{
 		{"/usr/bin/npx agent --acp", "npx"}, {"/x/bunx agent", "bunx"}, {"/x/uvx agent", "uvx"}, {"/x/pipx run agent", "pipx"},
-		{"/x/npm --silent exec agent -- --acp", "npm exec"}, {"/x/npm x agent", "npm x"}, {"/x/pnpm dlx agent", "pnpm dlx"},
-		{"/x/yarn dlx agent", "yarn dlx"}, {"/x/bun x agent", "bun x"}, {"/x/uv tool run agent", "uv tool"},
+		{"/x/npm --silent exec agent -- --acp", "npm exec"}, {"/x/npm x agent", "npm x"}, {"/x/pnpm dlx agent", "pnpm"}, {"/x/node --run agent", "node --run"},
+		{"/x/yarn agent", "yarn"}, {"/x/bun x agent", "bun x"}, {"/x/uv tool run agent", "uv tool"},
 		{"/usr/bin/env -S A=1 npx agent", "npx"}, {"/x/NPX.CMD agent", "npx"},
 		{"/x/npm-agent exec", ""}, {"/usr/bin/node /x/agent.js", ""}, {"/x/uv --version", ""}, {"/usr/bin/env", ""},
 	} {
