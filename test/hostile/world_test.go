@@ -37,6 +37,7 @@ type world struct {
 	window   string
 	flags    []string
 	under    []string // the command that runs the program, with its arguments; nil: nothing does
+	path     string // in front of PATH, if it is set
 	sessions []string
 	group    *os.File // the cgroup of its server, or nil
 
@@ -134,7 +135,11 @@ func (w *world) command(args ...string) *exec.Cmd {
 	line := slices.Concat(w.under, []string{program}, args)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir = w.dir
-	cmd.Env = []string{"HOME=" + w.dir, "PATH=" + filepath.Dir(w.agent()) + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + w.dir}
+	path := filepath.Dir(w.agent()) + ":/usr/local/bin:/usr/bin:/bin"
+	if w.path != "" {
+		path = w.path + ":" + path
+	}
+	cmd.Env = []string{"HOME=" + w.dir, "PATH=" + path, "TMPDIR=" + w.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}
 	return cmd
 }
