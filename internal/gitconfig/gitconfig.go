@@ -33,8 +33,8 @@ var ErrNoGit = errors.New("git is not installed, or not in PATH")
 // condition. dir is absolute. Find runs git to parse the files, and nothing
 // else.
 //
-// Below dir it looks at maxEntries files, nearest first. Of a repository beyond
-// them it knows nothing.
+// Below dir it looks at maxEntries files, nearest first, and at as many in git
+// directories. Of a repository beyond them it knows nothing.
 func Find(ctx context.Context, dir string) ([]Finding, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -42,6 +42,7 @@ func Find(ctx context.Context, dir string) ([]Finding, error) {
 	f := newFinder(ctx, maxEntries)
 	f.above(dir)
 	f.walk(dir)
+	f.left = maxEntries // of git directories, which may be elsewhere
 	for len(f.later) > 0 && !f.stopped() { // a walk may add to them
 		next := f.later[0]
 		f.later = f.later[1:]

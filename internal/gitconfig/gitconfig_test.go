@@ -317,6 +317,28 @@ func TestNearestFoldersAreLookedAtFirst(t *testing.T) {
 	}
 }
 
+// Many files do not keep the finder from a repository that is as near.
+func TestFilesHideNoRepository(t *testing.T) {
+	for _, name := range []string{".", "bare"} {
+		dir := repo(t)
+		at := filepath.Join(dir, name)
+		if name == "bare" {
+			git(t, "", "init", "-q", "--bare", at)
+			write(t, at+"/config", evil)
+		} else {
+			write(t, dir+"/.git/config", evil)
+		}
+		for i := range 50 {
+			write(t, filepath.Join(at, strconv.Itoa(i), "x"), "")
+		}
+		f := newFinder(t.Context(), 20)
+		f.walk(at)
+		if len(f.found) != 1 || f.left > 0 {
+			t.Errorf("%s: found %v with %d entries left", name, f.found, f.left)
+		}
+	}
+}
+
 func TestFindingsAreDescribedInOneLine(t *testing.T) {
 	var list []Finding
 	for i := range 25 {

@@ -140,36 +140,32 @@ func (f *finder) walk(root string) {
 			continue
 		}
 		f.dirs[dir] = true
-		entries := f.list(dir)
-		if looksLikeGitDir(entries) {
+		f.pointer(filepath.Join(dir, ".git"))
+		entries, all := f.list(dir)
+		if looksLikeGitDir(entries) || !all && isGitDir(dir) {
 			f.gitDir(dir)
 		}
 		inObjects := filepath.Base(dir) == "objects"
 		for _, e := range entries {
-			switch {
-			case e.IsDir() && !(inObjects && objects.MatchString(e.Name())):
+			if e.IsDir() && !(inObjects && objects.MatchString(e.Name())) {
 				queue = append(queue, filepath.Join(dir, e.Name()))
-			case strings.EqualFold(e.Name(), ".git"):
-				f.pointer(filepath.Join(dir, e.Name()))
 			}
 		}
 	}
 }
 
-// list returns the entries of a folder, as many as may still be looked at. A
-// folder that the user cannot read has none: git cannot read it either.
-func (f *finder) list(dir string) []fs.DirEntry {
+// list returns the entries of a folder, as many as may still be looked at, and
+// whether these are all. A folder that the user cannot list has none.
+func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	defer d.Close()
-	entries, err := d.ReadDir(f.left)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil
-	}
+	entries, err = d.ReadDir(f.left)
+	all = len(entries) < f.left && (err == nil || errors.Is(err, io.EOF))
 	f.left -= len(entries) + 1
-	return entries
+	return entries, all
 }
 
 // objects matches a folder of "objects" with nothing but objects of a
