@@ -25,12 +25,12 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 	if err != nil {
 		return err
 	}
+	c.Env = proc.FilterPath(c.Env, outside(dirs))
 	if len(dirs) > 1 || dirs[0] != EmptyDir() { // else the agent is only asked about itself
 		if err := c.judge(ctx, opt, dirs, agent); err != nil {
 			return err
 		}
 	}
-	c.Env = proc.FilterPath(c.Env, outside(dirs))
 	c.Env = gitconfig.Pin(ctx, c.Env)
 	if c.Elsewhere {
 		if err := checkDir(dirs[0]); err != nil {
@@ -51,7 +51,7 @@ func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, 
 		return untrusted(opt, agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
 	}
 	for _, dir := range dirs {
-		found, err := gitconfig.Find(ctx, dir)
+		found, err := gitconfig.Find(ctx, c.Env, dir)
 		if err != nil {
 			return untrusted(opt, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
@@ -64,10 +64,15 @@ func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, 
 }
 
 // GitPins returns the variables by which [Start] pins settings of git in the
-// environment env, for an agent that may keep variables from its commands.
-func GitPins(ctx context.Context, env []string) map[string]string {
+// environment env for an untrusted folder. It is for agents that may keep
+// variables from their commands.
+func GitPins(ctx context.Context, env []string, opt runnel.Options) map[string]string {
 	pins := map[string]string{}
-	for _, e := range gitconfig.Pin(ctx, env) {
+	dirs, err := folders(opt)
+	if err != nil {
+		return pins // Start fails, too
+	}
+	for _, e := range gitconfig.Pin(ctx, proc.FilterPath(env, outside(dirs))) {
 		if name, value, _ := strings.Cut(e, "="); strings.HasPrefix(name, "GIT_CONFIG_") {
 			pins[name] = value
 		}

@@ -211,6 +211,28 @@ func TestEmptyDirectoryBehindALinkIsKnown(t *testing.T) {
 	}
 }
 
+// The git that we run is none of the folder's.
+func TestGitOfTheFolderIsNotRun(t *testing.T) {
+	home, dir := project(t)
+	mark := filepath.Join(home, "ran")
+	for _, name := range []string{"bin/git", ".git/config"} {
+		script(t, filepath.Join(dir, name))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin", "git"), []byte("#!/bin/sh\ntouch "+mark+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	opt := runnel.Options{Dir: dir}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+	GitPins(t.Context(), env, opt)
+	cmd := Command{Path: "/bin/agent", Env: env}
+	err := cmd.defend(t.Context(), opt, Agent{Name: "It"})
+	t.Log(err) // the configuration is none
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("it ran")
+	}
+}
+
 func TestTrustCommandIsQuoted(t *testing.T) {
 	for dir, want := range map[string]string{"/a/b-c.d": "/a/b-c.d", "/a b": "'/a b'", "/a'b;$c": `'/a'\''b;$c'`} {
 		if err := untrusted(runnel.Options{Dir: dir}, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {

@@ -30,19 +30,19 @@ var ErrNoGit = errors.New("git is not installed, or not in PATH")
 // Find returns the findings in the configurations that git would read in dir,
 // in the folders below it and in those above it: of repositories, worktrees,
 // submodules and bare repositories, with every file that they include under any
-// condition. dir is absolute. Find runs git to parse the files, and nothing
-// else.
+// condition. dir is absolute. Find runs the git in the PATH of env to parse the
+// files, and nothing else.
 //
 // Below dir it looks at maxEntries files, nearest first, and at as many in git
 // directories. Of a repository beyond them it knows nothing.
-func Find(ctx context.Context, dir string) ([]Finding, error) {
+func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	f := newFinder(ctx, maxEntries)
+	f := newFinder(ctx, env, maxEntries)
 	f.above(dir)
 	f.walk(dir)
-	f.left = maxEntries // of git directories, which may be elsewhere
+	f.left = maxEntries                    // of git directories, which may be elsewhere
 	for len(f.later) > 0 && !f.stopped() { // a walk may add to them
 		next := f.later[0]
 		f.later = f.later[1:]

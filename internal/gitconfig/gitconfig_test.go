@@ -54,7 +54,7 @@ func write(t *testing.T, path, text string) {
 // found returns the description of what is found in dir, its parts sorted.
 func found(t *testing.T, dir string) string {
 	t.Helper()
-	list, err := Find(t.Context(), dir)
+	list, err := Find(t.Context(), os.Environ(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +178,18 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "core.fsmonitor (ABOVE/other/config)"},
+		"HEAD that leads nowhere yet": {func(t *testing.T, dir string) {
+			other := filepath.Join(filepath.Dir(dir), "other")
+			git(t, "", "init", "-q", "--bare", other)
+			write(t, dir+"/c/.git", "gitdir: "+other+"\n")
+			write(t, other+"/config", evil)
+			if err := errors.Join(os.Remove(other+"/HEAD"), os.Symlink("refs/heads/none", other+"/HEAD")); err != nil {
+				t.Fatal(err)
+			}
+			if got := git(t, dir+"/c", "rev-parse", "--git-dir"); got != other {
+				t.Fatalf("git takes %q", got)
+			}
+		}, "core.fsmonitor (ABOVE/other/config)"},
 		"twice": {func(t *testing.T, dir string) { write(t, dir+"/.git/config", evil+evil) }, "core.fsmonitor (.git/config)"},
 		"configuration of a worktree": {func(t *testing.T, dir string) {
 			git(t, dir, "config", "extensions.worktreeConfig", "true")
@@ -281,10 +293,10 @@ func TestReadingRunsNothing(t *testing.T) {
 func TestConfigurationNeedsGit(t *testing.T) {
 	dir := repo(t)
 	t.Setenv("PATH", "."+string(os.PathListSeparator)+"bin")
-	if _, err := Find(t.Context(), dir); !errors.Is(err, ErrNoGit) {
+	if _, err := Find(t.Context(), os.Environ(), dir); !errors.Is(err, ErrNoGit) {
 		t.Errorf("error %v", err)
 	}
-	if got, err := Find(t.Context(), t.TempDir()); got != nil || err != nil {
+	if got, err := Find(t.Context(), os.Environ(), t.TempDir()); got != nil || err != nil {
 		t.Errorf("a folder without a repository: %v %v", got, err)
 	}
 }
@@ -299,7 +311,7 @@ func TestConfigurationsAreBounded(t *testing.T) {
 		list.WriteString("path = " + name + "\n")
 	}
 	write(t, dir+"/.git/config", list.String())
-	if _, err := Find(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "500") {
+	if _, err := Find(t.Context(), os.Environ(), dir); err == nil || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -310,7 +322,7 @@ func TestNearestFoldersAreLookedAtFirst(t *testing.T) {
 		git(t, "", "init", "-q", "--bare", filepath.Join(dir, name))
 		write(t, filepath.Join(dir, name, "config"), evil)
 	}
-	f := newFinder(t.Context(), 40)
+	f := newFinder(t.Context(), os.Environ(), 40)
 	f.walk(dir)
 	if got, want := Describe(f.found, dir), "core.fsmonitor (z/config)"; got != want || f.err != nil {
 		t.Errorf("found %q, want %q; error %v", got, want, f.err)
@@ -331,7 +343,7 @@ func TestFilesHideNoRepository(t *testing.T) {
 		for i := range 50 {
 			write(t, filepath.Join(at, strconv.Itoa(i), "x"), "")
 		}
-		f := newFinder(t.Context(), 20)
+		f := newFinder(t.Context(), os.Environ(), 20)
 		f.walk(at)
 		if len(f.found) != 1 || f.left > 0 {
 			t.Errorf("%s: found %v with %d entries left", name, f.found, f.left)

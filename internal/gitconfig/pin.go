@@ -61,7 +61,7 @@ func appendSettings(env []string, settings [][2]string) []string {
 // userSetting returns a setting from the configurations of the system and the
 // user, "" if there is none.
 func userSetting(ctx context.Context, env []string, key string) string {
-	git, err := lookGit()
+	git, err := lookGit(env)
 	if err != nil {
 		return ""
 	}

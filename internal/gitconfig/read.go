@@ -90,7 +90,7 @@ func (f *finder) include(from string, e entry) {
 // standard input, and reads no other configuration meanwhile.
 func (f *finder) parse(config []byte) ([]entry, error) {
 	if f.git == "" {
-		git, err := lookGit()
+		git, err := lookGit(f.env)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (f *finder) parse(config []byte) ([]entry, error) {
 	defer cancel()
 	var out, problem bytes.Buffer
 	cmd := exec.CommandContext(ctx, f.git, "--no-pager", "config", "--file", "-", "--no-includes", "--null", "--list")
-	cmd.Dir, cmd.Env = filepath.Dir(f.git), ownEnviron()
+	cmd.Dir, cmd.Env = filepath.Dir(f.git), ownEnviron(f.env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(config), &out, &problem
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
@@ -127,19 +127,21 @@ func split(list string) (entries []entry) {
 	return entries
 }
 
-// lookGit returns the absolute path of git.
-func lookGit() (string, error) {
-	git, err := proc.LookPath("git", os.Getenv("PATH"))
-	if err != nil {
-		return "", ErrNoGit
+// lookGit returns the absolute path of git in the PATH of an environment.
+func lookGit(env []string) (string, error) {
+	for _, e := range proc.Environ(env, []string{"PATH"}, nil) {
+		_, path, _ := strings.Cut(e, "=")
+		if git, err := proc.LookPath("git", path); err == nil {
+			return git, nil
+		}
 	}
-	return git, nil
+	return "", ErrNoGit
 }
 
 // ownEnviron is the environment of the git that this package runs: no
 // configuration but the pins, no repository, and none of our variables.
-func ownEnviron() []string {
-	return appendSettings(proc.Environ(os.Environ(), []string{"PATH", "SystemRoot"}, map[string]string{
+func ownEnviron(env []string) []string {
+	return appendSettings(proc.Environ(env, []string{"PATH", "SystemRoot"}, map[string]string{
 		"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_DIR": os.DevNull, "LC_ALL": "C",
 	}), pins)
 }

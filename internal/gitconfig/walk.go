@@ -21,6 +21,7 @@ const (
 // A finder collects the findings of one folder.
 type finder struct {
 	ctx   context.Context
+	env   []string        // of the agent
 	git   string          // path of the program, once it is needed
 	dirs  map[string]bool // walked
 	files map[string]bool // configurations that were read
@@ -31,8 +32,8 @@ type finder struct {
 	err   error
 }
 
-func newFinder(ctx context.Context, left int) *finder {
-	return &finder{ctx: ctx, dirs: map[string]bool{}, files: map[string]bool{}, known: map[Finding]bool{}, left: left}
+func newFinder(ctx context.Context, env []string, left int) *finder {
+	return &finder{ctx: ctx, env: env, dirs: map[string]bool{}, files: map[string]bool{}, known: map[Finding]bool{}, left: left}
 }
 
 // stopped reports whether nothing more is to be looked at.
@@ -187,8 +188,8 @@ func looksLikeGitDir(entries []fs.DirEntry) bool {
 
 // isGitDir is looksLikeGitDir for a folder that is not walked.
 func isGitDir(dir string) bool {
-	exists := func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
+	exists := func(name string) bool { // HEAD may be a link that leads nowhere yet
+		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	}
 	return exists("HEAD") && (exists("objects") && exists("refs") || exists("commondir"))

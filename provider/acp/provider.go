@@ -186,7 +186,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	env := p.environ(os.Environ(), opt)
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
-		env = f(env, agentconn.GitPins(ctx, env))
+		env = f(env, agentconn.GitPins(ctx, env, opt))
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{

@@ -94,7 +94,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	path, managed := native(path)
 	env := append(environ(os.Environ(), opt), managed...)
 	if !opt.Trusted {
-		pinGit(ctx, params, env)
+		pinGit(ctx, params, env, opt)
 	}
 	tr := newTranslator()
 	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true}, product, tr, opt)
@@ -191,9 +191,9 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 // pinGit gives the pins of git to the agent's commands. The agent has them in
 // its environment, but by the user's configuration it may keep variables such as
 // GIT_CONFIG_KEY_0 from commands, and git fails where one of them is missing.
-func pinGit(ctx context.Context, params map[string]any, env []string) {
+func pinGit(ctx context.Context, params map[string]any, env []string, opt runnel.Options) {
 	config := params["config"].(map[string]any) // of threadParams
-	config["shell_environment_policy"] = map[string]any{"set": agentconn.GitPins(ctx, env)}
+	config["shell_environment_policy"] = map[string]any{"set": agentconn.GitPins(ctx, env, opt)}
 }
 
 // mcpServers puts definitions of servers into codex's form, which has no field

@@ -63,6 +63,7 @@ func TestRepositoryRunsNothingBeforeItIsTrusted(t *testing.T) {
 		w.git("-C", "bare", "config", "core.worktree", ".")
 		program(filepath.Join(w.project, ".git", "hooks", "post-index-change"), "hook")
 		program(filepath.Join(w.project, "ls"), "path")
+		program(filepath.Join(w.project, "git"), "git")
 		w.path = ".:" + w.project
 		w.start()
 
