@@ -37,7 +37,7 @@ type world struct {
 	window   string
 	flags    []string
 	under    []string // the command that runs the program, with its arguments; nil: nothing does
-	path     string // in front of PATH, if it is set
+	path     string   // in front of PATH, if it is set
 	sessions []string
 	group    *os.File // the cgroup of its server, or nil
 
