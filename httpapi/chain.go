@@ -70,7 +70,8 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 	if len(r.RequestURI) > maxTarget {
 		return reply.Refuse(http.StatusRequestURITooLong, "the request target is too long")
 	}
-	if r.Body == nil || r.Body == http.NoBody {
+	// By length: over HTTP/2 a request without a body has an empty one.
+	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {

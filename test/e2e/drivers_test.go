@@ -224,6 +224,7 @@ func newWS(s *server) driver {
 	d := &ws{s: s, session: s.create(), texts: make(map[string]string)}
 	conn, _, err := websocket.Dial(s.t.Context(), s.url+"/api/ws", &websocket.DialOptions{
 		HTTPHeader: map[string][]string{"Authorization": {"Bearer " + s.token}}, Subprotocols: []string{"runnel.v1"},
+		HTTPClient: s.webSocketClient(),
 	})
 	if err != nil {
 		s.t.Fatal(err)

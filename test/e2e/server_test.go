@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,6 +28,10 @@ import (
 
 // patience bounds every wait for the server or an agent.
 const patience = 90 * time.Second
+
+// overTLS has every server of the suite speak TLS, and every client HTTP/2 where
+// its protocol has it: go test ./test/e2e -tls.
+var overTLS = flag.Bool("tls", false, "run the suite over TLS and HTTP/2")
 
 // binaryDir is where build puts the program under test.
 var binaryDir string
@@ -67,9 +72,10 @@ type server struct {
 	data  string   // its data directory
 	cmd   *exec.Cmd
 	said  *bytes.Buffer // its stderr
+	keys  *keyPair      // nil without TLS
 }
 
-var link = regexp.MustCompile(`(http://\S+)/#c=\S+`)
+var link = regexp.MustCompile(`(https?://\S+)/#c=\S+`)
 
 func serve(t *testing.T, agent realagents.Binary) *server {
 	t.Helper()
@@ -96,6 +102,9 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 		t.Fatalf("token create: %v", err)
 	}
 	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, agent: agent.Name, env: env, data: data}
+	if *overTLS {
+		s.keys = newKeyPair(t)
+	}
 	s.start(binary)
 	t.Cleanup(s.stop)
 	return s
@@ -104,7 +113,11 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 // start starts the server's process.
 func (s *server) start(binary string) {
 	s.t.Helper()
-	s.cmd, s.said = exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--data", s.data), new(bytes.Buffer)
+	flags := []string{"serve", "--listen", "127.0.0.1:0", "--data", s.data}
+	if s.keys != nil {
+		flags = append(flags, "--tls-cert", s.keys.cert, "--tls-key", s.keys.key)
+	}
+	s.cmd, s.said = exec.Command(binary, flags...), new(bytes.Buffer)
 	s.cmd.Env, s.cmd.Stderr = s.env, s.said
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -186,11 +199,27 @@ func (s *server) do(ctx context.Context, method, path string, body any) *http.Re
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	res, err := http.DefaultClient.Do(req)
+	client := http.DefaultClient
+	if s.keys != nil {
+		client = s.keys.http2
+	}
+	res, err := client.Do(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	if s.keys != nil && res.ProtoMajor != 2 {
+		s.t.Fatalf("%s %s: %s, want HTTP/2", method, path, res.Proto)
+	}
 	return res
+}
+
+// webSocketClient returns the client for WebSockets, which have no HTTP/2 here;
+// nil is the default one.
+func (s *server) webSocketClient() *http.Client {
+	if s.keys == nil {
+		return nil
+	}
+	return s.keys.http1
 }
 
 // create makes a session in the project directory.
