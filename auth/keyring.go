@@ -76,10 +76,6 @@ func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error)
 // with the same code exactly one succeeds.
 func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (secret Halves, id Identity, err error) {
 	now := time.Now()
-	guesses := k.guesses(store.TokenLogin)
-	if !guesses.take(from, now) {
-		return Halves{}, Identity{}, ErrThrottled
-	}
 	t, err := k.find(ctx, store.TokenLogin, code, now)
 	if err == nil {
 		err = k.tokens.DeleteToken(ctx, t.ID) // the deletion decides who wins
@@ -88,9 +84,8 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 		}
 	}
 	if err != nil {
-		return Halves{}, Identity{}, err
+		return Halves{}, Identity{}, k.failed(store.TokenLogin, code, from, now, err)
 	}
-	guesses.restore(from)
 	secret = Halves{newSecret(), newSecret()}
 	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, Grant{Name: "browser", Scopes: identify(t).Scopes, Life: BrowserLife})
 	if err == nil { // it comes in a moment, whoever guesses meanwhile
@@ -101,28 +96,34 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	return secret, identify(t), err
 }
 
-// Check judges the secret a caller presented. A secret found good a moment ago
-// is not a guess, so it passes even while guesses from its address are refused.
+// Check judges the secret a caller presented. It looks the secret up first: only
+// wrong ones are throttled, so nobody's guesses lock out a valid credential.
 func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string, from netip.Addr) (Identity, error) {
 	now := time.Now()
 	if id, ok := k.recent(kind, secret, now); ok {
 		return id, nil
 	}
-	guesses := k.guesses(kind)
-	if !guesses.take(from, now) {
-		return Identity{}, ErrThrottled
+	if _, err := k.find(ctx, kind, secret, now); err != nil { // without the lock, so that guesses delay nobody
+		return Identity{}, k.failed(kind, secret, from, now, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t, err := k.find(ctx, kind, secret, now)
-	if err == nil {
-		k.remember(t, now)
-		k.seen(secret)
+	if err != nil {
+		return Identity{}, k.failed(kind, secret, from, now, err)
 	}
-	if err == nil || !errors.Is(err, ErrInvalid) { // the store's fault is not the caller's
-		guesses.restore(from)
+	k.remember(t, now)
+	k.seen(secret)
+	return identify(t), nil
+}
+
+// failed counts a wrong secret, and returns ErrThrottled if there were too many.
+// The store's fault is not the caller's.
+func (k *Keyring) failed(kind store.TokenKind, secret string, from netip.Addr, now time.Time, err error) error {
+	if errors.Is(err, ErrInvalid) && k.guesses(kind).failed(from, secret, now) {
+		return ErrThrottled
 	}
-	return identify(t), err
+	return err
 }
 
 // Renew records that a credential is in use and, for a browser, makes it live

@@ -7,65 +7,71 @@ import (
 )
 
 const (
-	failuresAllowed = 10 // wrong credentials per address and window
+	failuresAllowed = 10 // wrong credentials per address, and per prefix, and window
 	failureWindow   = time.Minute
-	addressesKept   = 4096
+	culpritsKept    = 4096 // addresses, and prefixes
 )
 
-// A throttle counts wrong credentials by address. The zero value is ready to use.
+// A throttle counts wrong credentials: by the address that they come from, and
+// by how they begin, so that guesses at one credential from many addresses count
+// together. Valid credentials are never counted. The zero value is ready to use.
 type throttle struct {
-	mu   sync.Mutex
-	seen map[netip.Prefix]*failures
+	mu        sync.Mutex
+	addresses tally[netip.Prefix]
+	prefixes  tally[string]
 }
+
+// secretPrefix is how many bytes of a wrong credential its failures are counted
+// by: what all have in common, and 48 bits.
+const secretPrefix = len(prefix) + 8
+
+// failed counts a wrong secret from addr. It reports whether there were too many.
+func (t *throttle) failed(addr netip.Addr, secret string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	address := t.addresses.add(network(addr), now)
+	return t.prefixes.add(secret[:min(len(secret), secretPrefix)], now) || address
+}
+
+// A tally counts failures by what they have in common.
+type tally[K comparable] map[K]*failures
 
 type failures struct {
 	since time.Time
 	n     int
 }
 
-// take allows one more attempt from addr, or not. An attempt that turns out
-// well is given back by restore.
-func (t *throttle) take(addr netip.Addr, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := network(addr)
-	f := t.seen[key]
+// add counts a failure. It reports whether there were too many.
+func (t *tally[K]) add(key K, now time.Time) bool {
+	f := (*t)[key]
 	if f == nil || now.Sub(f.since) >= failureWindow {
 		f = &failures{since: now}
 		t.put(key, f, now)
 	}
 	if f.n >= failuresAllowed {
-		return false
+		return true
 	}
 	f.n++
-	return true
-}
-
-func (t *throttle) restore(addr netip.Addr) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if f := t.seen[network(addr)]; f != nil && f.n > 0 {
-		f.n--
-	}
+	return false
 }
 
 // put bounds the table: when it is full the ended windows go, and if there are
 // none, all of it. An attacker with that many networks is not held up by this.
-func (t *throttle) put(key netip.Prefix, f *failures, now time.Time) {
-	if len(t.seen) >= addressesKept {
-		for k, old := range t.seen {
+func (t *tally[K]) put(key K, f *failures, now time.Time) {
+	if len(*t) >= culpritsKept {
+		for k, old := range *t {
 			if now.Sub(old.since) >= failureWindow {
-				delete(t.seen, k)
+				delete(*t, k)
 			}
 		}
-		if len(t.seen) >= addressesKept {
-			clear(t.seen)
+		if len(*t) >= culpritsKept {
+			clear(*t)
 		}
 	}
-	if t.seen == nil {
-		t.seen = make(map[netip.Prefix]*failures)
+	if *t == nil {
+		*t = make(tally[K])
 	}
-	t.seen[key] = f
+	(*t)[key] = f
 }
 
 // network is what shares a budget: one IPv4 address however it is written, one

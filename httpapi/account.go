@@ -174,10 +174,10 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	if err := reply.Decode(w, r, &in); err != nil {
 		return err
 	}
-	secret, _, err := a.keys.Redeem(r.Context(), in.Code, remote(r))
+	secret, _, err := a.keys.Redeem(r.Context(), in.Code, a.gate.remote(r))
 	switch {
 	case errors.Is(err, auth.ErrThrottled):
-		return runnel.Fail(runnel.RateLimited, "too many wrong codes from this address; wait a minute")
+		return runnel.Fail(runnel.RateLimited, "too many wrong codes; make a new link with `runnel login`, which is accepted at once")
 	case errors.Is(err, auth.ErrInvalid):
 		return runnel.Fail(runnel.Unauthorized, "this link was used already or is older than a minute; make a new one with `runnel login`")
 	case err != nil:

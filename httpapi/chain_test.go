@@ -174,9 +174,8 @@ func TestScopesAreTheServers(t *testing.T) {
 }
 
 // A10
-func TestThrottleBeforeEvaluation(t *testing.T) {
+func TestWrongCredentialsAreThrottledAndValidOnesAreNot(t *testing.T) {
 	rg := newRig(t)
-	rg.do("GET", "/api/me", "")
 	got := map[int]int{}
 	for i := range 200 {
 		from := []string{"127.0.0.1:1", "[::ffff:127.0.0.1]:2"}[i%2]
@@ -185,10 +184,30 @@ func TestThrottleBeforeEvaluation(t *testing.T) {
 		got[w.Code]++
 	}
 	if got[401] != 10 || got[429] != 190 {
-		t.Errorf("got %v, want 10 refused and the rest unheard", got)
+		t.Errorf("got %v, want 10 refused and the rest throttled", got)
 	}
 	if w := rg.do("GET", "/api/me", "", func(r *http.Request) { r.RemoteAddr = "127.0.0.1:3" }); w.Code != 200 {
 		t.Errorf("the owner is locked out: %d", w.Code)
+	}
+}
+
+// Behind a proxy guesses count against the address that the proxy saw, not
+// against the proxy, nor against an address that the guesser made up.
+func TestGuessesBehindAProxyCountByForwardedAddress(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Proxied = true })
+	guess := func(i int, forwarded string) int {
+		return rg.do("GET", "/api/me", "", header("Authorization", fmt.Sprintf("Bearer rnl_%08d%s", i, strings.Repeat("A", 35))),
+			header("X-Forwarded-For", forwarded)).Code
+	}
+	got := map[int]int{}
+	for i := range 40 {
+		got[guess(i, fmt.Sprintf("198.51.100.%d, 203.0.113.7", i))]++
+	}
+	if got[401] != 10 || got[429] != 30 {
+		t.Errorf("from one address: got %v, want 10 refused and the rest throttled", got)
+	}
+	if code := guess(50, "203.0.113.8"); code != 401 {
+		t.Errorf("from another address: %d", code)
 	}
 }
 
@@ -197,14 +216,13 @@ func TestThrottleBeforeEvaluation(t *testing.T) {
 func TestThrottleWithASecondCredential(t *testing.T) {
 	rg := newRig(t)
 	page := rg.login()
-	wrong := "Bearer rnl_" + strings.Repeat("A", 43)
 	for name, edit := range map[string][]func(*http.Request){
 		"a good cookie": {header("Cookie", browser.CookieName+"="+page.Cookie), header(browser.KeyHeader, page.Key), header("Sec-Fetch-Site", "same-origin")},
 		"a bad cookie":  {header("Cookie", browser.CookieName+"=x"), header("Sec-Fetch-Site", "same-origin")},
 		"a socket's":    {header(browser.KeyHeader, rg.token), header("Sec-WebSocket-Protocol", browser.KeyProtocol+rg.token), header("Upgrade", "websocket")},
 		"in the query":  {func(r *http.Request) { r.URL.RawQuery = "token=" + rg.token }},
 	} {
-		got := map[int]int{}
+		got, wrong := map[int]int{}, "Bearer rnl_"+strings.Repeat(name[2:3], 43)
 		for i := range 40 {
 			from := func(r *http.Request) {
 				a := []string{"192.0.2.%d:1", "[::ffff:192.0.2.%d]:2"}[i%2]

@@ -23,6 +23,7 @@ type gate struct {
 	cookies browser.Cookies
 	metrics *metrics
 	log     *slog.Logger
+	proxied bool // a proxy in front of us says where requests come from
 }
 
 // authorize finds out who sent r and whether they may use the route. The
@@ -62,7 +63,7 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	}
 	if err == nil {
 		var id auth.Identity
-		if id, err = g.keys.Check(r.Context(), kind, secret, remote(r)); err == nil {
+		if id, err = g.keys.Check(r.Context(), kind, secret, g.remote(r)); err == nil {
 			g.renew(w, r, id)
 			return g.curbed(r, p, id)
 		}
@@ -70,7 +71,7 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	switch {
 	case errors.Is(err, auth.ErrThrottled):
 		g.metrics.refused("throttled")
-		return auth.Identity{}, runnel.Fail(runnel.RateLimited, "too many wrong credentials from this address; wait a minute")
+		return auth.Identity{}, runnel.Fail(runnel.RateLimited, "too many wrong credentials; a valid one is accepted at once, and others again after a minute")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, errUnauthorized):
 		g.metrics.refused("unauthorized")
 		return auth.Identity{}, runnel.Fail(runnel.Unauthorized, "a credential is needed: open the page with `runnel login`, or send a token made with `runnel token create` as bearer token")
@@ -94,11 +95,23 @@ func credential(r *http.Request) (kind store.TokenKind, secret string, err error
 }
 
 // remote returns the caller's address, by which wrong guesses are counted. Agents
-// have the zero address, so that their guesses do not lock out their user.
-func remote(r *http.Request) netip.Addr {
+// have the zero address, so that their guesses do not count against their user.
+// Behind a proxy the address is the one that the proxy itself added: the last in
+// the header, since a caller may have sent those before it.
+func (g *gate) remote(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || browser.PeerOf(r).Agent() {
 		return netip.Addr{}
+	}
+	if lines := r.Header.Values("X-Forwarded-For"); g.proxied && len(lines) > 0 {
+		all := lines[len(lines)-1]
+		last := strings.TrimSpace(all[strings.LastIndexByte(all, ',')+1:])
+		if from, err := netip.ParseAddr(last); err == nil {
+			return from.Unmap()
+		}
+		if from, err := netip.ParseAddrPort(last); err == nil {
+			return from.Addr().Unmap()
+		}
 	}
 	return ap.Addr().Unmap()
 }

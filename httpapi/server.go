@@ -74,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 		hosts: browser.NewHosts(cfg.Bound, cfg.Hosts), origins: origins, metrics: newMetrics(cfg.Gateway),
 	}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
-	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger}
+	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger, proxied: cfg.Proxied}
 	visible := access.Sessions{Gateway: cfg.Gateway}
 	commands := command.Commands{Sessions: visible}
 	s.streams = stream.New(stream.Config{
