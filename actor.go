@@ -145,7 +145,27 @@ func (s *Session) drain(a arrival) {
 		}
 		break
 	}
-	s.flush()
+	if s.flush() == nil {
+		s.enforce()
+	}
+}
+
+// enforce ends the turns that have stored too much. Their agent is ended, too:
+// it would go on.
+func (s *Session) enforce() {
+	if s.cfg.Exceeded == nil {
+		return
+	}
+	for _, lt := range slices.Clone(s.live) {
+		if lt.rules.ended {
+			continue
+		}
+		if err := s.cfg.Exceeded(lt.rules.turn); err != nil {
+			s.fail(lt, err)
+			s.dismiss(errDismissed())
+			return
+		}
+	}
 }
 
 // arrive judges one event of the agent.

@@ -87,7 +87,8 @@ func (s *Session) adopt(ctx context.Context) error {
 		}
 		return err
 	}
-	s.link = makeLink(s, conn)
+	release, _ := s.cfg.Reserve(true) // never refused
+	s.link = makeLink(s, conn, release)
 	for _, ev := range back.Events {
 		for _, out := range s.link.screened(ev, nil) {
 			s.arrive(out.ev)
@@ -250,6 +251,7 @@ func (s *Session) detach() bool {
 		return false
 	}
 	close(s.link.quit)
+	s.link.release()
 	s.link = nil
 	err := Fail(StoreUnavailable, "the server is restarting; the turn goes on, read it from the log when it is back")
 	for _, lt := range s.live {

@@ -12,7 +12,7 @@ import (
 // holds no more than that, and no read of the log stays open meanwhile.
 const (
 	batchEvents = 512
-	batchBytes  = 512 << 10 // estimated by event.Weight
+	batchBytes  = 32 << 10 // estimated by event.Weight
 )
 
 // batchKept bounds the room for a batch, in events, that a waiting cursor keeps.
@@ -116,6 +116,14 @@ func (c *Cursor) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 			}
 		}
 	}
+}
+
+// Wait returns once the log has events after the cursor's position, and reports
+// true, or at the deadline, and reports false. The zero deadline never comes.
+// When ctx ends it returns the cause.
+func (c *Cursor) Wait(ctx context.Context, deadline time.Time) (grown bool, err error) {
+	ended, err := c.wait(ctx, c.log.Grown(c.session, c.at), deadline)
+	return !ended && err == nil, err
 }
 
 // wait returns when the log has grown, or reports that the deadline came first.

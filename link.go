@@ -18,6 +18,7 @@ type link struct {
 	filter  Filter        // of what the agent says; belongs to read
 	out     []arrival     // likewise
 	closed  chan struct{} // closed once Conn.Close has returned
+	release func()        // counts the agent out; see Config.Reserve
 }
 
 type arrival struct {
@@ -26,15 +27,15 @@ type arrival struct {
 }
 
 // newLink starts to read from conn.
-func newLink(s *Session, conn Conn) *link {
-	l := makeLink(s, conn)
+func newLink(s *Session, conn Conn, release func()) *link {
+	l := makeLink(s, conn, release)
 	l.start(s)
 	return l
 }
 
 // makeLink is newLink before it starts to read.
-func makeLink(s *Session, conn Conn) *link {
-	return &link{conn: conn, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
+func makeLink(s *Session, conn Conn, release func()) *link {
+	return &link{conn: conn, release: release, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
 }
 
 func (l *link) start(s *Session) { s.helpers.Go(func() { l.read(s.ctx) }) }
@@ -64,6 +65,7 @@ func (l *link) leave(s *Session) {
 	s.helpers.Go(func() {
 		_ = l.conn.Close()
 		s.noteExit(l.conn)
+		l.release()
 		close(l.closed)
 	})
 }
@@ -84,10 +86,11 @@ func (s *Session) noteExit(conn Conn) *ExitStatus {
 }
 
 type openedMsg struct {
-	conn   Conn
-	opt    Options // it was started with
-	afresh bool    // although there was a conversation
-	err    error
+	conn    Conn
+	release func()  // see Config.Reserve
+	opt     Options // it was started with
+	afresh  bool    // although there was a conversation
+	err     error
 }
 
 // open starts an agent for the prompt that waits. It comes back through
@@ -108,13 +111,21 @@ func (s *Session) open() {
 	s.helpers.Go(func() {
 		defer cancel()
 		<-before
+		release, err := s.cfg.Reserve(false)
+		if err != nil {
+			s.opened <- openedMsg{opt: opt, err: err}
+			return
+		}
 		conn, err := startConn(ctx, s.provider, opt)
 		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability
 		if afresh { // else the session could never go on
 			opt.Resume = ""
 			conn, err = startConn(ctx, s.provider, opt)
 		}
-		s.opened <- openedMsg{conn, opt, afresh, err}
+		if err != nil {
+			release()
+		}
+		s.opened <- openedMsg{conn, release, opt, afresh, err}
 	})
 }
 
@@ -130,7 +141,7 @@ func (s *Session) attach(o openedMsg) {
 	// What the agent before it still had to say has been overtaken.
 	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {
-		s.link, s.returned = newLink(s, o.conn), Settings{}
+		s.link, s.returned = newLink(s, o.conn, o.release), Settings{}
 		if len(s.closing) > 0 {
 			s.link.leave(s)
 			return

@@ -105,6 +105,17 @@ type Config struct {
 	// Recorded is told of what was appended to the log. It is called by the
 	// session and must not block or call it.
 	Recorded func([]event.Event)
+
+	// Exceeded returns the error with which a running turn has to end, because
+	// of what it has stored; nil lets it go on. It is called as Recorded is,
+	// after it. Default: turns may store any number of events.
+	Exceeded func(turn string) *Error
+
+	// Reserve counts in the session's agent before it is started, or returns the
+	// error with which the start is refused. If running is true the agent was
+	// left by a process before this one, and is not refused. The session calls
+	// release once the agent has gone. Default: nothing is counted.
+	Reserve func(running bool) (release func(), err error)
 }
 
 // Status is a snapshot of a session.
@@ -191,6 +202,9 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	if cfg.InterruptGrace == 0 {
 		cfg.InterruptGrace = interruptGrace
 	}
+	if cfg.Reserve == nil {
+		cfg.Reserve = func(bool) (func(), error) { return func() {}, nil }
+	}
 	s := &Session{
 		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt, first: opt,
 		counters: cmp.Or(opt.Counters, new(Counters)),
@@ -207,9 +221,16 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		s.stop()
 		return nil, Safe(err)
 	}
-	conn := cfg.Conn
+	conn, release := cfg.Conn, func() {}
+	if conn != nil || !cfg.Dormant {
+		if release, err = s.cfg.Reserve(false); err != nil {
+			s.stop()
+			return nil, Safe(err)
+		}
+	}
 	if conn == nil && !cfg.Dormant {
 		if conn, err = openConn(ctx, p, opt); err != nil {
+			release()
 			s.stop()
 			return nil, err
 		}
@@ -220,12 +241,13 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 			if conn != nil {
 				_ = conn.Close()
 			}
+			release()
 			s.stop()
 			return nil, Safe(err)
 		}
 	}
 	if conn != nil {
-		s.link = newLink(s, conn)
+		s.link = newLink(s, conn, release)
 	}
 	s.cfg.Conn = nil
 	go s.loop()

@@ -54,7 +54,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 // restart replaces an open session without a turn by one whose agent runs.
 // Without resume the agent forgets its conversation; why tells readers.
 func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why string) error {
-	t, err := g.sessions.replace(old.session.ID(), func() (*entry, error) {
+	t, err := g.sessions.replace(old, func() (*entry, error) {
 		_ = old.session.Close()
 		if err := g.records.write(g.ctx, old); err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 		if !resume && opt.Resume != "" {
 			opt.Resume, cfg.Forget = "", why
 		}
-		return g.opener.start(g.ctx, p, opt, rec, waiting, cfg)
+		return g.opener.start(WithCredential(g.ctx, old.credential), p, opt, rec, waiting, cfg)
 	})
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 func hopeless(err error) bool {
 	switch runnel.CodeOf(err) {
 	case runnel.AgentNotInstalled, runnel.AgentNotLoggedIn, runnel.MissingAPIKey, runnel.InvalidAPIKey,
-		runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.StoreUnavailable, runnel.InvalidRequest:
+		runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.StoreUnavailable, runnel.InvalidRequest, runnel.Overloaded, runnel.RateLimited:
 		return true
 	}
 	return false

@@ -39,6 +39,9 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if err != nil {
 		return Status{}, err
 	}
+	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil { // before a prewarmed agent is taken
+		return Status{}, err
+	}
 	n := newSession{provider: p, opt: opt, rec: rec}
 	key := prewarm.Key{Provider: p, Options: opt}
 	if n.agent, n.settings = g.pool.Take(key); n.agent != nil {
@@ -81,6 +84,9 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	}
 	rec, err := newRecord(p, from.ProjectDir, opt)
 	if err != nil {
+		return Status{}, err
+	}
+	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil {
 		return Status{}, err
 	}
 	rec.Title, rec.Options, rec.ModelID = from.Title, from.Options, from.ModelID
@@ -158,8 +164,8 @@ func (c *creator) create(ctx context.Context, n newSession) error {
 		n.dropAgent()
 		return storeError(err)
 	}
-	t, err := c.sessions.create(n.rec.ID, func() (*entry, error) {
-		e, err := c.start(c.opener.ctx, n)
+	t, err := c.sessions.create(ctx, n.rec.ID, func() (*entry, error) {
+		e, err := c.start(WithCredential(c.opener.ctx, credentialOf(ctx)), n)
 		if err != nil {
 			c.opener.erase(n.rec.ID)
 			return nil, err
@@ -168,6 +174,7 @@ func (c *creator) create(ctx context.Context, n newSession) error {
 	})
 	if err != nil {
 		n.dropAgent()
+		c.opener.erase(n.rec.ID)
 		return err
 	}
 	if err := t.wait(ctx); err != nil {

@@ -15,10 +15,12 @@ import (
 
 // An entry is a session that is open, with or without its agent.
 type entry struct {
-	session *runnel.Session
-	feed    *feed
-	records *recordWriter
-	queue   *promptQueue
+	session    *runnel.Session
+	credential string // that opened it; "" if none did
+	limits     *limiter
+	feed       *feed
+	records    *recordWriter
+	queue      *promptQueue
 
 	// Guarded by sessions.mu:
 	users    int  // callers that have acquired the session
@@ -31,12 +33,15 @@ type entry struct {
 	// the prompt is in the log: options and attachments are judged under it.
 	sending sync.Mutex
 
+	sized bool // stored has what the log had when the session was opened; guarded by sending
+
 	mu      sync.Mutex // guards the rest
 	rec     store.Session
 	waiting int    // prompts in the queue
 	known   int64  // turns is complete for positions from here on
 	head    int64  // and up to here
 	turns   []span // oldest first
+	stored  int64  // bytes of its events, about
 
 	oneTurn bool // the running turn has settings of its own, which are not the session's
 
@@ -49,6 +54,7 @@ type entry struct {
 type span struct {
 	turn       string
 	after, end int64 // end is 0 while it runs
+	stored     int64 // bytes of its events since the session was opened, about
 }
 
 // recorded is called by the session with the events that it appended. It does
@@ -75,11 +81,14 @@ func (e *entry) recorded(evs []event.Event) {
 // index notes where the turns are in the log; e.mu is held.
 func (e *entry) index(ev event.Event) {
 	e.head = ev.Seq
+	size := int64(event.Weight(ev.Body))
+	e.stored += size
 	if ev.Turn == "" {
 		return
 	}
 	for i := len(e.turns) - 1; i >= 0; i-- {
 		if e.turns[i].turn == ev.Turn {
+			e.turns[i].stored += size
 			if event.Ends(ev.Body) {
 				e.turns[i].end = ev.Seq
 			}
@@ -90,7 +99,7 @@ func (e *entry) index(ev event.Event) {
 		e.known = max(e.known, e.turns[0].end)
 		e.turns = slices.Delete(e.turns, 0, 1)
 	}
-	e.turns = append(e.turns, span{turn: ev.Turn, after: ev.Seq - 1})
+	e.turns = append(e.turns, span{turn: ev.Turn, after: ev.Seq - 1, stored: size})
 }
 
 const maxSpans = 256 // of a session; the oldest are dropped
@@ -224,6 +233,41 @@ func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error 
 		e.mu.Lock()
 		e.note(ev)
 		e.mu.Unlock()
+	}
+	return nil
+}
+
+// exceeded is called by the session, and returns the error with which a running
+// turn has to end because of what it stored.
+func (e *entry) exceeded(turn string) *runnel.Error {
+	e.mu.Lock()
+	stored, size := e.stored, int64(0)
+	for _, t := range e.turns {
+		if t.turn == turn {
+			size = t.stored
+		}
+	}
+	e.mu.Unlock()
+	return e.limits.stored(size, stored)
+}
+
+// room returns the error for another turn in a session that has stored too much;
+// e.sending is held.
+func (e *entry) room(ctx context.Context, log runnel.Log) error {
+	if sizer, ok := log.(store.Sizer); ok && !e.sized {
+		size, err := sizer.Size(ctx, e.rec.ID)
+		if err != nil {
+			return storeError(err)
+		}
+		e.mu.Lock()
+		e.stored, e.sized = max(e.stored, size), true
+		e.mu.Unlock()
+	}
+	e.mu.Lock()
+	stored := e.stored
+	e.mu.Unlock()
+	if err := e.limits.stored(0, stored); err != nil {
+		return err
 	}
 	return nil
 }

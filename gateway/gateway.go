@@ -37,6 +37,8 @@ type Config struct {
 	Prewarm    int
 	PrewarmAge time.Duration // maximum age of an unused prewarmed agent. Default: 10 min
 
+	Limits Limits // Default: none
+
 	// Filter is runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
 
@@ -104,12 +106,13 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, uploads: uploads, feed: newFeed(), records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger)}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
-	g.sessions = newSessions(&g.work)
+	limits := newLimiter(cfg.Limits)
+	g.sessions = newSessions(&g.work, limits)
 	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
 	g.sessions.opened = g.queue.startIfWaiting // queued prompts may wait for nothing else
 	g.opener = &opener{
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), projects: projects,
-		feed: g.feed, records: g.records, queue: g.queue, counters: make(map[string]*runnel.Counters),
+		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters),
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)

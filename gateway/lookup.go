@@ -9,7 +9,7 @@ import (
 // acquire returns a session, and opens it if need be. It stays open until the
 // caller releases it.
 func (g *Gateway) acquire(ctx context.Context, id string) (*entry, error) {
-	return g.sessions.acquire(ctx, id, func() (*entry, error) { return g.opener.open(id) })
+	return g.sessions.acquire(ctx, id, func() (*entry, error) { return g.opener.open(id, credentialOf(ctx)) })
 }
 
 // opened returns the session if it is open, and nil if it exists but is not

@@ -23,6 +23,7 @@ type opener struct {
 	feed      *feed
 	records   *recordWriter
 	queue     *promptQueue
+	limits    *limiter
 	counters  map[string]*runnel.Counters // by the names of providers
 }
 
@@ -46,9 +47,9 @@ func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 	return rec, nil
 }
 
-// open opens a session without starting its agent.
-func (o *opener) open(id string) (*entry, error) {
-	ctx := o.ctx
+// open opens a session without starting its agent, on account of a credential.
+func (o *opener) open(id, credential string) (*entry, error) {
+	ctx := WithCredential(o.ctx, credential)
 	rec, err := o.record(ctx, id)
 	if err != nil {
 		return nil, err
@@ -71,11 +72,11 @@ func (o *opener) open(id string) (*entry, error) {
 	return o.start(ctx, p, opt, rec, len(waiting), runnel.Config{Dormant: true})
 }
 
-// start opens a session; the caller adds it to the open ones. waiting is the
-// number of its queued prompts. cfg has what differs between sessions: start
-// sets the rest.
+// start opens a session, on account of the credential of ctx; the caller adds it
+// to the open ones. waiting is the number of its queued prompts. cfg has what
+// differs between sessions: start sets the rest.
 func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{feed: o.feed, records: o.records, queue: o.queue, rec: rec, waiting: waiting}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, rec: rec, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -92,6 +93,8 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
+	cfg.Exceeded = e.exceeded
+	cfg.Reserve = func(running bool) (func(), error) { return o.limits.agent(e.credential, running) }
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, opt, cfg)
 	if err != nil {

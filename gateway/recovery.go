@@ -53,7 +53,7 @@ func (r *recovery) run(ctx context.Context) error {
 			r.finish(ctx, id)
 		}
 	}
-	r.queue.resume(ctx, waiting, r.opener.open)
+	r.queue.resume(ctx, waiting, func(id string) (*entry, error) { return r.opener.open(id, "") })
 	return nil
 }
 

@@ -61,7 +61,13 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if err := checkPersona(p.Persona); err != nil {
 		return Sent{}, err
 	}
+	if err := e.room(ctx, g.cfg.Log); err != nil {
+		return Sent{}, err
+	}
 	if !st.AgentAlive { // it is about to be started, there
+		if err := g.opener.limits.mayStart(e.credential); err != nil {
+			return Sent{}, err
+		}
 		if _, err := g.opener.projects.check(rec.ProjectDir); err != nil {
 			return Sent{}, err
 		}

@@ -9,6 +9,7 @@ import (
 // closed is in transition: one goroutine does that for all who want it, and they
 // wait.
 type sessions struct {
+	limits *limiter
 	work   *sync.WaitGroup // of all transitions, and of those who entered
 	opened func(*entry)    // is called after a session was opened
 
@@ -20,8 +21,9 @@ type sessions struct {
 
 // A transition is the opening or closing of one session.
 type transition struct {
-	done chan struct{} // closed once err is set
-	err  error
+	credential string        // for which a session is opened; "" for none
+	done       chan struct{} // closed once err is set
+	err        error
 }
 
 // wait waits for the end of the transition, and returns its error or ctx's.
@@ -34,8 +36,8 @@ func (t *transition) wait(ctx context.Context) error {
 	}
 }
 
-func newSessions(work *sync.WaitGroup) *sessions {
-	return &sessions{work: work, open: make(map[string]*entry), transitions: make(map[string]*transition)}
+func newSessions(work *sync.WaitGroup, limits *limiter) *sessions {
+	return &sessions{limits: limits, work: work, open: make(map[string]*entry), transitions: make(map[string]*transition)}
 }
 
 // acquire returns the session with this id. If it is not open, open is called,
@@ -54,7 +56,11 @@ func (s *sessions) acquire(ctx context.Context, id string, open func() (*entry, 
 		}
 		t := s.transitions[id]
 		if t == nil {
-			t = s.begin(id, open)
+			if err := s.room(ctx); err != nil {
+				s.mu.Unlock()
+				return nil, err
+			}
+			t = s.begin(id, credentialOf(ctx), open)
 		}
 		s.mu.Unlock()
 		if err := t.wait(ctx); err != nil {
@@ -145,25 +151,46 @@ func (s *sessions) enter() (leave func(), err error) {
 	return s.work.Done, nil
 }
 
+// room returns the error for one more session of the credential of ctx, if there
+// are too many; s.mu is held.
+func (s *sessions) room(ctx context.Context) error {
+	credential, own := credentialOf(ctx), 0
+	for _, e := range s.open {
+		if e.credential == credential {
+			own++
+		}
+	}
+	for _, t := range s.transitions {
+		if t.credential == credential {
+			own++
+		}
+	}
+	return s.limits.session(credential, len(s.open)+len(s.transitions), own)
+}
+
 // create begins to open a session that is new; its id is not in use.
-func (s *sessions) create(id string, open func() (*entry, error)) (*transition, error) {
+func (s *sessions) create(ctx context.Context, id string, open func() (*entry, error)) (*transition, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return nil, errClosing()
 	}
-	return s.begin(id, open), nil
+	if err := s.room(ctx); err != nil {
+		return nil, err
+	}
+	return s.begin(id, credentialOf(ctx), open), nil
 }
 
 // replace removes an open session and begins to open it again.
-func (s *sessions) replace(id string, open func() (*entry, error)) (*transition, error) {
+func (s *sessions) replace(old *entry, open func() (*entry, error)) (*transition, error) {
+	id := old.session.ID()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing || s.transitions[id] != nil {
 		return nil, errClosing()
 	}
 	delete(s.open, id)
-	return s.begin(id, open), nil
+	return s.begin(id, old.credential, open), nil
 }
 
 // closeIf begins a transition for each open session that nobody uses and that
@@ -179,14 +206,14 @@ func (s *sessions) closeIf(idle func(*entry) bool, shut func(id string, e *entry
 			continue
 		}
 		delete(s.open, id)
-		s.begin(id, func() (*entry, error) { return shut(id, e), nil })
+		s.begin(id, e.credential, func() (*entry, error) { return shut(id, e), nil })
 	}
 }
 
 // begin starts a transition; s.mu is held. The session that f returns is open
 // after it.
-func (s *sessions) begin(id string, f func() (*entry, error)) *transition {
-	t := &transition{done: make(chan struct{})}
+func (s *sessions) begin(id, credential string, f func() (*entry, error)) *transition {
+	t := &transition{credential: credential, done: make(chan struct{})}
 	s.transitions[id] = t
 	s.work.Go(func() {
 		e, err := f()

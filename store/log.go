@@ -35,6 +35,12 @@ type Log interface {
 	State(ctx context.Context, session string) (LogState, error)
 }
 
+// A Sizer is a Log that knows how much it keeps.
+type Sizer interface {
+	// Size returns how many bytes the events of a session take, about.
+	Size(ctx context.Context, session string) (int64, error)
+}
+
 // LogState describes the end of a session's log.
 type LogState struct {
 	Head int64      // position of the newest event

@@ -19,9 +19,10 @@ func Caller(ctx context.Context) auth.Identity {
 	return id
 }
 
-// WithCaller returns a context in which [Caller] is id.
+// WithCaller returns a context in which [Caller] is id, and on whose account
+// sessions are opened.
 func WithCaller(ctx context.Context, id auth.Identity) context.Context {
-	return context.WithValue(ctx, callerKey{}, id)
+	return gateway.WithCredential(context.WithValue(ctx, callerKey{}, id), id.ID)
 }
 
 // Sessions are those of a gateway, as far as the caller of a request may know

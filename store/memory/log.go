@@ -79,6 +79,17 @@ func trackOpen(open []store.OpenTurn, ev event.Event) []store.OpenTurn {
 	return open
 }
 
+// Size implements [store.Sizer].
+func (l *Log) Size(_ context.Context, session string) (n int64, err error) {
+	l.mu.Lock()
+	evs := l.of(session).events
+	l.mu.Unlock()
+	for _, ev := range evs {
+		n += int64(event.Weight(ev.Body))
+	}
+	return n, nil
+}
+
 // Read implements [store.Log].
 func (l *Log) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {

@@ -16,10 +16,11 @@ type reader struct {
 	page  *sql.Stmt
 	head  *sql.Stmt
 	state *sql.Stmt
+	size  *sql.Stmt
 }
 
 func (r *reader) close() error {
-	return errors.Join(r.page.Close(), r.head.Close(), r.state.Close(), r.db.Close())
+	return errors.Join(r.page.Close(), r.head.Close(), r.state.Close(), r.size.Close(), r.db.Close())
 }
 
 // readers is how many connections read at the same time; each keeps a cache.
@@ -45,12 +46,24 @@ func openReader(ctx context.Context, path, vfs string) (*reader, error) {
 		{&r.state, `SELECT coalesce((SELECT max(seq) FROM events WHERE session = l.key), 0), t.turn, t.after_seq
 			FROM logs l LEFT JOIN turns t ON t.session = l.key AND t.end_seq IS NULL
 			WHERE l.session = ? ORDER BY t.after_seq`},
+		{&r.size, "SELECT coalesce(sum(length(payload)), 0) FROM events WHERE session = (SELECT key FROM logs WHERE session = ?)"},
 	} {
 		if *p.stmt, err = db.PrepareContext(ctx, p.text); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
 	return r, nil
+}
+
+// Size implements [store.Sizer].
+func (s *Store) Size(ctx context.Context, session string) (n int64, err error) {
+	if s.closed() {
+		return 0, errClosed()
+	}
+	if err = s.reader.size.QueryRowContext(ctx, session).Scan(&n); err != nil {
+		return 0, s.readError(ctx, err)
+	}
+	return n, nil
 }
 
 // Read implements [runnel.Log]. It holds nothing while the caller looks at an
