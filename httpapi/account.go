@@ -10,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -183,6 +184,7 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return runnel.Fail(runnel.StoreUnavailable, "the login cannot be recorded now; see the server's log", err)
 	}
+	conns.Authenticated(r)
 	http.SetCookie(w, a.cookies.Make(r, secret.Cookie, auth.BrowserLife))
 	reply.JSON(w, http.StatusOK, loginAnswer{secret.Key})
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -26,6 +27,7 @@ const (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sw := &statusWriter{ResponseWriter: w}
 	began := time.Now()
+	conns.Answering(r)
 	route := s.router.find(r)
 	defer func() {
 		if p := recover(); p != nil {

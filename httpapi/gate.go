@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -36,6 +37,7 @@ func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*ht
 	if err != nil {
 		return r, err
 	}
+	conns.Authenticated(r)
 	if !id.Has(rt.scope) {
 		return r, g.lacks(r, rt.scope)
 	}

@@ -1,27 +1,45 @@
 package httpapi
 
 import (
+	"cmp"
 	"sync"
 	"time"
+
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// A Limits bounds what one credential may take of the server, so that a client
-// gone wrong does not take it from the others.
+// Limits bound what clients may take of the server, so that one that went wrong
+// does not take it from the others. A field that is zero has its default.
 type Limits struct {
-	Sessions    int   // made within a minute. Default: 600
-	UploadBytes int64 // sent within a day. Default: 1 GiB
-	Exports     int   // written at a time. Default: 2
+	Sessions    int   // that one credential makes within a minute. Default: 600
+	UploadBytes int64 // that one credential sends within a day. Default: 1 GiB
+	Exports     int   // of one credential at a time. Default: 2
+
+	Streams                    int // open streams in all. Default: 20,000
+	StreamsPerCredential       int // open streams of one credential. Default: 256
+	Subscriptions              int // of WebSockets in all. Default: 20,000
+	SubscriptionsPerCredential int // of all WebSockets of one credential. Default: 2,048
+	Fragments                  int // frames without a message or content that a WebSocket may send in a second. Default: 1,000
+
+	UnreadBytes int64 // of large messages that clients of WebSockets have not read, in all. Default: 64 MiB
 }
 
 func (l *Limits) complete() {
-	if l.Sessions == 0 {
-		l.Sessions = 600
-	}
-	if l.UploadBytes == 0 {
-		l.UploadBytes = 1 << 30
-	}
-	if l.Exports == 0 {
-		l.Exports = 2
+	l.Sessions = cmp.Or(l.Sessions, 600)
+	l.UploadBytes = cmp.Or(l.UploadBytes, 1<<30)
+	l.Exports = cmp.Or(l.Exports, 2)
+	l.Streams = cmp.Or(l.Streams, 20_000)
+	l.StreamsPerCredential = cmp.Or(l.StreamsPerCredential, 256)
+	l.Subscriptions = cmp.Or(l.Subscriptions, 20_000)
+	l.SubscriptionsPerCredential = cmp.Or(l.SubscriptionsPerCredential, 2048)
+	l.Fragments = cmp.Or(l.Fragments, 1000)
+	l.UnreadBytes = cmp.Or(l.UnreadBytes, 64<<20)
+}
+
+func (l *Limits) ofStreams() stream.Limits {
+	return stream.Limits{
+		Exports: l.Exports, Streams: l.Streams, StreamsPerCredential: l.StreamsPerCredential,
+		Subscriptions: l.Subscriptions, SubscriptionsPerCredential: l.SubscriptionsPerCredential, Fragments: l.Fragments, UnreadBytes: l.UnreadBytes,
 	}
 }
 

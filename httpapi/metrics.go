@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -23,6 +26,8 @@ type metrics struct {
 	streams   *prometheus.GaugeVec
 	messages  *prometheus.CounterVec
 	stalled   prometheus.Counter
+	limits    limitCounts
+	doors     *doors
 	handler   http.Handler
 }
 
@@ -37,9 +42,10 @@ func newMetrics(gw *gateway.Gateway) *metrics {
 		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "runnel_streams", Help: "Streams that are open, by family."}, []string{"family"}),
 		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_messages_total", Help: "Messages written to streams, by family."}, []string{"family"}),
 		stalled:   prometheus.NewCounter(prometheus.CounterOpts{Name: "runnel_streams_stalled_total", Help: "Streams closed because their reader took nothing."}),
+		doors:     new(doors),
 	}
-	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gw})
+	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.doors,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gw, &m.limits})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
 }
@@ -53,6 +59,64 @@ func (m *metrics) request(rt *route, status int, took time.Duration) {
 	if rt.stream == "" {
 		m.latency.WithLabelValues(name).Observe(took.Seconds())
 	}
+}
+
+// reached counts that the limit of a setting was reached.
+func (m *metrics) reached(setting string) { m.limits.add(setting) }
+
+// limitCounts counts how often each limit of the server was reached, by its
+// setting.
+type limitCounts struct {
+	mu sync.Mutex
+	n  map[string]int64
+}
+
+func (l *limitCounts) add(setting string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n == nil {
+		l.n = make(map[string]int64)
+	}
+	l.n[setting]++
+}
+
+func (l *limitCounts) counts() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.n)
+}
+
+// listening has the connections of a listener counted.
+func (m *metrics) listening(l *conns.Listener) {
+	m.doors.mu.Lock()
+	defer m.doors.mu.Unlock()
+	m.doors.list = append(m.doors.list, l)
+}
+
+// doors collects the connections of all listeners at each scrape.
+type doors struct {
+	mu   sync.Mutex
+	list []*conns.Listener
+}
+
+func connectionsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("runnel_connections", "Connections: all that are open, and those on which no credential was accepted.", []string{"which"}, nil)
+}
+
+// Describe implements [prometheus.Collector].
+func (d *doors) Describe(out chan<- *prometheus.Desc) { out <- connectionsDesc() }
+
+// Collect implements [prometheus.Collector].
+func (d *doors) Collect(out chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	open, unauthenticated := 0, 0
+	for _, l := range d.list {
+		o, u := l.Counts()
+		open, unauthenticated = open+o, unauthenticated+u
+	}
+	out <- prometheus.MustNewConstMetric(connectionsDesc(), prometheus.GaugeValue, float64(open), "open")
+	out <- prometheus.MustNewConstMetric(connectionsDesc(), prometheus.GaugeValue, float64(unauthenticated), "unauthenticated")
 }
 
 func (m *metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
@@ -77,7 +141,14 @@ func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // sessionCollector asks the gateway at each scrape.
-type sessionCollector struct{ gw *gateway.Gateway }
+type sessionCollector struct {
+	gw     *gateway.Gateway
+	limits *limitCounts
+}
+
+func limitDesc() *prometheus.Desc {
+	return prometheus.NewDesc("runnel_limit_reached_total", "What was refused or ended because of a limit, by the name of its setting.", []string{"limit"}, nil)
+}
 
 func sessionsDesc() *prometheus.Desc {
 	return prometheus.NewDesc("runnel_sessions", "Open sessions: all, those with an agent, those in a turn.", []string{"which"}, nil)
@@ -98,7 +169,7 @@ func droppedDesc() *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
 	ready, sessions, agents := prewarmDescs()
-	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents, droppedDesc()} {
+	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents, droppedDesc(), limitDesc()} {
 		out <- d
 	}
 }
@@ -119,6 +190,11 @@ func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Failed), "failed")
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Unused), "unused")
 	dropped := droppedDesc()
+	for _, limits := range []map[string]int64{c.gw.LimitsReached(), c.limits.counts()} { // no setting is in both
+		for setting, n := range limits {
+			out <- prometheus.MustNewConstMetric(limitDesc(), prometheus.CounterValue, float64(n), setting)
+		}
+	}
 	for agent, n := range c.gw.Counters() {
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Events.Load()), agent, "event")
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Messages.Load()), agent, "message")

@@ -13,7 +13,7 @@ import (
 // A turn that cannot be streamed is refused before its prompt is taken.
 func TestARefusedStreamBeginsNoTurn(t *testing.T) {
 	timed(t, minute)
-	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Streams = -1 })
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Limits.Streams = -1 })
 	id := rg.create()
 	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text"}`)
 	if w.Code != http.StatusTooManyRequests {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
@@ -42,9 +44,7 @@ type Config struct {
 	DefaultFamily string        // what a WebSocket speaks without a hello. Default: upsert-v1
 	Heartbeat     time.Duration // between comments on a silent SSE stream. Default: 15 s
 	WriteStall    time.Duration // how long one write to a client may take. Default: 15 s
-	StreamsPerID  int           // open streams of one credential. Default: 256
-	Limits        Limits        // of one credential
-	Streams       int           // open streams in all. Default: 20,000
+	Limits        Limits
 
 	Redact func(string) string // takes secrets out of the messages of errors. Default: nothing is taken out
 	Logger *slog.Logger        // Default: discards
@@ -81,9 +81,9 @@ func New(cfg Config) (*Server, error) {
 		Gateway: cfg.Gateway, Keyring: cfg.Keyring, Sessions: visible, Commands: commands, Reply: s.reply,
 		Metrics: s.metrics.ofStreams(), Lacks: s.gate.lacks,
 		DefaultFamily: cfg.DefaultFamily, Heartbeat: cfg.Heartbeat, WriteStall: cfg.WriteStall,
-		Most: cfg.Streams, MostPerID: cfg.StreamsPerID, Exports: cfg.Limits.Exports,
+		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached,
 	})
-	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits}
+	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, reached: s.metrics.reached}
 	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, version: cfg.Version, pageURL: cfg.PageURL}
 	about := &about{version: cfg.Version, metrics: s.metrics}
@@ -101,8 +101,6 @@ func (cfg *Config) complete() {
 	cfg.DefaultFamily = cmp.Or(cfg.DefaultFamily, stream.FamilyUpsert)
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	cfg.WriteStall = cmp.Or(cfg.WriteStall, 15*time.Second)
-	cfg.StreamsPerID = cmp.Or(cfg.StreamsPerID, 256)
-	cfg.Streams = cmp.Or(cfg.Streams, 20_000)
 	cfg.Limits.complete()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -122,10 +120,21 @@ func (s *Server) HTTPServer() *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnContext:       browser.WithPeer, // once for all requests of a connection
+		ConnState:         conns.State,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { // once for all requests of a connection
+			return conns.WithConn(browser.WithPeer(ctx, c), c)
+		},
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * goes through the chain, too
 	}
+}
+
+// Limit returns a listener that accepts from ln at most so many connections at
+// once, of which so many may have shown no credential. Metrics count them.
+func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener {
+	limited := conns.Limit(ln, conns.Limits{Open: open, Unauthenticated: unauthenticated}, s.metrics.reached)
+	s.metrics.listening(limited)
+	return limited
 }
 
 // EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream at

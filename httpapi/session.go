@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -48,6 +49,7 @@ type sessions struct {
 	visible  access.Sessions
 	commands command.Commands
 	limits   Limits
+	reached  func(setting string)
 	made     budget // sessions, by credential
 	sent     budget // bytes of uploads, by credential
 }
@@ -186,7 +188,7 @@ func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := access.Caller(r.Context()).ID
 	if !s.sent.spend(id, attach.MaxFile, s.limits.UploadBytes, uploadDay) { // as large as it may be
-		return runnel.Fail(runnel.RateLimited, "this credential has uploaded as much as it may in a day")
+		return s.refuse("max-upload-mib-per-credential", s.limits.UploadBytes>>20, "this credential has uploaded as much as it may in a day")
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout))
 	up, err := s.gw.Upload(http.MaxBytesReader(w, r.Body, maxUpload), r.URL.Query().Get("name"))
@@ -203,7 +205,16 @@ const uploadDay = 24 * time.Hour
 // maySession counts a session that the caller is about to make.
 func (s *sessions) maySession(r *http.Request) error {
 	if !s.made.spend(access.Caller(r.Context()).ID, 1, int64(s.limits.Sessions), time.Minute) {
-		return runnel.Fail(runnel.RateLimited, "this credential has made too many sessions in a minute; wait a little")
+		return s.refuse("max-new-sessions-per-credential", int64(s.limits.Sessions), "this credential has made too many sessions in a minute; wait a little")
 	}
 	return nil
+}
+
+// refuse returns the error for a limit that was reached, and counts it.
+func (s *sessions) refuse(setting string, limit int64, what string) error {
+	s.reached(setting)
+	return &runnel.Error{
+		Code: runnel.RateLimited, Message: fmt.Sprintf("%s (%s: %d)", what, setting, limit),
+		Details: map[string]any{"limit": setting, "value": limit},
+	}
 }

@@ -15,12 +15,12 @@ func streamRoutes(s *stream.Streams) []route {
 	return []route{
 		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",
 			params: cursor, status: http.StatusOK, stream: "text/event-stream", serve: s.Events},
-		handle(route{path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
+		{method: http.MethodGet, path: "/api/session/{id}/items", scope: auth.Read, name: "listItems",
 			summary: "Read the session's history as whole items",
 			params: []param{
 				{name: "after", doc: "position after which to begin", number: true},
-				{name: "limit", doc: "how many at most; 200 if absent", number: true},
-			}}, s.Items),
+				{name: "limit", doc: "about how many at most; 200 if absent, and fewer where they are large", number: true},
+			}, status: http.StatusOK, out: stream.ItemsAnswer{}, serve: s.Items},
 		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, name: "exportSession", summary: "Export a session",
 			params: []param{{name: "format", doc: "jsonl, md or html"}},
 			status: http.StatusOK, stream: "application/octet-stream", serve: s.Export},

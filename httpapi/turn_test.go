@@ -335,7 +335,7 @@ func TestTurnFramesKeepTheirPromise(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	timed(t, minute)
-	s := serve(t, func(c *Config, _ *gateway.Config) { c.StreamsPerID = 2 })
+	s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.StreamsPerCredential = 2 })
 	id := s.create()
 	a := s.get("/api/session/" + id + "/events")
 	s.join(stream.FamilyUpsert)

@@ -46,6 +46,19 @@ func (p *Pacer) History(events iter.Seq2[event.Event, error], after int64, now t
 	return compact(h.outs), nil
 }
 
+// Unfinished reports whether there is an item that has not ended: a stretch that
+// ends now returns it, and the one in which it ends returns it again.
+func (p *Pacer) Unfinished() bool {
+	for _, t := range p.reducer.turns {
+		for _, e := range t.entries {
+			if e.versions > 0 && !e.state.over() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // A stretch is one call of [Pacer.History].
 type stretch struct {
 	*Pacer

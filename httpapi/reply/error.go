@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -115,8 +116,13 @@ func Hidden(id string) Problem {
 	return Problem{runnel.Internal, "internal error; the server's log has the details under this id", map[string]string{"errorId": id}}
 }
 
-// Error answers r with err.
+// Error answers r with err. A client that has gone gets no answer, and what its
+// going made fail is no error of ours.
 func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		w.Log.LogAttrs(r.Context(), slog.LevelDebug, "the client went before its answer", slog.String("path", Bounded(r.URL.Path)))
+		return
+	}
 	st := Status(err)
 	if st == http.StatusTooManyRequests {
 		to.Header().Set("Retry-After", "60")

@@ -28,11 +28,11 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if id := access.Caller(r.Context()).ID; !s.exports.add(id, s.cfg.Most, s.cfg.Exports) {
-		return runnel.Fail(runnel.RateLimited, "this credential exports as much as it may at a time; wait for an end")
-	} else {
-		defer s.exports.remove(id)
+	id, l := access.Caller(r.Context()).ID, s.cfg.Limits
+	if err := s.exports.add(id, most{l.Streams, "max-streams"}, most{l.Exports, "max-exports-per-credential"}); err != nil {
+		return s.refuse("exports at a time; wait for an end", err)
 	}
+	defer s.exports.remove(id)
 	format := r.URL.Query().Get("format")
 	var write func(context.Context, *bufio.Writer, gateway.Status) error
 	switch format {

@@ -30,24 +30,33 @@ func (s *Streams) feed(ctx context.Context, session string, after int64) (*feed,
 // not zero, and returns none if there is none by then.
 func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) {
 	for {
+		if evs, err := f.read(ctx); err != nil || len(evs) > 0 {
+			return evs, err
+		}
+		if grown, err := f.wait(ctx, wake); err != nil || !grown {
+			return nil, err
+		}
+	}
+}
+
+// wait returns once there are events to read, and reports true, or at wake, if
+// that is not zero, and reports false. It holds no events meanwhile.
+func (f *feed) wait(ctx context.Context, wake time.Time) (grown bool, err error) {
+	for {
 		deadline := f.stall.due()
 		check := !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake))
 		if !check {
 			deadline = wake
 		}
-		evs, err := f.cursor.NextUntil(ctx, deadline)
+		grown, err := f.cursor.Wait(ctx, deadline)
 		if err != nil {
-			return nil, errUnreadable(ctx, err)
+			return false, errUnreadable(ctx, err)
 		}
-		if len(evs) > 0 {
-			f.stall.saw(evs, time.Now())
-			return evs, nil
-		}
-		if !check {
-			return nil, nil
+		if grown || !check {
+			return grown, nil
 		}
 		if err := f.stall.check(ctx); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 }
@@ -58,7 +67,9 @@ func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 	if err != nil {
 		return nil, errUnreadable(ctx, err)
 	}
-	f.stall.saw(evs, time.Now())
+	if len(evs) > 0 {
+		f.stall.saw(evs, time.Now())
+	}
 	return evs, nil
 }
 

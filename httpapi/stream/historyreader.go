@@ -21,7 +21,8 @@ type historyReader struct {
 	after   int64 // the reader has everything up to here
 	pacer   *upsert.Pacer
 
-	events, bytes int // of a stretch, about
+	events, bytes int   // of a stretch, about
+	end           int64 // position up to which it is read. Default: the end of the log
 }
 
 // newHistoryReader begins at position from, which is at or before the beginning
@@ -45,9 +46,12 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 // stretch yields the events of the next stretch and notes in c where it ends.
 func (h *historyReader) stretch(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		n, size := 0, 0
+		n, size, between := 0, 0, true // between items
 		for ev, err := range h.log.Read(ctx, h.session, h.at) {
-			if err == nil && (n >= h.events || size >= h.bytes) {
+			if err == nil && h.end > 0 && ev.Seq > h.end {
+				return
+			}
+			if err == nil && (n >= h.events || size >= chunkBytes || size >= h.bytes && between && !h.pacer.Unfinished()) {
 				c.more = true
 				return
 			}
@@ -57,6 +61,16 @@ func (h *historyReader) stretch(ctx context.Context, c *chunk) iter.Seq2[event.E
 			n++
 			size += event.Weight(ev.Body)
 			c.last = ev.Seq
+			between = endsItem(ev.Body)
 		}
 	}
+}
+
+// endsItem reports whether no item may be unfinished after b.
+func endsItem(b event.Body) bool {
+	switch b.(type) {
+	case event.ItemStart, event.ItemDelta:
+		return false
+	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,7 @@ type (
 // Bounds of a history message.
 const (
 	historyEntries = 200
-	historyBytes   = 512 << 10
+	historyBytes   = 32 << 10
 )
 
 func (k *socket) subscribe(data []byte) error {
@@ -72,6 +73,10 @@ func (k *socket) subscribe(data []byte) error {
 	if err != nil {
 		return err
 	}
+	caller, l := k.id.ID, k.s.cfg.Limits
+	if err := k.s.follows.add(caller, most{l.Subscriptions, "max-subscriptions"}, most{l.SubscriptionsPerCredential, "max-subscriptions-per-credential"}); err != nil {
+		return k.s.refuse("subscriptions; unsubscribe from some", err)
+	}
 	p := &pump{k: k, session: id, done: make(chan struct{})}
 	ctx, end := context.WithCancelCause(k.ctx)
 	p.stop = func() { end(context.Canceled) }
@@ -84,6 +89,7 @@ func (k *socket) subscribe(data []byte) error {
 	forget := k.s.deletions.add(id, end)
 	k.work.Go(func() {
 		defer close(p.done)
+		defer k.s.follows.remove(caller)
 		defer forget()
 		p.run(ctx, in.RequestID, after, verdict, upserts)
 	})
@@ -129,7 +135,15 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict R
 
 // write sends a message; with it the client has the events up to position seq.
 func (p *pump) write(v any, seq int64) error {
-	err := p.k.write(v)
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return p.send(data, seq)
+}
+
+func (p *pump) send(data []byte, seq int64) error {
+	err := p.k.send(data)
 	if err == nil {
 		p.sent.Store(max(p.sent.Load(), seq))
 	}
@@ -154,6 +168,19 @@ func (k *socket) goodbye(ctx context.Context) {
 	}
 }
 
+// inTurn calls f while no other pump of the connection reads from the log or
+// writes: a connection whose client does not read holds what one of them has
+// read, however many subscriptions it has.
+func (p *pump) inTurn(ctx context.Context, f func() error) error {
+	select {
+	case p.k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-p.k.turn }()
+	return f()
+}
+
 // upserts sends whole items; a client that reads slowly gets fewer of them.
 func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	log := p.k.s.cfg.Gateway.Log()
@@ -161,44 +188,59 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	if err != nil {
 		return err
 	}
-	first, history := &verdict, newHistoryReader(log, p.session, from, after)
-	for {
-		from := max(history.at, after)
-		c, err := history.next(ctx)
+	st, err := log.State(ctx, p.session)
+	if err != nil {
+		return err
+	}
+	history := newHistoryReader(log, p.session, from, after)
+	history.bytes, history.end = followedBytes, st.Head
+	for first, more := &verdict, true; more; first = nil {
+		err := p.inTurn(ctx, func() error {
+			from := max(history.at, after)
+			c, err := history.next(ctx)
+			if err != nil {
+				return err
+			}
+			more = c.more
+			return p.history(c, from, max(c.last, after), first)
+		})
 		if err != nil {
 			return err
 		}
-		if err := p.history(c, from, after, first); err != nil {
-			return err
-		}
-		first = nil
-		if !c.more {
-			return p.live(ctx, c.pacer, c.last)
-		}
 	}
+	return p.live(ctx, history.pacer, history.at)
 }
 
 // history sends a chunk. Only its last message moves the cursor, since entries
 // are in the order in which items appeared, not in which they changed.
-func (p *pump) history(c chunk, from, after int64, first *Resume) error {
-	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: from, Resume: first}
+func (p *pump) history(c chunk, before, after int64, first *Resume) error {
+	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, Resume: first}
 	size := 0
-	for _, o := range c.entries {
+	write := func(seq int64) error {
+		data, err := json.Marshal(m)
+		clear(m.Entries) // data has them
+		m.Entries, m.Resume, size = m.Entries[:0], nil, 0
+		if err != nil {
+			return err
+		}
+		return p.send(data, seq)
+	}
+	for i, o := range c.entries {
+		c.entries[i] = nil // written or in m: a client that does not read holds it once
 		data, err := json.Marshal(entry{o.Frame(), o})
 		if err != nil {
 			return err
 		}
 		if len(m.Entries) >= historyEntries || size+len(data) > historyBytes && size > 0 {
-			if err := p.write(m, 0); err != nil {
+			if err := write(0); err != nil {
 				return err
 			}
-			m.Entries, m.Resume, size = m.Entries[:0], nil, 0
 		}
 		m.Entries = append(m.Entries, data)
 		size += len(data)
 	}
-	m.Seq, m.Done = max(c.last, after), !c.more
-	return p.write(m, m.Seq)
+	m.Seq, m.Done = after, !c.more
+	return write(after)
 }
 
 // live goes on where the history ended.
@@ -209,20 +251,32 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 	}
 	for {
 		due, _ := pacer.Due()
-		evs, err := feed.next(ctx, due)
-		if err != nil {
+		if _, err := feed.wait(ctx, due); err != nil {
 			return err
 		}
-		outs := pacer.PushAll(evs, time.Now()) // flushes what is due, too
-		if len(evs) == 0 {
-			outs = pacer.Flush(time.Now())
-		}
-		for _, o := range outs {
-			if err := p.write(liveMessage{o.Frame(), p.session, o}, newestIn(o)); err != nil {
-				return err
-			}
+		if err := p.inTurn(ctx, func() error { return p.liveUpserts(ctx, feed, pacer) }); err != nil {
+			return err
 		}
 	}
+}
+
+// liveUpserts sends what is due of one batch of events.
+func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer) error {
+	evs, err := feed.read(ctx)
+	if err != nil {
+		return err
+	}
+	outs := pacer.PushAll(evs, time.Now()) // flushes what is due, too
+	if len(evs) == 0 {
+		outs = pacer.Flush(time.Now())
+	}
+	for i, o := range outs {
+		outs[i] = nil
+		if err := p.write(liveMessage{o.Frame(), p.session, o}, newestIn(o)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // events sends the log as it is.
@@ -236,26 +290,50 @@ func (p *pump) events(ctx context.Context, after int64, verdict Resume) error {
 		return err
 	}
 	for first, done := &verdict, false; !done; first = nil {
-		evs, err := feed.read(ctx)
+		err := p.inTurn(ctx, func() error {
+			evs, err := feed.read(ctx)
+			if err != nil {
+				return err
+			}
+			past := slices.IndexFunc(evs, func(ev event.Event) bool { return ev.Seq > st.Head })
+			if past < 0 {
+				past = len(evs)
+			}
+			done = past == 0 || evs[past-1].Seq >= st.Head
+			if after, err = p.pastEvents(evs[:past], after, first, done); err != nil {
+				return err
+			}
+			return p.liveEvents(evs[past:])
+		})
 		if err != nil {
-			return err
-		}
-		done = len(evs) == 0 || evs[len(evs)-1].Seq >= st.Head
-		if after, err = p.pastEvents(evs, after, first, done); err != nil {
 			return err
 		}
 	}
 	for {
-		evs, err := feed.next(ctx, time.Time{})
+		if _, err := feed.wait(ctx, time.Time{}); err != nil {
+			return err
+		}
+		err := p.inTurn(ctx, func() error {
+			evs, err := feed.read(ctx)
+			if err != nil {
+				return err
+			}
+			return p.liveEvents(evs)
+		})
 		if err != nil {
 			return err
 		}
-		for _, ev := range evs {
-			if err := p.write(liveMessage{"session:event", p.session, ev}, ev.Seq); err != nil {
-				return err
-			}
+	}
+}
+
+// liveEvents sends events one by one.
+func (p *pump) liveEvents(evs []event.Event) error {
+	for _, ev := range evs {
+		if err := p.write(liveMessage{"session:event", p.session, ev}, ev.Seq); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // pastEvents sends events as history and returns the new cursor.

@@ -96,7 +96,7 @@ func (e *sse) frame(seq int64, name string, data any) error {
 	return nil
 }
 
-const sseBuffer = 64 << 10 // bytes gathered before a write
+const sseBuffer = 16 << 10 // bytes gathered before a write
 
 // beat adds a comment, which keeps proxies from closing a silent stream.
 func (e *sse) beat() { e.buf = append(e.buf, ": \n\n"...) }

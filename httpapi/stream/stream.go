@@ -6,6 +6,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -31,9 +32,20 @@ type Config struct {
 	DefaultFamily string        // of a WebSocket whose client sends no hello
 	Heartbeat     time.Duration // between comments on a silent SSE stream, and checks of a quiet turn
 	WriteStall    time.Duration // how long one write to a client may take
-	Most          int           // open streams
-	MostPerID     int           // open streams of one credential
-	Exports       int           // of one credential at a time
+	Limits        Limits
+	Reached       func(setting string) // is called each time one of the limits refuses something
+}
+
+// Limits bound streams. Each is a setting; all are required.
+type Limits struct {
+	Exports                    int // of one credential at a time
+	Streams                    int // open in all
+	StreamsPerCredential       int // open for one credential
+	Subscriptions              int // of WebSockets in all
+	SubscriptionsPerCredential int // of all WebSockets of one credential
+	Fragments                  int // frames without a message or content that a WebSocket may send in a second
+
+	UnreadBytes int64 // of large messages that clients have not read, in all
 }
 
 // Metrics counts streams and their messages, by family.
@@ -48,6 +60,8 @@ type Streams struct {
 	cfg       Config
 	open      counter
 	exports   counter
+	follows   counter // subscriptions of WebSockets
+	unread    unread
 	deletions deletions
 
 	ctx  context.Context // of open streams; ends with errShutdown
@@ -57,6 +71,7 @@ type Streams struct {
 // New returns Streams. It starts nothing.
 func New(cfg Config) *Streams {
 	s := &Streams{cfg: cfg}
+	s.unread.limit, s.unread.reached = cfg.Limits.UnreadBytes, func() { cfg.Reached("max-unread-mib") }
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	return s
 }
@@ -82,10 +97,30 @@ func (s *Streams) Counts() (streams, exports, sessions int) {
 // calls leave at its end.
 func (s *Streams) reserve(r *http.Request) (leave func(), err error) {
 	id := access.Caller(r.Context()).ID
-	if !s.open.add(id, s.cfg.Most, s.cfg.MostPerID) {
-		return nil, runnel.Fail(runnel.RateLimited, "too many open streams; close some")
+	l := s.cfg.Limits
+	if err := s.open.add(id, most{l.Streams, "max-streams"}, most{l.StreamsPerCredential, "max-streams-per-credential"}); err != nil {
+		return nil, s.refuse("open streams; close some", err)
 	}
 	return func() { s.open.remove(id) }, nil
+}
+
+// refuse returns the error for a limit that was reached, and counts it.
+func (s *Streams) refuse(what string, reached *most) error {
+	s.cfg.Reached(reached.setting)
+	return reached.error(what)
+}
+
+// A most is a limit and the setting that it is called by.
+type most struct {
+	n       int
+	setting string
+}
+
+func (m most) error(what string) error {
+	return &runnel.Error{
+		Code: runnel.RateLimited, Message: fmt.Sprintf("too many %s (%s: %d)", what, m.setting, m.n),
+		Details: map[string]any{"limit": m.setting, "value": m.n},
+	}
 }
 
 // A counter counts what is open, in all and by credential.
@@ -96,19 +131,22 @@ type counter struct {
 	idle chan struct{} // if non-nil, closed when n falls to zero
 }
 
-// add counts one in, unless there are as many as there may be.
-func (c *counter) add(id string, most, mostPerID int) bool {
+// add counts one in. If there are as many as there may be, it returns the limit.
+func (c *counter) add(id string, all, each most) *most {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n >= most || c.byID[id] >= mostPerID {
-		return false
+	switch {
+	case c.byID[id] >= each.n:
+		return &each
+	case c.n >= all.n:
+		return &all
 	}
 	if c.byID == nil {
 		c.byID = make(map[string]int)
 	}
 	c.n++
 	c.byID[id]++
-	return true
+	return nil
 }
 
 func (c *counter) remove(id string) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,8 @@ type socket struct {
 	end  context.CancelCauseFunc
 	work sync.WaitGroup
 
+	turn chan struct{} // taken by the one pump that reads the log and writes
+
 	mu    sync.Mutex       // held to change pumps, and by other goroutines to read it
 	pumps map[string]*pump // by session
 
@@ -84,15 +87,19 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	k := &socket{s: s, id: id, req: r, pumps: make(map[string]*pump)}
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	k := &socket{s: s, id: id, req: r, turn: make(chan struct{}, 1), pumps: make(map[string]*pump)}
+	upgrade := &handshake{ResponseWriter: w, meter: &meter{most: s.cfg.Limits.Fragments, failed: func(err error) { k.end(err) }}}
+	conn, err := websocket.Accept(upgrade, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPingReceived:     k.pinged,
 	})
+	if upgrade.status != 0 {
+		return reply.Refuse(upgrade.status, "this path takes only the opening of a WebSocket; "+strings.TrimSpace(string(upgrade.why)))
+	}
 	if err != nil {
-		return nil // Accept has answered
+		return nil // the connection broke while it was upgraded
 	}
 	conn.SetReadLimit(-1) // read has its own, with a code of its own
 	bound, unbind := s.cfg.Keyring.Bind(context.WithoutCancel(r.Context()), id)
@@ -121,19 +128,19 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// How long a client has to answer a close: revokedTime if its credential has
-// ended.
+// How long a client has to answer a close: hostileTime if its credential has
+// ended, or if it sends too much.
 const (
 	closeTime   = 3 * time.Second
-	revokedTime = 500 * time.Millisecond
+	hostileTime = 500 * time.Millisecond
 )
 
 // close ends the connection with the code for cause. It cuts off a client that
 // does not answer in time.
 func (k *socket) close(cause error) {
 	patience := closeTime
-	if errors.Is(cause, auth.ErrEnded) {
-		patience = revokedTime
+	if errors.Is(cause, auth.ErrEnded) || errors.Is(cause, errFragments) {
+		patience = hostileTime
 	}
 	timer := time.AfterFunc(patience, func() { browser.Cut(k.req) })
 	defer timer.Stop()
@@ -157,6 +164,8 @@ var (
 	errTooLarge  = errors.New("httpapi: message too large")
 	errStore     = errors.New("httpapi: the store has failed")
 	errFlood     = errors.New("httpapi: too many pings")
+	errUnread    = errors.New("httpapi: too much that clients do not read")
+	errFragments = errors.New("httpapi: too many small fragments")
 )
 
 func closeCode(cause error) (websocket.StatusCode, string) {
@@ -175,6 +184,10 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 		return closeTooLarge, "the message is too large"
 	case errors.Is(cause, errFlood):
 		return websocket.StatusPolicyViolation, "too many pings"
+	case errors.Is(cause, errFragments):
+		return websocket.StatusPolicyViolation, "too many small fragments in a second (max-fragments)"
+	case errors.Is(cause, errUTF8):
+		return websocket.StatusInvalidFramePayloadData, "the close reason is not UTF-8"
 	case errors.Is(cause, errStore):
 		return closeStore, "events cannot be read or recorded now; resume by seq"
 	case errors.Is(cause, errProtocol):
@@ -454,6 +467,10 @@ func (k *socket) send(data []byte) error {
 	}
 	watchdog := time.AfterFunc(k.s.cfg.WriteStall, k.stall)
 	defer watchdog.Stop()
+	defer k.s.unread.begin(len(data), func() {
+		k.end(errUnread)
+		browser.Cut(k.req)
+	})()
 	// Not k.ctx: its end would cut the connection before the close code is sent.
 	if err := k.conn.Write(context.Background(), websocket.MessageText, data); err != nil {
 		k.end(errGone)

@@ -1,0 +1,58 @@
+package conns
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+)
+
+// answer returns a whole answer with an error. The connection ends with it.
+func answer(status int, err *runnel.Error) []byte {
+	body, _ := json.Marshal(reply.ErrorBody{Error: reply.Problem{Type: err.Code, Message: err.Message}}) // two strings
+	body = append(body, '\n')
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n", status, http.StatusText(status), len(body))
+	return append([]byte(head), body...)
+}
+
+// full returns the answer to a connection beyond the limit.
+func full(limit int) []byte {
+	return answer(http.StatusServiceUnavailable, runnel.Fail(runnel.Overloaded,
+		fmt.Sprintf("the server has as many connections as it may (%s: %d) and all are in use; try again, or raise the setting", MaxConnections, limit)))
+}
+
+// plainHead ends the head of the answers that net/http gives by itself, to what
+// it cannot parse: a status line, this, and the status in words.
+const plainHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+
+// inShape returns such an answer as an error of the API.
+func inShape(p []byte) ([]byte, bool) {
+	line, said, ok := bytes.Cut(p, []byte(plainHead))
+	words, http11 := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
+	if !ok || !http11 || len(words) < 3 || bytes.Contains(words, []byte("\r\n")) {
+		return nil, false
+	}
+	status, err := strconv.Atoi(string(words[:3]))
+	if err != nil {
+		return nil, false
+	}
+	return answer(status, runnel.Fail(runnel.InvalidRequest, explain(status, said))), true
+}
+
+func explain(status int, said []byte) string {
+	switch status {
+	case http.StatusBadRequest:
+		if _, detail, ok := bytes.Cut(said, []byte(": ")); ok {
+			return "the request is not valid HTTP: " + string(detail)
+		}
+		return "the request is not valid HTTP; in a path, write a percent sign as %25"
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return "the headers of the request are too large"
+	}
+	return "the request cannot be served: " + string(said)
+}
