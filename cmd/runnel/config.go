@@ -47,6 +47,8 @@ type config struct {
 	CompactAfter    time.Duration `koanf:"compact-after"`
 	StreamFamily    string        `koanf:"stream-family"`
 
+	Limits limits `koanf:",squash"`
+
 	LogLevel  string `koanf:"log-level"`
 	LogFormat string `koanf:"log-format"`
 
@@ -86,6 +88,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Duration("prewarm-age", 10*time.Minute, "replace an agent that was kept ready for this long; it knows its directory as it was then")
 	fl.Duration("compact-after", time.Minute, "keep what an agent said piece by piece for this long after the turn; then only the whole; negative: for ever")
 	fl.String("stream-family", "", "`FAMILY` that a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
+	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
 	fl.String("log-format", "text", "`FORMAT`: text or json")
 }
@@ -212,6 +215,9 @@ func (c *config) check() error {
 		return usage("log-level: not one of debug, info, warn, error")
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):
 		return usage("log-format: not one of text, json")
+	}
+	if err := c.Limits.check(); err != nil {
+		return err
 	}
 	var err error
 	if c.TrustedFolders, err = wholePaths(trustedKey, c.TrustedFolders); err != nil {

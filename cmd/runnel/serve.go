@@ -96,7 +96,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
-		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Filter: a.filter, Logger: log,
+		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Limits: c.Limits.ofGateway(), Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -114,18 +114,23 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	srv, err := httpapi.New(httpapi.Config{
 		Gateway: gw, Keyring: keys, UI: page, Version: version(), PageURL: pageURL(c, ln),
 		Bound: bound(ln), Hosts: c.Hosts, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
-		DefaultFamily: c.StreamFamily, Redact: a.secrets.String, Logger: log,
+		DefaultFamily: c.StreamFamily, Limits: c.Limits.ofServer(), Redact: a.secrets.String, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	listeners := []net.Listener{ln}
+	onAddress, onSocket, err := c.Limits.connections(descriptors())
+	if err != nil {
+		return err
+	}
+	unauthenticated := c.Limits.MaxUnauthenticatedConnections
+	listeners := []net.Listener{srv.Limit(ln, onAddress, min(unauthenticated, onAddress))}
 	if c.Socket != "" {
 		sock, err := listenSocket(ctx, c)
 		if err != nil {
 			return err
 		}
-		listeners = append(listeners, sock)
+		listeners = append(listeners, srv.Limit(sock, onSocket, min(unauthenticated, onSocket)))
 	}
 	if err := a.announce(ctx, c, ln, keys); err != nil {
 		return err

@@ -27,6 +27,7 @@ type plan struct {
 	Await    bool          `json:"await,omitzero"`    // the tool's end
 	Stubborn bool          `json:"stubborn,omitzero"` // nothing but SIGKILL ends it
 	Stdout   int           `json:"stdout,omitzero"`   // MiB of messages of one each
+	Pages    int           `json:"pages,omitzero"`    // messages of 4 KiB
 	Stderr   int           `json:"stderr,omitzero"`   // MiB
 	DieAt    int           `json:"dieAt,omitzero"`    // exits after that many bytes of this turn
 }
@@ -176,6 +177,9 @@ func (a *agent) text(id string, p plan, stop chan struct{}) (stopped bool) {
 	for n := range p.Stdout {
 		a.mebibyte(fmt.Sprintf("%s_%d", id, n))
 	}
+	for n := range p.Pages {
+		a.page(fmt.Sprintf("%s_page_%d", id, n))
+	}
 	a.begin(id)
 	var all strings.Builder
 	say := func(text string) {
@@ -198,6 +202,14 @@ func (a *agent) text(id string, p plan, stop chan struct{}) (stopped bool) {
 func (a *agent) begin(id string) {
 	a.event(object{"type": "message_start", "message": object{"id": id, "type": "message", "role": "assistant", "model": "hostile", "content": []object{}, "usage": object{"input_tokens": 1, "output_tokens": 1}}})
 	a.event(object{"type": "content_block_start", "index": 0, "content_block": object{"type": "text", "text": ""}})
+}
+
+// page writes a message of 4 KiB.
+func (a *agent) page(id string) {
+	a.begin(id)
+	text := strings.Repeat("page of text. ", 4<<10/14)
+	a.write(object{"type": "assistant", "session_id": a.session, "message": a.message(id, object{"type": "text", "text": text}), "parent_tool_use_id": nil})
+	a.event(object{"type": "content_block_stop", "index": 0})
 }
 
 // mebibyte writes a message of about that size.

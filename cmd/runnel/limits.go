@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+
+	"github.com/spf13/pflag"
+
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi"
+)
+
+// limits are the settings that bound what clients and agents may take. An error
+// of a limit names its setting, and runnel_limit_reached_total counts it.
+type limits struct {
+	MaxAgents                     int `koanf:"max-agents"`
+	MaxAgentsPerCredential        int `koanf:"max-agents-per-credential"`
+	MaxSessions                   int `koanf:"max-sessions"`
+	MaxSessionsPerCredential      int `koanf:"max-sessions-per-credential"`
+	MaxNewSessionsPerCredential   int `koanf:"max-new-sessions-per-credential"`
+	MaxTurnMiB                    int `koanf:"max-turn-mib"`
+	MaxSessionMiB                 int `koanf:"max-session-mib"`
+	MaxUploadMiBPerCredential     int `koanf:"max-upload-mib-per-credential"`
+	MaxExportsPerCredential       int `koanf:"max-exports-per-credential"`
+	MaxStreams                    int `koanf:"max-streams"`
+	MaxStreamsPerCredential       int `koanf:"max-streams-per-credential"`
+	MaxSubscriptions              int `koanf:"max-subscriptions"`
+	MaxSubscriptionsPerCredential int `koanf:"max-subscriptions-per-credential"`
+	MaxUnreadMiB                  int `koanf:"max-unread-mib"`
+	MaxFragments                  int `koanf:"max-fragments"`
+	MaxConnections                int `koanf:"max-connections"`
+	MaxUnauthenticatedConnections int `koanf:"max-unauthenticated-connections"`
+}
+
+// A limitSetting is a limit as a flag.
+type limitSetting struct {
+	name   string
+	value  func(*limits) *int
+	preset int
+	help   string
+}
+
+// autoConnections stands for as many connections as there are descriptors for.
+const autoConnections = 0
+
+func limitSettings() []limitSetting {
+	return []limitSetting{
+		{"max-agents", func(l *limits) *int { return &l.MaxAgents }, 256, "at most `N` agents run at once"},
+		{"max-agents-per-credential", func(l *limits) *int { return &l.MaxAgentsPerCredential }, 128, "at most `N` agents run at once in the sessions of one credential"},
+		{"max-sessions", func(l *limits) *int { return &l.MaxSessions }, 4096, "at most `N` sessions are open at once, with or without an agent"},
+		{"max-sessions-per-credential", func(l *limits) *int { return &l.MaxSessionsPerCredential }, 2048, "at most `N` sessions are open at once for one credential"},
+		{"max-new-sessions-per-credential", func(l *limits) *int { return &l.MaxNewSessionsPerCredential }, 600, "one credential creates at most `N` sessions in a minute"},
+		{"max-turn-mib", func(l *limits) *int { return &l.MaxTurnMiB }, 256, "end a turn that has stored `N` MiB of events"},
+		{"max-session-mib", func(l *limits) *int { return &l.MaxSessionMiB }, 2048, "accept no more prompts in a session that has stored `N` MiB of events"},
+		{"max-upload-mib-per-credential", func(l *limits) *int { return &l.MaxUploadMiBPerCredential }, 1024, "one credential uploads at most `N` MiB in a day"},
+		{"max-exports-per-credential", func(l *limits) *int { return &l.MaxExportsPerCredential }, 2, "at most `N` exports of one credential run at once"},
+		{"max-streams", func(l *limits) *int { return &l.MaxStreams }, 20_000, "at most `N` streams are open at once: SSE, WebSockets and turns of a harness"},
+		{"max-streams-per-credential", func(l *limits) *int { return &l.MaxStreamsPerCredential }, 256, "at most `N` streams of one credential are open at once"},
+		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "all WebSockets have at most `N` subscriptions at once"},
+		{"max-subscriptions-per-credential", func(l *limits) *int { return &l.MaxSubscriptionsPerCredential }, 2048, "the WebSockets of one credential have at most `N` subscriptions at once"},
+		{"max-unread-mib", func(l *limits) *int { return &l.MaxUnreadMiB }, 64, "WebSockets hold at most `N` MiB of large messages that clients have not read; beyond that the one that waits for longest is cut off"},
+		{"max-fragments", func(l *limits) *int { return &l.MaxFragments }, 1000, "close a WebSocket that sends more than `N` small fragments in a second"},
+		{"max-connections", func(l *limits) *int { return &l.MaxConnections }, autoConnections, "at most `N` connections to the address are open at once; 0: as many as there are file descriptors for, less a reserve for the socket and for running turns"},
+		{"max-unauthenticated-connections", func(l *limits) *int { return &l.MaxUnauthenticatedConnections }, 256, "of them, at most `N` on which no credential was accepted yet"},
+	}
+}
+
+func limitFlags(fl *pflag.FlagSet) {
+	for _, s := range limitSettings() {
+		fl.Int(s.name, s.preset, s.help)
+	}
+}
+
+func (l *limits) check() error {
+	for _, s := range limitSettings() {
+		if n := *s.value(l); n < 1 && s.preset != autoConnections || n < 0 {
+			return usage("%s: %d is too small; want 1 or more", s.name, n)
+		}
+	}
+	return nil
+}
+
+const mib = 1 << 20
+
+func (l *limits) ofGateway() gateway.Limits {
+	return gateway.Limits{
+		Agents: l.MaxAgents, AgentsPerCredential: l.MaxAgentsPerCredential,
+		Sessions: l.MaxSessions, SessionsPerCredential: l.MaxSessionsPerCredential,
+		TurnBytes: int64(l.MaxTurnMiB) * mib, SessionBytes: int64(l.MaxSessionMiB) * mib,
+	}
+}
+
+func (l *limits) ofServer() httpapi.Limits {
+	return httpapi.Limits{
+		Sessions: l.MaxNewSessionsPerCredential, UploadBytes: int64(l.MaxUploadMiBPerCredential) * mib, Exports: l.MaxExportsPerCredential,
+		Streams: l.MaxStreams, StreamsPerCredential: l.MaxStreamsPerCredential,
+		Subscriptions: l.MaxSubscriptions, SubscriptionsPerCredential: l.MaxSubscriptionsPerCredential, Fragments: l.MaxFragments,
+		UnreadBytes: int64(l.MaxUnreadMiB) * mib,
+	}
+}
+
+// Bounds of the descriptors that connections leave to agents, the database and
+// the socket: half of all, but no more than enough for many agents.
+const (
+	maxReserve      = 4096
+	mostConnections = 25_000
+)
+
+// connections returns how many connections the address and the socket may have
+// at once, if the process may open so many descriptors.
+func (l *limits) connections(descriptors int) (address, socket int, err error) {
+	reserve := min(descriptors/2, maxReserve)
+	room := descriptors - reserve
+	if l.MaxConnections > room {
+		return 0, 0, usage("max-connections: %d connections need %d file descriptors, and this process may open %d; raise that (ulimit -n), or lower the setting to %d",
+			l.MaxConnections, l.MaxConnections+reserve, descriptors, room)
+	}
+	return cmp.Or(l.MaxConnections, min(room, mostConnections)), max(reserve/4, 1), nil
+}

@@ -1,0 +1,602 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
+)
+
+// raw opens a connection to the server and sends a request on it, as it is written.
+func (w *world) raw(request string) net.Conn {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.Addr)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(testapi.Patience)); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		w.t.Fatal(err)
+	}
+	return conn
+}
+
+// head returns the beginning of a request with the world's token.
+func (w *world) head(method, path string) string {
+	return method + " " + path + " HTTP/1.1\r\nHost: " + w.Addr + "\r\nAuthorization: Bearer " + w.Token + "\r\n"
+}
+
+// A webSocket speaks the frames of a client, good or bad.
+type webSocket struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (w *world) webSocket() *webSocket {
+	w.t.Helper()
+	conn := w.raw(w.head("GET", "/api/ws") +
+		"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatalf("upgrade: %v %v", res, err)
+	}
+	return &webSocket{conn, in}
+}
+
+// frame returns a masked frame of less than 64 KiB.
+func frame(head byte, payload []byte) []byte {
+	out := []byte{head, 0x80 | byte(len(payload))}
+	if len(payload) > 125 {
+		out = binary.BigEndian.AppendUint16([]byte{head, 0x80 | 126}, uint16(len(payload)))
+	}
+	return append(append(out, 0, 0, 0, 0), payload...) // a mask of zeros
+}
+
+func (s *webSocket) say(t *testing.T, v any) {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Write(frame(0x81, data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// closed reads until the server closes the WebSocket, and returns its code and reason.
+func (s *webSocket) closed(t *testing.T) (code int, reason string) {
+	t.Helper()
+	for {
+		var head [2]byte
+		if _, err := io.ReadFull(s.in, head[:]); err != nil {
+			t.Fatalf("the server closed the connection without a code: %v", err)
+		}
+		size := int(head[1])
+		if size == 126 {
+			var more [2]byte
+			_, _ = io.ReadFull(s.in, more[:])
+			size = int(binary.BigEndian.Uint16(more[:]))
+		}
+		payload := make([]byte, size)
+		if _, err := io.ReadFull(s.in, payload); err != nil {
+			t.Fatal(err)
+		}
+		if head[0] == 0x88 {
+			return int(binary.BigEndian.Uint16(payload)), string(payload[2:])
+		}
+	}
+}
+
+// apiError is the body of an error.
+type apiError struct {
+	Error struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+		Details struct {
+			Limit string  `json:"limit"`
+			Value float64 `json:"value"`
+		} `json:"details"`
+	} `json:"error"`
+}
+
+// metric returns the value of a sample of /metrics; zero if there is none.
+func (w *world) metric(sample string) float64 {
+	w.t.Helper()
+	res, err := w.Do(w.t.Context(), "GET", "/metrics", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), sample+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// limited checks that a request was refused because of a setting, and counted.
+func (w *world) limited(what string, code, want int, e apiError, setting string) {
+	w.t.Helper()
+	if code != want || e.Error.Details.Limit != setting || !strings.Contains(e.Error.Message, setting) {
+		w.t.Errorf("%s: %d %+v, want %d and the setting %s", what, code, e.Error, want, setting)
+	}
+	if n := w.metric(`runnel_limit_reached_total{limit="` + setting + `"}`); n < 1 {
+		w.t.Errorf("%s: the limit %s was reached %v times, says the metric", what, setting, n)
+	}
+}
+
+func (w *world) mint(name string) testapi.Server {
+	w.t.Helper()
+	s := w.Server
+	s.Token = w.runnel("token", "create", name, "--scope", "read,send,approve", "--data", w.data)
+	return s
+}
+
+// Guesses of a client, whatever their number, keep no one out who has a token, even one that was never used, or a link.
+func TestValidCredentialsAreNotLockedOutByGuesses(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	guesser := w.Server
+	throttled := 0
+	for i := range 300 {
+		guesser.Token = fmt.Sprintf("rnl_%043d", i)
+		if code, _ := guesser.Call("GET", "/api/me", nil, nil); code == http.StatusTooManyRequests {
+			throttled++
+		} else if code != http.StatusUnauthorized {
+			t.Errorf("a guess: %d", code)
+		}
+		body := strings.NewReader(`{"code":"` + guesser.Token + `"}`)
+		req, err := http.NewRequest("POST", "http://"+w.Addr+"/api/login", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	if throttled < 280 {
+		t.Errorf("%d of 300 guesses were throttled", throttled)
+	}
+	if code, _ := w.Call("GET", "/api/me", nil, nil); code != http.StatusOK {
+		t.Errorf("a valid token that was never used: %d", code)
+	}
+	if a, b := w.browse(w.link()); a == "" || b == "" {
+		t.Error("a valid link does not log in")
+	}
+}
+
+// What a client may start is bounded, for it and in all, and what others may start is left to them.
+func TestAgentsAreLimitedPerCredentialAndInAll(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--max-agents", "3", "--max-agents-per-credential", "2"}
+	w.start()
+	create := func(s testapi.Server) (id string, code int, e apiError) {
+		var made struct {
+			apiError
+			SessionID string `json:"sessionId"`
+		}
+		code, _ = s.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
+		w.sessions = append(w.sessions, made.SessionID)
+		return made.SessionID, code, made.apiError
+	}
+	mine, other := w.Server, w.mint("other")
+	first, _, _ := create(mine)
+	create(mine)
+	_, code, e := create(mine)
+	w.limited("a third agent", code, http.StatusTooManyRequests, e, "max-agents-per-credential")
+	if _, code, e := create(other); code != http.StatusCreated {
+		t.Fatalf("another's agent: %d %+v", code, e)
+	}
+	_, code, e = create(other)
+	w.limited("a fourth agent", code, http.StatusServiceUnavailable, e, "max-agents")
+	if n := len(w.agents()); n != 3 {
+		t.Errorf("%d agents run", n)
+	}
+	if code, _ := mine.Call("POST", "/api/session/"+first+"/kill", object{}, nil); code != http.StatusOK {
+		t.Fatalf("kill: %d", code)
+	}
+	if _, code, e := create(other); code != http.StatusCreated {
+		t.Errorf("after one has ended: %d %+v", code, e)
+	}
+}
+
+// agents returns the agents that run.
+func (w *world) agents() (pids []int) {
+	for _, p := range w.processes() {
+		if strings.HasPrefix(p.line, w.agent()+" --") {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+func TestOpenSessionsAreLimitedPerCredentialAndInAll(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--max-sessions", "3", "--max-sessions-per-credential", "2"}
+	w.start()
+	create := func(s testapi.Server) (code int, e apiError) {
+		code, _ = s.Call("POST", "/api/session/create", object{"cliType": "script", "projectDir": w.project}, &e)
+		return code, e
+	}
+	mine, other := w.Server, w.mint("other")
+	for i := range 2 {
+		if code, e := create(mine); code != http.StatusCreated {
+			t.Fatalf("session %d: %d %+v", i, code, e)
+		}
+	}
+	code, e := create(mine)
+	w.limited("a third session", code, http.StatusTooManyRequests, e, "max-sessions-per-credential")
+	if code, e := create(other); code != http.StatusCreated {
+		t.Fatalf("another's session: %d %+v", code, e)
+	}
+	code, e = create(other)
+	w.limited("a fourth session", code, http.StatusServiceUnavailable, e, "max-sessions")
+}
+
+// A turn that stores too much ends, and a session that has stored too much takes no more prompts.
+func TestStoredEventsAreLimitedPerTurnAndSession(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--max-turn-mib", "4", "--max-session-mib", "6"}
+	w.start()
+	c := w.Follow(w.create())
+	defer c.Leave()
+	turn := c.Send(plan{Stdout: 30}.prompt())
+	end, ok := c.End(turn).Body.(event.ResponseError)
+	if !ok || end.Error.Code != "PAYLOAD_TOO_LARGE" || !strings.Contains(end.Error.Message, "max-turn-mib") {
+		t.Errorf("the turn ended with %+v", end)
+	}
+	stored := 0
+	for _, ev := range c.Events {
+		stored += event.Weight(ev.Body)
+	}
+	if stored > 8<<20 {
+		t.Errorf("a turn of at most 4 MiB has stored %d bytes", stored)
+	}
+	if n := w.metric(`runnel_limit_reached_total{limit="max-turn-mib"}`); n < 1 {
+		t.Error("the metric counts no turn that stored too much")
+	}
+	second := c.Send(plan{Stdout: 30}.prompt()) // about 4 MiB again, of which 2 are left
+	if end, ok := c.End(second).Body.(event.ResponseError); !ok || !strings.Contains(end.Error.Message, "max-session-mib") {
+		t.Errorf("the second turn ended with %+v", end)
+	}
+	refused := func(when string) {
+		var e apiError
+		code, _ := w.Call("POST", "/api/session/"+c.Session+"/send", object{"content": "again"}, &e)
+		w.limited("a third turn "+when, code, http.StatusRequestEntityTooLarge, e, "max-session-mib")
+	}
+	refused("at once")
+	w.stop()
+	w.flags[3] = "3" // what was streamed has been removed meanwhile: less is left
+	w.start()
+	refused("after a restart")
+}
+
+// The memory that parallel requests for a long history take does not depend on the length of the history.
+func TestParallelItemPagesTakeLittleMemory(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--compact-after=-1s"}
+	w.start()
+	id := w.create()
+	const size = 40
+	w.Send(id, plan{Stdout: size}.prompt())
+	w.idle(id)
+	before, _ := rss(w.cmd.Process.Pid)
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			res, err := w.Do(t.Context(), "GET", "/api/session/"+id+"/items?limit=1000", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			var page struct {
+				Items []json.RawMessage
+				More  bool
+			}
+			n := &counted{r: res.Body}
+			if err := json.NewDecoder(n).Decode(&page); err != nil || page.More || n.n < size<<20 || len(page.Items) < size {
+				t.Errorf("%d entries of %d bytes: %v", len(page.Items), n.n, err)
+			}
+		})
+	}
+	all.Wait()
+	after := peak(w.cmd.Process.Pid)
+	t.Logf("%d MiB before, at most %d MiB", before>>10, after>>10)
+	if after > 320<<10 {
+		t.Errorf("30 requests for %d MiB took %d MiB", size, (after-before)>>10)
+	}
+}
+
+type counted struct {
+	r io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+// live returns the bytes that the server's memory held at a collection that begins now: it reads a session until there was one.
+func (w *world) live(session string) float64 {
+	w.t.Helper()
+	for range 2 { // one may be running
+		for last := w.metric("go_memstats_last_gc_time_seconds"); w.metric("go_memstats_last_gc_time_seconds") == last; {
+			res, err := w.Do(w.t.Context(), "GET", "/api/session/"+session+"/items?limit=1000", nil)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+	}
+	return w.metric("go_memstats_next_gc_bytes") / 2 // the next is at twice that
+}
+
+// A subscription whose client reads nothing holds next to nothing.
+func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
+	for name, p := range map[string]plan{"many items": {Pages: 5000}, "large items": {Stdout: 24}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "60s")
+			w.flags = []string{"--compact-after=-1s", "--max-unread-mib=4"}
+			w.start()
+			id := w.create()
+			w.Send(id, p.prompt())
+			w.idle(id)
+			before := w.live(id)
+			const clients = 200
+			for range clients {
+				s := w.webSocket()
+				s.say(t, object{"type": "session:subscribe", "sessionId": id})
+				if _, err := s.in.Peek(1); err != nil { // the history begins
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			each := (w.live(id) - before) / clients
+			t.Logf("%.0f KiB for each subscription, measured in %v", each/1024, time.Since(began))
+			if each > 128<<10 { // of which the connection has its part
+				t.Errorf("an unread subscription holds %.0f KiB", each/1024)
+			}
+		})
+	}
+}
+
+// Clients without a credential cannot take the descriptors that others need: whoever has one gets in, by the address and
+// by the socket, and turns go on.
+func TestStrangersCannotTakeAllDescriptors(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--max-unauthenticated-connections", "32"}
+	w.start()
+	w.limit(w.cmd.Process.Pid, 256)
+	c := w.Follow(w.create())
+	defer c.Leave()
+	turn := c.Send(plan{Deltas: 50, Pace: 20 * time.Millisecond, Ask: true}.prompt())
+	for i := range 400 {
+		conn, err := net.Dial("tcp", w.Addr)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: ")
+		if i%20 == 0 {
+			if code, ok := w.Call("GET", "/api/me", nil, nil); !ok || code != http.StatusOK {
+				t.Errorf("with %d strangers: %d", i, code)
+			}
+			http.DefaultClient.CloseIdleConnections()
+		}
+	}
+	w.create()
+	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok {
+		t.Error("the turn failed")
+	}
+	if out := w.runnel("sessions", "list", "--data", w.data); !strings.Contains(out, "claude") {
+		t.Errorf("by the socket: %s", out)
+	}
+	if n := w.metric(`runnel_connections{which="unauthenticated"}`); n > 32 {
+		t.Errorf("%v connections without a credential", n)
+	}
+	if n := w.metric(`runnel_limit_reached_total{limit="max-unauthenticated-connections"}`); n < 300 {
+		t.Errorf("the metric counts %v of them", n)
+	}
+}
+
+// A client with a credential that opens more connections than there may be is told so, and an idle one makes room.
+func TestConnectionsAreLimited(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.flags = []string{"--max-connections", "8"}
+	w.start()
+	id := w.create()
+	idle := w.raw(w.head("GET", "/api/me") + "\r\n")
+	if res, err := http.ReadResponse(bufio.NewReader(idle), nil); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for i := range 8 {
+		stream := w.raw(w.head("GET", "/api/session/"+id+"/events") + "\r\n")
+		if res, err := http.ReadResponse(bufio.NewReader(stream), nil); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	res, err := http.ReadResponse(bufio.NewReader(w.raw(w.head("GET", "/api/me")+"\r\n")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e apiError
+	if err := json.NewDecoder(res.Body).Decode(&e); err != nil || res.StatusCode != http.StatusServiceUnavailable || e.Error.Type != "OVERLOADED" || !strings.Contains(e.Error.Message, "max-connections") {
+		t.Errorf("one too many: %d %+v %v", res.StatusCode, e.Error, err)
+	}
+}
+
+// Fragments without content cost a client its connection before they cost the server anything.
+func TestEmptyFragmentsCloseTheWebSocket(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	s := w.webSocket()
+	go func() {
+		_, _ = s.Write(frame(0x01, nil)) // a text message begins
+		empty := bytes.Repeat(frame(0x00, nil), 1000)
+		for {
+			if _, err := s.Write(empty); err != nil {
+				return
+			}
+		}
+	}()
+	if code, reason := s.closed(t); code != 1008 || !strings.Contains(reason, "max-fragments") {
+		t.Errorf("closed with %d %q", code, reason)
+	}
+}
+
+func TestCloseReasonThatIsNotUTF8Answers1007(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	for name, chunks := range map[string][][]byte{
+		"whole":          {frame(0x88, []byte("\x03\xe8\xff\xfe"))},
+		"in pieces":      {frame(0x88, []byte("\x03\xe8ab\xff"))[:4], frame(0x88, []byte("\x03\xe8ab\xff"))[4:9], frame(0x88, []byte("\x03\xe8ab\xff"))[9:]},
+		"behind another": {append(frame(0x81, []byte(`{"type":"session:hello"}`)), frame(0x88, []byte("\x03\xe8\xc3"))...)},
+	} {
+		s := w.webSocket()
+		for _, chunk := range chunks {
+			if _, err := s.Write(chunk); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, _ := s.closed(t); code != 1007 {
+			t.Errorf("%s: closed with %d", name, code)
+		}
+	}
+	s := w.webSocket()
+	if _, err := s.Write(frame(0x88, []byte("\x03\xe8gr\xc3\xbc\xc3\x9fe"))); err != nil {
+		t.Fatal(err)
+	}
+	if code, reason := s.closed(t); code != 1000 || reason != "grüße" {
+		t.Errorf("a good reason: closed with %d %q", code, reason)
+	}
+}
+
+// What cannot be served at all is answered in the form of every other error.
+func TestMalformedRequestsAreAnsweredInTheFormOfTheAPI(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	for name, tt := range map[string]struct {
+		request string
+		status  int
+	}{
+		"a percent sign in the path":  {w.head("GET", "/api/session/%/status") + "\r\n", 400},
+		"a bad escape":                {w.head("GET", "/%zz") + "\r\n", 400},
+		"no HTTP":                     {"hello\r\n\r\n", 400},
+		"large headers":               {w.head("GET", "/api/me") + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431},
+		"an unknown transfer":         {w.head("POST", "/api/logout") + "Transfer-Encoding: magic\r\n\r\n", 501},
+		"no WebSocket":                {w.head("GET", "/api/ws") + "\r\n", 426},
+		"a WebSocket without version": {w.head("GET", "/api/ws") + "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", 400},
+	} {
+		res, err := http.ReadResponse(bufio.NewReader(w.raw(tt.request)), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var e apiError
+		body, _ := io.ReadAll(res.Body)
+		err = json.Unmarshal(body, &e)
+		if err != nil || res.StatusCode != tt.status || e.Error.Type != "INVALID_REQUEST" || e.Error.Message == "" || res.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %s %q", name, res.StatusCode, res.Header.Get("Content-Type"), body)
+		}
+	}
+}
+
+// A client that goes before its answer is no error of the server.
+func TestClientAbortsAreNotLoggedAsErrors(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	id := w.create()
+	w.Send(id, plan{Stdout: 8}.prompt())
+	w.idle(id)
+	for i := range 60 {
+		for _, path := range []string{"/api/session/" + id + "/items?limit=1000", "/api/session/list?projectId=*&all=1", "/api/agents?refresh=1", "/api/session/" + id + "/export?format=md"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
+			if res, err := w.Do(ctx, "GET", path, nil); err == nil {
+				res.Body.Close()
+			}
+			cancel()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
+		body := io.MultiReader(strings.NewReader(`{"content":`), &stuck{ctx})
+		if res, err := w.Do(ctx, "POST", "/api/session/"+id+"/send", body); err == nil {
+			res.Body.Close()
+		}
+		cancel()
+	}
+	w.stop()
+	for line := range strings.Lines(w.stderr.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			t.Errorf("logged: %s", line)
+		}
+	}
+}
+
+// stuck is a body that does not come.
+type stuck struct{ ctx context.Context }
+
+func (s *stuck) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+// Over TLS a browser speaks HTTP/2, in which a request without a body has an empty one.
+func TestHTTP2OverTLSServesRequestsWithoutABody(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	cert, key := w.dir+"/cert.pem", w.dir+"/key.pem"
+	make := exec.Command("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=runnel", "-keyout", key, "-out", cert)
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("openssl: %v %s", err, out)
+	}
+	if err := os.Chmod(key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.flags = []string{"--tls-cert", cert, "--tls-key", key}
+	w.start()
+	for _, args := range [][]string{{"/api/me"}, {"-I", "/api/me"}, {"/"}, {"/api/session/list?projectId=*"}, {"-d", `{}`, "-H", "Content-Type: application/json", "/api/logout"}} {
+		path := args[len(args)-1]
+		cmd := exec.Command("curl", append([]string{"-sk", "--http2", "-o", "/dev/null", "-w", "%{http_version} %{http_code}", "-H", "Authorization: Bearer " + w.Token}, append(slices.Clone(args[:len(args)-1]), "https://"+w.Addr+path)...)...)
+		out, err := cmd.Output()
+		if err != nil || !slices.Contains([]string{"2 200", "2 204"}, string(out)) {
+			t.Errorf("%v: %s %v", args, out, err)
+		}
+	}
+}
