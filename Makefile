@@ -126,6 +126,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 .PHONY: test-binary
 test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
 	@.ci/gotest -timeout 15m -count 1 -p 2 -parallel 4 -- $(BINARY)
+	@.ci/gotest RUNNEL_TLS=1 -timeout 15m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-ui
 test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,8 +29,8 @@ import (
 const patience = 90 * time.Second
 
 // overTLS has every server of the suite speak TLS, and every client HTTP/2 where
-// its protocol has it: go test ./test/e2e -tls.
-var overTLS = flag.Bool("tls", false, "run the suite over TLS and HTTP/2")
+// its protocol has it.
+var overTLS = os.Getenv("RUNNEL_TLS") == "1"
 
 // binaryDir is where build puts the program under test.
 var binaryDir string
@@ -102,7 +101,7 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 		t.Fatalf("token create: %v", err)
 	}
 	s := &server{t: t, token: strings.TrimSpace(string(secret)), home: home, model: model, agent: agent.Name, env: env, data: data}
-	if *overTLS {
+	if overTLS {
 		s.keys = newKeyPair(t)
 	}
 	s.start(binary)
