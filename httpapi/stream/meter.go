@@ -137,11 +137,10 @@ const (
 	maskBit  = 0x80
 	sizeBits = 0x7f
 
-	opContinuation = 0x0
-	opClose        = 0x8
-	opPing         = 0x9
-	opPong         = 0xa
-	maxControl     = 125 // bytes of a control frame
+	opClose    = 0x8
+	opPing     = 0x9
+	opPong     = 0xa
+	maxControl = 125 // bytes of a control frame
 )
 
 func (m *meter) headerSize() int {
@@ -175,8 +174,7 @@ func (m *meter) begin() error {
 	if op == opClose && m.left <= maxControl {
 		m.closing = make([]byte, 0, m.left)
 	}
-	message := op < opClose && op != opContinuation && whole
-	if message || op == opClose || op == opPing || m.left >= smallFragment { // pings have a limit of their own
+	if op < opClose && whole || op == opClose || op == opPing || m.left >= smallFragment { // pings have a limit of their own
 		return nil
 	}
 	if now := time.Now(); now.Sub(m.since) >= time.Second {
