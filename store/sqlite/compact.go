@@ -57,7 +57,7 @@ func (s *Store) removable(ctx context.Context, t finishedTurn) ([]int64, error) 
 	done := make(map[string]int64)     // where the item was done
 	broken := make(map[string]bool)    // it ended otherwise too
 	for after := t.after; after < t.end; {
-		page, err := s.stored(ctx, t.session, after, t.end)
+		page, err := s.stored(ctx, t.session, after, t.end, pageBytes)
 		if err != nil || len(page) == 0 {
 			return nil, s.readError(ctx, err)
 		}

@@ -72,9 +72,10 @@ func (s *Store) Read(ctx context.Context, session string, after int64) iter.Seq2
 	return func(yield func(event.Event, error) bool) {
 		after := max(after, 0)
 		end, err := s.head(ctx, session)
-		for err == nil && after < end {
+		room := firstBytes
+		for ; err == nil && after < end; room = min(2*room, pageBytes) {
 			var page []event.Event
-			if page, err = s.page(ctx, session, after, end); len(page) == 0 {
+			if page, err = s.page(ctx, session, after, end, room); len(page) == 0 {
 				if err == nil {
 					err = s.vanished(ctx, session, after)
 				}
@@ -110,25 +111,25 @@ func (s *Store) head(ctx context.Context, session string) (int64, error) {
 }
 
 // page returns some of the events after position after and up to end, from
-// memory if they are there. What is in memory was committed, so that the two
+// memory if they are there, else about as many as have room bytes. What is in memory was committed, so that the two
 // sources agree.
-func (s *Store) page(ctx context.Context, session string, after, end int64) ([]event.Event, error) {
+func (s *Store) page(ctx context.Context, session string, after, end int64, room int) ([]event.Event, error) {
 	if page := s.tails.page(session, after, end); page != nil {
 		return page, nil
 	}
-	return s.stored(ctx, session, after, end)
+	return s.stored(ctx, session, after, end, room)
 }
 
 // stored is page from the database. An error stands behind the events that it
 // returns, which are sound.
-func (s *Store) stored(ctx context.Context, session string, after, end int64) (page []event.Event, err error) {
+func (s *Store) stored(ctx context.Context, session string, after, end int64, room int) (page []event.Event, err error) {
 	rows, err := s.reader.page.QueryContext(ctx, session, after, end, pageSize)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	bytes := 0
-	for bytes < pageBytes && rows.Next() {
+	for bytes < room && rows.Next() {
 		ev, n, err := scanEvent(rows, session, after)
 		if err != nil {
 			return page, err

@@ -43,7 +43,10 @@ const (
 	unknown   = -1
 	pageSize  = 256     // events that a reader takes at once
 	pageBytes = 1 << 20 // and of payload
-	overhead  = 200     // bytes an event takes beside its payload, about
+
+	// A reader that takes little and comes again is given little at first.
+	firstBytes = 32 << 10
+	overhead   = 200 // bytes an event takes beside its payload, about
 )
 
 func newTails(limits tailLimits) *tails {
