@@ -43,9 +43,15 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 		ctx: ctx, w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall,
 		count: s.cfg.Metrics.Message(family), stuck: s.cfg.Metrics.Stalled,
 	}
-	unhasten := context.AfterFunc(ctx, out.hasten)
+	hastened := make(chan struct{})
+	unhasten := context.AfterFunc(ctx, func() {
+		defer close(hastened)
+		out.hasten()
+	})
 	stop := func() {
-		unhasten()
+		if !unhasten() {
+			<-hastened // over HTTP/2 the writer must not be used once the handler has returned
+		}
 		forget()
 		unhook()
 		cancel(nil)

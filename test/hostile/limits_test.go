@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -575,8 +574,9 @@ func (s *stuck) Read([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// Over TLS a browser speaks HTTP/2, in which a request without a body has an empty one.
-func TestHTTP2OverTLSServesRequestsWithoutABody(t *testing.T) {
+// Over TLS a browser speaks HTTP/2, in which a request without a body has an empty one, and in which the writer of a
+// stream must not be used once its handler has returned.
+func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	cert, key := w.dir+"/cert.pem", w.dir+"/key.pem"
 	make := exec.Command("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=runnel", "-keyout", key, "-out", cert)
@@ -588,12 +588,31 @@ func TestHTTP2OverTLSServesRequestsWithoutABody(t *testing.T) {
 	}
 	w.flags = []string{"--tls-cert", cert, "--tls-key", key}
 	w.start()
-	for _, args := range [][]string{{"/api/me"}, {"-I", "/api/me"}, {"/"}, {"/api/session/list?projectId=*"}, {"-d", `{}`, "-H", "Content-Type: application/json", "/api/logout"}} {
-		path := args[len(args)-1]
-		cmd := exec.Command("curl", append([]string{"-sk", "--http2", "-o", "/dev/null", "-w", "%{http_version} %{http_code}", "-H", "Authorization: Bearer " + w.Token}, append(slices.Clone(args[:len(args)-1]), "https://"+w.Addr+path)...)...)
-		out, err := cmd.Output()
-		if err != nil || !slices.Contains([]string{"2 200", "2 204"}, string(out)) {
-			t.Errorf("%v: %s %v", args, out, err)
+	curl := func(path string, args ...string) (status string, body []byte) {
+		args = append([]string{"-sk", "--http2", "-w", "\n%{http_version} %{http_code}", "-H", "Authorization: Bearer " + w.Token, "-H", "Content-Type: application/json"}, args...)
+		out, _ := exec.Command("curl", append(args, "https://"+w.Addr+path)...).Output() // its error is in the status
+		at := bytes.LastIndexByte(out, '\n')
+		return string(out[at+1:]), out[:max(at, 0)]
+	}
+	for path, args := range map[string][]string{"/api/me": nil, "/api/health": {"-I"}, "/": nil, "/api/session/list?projectId=*": nil, "/api/logout": {"-d", "{}"}} {
+		if status, _ := curl(path, args...); status != "2 200" && status != "2 204" {
+			t.Errorf("%s %v: %s", path, args, status)
 		}
+	}
+	body, err := json.Marshal(object{"cliType": "script", "projectDir": w.project})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made struct{ SessionID string }
+	if status, answer := curl("/api/session/create", "-d", string(body)); status != "2 201" || json.Unmarshal(answer, &made) != nil {
+		t.Fatalf("create: %s %s", status, answer)
+	}
+	for range 10 { // clients that leave their streams
+		if status, _ := curl("/api/session/"+made.SessionID+"/events", "--max-time", "0.3"); status != "2 200" {
+			t.Fatalf("events: %s", status)
+		}
+	}
+	if status, _ := curl("/api/me"); status != "2 200" {
+		t.Errorf("after they left: %s", status)
 	}
 }
