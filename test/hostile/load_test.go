@@ -110,7 +110,7 @@ func flood(t *testing.T, p plan) {
 	for _, slow := range []bool{false, true} {
 		t.Run(map[bool]string{false: "no client", true: "slow client"}[slow], func(t *testing.T) {
 			w := newWorld(t, nil, "60s")
-			w.flags = []string{"--stall-timeout", "30m"}
+			w.flags = []string{"--stall-timeout", "30m", "--max-turn-mib", "8192", "--max-session-mib", "8192"}
 			w.start()
 			id := w.create()
 			ctx, leave := context.WithCancel(context.Background())
