@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -372,47 +369,6 @@ func TestNonLoopbackIsRefused(t *testing.T) { // A06
 	for _, tt := range tests {
 		if err := CheckListen(tt.address, tt.e); (err == nil) != tt.ok {
 			t.Errorf("%s %+v: got %v, want ok %v", tt.address, tt.e, err, tt.ok)
-		}
-	}
-}
-
-func TestPrivateDirRejectsWhatOthersCanUse(t *testing.T) { // A04
-	if runtime.GOOS == "windows" {
-		t.Skip("no mode bits")
-	}
-	dir := filepath.Join(t.TempDir(), "parent", "data")
-	for range 2 { // made, then found
-		if err := PrivateDir(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("got %v, %v", info.Mode(), err)
-	}
-
-	bad := map[string]func(path string) error{
-		"has mode 0755":                     func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) },
-		"not a directory, or is a symbolic": func(p string) error { return os.Symlink(dir, p) },
-		"others can replace what is in it": func(p string) error {
-			return errors.Join(os.Mkdir(p, 0o700), os.Chmod(filepath.Dir(p), 0o777))
-		},
-	}
-	if os.Geteuid() == 0 {
-		bad["belongs to another user"] = func(p string) error {
-			return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 12345, 12345))
-		}
-	}
-	for want, make := range bad {
-		sub := filepath.Join(t.TempDir(), "d")
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		p := filepath.Join(sub, "data")
-		if err := make(p); err != nil {
-			t.Fatal(err)
-		}
-		if err := PrivateDir(p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/provider/all"
@@ -68,7 +69,13 @@ func (a *app) useAgents(path string, agents map[string]all.Agent) error {
 			env = append(env, name+"="+value)
 		}
 	}
-	a.secrets = a.secrets.With(redact.Env(env)...)
+	secrets := redact.Env(env)
+	if len(secrets) > 0 {
+		if err := private.CheckFile(path, private.Nothing); err != nil {
+			return fmt.Errorf("the configuration: %w", err)
+		}
+	}
+	a.secrets = a.secrets.With(secrets...)
 	return nil
 }
 

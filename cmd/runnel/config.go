@@ -13,11 +13,12 @@ import (
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/provider/all"
 )
@@ -133,7 +134,10 @@ func readSettings(fl *pflag.FlagSet) (path string, k *koanf.Koanf, err error) {
 		return path, nil, err
 	}
 	if path != "" {
-		err = k.Load(file.Provider(path), yaml.Parser())
+		err = loadFile(k, path)
+	}
+	if unsafe, ok := errors.AsType[*private.Error](err); ok { // the file names programs that we run
+		return path, nil, fmt.Errorf("the configuration: %w", unsafe)
 	}
 	if err != nil && (must || !errors.Is(err, fs.ErrNotExist)) {
 		return path, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
@@ -158,6 +162,19 @@ func readSettings(fl *pflag.FlagSet) (path string, k *koanf.Koanf, err error) {
 		return name, strings.Split(v, ",")
 	}
 	return path, k, k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: setting}), nil)
+}
+
+// maxConfig bounds the configuration file, in bytes.
+const maxConfig = 1 << 20
+
+// loadFile adds the settings of the file at path, if no other user can change
+// the file.
+func loadFile(k *koanf.Koanf, path string) error {
+	text, err := private.ReadFile(path, private.Read, maxConfig)
+	if err != nil {
+		return err
+	}
+	return k.Load(rawbytes.Provider(text), yaml.Parser())
 }
 
 // configPath returns the configuration file that a flag or the environment

@@ -22,6 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi"
+	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/sqlite"
@@ -186,6 +187,11 @@ func listen(ctx context.Context, c config, st *sqlite.Store) (net.Listener, erro
 		return nil, err
 	}
 	if c.TLSCert != "" {
+		for path, allowed := range map[string]private.Access{c.TLSCert: private.Read, c.TLSKey: private.Nothing} {
+			if unsafe, ok := errors.AsType[*private.Error](private.CheckFile(path, allowed)); ok { // the rest is reported below
+				return nil, fmt.Errorf("the certificate or its key: %w", unsafe)
+			}
+		}
 		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
 			return nil, usage("the certificate or its key cannot be used: %s", termtext.Clean(err.Error()))
 		}
@@ -220,7 +226,7 @@ func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 		return nil, usage("the path of the unix socket is too long for the system: %s; choose another with --socket, or \"off\"", termtext.Clean(path))
 	}
 	if dir := filepath.Dir(path); dir != c.Data {
-		if err := auth.PrivateDir(dir); err != nil {
+		if err := private.Dir(dir); err != nil {
 			return nil, fmt.Errorf("unix socket: %w", err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // restored opens a backup as one is told to.
 func restored(t *testing.T, file string) *Store {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
+	dir := filepath.Join(ownDir(t), "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func restored(t *testing.T, file string) *Store {
 // checkpoints happen and turns are compacted: each copy has all that had been
 // acknowledged, what it has is as it was written, and the writers go on.
 func TestF14_BackupWhileWriting(t *testing.T) {
-	dir, out := t.TempDir(), t.TempDir()
+	dir, out := ownDir(t), ownDir(t)
 	s := openTest(t, dir, small)
 	ctx, stop := context.WithCancel(t.Context())
 	var acked [4]atomic.Int64
@@ -103,7 +103,7 @@ func TestF14_BackupWhileWriting(t *testing.T) {
 }
 
 func TestF14_BackupWithoutServer(t *testing.T) {
-	dir, out := t.TempDir(), t.TempDir()
+	dir, out := ownDir(t), ownDir(t)
 	s := openTest(t, dir, small)
 	fillFixture(t, s)
 	if err := s.Close(); err != nil {
@@ -121,13 +121,13 @@ func TestF14_BackupWithoutServer(t *testing.T) {
 // TestF14_BackupRefused asks for copies that cannot be: nothing is left of them
 // and nothing is overwritten.
 func TestF14_BackupRefused(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	fillFixture(t, s)
 	for name, tt := range map[string]struct{ dir, file, says string }{
 		"there already": {dir, filepath.Join(dir, "lock"), "already there"},
 		"no directory":  {dir, filepath.Join(dir, "none", "f"), "no such directory"},
-		"no store":      {t.TempDir(), filepath.Join(dir, "f"), "there is no database"},
+		"no store":      {ownDir(t), filepath.Join(dir, "f"), "there is no database"},
 	} {
 		err := Backup(t.Context(), tt.dir, tt.file)
 		if c := runnel.CodeOf(err); c != runnel.StoreUnavailable && c != runnel.InvalidRequest {

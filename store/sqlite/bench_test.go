@@ -15,7 +15,7 @@ import (
 
 func benchStore(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), Config{Dir: b.TempDir()})
+	s, err := Open(b.Context(), Config{Dir: ownDir(b)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func BenchmarkFollow(b *testing.B) {
 
 func BenchmarkRead(b *testing.B) {
 	const n = 10000
-	dir := b.TempDir()
+	dir := ownDir(b)
 	s, err := Open(b.Context(), Config{Dir: dir})
 	if err != nil {
 		b.Fatal(err)

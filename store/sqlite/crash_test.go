@@ -107,7 +107,7 @@ func TestF01_Kill9Append(t *testing.T) {
 	total := int64(0)
 	for round := range rounds {
 		if round%20 == 0 { // each check reads everything
-			dir = t.TempDir()
+			dir = ownDir(t)
 		}
 		acked := runAndKill(t, dir, rand.IntN(150))
 		total += verifyCrashed(t, dir, round, acked)

@@ -30,7 +30,7 @@ type damaged struct {
 func written(t *testing.T, crashed bool) damaged {
 	t.Helper()
 	d := damaged{said: map[string][]event.Event{}, dir: memoryDir(t)}
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small)
 	if err != nil {
 		t.Fatal(err)

@@ -10,9 +10,10 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/private"
 )
 
-// prepareDir makes dir if it is missing and refuses one in which someone else
+// prepareDir makes dir if it is missing and refuses one in which other users
 // could read or replace what we keep. It returns its absolute path.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
@@ -22,28 +23,18 @@ func prepareDir(dir string) (string, error) {
 	if err != nil {
 		return "", dirError(dir, err)
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return "", dirError(path, err)
+	err = private.Dir(path)
+	if why, ok := errors.AsType[*private.Error](err); ok {
+		text := "the data directory " + why.Error()
+		if why.Path != path { // a folder above it
+			text = fmt.Sprintf("the data directory %s: %s", path, why)
+		}
+		return "", runnel.Fail(runnel.StoreUnavailable, text)
 	}
-	info, err := os.Lstat(path)
 	if err != nil {
 		return "", dirError(path, err)
 	}
-	if why := refuseDir(info); why != "" {
-		return "", runnel.Fail(runnel.StoreUnavailable, fmt.Sprintf("the data directory %s %s", path, why))
-	}
 	return path, nil
-}
-
-// refuseDir says why info is not a directory to keep anything in, and what to do.
-func refuseDir(info fs.FileInfo) string {
-	switch {
-	case info.Mode()&fs.ModeSymlink != 0:
-		return "is a symbolic link; name the directory it leads to"
-	case !info.IsDir():
-		return "is not a directory; choose another"
-	}
-	return refuseAccess(info)
 }
 
 // createFile makes an empty file for SQLite, which would make it readable by others.

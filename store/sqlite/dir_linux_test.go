@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,26 +37,28 @@ func TestF07_ReadOnlyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o555); err != nil {
+	own := filepath.Join(dir, "own")
+	if err := errors.Join(os.Mkdir(own, 0o500), os.Chmod(dir, 0o555)); err != nil {
 		t.Fatal(err)
 	}
 	asNobody(t, func() {
-		wants(t, refused(t, dir), dir, "not writable")
+		wants(t, refused(t, own), own, "not writable")
 		wants(t, refused(t, filepath.Join(dir, "new")), "not writable")
 	})
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) > 0 {
-		t.Errorf("the directory holds %v, %v", entries, err)
+	for d, want := range map[string]int{dir: 1, own: 0} {
+		if entries, err := os.ReadDir(d); err != nil || len(entries) != want {
+			t.Errorf("%s holds %v, %v", d, entries, err)
+		}
 	}
 }
 
 func TestF07_ForeignDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
+	dir := filepath.Join(ownDir(t), "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(dir, 65534, 65534); err != nil {
 		dir = "/" // not root: then that is somebody else's
 	}
-	wants(t, refused(t, dir), "belongs to user", "change its owner")
+	wants(t, refused(t, dir), "belongs to user", "choose another", "chown")
 }

@@ -4,7 +4,6 @@ package sqlite
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -26,16 +25,6 @@ func tryLock(f *os.File) error {
 		return errLocked
 	}
 	return err
-}
-
-func refuseAccess(info fs.FileInfo) string {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Sprintf("belongs to user %d and not to us, user %d; change its owner or choose another", st.Uid, os.Geteuid())
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Sprintf("can be written by others (mode %04o); run chmod 700 on it", info.Mode().Perm())
-	}
-	return ""
 }
 
 // allocated reports whether all of a file has its place on the disk.

@@ -15,7 +15,7 @@ import (
 )
 
 func TestF07_DirectoryMadePrivate(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
+	dir := filepath.Join(ownDir(t), "a", "b")
 	s := openTest(t, dir, small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func checkModes(t *testing.T, dir string) {
 }
 
 func TestF07_LooseFileModesAreMended(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	openTest(t, dir, small).Close()
 	if err := os.Chmod(filepath.Join(dir, "runnel.db"), 0o666); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestF07_LooseFileModesAreMended(t *testing.T) {
 }
 
 func TestF07_DirectoryRefused(t *testing.T) {
-	base := t.TempDir()
+	base := ownDir(t)
 	path := func(name string) string { return filepath.Join(base, name) }
 	mkdir := func(name string, mode fs.FileMode) string {
 		if err := os.Mkdir(path(name), 0o700); err != nil {
@@ -85,8 +85,9 @@ func TestF07_DirectoryRefused(t *testing.T) {
 	}
 	wants(t, refused(t, path("file")), path("file"), "not a directory")
 	wants(t, refused(t, filepath.Join(path("file"), "below")), "not a directory")
-	wants(t, refused(t, mkdir("group", 0o720)), path("group"), "written by others", "0720", "chmod 700")
-	wants(t, refused(t, mkdir("world", 0o1702)), path("world"), "written by others")
+	wants(t, refused(t, mkdir("group", 0o720)), path("group"), "used by others", "0720", "chmod 700")
+	wants(t, refused(t, mkdir("readable", 0o755)), path("readable"), "used by others", "0755", "chmod 700")
+	wants(t, refused(t, mkdir("world", 0o1702)), path("world"), "used by others")
 
 	dir := mkdir("notdb", 0o700)
 	for _, content := range []string{"hello", strings.Repeat("SQLite format 3 not", 100)} {
@@ -122,7 +123,7 @@ func TestF07_DirectoryRemovedWhileRunning(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
+			dir := filepath.Join(ownDir(t), "data")
 			s, err := Open(t.Context(), Config{Dir: dir})
 			if err != nil {
 				t.Fatal(err)

@@ -29,10 +29,6 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// refuseAccess leaves access to the directory's ACL, which a user's own
-// directories inherit from the profile.
-func refuseAccess(fs.FileInfo) string { return "" }
-
 // allocated takes it for granted: files are not sparse here unless one asks.
 func allocated(fs.FileInfo) bool { return true }
 

@@ -41,7 +41,7 @@ func big(session string, seq int64) event.Event {
 // TestF04_Full has a database that may not grow: what is too large for it is
 // refused, what fits is kept, and it goes on once there is room.
 func TestF04_Full(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	inWriter(t, s, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(t.Context(), "PRAGMA max_page_count = 60")
 		return err
@@ -103,7 +103,7 @@ func holdCommitter(t *testing.T, s *Store) (release func()) {
 // TestConflictAmongOthers has one transaction with appends that conflict, and
 // checks that they take nobody with them.
 func TestConflictAmongOthers(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	release := holdCommitter(t, s)
 	var wg sync.WaitGroup
 	errs := make([]error, 40)
@@ -133,7 +133,7 @@ func TestF03_BitFlip(t *testing.T) {
 		"json":    "UPDATE events SET payload = x'7b' WHERE seq = 3",
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := ownDir(t)
 			s := openTest(t, dir, small)
 			for seq := range int64(5) {
 				if err := s.Append(t.Context(), "s", seq, delta("s", seq+1)); err != nil {
@@ -189,7 +189,7 @@ func damageOf(t *testing.T, err error) DamageError {
 // TestF09_WAL checks that the write-ahead log does not grow for ever, also if
 // the writer never rests.
 func TestF09_WAL(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	var largest int64
 	for i := range int64(60) {
@@ -210,7 +210,7 @@ func TestF09_WAL(t *testing.T) {
 // TestPartlyFailed has a transaction fail in the middle of a job: nothing of it
 // stays, in memory neither.
 func TestPartlyFailed(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
 		t.Fatal(err)
 	}

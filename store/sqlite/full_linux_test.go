@@ -20,7 +20,7 @@ import (
 // smallDisk returns a directory on a file system of its own.
 func smallDisk(t *testing.T, bytes int) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := ownDir(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes)); err != nil {
 		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
 	}
@@ -256,7 +256,7 @@ func TestF05_NewOnFullDisk(t *testing.T) {
 // TestReserveIsReal has a reserve that takes no space, as from a backup: it is
 // made anew.
 func TestReserveIsReal(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	path := filepath.Join(dir, "reserve")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ func TestDatabaseOpensWhenPowerFailsWhileItsFirstPageIsCopied(t *testing.T) {
 	d := written(t, true)
 	for name, from := range map[string]int{"name of the format": 0, "application id": 60} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := ownDir(t)
 			torn := slices.Clone(d.db)
 			for i := from; i < 512; i++ {
 				torn[i] = byte(i*7 + 1)
@@ -43,7 +43,7 @@ func TestDatabaseOpensWhenPowerFailsWhileItsFirstPageIsCopied(t *testing.T) {
 // A log without the first page says nothing about a database of another
 // program.
 func TestForeignDatabaseIsRefusedBesideALogWithoutItsFirstPage(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	theirs := append([]byte("SQLite format 3\x00"), make([]byte, 4080)...)
 	copy(theirs[68:], "them")
 	for file, data := range map[string][]byte{"runnel.db": theirs, "runnel.db-wal": make([]byte, 5000)} {

@@ -198,7 +198,7 @@ func (r *faultRun) verify() {
 // TestF06_FsyncPoisons has one flush fail and all later ones succeed: the store
 // does not write again until it is opened again.
 func TestF06_FsyncPoisons(t *testing.T) {
-	d, dir := newDisk(t), t.TempDir()
+	d, dir := newDisk(t), ownDir(t)
 	s, err := open(t.Context(), Config{Dir: dir, vfs: d.name}, small)
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestF06_FsyncPoisons(t *testing.T) {
 // caller hears at that moment: the next one does.
 func TestF06_CheckpointFails(t *testing.T) {
 	d := newDisk(t)
-	s, err := open(t.Context(), Config{Dir: t.TempDir(), vfs: d.name}, small)
+	s, err := open(t.Context(), Config{Dir: ownDir(t), vfs: d.name}, small)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // TestF06_WriteError runs in a process of its own, whose files may not grow.
 func TestF06_WriteError(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	if out, err := child(t, "limited", dir).Output(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -22,7 +22,7 @@ func TestI04_Append(t *testing.T) {
 	if long {
 		each = 2000
 	}
-	s := openTest(t, t.TempDir(), tailLimits{events: 1024, bytes: 1 << 20, allBytes: 8 << 20})
+	s := openTest(t, ownDir(t), tailLimits{events: 1024, bytes: 1 << 20, allBytes: 8 << 20})
 	var wg sync.WaitGroup
 	took := newTimes(writers * each)
 	start := time.Now()
@@ -54,7 +54,7 @@ func TestI04_Append(t *testing.T) {
 // TestF13_ClockJump has a clock that runs wild: what is said keeps its order
 // and its times, in memory, on the disk, and after compaction.
 func TestF13_ClockJump(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	now := time.Now().UTC()
 	times := []time.Time{

@@ -26,7 +26,7 @@ func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "runnel-sqlite-")
 	if err != nil {
-		return t.TempDir()
+		return ownDir(t)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir

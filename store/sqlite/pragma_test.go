@@ -22,7 +22,7 @@ func pragma(t *testing.T, conn *sql.Conn, name string) string {
 // TestPragmas reads back what the connections were told: a driver that does not
 // know a setting says nothing.
 func TestPragmas(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	list, err := scripts()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestPragmas(t *testing.T) {
 
 // TestStrength reads back what each commit waited for.
 func TestStrength(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	var head int64
 	appendOne := func(decided bool) {
 		ev := delta("s", head+1)
@@ -98,7 +98,7 @@ func TestStrength(t *testing.T) {
 // TestPath opens directories whose names mean something in a URL.
 func TestPath(t *testing.T) {
 	for _, name := range []string{"with space", "q?mode=memory", "h#ash", "per%41cent", "am&_pragma=x", "plus+", "ünï", "semi;colon", "'quote'"} {
-		dir := filepath.Join(t.TempDir(), name)
+		dir := filepath.Join(ownDir(t), name)
 		s := openTest(t, dir, small)
 		if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
 			t.Fatal(err)

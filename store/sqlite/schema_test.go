@@ -118,7 +118,7 @@ func TestF10_SchemaUpgrade(t *testing.T) {
 
 func writeFixture(t *testing.T, path string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	fillFixture(t, s)
 	if err := s.Close(); err != nil {
@@ -140,7 +140,7 @@ func withFixture(t *testing.T, path string) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = t.TempDir()
+	dir = ownDir(t)
 	if err := os.WriteFile(filepath.Join(dir, "runnel.db"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,13 +166,13 @@ func TestF10_NewerSchema(t *testing.T) {
 	})
 	t.Run("write-ahead log", func(t *testing.T) {
 		// The version is only in the log, as after a crash.
-		src := t.TempDir()
+		src := ownDir(t)
 		s := openTest(t, src, small)
 		inWriter(t, s, func(conn *sql.Conn) error {
 			_, err := conn.ExecContext(t.Context(), "PRAGMA user_version = 7")
 			return err
 		})
-		dir := t.TempDir()
+		dir := ownDir(t)
 		for _, name := range []string{"runnel.db", "runnel.db-wal"} {
 			if err := os.WriteFile(filepath.Join(dir, name), readFile(t, filepath.Join(src, name)), 0o600); err != nil {
 				t.Fatal(err)
@@ -182,7 +182,7 @@ func TestF10_NewerSchema(t *testing.T) {
 		wants(t, refused(t, dir), "schema version 7") // and it stays so
 	})
 	t.Run("foreign", func(t *testing.T) {
-		dir := t.TempDir()
+		dir := ownDir(t)
 		path := filepath.Join(dir, "runnel.db")
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)

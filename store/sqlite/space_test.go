@@ -81,7 +81,7 @@ func TestF08_LogGrowth(t *testing.T) {
 		if raced && tt.piece < 600 {
 			continue
 		}
-		dir := t.TempDir()
+		dir := ownDir(t)
 		s := openTest(t, dir, small)
 		say(t, s, "s", 0, "01890c7c-0000-7000-8000-000000000000", size, tt.piece)
 		inWriter(t, s, func(conn *sql.Conn) error {
@@ -103,7 +103,7 @@ func TestF08_LogGrowth(t *testing.T) {
 // is over, and that the store sees to it by itself, also after it was closed.
 func TestCompactedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
+		dir := ownDir(t)
 		s := openTest(t, dir, small)
 		head := say(t, s, "s", 0, "t1", 500, 5)
 		synctest.Wait()
@@ -146,7 +146,7 @@ func TestCompactedLater(t *testing.T) {
 // TestF09_Retention deletes a session: it is gone at once, its rows soon, and
 // its space is given back, while others are as they were.
 func TestF09_Retention(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	kept := say(t, s, "kept", 0, "t1", 1000, 5)
 	empty, _ := sizes(t, dir)
@@ -182,7 +182,7 @@ func TestF09_Retention(t *testing.T) {
 // TestF09_DeletedAndBack uses the id of a deleted session again before its rows
 // are gone.
 func TestF09_DeletedAndBack(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	say(t, s, "s", 0, "t1", 1000, 5)
 	if err := s.Append(t.Context(), "s", 204, delta("s", 205)); err != nil { // an open turn
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestF09_DeletedAndBack(t *testing.T) {
 // TestF09_WALUnderReader has a reader stay in the middle of a log while much is
 // written: the write-ahead log is no longer than without it.
 func TestF09_WALUnderReader(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	head := say(t, s, "s", 0, "t", 1<<20, 1<<10)
 	seen := 0
@@ -235,7 +235,7 @@ func TestF09_WALUnderReader(t *testing.T) {
 // TestCompactionLeavesDamage has a turn with damage in it: what can be read of
 // it stays, the damage is logged once, and other turns are compacted.
 func TestCompactionLeavesDamage(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	head := say(t, s, "s", 0, "t1", 50, 5)
 	say(t, s, "s", head, "t2", 50, 5)
 	inWriter(t, s, func(conn *sql.Conn) error {
@@ -265,7 +265,7 @@ func TestF03_Hole(t *testing.T) {
 		"gap from": {"UPDATE gaps SET first = first + 1", 2, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := ownDir(t)
 			s := openTest(t, dir, small)
 			say(t, s, "s", 0, "t1", 500, 5)
 			tidy(t, s)

@@ -33,7 +33,7 @@ func openTest(t *testing.T, dir string, limits tailLimits) *Store {
 }
 
 func openNew(t *testing.T) runnel.Log {
-	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "data")})
+	s, err := Open(t.Context(), Config{Dir: filepath.Join(ownDir(t), "data")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,18 @@ func openNew(t *testing.T) runnel.Log {
 	return s
 }
 
-func openSmall(t *testing.T) runnel.Log { return openTest(t, t.TempDir(), small) }
+// ownDir returns a new directory that only its owner can use, as a data
+// directory has to be.
+func ownDir(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "own")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func openSmall(t *testing.T) runnel.Log { return openTest(t, ownDir(t), small) }
 
 func TestLog(t *testing.T)                     { storetest.RunLog(t, openNew) }
 func TestLog_SmallTails(t *testing.T)          { storetest.RunLog(t, openSmall) }
@@ -52,7 +63,7 @@ func TestCompaction(t *testing.T) {
 	for name, limits := range map[string]tailLimits{"small": small, "usual": {events: 1024, bytes: 1 << 20, allBytes: 8 << 20}} {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunCompaction(t, func(t *testing.T) (runnel.Log, func()) {
-				s := openTest(t, t.TempDir(), limits)
+				s := openTest(t, ownDir(t), limits)
 				s.keeper.stop()
 				s.keeper.rest = 0
 				return s, func() {
@@ -67,7 +78,7 @@ func TestCompaction(t *testing.T) {
 
 func TestCatalogue(t *testing.T) {
 	storetest.RunCatalogue(t, func(t *testing.T) (runnel.Log, store.Catalogue) {
-		s := openTest(t, t.TempDir(), small)
+		s := openTest(t, ownDir(t), small)
 		return s, s
 	})
 }
@@ -78,7 +89,7 @@ func TestDurable(t *testing.T) {
 
 // TestContextEnded checks that who gives up is told just that.
 func TestContextEnded(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +118,7 @@ func TestContextEnded(t *testing.T) {
 // a transaction: it is seen through, and its caller told so.
 func TestContextEndedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, t.TempDir(), small)
+		s := openTest(t, ownDir(t), small)
 		releaseFirst := holdCommitter(t, s)
 		releaseSecond := make(chan struct{})
 		go s.submit(t.Context(), &job{do: func(*writer) error { <-releaseSecond; return nil }})
@@ -136,7 +147,7 @@ func TestContextEndedTooLate(t *testing.T) {
 // TestTurnEndsOnce has events arrive for a turn that is over: it ended where it
 // ended, and does not open again.
 func TestTurnEndsOnce(t *testing.T) {
-	s := openTest(t, t.TempDir(), small)
+	s := openTest(t, ownDir(t), small)
 	over := event.ResponseDone{Status: event.StatusCompleted}
 	for i, b := range []event.Body{delta("s", 1).Body, over, over, delta("s", 4).Body, over} {
 		ev := delta("s", int64(i)+1)
@@ -155,7 +166,7 @@ func TestTurnEndsOnce(t *testing.T) {
 }
 
 func TestD17_SecondServerRefused(t *testing.T) {
-	dir := t.TempDir()
+	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	wants(t, refused(t, dir), "another runnel server", fmt.Sprintf("(process %d)", os.Getpid()), dir)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {

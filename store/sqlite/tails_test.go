@@ -67,7 +67,7 @@ func checkTails(t *testing.T, ts *tails) {
 // woken for nothing, and all are woken for something.
 func TestGrownOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, t.TempDir(), tailLimits{events: 3, bytes: 1000, allBytes: 1000})
+		s := openTest(t, ownDir(t), tailLimits{events: 3, bytes: 1000, allBytes: 1000})
 		const n = 100
 		got := make(chan string, 2*n)
 		for i := range n {
@@ -102,7 +102,7 @@ func TestGrownOfMany(t *testing.T) {
 // TestNoDatabaseAtTheEnd checks that who follows at the end of a log reads from
 // memory: the readers' connections are all taken meanwhile.
 func TestNoDatabaseAtTheEnd(t *testing.T) {
-	s, err := Open(t.Context(), Config{Dir: t.TempDir()})
+	s, err := Open(t.Context(), Config{Dir: ownDir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

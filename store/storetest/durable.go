@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -30,7 +31,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) Durable) {
 		{"DeletedSession", testDeletedSession},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { tt.run(t, t.TempDir(), open) })
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, filepath.Join(t.TempDir(), "data"), open) })
 	}
 }
 

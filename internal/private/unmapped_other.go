@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package private
+
+func unmapped() int { return -1 }
