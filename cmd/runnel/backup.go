@@ -22,7 +22,10 @@ before, and only this user can read it.
 
 To restore, stop the server and make the copy the database of an empty data
 directory; see the examples. Files that clients uploaded are not copied:
-the server forgets them after some time, and a prompt that was sent has them.`,
+the server forgets them after some time, and a prompt that was sent has them.
+
+A session that is deleted leaves the data directory, to the last byte, but not
+the copies that were made before: delete those, too.`,
 		Example: `  runnel backup /backups/runnel-$(date +%F).db
   mkdir -m 700 restored && cp /backups/runnel-2026-11-21.db restored/runnel.db
   runnel serve --data restored`,

@@ -69,7 +69,10 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	do := func(w *writer) error {
 		delete(w.known, id)
+		w.deleted = true
 		for _, text := range []string{
+			// A session without events has traces in the database, too.
+			`INSERT INTO logs (session) SELECT id FROM sessions WHERE id = ? ON CONFLICT DO NOTHING`,
 			"UPDATE logs SET session = 'deleted ' || hex(randomblob(16)), deleted = 1 WHERE session = ?",
 			"DELETE FROM queue WHERE session = ?",
 			"DELETE FROM reports WHERE session = ?",

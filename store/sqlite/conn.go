@@ -4,10 +4,15 @@ import (
 	"database/sql"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
 )
+
+// secureDelete has the connection overwrite what it deletes. It may overwrite
+// parts of pages as well, see scrub, which others may not.
+const secureDelete = "secure_delete(ON)"
 
 // The settings of our connections. journal_mode is set by openWriter, and
 // synchronous changes from transaction to transaction.
@@ -20,6 +25,7 @@ var (
 	}
 	writerPragmas = append([]string{
 		"synchronous(FULL)",
+		secureDelete,
 		"foreign_keys(ON)",
 		"cache_size(-2048)",            // KiB
 		"wal_autocheckpoint(0)",        // we do it, to know if it failed
@@ -35,7 +41,10 @@ var (
 // This driver ignores the settings that other drivers take in a name. vfs names
 // one of SQLite's file systems, "" for the operating system's.
 func openDB(path, vfs string, pragmas []string) (*sql.DB, error) {
-	query := url.Values{"_pragma": pragmas, "_defensive": {"1"}, "_dqs": {"0"}, "_error_rc": {"1"}, "mode": {"rw"}}
+	query := url.Values{"_pragma": pragmas, "_dqs": {"0"}, "_error_rc": {"1"}, "mode": {"rw"}}
+	if !slices.Contains(pragmas, secureDelete) {
+		query.Set("_defensive", "1")
+	}
 	if vfs != "" {
 		query.Set("vfs", vfs)
 	}

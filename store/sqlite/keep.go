@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,7 @@ import (
 type keeper struct {
 	ended   wake.Signal    // one token: a turn is over
 	deleted wake.Signal    // one token: a session was deleted
-	rest    time.Duration  // how many times as long as a chore took the writer is then left alone
+	rest    time.Duration  // how many times as long as a chore took there is then a pause
 	busy    chan struct{}  // holds a token while someone compacts
 	damaged map[int64]bool // turns.key of those that cannot be read; of whoever holds busy
 	stop    func()         // has keep return, and waits for that; nil if it does not run
@@ -33,6 +32,10 @@ const (
 	patience = 10 * time.Second
 	// checkAfter is how long a store must be open to be worth a check of it all.
 	checkAfter = time.Minute
+	// A reader that keeps the write-ahead log from being emptied is tried again
+	// after erasePause, and then after twice as long each time.
+	erasePause    = 100 * time.Millisecond
+	maxErasePause = time.Minute
 	// Space is given back in steps of vacuumPages once more than sparePages and
 	// one page in spareShare is free: what is free is soon used again.
 	vacuumPages = 32
@@ -56,7 +59,9 @@ func (s *Store) startKeeper(after time.Duration) {
 // keep tidies up until ctx ends: after a turn was over for this long, and at
 // once where a session was deleted.
 func (s *Store) keep(ctx context.Context, after time.Duration) {
-	var due <-chan time.Time // nil unless a turn is over
+	var due <-chan time.Time   // nil unless a turn is over
+	var again <-chan time.Time // nil unless a reader keeps the write-ahead log from being emptied
+	pause := erasePause
 	check := time.After(checkAfter)
 	for {
 		var err error
@@ -75,10 +80,19 @@ func (s *Store) keep(ctx context.Context, after time.Duration) {
 			due = nil
 			err = s.compactAll(ctx)
 		case <-s.keeper.deleted:
+			pause = erasePause
 			err = s.sweep(ctx)
+		case <-again:
+			pause = min(2*pause, maxErasePause)
 		}
 		if err == nil {
 			err = s.shrink(ctx)
+		}
+		if again = nil; err == nil {
+			var erased bool
+			if erased, err = s.erase(ctx); !erased {
+				again = time.After(pause)
+			}
 		}
 		if err != nil && ctx.Err() == nil { // there will be another occasion
 			s.log.Warn("the store was not tidied up", slog.Any("error", err))
@@ -146,28 +160,50 @@ func (s *Store) compactAll(ctx context.Context) error {
 	}
 }
 
-// sweep removes the rows of deleted sessions.
+// sweep removes the rows of deleted sessions, and then every trace of them from
+// the database. The rows that say that they were deleted go last, so that the
+// next server goes on with what this one did not finish.
 func (s *Store) sweep(ctx context.Context) error {
-	for {
-		var log int64
-		err := s.reader.db.QueryRowContext(ctx, "SELECT key FROM logs WHERE deleted = 1 LIMIT 1").Scan(&log)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return s.readError(ctx, err)
-		}
+	logs, err := all(ctx, s, func(r scanner) (log int64, err error) { err = r.Scan(&log); return log, err },
+		"SELECT key FROM logs WHERE deleted = 1")
+	if err != nil || len(logs) == 0 {
+		return err
+	}
+	for _, log := range logs {
 		for _, text := range []string{
 			"DELETE FROM events WHERE id IN (SELECT id FROM events WHERE session = ? LIMIT ?)",
 			"DELETE FROM turns WHERE key IN (SELECT key FROM turns WHERE session = ? LIMIT ?)",
 			"DELETE FROM gaps WHERE (session, last) IN (SELECT session, last FROM gaps WHERE session = ? LIMIT ?)",
-			"DELETE FROM logs WHERE key = ? AND deleted = 1 AND 0 < ?",
 		} {
 			if err := s.deleteAll(ctx, text, log); err != nil {
 				return err
 			}
 		}
 	}
+	if err := s.scrub(ctx); err != nil {
+		return err
+	}
+	for _, log := range logs {
+		if err := s.deleteAll(ctx, "DELETE FROM logs WHERE key = ? AND deleted = 1 AND 0 < ?", log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// erase empties the write-ahead log if what was deleted may still be in it. It
+// reports whether nothing of that is left; a reader may be in the way.
+func (s *Store) erase(ctx context.Context) (erased bool, err error) {
+	for range 2 { // the checkpoint comes behind the first chore
+		err := s.chore(ctx, func(w *writer) error {
+			erased, w.truncate = !w.deleted, w.truncate || w.deleted
+			return nil
+		})
+		if err != nil || erased {
+			return erased, err
+		}
+	}
+	return false, nil
 }
 
 // deleteAll runs text until it deletes nothing more.

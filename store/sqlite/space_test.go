@@ -64,6 +64,9 @@ func tidy(t *testing.T, s *Store) {
 			t.Fatal(errors.Unwrap(err), err)
 		}
 	}
+	if erased, err := s.erase(t.Context()); err != nil || !erased {
+		t.Fatalf("the write-ahead log was not emptied: %v", err)
+	}
 	inWriter(t, s, func(*sql.Conn) error { return nil }) // behind the checkpoint
 }
 

@@ -25,6 +25,7 @@ type writer struct {
 	known    map[string]*position
 	pages    int   // about how many the write-ahead log has gained since the last checkpoint
 	truncate bool  // the next checkpoint empties the write-ahead log
+	deleted  bool  // the write-ahead log may hold what a session had that was deleted
 	failed   error // once set nothing is written any more: the disk may hold less than was said
 }
 
@@ -231,12 +232,18 @@ func (w *writer) worthCheckpoint(alone bool) bool {
 // would do so within a commit, and would not tell if it failed.
 func (w *writer) checkpoint() {
 	ctx, text := context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"
-	if w.truncate { // without waiting for readers, who may take long
+	truncate := w.truncate
+	if truncate { // without waiting for readers, who may take long
 		text = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)"
 		defer func() { _, _ = w.conn.ExecContext(ctx, "PRAGMA busy_timeout = 5000") }()
 	}
 	w.pages, w.truncate = 0, false
-	if _, err := w.conn.ExecContext(ctx, text); err != nil {
+	var busy, pages, moved int // busy: a reader needs what is in the log
+	if err := w.conn.QueryRowContext(ctx, text).Scan(&busy, &pages, &moved); err != nil {
 		_ = w.judge(err) // if it is not fatal, the log only grows
+		return
+	}
+	if truncate && busy == 0 {
+		w.deleted = false
 	}
 }

@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// where returns the files in dir that hold text.
+func where(t *testing.T, dir, text string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(content, []byte(text)); n > 0 {
+			names = append(names, fmt.Sprintf("%s (%d times)", filepath.Base(name), n))
+		}
+	}
+	return names
+}
+
+// TestDeletedSessionLeavesNoBytes mixes sessions whose texts are as long as a
+// word or as several pages, and deletes them one by one. Neither the database
+// nor its write-ahead log may hold anything of a deleted one.
+func TestDeletedSessionLeavesNoBytes(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, seed))
+			dir := ownDir(t)
+			s := openTest(t, dir, small)
+			heads := make(map[string]int64)
+			var ids []string
+			for range 20 {
+				ids = append(ids, fmt.Sprintf("%016x", r.Uint64()))
+			}
+			mark := func(id string) string { return "mark of " + id + " " }
+			for range 300 {
+				id := ids[r.IntN(len(ids))]
+				now := time.Now()
+				text := strings.Repeat(mark(id), 1<<r.IntN(10))
+				evs := []event.Event{{Session: id, Seq: heads[id] + 1, At: now, Body: event.Notice{Level: event.LevelInfo, Code: "CODE", Message: text}}}
+				if err := s.Append(t.Context(), id, heads[id], evs...); err != nil {
+					t.Fatal(err)
+				}
+				heads[id]++
+				rec := store.Session{ID: id, CLIType: "c", ProjectDir: "/" + mark(id), Title: text[:min(len(text), 200)], LastLine: text[:min(len(text), 1<<r.IntN(9))], State: event.StateOpen, LastActiveAt: now}
+				if err := s.PutSession(t.Context(), rec); err != nil {
+					t.Fatal(err)
+				}
+				q := store.Queued{Session: id, Turn: fmt.Sprint(heads[id]), Input: []byte(`"` + text + `"`), At: now}
+				if err := s.Enqueue(t.Context(), q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, id := range ids {
+				if where(t, dir, mark(id)) == nil && heads[id] > 0 {
+					t.Fatal("the test finds nothing where there is something")
+				}
+				if err := s.DeleteSession(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+				tidy(t, s)
+				if found := where(t, dir, id); found != nil {
+					t.Errorf("deleted, session %s is still in %v", id, found)
+				}
+			}
+			var verdict string
+			if err := s.reader.db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+				t.Errorf("the database is damaged: %s, %v", verdict, err)
+			}
+		})
+	}
+}
