@@ -36,6 +36,9 @@ var (
 	ErrThrottled = errors.New("auth: too many failed attempts")
 	ErrEnded     = errors.New("auth: the credential was revoked or has expired")
 
+	// ErrMakerEnded means that a credential ended while it made another.
+	ErrMakerEnded = errors.New("the credential that makes this one was revoked or has expired")
+
 	ErrBoundAdmin = errors.New("a credential for one project cannot have the scope admin")
 )
 
@@ -75,6 +78,10 @@ type Grant struct {
 	Scopes  []Scope
 	Life    time.Duration // zero: without end
 	Project string        // a directory, as [ProjectDir] returns it; empty: everything
+
+	// By makes it. The credential ends with that of By, at the latest. The zero
+	// Identity is the owner of the data directory.
+	By Identity
 }
 
 // ProjectDir returns the name of a directory in the records of sessions. It must

@@ -63,13 +63,46 @@ func (k *Keyring) Create(ctx context.Context, g Grant) (secret string, t store.T
 	return secret, t, nil
 }
 
-// LoginCode makes a code that becomes a browser's credential, once and soon.
+// LoginCode makes a code that becomes a browser's credential, once and soon, for
+// the owner of the data directory.
 func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error) {
+	return k.LoginCodeBy(ctx, Identity{Scopes: scopes})
+}
+
+// LoginCodeBy is LoginCode for the caller by: the browser may do what by may do,
+// and its credential ends with that of by.
+func (k *Keyring) LoginCodeBy(ctx context.Context, by Identity) (string, error) {
+	if err := k.Purge(ctx); err != nil {
+		return "", err
+	}
 	code := newSecret()
-	if _, err := k.keep(ctx, code, store.TokenLogin, Grant{Name: "login", Scopes: scopes, Life: CodeLife}); err != nil {
+	if _, err := k.keep(ctx, code, store.TokenLogin, Grant{Name: "login", Scopes: by.Scopes, Life: CodeLife, By: by}); err != nil {
 		return "", err
 	}
 	return code, nil
+}
+
+// Purge removes login codes and browsers' credentials that have expired. It is
+// part of every use that could let them pile up.
+func (k *Keyring) Purge(ctx context.Context) error {
+	k.mu.Lock() // against a renewal
+	defer k.mu.Unlock()
+	now := time.Now()
+	for _, kind := range []store.TokenKind{store.TokenLogin, store.TokenBrowser} {
+		ts, err := k.tokens.Tokens(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("look up expired logins: %w", err)
+		}
+		for _, t := range ts {
+			if !expired(t, now) {
+				continue
+			}
+			if err := k.tokens.DeleteToken(ctx, t.ID); err != nil && !errors.Is(err, store.ErrNotFound) { // gone with its parent
+				return fmt.Errorf("remove an expired login: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // Redeem turns a login code into a browser's credential. Of several callers
@@ -87,7 +120,10 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 		return Halves{}, Identity{}, k.failed(store.TokenLogin, code, from, now, err)
 	}
 	secret = Halves{newSecret(), newSecret()}
-	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, Grant{Name: "browser", Scopes: identify(t).Scopes, Life: BrowserLife})
+	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, Grant{Name: "browser", Scopes: identify(t).Scopes, Life: BrowserLife, By: Identity{ID: t.Parent}})
+	if errors.Is(err, ErrMakerEnded) {
+		err = ErrInvalid
+	}
 	if err == nil { // it comes in a moment, whoever guesses meanwhile
 		k.mu.Lock()
 		k.remember(t, now)
@@ -143,6 +179,9 @@ func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
 	t.LastUsedAt = now
 	if t.Kind == store.TokenBrowser {
 		t.ExpiresAt = now.Add(BrowserLife)
+		if err := k.inherit(ctx, &t, now); err != nil {
+			return false, err
+		}
 	}
 	if err := k.tokens.PutToken(ctx, t); err != nil {
 		return false, fmt.Errorf("renew credential: %w", err)
@@ -151,27 +190,80 @@ func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
 	return t.Kind == store.TokenBrowser, nil
 }
 
-// Revoke ends a credential and every stream that relies on it.
+// Revoke ends a credential, all that were made with it, and every stream that
+// relies on one of them.
 func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	err := k.tokens.DeleteToken(ctx, id)
+	ended, err := k.family(ctx, id)
+	if err != nil {
+		return err
+	}
+	err = k.tokens.DeleteToken(ctx, id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	for hash, v := range k.verified {
-		if v.id.ID == id {
+		if slices.Contains(ended, v.id.ID) {
 			delete(k.verified, hash)
 		}
 	}
-	for b := range k.bound[id] {
-		b.cancel(ErrEnded)
+	for _, id := range ended {
+		for b := range k.bound[id] {
+			b.cancel(ErrEnded)
+		}
 	}
 	return err
 }
 
+// family returns the ids of a credential and of all that were made with it; k.mu
+// is held.
+func (k *Keyring) family(ctx context.Context, id string) ([]string, error) {
+	all, err := k.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{id}
+	for i := 0; i < len(ids); i++ {
+		for _, t := range all {
+			if t.Parent == ids[i] {
+				ids = append(ids, t.ID)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// inherit has t expire with its parent at the latest. It fails with
+// [ErrMakerEnded] if that is no longer good; k.mu is held.
+func (k *Keyring) inherit(ctx context.Context, t *store.Token, now time.Time) error {
+	if t.Parent == "" {
+		return nil
+	}
+	all, err := k.all(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(other store.Token) bool { return other.ID == t.Parent })
+	if i < 0 || expired(all[i], now) {
+		return ErrMakerEnded
+	}
+	if end := all[i].ExpiresAt; !end.IsZero() && (t.ExpiresAt.IsZero() || end.Before(t.ExpiresAt)) {
+		t.ExpiresAt = end
+	}
+	return nil
+}
+
 // List returns the credentials of programs and browsers, without secrets.
 func (k *Keyring) List(ctx context.Context) ([]store.Token, error) {
+	if err := k.Purge(ctx); err != nil {
+		return nil, err
+	}
+	return k.all(ctx)
+}
+
+// all returns the credentials of programs and browsers.
+func (k *Keyring) all(ctx context.Context) ([]store.Token, error) {
 	var out []store.Token
 	for _, kind := range []store.TokenKind{store.TokenAPI, store.TokenBrowser} {
 		ts, err := k.tokens.Tokens(ctx, kind)
@@ -206,6 +298,14 @@ func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind,
 	}
 	if g.Life > 0 {
 		t.ExpiresAt = now.Add(g.Life)
+	}
+	if g.By.Kind != KindLocal {
+		t.Parent = g.By.ID
+	}
+	k.mu.Lock() // nobody revokes its parent meanwhile
+	defer k.mu.Unlock()
+	if err := k.inherit(ctx, &t, now); err != nil {
+		return store.Token{}, err
 	}
 	if err := k.tokens.PutToken(ctx, t); err != nil {
 		return store.Token{}, fmt.Errorf("keep credential: %w", err)

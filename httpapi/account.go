@@ -34,6 +34,8 @@ type (
 	tokenAnswer struct {
 		ID    string `json:"id"`
 		Token string `json:"token" doc:"shown this once"`
+
+		ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"not after the credential that made it"`
 	}
 	tokenRow struct {
 		ID         string          `json:"id"`
@@ -41,6 +43,7 @@ type (
 		Name       string          `json:"name"`
 		Scopes     []string        `json:"scopes"`
 		ProjectDir string          `json:"projectDir,omitempty"`
+		Parent     string          `json:"parent,omitempty" doc:"id of the credential that made it, with which it ends"`
 		CreatedAt  time.Time       `json:"createdAt"`
 		LastUsedAt time.Time       `json:"lastUsedAt"`
 		ExpiresAt  *time.Time      `json:"expiresAt,omitempty"`
@@ -77,7 +80,7 @@ func (a *account) routes() []route {
 		handleJSON(route{path: "/api/tokens", scope: auth.Admin, name: "createToken", status: http.StatusCreated,
 			summary: "Make a token for a program"}, a.createToken),
 		handleJSON(route{path: "/api/tokens/{id}/revoke", scope: auth.Admin, name: "revokeToken",
-			summary: "End a credential and every stream that relies on it"}, a.revokeToken),
+			summary: "End a credential, all that it made, and every stream that relies on one of them"}, a.revokeToken),
 	}
 }
 
@@ -96,8 +99,10 @@ func (a *account) health(*http.Request) (healthAnswer, error) {
 }
 
 func (a *account) createCode(r *http.Request, _ reply.Empty) (codeAnswer, error) {
-	code, err := a.keys.LoginCode(r.Context(), access.Caller(r.Context()).Scopes)
-	if err != nil {
+	code, err := a.keys.LoginCodeBy(r.Context(), access.Caller(r.Context()))
+	if errors.Is(err, auth.ErrMakerEnded) {
+		return codeAnswer{}, runnel.Fail(runnel.Unauthorized, err.Error())
+	} else if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
 	}
 	return codeAnswer{code, a.pageURL}, nil
@@ -114,19 +119,22 @@ func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, er
 	if in.Name == "" || len(in.Name) > 100 || in.LifeDays < 0 || in.LifeDays > 3650 {
 		return tokenAnswer{}, reply.Invalid("name: 1 to 100 bytes; lifeDays: 0 to 3650")
 	}
-	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour}
+	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour, By: access.Caller(r.Context())}
 	if in.ProjectDir != "" {
 		if grant.Project, err = auth.ProjectDir(in.ProjectDir); err != nil {
 			return tokenAnswer{}, reply.Invalid("projectDir: " + err.Error())
 		}
 	}
 	secret, t, err := a.keys.Create(r.Context(), grant)
-	if errors.Is(err, auth.ErrBoundAdmin) {
+	switch {
+	case errors.Is(err, auth.ErrBoundAdmin):
 		return tokenAnswer{}, reply.Invalid("scopes: " + err.Error())
-	} else if err != nil {
+	case errors.Is(err, auth.ErrMakerEnded):
+		return tokenAnswer{}, runnel.Fail(runnel.Unauthorized, err.Error())
+	case err != nil:
 		return tokenAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the token cannot be recorded now; see the server's log", err)
 	}
-	return tokenAnswer{t.ID, secret}, nil
+	return tokenAnswer{t.ID, secret, end(t)}, nil
 }
 
 func (a *account) listTokens(r *http.Request) (tokensAnswer, error) {
@@ -136,13 +144,17 @@ func (a *account) listTokens(r *http.Request) (tokensAnswer, error) {
 	}
 	out := tokensAnswer{Tokens: []tokenRow{}}
 	for _, t := range ts {
-		row := tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.CreatedAt, t.LastUsedAt, nil}
-		if !t.ExpiresAt.IsZero() {
-			row.ExpiresAt = &t.ExpiresAt
-		}
-		out.Tokens = append(out.Tokens, row)
+		out.Tokens = append(out.Tokens, tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.Parent, t.CreatedAt, t.LastUsedAt, end(t)})
 	}
 	return out, nil
+}
+
+// end returns when a credential expires, nil for never.
+func end(t store.Token) *time.Time {
+	if t.ExpiresAt.IsZero() {
+		return nil
+	}
+	return &t.ExpiresAt
 }
 
 func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, error) {

@@ -53,7 +53,8 @@ type Catalogue interface {
 	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
 	// Tokens returns all tokens of a kind, oldest first.
 	Tokens(ctx context.Context, kind TokenKind) ([]Token, error)
-	// DeleteToken removes a token, or returns ErrNotFound.
+	// DeleteToken removes a token and all whose Parent it is, with theirs, or
+	// returns ErrNotFound.
 	DeleteToken(ctx context.Context, id string) error
 }
 
@@ -116,6 +117,7 @@ type Token struct {
 	Hash       [32]byte // SHA-256 of the secret
 	Scopes     []string // read, send, approve, admin
 	Project    string   // directory whose sessions it is for, as their records name it; empty for all
+	Parent     string   // id of the token that made it, with which it ends; empty: none did
 	CreatedAt  time.Time
 	LastUsedAt time.Time
 	ExpiresAt  time.Time // zero: never

@@ -86,6 +86,9 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer func() { err = errors.Join(err, st.Close()) }()
 	keys := auth.NewKeyring(st)
 	keys.Seen = func(secret string) { a.secrets.Add(secret) }
+	if err := keys.Purge(ctx); err != nil {
+		return err
+	}
 	ln, err := listen(ctx, c, st)
 	if err != nil {
 		return err

@@ -38,9 +38,12 @@ type tokenRequest struct {
 	ProjectDir string   `json:"projectDir,omitzero"`
 }
 
+func (in tokenRequest) life() time.Duration { return time.Duration(in.LifeDays) * 24 * time.Hour }
+
 // A keyring manages credentials, through the server or without one.
 type keyring interface {
-	create(ctx context.Context, in tokenRequest) (secret string, err error)
+	// create returns the secret and when it expires, nil for never.
+	create(ctx context.Context, in tokenRequest) (secret string, expires *time.Time, err error)
 	list(ctx context.Context) ([]tokenRow, error)
 	revoke(ctx context.Context, id string) error
 }
@@ -78,6 +81,8 @@ func (a *app) tokenCreate() *cobra.Command {
 		Long: `Make a token for a program and print it. It is shown this once; only its hash is
 kept. The program sends it in the header "Authorization: Bearer TOKEN".
 
+A token with the scope admin can make others. They end with it.
+
 With --project it is for the sessions in one directory; others do not exist for
 it. Approving and managing credentials are refused to whatever an agent started,
 also with a token that allows them.`,
@@ -89,9 +94,12 @@ also with a token that allows them.`,
 				return err
 			}
 			return withKeyring(cmd, func(k keyring) error {
-				secret, err := k.create(cmd.Context(), in)
+				secret, expires, err := k.create(cmd.Context(), in)
 				if err != nil {
 					return err
+				}
+				if expires != nil && (in.LifeDays == 0 || time.Until(*expires) < in.life()-time.Hour) {
+					a.say("runnel: this token ends on %s, with the credential that makes it", when(*expires))
 				}
 				_, err = fmt.Fprintln(a.out, termtext.Clean(secret))
 				return err
@@ -176,7 +184,7 @@ func (a *app) tokenList() *cobra.Command {
 func (a *app) tokenRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a credential and every stream that relies on it",
+		Short: "End a credential, all that it made, and every stream that relies on one",
 		Args:  exactly(1, "the id of a credential is needed; 'runnel token list' shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withKeyring(cmd, func(k keyring) error {
@@ -245,12 +253,13 @@ func withKeyring(cmd *cobra.Command, f func(keyring) error) error {
 
 type remoteKeyring struct{ ad *admin }
 
-func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, error) {
+func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, *time.Time, error) {
 	var out struct {
-		Token string `json:"token"`
+		Token     string     `json:"token"`
+		ExpiresAt *time.Time `json:"expiresAt"`
 	}
 	err := r.ad.post(ctx, "/api/tokens", in, &out)
-	return out.Token, err
+	return out.Token, out.ExpiresAt, err
 }
 
 func (r remoteKeyring) list(ctx context.Context) ([]tokenRow, error) {
@@ -267,15 +276,16 @@ func (r remoteKeyring) revoke(ctx context.Context, id string) error {
 
 type localKeyring struct{ keys *auth.Keyring }
 
-func (l localKeyring) create(ctx context.Context, in tokenRequest) (string, error) {
+func (l localKeyring) create(ctx context.Context, in tokenRequest) (string, *time.Time, error) {
 	scopes, err := auth.ParseScopes(in.Scopes)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	secret, _, err := l.keys.Create(ctx, auth.Grant{
-		Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour, Project: in.ProjectDir,
-	})
-	return secret, err
+	secret, t, err := l.keys.Create(ctx, auth.Grant{Name: in.Name, Scopes: scopes, Life: in.life(), Project: in.ProjectDir})
+	if err != nil || t.ExpiresAt.IsZero() {
+		return secret, nil, err
+	}
+	return secret, &t.ExpiresAt, nil
 }
 
 func (l localKeyring) list(ctx context.Context) ([]tokenRow, error) {

@@ -207,6 +207,13 @@ func (c *Catalogue) DeleteToken(_ context.Context, id string) error {
 	if _, ok := c.tokens[id]; !ok {
 		return store.ErrNotFound
 	}
-	delete(c.tokens, id)
+	for doomed := []string{id}; len(doomed) > 0; doomed = doomed[1:] {
+		delete(c.tokens, doomed[0])
+		for _, t := range c.tokens {
+			if t.Parent == doomed[0] {
+				doomed = append(doomed, t.ID)
+			}
+		}
+	}
 	return nil
 }

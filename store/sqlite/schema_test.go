@@ -159,7 +159,7 @@ func TestF10_NewerSchema(t *testing.T) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		wants(t, refused(t, dir), path, "schema version 7", "versions up to 4", "use the newer runnel")
+		wants(t, refused(t, dir), path, "schema version 7", "versions up to 5", "use the newer runnel")
 		if d := cmp.Diff(content, readFile(t, path)); d != "" {
 			t.Error("the refused database was changed")
 		}

@@ -245,7 +245,7 @@ func testQueue(t *testing.T, _ runnel.Log, c store.Catalogue) {
 
 func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	tokens := []store.Token{
-		{ID: "1", Kind: store.TokenAPI, Name: "ci", Hash: [32]byte{1, 31: 255}, Scopes: []string{"read", "send"}, Project: "/p", CreatedAt: at.Add(2), LastUsedAt: at, ExpiresAt: at},
+		{ID: "1", Kind: store.TokenAPI, Name: "ci", Hash: [32]byte{1, 31: 255}, Scopes: []string{"read", "send"}, Project: "/p", Parent: "2", CreatedAt: at.Add(2), LastUsedAt: at, ExpiresAt: at},
 		{ID: "2", Kind: store.TokenAPI, Hash: [32]byte{2}, CreatedAt: at.Add(1)},
 		{ID: "3", Kind: store.TokenLogin, Hash: [32]byte{}, Scopes: []string{}, CreatedAt: at},
 	}
@@ -277,6 +277,23 @@ func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 	if err := c.DeleteToken(t.Context(), "1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("deleting again: %v, want ErrNotFound", err)
+	}
+	// With a token go those that it made, and theirs.
+	for _, tok := range []store.Token{
+		{ID: "4", Kind: store.TokenBrowser, Hash: [32]byte{4}, Parent: "2"}, {ID: "5", Kind: store.TokenAPI, Hash: [32]byte{5}, Parent: "4"},
+		{ID: "6", Kind: store.TokenAPI, Hash: [32]byte{6}, Parent: "3"},
+	} {
+		if err := c.PutToken(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.DeleteToken(t.Context(), "2"); err != nil {
+		t.Error(err)
+	}
+	for id, want := range map[byte]error{2: store.ErrNotFound, 4: store.ErrNotFound, 5: store.ErrNotFound, 6: nil, 0: nil} {
+		if _, err := c.TokenByHash(t.Context(), [32]byte{id}); !errors.Is(err, want) {
+			t.Errorf("token with hash %d: %v, want %v", id, err, want)
+		}
 	}
 }
 
