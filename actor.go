@@ -263,6 +263,9 @@ func (s *Session) answer(ctx context.Context, a event.Approval) {
 // agent would wait for ever.
 func (s *Session) consult(ctx context.Context, approve Approver, a event.Approval) {
 	d := approve(ctx, a)
+	if d.ArgumentsDigest == "" { // it was called with these arguments
+		d.ArgumentsDigest = a.ArgumentsDigest
+	}
 	if d.By == "" {
 		d.By = event.ByPolicy
 	}
@@ -377,6 +380,9 @@ func (s *Session) decide(id string, d Decision) error {
 	i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.ID == d.Choice })
 	if i < 0 && d.Choice != event.ChoiceWithdrawn {
 		return Fail(InvalidRequest, "choice: not one of the approval's choices")
+	}
+	if i >= 0 && d.approvesUnseen(a, a.Choices[i].Kind) {
+		return Fail(InvalidRequest, "argumentsDigest: required to approve; quote the approval's, so that nothing else is approved")
 	}
 	if len(d.UpdatedArguments) > 0 {
 		if !a.ArgumentsEditable {

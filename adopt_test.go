@@ -198,7 +198,8 @@ func play(t *testing.T, s *runnel.Session, dead func() bool) {
 			return
 		}
 		if len(st.Pending) > 0 {
-			_ = s.Decide(t.Context(), st.Pending[0].ID, runnel.Decision{Choice: st.Pending[0].Choices[0].ID})
+			a := st.Pending[0]
+			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: a.Choices[0].ID, ArgumentsDigest: a.ArgumentsDigest})
 			continue
 		}
 		time.Sleep(time.Millisecond) // of the bubble's time: the script has a pace

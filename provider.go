@@ -324,10 +324,17 @@ type Decision struct {
 	Choice           string          `json:"choice"`                    // id of one of the approval's choices
 	UpdatedArguments json.RawMessage `json:"updatedArguments,omitzero"` // where the approval allows it
 	Reason           string          `json:"reason,omitzero"`           // told to the agent with a denial
-	ArgumentsDigest  string          `json:"argumentsDigest,omitzero"`  // if set, must be the approval's
+	ArgumentsDigest  string          `json:"argumentsDigest,omitzero"`  // the approval's; required to approve, except of an [Approver]
 
 	// By says who decided. Default: event.ByUser.
 	By event.Resolver `json:"-"`
+}
+
+// approvesUnseen reports whether d makes a choice of this kind without saying
+// which arguments it is about.
+func (d Decision) approvesUnseen(a event.Approval, kind event.ChoiceKind) bool {
+	denies := kind == event.ChoiceDeny || kind == event.ChoiceDenyStop
+	return !denies && d.ArgumentsDigest == "" && a.ArgumentsDigest != ""
 }
 
 // ExitStatus is how an agent's process ended. Non-zero is data, not an error.

@@ -214,7 +214,9 @@ func TestApprovalFirstDecisionWins(t *testing.T) {
 			{"other:a1", runnel.Decision{Choice: "allow"}, runnel.ApprovalGone},
 			{a.ID, runnel.Decision{Choice: "maybe"}, runnel.InvalidRequest},
 			{a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: "0"}, runnel.ApprovalGone},
-			{a.ID, runnel.Decision{Choice: "allow", UpdatedArguments: json.RawMessage(`{}`)}, runnel.InvalidRequest},
+			{a.ID, runnel.Decision{Choice: "deny", ArgumentsDigest: "0"}, runnel.ApprovalGone},
+			{a.ID, runnel.Decision{Choice: "allow"}, runnel.InvalidRequest},
+			{a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest, UpdatedArguments: json.RawMessage(`{}`)}, runnel.InvalidRequest},
 		} {
 			if err := s.Decide(t.Context(), bad.id, bad.d); runnel.CodeOf(err) != bad.code {
 				t.Errorf("%+v: %v, want %s", bad.d, err, bad.code)
@@ -251,7 +253,7 @@ func TestTwoApprovers(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, choice := range []string{"allow", "deny"} {
 			wg.Go(func() {
-				if err := s.Decide(t.Context(), a.ID, runnel.Decision{Choice: choice}); err == nil {
+				if err := s.Decide(t.Context(), a.ID, runnel.Decision{Choice: choice, ArgumentsDigest: a.ArgumentsDigest}); err == nil {
 					wins.Store(choice, true)
 				} else if runnel.CodeOf(err) != runnel.ApprovalGone {
 					t.Error(err)
@@ -551,7 +553,8 @@ func TestStall(t *testing.T) {
 		s, _ := open(t, runnel.Config{StallTimeout: 90 * time.Second}, ask, script.Step{Tool: &script.Tool{Name: "Bash", TakesMS: 600_000}}, hang)
 		turn := send(t, s)
 		time.Sleep(time.Hour) // virtual: an approval is pending, so this is no stall
-		if err := s.Decide(t.Context(), s.Status().Pending[0].ID, runnel.Decision{Choice: "allow"}); err != nil {
+		a := s.Status().Pending[0]
+		if err := s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
@@ -696,7 +699,7 @@ func TestCancelRaces(t *testing.T) {
 						_ = s.Cancel(t.Context())
 					}
 					if a, ok := ev.Body.(event.ApprovalRequested); ok && n < at {
-						_ = s.Decide(t.Context(), a.Approval.ID, runnel.Decision{Choice: "allow"})
+						_ = s.Decide(t.Context(), a.Approval.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.Approval.ArgumentsDigest})
 					}
 				}
 				if _, err := turn.Wait(t.Context()); err != nil {

@@ -311,15 +311,16 @@ func TestStaleAndForeignDecisionsAreRejected(t *testing.T) { // E01
 		}
 		return event.Approval{}
 	}
-	allow := runnel.Decision{Choice: "allow"}
 	a := asked()
+	allow := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
 	wantCode(t, g.Decide(t.Context(), other, a.ID, allow), runnel.ApprovalGone)
 	wantCode(t, g.Decide(t.Context(), id, a.ID+"x", allow), runnel.ApprovalGone)
 	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: strings.Repeat("0", 64)}), runnel.ApprovalGone)
 	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "certainly"}), runnel.InvalidRequest)
 	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: event.ChoiceWithdrawn}), runnel.InvalidRequest)
 	wantCode(t, g.Decide(t.Context(), "0b5d3c1e-0000-7000-8000-000000000000", a.ID, allow), runnel.SessionNotFound)
-	if err := g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}); err != nil {
+	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow"}), runnel.InvalidRequest)
+	if err := g.Decide(t.Context(), id, a.ID, allow); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // replayed
@@ -356,17 +357,17 @@ func TestFirstOfTwoApproversWins(t *testing.T) { // E02
 	}
 	for range races {
 		sent := send(t, g, id, "approve")
-		var approval string
+		var asked event.Approval
 		for ev := range runnel.Follow(t.Context(), &d.log, id, sent.After) {
 			if b, ok := ev.Body.(event.ApprovalRequested); ok {
-				approval = b.Approval.ID
+				asked = b.Approval
 				break
 			}
 		}
 		var both sync.WaitGroup
 		errs := make([]error, 2)
 		for i, choice := range []string{"allow", "deny"} {
-			both.Go(func() { errs[i] = g.Decide(t.Context(), id, approval, runnel.Decision{Choice: choice}) })
+			both.Go(func() { errs[i] = g.Decide(t.Context(), id, asked.ID, runnel.Decision{Choice: choice, ArgumentsDigest: asked.ArgumentsDigest}) })
 		}
 		both.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) {

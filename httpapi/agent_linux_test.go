@@ -129,7 +129,7 @@ func TestAgentSelfApprove(t *testing.T) {
 		return status, string(e.Error.Type)
 	}
 
-	decide, yes := "POST /api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`
+	decide, yes := "POST /api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow","argumentsDigest":"`+asked.ArgumentsDigest+`"}`
 	bearer := "Authorization: Bearer " + rg.token
 	page := []string{"Cookie: " + browser.CookieName + "=" + login.Cookie, browser.KeyHeader + ": " + login.Key, "Sec-Fetch-Site: same-origin"}
 	for name, tt := range map[string]struct {

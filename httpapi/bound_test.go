@@ -72,7 +72,7 @@ func TestSessionIsolation(t *testing.T) {
 		case strings.HasSuffix(rt.path, "/send"):
 			body = `{"content":"text","queue":true}`
 		case strings.HasSuffix(rt.path, "{approvalId}"):
-			body = `{"choice":"allow"}`
+			body = `{"choice":"allow","argumentsDigest":"` + asked.ArgumentsDigest + `"}`
 		case strings.HasSuffix(rt.path, "/options"):
 			body = `{"model":"m"}`
 		case strings.HasSuffix(rt.path, "/export"):
@@ -182,7 +182,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	s.token = whole
 	for _, say := range []string{
 		`"type":"session:subscribe"`, `"type":"session:unsubscribe"`, `"type":"session:send","content":"text","queue":true`, `"type":"session:cancel"`,
-		`"type":"session:kill"`, `"type":"session:options","model":"m"`, `"type":"session:decide","approvalId":"` + asked.ID + `","choice":"allow"`,
+		`"type":"session:kill"`, `"type":"session:options","model":"m"`, `"type":"session:decide","approvalId":"` + asked.ID + `","choice":"allow","argumentsDigest":"` + asked.ArgumentsDigest + `"`,
 	} {
 		var heard []string
 		for _, id := range []string{other, nobody} {

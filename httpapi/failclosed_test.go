@@ -54,7 +54,7 @@ func TestFailClosed(t *testing.T) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			body := `{"choice":"allow"}`
+			body := `{"choice":"allow","argumentsDigest":"` + asked.ArgumentsDigest + `"}`
 			fmt.Fprintf(c, "POST /api/session/%s/approvals/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 				id, asked.ID, s.token, len(body), body[:len(body)-1])
 			_ = c.Close()
@@ -62,7 +62,7 @@ func TestFailClosed(t *testing.T) {
 		}, pending},
 		"unknown option": {0, func(s *site, id string, asked event.Approval) {
 			for _, choice := range []string{"yes", "ALLOW", "allow ", "allow_once\x00", "", "deny,allow", strings.Repeat("a", 1000)} {
-				body, _ := json.Marshal(command.DecideRequest{Choice: choice})
+				body, _ := json.Marshal(command.DecideRequest{Choice: choice, ArgumentsDigest: asked.ArgumentsDigest})
 				if w := s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, string(body)); w.Code != 400 {
 					s.t.Errorf("%q: got %d %s", choice, w.Code, w.Body)
 				}
@@ -86,6 +86,19 @@ func TestFailClosed(t *testing.T) {
 			if w := s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, body); w.Code != 409 {
 				s.t.Errorf("got %d %s", w.Code, w.Body)
 			}
+		}, pending},
+		"no digest": {0, func(s *site, id string, asked event.Approval) {
+			for _, body := range []string{`{"choice":"allow"}`, `{"choice":"allow","argumentsDigest":""}`} {
+				if w := s.do("POST", "/api/session/"+id+"/approvals/"+asked.ID, body); w.Code != 400 || !strings.Contains(w.Body.String(), "argumentsDigest: ") {
+					s.t.Errorf("%s: got %d %s", body, w.Code, w.Body)
+				}
+			}
+			p := s.join(stream.FamilyUpsert)
+			p.say(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"allow"}`, id, asked.ID)
+			if f := p.await("error", "response"); f.Type != "error" || !strings.Contains(f.Error.Message, "argumentsDigest: ") {
+				s.t.Errorf("got %+v", f)
+			}
+			_ = p.conn.CloseNow()
 		}, pending},
 		"cancel": {0, func(s *site, id string, _ event.Approval) {
 			call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)

@@ -117,7 +117,7 @@ func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 		for range 3 {
 			turn := s.prompt(id, `{"steps":[{"text":"word ","repeat":3000},{"tool":{"name":"Bash","output":"x","ask":{"title":"may I"}}},{"text":"done ","repeat":1000}]}`)
 			asked := s.until(id, func(ev event.Event) bool { return ev.Turn == turn && is[event.ApprovalRequested](ev) }).Body.(event.ApprovalRequested).Approval
-			call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow"}`, 200)
+			call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow","argumentsDigest":"`+asked.ArgumentsDigest+`"}`, 200)
 			for _, ev := range s.events(id, turn) {
 				if ev.Turn != turn {
 					continue

@@ -212,7 +212,7 @@ func TestTurnOnDisconnect(t *testing.T) {
 			a := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
 			res.Body.Close()
 			if want == event.StatusCompleted {
-				call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"allow"}`, 200)
+				call[reply.Empty](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"allow","argumentsDigest":"`+a.ArgumentsDigest+`"}`, 200)
 			}
 			evs := s.events(id, in.TurnID)
 			if got := evs[len(evs)-1].Body.(event.ResponseDone).Status; got != want {

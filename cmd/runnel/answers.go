@@ -87,7 +87,7 @@ func (s *answers) take(line []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&a); err != nil || dec.More() || a.ApprovalID == "" || a.Choice == "" {
-		return errors.New(`this is not an answer, which has to be {"approvalId":"…","choice":"…"}`)
+		return errors.New(`this is not an answer, which has to be {"approvalId":"…","choice":"…","argumentsDigest":"…"}`)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,11 +100,18 @@ func (s *answers) take(line []byte) error {
 		return fmt.Errorf("the question %s has no choice %s", oneLine(a.ApprovalID, 100), oneLine(a.Choice, 100))
 	}
 	a.By = event.ByUser
-	if a.ArgumentsDigest == "" {
-		a.ArgumentsDigest = p.approval.ArgumentsDigest
+	if a.ArgumentsDigest == "" && p.approval.ArgumentsDigest != "" && !denies(p.approval, a.Choice) {
+		return errors.New("argumentsDigest: required to approve; quote the question's")
 	}
 	p.decide(a.Decision)
 	return nil
+}
+
+// denies reports whether a choice of an approval is a denial.
+func denies(a event.Approval, choice string) bool {
+	return slices.ContainsFunc(a.Choices, func(c event.Choice) bool {
+		return c.ID == choice && (c.Kind == event.ChoiceDeny || c.Kind == event.ChoiceDenyStop)
+	})
 }
 
 // approve implements [runnel.Approver].

@@ -143,16 +143,23 @@ func TestQuestionShowsACommandOnce(t *testing.T) {
 
 // A program reads of a question and answers it by its id.
 func TestProgramAnswersTheQuestionItNames(t *testing.T) {
+	allow := func(a event.Approval) string {
+		return `{"approvalId":"` + a.ID + `","choice":"allow","argumentsDigest":"` + a.ArgumentsDigest + `"}`
+	}
 	for name, c := range map[string]struct {
 		answer func(a event.Approval) string // a line, or several
 		choice string
 		code   int
 		stderr string
 	}{
-		"allow": {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"allow"}` }, "allow", exitOK, ""},
-		"deny":  {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"deny","reason":"no"}` }, "deny", exitNotDone, ""},
+		"allow":                    {allow, "allow", exitOK, ""},
+		"allow without the digest": {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"allow"}` }, "deny", exitNotDone, "argumentsDigest: required"},
+		"allow other arguments": {func(a event.Approval) string {
+			return `{"approvalId":"` + a.ID + `","choice":"allow","argumentsDigest":"00"}`
+		}, "deny", exitNotDone, ""},
+		"deny": {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"deny","reason":"no"}` }, "deny", exitNotDone, ""},
 		"another first": {func(a event.Approval) string {
-			return `{"approvalId":"x","choice":"allow"}` + "\n" + `{"approvalId":"` + a.ID + `","choice":"allow"}`
+			return `{"approvalId":"x","choice":"allow"}` + "\n" + allow(a)
 		}, "allow", exitOK, "no question x is open"},
 		"no such choice":  {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"yes"}` }, "deny", exitNotDone, "has no choice yes"},
 		"a stray key":     {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"allow","always":true}` }, "deny", exitNotDone, "line 1: this is not an answer"},

@@ -176,9 +176,10 @@ is discarded, and so is every answer that comes through a pipe.
 Ctrl-C asks the agent to stop; the second time it is ended.
 
 A program answers with --answers and --output events or upserts: it reads of an
-approval and writes {"approvalId":"…","choice":"…"} to standard input, one line
-each, also with "reason" or "updatedArguments". What is open when standard input
-ends, or holds something else, is denied.
+approval and writes {"approvalId":"…","choice":"…","argumentsDigest":"…"} to
+standard input, one line each, also with "reason" or "updatedArguments". The
+digest is the approval's; only a denial needs none. What is open when standard
+input ends, or holds something else, is denied.
 
 Output formats:
   text       the answer as it is written

@@ -184,7 +184,7 @@ func (a *app) tokenList() *cobra.Command {
 func (a *app) tokenRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a credential, all that it made, and every stream that relies on one",
+		Short: "End a credential, those that it made, and their streams",
 		Args:  exactly(1, "the id of a credential is needed; 'runnel token list' shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withKeyring(cmd, func(k keyring) error {

@@ -34,7 +34,7 @@ type (
 		Choice           string          `json:"choice" doc:"id of one of the approval's choices"`
 		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
 		Reason           string          `json:"reason,omitempty"`
-		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"of the arguments this answer is about"`
+		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"the approval's: of the arguments that this answer is about; required to approve"`
 	}
 	// OptionsAnswer is a session with its settings changed.
 	OptionsAnswer struct {

@@ -96,7 +96,13 @@ func (s Step) act(t *testing.T, session *runnel.Session) error {
 		_, err := session.Send(t.Context(), *s.Prompt)
 		return err
 	case s.Approval != "":
-		return session.Decide(t.Context(), s.Approval, s.Decision)
+		d := s.Decision
+		for _, a := range session.Status().Pending {
+			if a.ID == s.Approval {
+				d.ArgumentsDigest = a.ArgumentsDigest
+			}
+		}
+		return session.Decide(t.Context(), s.Approval, d)
 	}
 	return session.Cancel(t.Context())
 }

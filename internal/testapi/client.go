@@ -89,7 +89,7 @@ func (c *Client) Decide(a event.Approval) {
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
 	for range 1000 {
-		code, ok := c.s.Call("POST", "/api/session/"+c.Session+"/approvals/"+a.ID, map[string]any{"choice": a.Choices[i].ID}, nil)
+		code, ok := c.s.Call("POST", "/api/session/"+c.Session+"/approvals/"+a.ID, map[string]any{"choice": a.Choices[i].ID, "argumentsDigest": a.ArgumentsDigest}, nil)
 		if ok && code != 503 {
 			return
 		}

@@ -145,6 +145,7 @@ func TestD20_QuestionsOutliveTurns(t *testing.T) {
 
 func decideSession(t *testing.T, s *runnel.Session, a event.Approval, d runnel.Decision) {
 	t.Helper()
+	d.ArgumentsDigest = a.ArgumentsDigest
 	if err := s.Decide(t.Context(), a.ID, d); err != nil {
 		t.Error(err)
 	}

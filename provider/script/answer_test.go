@@ -30,7 +30,9 @@ func played(t *testing.T, p *script.Provider, opt runnel.Options, prompt string,
 		}
 		out = append(out, ev)
 		if r, ok := ev.Body.(event.ApprovalRequested); ok {
-			if err := s.Decide(t.Context(), r.Approval.ID, decide(r.Approval)); err != nil {
+			d := decide(r.Approval)
+			d.ArgumentsDigest = r.Approval.ArgumentsDigest
+			if err := s.Decide(t.Context(), r.Approval.ID, d); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -94,10 +94,10 @@ func act(s *server, session string, r reaction, a event.Approval) {
 			i = 0
 		}
 		path := "/api/session/" + session + "/approvals/" + a.ID
-		if code := s.call("POST", path, map[string]any{"choice": a.Choices[i].ID}, nil); code != 200 {
+		if code := s.call("POST", path, map[string]any{"choice": a.Choices[i].ID, "argumentsDigest": a.ArgumentsDigest}, nil); code != 200 {
 			s.t.Errorf("decide: %d", code)
 		}
-		if code := s.call("POST", path, map[string]any{"choice": a.Choices[0].ID}, nil); code != 409 {
+		if code := s.call("POST", path, map[string]any{"choice": a.Choices[0].ID, "argumentsDigest": a.ArgumentsDigest}, nil); code != 409 {
 			s.t.Errorf("a second decision: %d", code)
 		}
 	}

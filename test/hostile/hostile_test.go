@@ -41,8 +41,8 @@ func TestA11_Spy(t *testing.T) {
 		defer c.Leave()
 		turn := c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-spy", w.project, spyDirect}}.prompt())
 		asked := c.Until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
-		id := asked.Body.(event.ApprovalRequested).Approval.ID
-		o := w.orders(c.Session, other.Session, id)
+		a := asked.Body.(event.ApprovalRequested).Approval
+		o := w.orders(c.Session, other.Session, a)
 		w.give("orders", o)
 
 		for _, way := range []string{spyDirect, spyDetached} {
@@ -54,7 +54,7 @@ func TestA11_Spy(t *testing.T) {
 			t.Errorf("the operator was told %d times", got)
 		}
 
-		code, _ := w.Call("POST", "/api/session/"+c.Session+"/approvals/"+id, object{"choice": "allow_once"}, nil)
+		code, _ := w.Call("POST", "/api/session/"+c.Session+"/approvals/"+a.ID, object{"choice": "allow_once", "argumentsDigest": a.ArgumentsDigest}, nil)
 		if code != http.StatusOK {
 			t.Errorf("who may answer was told %d", code)
 		}
@@ -75,12 +75,12 @@ func TestA11_Spy(t *testing.T) {
 }
 
 // orders gathers what the spy is told: secrets that it found, and disguised ones that it must not find.
-func (w *world) orders(own, other, approval string) orders {
+func (w *world) orders(own, other string, approval event.Approval) orders {
 	w.t.Helper()
 	stolen, _ := w.browse(w.link())
 	_, secret := w.browse(w.link())
 	o := orders{
-		Binary: program, Data: w.data, Addr: w.Addr, Server: w.cmd.Process.Pid, Own: own, Other: other, Project: w.project, Approval: approval,
+		Binary: program, Data: w.data, Addr: w.Addr, Server: w.cmd.Process.Pid, Own: own, Other: other, Project: w.project, Approval: approval.ID, Digest: approval.ArgumentsDigest,
 		Token: w.runnel("token", "create", "stolen", "--scope", "read,send,approve,admin", "--data", w.data),
 		Code:  w.link(),
 	}

@@ -40,6 +40,7 @@ type orders struct {
 	Other    string   `json:"other"`    // another one, with Secret in its log and on its agent's input
 	Project  string   `json:"project"`  // of Own
 	Approval string   `json:"approval"` // that it wants to answer itself
+	Digest   string   `json:"digest"`   // of that approval's arguments
 	Token    string   `json:"token"`    // with all scopes, left in a file
 	Cookie   string   `json:"cookie"`   // and the key, of a browser that is logged in
 	Key      string   `json:"key"`
@@ -321,7 +322,7 @@ func (r *report) api(o orders) {
 			method, path string
 			body         any
 		}{
-			"approve":      {"POST", session + "/approvals/" + o.Approval, object{"choice": "allow_once"}},
+			"approve":      {"POST", session + "/approvals/" + o.Approval, object{"choice": "allow_once", "argumentsDigest": o.Digest}},
 			"bypass":       {"POST", session + "/options", object{"permissionMode": "bypass"}},
 			"accept edits": {"POST", session + "/options", object{"permissionMode": "acceptEdits"}},
 			"create free":  {"POST", "/api/session/create", object{"cliType": "claude", "projectDir": o.Project, "options": object{"permissionMode": "acceptEdits"}}},
@@ -369,7 +370,7 @@ func (d door) ask(method, path string, body any) string {
 
 // hitAndRun sends an answer to the approval and is gone before anyone can look who it was.
 func hitAndRun(o orders) string {
-	body := `{"choice":"allow_once"}`
+	body := `{"choice":"allow_once","argumentsDigest":"` + o.Digest + `"}`
 	for range 20 {
 		c, err := net.Dial("tcp", o.Addr)
 		if err != nil {
