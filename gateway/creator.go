@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -35,7 +34,7 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if err := checkPersona(persona); err != nil {
 		return Status{}, err
 	}
-	rec, err := newRecord(p, dir, opt)
+	rec, err := newRecord(g.cfg.Sealer, p, dir, opt)
 	if err != nil {
 		return Status{}, err
 	}
@@ -82,7 +81,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	rec, err := newRecord(p, from.ProjectDir, opt)
+	rec, err := newRecord(g.cfg.Sealer, p, from.ProjectDir, opt)
 	if err != nil {
 		return Status{}, err
 	}
@@ -248,10 +247,10 @@ func createError(err error) error {
 	return err
 }
 
-func newRecord(p runnel.Provider, dir string, opt runnel.Options) (store.Session, error) {
-	kept, err := json.Marshal(opt)
+func newRecord(s Sealer, p runnel.Provider, dir string, opt runnel.Options) (store.Session, error) {
+	kept, err := encodeOptions(s, opt)
 	if err != nil {
-		return store.Session{}, runnel.Fail(runnel.InvalidRequest, "options: mcpServers must be a JSON object", err)
+		return store.Session{}, err
 	}
 	now := time.Now().UTC()
 	return store.Session{

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ type entry struct {
 	feed       *feed
 	records    *recordWriter
 	queue      *promptQueue
+	sealer     Sealer // Config.Sealer
 
 	// Guarded by sessions.mu:
 	users    int  // callers that have acquired the session
@@ -282,7 +282,7 @@ func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings) 
 // changed is called by the session with its options after they changed. It does
 // not block.
 func (e *entry) changed(opt runnel.Options) {
-	if data, err := json.Marshal(opt); err == nil { // they were decoded from JSON
+	if data, err := encodeOptions(e.sealer, opt); err == nil { // they were decoded from JSON
 		e.change(func() { e.rec.Options = data })
 	}
 }

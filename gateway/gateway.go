@@ -39,6 +39,10 @@ type Config struct {
 
 	Limits Limits // Default: none
 
+	// Sealer encrypts the definitions of MCP servers for the catalogue. Default:
+	// none, and the catalogue keeps them as they are.
+	Sealer Sealer
+
 	// Filter is runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
 

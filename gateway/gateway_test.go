@@ -367,7 +367,9 @@ func TestFirstOfTwoApproversWins(t *testing.T) { // E02
 		var both sync.WaitGroup
 		errs := make([]error, 2)
 		for i, choice := range []string{"allow", "deny"} {
-			both.Go(func() { errs[i] = g.Decide(t.Context(), id, asked.ID, runnel.Decision{Choice: choice, ArgumentsDigest: asked.ArgumentsDigest}) })
+			both.Go(func() {
+				errs[i] = g.Decide(t.Context(), id, asked.ID, runnel.Decision{Choice: choice, ArgumentsDigest: asked.ArgumentsDigest})
+			})
 		}
 		both.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -76,7 +75,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 // to the open ones. waiting is the number of its queued prompts. cfg has what
 // differs between sessions: start sets the rest.
 func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, rec: rec, waiting: waiting}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, sealer: o.cfg.Sealer, rec: rec, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -106,11 +105,9 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 // options returns the options with which a session goes on: those it was
 // created with, and the agent's own conversation.
 func (o *opener) options(ctx context.Context, rec store.Session) (runnel.Options, error) {
-	var opt runnel.Options
-	if len(rec.Options) > 0 {
-		if err := json.Unmarshal(rec.Options, &opt); err != nil {
-			return opt, runnel.Fail(runnel.Internal, "the session's options cannot be read", err)
-		}
+	opt, err := decodeOptions(o.cfg.Sealer, rec.Options)
+	if err != nil {
+		return opt, err
 	}
 	opt.Resume = rec.AgentSessionID
 	if opt.Resume == "" { // a crash may have come before the record was written

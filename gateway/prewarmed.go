@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/gateway/prewarm"
@@ -35,8 +34,8 @@ func (o *opener) lastKeys(ctx context.Context) []prewarm.Key {
 		if p == nil {
 			continue
 		}
-		var opt runnel.Options
-		if len(rec.Options) > 0 && json.Unmarshal(rec.Options, &opt) != nil {
+		opt, err := decodeOptions(o.cfg.Sealer, rec.Options)
+		if err != nil {
 			continue
 		}
 		if opt, err = o.complete(opt, rec.ProjectDir); err == nil && prewarm.Eligible(opt) {

@@ -24,6 +24,10 @@ To restore, stop the server and make the copy the database of an empty data
 directory; see the examples. Files that clients uploaded are not copied:
 the server forgets them after some time, and a prompt that was sent has them.
 
+The definitions of MCP servers, which hold credentials, are encrypted in it with
+the key of --key-file. Keep a copy of that file elsewhere: without it restored
+sessions can be read, but those with MCP servers cannot go on.
+
 A session that is deleted leaves the data directory, to the last byte, but not
 the copies that were made before: delete those, too.`,
 		Example: `  runnel backup /backups/runnel-$(date +%F).db

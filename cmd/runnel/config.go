@@ -30,6 +30,8 @@ type config struct {
 	Data   string `koanf:"data"`
 	Socket string `koanf:"socket"`
 
+	KeyFile string `koanf:"key-file"`
+
 	TLSCert     string   `koanf:"tls-cert"`
 	TLSKey      string   `koanf:"tls-key"`
 	Proxied     bool     `koanf:"proxied"`
@@ -72,6 +74,7 @@ func placeFlags(fl *pflag.FlagSet) {
 // serveFlags are all settings. Their defaults are those of the configuration.
 func serveFlags(fl *pflag.FlagSet) {
 	placeFlags(fl)
+	fl.String("key-file", "", "`FILE` of the key that encrypts secrets in the data directory, which must lie outside of it; default "+shown(defaultKey()))
 	fl.String("listen", "127.0.0.1:7317", "`ADDRESS` of the page and the API; port 0 takes a free one")
 	fl.String("tls-cert", "", "`FILE` of the certificate, for an address beyond this machine")
 	fl.String("tls-key", "", "`FILE` of the certificate's key")
@@ -243,6 +246,14 @@ func (c *config) check() error {
 	if c.Data, err = filepath.Abs(c.Data); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
+	if c.KeyFile == "" {
+		c.KeyFile = defaultKey()
+	}
+	if c.KeyFile != "" {
+		if c.KeyFile, err = filepath.Abs(c.KeyFile); err != nil {
+			return fmt.Errorf("key file: %w", err)
+		}
+	}
 	switch c.Socket {
 	case "off":
 		c.Socket = ""
@@ -280,6 +291,15 @@ func defaultConfig() string {
 		return ""
 	}
 	return filepath.Join(dir, "runnel", "config.yaml")
+}
+
+// defaultKey returns where the key is that encrypts secrets in the data
+// directory: elsewhere, so that a copy of that directory does not hold it.
+func defaultKey() string {
+	if path := defaultConfig(); path != "" {
+		return filepath.Join(filepath.Dir(path), "secrets.key")
+	}
+	return ""
 }
 
 func shown(path string) string {

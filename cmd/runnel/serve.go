@@ -84,6 +84,10 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	sealer, err := a.loadKey(c)
+	if err != nil {
+		return err
+	}
 	keys := auth.NewKeyring(st)
 	keys.Seen = func(secret string) { a.secrets.Add(secret) }
 	if err := keys.Purge(ctx); err != nil {
@@ -100,7 +104,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
-		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Limits: c.Limits.ofGateway(), Filter: a.filter, Logger: log,
+		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Sealer: sealer, Limits: c.Limits.ofGateway(), Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err

@@ -89,7 +89,10 @@ func (a *agent) take(line json.RawMessage) {
 	var in struct {
 		Type      string
 		RequestID string `json:"request_id"`
-		Request   struct{ Subtype string }
+		Request   struct {
+			Subtype string
+			Servers json.RawMessage
+		}
 		Message   struct{ Content json.RawMessage }
 	}
 	if json.Unmarshal(line, &in) != nil {
@@ -100,6 +103,11 @@ func (a *agent) take(line json.RawMessage) {
 		if in.Request.Subtype == "interrupt" && a.stop != nil {
 			close(a.stop)
 			a.stop = nil
+		}
+		if in.Request.Subtype == "mcp_set_servers" { // what it was given is for the test to read
+			if err := os.WriteFile("servers", in.Request.Servers, 0o600); err != nil {
+				panic(err)
+			}
 		}
 		a.write(object{"type": "control_response", "response": object{
 			"subtype": "success", "request_id": in.RequestID, "response": object{"commands": []object{}, "models": []object{}},

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/seal"
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// loadKey returns the key that encrypts secrets in the data directory, which
+// exists. The key's file is made if there is none.
+func (a *app) loadKey(c config) (*seal.Key, error) {
+	if c.KeyFile == "" {
+		return nil, usage("there is no home directory for the key that encrypts secrets; name a file with --key-file")
+	}
+	if within(c.KeyFile, c.Data) {
+		return nil, usage("--key-file: %s lies in the data directory, so that every copy of that would hold the key; choose another folder", termtext.Clean(c.KeyFile))
+	}
+	key, err := seal.Load(c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	a.secrets.Add(key.Text())
+	return key, nil
+}
+
+// within reports whether a file, which may not exist, lies below dir, whatever
+// links lead there.
+func within(file, dir string) bool {
+	for _, path := range []string{file, resolved(file)} {
+		for _, top := range []string{dir, resolved(dir)} {
+			if rel, err := filepath.Rel(top, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// resolved returns path without symbolic links, as far as it exists.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
+	}
+	return path
+}

@@ -1,0 +1,117 @@
+// Package seal encrypts secrets that are kept among readable data, with a key
+// that lies in a file elsewhere.
+package seal
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/private"
+)
+
+// A Key encrypts and decrypts. Its methods may be called from anywhere.
+type Key struct {
+	path string
+	id   string // names the key without telling it
+	text string // as the file has it
+	aead cipher.AEAD
+}
+
+const keySize = 32 // bytes, for AES-256
+
+// Load returns the key in the file at path, and makes both if there is no file.
+// Only this user may be able to read the file, and nobody else to replace it.
+func Load(path string) (*Key, error) {
+	text, err := private.ReadFile(path, private.Nothing, 2*keySize+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeKey(path); err != nil {
+			return nil, fmt.Errorf("make the key %s: %w", path, err)
+		}
+		text, err = private.ReadFile(path, private.Nothing, 2*keySize+1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	secret, err := hex.DecodeString(string(text))
+	if err != nil || len(secret) != keySize {
+		return nil, fmt.Errorf("%s is no key of runnel, which has %d hexadecimal digits; name another file", path, 2*keySize)
+	}
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append([]byte("runnel key id "), secret...))
+	return &Key{path: path, id: hex.EncodeToString(sum[:4]), text: string(text), aead: aead}, nil
+}
+
+// makeKey writes a new key into a file that appears as a whole. If another
+// process is faster its file stays.
+func makeKey(path string) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".key-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	var secret [keySize]byte
+	rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
+	_, err = fmt.Fprintln(f, hex.EncodeToString(secret[:]))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// Text returns the key as its file has it, for whoever keeps secrets out of
+// what others read.
+func (k *Key) Text() string { return k.text }
+
+// prefix marks what Seal returns. The id of the key follows, and a dot.
+const prefix = "sealed:"
+
+// Seal encrypts plain. The result is text without quotes or control characters.
+func (k *Key) Seal(plain []byte) string {
+	return prefix + k.id + "." + base64.RawURLEncoding.EncodeToString(k.aead.Seal(nil, nil, plain, []byte(prefix)))
+}
+
+// Open decrypts what [Key.Seal] returned. Its errors say which key is missing.
+func (k *Key) Open(sealed string) ([]byte, error) {
+	id, text, ok := strings.Cut(strings.TrimPrefix(sealed, prefix), ".")
+	if !ok || !strings.HasPrefix(sealed, prefix) {
+		return nil, errors.New("it is not encrypted as runnel does")
+	}
+	if id != k.id {
+		return nil, fmt.Errorf("it is encrypted with the key %s, and %s holds the key %s; put the other file back", id, k.path, k.id)
+	}
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, errors.New("it is damaged")
+	}
+	plain, err := k.aead.Open(nil, nil, data, []byte(prefix))
+	if err != nil {
+		return nil, errors.New("it is damaged")
+	}
+	return plain, nil
+}
