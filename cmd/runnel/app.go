@@ -147,7 +147,7 @@ Begin with one of these:
 	})
 	root.AddCommand(
 		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.sessionsCommand(), a.tokenCommand(),
-		a.backupCommand(), a.recordCommand(), a.translateCommand(), a.versionCommand(),
+		a.backupCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.versionCommand(),
 	)
 	return root
 }

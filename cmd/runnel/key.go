@@ -16,7 +16,7 @@ func (a *app) loadKey(c config) (*seal.Key, error) {
 		return nil, usage("there is no home directory for the key that encrypts secrets; name a file with --key-file")
 	}
 	if within(c.KeyFile, c.Data) {
-		return nil, usage("--key-file: %s lies in the data directory, so that every copy of that would hold the key; choose another folder", termtext.Clean(c.KeyFile))
+		return nil, errKeyInData(c.KeyFile)
 	}
 	key, err := seal.Load(c.KeyFile)
 	if err != nil {
@@ -24,6 +24,10 @@ func (a *app) loadKey(c config) (*seal.Key, error) {
 	}
 	a.secrets.Add(key.Text())
 	return key, nil
+}
+
+func errKeyInData(path string) error {
+	return usage("--key-file: %s lies in the data directory, so that every copy of that would hold the key; choose another folder", termtext.Clean(path))
 }
 
 // within reports whether a file, which may not exist, lies below dir, whatever

@@ -44,6 +44,19 @@ func Dir(dir string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
+	return CheckDir(path)
+}
+
+// CheckDir is Dir without making the directory. It fails with [fs.ErrNotExist]
+// if there is none, but could be.
+func CheckDir(dir string) error {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := checkPath(existing(filepath.Dir(path))); err != nil {
+		return err
+	}
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// A finding is what a check of runnel doctor found.
+type finding struct {
+	Area   string   `json:"area"` // version, agents, files, network, kernel or disk
+	Name   string   `json:"name"` // of what was checked
+	Status severity `json:"status"`
+	Detail string   `json:"detail"`
+	Fix    string   `json:"fix,omitempty"` // what to do
+}
+
+// A severity says whether something has to be done.
+type severity string
+
+const (
+	fine    severity = "ok"
+	warning severity = "warning" // it works, with less protection or less function
+	problem severity = "problem" // the server does not start, or cannot do its work
+)
+
+// A diagnosis is all that runnel doctor found.
+type diagnosis struct {
+	Status   severity  `json:"status"` // the worst of the findings
+	Findings []finding `json:"findings"`
+}
+
+func (d *diagnosis) add(f finding) {
+	d.Findings = append(d.Findings, f)
+	if f.Status == problem || f.Status == warning && d.Status == fine {
+		d.Status = f.Status
+	}
+}
+
+func (d *diagnosis) count(s severity) (n int) {
+	for _, f := range d.Findings {
+		if f.Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this machine, and say what to do",
+		Long: `Check what runnel needs on this machine: agents, versions, permissions of files,
+port and origin, features of the kernel that protect you, and the disk. Each
+finding says what to do. It changes nothing. Each agent has ten seconds to
+answer.
+
+Exit codes: 0 no problem, 1 a problem. A warning is no problem: everything works
+without, but with less protection or less function.`,
+		Example: `  runnel doctor
+  runnel doctor --json | jq '.findings[] | select(.status != "ok")'`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := a.examine(cmd)
+			if err := a.printDiagnosis(d, asJSON); err != nil {
+				return err
+			}
+			if d.Status == problem {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	serveFlags(cmd.Flags())
+	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "stream-family", "log-level", "log-format", "cors-origins", trustedKey} {
+		_ = cmd.Flags().MarkHidden(name) // it is taken, so that the flags of serve can be checked
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+// examine does all checks.
+func (a *app) examine(cmd *cobra.Command) *diagnosis {
+	ctx := cmd.Context()
+	d := &diagnosis{Status: fine}
+	checkVersion(d)
+	c, err := loadConfig(cmd.Flags())
+	if err == nil {
+		err = a.useAgents(c.file, c.agents)
+	}
+	a.checkAgents(ctx, d)
+	d.add(configuration(c, err))
+	if err == nil { // else nobody knows where the rest is
+		checkFiles(d, c)
+		checkNetwork(ctx, d, c)
+		checkDisk(d, c.Data)
+	}
+	checkKernel(d)
+	return d
+}
+
+func (a *app) printDiagnosis(d *diagnosis, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(a.out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(d)
+	}
+	const indent = "         " // below the status and the space behind it
+	width := a.width()
+	var b strings.Builder
+	area := ""
+	for _, f := range d.Findings {
+		if f.Area != area {
+			area = f.Area
+			fmt.Fprintf(&b, "%s\n", strings.ToUpper(area))
+		}
+		lines := []string{f.Name + ": " + f.Detail}
+		if f.Fix != "" {
+			lines = append(lines, "-> "+f.Fix)
+		}
+		for i, line := range lines {
+			line = strings.ReplaceAll(fill(termtext.Clean(line), max(width-len(indent), 0)), "\n", "\n"+indent)
+			if i == 0 {
+				line = fmt.Sprintf("%-*s%s", len(indent), f.Status, line)
+			} else {
+				line = indent + line
+			}
+			b.WriteString(line + "\n")
+		}
+	}
+	fmt.Fprintf(&b, "\n%s, %s\n", plural(d.count(problem), "problem"), plural(d.count(warning), "warning"))
+	_, err := fmt.Fprint(a.out, a.secrets.String(b.String()))
+	return err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// checkAgents reports which agents can be used.
+func (a *app) checkAgents(ctx context.Context, d *diagnosis) {
+	installed, missing := a.agentFindings(ctx)
+	for _, f := range installed {
+		d.add(f)
+	}
+	switch {
+	case len(installed) == 0:
+		d.add(finding{"agents", "installed", problem, "no coding agent is installed", "run 'runnel agents': it says how to install one"})
+	case len(missing) > 0:
+		d.add(finding{"agents", "not installed", fine, strings.Join(missing, ", "), "to install one, run: runnel agents NAME"})
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
+)
+
+func system() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return "Linux"
+	}
+	return "Linux " + unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Machine[:])
+}
+
+// checkKernel reports the features that protect the user from agents.
+func checkKernel(d *diagnosis) {
+	add := func(name string, there bool, with, without, fix string) {
+		f := finding{"kernel", name, fine, with, ""}
+		if !there {
+			f.Status, f.Detail, f.Fix = warning, without, fix
+		}
+		d.add(f)
+	}
+	add("pidfd", procinfo.HasPidfds(),
+		"agents have supervisors, and callers are told apart",
+		"missing: agents have no supervisors, and the unix socket serves nobody", "use Linux 5.4 or newer, or a container that allows pidfd_open")
+	add("SO_PEERPIDFD", hasPeerPidfd(),
+		"a caller cannot hide behind a process number that is used again",
+		"missing: callers of the unix socket are known by their process number only", "use Linux 6.5 or newer")
+	add("cgroup", proc.CanFence(),
+		"what an agent starts ends with it, also if server and supervisor are killed at once",
+		"runnel may not make cgroups: if server and supervisor are killed at once, something of an agent may be left", "start the server as a systemd user service with Delegate=yes")
+	abi := landlock()
+	add("Landlock", abi > 0,
+		fmt.Sprintf("version %d; it is for sandboxes, which runnel does not have yet", abi),
+		"missing: sandboxes for agents, which are planned, will need it", "use Linux 5.13 or newer, with landlock among the security modules (lsm=)")
+	add("user namespaces", hasUserNamespaces(),
+		"this user may make them; they are for sandboxes, which runnel does not have yet",
+		"this user may not make them: sandboxes for agents, which are planned, will need them",
+		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
+}
+
+func hasPeerPidfd() bool {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	fd, err := unix.GetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// landlock returns the version of Landlock that the kernel offers, 0 for none.
+func landlock() int {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(version)
+}
+
+// hasUserNamespaces starts a program in a user namespace.
+func hasUserNamespaces() bool {
+	cmd := exec.Command("/proc/self/exe", "version")
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	return cmd.Run() == nil
+}
