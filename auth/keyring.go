@@ -82,8 +82,8 @@ func (k *Keyring) LoginCodeBy(ctx context.Context, by Identity) (string, error) 
 	return code, nil
 }
 
-// Purge removes login codes and browsers' credentials that have expired. It is
-// part of every use that could let them pile up.
+// Purge removes login codes and browsers' credentials that have expired. Every
+// new login does so, too.
 func (k *Keyring) Purge(ctx context.Context) error {
 	k.mu.Lock() // against a renewal
 	defer k.mu.Unlock()
@@ -254,12 +254,12 @@ func (k *Keyring) inherit(ctx context.Context, t *store.Token, now time.Time) er
 	return nil
 }
 
-// List returns the credentials of programs and browsers, without secrets.
+// List returns the credentials of programs and browsers, without secrets and
+// without browsers' that have expired.
 func (k *Keyring) List(ctx context.Context) ([]store.Token, error) {
-	if err := k.Purge(ctx); err != nil {
-		return nil, err
-	}
-	return k.all(ctx)
+	all, err := k.all(ctx)
+	now := time.Now()
+	return slices.DeleteFunc(all, func(t store.Token) bool { return t.Kind == store.TokenBrowser && expired(t, now) }), err
 }
 
 // all returns the credentials of programs and browsers.

@@ -101,7 +101,7 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 		checkNetwork(ctx, d, c)
 		checkDisk(d, c.Data)
 	}
-	checkKernel(d)
+	checkKernel(ctx, d)
 	return d
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"syscall"
@@ -20,7 +21,7 @@ func system() string {
 }
 
 // checkKernel reports the features that protect the user from agents.
-func checkKernel(d *diagnosis) {
+func checkKernel(ctx context.Context, d *diagnosis) {
 	add := func(name string, there bool, with, without, fix string) {
 		f := finding{"kernel", name, fine, with, ""}
 		if !there {
@@ -41,7 +42,7 @@ func checkKernel(d *diagnosis) {
 	add("Landlock", abi > 0,
 		fmt.Sprintf("version %d; it is for sandboxes, which runnel does not have yet", abi),
 		"missing: sandboxes for agents, which are planned, will need it", "use Linux 5.13 or newer, with landlock among the security modules (lsm=)")
-	add("user namespaces", hasUserNamespaces(),
+	add("user namespaces", hasUserNamespaces(ctx),
 		"this user may make them; they are for sandboxes, which runnel does not have yet",
 		"this user may not make them: sandboxes for agents, which are planned, will need them",
 		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
@@ -72,8 +73,8 @@ func landlock() int {
 }
 
 // hasUserNamespaces starts a program in a user namespace.
-func hasUserNamespaces() bool {
-	cmd := exec.Command("/proc/self/exe", "version")
+func hasUserNamespaces(ctx context.Context) bool {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
 	return cmd.Run() == nil

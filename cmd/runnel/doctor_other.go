@@ -2,12 +2,15 @@
 
 package main
 
-import "runtime"
+import (
+	"context"
+	"runtime"
+)
 
 func system() string { return runtime.GOOS + " " + runtime.GOARCH }
 
 // checkKernel reports what this system cannot protect the user from.
-func checkKernel(d *diagnosis) {
+func checkKernel(_ context.Context, d *diagnosis) {
 	d.add(finding{
 		"kernel", "agents and users", warning, "on " + runtime.GOOS + " nothing tells an agent from its user: the unix socket serves nobody, and an agent can use every token it finds",
 		"run agents that you do not trust in a container or a virtual machine, with the server outside",

@@ -90,8 +90,8 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}
 	keys := auth.NewKeyring(st)
 	keys.Seen = func(secret string) { a.secrets.Add(secret) }
-	if err := keys.Purge(ctx); err != nil {
-		return err
+	if err := keys.Purge(ctx); err != nil { // on a full disk: the next login tries again
+		log.Warn("expired logins were not removed", "error", err)
 	}
 	ln, err := listen(ctx, c, st)
 	if err != nil {

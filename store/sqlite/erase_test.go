@@ -85,3 +85,42 @@ func TestDeletedSessionLeavesNoBytes(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedSessionIsErasedBehindReaders has a reader that needs the write-ahead
+// log, as a backup does. What was deleted goes as soon as the reader is done.
+func TestDeletedSessionIsErasedBehindReaders(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	const mark = "d7a1c5f09be2"
+	if err := s.PutSession(t.Context(), store.Session{ID: "a", CLIType: "c", Title: mark, State: event.StateOpen}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.reader.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var title string
+	if err := tx.QueryRowContext(t.Context(), "SELECT title FROM sessions").Scan(&title); err != nil || title != mark {
+		t.Fatalf("the reader sees %q, %v", title, err)
+	}
+	if err := s.DeleteSession(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if erased, err := s.erase(t.Context()); erased || err != nil {
+		t.Fatalf("the log that a reader needs was emptied: %v, %v", erased, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for found := where(t, dir, mark); found != nil; found = where(t, dir, mark) { // the keeper tries again
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("the reader is done, and it is still in %v", found)
+		}
+	}
+}
