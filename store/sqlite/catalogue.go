@@ -69,7 +69,7 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	do := func(w *writer) error {
 		delete(w.known, id)
-		w.deleted = true
+		w.deleted.Store(true)
 		for _, text := range []string{
 			// A session without events has traces in the database, too.
 			`INSERT INTO logs (session) SELECT id FROM sessions WHERE id = ? ON CONFLICT DO NOTHING`,

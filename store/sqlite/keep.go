@@ -32,8 +32,9 @@ const (
 	patience = 10 * time.Second
 	// checkAfter is how long a store must be open to be worth a check of it all.
 	checkAfter = time.Minute
-	// A reader that keeps the write-ahead log from being emptied is tried again
-	// after erasePause, and then after twice as long each time.
+	// What could not be erased, because a reader needs the write-ahead log or the
+	// disk is full, is tried again after erasePause, and then after twice as long
+	// each time.
 	erasePause    = 100 * time.Millisecond
 	maxErasePause = time.Minute
 	// Space is given back in steps of vacuumPages once more than sparePages and
@@ -60,7 +61,7 @@ func (s *Store) startKeeper(after time.Duration) {
 // once where a session was deleted.
 func (s *Store) keep(ctx context.Context, after time.Duration) {
 	var due <-chan time.Time   // nil unless a turn is over
-	var again <-chan time.Time // nil unless a reader keeps the write-ahead log from being emptied
+	var again <-chan time.Time // nil unless something that was deleted could not be erased
 	pause := erasePause
 	check := time.After(checkAfter)
 	for {
@@ -84,15 +85,16 @@ func (s *Store) keep(ctx context.Context, after time.Duration) {
 			err = s.sweep(ctx)
 		case <-again:
 			pause = min(2*pause, maxErasePause)
+			err = s.sweep(ctx)
 		}
 		if err == nil {
 			err = s.shrink(ctx)
 		}
-		if again = nil; err == nil {
-			var erased bool
-			if erased, err = s.erase(ctx); !erased {
-				again = time.After(pause)
-			}
+		if err == nil {
+			_, err = s.erase(ctx)
+		}
+		if again = nil; s.writer.deleted.Load() {
+			again = time.After(pause)
 		}
 		if err != nil && ctx.Err() == nil { // there will be another occasion
 			s.log.Warn("the store was not tidied up", slog.Any("error", err))
@@ -194,16 +196,15 @@ func (s *Store) sweep(ctx context.Context) error {
 // erase empties the write-ahead log if what was deleted may still be in it. It
 // reports whether nothing of that is left; a reader may be in the way.
 func (s *Store) erase(ctx context.Context) (erased bool, err error) {
-	for range 2 { // the checkpoint comes behind the first chore
-		err := s.chore(ctx, func(w *writer) error {
-			erased, w.truncate = !w.deleted, w.truncate || w.deleted
-			return nil
-		})
-		if err != nil || erased {
-			return erased, err
-		}
+	deleted := &s.writer.deleted
+	if !deleted.Load() {
+		return true, nil
 	}
-	return false, nil
+	err = s.chore(ctx, func(w *writer) error { w.truncate = true; return nil })
+	if err == nil { // behind the checkpoint, which follows that
+		err = s.chore(ctx, func(*writer) error { return nil })
+	}
+	return !deleted.Load(), err
 }
 
 // deleteAll runs text until it deletes nothing more.

@@ -101,7 +101,8 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	// What a killed process wrote and did not flush is flushed before anyone
 	// relies on it: who adopts its agents tells them what it had decided. It may
 	// have deleted a session, too.
-	s.writer.truncate, s.writer.deleted = true, true
+	s.writer.truncate = true
+	s.writer.deleted.Store(true)
 	s.writer.checkpoint()
 	if s.reader, err = openReader(ctx, path, cfg.vfs); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 )
 
 // A writer is the one connection that writes. It belongs to the committer's leader.
@@ -25,8 +26,11 @@ type writer struct {
 	known    map[string]*position
 	pages    int   // about how many the write-ahead log has gained since the last checkpoint
 	truncate bool  // the next checkpoint empties the write-ahead log
-	deleted  bool  // the write-ahead log may hold what a session had that was deleted
 	failed   error // once set nothing is written any more: the disk may hold less than was said
+
+	// deleted says that the write-ahead log may hold what a session had that was
+	// deleted. Anyone may read it.
+	deleted atomic.Bool
 }
 
 const (
@@ -244,6 +248,6 @@ func (w *writer) checkpoint() {
 		return
 	}
 	if truncate && busy == 0 {
-		w.deleted = false
+		w.deleted.Store(false)
 	}
 }
