@@ -53,8 +53,8 @@ type Catalogue interface {
 	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
 	// Tokens returns all tokens of a kind, oldest first.
 	Tokens(ctx context.Context, kind TokenKind) ([]Token, error)
-	// DeleteToken removes a token and all whose Parent it is, with theirs, or
-	// returns ErrNotFound.
+	// DeleteToken removes a token and every token that it made, directly or not.
+	// It returns ErrNotFound if there is no token with this id.
 	DeleteToken(ctx context.Context, id string) error
 }
 

@@ -30,9 +30,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Path + " " + e.Problem + "; " + e.Fix }
 
-// Dir makes the directory dir, or checks that it is one that only its owner can
-// use. Nobody else may be able to replace it: Dir checks every folder on the way
-// to it.
+// Dir makes the directory dir. If dir exists, Dir checks that only this user can
+// use it. Dir also checks every folder on the way to dir, so that no other user
+// can replace it.
 func Dir(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,8 +47,8 @@ func Dir(dir string) error {
 	return CheckDir(path)
 }
 
-// CheckDir is Dir without making the directory. It fails with [fs.ErrNotExist]
-// if there is none, but could be.
+// CheckDir is [Dir] for a check that changes nothing: it returns
+// [fs.ErrNotExist] if dir does not exist and Dir could make it.
 func CheckDir(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {

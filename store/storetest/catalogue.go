@@ -278,7 +278,7 @@ func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	if err := c.DeleteToken(t.Context(), "1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("deleting again: %v, want ErrNotFound", err)
 	}
-	// With a token go those that it made, and theirs.
+	// Deleting a token deletes those that it made, and those that they made.
 	for _, tok := range []store.Token{
 		{ID: "4", Kind: store.TokenBrowser, Hash: [32]byte{4}, Parent: "2"}, {ID: "5", Kind: store.TokenAPI, Hash: [32]byte{5}, Parent: "4"},
 		{ID: "6", Kind: store.TokenAPI, Hash: [32]byte{6}, Parent: "3"},

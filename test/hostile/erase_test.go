@@ -37,8 +37,9 @@ func (w *world) holders(text string) (names []string) {
 	return names
 }
 
-// TestDeletedTranscriptLeavesNoBytes reads the files of the data directory as a thief would, while the server runs: once
-// a session was deleted no file may hold anything of it.
+// TestDeletedTranscriptLeavesNoBytes reads the files of the data directory as a
+// thief would, while the server runs: once a session was deleted no file may
+// hold anything of it.
 func TestDeletedTranscriptLeavesNoBytes(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// serveOnce starts a server with these flags and stops it once it is ready. It returns what a server printed that does
-// not start, and whether it started.
+// serveOnce starts a server with these flags and stops it once it is ready. It
+// returns what a server printed that does not start, and whether it started.
 func (w *world) serveOnce(flags ...string) (said string, started bool) {
 	w.t.Helper()
 	cmd := w.command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", w.data}, flags...)...)
@@ -83,8 +83,9 @@ func (w *world) folder(path string, mode os.FileMode) string {
 	return path
 }
 
-// TestFilesOfOthersAreRefused gives the server files that others of the machine can change, or read where they hold
-// secrets. It must not start before the command that it prints was run.
+// TestFilesOfOthersAreRefused gives the server files that others of the machine
+// can change, or read where they hold secrets. It must not start before the
+// command that it prints was run.
 func TestFilesOfOthersAreRefused(t *testing.T) {
 	const plain, secret = "log-level: warn\n", "agents:\n  claude: {env: {MY_API_KEY: 6f1ed002ab5595859014ebf0951522d9}}\n"
 	in := func(w *world, parts ...string) string { return filepath.Join(append([]string{w.dir}, parts...)...) }
@@ -210,8 +211,9 @@ func TestFilesOfAnotherUserAreRefused(t *testing.T) {
 	}
 }
 
-// TestFilesThatOthersMayReadAreTaken checks what must go on to work: a configuration without secrets that others may
-// read, and a data directory below one like /tmp.
+// TestFilesThatOthersMayReadAreTaken checks what must go on to work: a
+// configuration without secrets that others may read, and a data directory
+// below one like /tmp.
 func TestFilesThatOthersMayReadAreTaken(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")

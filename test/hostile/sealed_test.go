@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestSecretsOfSessionsAreEncrypted gives a session an MCP server with a credential. Neither the data directory nor a
-// backup may hold it, and the session gets it back after a restart, with the key.
+// TestSecretsOfSessionsAreEncrypted gives a session an MCP server with a
+// credential. Neither the data directory nor a backup may hold it, and the
+// session gets it back after a restart, with the key.
 func TestSecretsOfSessionsAreEncrypted(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -76,7 +77,8 @@ func TestSecretsOfSessionsAreEncrypted(t *testing.T) {
 	}
 	w.stop()
 
-	// With another key the transcript can be read, and the session says what it needs to go on.
+	// With another key the transcript can be read, and the session says what it
+	// needs to go on.
 	if err := os.Rename(key, key+".away"); err != nil {
 		t.Fatal(err)
 	}
