@@ -93,7 +93,7 @@ func (a *agent) take(line json.RawMessage) {
 			Subtype string
 			Servers json.RawMessage
 		}
-		Message   struct{ Content json.RawMessage }
+		Message struct{ Content json.RawMessage }
 	}
 	if json.Unmarshal(line, &in) != nil {
 		return

@@ -32,6 +32,8 @@ func certificate(w *world) (cert, key string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	text := func(kind string, b []byte) string { return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})) }
+	text := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
 	return text("CERTIFICATE", der), text("PRIVATE KEY", private)
 }
