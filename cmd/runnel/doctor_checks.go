@@ -126,16 +126,14 @@ func checkNetwork(ctx context.Context, d *diagnosis, c config) {
 	if err := auth.CheckListen(c.Listen, auth.Exposure{TLS: c.TLSCert != "", Proxied: c.Proxied, Tokens: 1}); err != nil {
 		add("address", problem, err.Error(), "set listen, tls-cert and tls-key, or proxied; see 'runnel serve --help'")
 	}
-	running, err := readPlace(c.Data)
 	server, down := connect(ctx, c)
 	if down == nil {
 		down = server.get(ctx, "/api/health", nil)
 	}
-	switch up := err == nil && down == nil; {
-	case up:
-		add("server", fine, fmt.Sprintf("runs as process %d", running.PID), "")
-		add("origin", fine, "the page is at "+running.URL, "for a link, run: runnel login")
-	case down != nil && !errors.Is(down, errNoServer):
+	switch {
+	case down == nil:
+		add("server", fine, "it runs; for a link to its page: runnel login", "")
+	case !errors.Is(down, errNoServer):
 		add("server", problem, "it does not answer: "+down.Error(), "start it again, with --log-level info to see why")
 	default:
 		add("server", fine, "does not run with this data directory", "")

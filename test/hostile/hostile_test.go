@@ -133,16 +133,16 @@ func (w *world) browse(code string) (string, string) {
 // give puts a file into the project, whole.
 func (w *world) give(name string, v any) {
 	w.t.Helper()
-	w.put(w.project, name, v)
+	w.putJSON(w.project, name, v)
 }
 
 // forge puts a file into the data directory, as an agent can.
 func (w *world) forge(name string, v any) {
 	w.t.Helper()
-	w.put(w.data, name, v)
+	w.putJSON(w.data, name, v)
 }
 
-func (w *world) put(dir, name string, v any) {
+func (w *world) putJSON(dir, name string, v any) {
 	w.t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
