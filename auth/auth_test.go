@@ -354,7 +354,8 @@ func TestNonLoopbackIsRefused(t *testing.T) { // A06
 		{"localhost:0", Exposure{}, true},
 		{"[::1]:7777", Exposure{}, true},
 		{"[::ffff:127.0.0.1]:1", Exposure{}, true},
-		{"127.9.9.9:7777", Exposure{}, true},
+		{"127.9.9.9:7777", Exposure{}, false},
+		{"127.9.9.9:7777", Exposure{TLS: true, Tokens: 1}, false},
 		{"0.0.0.0:7777", Exposure{}, false},
 		{":7777", Exposure{}, false},
 		{"[::]:7777", Exposure{}, false},
@@ -367,8 +368,9 @@ func TestNonLoopbackIsRefused(t *testing.T) { // A06
 		{"7777", Exposure{TLS: true, Tokens: 1}, false},
 	}
 	for _, tt := range tests {
-		if err := CheckListen(tt.address, tt.e); (err == nil) != tt.ok {
-			t.Errorf("%s %+v: got %v, want ok %v", tt.address, tt.e, err, tt.ok)
+		loopback, err := CheckListen(tt.address, tt.e)
+		if (err == nil) != tt.ok || loopback != (tt.ok && tt.e == Exposure{}) {
+			t.Errorf("%s %+v: got %v, %v, want ok %v", tt.address, tt.e, loopback, err, tt.ok)
 		}
 	}
 }

@@ -15,27 +15,30 @@ type Exposure struct {
 }
 
 // CheckListen refuses to bind an address that is not loopback unless it is
-// protected. It is called before anything is bound, and never resolves a name.
-func CheckListen(address string, e Exposure) error {
+// protected. It reports whether the address is loopback: then the server
+// listens on both 127.0.0.1 and [::1]. CheckListen is called before anything is
+// bound, and never resolves a name.
+func CheckListen(address string, e Exposure) (loopback bool, err error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("listen address %q: want host:port", address)
+		return false, fmt.Errorf("listen address %q: want host:port", address)
 	}
 	if host == "localhost" {
-		return nil
+		return true, nil
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil && host != "" {
-		return fmt.Errorf("listen address %q: want localhost or an IP address", address)
+		return false, fmt.Errorf("listen address %q: want localhost or an IP address", address)
 	}
-	if err == nil && ip.Unmap().IsLoopback() {
-		return nil
+	switch ip = ip.Unmap(); {
+	case ip == netip.IPv6Loopback(), ip == netip.AddrFrom4([4]byte{127, 0, 0, 1}):
+		return true, nil
+	case ip.IsLoopback(): // a browser resolves the page's name to the two above
+		return false, fmt.Errorf("listen address %q: the page cannot be opened there; use 127.0.0.1 or [::1]", address)
+	case !e.TLS && !e.Proxied:
+		return false, errors.New("refusing to listen beyond this machine without TLS: give a certificate and key, or state that a proxy in front speaks TLS")
+	case e.Tokens == 0:
+		return false, errors.New("refusing to listen beyond this machine without a token: create one first with `runnel token create`")
 	}
-	if !e.TLS && !e.Proxied {
-		return errors.New("refusing to listen beyond this machine without TLS: give a certificate and key, or state that a proxy in front speaks TLS")
-	}
-	if e.Tokens == 0 {
-		return errors.New("refusing to listen beyond this machine without a token: create one first with `runnel token create`")
-	}
-	return nil
+	return false, nil
 }

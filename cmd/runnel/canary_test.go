@@ -156,10 +156,11 @@ type aServer struct {
 	shown bytes.Buffer // belongs to the test, not to what copies the log
 }
 
-func startServer(t *testing.T, data, token string, env []string) *aServer {
+func startServer(t *testing.T, data, token string, env []string, flags ...string) *aServer {
 	t.Helper()
 	s := &aServer{t: t, token: token}
-	s.cmd = exec.CommandContext(t.Context(), "runnel", "serve", "--listen", "127.0.0.1:0", "--data", data, "--allow-bypass", "--log-level", "debug")
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--allow-bypass", "--log-level", "debug"}, flags...)
+	s.cmd = exec.CommandContext(t.Context(), "runnel", args...)
 	s.cmd.Env, s.cmd.Stderr = env, &s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -123,7 +123,8 @@ func checkNetwork(ctx context.Context, d *diagnosis, c config) {
 	add := func(name string, status severity, detail, fix string) {
 		d.add(finding{"network", name, status, detail, fix})
 	}
-	if err := auth.CheckListen(c.Listen, auth.Exposure{TLS: c.TLSCert != "", Proxied: c.Proxied, Tokens: 1}); err != nil {
+	loopback, err := auth.CheckListen(c.Listen, auth.Exposure{TLS: c.TLSCert != "", Proxied: c.Proxied, Tokens: 1})
+	if err != nil {
 		add("address", problem, err.Error(), "set listen, tls-cert and tls-key, or proxied; see 'runnel serve --help'")
 	}
 	server, down := connect(ctx, c)
@@ -137,16 +138,19 @@ func checkNetwork(ctx context.Context, d *diagnosis, c config) {
 		add("server", problem, "it does not answer: "+down.Error(), "start it again, with --log-level info to see why")
 	default:
 		add("server", fine, "does not run with this data directory", "")
-		checkPort(ctx, add, c.Listen)
+		checkPort(ctx, add, c.Listen, loopback)
 	}
 	checkLocalhost(ctx, add)
 }
 
 // checkPort reports whether the server could listen on an address.
-func checkPort(ctx context.Context, add func(string, severity, string, string), address string) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+func checkPort(ctx context.Context, add func(string, severity, string, string), address string, loopback bool) {
+	ln, err := bind(ctx, address, loopback)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
+		if taken, ok := errors.AsType[takenError](err); ok { // on loopback it may be the other address
+			address = taken.address
+		}
 		add("port", problem, address+" is taken by another program", "stop that program, or choose another port with --listen")
 	case errors.Is(err, syscall.EACCES):
 		add("port", problem, "this user may not listen on "+address, "choose a port above 1023 with --listen")

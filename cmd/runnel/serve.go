@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +23,6 @@ import (
 	"github.com/runnel-dev/runnel/httpapi"
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
-	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/sqlite"
 	"github.com/runnel-dev/runnel/ui"
 )
@@ -182,35 +180,6 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 	defer cancelEnd()
 	err = errors.Join(srv.EndStreams(end), hs.Shutdown(end))
 	return sig, errors.Join(err, work.Wait())
-}
-
-// listen binds the address, if it may be bound.
-func listen(ctx context.Context, c config, st *sqlite.Store) (net.Listener, error) {
-	tokens, err := st.Tokens(ctx, store.TokenAPI)
-	if err != nil {
-		return nil, err
-	}
-	if err := auth.CheckListen(c.Listen, auth.Exposure{TLS: c.TLSCert != "", Proxied: c.Proxied, Tokens: len(tokens)}); err != nil {
-		return nil, err
-	}
-	if c.TLSCert != "" {
-		for path, allowed := range map[string]private.Access{c.TLSCert: private.Read, c.TLSKey: private.Nothing} {
-			if unsafe, ok := errors.AsType[*private.Error](private.CheckFile(path, allowed)); ok { // the rest is reported below
-				return nil, fmt.Errorf("the certificate or its key: %w", unsafe)
-			}
-		}
-		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
-			return nil, usage("the certificate or its key cannot be used: %s", termtext.Clean(err.Error()))
-		}
-	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("the address %s is taken by another program; stop it, or choose another with --listen, such as 127.0.0.1:0 for a free one", termtext.Clean(c.Listen))
-	case err != nil:
-		return nil, fmt.Errorf("listen on %s: %w", c.Listen, err)
-	}
-	return ln, nil
 }
 
 // bound returns the address that ln listens on, if others can reach it.
