@@ -254,6 +254,21 @@ func (k *Keyring) inherit(ctx context.Context, t *store.Token, now time.Time) er
 	return nil
 }
 
+// RevokeBrowsers ends the credentials of all browsers.
+func (k *Keyring) RevokeBrowsers(ctx context.Context) error {
+	ts, err := k.tokens.Tokens(ctx, store.TokenBrowser)
+	if err != nil {
+		return fmt.Errorf("list credentials: %w", err)
+	}
+	var failed []error
+	for _, t := range ts {
+		if err := k.Revoke(ctx, t.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
 // List returns the credentials of programs and browsers, without secrets and
 // without browsers' that have expired.
 func (k *Keyring) List(ctx context.Context) ([]store.Token, error) {

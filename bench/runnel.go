@@ -56,7 +56,7 @@ func (s *runnel) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-var link = regexp.MustCompile(`(http://\S+)/#c=`)
+var apiAt = regexp.MustCompile(`its API is at (http://\S+)`)
 
 func (s *runnel) start(ctx context.Context) error {
 	if s.token == "" {
@@ -69,7 +69,7 @@ func (s *runnel) start(ctx context.Context) error {
 		lines := bufio.NewReader(out)
 		for {
 			line, err := lines.ReadString('\n')
-			if m := link.FindStringSubmatch(line); m != nil {
+			if m := apiAt.FindStringSubmatch(line); m != nil {
 				s.url = m[1]
 				return nil
 			}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -51,9 +52,12 @@ type (
 	tokensAnswer struct {
 		Tokens []tokenRow `json:"tokens"`
 	}
+	codeRequest struct {
+		NewOrigin bool `json:"newOrigin,omitempty" doc:"give the page another origin first; every browser is logged out"`
+	}
 	codeAnswer struct {
-		Code string `json:"code" doc:"goes into the fragment of the page's address: URL/#c=CODE; good once, for a minute"`
-		URL  string `json:"url" doc:"the page's address"`
+		URL  string `json:"url" doc:"the page's address; the link that logs a browser in is URL/#c=CODE"`
+		Code string `json:"code" doc:"goes into the fragment of the page's address; good once, for a minute"`
 	}
 )
 
@@ -62,13 +66,13 @@ type account struct {
 	keys    *auth.Keyring
 	gate    *gate
 	cookies browser.Cookies
-	version string // of the server
-	pageURL string
+	page    browser.Page // or nil
+	version string       // of the server
 }
 
 func (a *account) routes() []route {
 	return []route{
-		{method: http.MethodPost, path: "/api/login", name: "login", summary: "Turn a one-time code into a cookie and a key",
+		{method: http.MethodPost, path: "/api/login", page: true, name: "login", summary: "Turn a one-time code into a cookie and a key",
 			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: a.login},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
 			status: http.StatusNoContent, in: reply.Empty{}, serve: a.logout},
@@ -98,14 +102,37 @@ func (a *account) health(*http.Request) (healthAnswer, error) {
 	return healthAnswer{"ok", a.version}, nil
 }
 
-func (a *account) createCode(r *http.Request, _ reply.Empty) (codeAnswer, error) {
+func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error) {
+	if a.page == nil || a.page.URL() == "" {
+		return codeAnswer{}, reply.Refuse(http.StatusConflict, "the page has no address that a browser can open: start the server with --origins and the page's URL")
+	}
+	if in.NewOrigin {
+		if err := a.renewOrigin(r.Context()); err != nil {
+			return codeAnswer{}, err
+		}
+	}
 	code, err := a.keys.LoginCodeBy(r.Context(), access.Caller(r.Context()))
 	if errors.Is(err, auth.ErrMakerEnded) {
 		return codeAnswer{}, runnel.Fail(runnel.Unauthorized, err.Error())
 	} else if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
 	}
-	return codeAnswer{code, a.pageURL}, nil
+	return codeAnswer{a.page.URL(), code}, nil
+}
+
+// renewOrigin gives the page another origin. What a browser keeps of a login
+// belongs to the old one, so the logins end.
+func (a *account) renewOrigin(ctx context.Context) error {
+	if a.page.Host() == "" {
+		return reply.Refuse(http.StatusConflict, "the page is only at the origins of --origins, which cannot be renewed")
+	}
+	if err := a.page.Renew(); err != nil {
+		return runnel.Fail(runnel.StoreUnavailable, "the new origin cannot be recorded now; see the server's log", err)
+	}
+	if err := a.keys.RevokeBrowsers(ctx); err != nil {
+		return runnel.Fail(runnel.StoreUnavailable, "the page has a new origin, but the logins of browsers cannot be removed now; see the server's log", err)
+	}
+	return nil
 }
 
 func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, error) {

@@ -105,7 +105,7 @@ func TestAgentSelfApprove(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fmt.Fprintf(in, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", method, p)
+		fmt.Fprintf(in, "%s %s HTTP/1.1\r\nHost: own.localhost\r\nConnection: close\r\n", method, p)
 		for _, h := range headers {
 			fmt.Fprintf(in, "%s\r\n", h)
 		}

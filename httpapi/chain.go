@@ -40,7 +40,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reply.Error(sw, r, err)
 		return
 	}
-	switch s.hosts.Judge(r.Host) {
+	host := s.hosts.Judge(r.Host)
+	switch host {
 	case browser.HostInvalid:
 		s.reply.Error(sw, r, reply.Refuse(http.StatusBadRequest, "the Host header is missing or malformed"))
 		return
@@ -48,8 +49,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reply.Error(sw, r, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name to the allowed hosts"))
 		return
 	}
-	if err := s.origins.Judge(r); err != nil {
+	if browser.EndWorker(sw, r, host) {
+		return
+	}
+	if err := s.origins.Judge(r, host); err != nil {
 		s.reply.Error(sw, r, err)
+		return
+	}
+	if route.page && host != browser.HostOfPage {
+		s.reply.Error(sw, r, browser.NotOfPage())
 		return
 	}
 	if s.origins.CORS(sw, r) {

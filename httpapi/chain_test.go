@@ -236,7 +236,7 @@ func TestThrottleWithASecondCredential(t *testing.T) {
 	}
 	got := map[int]int{}
 	for i := range 40 { // one subnet
-		got[rg.do("POST", "/api/login", `{"code":"rnl_`+strings.Repeat("A", 43)+`"}`, anonymous, header("Origin", "http://localhost:7777"),
+		got[rg.do("POST", "/api/login", `{"code":"rnl_`+strings.Repeat("A", 43)+`"}`, anonymous, header("Origin", "http://own.localhost:7777"),
 			func(r *http.Request) { r.RemoteAddr = fmt.Sprintf("[2001:db8::%d]:1", i) }).Code]++
 	}
 	if got[401] != 10 || got[429] != 30 {
@@ -274,7 +274,7 @@ func TestReboundHostIsRejected(t *testing.T) {
 // B03
 func TestTargetForms(t *testing.T) {
 	rg := newRig(t)
-	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "localhost:7777" }
+	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "own.localhost:7777" }
 	tests := []struct {
 		name string
 		edit []func(*http.Request)
@@ -314,10 +314,10 @@ func TestOriginTable(t *testing.T) {
 		r.Header.Set(browser.KeyHeader, secret.Key)
 	}
 	origins := []string{
-		"", "http://localhost:7777", "http://evil.example", "null", "http://localhost:3000", "http://localhost", "https://localhost:7777",
-		"http://localhost:7777.evil.example", "HTTP://LOCALHOST:7777", "http://localhost:7777/", "http://localhost:7777, http://evil.example",
+		"", "http://own.localhost:7777", "http://evil.example", "null", "http://localhost:3000", "http://localhost", "https://own.localhost:7777",
+		"http://own.localhost:7777.evil.example", "HTTP://OWN.LOCALHOST:7777", "http://own.localhost:7777/", "http://own.localhost:7777, http://evil.example",
 		"http://127.0.0.1:7777", "file://", "chrome-extension://abcdef", "https://runnel.example", "https://runnel.example.evil.example",
-		"https://board.example", "http://board.example", " http://localhost:7777",
+		"https://board.example", "http://board.example", " http://own.localhost:7777",
 	}
 	type fetch struct{ site, mode, dest string }
 	fetches := []fetch{{}, {"same-origin", "cors", "empty"}, {"none", "navigate", "document"}, {"none", "cors", "empty"}, {"same-site", "cors", "empty"},
@@ -352,7 +352,7 @@ func TestOriginTable(t *testing.T) {
 		}
 	}
 	golden(t, "origins.txt", b.String())
-	if w := rg.do("GET", "/api/me", "", header("Origin", "http://localhost:7777"), addHeader("Origin", "http://evil.example")); w.Code != 403 {
+	if w := rg.do("GET", "/api/me", "", header("Origin", "http://own.localhost:7777"), addHeader("Origin", "http://evil.example")); w.Code != 403 {
 		t.Errorf("two origins: got %d", w.Code)
 	}
 }
@@ -386,7 +386,7 @@ func TestNoCORS(t *testing.T) {
 		return w.Header()
 	}
 	rg := newRig(t)
-	for _, origin := range []string{"https://evil.example", "http://localhost:7777", "null"} {
+	for _, origin := range []string{"https://evil.example", "http://own.localhost:7777", "null"} {
 		if h := preflight(rg, origin); h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s is allowed by default", origin)
 		}
@@ -416,7 +416,7 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 		}
 		return rg.do("POST", "/api/login", `{"code":"`+code+`"}`, append([]func(*http.Request){anonymous}, edit...)...).Result()
 	}
-	ours := header("Origin", "http://localhost:7777")
+	ours := header("Origin", "http://own.localhost:7777")
 
 	// Another site's page tries to log the browser in.
 	for name, edit := range map[string][]func(*http.Request){
@@ -427,8 +427,8 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 		"form":          {ours, header("Content-Type", "application/x-www-form-urlencoded")},
 		"rebound":       {host("evil.example"), header("Origin", "http://evil.example")},
 		"navigated to":  {header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate"), header("Sec-Fetch-Dest", "document")},
-		"upper-case":    {header("Origin", "HTTP://LOCALHOST:7777")},
-		"two origins":   {ours, addHeader("Origin", "http://localhost:7777")},
+		"upper-case":    {header("Origin", "HTTP://OWN.LOCALHOST:7777")},
+		"two origins":   {ours, addHeader("Origin", "http://own.localhost:7777")},
 		"other address": {header("Origin", "http://127.0.0.1:7777")},
 	} {
 		res := login(edit...)
@@ -483,9 +483,12 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 
 // A13
 func TestSecureBehindTLS(t *testing.T) {
-	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Proxied = true; c.Origins = []string{"https://localhost:7777"} })
+	rg := newRig(t, func(c *Config, _ *gateway.Config) {
+		c.Proxied = true
+		c.Origins = []string{"https://own.localhost:7777"}
+	})
 	code, _ := rg.keyed.LoginCode(t.Context(), auth.All())
-	w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "https://localhost:7777"))
+	w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "https://own.localhost:7777"))
 	if cs := w.Result().Cookies(); len(cs) != 1 || !cs[0].Secure {
 		t.Errorf("got %d %v", w.Code, cs)
 	}

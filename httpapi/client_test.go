@@ -90,7 +90,7 @@ func (s *site) get(target string, edit ...func(*http.Request)) *http.Response {
 
 func (s *site) roundTrip(method, target, body string, edit ...func(*http.Request)) *http.Response {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://localhost:7777"+target, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://own.localhost:7777"+target, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func (s *site) tryDial(edit ...func(http.Header)) (*peer, *http.Response, error)
 	}}
 	opt := &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}, HTTPHeader: h, Subprotocols: []string{subprotocol}, Host: h.Get("X-Test-Host")}
 	h.Del("X-Test-Host")
-	conn, res, err := websocket.Dial(s.t.Context(), "ws://localhost:7777/api/ws", opt)
+	conn, res, err := websocket.Dial(s.t.Context(), "ws://own.localhost:7777/api/ws", opt)
 	if err != nil {
 		tr.CloseIdleConnections()
 		return nil, res, err

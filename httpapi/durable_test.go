@@ -46,7 +46,7 @@ func TestNoSecretOnDiskOrInLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "http://localhost:7777"))
+		w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "http://own.localhost:7777"))
 		var half loginAnswer
 		if err := json.Unmarshal(w.Body.Bytes(), &half); w.Code != 200 || err != nil || half.Key == "" {
 			t.Fatalf("login: %d %s", w.Code, w.Body)

@@ -20,7 +20,7 @@ func (rg *rig) login() auth.Halves {
 	if err != nil {
 		rg.t.Fatal(err)
 	}
-	w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "http://localhost:7777"))
+	w := rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous, header("Origin", "http://own.localhost:7777"))
 	var half loginAnswer
 	if err := json.Unmarshal(w.Body.Bytes(), &half); err != nil || w.Code != http.StatusOK {
 		rg.t.Fatalf("login: %d %s", w.Code, w.Body)
@@ -39,7 +39,7 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 		return func(h http.Header) {
 			h.Del("Authorization")
 			h.Set("Cookie", browser.CookieName+"="+mine.Cookie)
-			h.Set("Origin", "http://localhost:7777")
+			h.Set("Origin", "http://own.localhost:7777")
 			h.Set("Sec-Fetch-Site", "same-origin")
 			h.Set("Sec-WebSocket-Protocol", strings.Join(protocols, ", "))
 		}

@@ -39,8 +39,16 @@ type rig struct {
 	keyed  *auth.Keyring
 	logged *bytes.Buffer
 	dir    string // a project
+	page   *pageAt
 	token  string // with all scopes
 }
+
+// A pageAt is a page with a host name of the test's choice.
+type pageAt struct{ host string }
+
+func (p *pageAt) Host() string { return p.host }
+func (p *pageAt) URL() string  { return "http://" + p.host + ":7777" }
+func (p *pageAt) Renew() error { p.host = "new-" + p.host; return nil }
 
 func builtPage() fstest.MapFS {
 	return fstest.MapFS{
@@ -59,7 +67,8 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 	rg := &rig{t: t, log: log, cat: cat, logged: new(bytes.Buffer), dir: t.TempDir()}
 	logger := slog.New(slog.NewTextHandler(rg.logged, nil))
 	rg.keyed = auth.NewKeyring(cat)
-	cfg := Config{Keyring: rg.keyed, UI: builtPage(), Version: "test", Logger: logger}
+	rg.page = &pageAt{"own.localhost"}
+	cfg := Config{Keyring: rg.keyed, UI: builtPage(), Version: "test", Page: rg.page, Logger: logger}
 	gcfg := gateway.Config{Log: log, Catalogue: cat, Providers: []runnel.Provider{script.New()}, Logger: logger, DataDir: t.TempDir()}
 	for _, f := range edit {
 		f(&cfg, &gcfg)
@@ -105,7 +114,7 @@ func (rg *rig) request(method, target, body string, edit ...func(*http.Request))
 	}
 	req := httptest.NewRequestWithContext(rg.t.Context(), method, target, r)
 	req.URL.Scheme, req.URL.Host = "", "" // as a server sees it
-	req.Host = "localhost:7777"
+	req.Host = "own.localhost:7777"
 	req.Header.Set("Authorization", "Bearer "+rg.token)
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")

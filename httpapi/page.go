@@ -28,13 +28,13 @@ func (p page) routes() ([]route, error) {
 		if name == "index.html" {
 			at = "/{$}"
 		}
-		list = append(list, route{method: http.MethodGet, path: at, serve: p.file(name)})
+		list = append(list, route{method: http.MethodGet, path: at, page: true, serve: p.file(name)})
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the page: %w", err)
 	}
-	assets := route{method: http.MethodGet, path: "/assets/{path...}", serve: func(w http.ResponseWriter, r *http.Request) error {
+	assets := route{method: http.MethodGet, path: "/assets/{path...}", page: true, serve: func(w http.ResponseWriter, r *http.Request) error {
 		return p.file("assets/"+r.PathValue("path"))(w, r)
 	}}
 	return append(list, assets), nil

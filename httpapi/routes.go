@@ -25,6 +25,7 @@ type route struct {
 	in, out any    // zero values of the bodies; nil for none
 	stream  string // media type of the answer, if it is no JSON body
 	upload  bool   // the body is a file
+	page    bool   // only under a Host of the page
 	bound   bool   // the handler itself keeps a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error
 }

@@ -33,11 +33,11 @@ type Config struct {
 	Keyring *auth.Keyring
 	UI      fs.FS  // the built page, index.html at its root. Default: none
 	Version string // told by /api/health
-	PageURL string // where a browser finds the page, without a slash at its end; told with a login code
 
 	Bound       []netip.Addr // addresses beyond loopback that we listen on. Default: none
-	Hosts       []string     // further names we answer to. Default: none
-	Origins     []string     // where our own page is served from, if a proxy changes its origin. Default: none
+	Hosts       []string     // further names that programs may use. Default: none
+	Page        browser.Page // the page's own place. Default: none, only those of Origins
+	Origins     []string     // further origins of the page, such as a proxy's. Default: none
 	CORSOrigins []string     // other pages that may call us with a bearer token. Default: none
 	Proxied     bool         // a proxy in front of us speaks TLS. Default: false
 
@@ -69,9 +69,13 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	hosts, err := browser.NewHosts(cfg.Bound, cfg.Hosts, cfg.Page, cfg.Origins)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
 		log: cfg.Logger, reply: reply.Writer{Redact: cfg.Redact, Log: cfg.Logger},
-		hosts: browser.NewHosts(cfg.Bound, cfg.Hosts), origins: origins, metrics: newMetrics(cfg.Gateway),
+		hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway),
 	}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
 	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger, proxied: cfg.Proxied}
@@ -85,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 	})
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, reached: s.metrics.reached}
 	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
-	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, version: cfg.Version, pageURL: cfg.PageURL}
+	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version}
 	about := &about{version: cfg.Version, metrics: s.metrics}
 	page, err := page{cfg.UI}.routes()
 	if err != nil {

@@ -178,7 +178,7 @@ func TestOversize(t *testing.T) {
 	}
 	endless := &endlessBody{}
 	endless.left.Store(64 << 20)
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost:7777/api/session/"+id+"/send", endless)
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://own.localhost:7777/api/session/"+id+"/send", endless)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestOversize(t *testing.T) {
 	if left := endless.left.Load(); left < 60<<20 {
 		t.Errorf("%d bytes of an endless body were taken", 64<<20-left)
 	}
-	req, _ = http.NewRequestWithContext(t.Context(), "GET", "http://localhost:7777/api/health", nil)
+	req, _ = http.NewRequestWithContext(t.Context(), "GET", "http://own.localhost:7777/api/health", nil)
 	req.Header.Set("X-Big", strings.Repeat("a", 40<<10))
 	if res, err := s.client.Do(req); err == nil {
 		if res.Body.Close(); res.StatusCode != 431 {

@@ -121,7 +121,7 @@ func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 			t.Errorf("%s: %v %v", name, res, err)
 		}
 	}
-	p := s.dial(set("Origin", "http://localhost:7777"))
+	p := s.dial(set("Origin", "http://own.localhost:7777"))
 	p.say(`{"type":"session:hello"}`)
 	if f := p.hear(); f.Type != "session:hello:ack" {
 		t.Errorf("our own page: %+v", f)

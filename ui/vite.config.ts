@@ -2,7 +2,8 @@ import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// The server's address while developing; the page itself only knows its own origin.
+// The server's address while developing. The server has to know this one's origin:
+// see README.md.
 const server = process.env.RUNNEL_URL ?? "http://127.0.0.1:7317";
 
 export default defineConfig({
@@ -15,6 +16,8 @@ export default defineConfig({
     reportCompressedSize: false,
   },
   server: {
-    proxy: { "/api": { target: server, ws: true, changeOrigin: true, headers: { origin: server } } },
+    port: 5173,
+    strictPort: true,
+    proxy: { "/api": { target: server, ws: true } },
   },
 });

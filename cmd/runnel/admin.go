@@ -40,7 +40,7 @@ const adminTimeout = 30 * time.Second
 func connect(ctx context.Context, c config) (*admin, error) {
 	token := os.Getenv("RUNNEL_TOKEN")
 	if url := os.Getenv("RUNNEL_URL"); token != "" && url != "" {
-		return newAdmin(strings.TrimSuffix(url, "/"), token, new(net.Dialer).DialContext), nil
+		return newAdmin(strings.TrimSuffix(url, "/"), token, dialServer), nil
 	}
 	if c.Socket == "" {
 		return nil, errNoServer

@@ -172,7 +172,7 @@ func startServer(t *testing.T, data, token string, env []string, flags ...string
 	s.out = bufio.NewReader(out)
 	for s.url == "" {
 		line, err := s.out.ReadString('\n')
-		if m := link.FindStringSubmatch(line); m != nil {
+		if m := apiAt.FindStringSubmatch(line); m != nil {
 			s.url = m[1]
 		} else if err != nil {
 			_ = s.cmd.Wait()

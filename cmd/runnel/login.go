@@ -13,7 +13,13 @@ import (
 // fragment, which no server and no log ever sees.
 func pageLink(url, code string) string { return url + "/#c=" + code }
 
+// A codeRequest asks for a login code.
+type codeRequest struct {
+	NewOrigin bool `json:"newOrigin,omitempty"`
+}
+
 func (a *app) loginCommand() *cobra.Command {
+	var newOrigin bool
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Print a new link to the page of the running server",
@@ -33,17 +39,15 @@ agent that it started gets no link.`,
 			} else if err != nil {
 				return err
 			}
-			var answer struct {
-				Code string `json:"code"`
-				URL  string `json:"url"`
-			}
-			if err := ad.post(cmd.Context(), "/api/login/code", struct{}{}, &answer); err != nil {
+			var answer struct{ URL, Code string }
+			if err := ad.post(cmd.Context(), "/api/login/code", codeRequest{newOrigin}, &answer); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(a.out, termtext.Clean(pageLink(answer.URL, answer.Code)))
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&newOrigin, "new-origin", false, "give the page another address first, at which nothing was before; logs every browser out")
 	placeFlags(cmd.Flags())
 	return cmd
 }

@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -40,12 +38,18 @@ A setting is a flag, or a variable such as RUNNEL_LISTEN, or a line such as
 
 ` + a.agentsHelp() + `
 
-It listens on loopback only. An address beyond this machine needs a certificate
-(or --proxied) and a token, made with 'runnel token create' before the start.`,
+It listens on loopback only, on 127.0.0.1 and [::1]. The page has a name of its
+own there, such as http://RANDOM.localhost:7317, which nothing else on this
+machine can have had; programs use http://127.0.0.1:7317 and a token. A browser
+that does not find that name (Safari before macOS 26) or is elsewhere needs
+--origins with the page's URL.
+
+An address beyond this machine needs a certificate (or --proxied) and a token,
+made with 'runnel token create' before the start.`,
 		Example: `  runnel serve
   runnel serve --listen 127.0.0.1:0 --data /tmp/try
   RUNNEL_LOG_LEVEL=info runnel serve
-  runnel serve --listen 0.0.0.0:443 --hosts runnel.example.org \
+  runnel serve --listen 0.0.0.0:443 --origins https://runnel.example.org \
     --tls-cert cert.pem --tls-key key.pem`,
 		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,6 +100,10 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 	defer ln.Close()
+	place, err := findPage(c, ln)
+	if err != nil {
+		return err
+	}
 
 	told, ignore := firstEndSignal() // from now on there may be agents to end
 	defer ignore()
@@ -118,8 +126,8 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		a.say("runnel: warning: the page was not built; run 'make build' for it. The API works without.")
 	}
 	srv, err := httpapi.New(httpapi.Config{
-		Gateway: gw, Keyring: keys, UI: page, Version: version(), PageURL: pageURL(c, ln),
-		Bound: bound(ln), Hosts: c.Hosts, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
+		Gateway: gw, Keyring: keys, UI: page, Version: version(),
+		Bound: bound(ln), Hosts: c.Hosts, Page: place, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
 		DefaultFamily: c.StreamFamily, Limits: c.Limits.ofServer(), Redact: a.secrets.String, Logger: log,
 	})
 	if err != nil {
@@ -138,7 +146,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		}
 		listeners = append(listeners, srv.Limit(sock, onSocket, min(unauthenticated, onSocket)))
 	}
-	if err := a.announce(ctx, c, ln, keys); err != nil {
+	if err := a.announce(ctx, place, keys); err != nil {
 		return err
 	}
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
@@ -182,15 +190,6 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 	return sig, errors.Join(err, work.Wait())
 }
 
-// bound returns the address that ln listens on, if others can reach it.
-func bound(ln net.Listener) []netip.Addr {
-	ap, err := netip.ParseAddrPort(ln.Addr().String())
-	if err != nil || ap.Addr().IsLoopback() {
-		return nil
-	}
-	return []netip.Addr{ap.Addr()}
-}
-
 // maxSocketPath is what fits into the kernel's structure on every system.
 const maxSocketPath = 100
 
@@ -223,42 +222,6 @@ func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 		return nil, fmt.Errorf("unix socket: %w", err)
 	}
 	return ln, nil
-}
-
-// announce says where the page is, with a link that logs one browser in.
-func (a *app) announce(ctx context.Context, c config, ln net.Listener, keys *auth.Keyring) error {
-	url := pageURL(c, ln)
-	code, err := keys.LoginCode(ctx, auth.All())
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "runnel is ready. Open this link; it works once, for a minute:\n\n  %s\n\nAnother link: runnel login. End with Ctrl-C.\n", pageLink(url, code))
-	return err
-}
-
-// pageURL returns where a browser finds the page: the proxy's origin, or the
-// address; beyond this machine under the first host name.
-func pageURL(c config, ln net.Listener) string {
-	if len(c.Origins) > 0 {
-		return strings.TrimSuffix(c.Origins[0], "/")
-	}
-	scheme := "http"
-	if c.TLSCert != "" {
-		scheme = "https"
-	}
-	host, port, err := net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		return scheme + "://" + ln.Addr().String()
-	}
-	ip, err := netip.ParseAddr(host)
-	switch {
-	case err == nil && ip.IsLoopback():
-	case len(c.Hosts) > 0:
-		host = c.Hosts[0]
-	case err == nil && ip.IsUnspecified():
-		host = "127.0.0.1"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 func (a *app) logger(c config) *slog.Logger {

@@ -21,7 +21,8 @@ import (
 )
 
 // A server is a `runnel serve` of a script, on a free port, with its data in
-// $WORK/data. URL, CODE and SERVER_PID are set once it runs.
+// $WORK/data. URL (of the API), PAGE (of the page), CODE and SERVER_PID are set
+// once it runs.
 type server struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -42,7 +43,10 @@ var serverEnv = []string{
 	"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 }
 
-var link = regexp.MustCompile(`(https?://\S+)/#c=(\S+)`)
+var (
+	apiAt = regexp.MustCompile(`its API is at (https?://\S+)`)
+	link  = regexp.MustCompile(`(https?://\S+)/#c=(\S+)`)
+)
 
 // cmdServer starts and ends the script's server:
 //
@@ -94,9 +98,15 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 	s.out = bufio.NewReader(out)
 	for {
 		line, err := s.out.ReadString('\n')
-		if m := link.FindStringSubmatch(line); m != nil {
+		if m := apiAt.FindStringSubmatch(line); m != nil {
 			ts.Setenv("URL", m[1])
+		}
+		m := link.FindStringSubmatch(line)
+		if m != nil {
+			ts.Setenv("PAGE", m[1])
 			ts.Setenv("CODE", m[2])
+		}
+		if m != nil || strings.Contains(line, "The page has no address yet") {
 			ts.Setenv("RUNNEL_DATA", data)
 			return
 		}
@@ -148,7 +158,8 @@ func (s *server) kill() {
 }
 
 // cmdHTTP sends a request and prints the status and the body of the answer. The
-// credential is $TOKEN, or else the cookie that a login left.
+// credential is $TOKEN, or else the request is the page's, with the cookie that a
+// login left.
 //
 //	http METHOD PATH [BODY]
 //	http until=TEXT GET PATH    reads a stream up to the frame with TEXT
@@ -172,11 +183,14 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if token := ts.Getenv("TOKEN"); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
-	} else if s.cookie != nil {
-		req.AddCookie(s.cookie)
-		req.Header.Set("Runnel-Key", ts.Getenv("KEY"))
+	} else {
+		_, req.Host, _ = strings.Cut(ts.Getenv("PAGE"), "://") // which few resolvers know
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
-		req.Header.Set("Origin", ts.Getenv("URL"))
+		req.Header.Set("Origin", ts.Getenv("PAGE"))
+		if s.cookie != nil {
+			req.AddCookie(s.cookie)
+			req.Header.Set("Runnel-Key", ts.Getenv("KEY"))
+		}
 	}
 	client := http.Client{Timeout: time.Minute}
 	res, err := client.Do(req)

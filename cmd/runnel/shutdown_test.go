@@ -42,7 +42,7 @@ func TestG16_GracefulShutdown(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, stderr.Bytes())
 		}
-		if m := link.FindStringSubmatch(line); m != nil {
+		if m := apiAt.FindStringSubmatch(line); m != nil {
 			url = m[1]
 		}
 	}

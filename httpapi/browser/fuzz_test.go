@@ -15,13 +15,19 @@ func FuzzHostOrigin(f *testing.F) {
 	}
 	f.Add("localhost", "null")
 	f.Add("localhost:80", "http://localhost:80@evil.example")
-	hosts := NewHosts(nil, []string{"work.example"})
+	f.Add("own.localhost:9000", "http://own.localhost:9000")
+	f.Add("runnel.example", "https://runnel.example")
+	hosts, err := NewHosts(nil, []string{"work.example"}, pageAt("own.localhost"), []string{"https://runnel.example"})
+	if err != nil {
+		f.Fatal(err)
+	}
 	origins, err := NewOrigins([]string{"https://runnel.example"}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, host, origin string) {
-		if hosts.Judge(host) != HostAccepted {
+		verdict := hosts.Judge(host)
+		if verdict != HostAccepted && verdict != HostOfPage {
 			return
 		}
 		u, err := url.Parse("http://" + host + "/")
@@ -33,13 +39,13 @@ func FuzzHostOrigin(f *testing.F) {
 			if !ip.Unmap().IsLoopback() {
 				t.Fatalf("accepted the address %s", ip)
 			}
-		} else if name != "localhost" && name != "work.example" {
-			t.Fatalf("accepted the name %q", name)
+		} else if ofPage := name == "own.localhost" || name == "runnel.example"; ofPage != (verdict == HostOfPage) || !ofPage && name != "localhost" && name != "work.example" {
+			t.Fatalf("accepted the name %q as %d", name, verdict)
 		}
 		r := httptest.NewRequest("POST", "/api/session/x/kill", nil)
 		r.Host = host
 		r.Header["Origin"] = []string{origin}
-		if origins.Judge(r) != nil {
+		if origins.Judge(r, verdict) != nil {
 			return
 		}
 		o, err := url.Parse(origin)

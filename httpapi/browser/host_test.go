@@ -40,13 +40,15 @@ func TestHostTable(t *testing.T) {
 		"2130706433", "127.1", "0177.0.0.1", "192.168.1.5", "10.0.0.7:80", "[fe80::1]", "work.example", "WORK.example:1", "sub.work.example", "work.example.evil.com",
 		"", " ", ":7777", "localhost:", "localhost:77777777", "localhost:x", "localhost:1:2", "user@localhost", "localhost@evil.com", "localhost/evil", "localhost\\evil",
 		"localhost\x00", "localhost,evil.com", "loc\u0430lhost", "xn--lclhost-6fg", "localhost%00", "http://localhost", "локалхост",
+		"own.localhost", "own.localhost:7777", "OWN.localhost:9000", "own.localhost.", "own.localhost.:7777", "other.localhost:7777", "x.own.localhost", "own.localhost.evil.com",
+		"runnel.example", "runnel.example:443", "runnel.example:80", "runnel.example:8443", "RUNNEL.example", "runnel.example.", "127.0.0.1:7000", "[::1]:7000",
 		strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 200) + "example",
 	}
-	names := map[Verdict]string{HostRefused: "refused ", HostInvalid: "invalid ", HostAccepted: "accepted"}
+	names := map[Verdict]string{HostRefused: "refused ", HostInvalid: "invalid ", HostAccepted: "accepted", HostOfPage: "page    "}
 	bound := map[string]interface{ Judge(string) Verdict }{
-		"loopback": NewHosts(nil, []string{"work.example"}),
-		"address":  NewHosts([]netip.Addr{netip.MustParseAddr("192.168.1.5")}, []string{"Work.Example."}),
-		"wildcard": NewHosts([]netip.Addr{netip.IPv4Unspecified()}, []string{"work.example"}),
+		"loopback": newHosts(t, nil, "work.example"),
+		"address":  newHosts(t, []netip.Addr{netip.MustParseAddr("192.168.1.5")}, "Work.Example."),
+		"wildcard": newHosts(t, []netip.Addr{netip.IPv4Unspecified()}, "work.example"),
 	}
 	var b strings.Builder
 	for _, which := range []string{"loopback", "address", "wildcard"} {
@@ -64,6 +66,37 @@ func TestHostTable(t *testing.T) {
 			if strings.Contains(line, "HasPrefix") && !strings.Contains(line, `"["`) {
 				t.Errorf("%s compares a prefix: %s", file, line)
 			}
+		}
+	}
+}
+
+type pageAt string
+
+func (p pageAt) Host() string { return string(p) }
+func (p pageAt) URL() string  { return "http://" + string(p) }
+func (p pageAt) Renew() error { return nil }
+
+// newHosts returns one with a page at its own name, behind a proxy, and, as
+// somebody without such names has it, at an address.
+func newHosts(t *testing.T, bound []netip.Addr, names ...string) Hosts {
+	t.Helper()
+	h, err := NewHosts(bound, names, pageAt("own.localhost"), []string{"https://runnel.example", "http://127.0.0.1:7000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestPageOriginsAreChecked(t *testing.T) {
+	for origin, ok := range map[string]bool{
+		"https://runnel.example": true, "https://runnel.example:8443": true, "http://localhost:7317": true, "http://127.0.0.1:7317": true,
+		"http://[::1]:7317": true, "http://dev.localhost": true, "https://192.168.1.5:7317": true,
+		"": false, "runnel.example": false, "https://runnel.example/": false, "https://runnel.example/page": false, "https://runnel.example:443": false,
+		"https://RUNNEL.example": false, "http://runnel.example": false, "http://192.168.1.5:7317": false, "http://localhost.evil.example": false,
+		"https://user@runnel.example": false, "https://runnel.example?x": false, "ftp://localhost": false, "https://": false, "null": false, "http://localhost:80": false,
+	} {
+		if _, err := NewHosts(nil, nil, nil, []string{origin}); (err == nil) != ok {
+			t.Errorf("%q: got %v, want ok %v", origin, err, ok)
 		}
 	}
 }

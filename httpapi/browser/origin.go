@@ -27,12 +27,12 @@ func NewOrigins(own, cors []string) (*Origins, error) {
 }
 
 // Judge decides whether the page that made r may talk to us. It runs
-// after the Host was accepted, and on every method: a WebSocket upgrade is a GET.
+// after the Host was judged, and on every method: a WebSocket upgrade is a GET.
 //
 // A present Origin must be our own, byte for byte, or one the operator listed.
-// A cookie is believed only with proof that our own page sent the request;
-// listed origins and programs present a bearer token.
-func (o *Origins) Judge(r *http.Request) error {
+// A cookie is believed only under a Host of the page, and with proof that our
+// own page sent the request; listed origins and programs present a bearer token.
+func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	own := scheme(r) + "://" + strings.ToLower(r.Host)
 	origins, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	if len(origins) > 1 || len(site) > 1 {
@@ -52,6 +52,8 @@ func (o *Origins) Judge(r *http.Request) error {
 		return nil
 	}
 	switch {
+	case host != HostOfPage:
+		return NotOfPage()
 	case len(site) == 1 && site[0] == "same-origin" && (ours || len(origins) == 0):
 	case len(site) == 1 && site[0] == "none" && len(origins) == 0 && navigates(r, site[0]):
 	case len(site) == 0 && ours: // browsers that send no metadata with an upgrade
@@ -103,3 +105,9 @@ func presentsCookie(r *http.Request) bool { return len(r.CookiesNamed(CookieName
 
 // Forbidden is the error for a request that a page of another site may have sent.
 func Forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin, message) }
+
+// NotOfPage is the error for the page, its login or its cookie under a Host that
+// other programs may have had before.
+func NotOfPage() error {
+	return Forbidden("the page and its login are not at this address: open the link that `runnel login` prints; a proxy must pass on the Host of one of the origins of --origins")
+}

@@ -48,7 +48,7 @@ func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents
 		"long":   play(fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}, done),
 	}
 	told, err := json.Marshal(map[string]any{
-		"agent": s.agent, "origin": s.url, "link": s.login, "project": s.home.Project, "prompts": prompts, "cannot": cannot, "silent": words.Silent,
+		"agent": s.agent, "origin": s.page, "link": s.login, "project": s.home.Project, "prompts": prompts, "cannot": cannot, "silent": words.Silent,
 	})
 	if err != nil {
 		t.Fatal(err)

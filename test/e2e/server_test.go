@@ -61,6 +61,7 @@ var build = sync.OnceValues(func() (string, error) {
 type server struct {
 	t     *testing.T
 	url   string
+	page  string // origin of the page
 	login string // link that lets one browser in
 	token string
 	home  realagents.Home
@@ -74,7 +75,10 @@ type server struct {
 	keys  *keyPair      // nil without TLS
 }
 
-var link = regexp.MustCompile(`(https?://\S+)/#c=\S+`)
+var (
+	apiAt = regexp.MustCompile(`its API is at (https?://\S+)`)
+	link  = regexp.MustCompile(`(https?://\S+)/#c=\S+`)
+)
 
 func serve(t *testing.T, agent realagents.Binary) *server {
 	t.Helper()
@@ -125,12 +129,14 @@ func (s *server) start(binary string) {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.pid, s.url = s.cmd.Process.Pid, ""
+	s.pid, s.login = s.cmd.Process.Pid, ""
 	lines := bufio.NewReader(out)
-	for s.url == "" {
+	for s.login == "" {
 		line, err := lines.ReadString('\n')
-		if m := link.FindStringSubmatch(line); m != nil {
-			s.login, s.url = m[0], m[1]
+		if m := apiAt.FindStringSubmatch(line); m != nil {
+			s.url = m[1]
+		} else if m := link.FindStringSubmatch(line); m != nil {
+			s.login, s.page = m[0], m[1]
 		} else if err != nil {
 			s.t.Fatalf("the server does not start: %s", s.said.String())
 		}

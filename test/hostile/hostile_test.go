@@ -82,8 +82,8 @@ func (w *world) orders(own, other string, approval event.Approval) orders {
 	o := orders{
 		Binary: program, Data: w.data, Addr: w.Addr, Server: w.cmd.Process.Pid, Own: own, Other: other, Project: w.project, Approval: approval.ID, Digest: approval.ArgumentsDigest,
 		Token: w.runnel("token", "create", "stolen", "--scope", "read,send,approve,admin", "--data", w.data),
-		Code:  w.link(),
 	}
+	o.Page, o.Code = w.pageAndCode()
 	o.Cookie, o.Key, _ = strings.Cut(stolen, " ")
 	cookie, key, _ := strings.Cut(secret, " ")
 	for _, needle := range []string{w.Token, cookie, key, w.link()} {
@@ -95,11 +95,25 @@ func (w *world) orders(own, other string, approval event.Approval) orders {
 // link returns the code of a new link to the page.
 func (w *world) link() string {
 	w.t.Helper()
-	_, code, ok := strings.Cut(w.runnel("login", "--data", w.data), "#c=")
+	_, code := w.pageAndCode()
+	return code
+}
+
+// pageAndCode returns the two parts of a new link: the page's origin and the code.
+func (w *world) pageAndCode(flags ...string) (origin, code string) {
+	w.t.Helper()
+	origin, code, ok := strings.Cut(w.runnel(append([]string{"login", "--data", w.data}, flags...)...), "/#c=")
 	if !ok {
 		w.t.Fatal("no link")
 	}
-	return code
+	return origin, code
+}
+
+// asPage makes a request that the page sends, to whichever address it goes.
+func asPage(req *http.Request, origin string) {
+	req.Header.Set("Origin", origin)
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	_, req.Host, _ = strings.Cut(origin, "://")
 }
 
 // browse logs a browser in and returns its cookie and key; twice, for the two things to do with them.
@@ -114,7 +128,8 @@ func (w *world) browse(code string) (string, string) {
 		w.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Origin", "http://"+w.Addr)
+	origin, _ := w.pageAndCode()
+	asPage(req, origin)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		w.t.Fatal(err)

@@ -44,7 +44,8 @@ type orders struct {
 	Token    string   `json:"token"`    // with all scopes, left in a file
 	Cookie   string   `json:"cookie"`   // and the key, of a browser that is logged in
 	Key      string   `json:"key"`
-	Code     string   `json:"code"`    // a link that nobody has used
+	Page     string   `json:"page"`    // origin of the page
+	Code     string   `json:"code"`    // of a link that nobody has used
 	Needles  [][]byte `json:"needles"` // secrets, in disguise: not to be found where they are told
 }
 
@@ -298,6 +299,7 @@ type door struct {
 	client *http.Client
 	base   string
 	header http.Header
+	host   string // to send; "": that of base
 }
 
 func doors(o orders) []door {
@@ -306,11 +308,12 @@ func doors(o orders) []door {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(o.Data, "api.sock"))
 	}}}
 	token := http.Header{"Authorization": {"Bearer " + o.Token}}
-	browser := http.Header{"Cookie": {"runnel_session=" + o.Cookie}, "Runnel-Key": {o.Key}, "Origin": {"http://" + o.Addr}, "Sec-Fetch-Site": {"same-origin"}}
+	browser := http.Header{"Cookie": {"runnel_session=" + o.Cookie}, "Runnel-Key": {o.Key}, "Origin": {o.Page}, "Sec-Fetch-Site": {"same-origin"}}
 	at, here := "http://"+o.Addr, "http://localhost"
+	_, page, _ := strings.Cut(o.Page, "://")
 	return []door{
-		{"tcp, nothing", tcp, at, nil}, {"tcp, token", tcp, at, token}, {"tcp, browser", tcp, at, browser},
-		{"socket, nothing", sock, here, nil}, {"socket, token", sock, here, token},
+		{"tcp, nothing", tcp, at, nil, page}, {"tcp, token", tcp, at, token, ""}, {"tcp, browser", tcp, at, browser, page},
+		{"socket, nothing", sock, here, nil, page}, {"socket, token", sock, here, token, ""},
 	}
 }
 
@@ -356,6 +359,7 @@ func (d door) ask(method, path string, body any) string {
 	for k, v := range d.header {
 		req.Header[k] = v
 	}
+	req.Host = d.host
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

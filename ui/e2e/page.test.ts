@@ -70,9 +70,9 @@ describe.skipIf(skip)("the page", () => {
 
   it("is of no use to a server on another port, which is sent the cookie", async () => {
     await login();
-    const got: { cookie?: string; all: string }[] = [];
+    const got: { url?: string; cookie?: string; all: string }[] = [];
     const preview = createServer((req, res) => {
-      got.push({ cookie: req.headers.cookie, all: JSON.stringify(req.rawHeaders) });
+      got.push({ url: req.url, cookie: req.headers.cookie, all: JSON.stringify(req.rawHeaders) });
       res.end("a preview");
     });
     await new Promise<void>((ready) => preview.listen(0, "127.0.0.1", ready));
@@ -81,17 +81,23 @@ describe.skipIf(skip)("the page", () => {
     expect(key).toMatch(/^rnl_/);
 
     const other = await context.newPage();
-    await other.goto(`http://127.0.0.1:${(preview.address() as AddressInfo).port}/`);
+    const { port } = preview.address() as AddressInfo;
+    await other.goto(`http://127.0.0.1:${port}/`);
+    expect(got[0]?.cookie).toBeUndefined(); // it is for the page's own name
+    await other.goto(`http://${new URL(server.origin).hostname}:${port}/api/`); // which an agent may know
     expect(await other.evaluate(() => localStorage.length)).toBe(0);
-    const cookie = got[0]?.cookie ?? "";
+    const cookie = got.find((g) => g.url === "/api/")?.cookie ?? "";
     expect(cookie).toContain("runnel_session="); // browsers do that
     expect(got.map((g) => g.all).join()).not.toContain(key);
 
     // It sends what it got back to us, looking like the page as well as it can.
     const replay = (more: Record<string, string>) =>
-      fetch(`${server.origin}/api/me`, {
-        headers: { Cookie: cookie, Origin: server.origin, "Sec-Fetch-Site": "same-origin", ...more },
-      }).then((r) => r.status);
+      server.status("/api/me", {
+        Cookie: cookie,
+        Origin: server.origin,
+        "Sec-Fetch-Site": "same-origin",
+        ...more,
+      });
     expect(await replay({})).toBe(401);
     expect(await replay({ "Runnel-Key": cookie.split("=")[1] ?? "" })).toBe(401);
     expect(await replay({ "Runnel-Key": key ?? "" })).toBe(200); // so it was the key that lacked

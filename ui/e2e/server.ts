@@ -2,6 +2,7 @@
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { request } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -23,18 +24,18 @@ function program(): string {
 }
 
 export class Server {
-  readonly origin: string;
+  /** Of the page, under a name of its own. */
+  origin = "";
   /** An empty folder for sessions to work in. */
   readonly project: string;
   private child: ChildProcess | undefined;
 
   private constructor(
     private readonly dir: string,
-    private readonly port: number,
+    readonly port: number,
     private readonly env: Readonly<Record<string, string>>,
     project?: string,
   ) {
-    this.origin = `http://127.0.0.1:${port}`;
     this.project = project ?? mkdtempSync(join(dir, "greeter-"));
   }
 
@@ -60,7 +61,10 @@ export class Server {
     return new Promise((ready, fail) => {
       const hear = (text: Buffer) => {
         said += text;
-        if (/#c=\S+/.test(said)) ready();
+        const link = /(http:\S+)\/#c=\S+/.exec(said);
+        if (!link) return;
+        this.origin = link[1] as string;
+        ready();
       };
       child.stdout?.on("data", hear);
       child.stderr?.on("data", hear);
@@ -70,14 +74,24 @@ export class Server {
   }
 
   /** A link that logs one browser in. */
-  link(): string {
-    const out = execFileSync(program(), ["login", "--data", join(this.dir, "data")], {
+  link(...flags: string[]): string {
+    const out = execFileSync(program(), ["login", ...flags, "--data", join(this.dir, "data")], {
       encoding: "utf8",
       env: { ...process.env, HOME: this.dir },
     });
     const link = /http\S+#c=\S+/.exec(out)?.[0];
     if (!link) throw new Error(`no link in: ${out}`);
     return link;
+  }
+
+  /** The status of an answer to a request for the page's host, whose name Node.js does not resolve. */
+  status(path: string, headers: Record<string, string>): Promise<number | undefined> {
+    return new Promise((done, fail) => {
+      const { host } = new URL(this.origin);
+      const req = request({ host: "127.0.0.1", port: this.port, path, headers: { Host: host, ...headers } });
+      req.on("response", (res) => done(res.resume().statusCode));
+      req.on("error", fail).end();
+    });
   }
 
   /** Ends the server as a power cut would. */

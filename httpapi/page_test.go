@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/browser"
+)
+
+// Whoever had 127.0.0.1 and our port before may have left a service worker or
+// cookies there. Programs use it with a token; browsers get nothing there.
+func TestPageAndLoginOnlyUnderThePagesHost(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Origins = []string{"https://runnel.example"} })
+	half := rg.login()
+	asPage := func(r *http.Request) {
+		anonymous(r)
+		r.Header.Set("Cookie", browser.CookieName+"="+half.Cookie)
+		r.Header.Set(browser.KeyHeader, half.Key)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		if r.Method == http.MethodPost {
+			r.Header.Set("Origin", "http://"+r.Host)
+		}
+	}
+	for h, want := range map[string]bool{
+		"own.localhost:7777": true, "own.localhost:9000": true, "own.localhost": true, "runnel.example": true,
+		"127.0.0.1:7777": false, "[::1]:7777": false, "localhost:7777": false, "localhost": false,
+	} {
+		login, err := rg.keyed.LoginCode(t.Context(), auth.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		origin := "http://" + h
+		if h == "runnel.example" {
+			origin = "https://" + h
+		}
+		for _, target := range []string{"GET /", "GET /assets/app-1.js", "GET /favicon.svg", "GET /api/me as page", "POST /api/login"} {
+			method, path, _ := strings.Cut(target, " ")
+			body, edit := "", anonymous
+			if path, edited := strings.CutSuffix(path, " as page"); edited {
+				target, edit = path, asPage
+			}
+			path, _, _ = strings.Cut(path, " ")
+			if method == "POST" {
+				body = `{"code":"` + login + `"}`
+			}
+			w := rg.do(method, path, body, host(h), edit, func(r *http.Request) {
+				if method == "POST" {
+					r.Header.Set("Origin", origin)
+				}
+			})
+			if ok := w.Code == http.StatusOK; ok != want {
+				t.Errorf("Host %s, %s: got %d %s", h, target, w.Code, w.Body)
+			} else if !want && code(w) != "FORBIDDEN_ORIGIN" {
+				t.Errorf("Host %s, %s: got %s", h, target, w.Body)
+			}
+		}
+		if w := rg.do("GET", "/api/me", "", host(h)); w.Code != http.StatusOK {
+			t.Errorf("Host %s: a token gets %d %s", h, w.Code, w.Body)
+		}
+	}
+}
+
+// A browser that still has somebody else's service worker for one of our
+// addresses asks for its script again, and is rid of it.
+func TestForeignServiceWorkersAreRemoved(t *testing.T) {
+	rg := newRig(t)
+	script := []func(*http.Request){anonymous, header("Service-Worker", "script"), header("Sec-Fetch-Site", "same-origin"), header("Sec-Fetch-Dest", "serviceworker")}
+	for _, at := range []struct {
+		host, path string
+		ends       bool
+	}{
+		{"127.0.0.1:7777", "/worker.js", true}, {"127.0.0.1:7777", "/", true}, {"localhost:7777", "/sw.js", true}, {"[::1]:7777", "/api/health", true},
+		{"own.localhost:7777", "/worker.js", true}, {"own.localhost:7777", "/sw.js", false}, {"evil.example", "/worker.js", false},
+	} {
+		w := rg.do("GET", at.path, "", append(script, host(at.host), header("Cookie", browser.CookieName+"=x"))...)
+		ends := w.Code == http.StatusOK && strings.Contains(w.Body.String(), "registration.unregister()") &&
+			strings.HasPrefix(w.Header().Get("Content-Type"), "text/javascript") && w.Header().Get("Service-Worker-Allowed") == "/"
+		if ends != at.ends {
+			t.Errorf("%s%s: got %d %v %s", at.host, at.path, w.Code, w.Header(), w.Body)
+		}
+	}
+	if w := rg.do("GET", "/worker.js", "", anonymous, host("127.0.0.1:7777")); w.Code != http.StatusUnauthorized {
+		t.Errorf("a request for no service worker: got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestNewOriginLogsBrowsersOut(t *testing.T) {
+	rg := newRig(t)
+	half := rg.login()
+	me := func(h string) int {
+		return rg.do("GET", "/api/me", "", anonymous, host(h), header("Cookie", browser.CookieName+"="+half.Cookie),
+			header(browser.KeyHeader, half.Key), header("Sec-Fetch-Site", "same-origin")).Code
+	}
+	if got := me("own.localhost:7777"); got != http.StatusOK {
+		t.Fatalf("logged in: got %d", got)
+	}
+	link := call[codeAnswer](rg, "POST", "/api/login/code", `{}`, 201)
+	if link.URL != "http://own.localhost:7777" {
+		t.Errorf("the link is to %q", link.URL)
+	}
+	link = call[codeAnswer](rg, "POST", "/api/login/code", `{"newOrigin":true}`, 201)
+	if link.URL != "http://new-own.localhost:7777" {
+		t.Errorf("the new link is to %q", link.URL)
+	}
+	if old, renewed := me("own.localhost:7777"), me("new-own.localhost:7777"); old != http.StatusForbidden || renewed != http.StatusUnauthorized {
+		t.Errorf("the old login gets %d at the old origin and %d at the new one", old, renewed)
+	}
+}
+
+// A page without an address has no links, and says what to do.
+func TestNoLinkWithoutAnAddress(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Page = nil })
+	w := rg.do("POST", "/api/login/code", `{}`, host("localhost"))
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "--origins") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}

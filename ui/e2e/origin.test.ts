@@ -1,0 +1,112 @@
+// Whoever served something at our addresses before, or does while we are down,
+// gets nothing of what a browser keeps for the page.
+
+import { createServer, type Server as HTTPServer, type RequestListener } from "node:http";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { launch, newContext, skip } from "./browser";
+import { Server } from "./server";
+
+/** Serves something else on an address of ours. */
+export function squat(port: number, host: string, listener: RequestListener): Promise<HTTPServer> {
+  const squatter = createServer(listener);
+  return new Promise((done, fail) => {
+    squatter.on("error", fail);
+    squatter.listen(port, host, () => done(squatter));
+  });
+}
+
+export const leave = (squatter: HTTPServer) =>
+  new Promise<void>((done) => {
+    squatter.close(() => done());
+    squatter.closeAllConnections();
+  });
+
+// A preview whose service worker answers for whoever comes after it.
+const preview: RequestListener = (req, res) => {
+  if (req.url === "/worker.js") {
+    res.setHeader("Content-Type", "text/javascript");
+    res.end(`
+      self.addEventListener("install", () => self.skipWaiting());
+      self.addEventListener("activate", (e) => e.waitUntil(self.clients.claim()));
+      self.addEventListener("fetch", (e) => {
+        if (e.request.mode === "navigate")
+          e.respondWith(new Response("<title>mine</title>", { headers: { "Content-Type": "text/html" } }));
+      });`);
+    return;
+  }
+  res.setHeader("Content-Type", "text/html");
+  res.end("<title>a preview</title>");
+};
+
+describe.skipIf(skip)("the page's origin", () => {
+  let server: Server;
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+
+  beforeAll(async () => {
+    [server, browser] = await Promise.all([Server.start(), launch()]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  beforeEach(async () => {
+    ({ context } = await newContext(browser, server));
+    page = await context.newPage();
+  });
+  afterEach(async () => {
+    await context.close();
+  });
+
+  it("is not that of a preview which had our port before, and left a service worker", async () => {
+    await server.stop();
+    const squatter = await squat(server.port, "127.0.0.1", preview);
+    const there = `http://127.0.0.1:${server.port}/`;
+    await page.goto(there);
+    await page.evaluate(async () => {
+      await navigator.serviceWorker.register("/worker.js");
+      await navigator.serviceWorker.ready;
+    });
+    await leave(squatter);
+    await page.goto(there);
+    expect(await page.title()).toBe("mine");
+    await server.start();
+
+    // A link leads to us, and at the old address the worker is gone soon.
+    const second = await context.newPage();
+    await second.goto(server.link());
+    await second.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await page.goto(there);
+    await page.getByText("FORBIDDEN_ORIGIN").waitFor();
+    expect(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length)).toBe(
+      0,
+    );
+  });
+
+  it("cannot be taken by a program on [::1]", async () => {
+    await expect(squat(server.port, "::1", preview)).rejects.toThrow("EADDRINUSE");
+    await server.stop();
+    const squatter = await squat(server.port, "::1", preview);
+    onTestFinished(() => leave(squatter));
+    await expect(server.start()).rejects.toThrow("is taken by another program");
+    await leave(squatter);
+    await server.start();
+  });
+
+  it("is another one after `runnel login --new-origin`", async () => {
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    const link = server.link("--new-origin");
+    expect(new URL(link).origin).not.toBe(server.origin);
+    await page.getByRole("heading", { name: "not logged in" }).waitFor();
+    await page.goto(link);
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await page.goto(`${server.origin}/`);
+    await page.getByText("FORBIDDEN_ORIGIN").waitFor();
+    await server.stop();
+    await server.start(); // it remembers
+    expect(server.origin).toBe(new URL(link).origin);
+  });
+});
