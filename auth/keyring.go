@@ -132,6 +132,19 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	return secret, identify(t), err
 }
 
+// Known returns the one of several secrets that is a credential's, or else the
+// first. Only [Keyring.Check] says whether it is good.
+func (k *Keyring) Known(ctx context.Context, kind store.TokenKind, secrets []string) string {
+	if len(secrets) > 1 {
+		for _, secret := range secrets {
+			if _, err := k.find(ctx, kind, secret, time.Now()); err == nil {
+				return secret
+			}
+		}
+	}
+	return secrets[0]
+}
+
 // Check judges the secret a caller presented. It looks the secret up first: only
 // wrong ones are throttled, so nobody's guesses lock out a valid credential.
 func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string, from netip.Addr) (Identity, error) {

@@ -31,6 +31,12 @@ type Halves struct {
 // Secret returns the whole that [Keyring.Check] judges.
 func (h Halves) Secret() string { return h.Cookie + "." + h.Key }
 
+// SplitHalves returns what [Halves.Secret] made a whole of.
+func SplitHalves(secret string) Halves {
+	cookie, key, _ := strings.Cut(secret, ".")
+	return Halves{cookie, key}
+}
+
 // digest returns what is kept of a secret, or of the two halves of one. ok is
 // false for what cannot be one, before anything is hashed or looked up.
 func digest(secret string) (hash [32]byte, ok bool) {

@@ -16,9 +16,10 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// Bounds of a request. The size of its headers is the http.Server's to bound.
+// Bounds of a request.
 const (
 	maxTarget   = 8 << 10          // bytes of path and query
+	maxHeader   = 32 << 10         // bytes of header lines, without cookies
 	bodyTimeout = 30 * time.Second // for the whole body to arrive
 )
 
@@ -80,6 +81,9 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 	if len(r.RequestURI) > maxTarget {
 		return reply.Refuse(http.StatusRequestURITooLong, "the request target is too long")
 	}
+	if headerSize(r.Header) > maxHeader {
+		return reply.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request has too many headers, or they are too long")
+	}
 	// By length: over HTTP/2 a request without a body has an empty one.
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -90,6 +94,19 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 	// A slow body holds this connection no longer than that.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	return nil
+}
+
+// headerSize counts names and values, without cookies: other programs of this
+// machine can set some for the page's host, and would lock its user out.
+func headerSize(h http.Header) (n int) {
+	for name, values := range h {
+		for _, v := range values {
+			if name != "Cookie" {
+				n += len(name) + len(v)
+			}
+		}
+	}
+	return n
 }
 
 // secure sets the headers that every answer has. The page needs no inline

@@ -59,14 +59,15 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	if p.Unix() && len(r.Header.Values("Authorization")) == 0 {
 		return g.onSocket(r, p)
 	}
-	kind, secret, err := credential(r)
+	kind, secrets, err := credential(r)
 	if err == nil && kind == store.TokenBrowser && p.Agent() {
 		return auth.Identity{}, g.refuseAgent(r, "it may not use the login of a browser")
 	}
 	if err == nil {
 		var id auth.Identity
+		secret := g.keys.Known(r.Context(), kind, secrets)
 		if id, err = g.keys.Check(r.Context(), kind, secret, g.remote(r)); err == nil {
-			g.renew(w, r, id)
+			g.renew(w, r, id, secret)
 			return g.curbed(r, p, id)
 		}
 	}
@@ -81,19 +82,25 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	return auth.Identity{}, runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
 }
 
-// credential returns the credential in r. Two of a kind count as none.
-func credential(r *http.Request) (kind store.TokenKind, secret string, err error) {
+// credential returns what may be the credential in r, at least one. Two tokens or
+// two keys count as none; of cookies there may be several, since programs on
+// other ports of the page's host can set some.
+func credential(r *http.Request) (kind store.TokenKind, secrets []string, err error) {
 	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
 		scheme, token, ok := strings.Cut(headers[0], " ")
 		if len(headers) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") {
-			return "", "", errUnauthorized
+			return "", nil, errUnauthorized
 		}
-		return store.TokenAPI, token, nil
+		return store.TokenAPI, []string{token}, nil
 	}
-	if cookies, key := r.CookiesNamed(browser.CookieName), browser.PageKey(r); len(cookies) == 1 && key != "" {
-		return store.TokenBrowser, auth.Halves{Cookie: cookies[0].Value, Key: key}.Secret(), nil
+	key := browser.PageKey(r)
+	for _, c := range r.CookiesNamed(browser.CookieName) {
+		secrets = append(secrets, auth.Halves{Cookie: c.Value, Key: key}.Secret())
 	}
-	return "", "", errUnauthorized
+	if key == "" || len(secrets) == 0 {
+		return "", nil, errUnauthorized
+	}
+	return store.TokenBrowser, secrets, nil
 }
 
 // remote returns the caller's address, by which wrong guesses are counted. Agents
@@ -119,13 +126,13 @@ func (g *gate) remote(r *http.Request) netip.Addr {
 }
 
 // renew records that a credential is used, and lets a browser's live longer.
-func (g *gate) renew(w http.ResponseWriter, r *http.Request, id auth.Identity) {
+func (g *gate) renew(w http.ResponseWriter, r *http.Request, id auth.Identity, secret string) {
 	again, err := g.keys.Renew(r.Context(), id)
 	if err != nil {
 		g.log.LogAttrs(r.Context(), slog.LevelWarn, "credential not renewed", slog.String("error", reply.Bounded(err.Error())))
 	}
 	if again {
-		http.SetCookie(w, g.cookies.Make(r, r.CookiesNamed(browser.CookieName)[0].Value, auth.BrowserLife))
+		http.SetCookie(w, g.cookies.Make(r, auth.SplitHalves(secret).Cookie, auth.BrowserLife))
 	}
 }
 

@@ -93,3 +93,45 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 		t.Error("the key is in the log")
 	}
 }
+
+// Any program on another port of the page's name can set cookies for it, also
+// for a narrower path, which the browser sends first: they lock nobody out.
+func TestTossedCookiesLockNobodyOut(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	mine := s.login()
+	asPage := func(cookies ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Del("Authorization")
+			r.Header.Set("Cookie", strings.Join(cookies, "; "))
+			r.Header.Set(browser.KeyHeader, mine.Key)
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
+		}
+	}
+	own := browser.CookieName + "=" + mine.Cookie
+	other := browser.CookieName + "=" + s.login().Cookie
+	var many, big []string
+	for i := range 180 { // a browser keeps no more of one host, and none of more than 4 kB
+		many = append(many, browser.CookieName+"=rnl_"+strings.Repeat("A", 40)+strconv.Itoa(100+i)) // looks like one
+		big = append(big, "x"+strconv.Itoa(i)+"="+strings.Repeat("a", 4090))
+	}
+	for name, cookies := range map[string][]string{
+		"before ours":   {other, own},
+		"behind it":     {own, other},
+		"malformed":     {browser.CookieName + "=x", own, browser.CookieName + "="},
+		"as many again": append(many, own),
+		"large ones":    append(big, own),
+	} {
+		for range 2 {
+			if res := s.get("/api/me", asPage(cookies...)); res.StatusCode != http.StatusOK {
+				t.Errorf("%s: got %d", name, res.StatusCode)
+			}
+		}
+	}
+	if res := s.get("/api/me", asPage(many...)); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("only others: got %d", res.StatusCode)
+	}
+	if res := s.get("/api/me", asPage(own), func(r *http.Request) { r.Header.Set("X-Big", strings.Repeat("a", 40<<10)) }); res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("40 KiB of another header: got %d", res.StatusCode)
+	}
+}

@@ -122,7 +122,7 @@ func (s *Server) HTTPServer() *http.Server {
 		Handler:           s,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    1 << 20, // all the cookies that a browser keeps of one host; of the rest see limits
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState:         conns.State,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { // once for all requests of a connection

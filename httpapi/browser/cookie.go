@@ -39,10 +39,12 @@ type Cookies struct {
 	Proxied bool // a proxy in front of the server speaks TLS
 }
 
-// Make returns the cookie for the answer to r. It expires after life.
+// Make returns the cookie for the answer to r. It expires after life. Requests
+// for the page's files are sent without it: the browser may send them by itself
+// while another program has our port.
 func (c Cookies) Make(r *http.Request, secret string, life time.Duration) *http.Cookie {
 	return &http.Cookie{
-		Name: CookieName, Value: secret, Path: "/", MaxAge: int(life / time.Second),
+		Name: CookieName, Value: secret, Path: "/api", MaxAge: int(life / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil || c.Proxied,
 	}
 }
