@@ -207,8 +207,8 @@ type (
 // login turns a one-time code into a cookie and a key. The chain has rejected
 // pages of other sites by their Origin, so that they cannot log the browser in.
 func (a *account) login(w http.ResponseWriter, r *http.Request) error {
-	if browser.PeerOf(r).Agent() { // a link may be found in a terminal, and is the user's
-		return a.gate.refuseAgent(r, "it may not log in")
+	if err := a.gate.admitBrowser(r); err != nil { // a link may be found in a terminal, and is the user's
+		return err
 	}
 	var in loginRequest
 	if err := reply.Decode(w, r, &in); err != nil {

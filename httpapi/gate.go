@@ -60,8 +60,10 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 		return g.onSocket(r, p)
 	}
 	kind, secrets, err := credential(r)
-	if err == nil && kind == store.TokenBrowser && p.Agent() {
-		return auth.Identity{}, g.refuseAgent(r, "it may not use the login of a browser")
+	if err == nil && kind == store.TokenBrowser {
+		if err := g.admitBrowser(r); err != nil {
+			return auth.Identity{}, err
+		}
 	}
 	if err == nil {
 		var id auth.Identity
@@ -159,6 +161,21 @@ func (g *gate) curbed(r *http.Request, p *auth.Peer, id auth.Identity) (auth.Ide
 }
 
 func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
+
+// admitBrowser rejects callers that cannot be a browser of our user: agents, and
+// other users of this machine, who may have been sent the credential of an open
+// tab while they had our port. Behind a proxy every caller is the proxy.
+func (g *gate) admitBrowser(r *http.Request) error {
+	switch {
+	case browser.PeerOf(r).Agent():
+		return g.refuseAgent(r, "it may not log in, or use the login of a browser")
+	case !g.cookies.Proxied && browser.FromOtherUser(r):
+		g.metrics.refused("user")
+		g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused a browser of another user", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
+		return runnel.Fail(runnel.Forbidden, "a program of another user of this machine may not use a browser's login: run the server as the user of the browser, or, if this is a proxy, start the server with --proxied")
+	}
+	return nil
+}
 
 // refuseAgent returns the error for a process that an agent started, and logs the
 // attempt for the operator.
