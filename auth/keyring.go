@@ -128,6 +128,7 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 		k.mu.Lock()
 		k.remember(t, now)
 		k.mu.Unlock()
+		k.seen(ProofKey(identify(t)))
 	}
 	return secret, identify(t), err
 }

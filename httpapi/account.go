@@ -74,6 +74,8 @@ func (a *account) routes() []route {
 	return []route{
 		{method: http.MethodPost, path: "/api/login", page: true, name: "login", summary: "Turn a one-time code into a cookie and a key",
 			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: a.login},
+		{method: http.MethodPost, path: "/api/login/proof", page: true, name: "proveServer", summary: "Prove to a browser that this is the server it logged in to",
+			status: http.StatusOK, in: proofRequest{}, out: proofAnswer{}, serve: a.prove},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
 			status: http.StatusNoContent, in: reply.Empty{}, serve: a.logout},
 		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Get what this credential may do"}, a.me),
@@ -200,7 +202,16 @@ type (
 		Code string `json:"code" doc:"the one-time code of the link"`
 	}
 	loginAnswer struct {
-		Key string `json:"key" doc:"for the header Runnel-Key, without which the cookie counts for nothing; shown this once"`
+		Key      string `json:"key" doc:"for the header Runnel-Key, without which the cookie counts for nothing; shown this once"`
+		Login    string `json:"login" doc:"id of the credential"`
+		ProofKey string `json:"proofKey" doc:"with which the server proves who it is at /api/login/proof, in hexadecimal"`
+	}
+	proofRequest struct {
+		Login string `json:"login" doc:"id of the browser's credential"`
+		Nonce string `json:"nonce" doc:"new random text of the page, 22 to 100 characters"`
+	}
+	proofAnswer struct {
+		Proof string `json:"proof" doc:"HMAC-SHA256 with the proofKey over three lines without a last line end: runnel proof, the Origin of the request, the nonce; in hexadecimal"`
 	}
 )
 
@@ -214,7 +225,7 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	if err := reply.Decode(w, r, &in); err != nil {
 		return err
 	}
-	secret, _, err := a.keys.Redeem(r.Context(), in.Code, a.gate.remote(r))
+	secret, id, err := a.keys.Redeem(r.Context(), in.Code, a.gate.remote(r))
 	switch {
 	case errors.Is(err, auth.ErrThrottled):
 		return runnel.Fail(runnel.RateLimited, "too many wrong codes; make a new link with `runnel login`, which is accepted at once")
@@ -225,7 +236,33 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	}
 	conns.Authenticated(r)
 	http.SetCookie(w, a.cookies.Make(r, secret.Cookie, auth.BrowserLife))
-	reply.JSON(w, http.StatusOK, loginAnswer{secret.Key})
+	reply.JSON(w, http.StatusOK, loginAnswer{secret.Key, id.ID, auth.ProofKey(id)})
+	return nil
+}
+
+// prove answers a tab that has sent nothing of worth yet. The answer holds for
+// the origin that the browser says it is at; a program of another user, which has
+// a tab's question and passes it on, gets none.
+func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
+	if err := a.gate.admitBrowser(r); err != nil {
+		return err
+	}
+	var in proofRequest
+	if err := reply.Decode(w, r, &in); err != nil {
+		return err
+	}
+	origin := r.Header.Get("Origin") // the chain has checked it
+	if origin == "" || len(in.Nonce) < 22 || len(in.Nonce) > 100 {
+		return reply.Invalid("a browser sends its Origin, and a nonce of 22 to 100 characters")
+	}
+	proof, err := a.keys.Prove(r.Context(), in.Login, origin, in.Nonce)
+	switch {
+	case errors.Is(err, auth.ErrInvalid):
+		return runnel.Fail(runnel.Unauthorized, "this browser's login has ended: open a new link, made with `runnel login`")
+	case err != nil:
+		return runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
+	}
+	reply.JSON(w, http.StatusOK, proofAnswer{proof})
 	return nil
 }
 

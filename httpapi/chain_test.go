@@ -55,6 +55,7 @@ func examples(rg *rig) (targets []string) {
 // open are the routes that need no credential, with the reason of each.
 var open = map[string]string{
 	"/api/login":        "it makes a credential of a one-time code",
+	"/api/login/proof":  "the server proves itself before a tab sends its credential",
 	"/api/health":       "watchdogs and balancers ask it; it has the version",
 	"/openapi.json":     "generators of clients read it; it is the same for every server of a version",
 	"/favicon.svg":      "a file of the page",

@@ -204,8 +204,10 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	for found := false; ; {
 		line, err := body.ReadString('\n')
 		fmt.Fprint(ts.Stdout(), line)
-		if key, ok := strings.CutPrefix(line, `{"key":"`); ok {
-			ts.Setenv("KEY", strings.TrimSuffix(key, "\"}\n"))
+		if strings.HasPrefix(line, `{"key":"`) {
+			var login struct{ Key string }
+			ts.Check(json.Unmarshal([]byte(line), &login))
+			ts.Setenv("KEY", login.Key)
 		}
 		found = found || until != "" && strings.Contains(line, until)
 		if err == io.EOF && until == "" || found && line == "\n" {

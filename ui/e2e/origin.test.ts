@@ -4,7 +4,7 @@
 import { createServer, type Server as HTTPServer, type RequestListener } from "node:http";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { launch, newContext, skip } from "./browser";
+import { addressOf, launch, newContext, session, skip } from "./browser";
 import { Server } from "./server";
 
 /** Serves something else on an address of ours. */
@@ -44,6 +44,7 @@ describe.skipIf(skip)("the page's origin", () => {
   let browser: Browser;
   let context: BrowserContext;
   let page: Page;
+  const squatters: HTTPServer[] = [];
 
   beforeAll(async () => {
     [server, browser] = await Promise.all([Server.start(), launch()]);
@@ -93,6 +94,58 @@ describe.skipIf(skip)("the page's origin", () => {
     await expect(server.start()).rejects.toThrow("is taken by another program");
     await leave(squatter);
     await server.start();
+  });
+
+  it("is of no use to a program that takes our port while a tab is open", async () => {
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    const id = await session(page, server, { steps: [{ text: "fine" }] });
+    await page.goto(addressOf(server, id));
+    await page.locator("[data-row=end]").waitFor();
+    const [cookie] = await context.cookies(`${server.origin}/api`);
+    const key = await page.evaluate(() => localStorage.getItem("runnel.key"));
+    if (!cookie || !key) throw new Error("not logged in");
+    const prompt = page.getByRole("textbox", { name: "Prompt" });
+    await prompt.fill("a secret draft");
+
+    await server.kill();
+    const got: string[] = [];
+    const rogue: RequestListener = (req, res) => {
+      let body = "";
+      req.on("data", (more) => {
+        body += more;
+      });
+      req.on("end", () => {
+        got.push(`${req.method} ${req.url} ${JSON.stringify(req.rawHeaders)} ${body}`);
+        res.setHeader("Content-Type", "application/json");
+        res.end('{"proof":"","sessions":[],"agents":[],"turnId":"t"}');
+      });
+    };
+    for (const host of ["127.0.0.1", "::1"]) {
+      const squatter = await squat(server.port, host, rogue);
+      squatter.on("upgrade", (req, socket) => {
+        got.push(`${req.url} ${JSON.stringify(req.rawHeaders)}`);
+        socket.destroy();
+      });
+      onTestFinished(() => leave(squatter));
+      squatters.push(squatter);
+    }
+    await page.getByText("Another program answers at the server's address.").waitFor();
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText("did not prove that it is your server").waitFor();
+    await page.bringToFront(); // a tab that wakes up connects at once
+    await page.evaluate(() => window.dispatchEvent(new Event("online")));
+    await expect.poll(() => got.length).toBeGreaterThan(3);
+    expect(got.filter((g) => !g.startsWith("POST /api/login/proof "))).toEqual([]);
+    for (const secret of [cookie.value, key, "a secret draft"]) expect(got.join()).not.toContain(secret);
+
+    // The server comes back: the tab goes on, and the prompt is still there.
+    await Promise.all(squatters.splice(0).map(leave));
+    await server.start();
+    await expect.poll(() => prompt.inputValue()).toBe("a secret draft");
+    await page.getByText("Another program answers").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.locator("[data-row]").filter({ hasText: "a secret draft" }).waitFor();
   });
 
   it("is another one after `runnel login --new-origin`", async () => {

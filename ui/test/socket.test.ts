@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { empty, reduce, resumeFrom, type Transcript } from "../src/model/transcript";
+import { ApiError } from "../src/wire/error";
 import { parseFrame } from "../src/wire/parse";
 import { Link, type LinkStatus, type World } from "../src/wire/socket";
 import type { Entry, Frame } from "../src/wire/types";
@@ -38,6 +39,7 @@ let soon: (() => void)[];
 let said: LinkStatus[];
 let transcript: Transcript;
 let loggedIn: boolean;
+let proof: Promise<void> | undefined;
 let got: Frame[];
 let link: Link;
 
@@ -68,6 +70,7 @@ beforeEach(() => {
   got = [];
   transcript = empty;
   loggedIn = true;
+  proof = undefined;
   link = new Link(
     "ws://x",
     {
@@ -77,6 +80,7 @@ beforeEach(() => {
       },
       status: (s) => said.push(s),
       after: () => resumeFrom(transcript),
+      proof: () => proof,
       admitted: async () => loggedIn,
     },
     world,
@@ -94,6 +98,37 @@ describe("Link", () => {
       { type: "session:subscribe", requestId: S, sessionId: S },
     ]);
     expect(said).toEqual(["connecting", "open"]);
+  });
+
+  it("opens no socket before the server has proved itself", async () => {
+    let proved = () => {};
+    proof = new Promise((done) => {
+      proved = done;
+    });
+    link.start();
+    link.wake(false);
+    expect([sockets.length, said]).toEqual([0, []]);
+    proved();
+    await settle();
+    expect(sockets.length).toBe(1);
+  });
+
+  it("reports a program that is not the server, and asks again later", async () => {
+    proof = Promise.reject(new ApiError("SERVER_NOT_PROVEN", "", 0));
+    link.start();
+    await settle();
+    expect([sockets.length, said]).toEqual([0, ["foreign"]]);
+    proof = undefined;
+    timers.at(-1)?.f();
+    last().open();
+    expect(said).toEqual(["foreign", "connecting", "open"]);
+  });
+
+  it("stops where the server says instead that the login has ended", async () => {
+    proof = Promise.reject(new ApiError("UNAUTHORIZED", "", 401));
+    link.start();
+    await settle();
+    expect([sockets.length, said, timers]).toEqual([0, ["refused"], []]);
   });
 
   it("hands frames over in one go when it is time to draw", () => {

@@ -96,9 +96,11 @@ function LinkBar() {
       className="progress shrink-0 border-b bg-mark-bg px-4 py-1 text-center text-sm text-mark"
     >
       {offline ? "This device is offline. " : ""}
-      {ever
-        ? "Reconnecting. What you see is kept, and what happens meanwhile will follow."
-        : "Connecting to the server."}
+      {link === "foreign"
+        ? "Another program answers at the server's address. Nothing is sent to it, and what you see is kept."
+        : ever
+          ? "Reconnecting. What you see is kept, and what happens meanwhile will follow."
+          : "Connecting to the server."}
     </div>
   );
 }

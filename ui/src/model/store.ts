@@ -2,6 +2,7 @@
 
 import { create } from "zustand";
 import { ApiError, api } from "../wire/http";
+import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
@@ -49,6 +50,7 @@ let shown: string | undefined; // the session on the screen
 const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/ws`, {
   frames: take,
   status: (status) => {
+    proofHolds(status === "open");
     if (status === "refused") out("Your login has ended.");
     else {
       // The server may be another one now; when the page opens, begin has asked already.
@@ -63,6 +65,7 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
     const t = get().transcripts.get(id);
     return t && resumeFrom(t);
   },
+  proof,
   admitted,
 });
 

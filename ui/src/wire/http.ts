@@ -1,30 +1,33 @@
 // The Session API as functions. An answer that is not 2xx is an ApiError whose
 // message is the server's own, made to be shown.
 
-import { keepKey, key } from "./key";
+import { ApiError } from "./error";
+import { keepLogin, login } from "./key";
 import { parseAgents, parseJSON, parseProjects, parseSessions, parseStatus } from "./parse";
+import { proof } from "./proof";
 import type { Agent, Options, Project, SessionStatus } from "./types";
 
-export class ApiError extends Error {
-  constructor(
-    readonly type: string,
-    message: string,
-    readonly status: number,
-    readonly details: Record<string, unknown> = {},
-  ) {
-    super(message);
-  }
-}
+export { ApiError };
 
 const patience = 30_000; // ms; an answer never waits for a model
 
 const slow = 120_000; // ms; for files
 
+/** Sends a request of a browser that is logged in, once the server has proved who it is. */
 async function call(method: "GET" | "POST", path: string, body?: string | Blob): Promise<unknown> {
+  await proof();
+  const key = login()?.key;
+  return send(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
+}
+
+async function send(
+  method: "GET" | "POST",
+  path: string,
+  body: string | Blob | undefined,
+  headers: Record<string, string>,
+  credentials: RequestCredentials,
+): Promise<unknown> {
   const file = typeof body === "object";
-  const headers: Record<string, string> = {};
-  const half = key();
-  if (half) headers["Runnel-Key"] = half;
   if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   let res: Response;
   try {
@@ -32,6 +35,7 @@ async function call(method: "GET" | "POST", path: string, body?: string | Blob):
       method,
       body,
       headers,
+      credentials,
       signal: AbortSignal.timeout(file ? slow : patience),
     });
   } catch {
@@ -72,9 +76,12 @@ export interface Sent {
 
 export const api = {
   async login(code: string): Promise<void> {
-    const v = (await post("/api/login", { code })) as { key?: unknown };
-    if (typeof v.key !== "string") throw new ApiError("INTERNAL", "The server let us in without a key.", 0);
-    keepKey(v.key);
+    const body = JSON.stringify({ code });
+    const v = (await send("POST", "/api/login", body, {}, "same-origin")) as Record<string, unknown>;
+    const { key, login: id, proofKey } = v;
+    if (typeof key !== "string" || typeof id !== "string" || typeof proofKey !== "string")
+      throw new ApiError("INTERNAL", "The server let us in without a key.", 0);
+    keepLogin({ id, key, proofKey });
   },
   me: () => call("GET", "/api/me"),
   agents: async (again = false): Promise<Agent[]> =>

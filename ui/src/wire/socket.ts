@@ -1,11 +1,13 @@
 // The one WebSocket of a tab: it comes back by itself, and every session it
 // watches goes on from where it was.
 
-import { key } from "./key";
+import { ApiError } from "./error";
+import { login } from "./key";
 import { parseFrame } from "./parse";
 import type { Frame } from "./types";
 
-export type LinkStatus = "connecting" | "open" | "waiting" | "refused";
+/** Foreign: the program at the server's address did not prove that it is the server. */
+export type LinkStatus = "connecting" | "open" | "waiting" | "foreign" | "refused";
 
 export interface LinkEvents {
   /** Called with what arrived since the last time, in order. */
@@ -13,6 +15,8 @@ export interface LinkEvents {
   status(status: LinkStatus): void;
   /** The position from which a session is resumed, if any of it is here. */
   after(sessionId: string): number | undefined;
+  /** Fails with an ApiError unless the server proves itself; nothing where no proof is needed. */
+  proof(): Promise<void> | undefined;
   /** Resolves to false if the server no longer knows this browser. */
   admitted(): Promise<boolean>;
 }
@@ -29,8 +33,8 @@ export interface World {
 
 export const browser: World = {
   open: (url, protocol) => {
-    const half = key(); // a page cannot give a WebSocket a header
-    return new WebSocket(url, half ? [protocol, `runnel.key.${half}`] : [protocol]);
+    const key = login()?.key; // a page cannot give a WebSocket a header
+    return new WebSocket(url, key ? [protocol, `runnel.key.${key}`] : [protocol]);
   },
   later: (f, ms) => window.setTimeout(f, ms),
   forget: (id) => window.clearTimeout(id),
@@ -55,6 +59,7 @@ export class Link {
   private watched = new Set<string>();
   private queue: Frame[] = [];
   private drawing = false;
+  private proving: Promise<void> | undefined;
   private attempts = 0;
   private timer: number | undefined;
   private closed = false;
@@ -100,7 +105,28 @@ export class Link {
   }
 
   private connect() {
-    if (this.closed || this.socket) return;
+    if (this.closed || this.socket || this.proving) return;
+    const proof = this.on.proof();
+    if (!proof) return this.open();
+    this.proving = proof;
+    const mine = () => {
+      if (this.proving !== proof) return false;
+      this.proving = undefined;
+      return true;
+    };
+    proof.then(
+      () => mine() && this.open(),
+      (e: unknown) => mine() && this.unproven(e),
+    );
+  }
+
+  private unproven(e: unknown) {
+    if (e instanceof ApiError && e.status === 401) return this.refuse();
+    this.on.status(e instanceof ApiError && e.type === "SERVER_NOT_PROVEN" ? "foreign" : "waiting");
+    this.retry();
+  }
+
+  private open() {
     this.on.status("connecting");
     let opened = false;
     const socket = this.world.open(this.url, "runnel.v1");
@@ -133,12 +159,17 @@ export class Link {
   private async again(opened: boolean, code: number) {
     this.on.status("waiting");
     // A browser does not say why an upgrade was refused; asking by HTTP does.
-    if ((!opened || code === 4401) && !(await this.on.admitted())) {
-      this.closed = true;
-      this.on.status("refused");
-      return;
-    }
-    if (this.closed || this.socket || this.timer !== undefined) return;
+    if ((!opened || code === 4401) && !(await this.on.admitted())) return this.refuse();
+    this.retry();
+  }
+
+  private refuse() {
+    this.closed = true;
+    this.on.status("refused");
+  }
+
+  private retry() {
+    if (this.closed || this.socket || this.proving || this.timer !== undefined) return;
     const wait = Math.min(longestWait, firstWait * 2 ** this.attempts++);
     this.timer = this.world.later(
       () => {
@@ -152,10 +183,13 @@ export class Link {
   private drop() {
     if (this.timer !== undefined) this.world.forget(this.timer);
     this.timer = undefined;
+    this.proving = undefined;
     const socket = this.socket;
     this.socket = undefined;
     this.flush();
-    socket?.close();
+    if (!socket) return;
+    socket.close();
+    this.on.status("waiting");
   }
 
   private subscribe(sessionId: string) {

@@ -1,0 +1,73 @@
+// While the server is down, another program may have its port. So the tab sends
+// nothing of worth, no credential, draft or prompt, before the program at its
+// address has proved that it knows this browser's login. A proof counts while
+// the tab's socket is open, and else for what waits for it.
+
+import { ApiError } from "./error";
+import { login } from "./key";
+
+const patience = 10_000; // ms
+
+let holds = false;
+let asking: Promise<void> | undefined;
+
+/** Says whether the socket to the server that proved itself is open. */
+export function proofHolds(open: boolean) {
+  holds = open;
+}
+
+/** Nothing where no proof is needed; else it fails with an ApiError unless the server proves itself. */
+export function proof(): Promise<void> | undefined {
+  if (holds || !login()) return undefined;
+  asking ??= ask().finally(() => {
+    asking = undefined;
+  });
+  return asking;
+}
+
+const hex = (bytes: Uint8Array) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+const unhex = (text: string) => Uint8Array.from(text.match(/../g) ?? [], (b) => Number.parseInt(b, 16));
+
+async function ask() {
+  const mine = login();
+  if (!mine) return;
+  const nonce = hex(crypto.getRandomValues(new Uint8Array(32)));
+  let res: Response;
+  let answer: { proof?: unknown } | undefined;
+  try {
+    res = await fetch("/api/login/proof", {
+      method: "POST",
+      credentials: "omit",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ login: mine.id, nonce }),
+      signal: AbortSignal.timeout(patience),
+    });
+  } catch {
+    throw new ApiError("UNREACHABLE", "The server does not answer. Is it running?", 0);
+  }
+  if (res.status === 401 || res.status === 403)
+    // 403: the page has another origin now
+    throw new ApiError(
+      "UNAUTHORIZED",
+      "This browser's login has ended. Run `runnel login` for a new link.",
+      401,
+    );
+  try {
+    answer = await res.json();
+  } catch {
+    answer = undefined;
+  }
+  const given = typeof answer?.proof === "string" ? answer.proof : "";
+  if (res.ok && (await verify(mine.proofKey, `runnel proof\n${location.origin}\n${nonce}`, given))) return;
+  throw new ApiError(
+    "SERVER_NOT_PROVEN",
+    "The program that answers at this address did not prove that it is your server. Nothing was sent to it.",
+    0,
+  );
+}
+
+async function verify(key: string, text: string, code: string): Promise<boolean> {
+  const hmac = { name: "HMAC", hash: "SHA-256" };
+  const secret = await crypto.subtle.importKey("raw", unhex(key), hmac, false, ["verify"]);
+  return crypto.subtle.verify("HMAC", secret, unhex(code), new TextEncoder().encode(text));
+}
