@@ -19,14 +19,17 @@ type codeRequest struct {
 }
 
 func (a *app) loginCommand() *cobra.Command {
-	var newOrigin bool
+	var newOrigin, open bool
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Print a new link to the page of the running server",
 		Long: `Print a link that logs one browser in to the page of the running server. It
 works once, for a minute. The server knows this user by its unix socket; an
-agent that it started gets no link.`,
-		Example: "  runnel login\n  xdg-open \"$(runnel login)\"",
+agent that it started gets no link.
+
+Do not pass the link to a program as an argument: other users of the machine can
+read arguments. --open has your browser open it without that.`,
+		Example: "  runnel login\n  runnel login --open\n  runnel login --new-origin",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd.Flags())
@@ -43,10 +46,15 @@ agent that it started gets no link.`,
 			if err := ad.post(cmd.Context(), "/api/login/code", codeRequest{newOrigin}, &answer); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(a.out, termtext.Clean(pageLink(answer.URL, answer.Code)))
+			link := termtext.Clean(pageLink(answer.URL, answer.Code))
+			if open {
+				return a.openLink(cmd.Context(), c.Data, link)
+			}
+			_, err = fmt.Fprintln(a.out, link)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&open, "open", false, "open the link in your browser instead of printing it")
 	cmd.Flags().BoolVar(&newOrigin, "new-origin", false, "give the page another address first, at which nothing was before; logs every browser out")
 	placeFlags(cmd.Flags())
 	return cmd

@@ -149,6 +149,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := a.announce(ctx, place, keys); err != nil {
 		return err
 	}
+	defer os.Remove(redirectFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("ended")
 	sig, err := a.serveUntilTold(ctx, c, srv, listeners, told)
