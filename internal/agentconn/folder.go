@@ -52,6 +52,9 @@ func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, 
 	}
 	for _, dir := range dirs {
 		found, err := gitconfig.Find(ctx, c.Env, dir)
+		if ctx.Err() != nil {
+			return startFault(ctx, agent, err)
+		}
 		if err != nil {
 			return untrusted(opt, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
