@@ -140,7 +140,28 @@ func checkNetwork(ctx context.Context, d *diagnosis, c config) {
 		add("server", fine, "does not run with this data directory", "")
 		checkPort(ctx, add, c.Listen, loopback)
 	}
+	checkOrigin(add, c, loopback)
 	checkLocalhost(ctx, add)
+}
+
+// checkOrigin reports under which addresses browsers may use the page.
+func checkOrigin(add func(string, severity, string, string), c config, loopback bool) {
+	file := filepath.Join(c.Data, pageHostFile)
+	switch _, err := os.Lstat(file); {
+	case len(c.Origins) > 0:
+		add("origin", fine, "the page is at "+strings.Join(c.Origins, " and at "), "")
+	case !loopback:
+		add("origin", warning, "no browser can use the page: beyond this machine its address is not known", "name it with --origins https://HOST")
+	case errors.Is(err, fs.ErrNotExist):
+		add("origin", fine, "the first start makes a name for the page that nothing else has had", "")
+	default:
+		host, err := auth.OpenPageHost(file)
+		if err != nil {
+			add("origin", problem, err.Error(), "remove the file; browsers have to log in again")
+			return
+		}
+		add("origin", fine, "the page is at "+host.Name()+", a name that nothing else has had", "")
+	}
 }
 
 // checkPort reports whether the server could listen on an address.

@@ -13,6 +13,9 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
+// pageHostFile has the page's own name, in the data directory.
+const pageHostFile = "page-host"
+
 // A pagePlace is where browsers find the page, and programs the API.
 type pagePlace struct {
 	host    *auth.PageHost // the page's own name; nil beyond this machine, where nothing resolves it
@@ -33,7 +36,7 @@ func findPage(c config, ln net.Listener) (*pagePlace, error) {
 		p.scheme = "https"
 	}
 	if len(bound(ln)) == 0 {
-		if p.host, err = auth.OpenPageHost(filepath.Join(c.Data, "page-host")); err != nil {
+		if p.host, err = auth.OpenPageHost(filepath.Join(c.Data, pageHostFile)); err != nil {
 			return nil, err
 		}
 	} else if p.scheme == "https" { // the name of the certificate
