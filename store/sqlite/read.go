@@ -111,8 +111,8 @@ func (s *Store) head(ctx context.Context, session string) (int64, error) {
 }
 
 // page returns some of the events after position after and up to end, from
-// memory if they are there, else about as many as have room bytes. What is in memory was committed, so that the two
-// sources agree.
+// memory if they are there, else about as many as have room bytes. What is in
+// memory was committed, so that the two sources agree.
 func (s *Store) page(ctx context.Context, session string, after, end int64, room int) ([]event.Event, error) {
 	if page := s.tails.page(session, after, end); page != nil {
 		return page, nil
@@ -137,6 +137,11 @@ func (s *Store) stored(ctx context.Context, session string, after, end int64, ro
 		bytes += n
 		page = append(page, ev)
 		after = ev.Seq
+	}
+	// Closed first: while a row is held that was scanned without a copy, Err and
+	// the end of ctx would wait for each other.
+	if err := rows.Close(); err != nil {
+		return page, err
 	}
 	return page, rows.Err()
 }

@@ -594,7 +594,12 @@ func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 		at := bytes.LastIndexByte(out, '\n')
 		return string(out[at+1:]), out[:max(at, 0)]
 	}
-	for path, args := range map[string][]string{"/api/me": nil, "/api/health": {"-I"}, "/": nil, "/api/session/list?projectId=*": nil, "/api/logout": {"-d", "{}"}} {
+	page, err := os.ReadFile(w.data + "/page-host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := "Host: " + strings.TrimSpace(string(page)) + ".localhost"
+	for path, args := range map[string][]string{"/api/me": nil, "/api/health": {"-I"}, "/": {"-H", host}, "/api/session/list?projectId=*": nil, "/api/logout": {"-d", "{}"}} {
 		if status, _ := curl(path, args...); status != "2 200" && status != "2 204" {
 			t.Errorf("%s %v: %s", path, args, status)
 		}
