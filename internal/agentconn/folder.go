@@ -59,7 +59,7 @@ func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, 
 			return untrusted(opt, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
 		if len(found) > 0 {
-			return untrusted(opt, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs, and agents call git unasked: "+
+			return untrusted(opt, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents call git unasked: "+
 				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
 		}
 	}

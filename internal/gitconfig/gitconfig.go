@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Finding is a key by which git would run a program, or a configuration that
-// could not be judged.
+// A Finding is a key by which git would run a program or overwrite files
+// elsewhere, or a configuration that could not be judged.
 type Finding struct {
 	Key     string // as git lists it; "" with a Problem
 	File    string // absolute path of the configuration
@@ -40,6 +40,7 @@ func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 		dir = real
 	}
 	f := newFinder(ctx, env, maxEntries)
+	f.root = dir
 	f.above(dir)
 	f.walk(dir)
 	f.left = maxEntries                    // of git directories, which may be elsewhere

@@ -96,30 +96,35 @@ func TestKeysThatRunPrograms(t *testing.T) {
 		}
 	}
 	for key, values := range map[string][2]string{ // one that runs a program, one that does not
-		"core.fsmonitor":            {"true; touch ran", "true"},
-		"core.pager":                {"less", ""},
-		"pager.log":                 {"cat", "false"},
-		"credential.helper":         {"store", ""},
-		"alias.st":                  {"!touch ran", "status"},
-		"alias.co":                  {"-c core.pager=x log", "checkout"},
-		"submodule.x.update":        {"!touch ran", "rebase"},
-		"protocol.ext.allow":        {"always", "never"},
-		"protocol.allow":            {"user", "never"},
-		"remote.origin.url":         {"ext::sh -c touch% ran", "ssh://git@example.org/a::b"},
-		"remote.origin.pushurl":     {"hg::x", "git@example.org:a/b.git"},
-		"sendemail.smtpServer":      {"/tmp/x", "mail.example.org"},
-		"url.ext::sh.insteadOf":     {"https://", "https://"},
-		"url.ssh://x.insteadOf":     {"", "https://"},
-		"color.pager":               {"", "true"},
-		"advice.ignoredHook":        {"", "false"},
-		"remote.origin.fetch":       {"", "+refs/heads/*:refs/remotes/origin/*"},
-		"branch.main.merge":         {"", "refs/heads/main"},
-		"user.email":                {"", "a@example.org"},
-		"core.worktree":             {"", ".."},
-		"diff.x.xfuncname":          {"", "x"},
-		"protocol.https.allow":      {"", "always"},
-		"merge.tool":                {"", "meld"},
-		"core.fsmonitorhookversion": {"", "2"},
+		"core.fsmonitor":             {"true; touch ran", "true"},
+		"core.pager":                 {"less", ""},
+		"pager.log":                  {"cat", "false"},
+		"credential.helper":          {"store", ""},
+		"alias.st":                   {"!touch ran", "status"},
+		"alias.co":                   {"-c core.pager=x log", "checkout"},
+		"submodule.x.update":         {"!touch ran", "rebase"},
+		"protocol.ext.allow":         {"always", "never"},
+		"protocol.allow":             {"user", "never"},
+		"remote.origin.url":          {"ext::sh -c touch% ran", "ssh://git@example.org/a::b"},
+		"remote.origin.pushurl":      {"hg::x", "git@example.org:a/b.git"},
+		"sendemail.smtpServer":       {"/tmp/x", "mail.example.org"},
+		"url.ext::sh.insteadOf":      {"https://", "https://"},
+		"url.ssh://x.insteadOf":      {"", "https://"},
+		"color.pager":                {"", "true"},
+		"advice.ignoredHook":         {"", "false"},
+		"remote.origin.fetch":        {"", "+refs/heads/*:refs/remotes/origin/*"},
+		"branch.main.merge":          {"", "refs/heads/main"},
+		"user.email":                 {"", "a@example.org"},
+		"core.worktree":              {"/", ".."},
+		"http.saveCookies":           {"true", "false"},
+		"http.https://x.saveCookies": {"true", "no"},
+		"branch.main.remote":         {"ext::x", "origin"},
+		"remote.pushDefault":         {"hg::x", "origin"},
+		"submodule.x.url":            {"ext::x", "../x"},
+		"diff.x.xfuncname":           {"", "x"},
+		"protocol.https.allow":       {"", "always"},
+		"merge.tool":                 {"", "meld"},
+		"core.fsmonitorhookversion":  {"", "2"},
 	} {
 		if values[0] != "" && !runs(key, values[0]) {
 			t.Errorf("%s = %q is not found", key, values[0])
@@ -216,6 +221,39 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 			git(t, "", "init", "-q", dir+"/.git/objects/a")
 			write(t, dir+"/.git/objects/a/.git/config", evil)
 		}, "core.fsmonitor (.git/objects/a/.git/config)"},
+		"repository in a folder that looks like objects": {func(t *testing.T, dir string) {
+			git(t, "", "init", "-q", dir+"/a/objects/ab")
+			write(t, dir+"/a/objects/ab/.git/config", evil)
+			git(t, "", "init", "-q", "--bare", dir+"/objects/cd")
+			write(t, dir+"/objects/cd/config", evil)
+		}, "core.fsmonitor (a/objects/ab/.git/config), core.fsmonitor (objects/cd/config)"},
+		"pointer with more after its end": {func(t *testing.T, dir string) { // git ends it at the zero byte
+			other := filepath.Join(filepath.Dir(dir), "other")
+			git(t, "", "init", "-q", "--bare", other)
+			write(t, other+"/config", evil)
+			write(t, dir+"/c/.git", "gitdir: "+other+"\x00more\n")
+			if got := git(t, dir+"/c", "rev-parse", "--git-dir"); got != other {
+				t.Fatalf("git takes %q", got)
+			}
+		}, "core.fsmonitor (ABOVE/other/config)"},
+		"include of one file by two names": {func(t *testing.T, dir string) { // each beside its own "two"
+			write(t, dir+"/.git/config", "[include]\npath=../a/one\npath=../b/one\n")
+			write(t, dir+"/a/one", "[include]\npath=two\n")
+			write(t, dir+"/b/two", evil)
+			if err := os.Symlink("../a/one", dir+"/b/one"); err != nil {
+				t.Fatal(err)
+			}
+		}, "core.fsmonitor (b/two)"},
+		"files of another folder": {func(t *testing.T, dir string) { // git would overwrite them
+			write(t, dir+"/.git/config", "[core]\nworktree=../..\n[include]\npath=more\n")
+			write(t, dir+"/.git/more", "[core]\nworktree=..\n")
+			write(t, dir+"/a/.git/HEAD", "ref: refs/heads/x\n")
+			write(t, dir+"/a/.git/commondir", "../../.git\n")
+		}, "core.worktree (.git/config), core.worktree (.git/more)"},
+		"files of a repository elsewhere": {func(t *testing.T, dir string) {
+			git(t, "", "init", "-q", "--separate-git-dir", dir+"/../store", dir+"/../own")
+			write(t, dir+"/sub/.git", "gitdir: ../../store\n")
+		}, ""},
 		"common directory of a bare repository": {func(t *testing.T, dir string) {
 			write(t, dir+"/a/HEAD", "ref: refs/heads/x\n")
 			write(t, dir+"/a/commondir", "../b\n")

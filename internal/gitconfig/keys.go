@@ -32,6 +32,8 @@ type judge func(middle, value string) bool
 // named are the keys whose values name programs, as the documentation of git
 // and of Git LFS has them. A star stands for what a repository can choose.
 var named = map[string]judge{
+	"branch.*.pushremote":         viaHelper,
+	"branch.*.remote":             viaHelper,
 	"core.alternaterefscommand":   filled,
 	"core.askpass":                filled,
 	"core.editor":                 filled,
@@ -49,6 +51,8 @@ var named = map[string]judge{
 	"filter.*.process":            filled,
 	"filter.*.smudge":             filled,
 	"guitool.*.cmd":               filled,
+	"http.savecookies":            isTrue, // a server then chooses what is in any file
+	"http.*.savecookies":          isTrue,
 	"imap.tunnel":                 filled,
 	"init.templatedir":            filled, // its hooks are those of every new repository
 	"instaweb.browser":            filled,
@@ -68,10 +72,12 @@ var named = map[string]judge{
 	"remote.*.uploadpack":         filled,
 	"remote.*.url":                viaHelper,
 	"remote.*.vcs":                filled,
+	"remote.pushdefault":          viaHelper,
 	"sendemail.smtpserver":        isPath,
 	"sendemail.*.smtpserver":      isPath,
 	"sequence.editor":             filled,
 	"submodule.*.update":          func(_, value string) bool { return strings.HasPrefix(value, "!") },
+	"submodule.*.url":             viaHelper,
 	"uploadpack.packobjectshook":  filled,
 	"url.*.insteadof":             func(base, _ string) bool { return viaHelper("", base) },
 	"url.*.pushinsteadof":         func(base, _ string) bool { return viaHelper("", base) },
@@ -119,6 +125,16 @@ func notBool(_, value string) bool {
 	}
 	_, err := strconv.Atoi(value)
 	return err != nil
+}
+
+// isTrue accepts every value that git does not take for false. A key without a
+// value is true.
+func isTrue(_, value string) bool {
+	switch strings.ToLower(value) {
+	case "false", "no", "off", "0":
+		return false
+	}
+	return true
 }
 
 // isAlias accepts aliases that are shell commands or set options of git, among

@@ -23,15 +23,15 @@ const (
 	gitTime   = 10 * time.Second
 )
 
-// config looks at a configuration and at those that it includes.
-func (f *finder) config(path string) {
+// config looks at a configuration and at those that it includes. gitDir is the
+// git directory of the configuration, "" for one that is included.
+func (f *finder) config(path, gitDir string) {
 	if f.stopped() {
 		return
 	}
-	name := path
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		name = real
-	}
+	// One file with two names includes what is beside each: so a link of that
+	// name counts as a file of its own.
+	name := beside(path, filepath.Base(path))
 	if f.files[name] {
 		return
 	}
@@ -59,7 +59,7 @@ func (f *finder) config(path string) {
 		switch {
 		case e.isInclude():
 			f.include(path, e)
-		case e.runs():
+		case e.runs(), e.key == "core.worktree" && !f.mayHold(gitDir, e.value):
 			f.add(Finding{Key: e.key, File: path})
 		}
 	}
@@ -83,7 +83,34 @@ func (f *finder) include(from string, e entry) {
 		f.add(Finding{Key: e.key, File: from}) // where it leads is only known to git
 		return
 	}
-	f.config(beside(from, to))
+	f.config(beside(from, to), "")
+}
+
+// mayHold reports whether a git directory may have its files in the folder
+// worktree: in the folder that is judged, or in one that has a ".git" for this
+// git directory. Anywhere else git would overwrite files of the user, such as
+// those in the home directory that shells run.
+func (f *finder) mayHold(gitDir, worktree string) bool {
+	if worktree == "" {
+		return true // git takes it for an error
+	}
+	if gitDir == "" {
+		return false // it depends on what includes it
+	}
+	to := beside(filepath.Join(gitDir, "config"), worktree)
+	if real, err := filepath.EvalSymlinks(to); err == nil {
+		to = real
+	}
+	if rel, err := filepath.Rel(f.root, to); err == nil && filepath.IsLocal(rel) {
+		return true
+	}
+	own := filepath.Join(to, ".git")
+	if st, err := os.Stat(own); err == nil && st.Mode().IsRegular() {
+		own = f.readPath(own, "gitdir: ")
+	}
+	is, err := os.Stat(own)
+	want, err2 := os.Stat(gitDir)
+	return err == nil && err2 == nil && os.SameFile(is, want)
 }
 
 // parse returns the entries of a configuration. Git itself parses it, from its

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ const (
 type finder struct {
 	ctx   context.Context
 	env   []string        // of the agent
+	root  string          // folder that is judged
 	git   string          // path of the program, once it is needed
 	dirs  map[string]bool // walked
 	files map[string]bool // configurations that were read
@@ -90,7 +92,7 @@ func (f *finder) readPath(file, prefix string) string {
 		return ""
 	}
 	to, ok := strings.CutPrefix(string(b), prefix)
-	to = strings.TrimRight(to, "\r\n")
+	to, _, _ = strings.Cut(strings.TrimRight(to, "\r\n"), "\x00") // where git ends it
 	if !ok || to == "" {
 		return ""
 	}
@@ -119,10 +121,10 @@ func (f *finder) gitDir(dir string) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	f.config(filepath.Join(dir, "config"))
-	f.config(filepath.Join(dir, "config.worktree"))
+	f.config(filepath.Join(dir, "config"), dir)
+	f.config(filepath.Join(dir, "config.worktree"), dir)
 	if common := f.readPath(filepath.Join(dir, "commondir"), ""); common != "" {
-		f.config(filepath.Join(common, "config"))
+		f.config(filepath.Join(common, "config"), common)
 		if isGitDir(common) {
 			f.later = append(f.later, common)
 		}
@@ -146,13 +148,20 @@ func (f *finder) walk(root string) {
 		if looksLikeGitDir(entries) || !all && isGitDir(dir) {
 			f.gitDir(dir)
 		}
-		inObjects := filepath.Base(dir) == "objects"
+		inObjects := filepath.Base(dir) == "objects" && inGitDir(root, dir)
 		for _, e := range entries {
 			if e.IsDir() && !(inObjects && objects.MatchString(e.Name())) {
 				queue = append(queue, filepath.Join(dir, e.Name()))
 			}
 		}
 	}
+}
+
+// inGitDir reports whether nobody works in dir, a folder in root: it is in a
+// git directory, and not in a folder that only looks like one.
+func inGitDir(root, dir string) bool {
+	rel, err := filepath.Rel(filepath.Dir(root), dir)
+	return err == nil && slices.Contains(strings.Split(filepath.ToSlash(rel), "/"), ".git")
 }
 
 // list returns the entries of a folder, as many as may still be looked at, and
