@@ -256,6 +256,7 @@ type Options struct {
 	EndWithContext bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
 	OneTurn        bool                       `json:"-"` // nothing may go on behind the first turn: the agent ends with it. A Run sets it
 	Trusted        bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
+	UntrustedDirs  []string                   `json:"-"` // those of AddDirs that are untrusted although Dir is Trusted. Default: none
 	AllowBypass    bool                       `json:"-"` // makes ModeBypass possible
 	Timeout        time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
 	Approve        Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide

@@ -77,6 +77,16 @@ func Trusts(trusted []string, dir string) bool {
 	return slices.ContainsFunc(trusted, func(root string) bool { return within(dir, canonical(root)) })
 }
 
+// Untrusted returns those of the directories that no trusted one is, or holds.
+func Untrusted(trusted, dirs []string) (out []string) {
+	for _, dir := range dirs {
+		if !Trusts(trusted, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
 // within reports whether dir is root or lies in it. Both are canonical, but a
 // file system may know a directory by several names, such as in other case: so
 // the directories themselves are compared, not only their names.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -49,5 +50,27 @@ func TestTrustedFolders(t *testing.T) {
 		if got := list[len(list)-1].opt.Trusted; got != want {
 			t.Errorf("%s, later: trusted %v, want %v", dir, got, want)
 		}
+	}
+}
+
+// Trusting a project says nothing about the further directories of a session.
+func TestFurtherDirectoriesAreTrustedByThemselves(t *testing.T) {
+	d, p := newDisk(t), &started{}
+	base := canonical(t.TempDir())
+	var dirs []string
+	for _, name := range []string{"trusted", "trusted/below", "other"} {
+		dirs = append(dirs, filepath.Join(base, name))
+		if err := os.MkdirAll(filepath.Join(base, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := d.open(t, func(c *Config) { c.Providers, c.TrustedDirs = []runnel.Provider{p}, dirs[:1] })
+	defer closeIt(t, g)
+	if _, err := g.Create(t.Context(), "", dirs[0], runnel.Options{AddDirs: dirs[1:]}, ""); err != nil {
+		t.Fatal(err)
+	}
+	list := p.list()
+	if opt := list[len(list)-1].opt; !opt.Trusted || !slices.Equal(opt.UntrustedDirs, dirs[2:]) {
+		t.Errorf("trusted %v, but for %q", opt.Trusted, opt.UntrustedDirs)
 	}
 }

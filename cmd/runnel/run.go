@@ -51,7 +51,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.IntVar(&f.maxTurns, "max-turns", 0, "`N` model calls at most for the prompt; default no limit")
 	fl.StringVar(&f.resume, "resume", "", "go on with a conversation, by the agent's own `ID` of it")
 	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this `TIME`, such as 10m; default never")
-	fl.BoolVar(&f.trust, "trust", false, "obey the settings of the directory itself, which can run commands unasked; default only in "+trustedKey+" of the configuration")
+	fl.BoolVar(&f.trust, "trust", false, "obey the settings of --dir itself, which can run commands unasked; default only in "+trustedKey+" of the configuration")
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
 }
 
@@ -86,6 +86,7 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 		}
 		opt.AddDirs = append(opt.AddDirs, abs)
 	}
+	opt.UntrustedDirs = gateway.Untrusted(a.trusted, opt.AddDirs)
 	if f.timeout < 0 {
 		return opt, usage("--timeout must not be negative")
 	}

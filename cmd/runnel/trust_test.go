@@ -3,9 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel"
 )
 
 func TestTrust(t *testing.T) {
@@ -21,7 +24,7 @@ func TestTrust(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".config", "runnel", "config.yaml"), []byte("trusted-folders: [~/src]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	trusts := func(args ...string) bool {
+	options := func(args ...string) runnel.Options {
 		t.Helper()
 		a, f, cmd := &app{}, runFlags{}, &cobra.Command{}
 		f.register(cmd, a)
@@ -35,11 +38,17 @@ func TestTrust(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return opt.Trusted
+		return opt
 	}
+	trusts := func(args ...string) bool { return options(args...).Trusted }
 	other := filepath.Join(home, "other")
 	if !trusts("--dir", src) || trusts("--dir", other) || !trusts("--dir", other, "--trust") {
 		t.Errorf("src %v, other %v, other with --trust %v", trusts("--dir", src), trusts("--dir", other), trusts("--dir", other, "--trust"))
+	}
+	for _, dir := range []string{src, other} {
+		if opt := options("--dir", dir, "--trust", "--add-dir", src, "--add-dir", other); !slices.Equal(opt.UntrustedDirs, []string{other}) {
+			t.Errorf("beside %s, these are untrusted: %q", dir, opt.UntrustedDirs)
+		}
 	}
 	t.Setenv("RUNNEL_TRUSTED_FOLDERS", other)
 	if trusts("--dir", src) || !trusts("--dir", other) {

@@ -398,7 +398,7 @@ func TestUseDoesNotWaitForDirectories(t *testing.T) {
 // Whatever decides how an agent is started is in the key, or is the same for all
 // sessions of a server, or is about one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
-	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn", "Counters"}
+	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn", "Counters"}
 	typ := reflect.TypeFor[runnel.Options]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)

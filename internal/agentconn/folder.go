@@ -25,6 +25,10 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 	if err != nil {
 		return err
 	}
+	if opt.Trusted { // but not all of its further folders
+		c.Env = proc.FilterPath(c.Env, outside(dirs))
+		return c.judgeGit(ctx, opt, dirs, agent)
+	}
 	c.Env = proc.FilterPath(c.Env, outside(dirs))
 	if len(dirs) > 1 || dirs[0] != EmptyDir() { // else the agent is only asked about itself
 		if err := c.judge(ctx, opt, dirs, agent); err != nil {
@@ -44,22 +48,27 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 // judge fails if one of the folders would choose what runs.
 func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	if name := launcher(c.Path, c.Args); name != "" {
-		return untrusted(opt, agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
+		return untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
 			"Install the agent, such as with npm install -g, and configure its own program.")
 	}
 	if arg := fromFolder(c.Args, dirs[0]); arg != "" && !c.Elsewhere {
-		return untrusted(opt, agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
+		return untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
 	}
+	return c.judgeGit(ctx, opt, dirs, agent)
+}
+
+// judgeGit fails if git would run programs in one of the folders.
+func (c *Command) judgeGit(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	for _, dir := range dirs {
 		found, err := gitconfig.Find(ctx, c.Env, dir)
 		if ctx.Err() != nil {
 			return startFault(ctx, agent, err)
 		}
 		if err != nil {
-			return untrusted(opt, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
+			return untrusted(opt, dir, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
 		if len(found) > 0 {
-			return untrusted(opt, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents call git unasked: "+
+			return untrusted(opt, dir, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents call git unasked: "+
 				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
 		}
 	}
@@ -83,14 +92,17 @@ func GitPins(ctx context.Context, env []string, opt runnel.Options) map[string]s
 	return pins
 }
 
-// untrusted returns the error for what is refused in an untrusted folder. It
-// ends with the ways to trust the folder.
-func untrusted(opt runnel.Options, why string, cause ...error) error {
-	dir := opt.Dir
-	if dirs, err := folders(opt); err == nil {
+// untrusted returns the error for what is refused in the untrusted folder dir.
+// It ends with the ways to trust the folder.
+func untrusted(opt runnel.Options, dir, why string, cause ...error) error {
+	if dirs, err := folders(runnel.Options{Dir: dir}); err == nil {
 		dir = dirs[0]
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, why+" To trust the folder: runnel run --trust (for one prompt), runnel serve --trusted-folders "+
+	ways := "runnel run --trust (for one prompt), "
+	if own, err := folders(opt); err != nil || opt.Trusted || own[0] != dir {
+		ways = "" // that is about the folder in which the agent works
+	}
+	return runnel.Fail(runnel.SessionCreateFailed, why+" To trust the folder: "+ways+"runnel serve --trusted-folders "+
 		text.OneLine(shellWord(dir), 500)+" (for a server), or trusted-folders in the configuration.", cause...)
 }
 
@@ -163,9 +175,12 @@ func relativeProgram(program string) bool {
 	return !filepath.IsAbs(program) && strings.ContainsAny(program, `/\`)
 }
 
-// folders returns the folders of an agent, by the directories that they really
-// are. The first is the one in which it works.
+// folders returns the untrusted folders of an agent, by the directories that
+// they really are. The first is the one in which it works, if that is one.
 func folders(opt runnel.Options) ([]string, error) {
+	if opt.Trusted {
+		return realPaths(slices.Clone(opt.UntrustedDirs)), nil
+	}
 	dir := opt.Dir
 	if dir == "" {
 		var err error
@@ -173,13 +188,16 @@ func folders(opt runnel.Options) ([]string, error) {
 			return nil, runnel.Fail(runnel.WorkingRootInaccessible, "the current directory is not accessible", err)
 		}
 	}
-	dirs := append([]string{dir}, opt.AddDirs...)
+	return realPaths(append([]string{dir}, opt.AddDirs...)), nil
+}
+
+func realPaths(dirs []string) []string {
 	for i, d := range dirs {
 		if real, err := filepath.EvalSymlinks(d); err == nil {
 			dirs[i] = real
 		}
 	}
-	return dirs, nil
+	return dirs
 }
 
 // outside returns a function that reports whether a directory lies in none of

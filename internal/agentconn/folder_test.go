@@ -2,6 +2,7 @@ package agentconn
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -235,8 +236,41 @@ func TestGitOfTheFolderIsNotRun(t *testing.T) {
 
 func TestTrustCommandIsQuoted(t *testing.T) {
 	for dir, want := range map[string]string{"/a/b-c.d": "/a/b-c.d", "/a b": "'/a b'", "/a'b;$c": `'/a'\''b;$c'`} {
-		if err := untrusted(runnel.Options{Dir: dir}, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {
+		if err := untrusted(runnel.Options{Dir: dir}, dir, "Why."); !strings.Contains(err.Error(), "--trusted-folders "+want+" (") {
 			t.Errorf("%q: %v", dir, err)
+		}
+	}
+}
+
+// A folder is no more trusted because an agent gets it beside a trusted one.
+func TestFurtherFolderOfATrustedOneIsJudged(t *testing.T) {
+	home, dir := project(t)
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	other := filepath.Join(home, "other")
+	config := filepath.Join(other, ".git", "config")
+	script(t, config) // makes the folder, too
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		script(t, filepath.Join(other, ".git", name, "x"))
+	}
+	if err := os.WriteFile(config, []byte("[diff \"x\"]\n\tcommand = x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := "PATH=" + other + string(os.PathListSeparator) + os.Getenv("PATH")
+	for _, c := range []struct {
+		opt     runnel.Options
+		refused bool
+		advice  string // about how to trust the folder
+	}{
+		{runnel.Options{Dir: dir, Trusted: true, AddDirs: []string{other}, UntrustedDirs: []string{other}}, true, "To trust the folder: runnel serve --trusted-folders " + other + " ("},
+		{runnel.Options{Dir: dir, AddDirs: []string{other}}, true, "To trust the folder: runnel serve --trusted-folders " + other + " ("},
+		{runnel.Options{Dir: other}, true, "To trust the folder: runnel run --trust (for one prompt), runnel serve --trusted-folders " + other + " ("},
+		{runnel.Options{Dir: dir, Trusted: true, AddDirs: []string{other}}, false, ""},
+	} {
+		_, err := Start(t.Context(), Command{Path: "/no/such/program", Env: []string{path}}, Agent{Name: "It"}, told{lines: new(int)}, c.opt)
+		if c.refused != strings.Contains(err.Error(), "diff.x.command (.git/config)") || !strings.Contains(err.Error(), c.advice) {
+			t.Errorf("%+v: %v", c.opt, err)
 		}
 	}
 }

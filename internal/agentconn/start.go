@@ -36,7 +36,7 @@ type Command struct {
 // choose a program to run. opt.Keep says how a restarted server finds the agent
 // again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
-	if !opt.Trusted {
+	if !opt.Trusted || len(opt.UntrustedDirs) > 0 {
 		if err := cmd.defend(ctx, opt, agent); err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func redactor(env []string) func([]byte) []byte {
 // program.
 func Find(program string, agent Agent, opt runnel.Options) (string, error) {
 	if !opt.Trusted && relativeProgram(program) {
-		return "", untrusted(opt, "The program "+text.OneLine(program, 300)+" of "+agent.Name+" is relative: the folder could choose it. Write its whole path.")
+		return "", untrusted(opt, opt.Dir, "The program "+text.OneLine(program, 300)+" of "+agent.Name+" is relative: the folder could choose it. Write its whole path.")
 	}
 	found, err := find(program, opt)
 	if err != nil {
@@ -78,7 +78,7 @@ func find(program string, opt runnel.Options) (string, error) {
 		return found, err
 	}
 	path := []string{"PATH=" + os.Getenv("PATH")}
-	if dirs, err := folders(opt); err == nil && !opt.Trusted {
+	if dirs, err := folders(opt); err == nil && len(dirs) > 0 {
 		path = proc.FilterPath(path, outside(dirs))
 	}
 	return proc.LookPath(program, strings.TrimPrefix(path[0], "PATH="))

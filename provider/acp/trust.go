@@ -18,11 +18,12 @@ import (
 
 // mistrust refuses an untrusted folder with files that the agent would obey.
 func (p *provider) mistrust(opt runnel.Options) error {
+	dirs := append([]string{opt.Dir}, opt.AddDirs...)
 	if opt.Trusted {
-		return nil
+		dirs = opt.UntrustedDirs
 	}
 	found := ""
-	for _, dir := range append([]string{opt.Dir}, opt.AddDirs...) {
+	for _, dir := range dirs {
 		if found == "" {
 			found = obeyed(dir, p.agent.Obeys)
 		}
