@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -269,6 +271,44 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 	if len(th.addresses) > culpritsKept || len(th.prefixes) > culpritsKept {
 		t.Errorf("%d addresses and %d prefixes are kept", len(th.addresses), len(th.prefixes))
+	}
+}
+
+// A wrong credential may be as long as a request may be.
+func TestThrottleKeepsNoWholeCredential(t *testing.T) {
+	k, _ := newKeyring()
+	const n, size = 64, 1 << 20
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range n {
+		secret := fmt.Sprintf("%s%08d%s", prefix, i, strings.Repeat("x", size))
+		if _, err := k.Check(t.Context(), store.TokenAPI, secret, here); err == nil {
+			t.Fatal("it is valid")
+		}
+	}
+	if after := heap(); after > before+n*size/8 {
+		t.Errorf("%d wrong credentials of %d bytes hold %d bytes", n, size, after-before)
+	}
+	runtime.KeepAlive(k)
+}
+
+func TestBrowserIsFoundAmongAsManyCookiesAsBrowsersKeep(t *testing.T) {
+	k, _ := newKeyring()
+	good, _ := create(t, k, Read)
+	var secrets []string
+	for range maxKnown - 1 {
+		secrets = append(secrets, newSecret())
+	}
+	if got := k.Known(t.Context(), store.TokenAPI, append(slices.Clone(secrets), good)); got != good {
+		t.Error("the last is not found")
+	}
+	if got := k.Known(t.Context(), store.TokenAPI, append(secrets, newSecret(), good)); got == good {
+		t.Error("more are looked up than a browser keeps")
 	}
 }
 

@@ -133,11 +133,15 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	return secret, identify(t), err
 }
 
+// maxKnown is how many secrets Known looks up: more cookies than browsers keep
+// of one host. Each takes a query, also those of callers without a credential.
+const maxKnown = 200
+
 // Known returns the one of several secrets that is a credential's, or else the
-// first. Only [Keyring.Check] says whether it is good.
+// first. It looks at the first 200. Only [Keyring.Check] says whether it is good.
 func (k *Keyring) Known(ctx context.Context, kind store.TokenKind, secrets []string) string {
 	if len(secrets) > 1 {
-		for _, secret := range secrets {
+		for _, secret := range secrets[:min(len(secrets), maxKnown)] {
 			if _, err := k.find(ctx, kind, secret, time.Now()); err == nil {
 				return secret
 			}

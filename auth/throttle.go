@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 )
@@ -30,7 +31,8 @@ func (t *throttle) failed(addr netip.Addr, secret string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	address := t.addresses.add(network(addr), now)
-	return t.prefixes.add(secret[:min(len(secret), secretPrefix)], now) || address
+	begin := strings.Clone(secret[:min(len(secret), secretPrefix)]) // the table would keep all of a long secret
+	return t.prefixes.add(begin, now) || address
 }
 
 // A tally counts failures by what they have in common.
