@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -314,5 +315,48 @@ func TestRealSocket(t *testing.T) {
 		p.say(`{"type":"session:hello"}`)
 		p.await("session:hello:ack")
 		_ = conn.Close(websocket.StatusNormalClosure, "")
+	}
+}
+
+// readsTo is a body that looks at its request when a handler begins to read it.
+type readsTo struct {
+	io.Reader
+	look func()
+}
+
+func (b readsTo) Read(p []byte) (int, error) {
+	b.look()
+	return b.Reader.Read(p)
+}
+
+// Over HTTP/2 a few bytes are a megabyte of cookies in each of many requests. A
+// caller without a credential, who sends no body, has them held for nothing.
+func TestNoRequestHoldsItsCookiesWhileItsBodyArrives(t *testing.T) {
+	rg := newRig(t)
+	for _, target := range []string{"/api/login", "/api/login/proof", "/api/session/create"} {
+		req := rg.request("POST", target, "{}", host("own.localhost:7777"), header("Origin", "http://own.localhost:7777"),
+			header("Sec-Fetch-Site", "same-origin"), header("Cookie", "other="+strings.Repeat("x", 900<<10)))
+		looked := false
+		req.Body = io.NopCloser(readsTo{req.Body, func() {
+			looked = true
+			if n := len(req.Header.Get("Cookie")); n > 0 {
+				t.Errorf("%s: %d bytes of cookies", target, n)
+			}
+		}})
+		rg.ServeHTTP(httptest.NewRecorder(), req)
+		if !looked {
+			t.Errorf("%s: the body is not read", target)
+		}
+	}
+}
+
+func TestBodyWithoutACredentialIsShort(t *testing.T) {
+	rg := newRig(t)
+	for _, target := range []string{"/api/login", "/api/login/proof"} {
+		w := rg.do("POST", target, `{"code":"`+strings.Repeat("x", 4<<10)+`"}`, anonymous, host("own.localhost:7777"),
+			header("Origin", "http://own.localhost:7777"), header("Sec-Fetch-Site", "same-origin"))
+		if w.Code != 413 || !strings.Contains(w.Body.String(), "larger than 4096 bytes") {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
 	}
 }

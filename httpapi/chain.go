@@ -18,9 +18,10 @@ import (
 
 // Bounds of a request.
 const (
-	maxTarget   = 8 << 10          // bytes of path and query
-	maxHeader   = 32 << 10         // bytes of header lines, without cookies
-	bodyTimeout = 30 * time.Second // for the whole body to arrive
+	maxTarget     = 8 << 10          // bytes of path and query
+	maxHeader     = 32 << 10         // bytes of header lines, without cookies
+	maxPublicBody = 4 << 10          // bytes of the body, without a credential
+	bodyTimeout   = 30 * time.Second // for the whole body to arrive
 )
 
 // ServeHTTP is the one chain that every request goes through, whatever it asks
@@ -68,6 +69,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.reply.Error(sw, r, err)
 		return
+	}
+	r.Header.Del("Cookie") // up to a megabyte, which nobody reads from here on
+	if route.scope == "" && r.Body != nil {
+		r.Body = http.MaxBytesReader(sw, r.Body, maxPublicBody)
 	}
 	s.router.serve(sw, r, route)
 }

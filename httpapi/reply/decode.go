@@ -31,8 +31,8 @@ func WantsJSON(r *http.Request) error {
 // empty object.
 func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	if _, big := errors.AsType[*http.MaxBytesError](err); big {
-		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("the body is larger than %d bytes; send files as uploads", MaxBody))
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("the body is larger than %d bytes; send files as uploads", big.Limit))
 	}
 	if err != nil {
 		return Refuse(http.StatusRequestTimeout, "the body did not arrive")
