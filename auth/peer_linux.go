@@ -61,7 +61,7 @@ func agentAt(here, there netip.AddrPort) bool {
 			return agent
 		}
 	}
-	return sock.uid == os.Geteuid() && anyAgent()
+	return mayBeAgents(sock.uid)
 }
 
 // judgeHolder reports whether a process belongs to an agent, and whether that is
@@ -161,17 +161,41 @@ func holds(link string, inode uint64) bool {
 // anyAgent reports whether anything of an agent runs, or whether that cannot be
 // told.
 func anyAgent() bool {
+	return mayBeAgents(os.Geteuid())
+}
+
+// mayBeAgents reports whether an agent may have a socket that a process of this
+// user opened, and of which no holder can be found. An agent can run processes of
+// other users (by newuidmap or sudo), which show us nothing of what they hold:
+//
+//   - a socket of our user may be an agent's while there is one;
+//   - one of another user may be if that user runs a process of an agent, or, while
+//     there is an agent, no other process: who opened it has become somebody else;
+//   - root could do as it likes anyway.
+func mayBeAgents(uid int) bool {
+	ours := uid == os.Geteuid()
+	if uid == 0 && !ours {
+		return false
+	}
 	self, err := procinfo.Lineage(os.Getpid())
 	if err != nil {
 		return true
 	}
+	agents, others := false, false
 	pids, err := procinfo.Pids()
 	for _, pid := range pids {
-		if pid != self[0].Pid && fromAgentOf(self, pid) {
-			if _, err := procinfo.ReadStat(pid); err == nil { // and has not ended meanwhile
+		if pid == self[0].Pid {
+			continue
+		}
+		its := procinfo.Owner(pid) == uid
+		if !fromAgentOf(self, pid) {
+			others = others || its
+		} else if _, err := procinfo.ReadStat(pid); err == nil { // and has not ended meanwhile
+			if ours || its {
 				return true
 			}
+			agents = true
 		}
 	}
-	return err != nil
+	return err != nil || agents && !others
 }

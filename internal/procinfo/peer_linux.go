@@ -115,7 +115,7 @@ func (p *Peer) Verify() error {
 
 func (p *Peer) checkHolders() error {
 	held, err := HoldsSocket(p.Pid, p.socket)
-	hides := errors.Is(err, fs.ErrPermission) && owner(p.Pid) == p.UID
+	hides := errors.Is(err, fs.ErrPermission) && Owner(p.Pid) == p.UID
 	if !held && !(hides && p.MayHide) {
 		return errPeerHides
 	}
@@ -157,11 +157,11 @@ func (p *Peer) scanHolders() (again bool, err error) {
 // inode, or is our user's and hides its descriptors.
 func MayHold(pid int, inode uint64) bool {
 	held, err := HoldsSocket(pid, inode)
-	return held || errors.Is(err, fs.ErrPermission) && owner(pid) == os.Geteuid()
+	return held || errors.Is(err, fs.ErrPermission) && Owner(pid) == os.Geteuid()
 }
 
-// owner returns the effective user of a process; -1 if there is none.
-func owner(pid int) int {
+// Owner returns the effective user of a process; -1 if there is none.
+func Owner(pid int) int {
 	var buf [statSize]byte
 	data, err := ReadFile(pid, "status", buf[:])
 	if err != nil {

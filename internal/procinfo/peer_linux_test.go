@@ -187,7 +187,7 @@ func TestParseOwner(t *testing.T) {
 			t.Errorf("%q: %d, want %d", status, got, want)
 		}
 	}
-	if got := owner(os.Getpid()); got != os.Geteuid() {
+	if got := Owner(os.Getpid()); got != os.Geteuid() {
 		t.Errorf("own: %d", got)
 	}
 }
