@@ -51,7 +51,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reply.Error(sw, r, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name to the allowed hosts"))
 		return
 	}
-	if browser.EndWorker(sw, r, host) {
+	if browser.EndWorker(sw, r, host, route.page) {
 		return
 	}
 	if err := s.origins.Judge(r, host); err != nil {

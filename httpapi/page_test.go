@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
@@ -73,7 +74,7 @@ func TestForeignServiceWorkersAreRemoved(t *testing.T) {
 		ends       bool
 	}{
 		{"127.0.0.1:7777", "/worker.js", true}, {"127.0.0.1:7777", "/", true}, {"localhost:7777", "/sw.js", true}, {"[::1]:7777", "/api/health", true},
-		{"own.localhost:7777", "/worker.js", true}, {"own.localhost:7777", "/sw.js", false}, {"evil.example", "/worker.js", false},
+		{"own.localhost:7777", "/worker.js", true}, {"own.localhost:7777", "/sw.js", true}, {"evil.example", "/worker.js", false},
 	} {
 		w := rg.do("GET", at.path, "", append(script, host(at.host), header("Cookie", browser.CookieName+"=x"))...)
 		ends := w.Code == http.StatusOK && strings.Contains(w.Body.String(), "registration.unregister()") &&
@@ -84,6 +85,20 @@ func TestForeignServiceWorkersAreRemoved(t *testing.T) {
 	}
 	if w := rg.do("GET", "/worker.js", "", anonymous, host("127.0.0.1:7777")); w.Code != http.StatusUnauthorized {
 		t.Errorf("a request for no service worker: got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestPagesOwnServiceWorkerIsServed(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) {
+		files := builtPage()
+		files["sw.js"] = &fstest.MapFile{Data: []byte("// the page's own")}
+		c.UI = files
+	})
+	for at, own := range map[string]bool{"own.localhost:7777": true, "127.0.0.1:7777": false} {
+		w := rg.do("GET", browser.OwnWorker, "", anonymous, host(at), header("Service-Worker", "script"))
+		if got := w.Body.String() == "// the page's own"; w.Code != http.StatusOK || got != own {
+			t.Errorf("%s: got %d %s", at, w.Code, w.Body)
+		}
 	}
 }
 

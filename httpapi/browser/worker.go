@@ -19,9 +19,11 @@ self.addEventListener("activate", (e) => e.waitUntil((async () => {
 const OwnWorker = "/sw.js"
 
 // EndWorker answers a browser that asks for the script of a service worker which
-// is not the page's own. It reports whether r was such a request.
-func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict) bool {
-	if r.Method != http.MethodGet || r.Header.Get("Service-Worker") != "script" || host == HostOfPage && r.URL.Path == OwnWorker {
+// is not the page's own. It reports whether r was such a request. hasOwn says
+// whether there is a file at [OwnWorker].
+func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict, hasOwn bool) bool {
+	own := hasOwn && host == HostOfPage && r.URL.Path == OwnWorker
+	if own || r.Method != http.MethodGet || r.Header.Get("Service-Worker") != "script" {
 		return false
 	}
 	h := w.Header()
