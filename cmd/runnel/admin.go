@@ -76,7 +76,7 @@ func newAdmin(base, token string, dial dialFunc) *admin {
 		return c, nil
 	}
 	ad.client = &http.Client{Timeout: adminTimeout, Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: ad.dial, DisableKeepAlives: true,
+		Proxy: proxyOf, DialContext: ad.dial, DisableKeepAlives: true,
 	}}
 	return ad
 }

@@ -4,8 +4,25 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/url"
 	"strings"
 )
+
+// underLocalhost reports whether a host name is localhost or ends in it.
+func underLocalhost(host string) bool {
+	labels := strings.Split(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
+	return labels[len(labels)-1] == "localhost"
+}
+
+// proxyOf is [http.ProxyFromEnvironment], which knows the name localhost, but not
+// the names under it: a proxy would get the token.
+func proxyOf(r *http.Request) (*url.URL, error) {
+	if underLocalhost(r.URL.Hostname()) {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
+}
 
 // dialServer dials the address of a server. Names under localhost, such as the
 // page's, are this machine by definition (RFC 6761), but few resolvers know them.
@@ -14,8 +31,7 @@ func dialServer(ctx context.Context, network, address string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	labels := strings.Split(strings.ToLower(host), ".")
-	if labels[len(labels)-1] != "localhost" {
+	if !underLocalhost(host) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 	var failed []error
