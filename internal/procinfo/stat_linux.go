@@ -127,13 +127,24 @@ const argsSize = 256
 // which everyone can read of every process. It reads no more of it than the
 // beginning: the rest may be megabytes that an agent chose.
 func IsSupervisor(pid int) (bool, error) {
+	_, ok, err := supervisedBy(pid)
+	return ok, err
+}
+
+// Supervises reports whether a process is the supervisor of this session.
+func Supervises(pid int, session string) bool {
+	its, ok, _ := supervisedBy(pid)
+	return ok && its == session
+}
+
+func supervisedBy(pid int) (session string, ok bool, err error) {
 	var buf [argsSize]byte
 	line, err := ReadFile(pid, "cmdline", buf[:])
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
-	_, ok := SupervisedSession(strings.SplitN(string(line), "\x00", 3))
-	return ok, nil
+	session, ok = SupervisedSession(strings.SplitN(string(line), "\x00", 4))
+	return session, ok, nil
 }
 
 // HasArgument reports whether an argument is at the beginning of the command

@@ -36,6 +36,8 @@ func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
 		return nil, nil, fmt.Errorf("supervisor: version %d, not %d", r.Version, version)
 	case procinfo.Supervised(r.Supervisor.Pid):
 		return nil, nil, errors.New("supervisor: started by an agent")
+	case !procinfo.Supervises(r.Supervisor.Pid, k.Name):
+		return nil, nil, errors.New("supervisor: of another conversation")
 	}
 	c, err := k.dial()
 	if err != nil {

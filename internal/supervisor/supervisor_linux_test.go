@@ -404,6 +404,22 @@ func TestA11_AgentCannotTakeOver(t *testing.T) {
 	}
 }
 
+// An agent can exchange the records of two conversations while no server looks.
+func TestTakeoverFailsForTheSupervisorOfAnotherConversation(t *testing.T) {
+	dir := t.TempDir()
+	other := Keep{Dir: dir, Name: "other", Window: time.Minute}
+	start(t, roleCommand("deaf"), other)
+	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	for _, pair := range [][2]string{{other.record(), k.record()}, {filepath.Join(dir, other.socket()), filepath.Join(dir, k.socket())}} {
+		if err := os.Link(pair[0], pair[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := Attach(k, nil); err == nil || !strings.Contains(err.Error(), "another conversation") {
+		t.Errorf("taken over: %v", err)
+	}
+}
+
 func TestMemory(t *testing.T) {
 	a := start(t, roleCommand("deaf"), Keep{})
 	readyPids(t, a.Stdout(), 1)
