@@ -27,13 +27,16 @@ func judgeListener(c *net.UnixConn) error {
 	return nil
 }
 
-// serveCommand is an argument of every server. Before Linux 6.5 it tells a
-// server from a foreign process with the pid of an agent's that has ended.
+// serveCommand is an argument of every server. It tells a server from other
+// processes that hide what they hold and, before Linux 6.5, from a foreign process
+// with the pid of an agent's that has ended.
 const serveCommand = "serve"
 
 // judgePort judges who listens at an address of loopback. A server hides its
 // descriptors, so this looks for an agent's process that holds the socket, or
-// may: one that hides its descriptors counts.
+// may: one that hides its descriptors counts. If it finds nobody else who listens,
+// the socket may be an agent's, too, which hides it in a message on its way. Of
+// root's processes nobody sees what they hold.
 func judgePort(there netip.AddrPort) error {
 	sock, err := findListener(there)
 	switch {
@@ -50,10 +53,19 @@ func judgePort(there netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	held := sock.uid != os.Geteuid()
 	for _, pid := range pids {
-		if procinfo.MayHold(pid, sock.inode) && belowAgent(self, pid) {
+		if !procinfo.MayHold(pid, sock.inode) {
+			continue
+		}
+		if belowAgent(self, pid) {
 			return ErrServerAgent
 		}
+		shown, _ := procinfo.HoldsSocket(pid, sock.inode)
+		held = held || shown || procinfo.HasArgument(pid, serveCommand)
+	}
+	if !held {
+		return ErrServerAgent
 	}
 	return nil
 }

@@ -67,6 +67,34 @@ func TestServerBelowAgentIsRejected(t *testing.T) {
 	}
 }
 
+// A socket that is in a message on its way listens, and no process holds it.
+func TestServerThatNobodyHoldsIsRejected(t *testing.T) {
+	ln := listen(t, "tcp", "127.0.0.1:0")
+	f, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(int(f.Fd())), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	ln.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := CheckServer(c); !errors.Is(err, ErrServerAgent) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestServerOfAnotherUserIsRejected(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be someone else")
