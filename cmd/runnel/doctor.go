@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,10 +107,16 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 
 func (a *app) printDiagnosis(d *diagnosis, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(a.out)
+		shown := *d
+		shown.Findings = slices.Clone(d.Findings)
+		for i := range shown.Findings {
+			f := &shown.Findings[i]
+			f.Detail, f.Fix = a.secrets.String(f.Detail), a.secrets.String(f.Fix)
+		}
+		enc := a.encoder()
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		return enc.Encode(d)
+		return enc.Encode(shown)
 	}
 	const indent = "         " // below the status and the space behind it
 	width := a.width()
