@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +40,9 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 	add("cgroup", proc.CanFence(),
 		"what an agent starts ends with it, also if server and supervisor are killed at once",
 		"runnel may not make cgroups: if server and supervisor are killed at once, something of an agent may be left", "start the server as a systemd user service with Delegate=yes")
+	add("debugging", debugsOnlyChildren(),
+		"a program may debug only what it started: an agent cannot change the memory of your other programs",
+		"every program of yours may debug the others: an agent can act as one of them, such as your shell, or as a server that is just starting", "run: sysctl kernel.yama.ptrace_scope=1 (as root; a file in /etc/sysctl.d keeps it)")
 	abi := landlock()
 	add("Landlock", abi > 0,
 		fmt.Sprintf("version %d; it is for sandboxes, which runnel does not have yet", abi),
@@ -46,6 +51,13 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 		"this user may make them; they are for sandboxes, which runnel does not have yet",
 		"this user may not make them: sandboxes for agents, which are planned, will need them",
 		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
+}
+
+// debugsOnlyChildren reports whether a process may debug only its descendants, or
+// nothing at all.
+func debugsOnlyChildren() bool {
+	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	return err == nil && strings.TrimSpace(string(scope)) != "0"
 }
 
 func hasPeerPidfd() bool {
