@@ -45,7 +45,7 @@ func (a *about) describe(list []*route) error {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "Runnel", Version: a.version,
 			Description: "One gateway in front of every coding agent. Every error is " +
-				"{\"error\":{\"type\",\"message\",\"details?\"}}; its HTTP status follows from its type."},
+				"{\"error\":{\"type\",\"message\",\"details?\"}}; its HTTP status follows from its type, see x-statuses of Problem.type."},
 		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"token":  {Type: "http", Scheme: "bearer", Description: "made with `runnel token create`"},
 			"cookie": {Type: "apiKey", In: "cookie", Name: browser.CookieName, Description: "of the page, after its login; with the key"},
@@ -58,7 +58,9 @@ func (a *about) describe(list []*route) error {
 			doc.AddOperation(operation(reg, rt, problem))
 		}
 	}
-	reg.Map()["Problem"].Properties["type"].Enum = codes()
+	code := reg.Map()["Problem"].Properties["type"]
+	code.Enum = codes()
+	code.Extensions = map[string]any{"x-statuses": reply.Statuses()}
 	d := describer{reg, stream.Describe()}
 	d.bodies()
 	d.streams(doc)

@@ -154,6 +154,25 @@ func JSON(w http.ResponseWriter, status int, body any) {
 // Codes returns every code of an error that has a status.
 func Codes() []runnel.Code { return slices.Sorted(maps.Keys(statuses)) }
 
+// Statuses returns the HTTP statuses with which errors of each code are answered.
+func Statuses() map[runnel.Code][]int {
+	out := make(map[runnel.Code][]int)
+	for code, status := range statuses {
+		out[code] = []int{status}
+	}
+	out[runnel.InvalidRequest] = append(out[runnel.InvalidRequest], transportStatuses()...)
+	return out
+}
+
+// transportStatuses returns the statuses beside 400 of what the transport
+// rejects: with [Refuse], and before a request reaches a handler.
+func transportStatuses() []int {
+	return []int{
+		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
+		http.StatusUpgradeRequired, http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
+	}
+}
+
 // Bounded cuts a message that is too long to show, on a rune boundary.
 func Bounded(s string) string {
 	return text.Shorten(s, 1<<10+len("…"))
