@@ -27,7 +27,7 @@ const (
 // ServeHTTP is the one chain that every request goes through, whatever it asks
 // for: limits, Host, Origin, authentication, scope, handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sw := &statusWriter{ResponseWriter: w}
+	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead}
 	began := time.Now()
 	conns.Answering(r)
 	route := s.router.find(r)
@@ -145,6 +145,7 @@ func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
 // statusWriter remembers whether and how an answer began.
 type statusWriter struct {
 	http.ResponseWriter
+	head   bool // the answer has no body
 	status int
 }
 
@@ -159,7 +160,11 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	return w.ResponseWriter.Write(p)
+	n, err := w.ResponseWriter.Write(p)
+	if w.head { // over HTTP/2 a write fails once the header has been sent
+		return len(p), nil
+	}
+	return n, err
 }
 
 // Unwrap serves http.ResponseController.
