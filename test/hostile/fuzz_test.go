@@ -1,0 +1,394 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/testapi"
+)
+
+// fuzzTime is how long a fuzzer runs: RUNNEL_FUZZ, or minutes with RUNNEL_LONG,
+// or seconds.
+func fuzzTime(t *testing.T) time.Duration {
+	t.Helper()
+	if s := os.Getenv("RUNNEL_FUZZ"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if long() {
+		return 10 * time.Minute
+	}
+	return 4 * time.Second
+}
+
+// fuzzSeed is RUNNEL_FUZZ_SEED, or another one each time. It decides what each
+// worker sends; the ids in it and the order of the workers depend on the server.
+func fuzzSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("RUNNEL_FUZZ_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed = n
+	}
+	t.Logf("the seed is %d: give it again with RUNNEL_FUZZ_SEED=%d", seed, seed)
+	return seed
+}
+
+const (
+	fuzzWorkers = 4
+	fuzzFaults  = 10 // after which a fuzzer stops
+)
+
+// A fuzzer sends requests to a world's server.
+type fuzzer struct {
+	*world
+	admin  string // a token with every scope, of which no request knows
+	doc    *apiDocument
+	pool   *valuePool
+	client *http.Client
+	tls    *tls.Config // nil: no TLS
+	keys   []credential
+	faults atomic.Int32
+	sent   atomic.Int64
+	counts sync.Map // of answers, by status: *atomic.Int64
+}
+
+// A credential is what a request shows.
+type credential struct {
+	name   string
+	header http.Header
+	host   string // "" for the address
+}
+
+// newFuzzer starts a server, gives it some sessions, and reads its document.
+func newFuzzer(t *testing.T, secure bool) *fuzzer {
+	t.Helper()
+	w := newWorld(t, nil, "60s")
+	f := &fuzzer{world: w, client: &http.Client{}}
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: fuzzWorkers, MaxResponseHeaderBytes: 64 << 10}
+	f.client.Transport = transport
+	f.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	f.flags = []string{"--max-agents", "6", "--max-new-sessions-per-credential", "60", "--max-exports-per-credential", "100"}
+	if secure {
+		cert, key := certificate(w)
+		for path, text := range map[string]string{w.dir + "/cert.pem": cert, w.dir + "/key.pem": key} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.flags = append(f.flags, "--tls-cert", w.dir+"/cert.pem", "--tls-key", w.dir+"/key.pem")
+		f.tls = &tls.Config{InsecureSkipVerify: true}
+		transport.TLSClientConfig, transport.ForceAttemptHTTP2 = f.tls.Clone(), true
+	}
+	if err := os.WriteFile(filepath.Join(w.project, "note.txt"), []byte("a note\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.pool = newValuePool(w)
+	f.tokens()
+	w.start()
+	if !secure {
+		f.browser()
+	}
+	res, body := f.get("/openapi.json")
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("the document: %s", res.Status)
+	}
+	var err error
+	if f.doc, err = parseDocument(body); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.client.CloseIdleConnections)
+	return f
+}
+
+func (f *fuzzer) scheme() string {
+	if f.tls != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// tokens makes a token of every scope, and others.
+func (f *fuzzer) tokens() {
+	bearer := func(name string, values ...string) {
+		f.keys = append(f.keys, credential{name: name, header: http.Header{"Authorization": values}})
+	}
+	make := func(name string, args ...string) string {
+		return "Bearer " + f.runnel(append([]string{"token", "create", strings.ReplaceAll(name, " ", "-"), "--data", f.data}, args...)...)
+	}
+	f.admin = make("watcher", "--scope", "read,send,approve,admin")
+	all := make("all scopes", "--scope", "read,send,approve,admin")
+	bearer("all scopes", all) // the first: of requests that are to reach their handlers
+	for _, scope := range []string{"read", "send", "approve", "admin"} {
+		bearer(scope, make(scope, "--scope", scope))
+	}
+	bearer("one project", make("one project", "--scope", "read,send,approve", "--project", f.project))
+	bearer("two credentials", all, all)
+	bearer("a guess", "Bearer rnl_"+strings.Repeat("0", 43))
+	bearer("junk", "Basic \xff")
+	f.keys = append(f.keys, credential{name: "nothing"})
+}
+
+// browser logs a browser in.
+func (f *fuzzer) browser() {
+	both, _ := f.browse(f.link())
+	cookie, key, _ := strings.Cut(both, " ")
+	origin, _ := f.pageAndCode()
+	_, host, _ := strings.Cut(origin, "://")
+	page := http.Header{"Cookie": {"runnel_session=" + cookie}, "Runnel-Key": {key}, "Origin": {origin}, "Sec-Fetch-Site": {"same-origin"}}
+	halved := page.Clone()
+	halved.Del("Runnel-Key")
+	f.keys = append(f.keys, credential{"browser", page, host}, credential{"browser", page, host}, credential{"half a browser", halved, host})
+}
+
+// get asks the server as the watcher.
+func (f *fuzzer) get(path string) (*http.Response, []byte) {
+	f.t.Helper()
+	return f.ask("GET", path, nil)
+}
+
+func (f *fuzzer) ask(method, path string, body io.Reader) (*http.Response, []byte) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testapi.Patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, f.scheme()+"://"+f.Addr+path, body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header = http.Header{"Authorization": {f.admin}, "Content-Type": {"application/json"}}
+	res, err := f.client.Do(req)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return res, answer
+}
+
+// dial opens a connection to the server.
+func (f *fuzzer) dial() (net.Conn, error) {
+	if f.tls != nil {
+		return tls.Dial("tcp", f.Addr, f.tls) // HTTP/1.1: it names no other protocol
+	}
+	return net.Dial("tcp", f.Addr)
+}
+
+// fault reports what is wrong, and what was sent.
+func (f *fuzzer) fault(what string, sent, answer []byte) {
+	f.faults.Add(1)
+	short := func(b []byte) string { return strconv.Quote(string(b[:min(len(b), 2000)])) }
+	f.t.Errorf("%s\nsent %d bytes: %s\nanswered %s", what, len(sent), short(sent), short(answer))
+}
+
+func (f *fuzzer) answered(status int) {
+	f.sent.Add(1)
+	n, _ := f.counts.LoadOrStore(status, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+}
+
+func (f *fuzzer) summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d sent; answers", f.sent.Load())
+	for status := range 6000 {
+		if n, ok := f.counts.Load(status); ok {
+			fmt.Fprintf(&b, " %d: %d", status, n.(*atomic.Int64).Load())
+		}
+	}
+	return b.String()
+}
+
+// run has workers fuzz for a time, each with numbers of its own.
+func (f *fuzzer) run(seed uint64, d time.Duration, once func(*maker)) {
+	f.t.Helper()
+	f.open()
+	end := time.Now().Add(d)
+	var all sync.WaitGroup
+	for worker := range uint64(fuzzWorkers) {
+		m := &maker{Rand: rand.New(rand.NewPCG(seed, worker)), doc: f.doc, pool: f.pool}
+		all.Go(func() {
+			for time.Now().Before(end) && f.faults.Load() < fuzzFaults {
+				once(m)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// open makes the sessions that a run begins with, of which one has a history and
+// a question that waits.
+func (f *fuzzer) open() {
+	f.t.Helper()
+	f.pool.forget("sessionId")
+	m := rand.New(rand.NewPCG(0, 0))
+	for _, kind := range []string{"script", "script", "script", "claude"} {
+		body, err := json.Marshal(object{"cliType": kind, "projectDir": f.project})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		var made struct{ SessionID string }
+		res, answer := f.ask("POST", "/api/session/create", bytes.NewReader(body))
+		if err := json.Unmarshal(answer, &made); err != nil || res.StatusCode != http.StatusCreated {
+			f.t.Fatalf("create: %s %s", res.Status, answer)
+		}
+		f.pool.add(m, "sessionId", made.SessionID)
+		if kind != "claude" {
+			continue
+		}
+		if body, err = json.Marshal(object{"content": plan{Pages: 50, Deltas: 20, Ask: true}.prompt()}); err != nil {
+			f.t.Fatal(err)
+		}
+		if res, answer := f.ask("POST", "/api/session/"+made.SessionID+"/send", bytes.NewReader(body)); res.StatusCode != http.StatusAccepted {
+			f.t.Fatalf("send: %s %s", res.Status, answer)
+		}
+	}
+}
+
+// holding is what a server holds, once it has collected its garbage.
+type holding struct {
+	heap, resident  float64 // bytes
+	goroutines, fds float64
+}
+
+func (h holding) String() string {
+	return fmt.Sprintf("%.1f MiB of heap, %.1f MiB resident, %.0f goroutines, %.0f descriptors", h.heap/(1<<20), h.resident/(1<<20), h.goroutines, h.fds)
+}
+
+// measure deletes the sessions and returns the least that the server holds in some
+// samples, each after a garbage collection.
+func (f *fuzzer) measure() holding {
+	f.t.Helper()
+	f.deleteAll()
+	f.client.CloseIdleConnections()
+	var least holding
+	for i := range 12 {
+		h := f.collected()
+		if i == 0 {
+			least = h
+		}
+		least = holding{min(least.heap, h.heap), min(least.resident, h.resident), min(least.goroutines, h.goroutines), min(least.fds, h.fds)}
+	}
+	return least
+}
+
+// collected makes the server collect its garbage, by requests that cost memory,
+// and returns what it holds then.
+func (f *fuzzer) collected() holding {
+	f.t.Helper()
+	large := strings.Repeat(" ", 1<<20-1) // it is read, and then refused
+	before := f.sample("go_gc_duration_seconds_count")
+	for {
+		f.ask("POST", "/api/session/create", strings.NewReader(large))
+		if f.sample("go_gc_duration_seconds_count") >= before+2 {
+			break
+		}
+	}
+	resident, _ := rss(f.cmd.Process.Pid)
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.cmd.Process.Pid)) // of a process that hides itself: root only
+	return holding{f.sample("go_memstats_heap_alloc_bytes"), float64(resident) * 1024, f.sample("go_goroutines"), float64(len(fds))}
+}
+
+// sample returns the value of one of the metrics.
+func (f *fuzzer) sample(name string) float64 {
+	f.t.Helper()
+	_, text := f.get("/metrics")
+	_, rest, ok := bytes.Cut(text, []byte("\n"+name+" "))
+	var n float64
+	if _, err := fmt.Sscan(string(rest), &n); !ok || err != nil {
+		f.t.Fatalf("no metric %s: %v", name, err)
+	}
+	return n
+}
+
+// deleteAll deletes every session.
+func (f *fuzzer) deleteAll() {
+	f.t.Helper()
+	_, body := f.get("/api/session/list?projectId=*&all=1")
+	var list struct {
+		Sessions []struct{ SessionID string }
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		f.t.Fatalf("sessions: %v", err)
+	}
+	for _, s := range list.Sessions {
+		f.ask("POST", "/api/session/"+s.SessionID+"/kill", strings.NewReader("{}"))
+		if res, answer := f.ask("DELETE", "/api/harness/session/"+s.SessionID, nil); res.StatusCode != http.StatusOK {
+			f.t.Errorf("delete: %s %s", res.Status, answer)
+		}
+	}
+}
+
+// settleTime is how long the server has to give back what it took: to end
+// connections and agents, and to return memory to the system.
+const settleTime = 30 * time.Second
+
+// stacks ends the server and returns what its goroutines did.
+func (f *fuzzer) stacks() string {
+	said := len(f.stderr.String())
+	if err := f.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		f.t.Fatal(err)
+	}
+	_ = f.cmd.Wait() // it ends with an error
+	return f.stderr.String()[said:]
+}
+
+// settles checks that the server lives, has logged no error of its own, and
+// gives back what it took since it was measured.
+func (f *fuzzer) settles(before holding) {
+	f.t.Helper()
+	if res, _ := f.get("/api/health"); res.StatusCode != http.StatusOK {
+		f.t.Errorf("health: %s", res.Status)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	after := f.measure()
+	fits := func() bool {
+		return after.heap <= before.heap*1.2 && after.resident <= before.resident*1.2 && after.goroutines <= before.goroutines+2 && after.fds <= before.fds+2
+	}
+	for deadline := time.Now().Add(settleTime); !fits() && time.Now().Before(deadline); <-tick.C {
+		h := f.collected()
+		after = holding{min(after.heap, h.heap), min(after.resident, h.resident), min(after.goroutines, h.goroutines), min(after.fds, h.fds)}
+	}
+	f.t.Logf("before: %v; after: %v", before, after)
+	if !fits() {
+		f.t.Errorf("the server does not give back what it took; its goroutines:\n%s", f.stacks())
+		return
+	}
+	f.logsNoError()
+}
+
+// logsNoError checks that the server has logged no error of its own.
+func (f *fuzzer) logsNoError() {
+	f.t.Helper()
+	for line := range strings.Lines(f.stderr.String()) {
+		if strings.Contains(line, "level=ERROR") || strings.Contains(line, "panic") {
+			f.t.Errorf("logged: %.2000s", line)
+		}
+	}
+}
