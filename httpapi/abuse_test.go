@@ -360,3 +360,56 @@ func TestBodyWithoutACredentialIsShort(t *testing.T) {
 		}
 	}
 }
+
+// A connection is one place among those of callers without a credential, but
+// over HTTP/2 it has many requests.
+func TestConnectionHasFewRequestsWithoutACredentialAtOnce(t *testing.T) {
+	rg := newRig(t)
+	ts := httptest.NewUnstartedServer(nil)
+	ts.Config, ts.EnableHTTP2, ts.Listener = rg.HTTPServer(), true, rg.Limit(ts.Listener, 100, 100)
+	ts.StartTLS()
+	defer ts.Close()
+	const most = 16
+	answers := make(chan *http.Response)
+	var bodies []*io.PipeWriter
+	for range most + 1 {
+		body, send := io.Pipe()
+		bodies = append(bodies, send)
+		req, err := http.NewRequestWithContext(t.Context(), "POST", ts.URL+"/api/login/proof", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host, req.ContentLength = "own.localhost:7777", 2
+		req.Header = http.Header{"Origin": {"https://own.localhost:7777"}, "Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}
+		go func() {
+			res, err := ts.Client().Do(req)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- res
+		}()
+	}
+	statuses := make(map[int]int)
+	count := func() {
+		if res := <-answers; res != nil {
+			statuses[res.StatusCode]++
+			res.Body.Close()
+			if res.ProtoMajor != 2 {
+				t.Error(res.Proto)
+			}
+		}
+	}
+	count() // while the others wait for their bodies
+	for _, send := range bodies {
+		go func() { // nobody reads the rejected one
+			_, _ = send.Write([]byte("{}"))
+			_ = send.Close()
+		}()
+	}
+	for range most {
+		count()
+	}
+	if statuses[http.StatusTooManyRequests] != 1 || statuses[http.StatusBadRequest] != most {
+		t.Errorf("statuses %v", statuses)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -71,7 +72,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Del("Cookie") // up to a megabyte, which nobody reads from here on
-	if route.scope == "" && r.Body != nil {
+	if route.scope == "" && r.Method == http.MethodPost {
+		done, ok := conns.Public(r)
+		if !ok {
+			s.reply.Error(sw, r, runnel.Fail(runnel.RateLimited, "too many requests without a credential at once; wait until some are answered"))
+			return
+		}
+		defer done()
 		r.Body = http.MaxBytesReader(sw, r.Body, maxPublicBody)
 	}
 	s.router.serve(sw, r, route)

@@ -167,7 +167,8 @@ type Conn struct {
 	l    *Listener
 	from netip.Addr
 
-	answering atomic.Bool // a handler has begun to answer a request
+	answering atomic.Bool  // a handler has begun to answer a request
+	public    atomic.Int32 // requests that are served without a credential
 
 	state state         // guarded by l.mu, like the next
 	at    *list.Element // in the list of its state
@@ -279,6 +280,25 @@ func Authenticated(r *http.Request) {
 	if c, _ := r.Context().Value(key{}).(*Conn); c != nil {
 		c.authenticated()
 	}
+}
+
+// maxPublic is how many requests of a connection are served at once without a
+// credential. Over HTTP/2 each would hold a place for as long as its body may
+// take.
+const maxPublic = 16
+
+// Public counts in a request that is served without a credential. It reports
+// false if its connection has too many; else the caller calls done at the end.
+func Public(r *http.Request) (done func(), ok bool) {
+	c, _ := r.Context().Value(key{}).(*Conn)
+	if c == nil {
+		return func() {}, true
+	}
+	if c.public.Add(1) > maxPublic {
+		c.public.Add(-1)
+		return nil, false
+	}
+	return func() { c.public.Add(-1) }, true
 }
 
 func address(a net.Addr) netip.Addr {
