@@ -243,9 +243,8 @@ func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
 		}
 		w.start()
 		w.wantSilence()
-		if said := w.stderr.String(); strings.Contains(said, `msg="agent taken over" session=`+other.Session) ||
-			!strings.Contains(said, `msg="agent taken over" session=`+c.Session) {
-			t.Errorf("the next server said %s", said)
+		if took := `msg="agent taken over" session=`; !w.says(took+c.Session, 1) || strings.Contains(w.stderr.String(), took+other.Session) {
+			t.Errorf("the next server said %s", w.stderr)
 		}
 		w.killSessions()
 	})

@@ -372,7 +372,7 @@ func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 		if !strings.HasPrefix(r.Answer, "HTTP/1.1 403 ") || strings.Contains(r.Answer, "rnl_") {
 			t.Errorf("the server answered %q", r.Answer)
 		}
-		if !strings.Contains(w.stderr.String(), "refused what an agent may have started") {
+		if !w.says("refused what an agent may have started", 1) {
 			t.Error("the operator was not told")
 		}
 		w.link() // its user gets in
@@ -404,7 +404,7 @@ func TestReusedPidIsRefusedByOtherSupervisor(t *testing.T) {
 			t.Errorf("the supervisor answered %q", r.Answer)
 		}
 		w.start()
-		if want := `msg="agent taken over" session=` + other.Session; !strings.Contains(w.stderr.String(), want) {
+		if want := `msg="agent taken over" session=` + other.Session; !w.says(want, 1) {
 			t.Errorf("the next server did not say %s", want)
 		}
 		if code, _ := w.Call("POST", "/api/session/"+other.Session+"/cancel", object{}, nil); code != http.StatusOK {

@@ -113,8 +113,8 @@ func TestOtherUserCannotUseABrowsersLogin(t *testing.T) {
 			t.Errorf("uid %d with the credential of a browser: %d %s, want %d", user.Uid, status, body, want)
 		}
 	}
-	if said := w.stderr.String(); !strings.Contains(said, "refused a browser of another user") {
-		t.Errorf("the log lacks it:\n%s", said)
+	if !w.says("refused a browser of another user", 1) {
+		t.Errorf("the log lacks it:\n%s", w.stderr)
 	}
 
 	w.stop() // a proxy of this machine is another user, as a rule

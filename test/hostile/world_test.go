@@ -202,6 +202,20 @@ func (w *world) stop() {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// says reports whether the server says something so many times: what it has
+// written comes through a pipe, a little later than its answers.
+func (w *world) says(what string, times int) bool {
+	w.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < testload.Room(5*time.Second); <-tick.C {
+		if strings.Count(w.stderr.String(), what) >= times {
+			return true
+		}
+	}
+	return false
+}
+
 // end leaves nothing of a world behind, whatever became of its server.
 func (w *world) end() {
 	if w.cmd != nil && w.cmd.ProcessState == nil {
