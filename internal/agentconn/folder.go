@@ -103,7 +103,16 @@ func untrusted(opt runnel.Options, dir, why string, cause ...error) error {
 		ways = "" // that is about the folder in which the agent works
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, why+" To trust the folder: "+ways+"runnel serve --trusted-folders "+
-		text.OneLine(shellWord(dir), 500)+" (for a server), or trusted-folders in the configuration.", cause...)
+		text.OneLine(shellWord(listItem(dir)), 500)+" (for a server), or trusted-folders in the configuration.", cause...)
+}
+
+// listItem quotes an item of a list with commas: a path may hold one, and what
+// follows it would be trusted as a folder of its own.
+func listItem(s string) string {
+	if strings.ContainsAny(s, `,"`) {
+		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+	}
+	return s
 }
 
 // shellWord quotes a word for a shell where that is needed.
