@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -10,8 +12,16 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// page is the built page; files may be nil.
-type page struct{ files fs.FS }
+// page is the built page; files may be nil. Its scripts and styles are below a
+// folder whose name is random for each start of the server: a program that had
+// our port and name while we were down can have left files of its own in the
+// browser's cache, but not at addresses that nobody knew yet.
+type page struct {
+	files fs.FS
+	start string // name of that folder
+}
+
+func newPage(files fs.FS) page { return page{files, rand.Text()} }
 
 // routes serves the built page. Only what exists in it has a route, so that
 // nothing else of the file system can be asked for.
@@ -35,16 +45,22 @@ func (p page) routes() ([]route, error) {
 		return nil, fmt.Errorf("read the page: %w", err)
 	}
 	assets := route{method: http.MethodGet, path: "/assets/{path...}", page: true, serve: func(w http.ResponseWriter, r *http.Request) error {
-		return p.file("assets/"+r.PathValue("path"))(w, r)
+		name, ok := strings.CutPrefix(r.PathValue("path"), p.start+"/")
+		if !ok {
+			return errNoFile
+		}
+		return p.file("assets/"+name)(w, r)
 	}}
 	return append(list, assets), nil
 }
+
+var errNoFile = reply.Refuse(http.StatusNotFound, "the page has no such file")
 
 func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		info, err := fs.Stat(p.files, name)
 		if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(path.Base(name), ".") {
-			return reply.Refuse(http.StatusNotFound, "the page has no such file")
+			return errNoFile
 		}
 		cache := "no-cache"
 		if strings.HasPrefix(name, "assets/") { // their names change with their content
@@ -57,7 +73,7 @@ func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
 				return err
 			}
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, err = w.Write(data)
+			_, err = w.Write(bytes.ReplaceAll(data, []byte(`"/assets/`), []byte(`"/assets/`+p.start+"/")))
 			return err
 		}
 		http.ServeFileFS(w, r, p.files, name)

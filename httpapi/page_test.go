@@ -37,7 +37,7 @@ func TestPageAndLoginOnlyUnderThePagesHost(t *testing.T) {
 		if h == "runnel.example" {
 			origin = "https://" + h
 		}
-		for _, target := range []string{"GET /", "GET /assets/app-1.js", "GET /favicon.svg", "GET /api/me as page", "POST /api/login"} {
+		for _, target := range []string{"GET /", "GET " + scriptOf(rg), "GET /favicon.svg", "GET /api/me as page", "POST /api/login"} {
 			method, path, _ := strings.Cut(target, " ")
 			body, edit := "", anonymous
 			if path, edited := strings.CutSuffix(path, " as page"); edited {
@@ -98,6 +98,35 @@ func TestPagesOwnServiceWorkerIsServed(t *testing.T) {
 		w := rg.do("GET", browser.OwnWorker, "", anonymous, host(at), header("Service-Worker", "script"))
 		if got := w.Body.String() == "// the page's own"; w.Code != http.StatusOK || got != own {
 			t.Errorf("%s: got %d %s", at, w.Code, w.Body)
+		}
+	}
+}
+
+// scriptOf returns the path of the page's script.
+func scriptOf(rg *rig) string {
+	rg.t.Helper()
+	_, rest, _ := strings.Cut(rg.do("GET", "/", "", anonymous).Body.String(), `src="`)
+	path, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		rg.t.Fatal("index.html has no script")
+	}
+	return path
+}
+
+// What a browser has in its cache for the scripts of one start is not used after
+// the next one.
+func TestScriptsHaveNewAddressesAfterEachStart(t *testing.T) {
+	first, second := newRig(t), newRig(t)
+	path := scriptOf(first)
+	if other := scriptOf(second); path == other {
+		t.Errorf("both are at %s", path)
+	}
+	if w := first.do("GET", path, "", anonymous); w.Code != http.StatusOK || w.Body.String() != "export {}" {
+		t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+	}
+	for _, wrong := range []string{"/assets/app-1.js", "/assets/x/app-1.js", scriptOf(second)} {
+		if w := first.do("GET", wrong, "", anonymous); w.Code != http.StatusNotFound {
+			t.Errorf("%s: got %d", wrong, w.Code)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func New(cfg Config) (*Server, error) {
 	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version}
 	about := &about{version: cfg.Version, metrics: s.metrics}
-	page, err := page{cfg.UI}.routes()
+	page, err := newPage(cfg.UI).routes()
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@
 // gets nothing of what a browser keeps for the page.
 
 import { createServer, type Server as HTTPServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { addressOf, launch, newContext, session, skip } from "./browser";
@@ -146,6 +147,35 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.getByText("Another program answers").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Send" }).click();
     await page.locator("[data-row]").filter({ hasText: "a secret draft" }).waitFor();
+  });
+
+  it("runs no script that a program with our port left in the browser's cache", async () => {
+    const { context: before } = await newContext(browser, server); // has a cache of its own
+    const first = await before.newPage();
+    await first.goto(server.origin);
+    const script = await first.locator("script[src]").getAttribute("src");
+    await before.close();
+    await server.stop();
+    const squatter = await squat(server.port, "127.0.0.1", (_, res) => {
+      res.setHeader("Content-Type", "text/javascript");
+      res.setHeader("Cache-Control", "public, max-age=31536000, immutable");
+      res.end("document.title = 'mine'");
+    });
+    // A preview under the page's name has the same cache.
+    const elsewhere = await squat(0, "127.0.0.1", (_, res) => {
+      res.setHeader("Content-Type", "text/html");
+      res.end(`<script src="${server.origin}${script}"></script>`);
+    });
+    onTestFinished(() => leave(elsewhere));
+    const { port } = elsewhere.address() as AddressInfo;
+    const other = await context.newPage();
+    await other.goto(`http://${new URL(server.origin).hostname}:${port}/`);
+    expect(await other.title()).toBe("mine");
+    await leave(squatter);
+    await server.start();
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    expect(await page.title()).not.toBe("mine");
   });
 
   it("is another one after `runnel login --new-origin`", async () => {
