@@ -160,18 +160,17 @@ func holds(link string, inode uint64) bool {
 
 // anyAgent reports whether anything of an agent runs, or whether that cannot be
 // told.
-func anyAgent() bool {
-	return mayBeAgents(os.Geteuid())
-}
+func anyAgent() bool { return mayBeAgents(os.Geteuid()) }
 
 // mayBeAgents reports whether an agent may have a socket that a process of this
-// user opened, and of which no holder can be found. An agent can run processes of
-// other users (by newuidmap or sudo), which show us nothing of what they hold:
+// user opened, and of which no holder can be found. An agent can run processes
+// of other users (by newuidmap or sudo), which do not show what they hold:
 //
-//   - a socket of our user may be an agent's while there is one;
-//   - one of another user may be if that user runs a process of an agent, or, while
-//     there is an agent, no other process: who opened it has become somebody else;
-//   - root could do as it likes anyway.
+//   - A socket of our user may be an agent's while an agent runs.
+//   - A socket of another user may be an agent's if an agent runs a process of
+//     that user. It may be, too, while an agent runs and that user has no other
+//     process: whoever opened the socket has changed its user since.
+//   - Root can do everything anyway.
 func mayBeAgents(uid int) bool {
 	ours := uid == os.Geteuid()
 	if uid == 0 && !ours {

@@ -28,15 +28,15 @@ func judgeListener(c *net.UnixConn) error {
 }
 
 // serveCommand is an argument of every server. It tells a server from other
-// processes that hide what they hold and, before Linux 6.5, from a foreign process
-// with the pid of an agent's that has ended.
+// processes that hide what they hold and, before Linux 6.5, from a foreign
+// process with the pid of an agent's that has ended.
 const serveCommand = "serve"
 
 // judgePort judges who listens at an address of loopback. A server hides its
 // descriptors, so this looks for an agent's process that holds the socket, or
-// may: one that hides its descriptors counts. If it finds nobody else who listens,
-// the socket may be an agent's, too, which hides it in a message on its way. Of
-// root's processes nobody sees what they hold.
+// may: one that hides its descriptors counts. If no other process may hold the
+// socket, it is rejected, too: an agent can hide it in a message on its way.
+// What processes of root hold cannot be seen.
 func judgePort(there netip.AddrPort) error {
 	sock, err := findListener(there)
 	switch {
