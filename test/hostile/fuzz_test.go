@@ -270,6 +270,18 @@ func (f *fuzzer) open() {
 	}
 }
 
+// fillRedactor makes as many secrets as the server remembers in order to redact
+// them. What a fuzzer makes then replaces others, and costs no more memory.
+func (f *fuzzer) fillRedactor() {
+	f.t.Helper()
+	const remembered = 512
+	for range remembered {
+		if res, answer := f.ask("POST", "/api/tokens", strings.NewReader(`{"name":"remembered","scopes":["read"]}`)); res.StatusCode != http.StatusCreated {
+			f.t.Fatalf("token: %s %s", res.Status, answer)
+		}
+	}
+}
+
 // holding is what a server holds, once it has collected its garbage.
 type holding struct {
 	heap, resident  float64 // bytes
