@@ -128,6 +128,7 @@ func TestSettingsReachTheAgent(t *testing.T) {
 		t.Errorf("status has %+v", now.Config)
 	}
 	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text","opts":{"config":{"pace":"written"}}}`)
+	wait() // the stream ends with the turn, before the agent gets its settings back
 	if got := p.take(); w.Code != 200 || !slices.Equal(got, []string{"config pace=written", "config pace=fast"}) {
 		t.Errorf("with a turn the agent heard %q (%d)", got, w.Code)
 	}
