@@ -1,0 +1,350 @@
+package profile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// The bounds of a profile.
+const (
+	MaxFile = 256 << 10 // bytes of the file
+
+	maxList        = 100  // entries of a list
+	maxName        = 64   // bytes of a profile's name
+	maxModel       = 128  // bytes of a model's name
+	maxDescription = 1000 // bytes
+	maxScalar      = 200  // bytes of any other value
+	maxTurns       = 10_000
+)
+
+var (
+	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+	toolForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+)
+
+// IsName reports whether name is the name of a profile: letters in lower case,
+// digits, _ and -, at most 64 of them.
+func IsName(name string) bool { return len(name) <= maxName && nameForm.MatchString(name) }
+
+// A FileError says what is wrong with a file, and in which line.
+type FileError struct {
+	File string // its name
+	Line int    // 0: the whole file
+	Why  string // what is wrong, and what to do
+}
+
+func (e *FileError) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Why
+	}
+	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Why
+}
+
+// Parse returns the profile of a file. Name is the profile's name; errors are
+// *FileError and call the file name.md. Parse is strict: an unknown key, a key
+// that occurs twice and a value of another kind are errors.
+func Parse(name string, data []byte) (Profile, error) {
+	p, file := Profile{Name: name}, name+".md"
+	front, rest, err := split(data)
+	if err != nil {
+		return p, err.in(file)
+	}
+	root, err := parseYAML(front)
+	if err != nil {
+		return p, err.in(file)
+	}
+	if err := p.decode(root); err != nil {
+		return p, err.in(file)
+	}
+	p.Text = rest
+	return p, nil
+}
+
+// A problem is what is wrong in a line.
+type problem struct {
+	line int
+	why  string
+}
+
+func (e *problem) in(file string) error { return &FileError{File: file, Line: e.line, Why: e.why} }
+
+func wrong(line int, format string, args ...any) *problem {
+	return &problem{line, fmt.Sprintf(format, args...)}
+}
+
+// split returns the front matter of a file and the text after it. An empty line
+// stands for the opening line of the front matter, so that a line of front has
+// the number that it has in the file.
+func split(data []byte) (front []byte, rest string, err *problem) {
+	if len(data) > MaxFile {
+		return nil, "", wrong(0, "has %d bytes; at most %d are allowed", len(data), MaxFile)
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	if at := invalidText(data); at >= 0 {
+		return nil, "", wrong(1+bytes.Count(data[:at], []byte("\n")), "is not text in UTF-8, or holds a NUL character; save it as UTF-8")
+	}
+	lines := strings.Split(string(data), "\n")
+	if strings.TrimRight(lines[0], " \t") != "---" {
+		return nil, "", wrong(1, "does not begin with front matter; write a line --- before and after the settings")
+	}
+	for i, line := range lines[1:] {
+		if strings.TrimRight(line, " \t") == "---" {
+			front = []byte("\n" + strings.Join(lines[1:1+i], "\n"))
+			return front, strings.Trim(strings.Join(lines[2+i:], "\n"), "\n"), nil
+		}
+	}
+	return nil, "", wrong(1, "the front matter does not end; write a line --- behind the settings")
+}
+
+// invalidText returns the position of the first byte that is not text, or -1.
+func invalidText(data []byte) int {
+	for at := 0; at < len(data); {
+		r, size := utf8.DecodeRune(data[at:])
+		if r == 0 || r == utf8.RuneError && size == 1 {
+			return at
+		}
+		at += size
+	}
+	return -1
+}
+
+// yamlLine matches the line number in an error of the YAML parser.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// parseYAML returns the mapping that front holds, or nil if front is empty.
+func parseYAML(front []byte) (*yaml.Node, *problem) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(front, &doc); err != nil {
+		why := err.Error()
+		if list, ok := errors.AsType[*yaml.TypeError](err); ok && len(list.Errors) > 0 {
+			why = "yaml: " + list.Errors[0]
+		}
+		line := 1
+		if m := yamlLine.FindStringSubmatch(why); m != nil {
+			why = why[len(m[0]):]
+			if n, err := strconv.Atoi(m[1]); err == nil {
+				line = n
+			}
+		}
+		return nil, wrong(line, "is not YAML: %s", text.OneLine(why, maxScalar))
+	}
+	if len(doc.Content) == 0 {
+		return nil, nil
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return nil, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, wrong(root.Line, "the front matter must be settings, each as name: value")
+	}
+	return root, nil
+}
+
+// A field is a key of the front matter, and how its value is read.
+type field struct {
+	key  string
+	read func(*Profile, *yaml.Node) *problem
+}
+
+// fields are the keys of the front matter.
+func fields() []field {
+	return []field{
+		{"description", func(p *Profile, n *yaml.Node) *problem { return readText(n, maxDescription, &p.Description) }},
+		{"model", func(p *Profile, n *yaml.Node) *problem { return readText(n, maxModel, &p.Model) }},
+		{"tools", func(p *Profile, n *yaml.Node) *problem {
+			if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+				return wrong(n.Line, "is an empty list; name tools, or leave it out for the agent's own")
+			}
+			return readList(n, &p.Tools, checkTool)
+		}},
+		{"max_turns", func(p *Profile, n *yaml.Node) *problem { return readCount(n, &p.MaxTurns) }},
+		{"subagents", func(p *Profile, n *yaml.Node) *problem { return readList(n, &p.Subagents, checkName) }},
+		{"disallowed_tools", func(p *Profile, n *yaml.Node) *problem { return readList(n, &p.DisallowedTools, checkTool) }},
+		{"auto_approve_tools", func(p *Profile, n *yaml.Node) *problem { return readList(n, &p.AutoApproveTools, checkTool) }},
+		{"AGENT_TYPE", func(p *Profile, n *yaml.Node) *problem { return readScalar(n, &p.AgentType) }},
+		{"AGENT_CLASS", func(p *Profile, n *yaml.Node) *problem { return readScalar(n, &p.AgentClass) }},
+	}
+}
+
+// decode reads the settings of the front matter.
+func (p *Profile) decode(root *yaml.Node) *problem {
+	if root == nil {
+		return nil
+	}
+	known, lines := fields(), make(map[string]int)
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		at := slices.IndexFunc(known, func(f field) bool { return f.key == key.Value })
+		if at < 0 || key.Kind != yaml.ScalarNode {
+			return wrong(key.Line, "%s", unknownKey(key.Value, known))
+		}
+		if first, twice := lines[key.Value]; twice {
+			return wrong(key.Line, "%s: is set in line %d already; remove one of them", key.Value, first)
+		}
+		lines[key.Value] = key.Line
+		if err := known[at].read(p, value); err != nil {
+			err.why = key.Value + ": " + err.why
+			return err
+		}
+	}
+	return nil
+}
+
+func unknownKey(key string, known []field) string {
+	names := make([]string, len(known))
+	for i, f := range known {
+		names[i] = f.key
+	}
+	shown := strconv.Quote(text.OneLine(key, maxName))
+	if near := nearest(key, names); near != "" {
+		return "unknown key " + shown + "; did you mean " + near + "?"
+	}
+	return "unknown key " + shown + "; the keys are " + strings.Join(names, ", ")
+}
+
+// readText reads a line of text.
+func readText(n *yaml.Node, limit int, into *string) *problem {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
+		return wrong(n.Line, "must be text, not %s", kindOf(n))
+	}
+	switch value := strings.TrimSpace(n.Value); {
+	case value == "":
+		return wrong(n.Line, "is blank; leave it out")
+	case len(value) > limit:
+		return wrong(n.Line, "has %d bytes; at most %d are allowed", len(value), limit)
+	default:
+		*into = value
+	}
+	return nil
+}
+
+// readScalar reads a value as it is written, such as 2 or TASK.
+func readScalar(n *yaml.Node, into *string) *problem {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return wrong(n.Line, "must be one value, not %s", kindOf(n))
+	}
+	if len(n.Value) > maxScalar {
+		return wrong(n.Line, "has %d bytes; at most %d are allowed", len(n.Value), maxScalar)
+	}
+	*into = n.Value
+	return nil
+}
+
+func readCount(n *yaml.Node, into *int) *problem {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" {
+		return wrong(n.Line, "must be a number, not %s", kindOf(n))
+	}
+	if err := n.Decode(into); err != nil || *into < 1 || *into > maxTurns {
+		return wrong(n.Line, "%s is not a number from 1 to %d", text.OneLine(n.Value, maxName), maxTurns)
+	}
+	return nil
+}
+
+// readList reads a list of names, each of which check must accept.
+func readList(n *yaml.Node, into *[]string, check func(string) string) *problem {
+	if n.Kind != yaml.SequenceNode {
+		return wrong(n.Line, "must be a list such as [one, two], not %s", kindOf(n))
+	}
+	if len(n.Content) > maxList {
+		return wrong(n.Line, "%d entries are too many; at most %d are allowed", len(n.Content), maxList)
+	}
+	list := make([]string, 0, len(n.Content))
+	for _, item := range n.Content {
+		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
+			return wrong(item.Line, "an entry must be a name, not %s", kindOf(item))
+		}
+		if why := check(item.Value); why != "" {
+			return wrong(item.Line, "%s", why)
+		}
+		if slices.Contains(list, item.Value) {
+			return wrong(item.Line, "%q is in the list twice; remove one of them", item.Value)
+		}
+		list = append(list, item.Value)
+	}
+	*into = list
+	return nil
+}
+
+// checkTool returns what is wrong with the name of a tool. Patterns such as
+// Bash(git push:*) are refused: a profile is about whole tools.
+func checkTool(name string) string {
+	switch shown := strconv.Quote(text.OneLine(name, maxName)); {
+	case strings.ContainsAny(name, "(*"):
+		return shown + " is a pattern; name a whole tool such as Bash, or an MCP server such as mcp__server, and make a rule for a command"
+	case !toolForm.MatchString(name):
+		return shown + " is not the name of a tool; it has letters, digits and . _ : / @ -"
+	}
+	return ""
+}
+
+func checkName(name string) string {
+	if IsName(name) {
+		return ""
+	}
+	return strconv.Quote(text.OneLine(name, maxName)) + " is not the name of a profile; it has a to z, 0 to 9, _ and -, at most 64 of them"
+}
+
+// kindOf names what a value is, for people.
+func kindOf(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "settings of its own"
+	case n.Kind == yaml.AliasNode:
+		return "a reference to another value"
+	case n.Tag == "!!null":
+		return "nothing"
+	default:
+		return strconv.Quote(text.OneLine(n.Value, maxName))
+	}
+}
+
+// nearest returns the word in list that a person most likely meant, or "".
+func nearest(word string, list []string) string {
+	best, least := "", 3
+	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
+	if len(word) > maxName {
+		return ""
+	}
+	for _, candidate := range list {
+		if d := distance(plain(word), plain(candidate)); d < least {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// distance returns how many characters must be added, removed or replaced to
+// make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost++
+			}
+			before = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
