@@ -1,7 +1,6 @@
 package runnel
 
 import (
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -16,13 +15,13 @@ import (
 type liveTurn struct {
 	rules    *rules
 	handle   *Turn
-	prompt   *Input              // to be handed to the agent once it is there
-	set      Settings            // for this turn alone, not yet given to the agent
-	restores *Settings           // what the session returns to after the turn; nil: it has no settings of its own
-	heard    time.Time           // when the agent last said something
-	asked    map[string]question // the pending approvals
-	overdue  time.Time           // when an asked-for end is enforced; zero: none was asked for
-	enforced bool                // the agent is being ended because the turn was overdue
+	prompt   *Input               // to be handed to the agent once it is there
+	set      Settings             // for this turn alone, not yet given to the agent
+	restores *Settings            // what the session returns to after the turn; nil: it has no settings of its own
+	heard    time.Time            // when the agent last said something
+	asked    map[string]*question // the pending approvals
+	overdue  time.Time            // when an asked-for end is enforced; zero: none was asked for
+	enforced bool                 // the agent is being ended because the turn was overdue
 }
 
 // facts is what is known of the conversation beside its turns.
@@ -93,7 +92,11 @@ func (s *Session) handle(m message) {
 		s.cancel(time.Now())
 		m.reply <- answer[struct{}]{}
 	case decideMsg:
-		m.reply <- answer[struct{}]{err: s.decide(m.id, m.d)}
+		if !s.hold(m) {
+			m.reply <- answer[struct{}]{err: s.decide(m.id, m.d)}
+		}
+	case verdictMsg:
+		s.judged(m)
 	case checkMsg:
 		_, err := s.checkTurnSettings(m.set)
 		m.reply <- answer[struct{}]{err: err}
@@ -226,12 +229,10 @@ func (s *Session) take(lt *liveTurn, evs []event.Event) {
 		}
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
-			ctx, over := context.WithCancel(s.ctx)
-			lt.asked[b.Approval.ID] = question{time.Now(), over}
-			s.answer(ctx, b.Approval)
+			s.findAnswer(lt, b.Approval)
 		case event.ApprovalResolved:
 			if q, ok := lt.asked[b.ApprovalID]; ok {
-				q.over()
+				q.end(errApprovalGone())
 				delete(lt.asked, b.ApprovalID)
 			}
 		}
@@ -397,7 +398,11 @@ func (s *Session) status() Status {
 	}
 	for _, lt := range s.live {
 		st.Activity, st.Turn = event.ActivityWorking, lt.rules.turn
-		st.Pending = append(st.Pending, lt.rules.asked...)
+		for _, a := range lt.rules.asked {
+			if !lt.asked[a.ID].judging() {
+				st.Pending = append(st.Pending, a)
+			}
+		}
 	}
 	if len(st.Pending) > 0 {
 		st.Activity = event.ActivityWaiting

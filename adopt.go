@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/runnel-dev/runnel/event"
 )
@@ -170,9 +169,7 @@ func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSetting
 		lt.restores = &back
 	}
 	for _, a := range r.asked {
-		ctx, over := context.WithCancel(s.ctx)
-		lt.asked[a.ID] = question{time.Now(), over}
-		s.answer(ctx, a)
+		s.findAnswer(lt, a)
 	}
 }
 
@@ -256,7 +253,7 @@ func (s *Session) detach() bool {
 	err := Fail(StoreUnavailable, "the server is restarting; the turn goes on, read it from the log when it is back")
 	for _, lt := range s.live {
 		for _, q := range lt.asked {
-			q.over()
+			q.end(err)
 		}
 		lt.handle.abandon(err)
 	}

@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -9,19 +10,100 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// question is what is remembered of a pending approval.
+// question is what is remembered of a pending approval. Config.Judge decides
+// first; everybody else may answer once it has passed.
 type question struct {
-	at   time.Time          // when it was asked
-	over context.CancelFunc // tells its Approver that it needs no answer any more
+	approval event.Approval
+	since    time.Time // when everybody could answer; zero while Config.Judge decides
+	judgeBy  time.Time // when Config.Judge counts as having passed; zero: it need not decide
+	held     []decideMsg
+	ctx      context.Context
+	over     context.CancelFunc // tells its Judge or Approver that it needs no answer any more
 }
 
-// answer decides an approval on our own account, if that is how it is to be.
-// ctx ends once the approval is resolved.
-func (s *Session) answer(ctx context.Context, a event.Approval) {
-	switch {
+// judging reports whether Config.Judge has neither decided nor passed.
+func (q *question) judging() bool { return !q.judgeBy.IsZero() }
+
+// judgeTimeout is how long Config.Judge may take before people are asked.
+const judgeTimeout = 3 * time.Second
+
+// findAnswer begins to find an answer to an approval of a turn.
+func (s *Session) findAnswer(lt *liveTurn, a event.Approval) {
+	q := &question{approval: a}
+	q.ctx, q.over = context.WithCancel(s.ctx)
+	lt.asked[a.ID] = q
+	if s.cfg.Judge == nil {
+		s.openToAll(q)
+		return
+	}
+	q.judgeBy = time.Now().Add(judgeTimeout)
+	// Not a helper: a disk that hangs must not hold up the end of the session.
+	go s.judge(q.ctx, a)
+}
+
+// judge has Config.Judge decide, and tells the session what came of it.
+func (s *Session) judge(ctx context.Context, a event.Approval) {
+	ctx, done := context.WithTimeout(ctx, judgeTimeout)
+	defer done()
+	d, ok := s.cfg.Judge(ctx, a)
+	select {
+	case s.box <- verdictMsg{a.ID, d.onBehalf(a), ok}:
+	case <-s.ended:
+	}
+}
+
+// judged follows up on what Config.Judge made of an approval. A verdict that
+// comes too late is dropped.
+func (s *Session) judged(m verdictMsg) {
+	lt, a := s.approval(m.id)
+	if lt == nil || !lt.asked[m.id].judging() {
+		return
+	}
+	q := lt.asked[m.id]
+	held := q.held
+	q.judgeBy, q.held = time.Time{}, nil
+	if m.ok && s.decide(m.id, m.d) != nil {
+		_ = s.decide(m.id, refuse(a, "the verdict did not fit the question, so it was denied"))
+	}
+	for _, late := range held {
+		late.reply <- answer[struct{}]{err: s.decide(m.id, late.d)}
+	}
+	if q.ctx.Err() == nil {
+		s.openToAll(q)
+	}
+}
+
+// hold keeps an answer to an approval until Config.Judge has passed: a person
+// or a program that is faster than a rule must not beat it. It reports false if
+// the answer counts at once.
+func (s *Session) hold(m decideMsg) bool {
+	lt, _ := s.approval(m.id)
+	if lt == nil || !lt.asked[m.id].judging() {
+		return false
+	}
+	q := lt.asked[m.id]
+	q.held = append(q.held, m)
+	return true
+}
+
+// end ends the wait for answers to an approval. Whoever still tries to answer
+// gets err.
+func (q *question) end(err error) {
+	q.over()
+	for _, held := range q.held {
+		held.reply <- answer[struct{}]{err: err}
+	}
+	q.held = nil
+}
+
+// openToAll lets everybody answer. Where an Approver or nobody is to answer, it
+// decides on the session's own account.
+func (s *Session) openToAll(q *question) {
+	q.since = time.Now()
+	switch a := q.approval; {
 	case s.opt.Approve != nil:
 		// Not a helper: an Approver may take for ever, and may close the session.
-		go s.consult(ctx, s.opt.Approve, a)
+		go s.consult(q.ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {
 			_ = s.Decide(s.ctx, a.ID, refuse(a, "approval required: nobody is there to answer, so it was denied"))
@@ -32,16 +114,17 @@ func (s *Session) answer(ctx context.Context, a event.Approval) {
 // consult has an Approver answer. An answer that does not fit is a denial: the
 // agent would wait for ever.
 func (s *Session) consult(ctx context.Context, approve Approver, a event.Approval) {
-	d := approve(ctx, a)
-	if d.ArgumentsDigest == "" { // it was called with these arguments
-		d.ArgumentsDigest = a.ArgumentsDigest
-	}
-	if d.By == "" {
-		d.By = event.ByPolicy
-	}
-	if s.Decide(s.ctx, a.ID, d) != nil {
+	if s.Decide(s.ctx, a.ID, approve(ctx, a).onBehalf(a)) != nil {
 		_ = s.Decide(s.ctx, a.ID, refuse(a, "the answer did not fit the question, so it was denied"))
 	}
+}
+
+// onBehalf returns the decision of a Judge or an Approver, which was called
+// with the arguments of a.
+func (d Decision) onBehalf(a event.Approval) Decision {
+	d.ArgumentsDigest = cmp.Or(d.ArgumentsDigest, a.ArgumentsDigest)
+	d.By = cmp.Or(d.By, event.ByPolicy)
+	return d
 }
 
 func refuse(a event.Approval, why string) Decision {
@@ -60,7 +143,7 @@ func denial(a event.Approval) string {
 func (s *Session) decide(id string, d Decision) error {
 	lt, a := s.approval(id)
 	if lt == nil {
-		return Fail(ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
+		return errApprovalGone()
 	}
 	if d.ArgumentsDigest != "" && d.ArgumentsDigest != a.ArgumentsDigest {
 		return Fail(ApprovalGone, "the arguments have changed since this answer was made; look at the approval again")
@@ -115,6 +198,10 @@ func (s *Session) decide(id string, d Decision) error {
 		s.dismiss(errDismissed())
 	}
 	return Safe(err)
+}
+
+func errApprovalGone() *Error {
+	return Fail(ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
 }
 
 func (s *Session) approval(id string) (*liveTurn, event.Approval) {

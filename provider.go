@@ -301,6 +301,14 @@ type Line struct {
 // answer that does not fit the approval is a denial.
 type Approver func(ctx context.Context, a event.Approval) Decision
 
+// A Judge decides an approval without a person, or reports false to pass it to
+// Options.Approve, to people and to the approval timeout. It is called on a
+// goroutine of its own. ctx ends once the approval is resolved otherwise, and
+// after three seconds: then the Judge counts as having passed. What a person or
+// a program answers meanwhile waits until the Judge has passed. A decision that
+// does not fit the approval is a denial.
+type Judge func(ctx context.Context, a event.Approval) (d Decision, ok bool)
+
 // Input is what the user sends.
 type Input struct {
 	Text        string       `json:"text"`
@@ -325,7 +333,7 @@ type Decision struct {
 	Choice           string          `json:"choice"`                    // id of one of the approval's choices
 	UpdatedArguments json.RawMessage `json:"updatedArguments,omitzero"` // where the approval allows it
 	Reason           string          `json:"reason,omitzero"`           // told to the agent with a denial
-	ArgumentsDigest  string          `json:"argumentsDigest,omitzero"`  // the approval's; required to approve, except of an [Approver]
+	ArgumentsDigest  string          `json:"argumentsDigest,omitzero"`  // the approval's; required to approve, except of an [Approver] or a [Judge]
 
 	// By says who decided. Default: event.ByUser.
 	By event.Resolver `json:"-"`

@@ -90,7 +90,7 @@ func (s *Session) lost(cause error) error {
 	}
 	for _, lt := range s.live {
 		for _, q := range lt.asked {
-			q.over()
+			q.end(err)
 		}
 		lt.handle.abandon(err)
 	}
@@ -194,7 +194,7 @@ func (s *Session) find(turn string) *liveTurn {
 }
 
 func (s *Session) add(r *rules, t *Turn) *liveTurn {
-	lt := &liveTurn{rules: r, handle: t, heard: time.Now(), asked: map[string]question{}}
+	lt := &liveTurn{rules: r, handle: t, heard: time.Now(), asked: map[string]*question{}}
 	s.live = append(s.live, lt)
 	return lt
 }

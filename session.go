@@ -87,6 +87,10 @@ type Config struct {
 	// it is ended itself. Default: 2 s.
 	InterruptGrace time.Duration
 
+	// Judge decides approvals before anybody else is asked. Default: everybody
+	// else is asked at once.
+	Judge Judge
+
 	// ApprovalTimeout is how long an approval waits for its answer before it is
 	// denied. Default: for ever. Negative: it is denied at once.
 	ApprovalTimeout time.Duration
@@ -394,6 +398,11 @@ type (
 		d     Decision
 		reply chan answer[struct{}]
 	}
+	verdictMsg struct { // of Config.Judge; has no answer
+		id string
+		d  Decision
+		ok bool
+	}
 	setMsg struct {
 		set   Settings
 		reply chan answer[struct{}]
@@ -408,6 +417,7 @@ func (sendMsg) message()    {}
 func (checkMsg) message()   {}
 func (cancelMsg) message()  {}
 func (decideMsg) message()  {}
+func (verdictMsg) message() {}
 func (setMsg) message()     {}
 func (statusMsg) message()  {}
 func (releaseMsg) message() {}
@@ -415,7 +425,8 @@ func (detachMsg) message()  {}
 func (closeMsg) message()   {}
 
 // ask posts a message and waits for its answer. Once loop has taken the
-// message it always answers, so that ctx only bounds the wait for that.
+// message it always answers, so that ctx only bounds the wait for that; an answer to an
+// approval waits for Config.Judge.
 func ask[T any](ctx context.Context, s *Session, m func(chan answer[T]) message) (T, error) {
 	var zero T
 	reply := make(chan answer[T], 1)

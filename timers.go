@@ -19,9 +19,10 @@ func (s *Session) due(death time.Time) time.Time {
 	for _, lt := range s.live {
 		sooner(lt.overdue)
 		sooner(s.stalls(lt))
-		if s.cfg.ApprovalTimeout > 0 {
-			for _, q := range lt.asked {
-				sooner(q.at.Add(s.cfg.ApprovalTimeout))
+		for _, q := range lt.asked {
+			sooner(q.judgeBy)
+			if s.cfg.ApprovalTimeout > 0 && !q.judging() {
+				sooner(q.since.Add(s.cfg.ApprovalTimeout))
 			}
 		}
 	}
@@ -44,6 +45,7 @@ func (s *Session) tick(now time.Time) {
 		}
 	}
 	for _, lt := range slices.Clone(s.live) {
+		s.judgeOverdue(lt, now)
 		s.denyOverdue(lt, now)
 		if s.find(lt.rules.turn) != lt {
 			continue // it ended with another, or the log failed
@@ -84,12 +86,23 @@ func errDismissed() *Error {
 	return Fail(ProcessCrash, "the agent was ended because another turn of it did not end; send again to resume the conversation")
 }
 
+// judgeOverdue lets everybody answer the approvals for which Config.Judge takes
+// too long.
+func (s *Session) judgeOverdue(lt *liveTurn, now time.Time) {
+	for _, a := range slices.Clone(lt.rules.asked) {
+		if q := lt.asked[a.ID]; q != nil && q.judging() && !now.Before(q.judgeBy) {
+			s.judged(verdictMsg{id: a.ID})
+		}
+	}
+}
+
 func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
 	if s.cfg.ApprovalTimeout <= 0 {
 		return
 	}
 	for _, a := range slices.Clone(lt.rules.asked) {
-		if now.Before(lt.asked[a.ID].at.Add(s.cfg.ApprovalTimeout)) {
+		q := lt.asked[a.ID]
+		if q == nil || q.judging() || now.Before(q.since.Add(s.cfg.ApprovalTimeout)) {
 			continue
 		}
 		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "nobody answered in time"})
