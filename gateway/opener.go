@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/gateway/policy"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -23,6 +24,7 @@ type opener struct {
 	records   *recordWriter
 	queue     *promptQueue
 	limits    *limiter
+	policy    policy.Sources              // what decides approvals without a person
 	counters  map[string]*runnel.Counters // by the names of providers
 }
 
@@ -93,6 +95,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 		cfg.Changed = e.changed
 	}
 	cfg.Exceeded = e.exceeded
+	cfg.Judge = o.policy.Judge(policy.Call{Session: rec.ID, CLIType: rec.CLIType, Dir: rec.ProjectDir})
 	cfg.Reserve = func(running bool) (func(), error) { return o.limits.agent(e.credential, running) }
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, opt, cfg)
