@@ -92,7 +92,7 @@ func split(data []byte) (front []byte, rest string, err *problem) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	if at := invalidText(data); at >= 0 {
-		return nil, "", wrong(1+bytes.Count(data[:at], []byte("\n")), "is not text in UTF-8, or holds a NUL character; save it as UTF-8")
+		return nil, "", wrong(lineOf(data, at), "is not text in UTF-8, or holds a NUL character; save it as UTF-8")
 	}
 	lines := strings.Split(string(data), "\n")
 	if strings.TrimRight(lines[0], " \t") != "---" {
@@ -119,10 +119,13 @@ func invalidText(data []byte) int {
 	return -1
 }
 
+// lineOf returns the number of the line in which the byte at a position is.
+func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
+
 // yamlLine matches the line number in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// parseYAML returns the mapping that front holds, or nil if front is empty.
+// parseYAML returns the settings that front holds, or nil if front is empty.
 func parseYAML(front []byte) (*yaml.Node, *problem) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(front, &doc); err != nil {
@@ -147,7 +150,7 @@ func parseYAML(front []byte) (*yaml.Node, *problem) {
 		return nil, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, wrong(root.Line, "the front matter must be settings, each as name: value")
+		return nil, wrong(root.Line, "must be settings, each as name: value")
 	}
 	return root, nil
 }
@@ -188,7 +191,7 @@ func (p *Profile) decode(root *yaml.Node) *problem {
 		key, value := root.Content[i], root.Content[i+1]
 		at := slices.IndexFunc(known, func(f field) bool { return f.key == key.Value })
 		if at < 0 || key.Kind != yaml.ScalarNode {
-			return wrong(key.Line, "%s", unknownKey(key.Value, known))
+			return wrong(key.Line, "%s", unknownKey(key.Value, keysOf(known)))
 		}
 		if first, twice := lines[key.Value]; twice {
 			return wrong(key.Line, "%s: is set in line %d already; remove one of them", key.Value, first)
@@ -202,11 +205,16 @@ func (p *Profile) decode(root *yaml.Node) *problem {
 	return nil
 }
 
-func unknownKey(key string, known []field) string {
+func keysOf(known []field) []string {
 	names := make([]string, len(known))
 	for i, f := range known {
 		names[i] = f.key
 	}
+	return names
+}
+
+// unknownKey says what is wrong with a key that is not one of names.
+func unknownKey(key string, names []string) string {
 	shown := strconv.Quote(text.OneLine(key, maxName))
 	if near := nearest(key, names); near != "" {
 		return "unknown key " + shown + "; did you mean " + near + "?"

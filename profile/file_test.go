@@ -92,7 +92,7 @@ func TestParseNamesFileLineAndCause(t *testing.T) {
 		front("subagents: [" + strings.Repeat("a", 65)):     "is not YAML",
 		front("AGENT_TYPE: [2]"):                            "reviewer.md:2: AGENT_TYPE: must be one value, not a list",
 		front("AGENT_CLASS:"):                               "reviewer.md:2: AGENT_CLASS: must be one value, not nothing",
-		front("- model"):                                    "reviewer.md:2: the front matter must be settings, each as name: value",
+		front("- model"):                                    "reviewer.md:2: must be settings, each as name: value",
 		front("model: a\n\ttools: [b]"):                     "reviewer.md:2: is not YAML: found a tab",
 		front("model: a\ndescription: 'open\nmax_turns: 3"): "is not YAML: ",
 		front("a: &x [Read]\ntools: *x"):                    `reviewer.md:2: unknown key "a"`,
