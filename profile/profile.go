@@ -1,5 +1,6 @@
-// Package profile says how an agent is to run: profiles, which are files, what
-// they enforce, and which subagents an agent may start.
+// Package profile says how an agent is to run: options and which source each is
+// from, profiles, which are files, what they enforce, and which subagents an
+// agent may start.
 package profile
 
 // A Profile is a named way to run an agent. It is a Markdown file: settings in

@@ -1,0 +1,250 @@
+package profile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// From says which source the value of an option comes from.
+type From string
+
+// The sources, strongest first.
+const (
+	FromTurn        From = "turn"        // options of the prompt
+	FromSession     From = "session"     // options of the session
+	FromProfile     From = "profile"     // the profile of the session
+	FromProject     From = "project"     // .runnel/config.yaml of the project
+	FromEnvironment From = "environment" // variables of the server
+	FromGlobal      From = "global"      // the configuration of the server
+	FromAgent       From = "agent"       // no source has the option: the agent's own default
+)
+
+// A Source gives options.
+type Source struct {
+	From    From
+	Name    string         // of the file or the variable, for errors. Default: errors name the option alone
+	Agent   string         // the name of the provider that it counts for. Default: it counts for all
+	Options runnel.Options // those that have a name in JSON
+	Lines   map[string]int // of the file, by option. Default: not known
+}
+
+// A Value is what an option was resolved to.
+type Value struct {
+	Value any    `json:"value,omitempty" doc:"absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own"`
+	From  From   `json:"from" enum:"turn,session,profile,project,environment,global,agent" doc:"the strongest source that has the option"`
+	Also  []From `json:"also,omitempty" doc:"further sources that are part of the value"`
+}
+
+// Resolved has what options were resolved to, by their names in JSON. A setting
+// of the agent's own is config. with its id. Of the options that no source has it
+// holds model, tools and permissionMode only.
+type Resolved map[string]Value
+
+// The ends of the chains that Resolved always shows. The agent has a model of its
+// own, which only it knows, and tools of its own: that preset is called default.
+// Agents are always started in the mode default if nothing says otherwise.
+var ends = Resolved{
+	"model":          {From: FromAgent},
+	"tools":          {Value: "default", From: FromAgent},
+	"permissionMode": {Value: string(runnel.ModeDefault), From: FromAgent},
+}
+
+// Resolve returns the options with which an agent starts, and where each of them
+// is from. Sources are in order, strongest first: for each option the first one
+// that has it counts. Settings of the agent's own are options of their own here.
+// The text of a profile is no option: systemPromptAppend comes behind it.
+//
+// Resolve is pure, and judges nothing; see [Source.Checked].
+func Resolve(sources ...Source) (runnel.Options, Resolved) {
+	var out runnel.Options
+	by := maps.Clone(ends)
+	for _, o := range options {
+		o.resolve(sources, &out, by)
+	}
+	return out, by
+}
+
+// option is a field of runnel.Options that has a name in JSON.
+type option struct {
+	name  string
+	index int
+}
+
+var options = func() (out []option) {
+	t := reflect.TypeFor[runnel.Options]()
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			out = append(out, option{name, i})
+		}
+	}
+	return out
+}()
+
+// in returns the option's field in opt.
+func (o option) in(opt *runnel.Options) reflect.Value {
+	return reflect.ValueOf(opt).Elem().Field(o.index)
+}
+
+// given reports whether opt has the option.
+func (o option) given(opt *runnel.Options) bool {
+	v := o.in(opt)
+	if k := v.Kind(); k == reflect.Slice || k == reflect.Map {
+		return v.Len() > 0
+	}
+	return !v.IsZero()
+}
+
+func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
+	var having []Source
+	for _, s := range sources {
+		if o.given(&s.Options) {
+			having = append(having, s)
+		}
+	}
+	if len(having) == 0 {
+		return
+	}
+	switch o.name {
+	case "config":
+		out.Config = resolveConfig(having, by)
+		return
+	case "systemPromptAppend":
+		having = appended(having)
+		var parts []string
+		for _, s := range having {
+			parts = append(parts, s.Options.SystemPromptAppend)
+		}
+		out.SystemPromptAppend = strings.Join(parts, "\n\n")
+	default:
+		o.in(out).Set(o.in(&having[0].Options))
+		having = having[:1]
+	}
+	v := Value{Value: o.shown(out), From: having[0].From}
+	for _, s := range having[1:] {
+		v.Also = append(v.Also, s.From)
+	}
+	by[o.name] = v
+}
+
+// appended returns the sources of a text that is added to the system prompt: the
+// profile, then the strongest of the others.
+func appended(having []Source) (out []Source) {
+	isProfile := func(s Source) bool { return s.From == FromProfile }
+	if i := slices.IndexFunc(having, isProfile); i >= 0 {
+		out = append(out, having[i])
+	}
+	if i := slices.IndexFunc(having, func(s Source) bool { return !isProfile(s) }); i >= 0 {
+		out = append(out, having[i])
+	}
+	return out
+}
+
+// resolveConfig resolves each of the agent's own settings.
+func resolveConfig(having []Source, by Resolved) runnel.Values {
+	out := make(runnel.Values)
+	for _, s := range having {
+		for id, value := range s.Options.Config {
+			if _, ok := out[id]; !ok {
+				out[id] = value
+				by["config."+id] = Value{Value: value, From: s.From}
+			}
+		}
+	}
+	return out
+}
+
+// maxShown bounds the text that Resolved shows of systemPromptAppend, in bytes.
+const maxShown = 200
+
+// shown returns the value of the option for readers. The definitions of MCP
+// servers hold credentials.
+func (o option) shown(opt *runnel.Options) any {
+	switch o.name {
+	case "mcpServers":
+		return serverNames(opt.MCPServers)
+	case "systemPromptAppend":
+		return text.Shorten(opt.SystemPromptAppend, maxShown)
+	}
+	v := o.in(opt)
+	if v.Kind() == reflect.String {
+		return v.String()
+	}
+	return v.Interface()
+}
+
+// serverNames returns the names of the servers that a client defined.
+func serverNames(servers json.RawMessage) []string {
+	var byName map[string]json.RawMessage
+	_ = json.Unmarshal(servers, &byName) // checked: it is an object
+	return slices.Sorted(maps.Keys(byName))
+}
+
+// With returns r with settings of another source in it.
+func (r Resolved) With(from From, set runnel.Settings) Resolved {
+	if set.IsZero() {
+		return r
+	}
+	opt := set.Apply(runnel.Options{})
+	_, given := Resolve(Source{From: from, Options: opt})
+	out := maps.Clone(r)
+	for name, v := range given {
+		if v.From == from {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// Checked returns s as check returns its options, which it is given one by one.
+// The error for an option says which source it is from, and in which line.
+func (s Source) Checked(check func(runnel.Options) (runnel.Options, error)) (Source, error) {
+	given := s.Options
+	for _, o := range options {
+		if !o.given(&given) {
+			continue
+		}
+		var one runnel.Options
+		o.in(&one).Set(o.in(&given))
+		one, err := check(one)
+		if err != nil {
+			return s, s.wrong(o.name, err)
+		}
+		o.in(&given).Set(o.in(&one))
+	}
+	s.Options = given
+	return s, nil
+}
+
+// wrong completes the error about an option.
+func (s Source) wrong(name string, err error) error {
+	if s.Name == "" {
+		return err
+	}
+	at := s.Name
+	if line := s.Lines[name]; line > 0 {
+		at = fmt.Sprintf("%s:%d", at, line)
+	}
+	e, ok := errors.AsType[*runnel.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	out := *e
+	out.Message = at + ": " + e.Message
+	out.Details = map[string]any{"option": name, "source": s.From, "at": at}
+	return &out
+}
+
+// Of returns the source that a profile is.
+func Of(p Profile) Source {
+	return Source{From: FromProfile, Name: p.Path, Options: runnel.Options{
+		Model: p.Model, Tools: p.Tools, MaxTurns: p.MaxTurns, SystemPromptAppend: p.Text,
+	}}
+}

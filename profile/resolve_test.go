@@ -1,0 +1,196 @@
+package profile
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// chain are the sources, strongest first.
+var chain = []From{FromTurn, FromSession, FromProfile, FromProject, FromEnvironment, FromGlobal}
+
+// with returns options that have one option, by its name in JSON.
+func with(t *testing.T, name string, value any) (opt runnel.Options) {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{name: value})
+	if err == nil {
+		err = json.Unmarshal(data, &opt)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opt
+}
+
+func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
+	values := map[string]func(i int) any{
+		"model":              func(i int) any { return "model-" + string(rune('a'+i)) },
+		"tools":              func(i int) any { return []string{"Read", string(rune('A' + i))} },
+		"maxTurns":           func(i int) any { return i + 1 },
+		"permissionMode":     func(i int) any { return []string{"plan", "acceptEdits", "dontAsk", "default", "plan", "dontAsk"}[i] },
+		"reasoningEffort":    func(i int) any { return "effort-" + string(rune('a'+i)) },
+		"maxThinkingTokens":  func(i int) any { return 1000 * (i + 1) },
+		"addDirs":            func(i int) any { return []string{"/dir/" + string(rune('a'+i))} },
+		"config":             func(i int) any { return map[string]string{"pace": string(rune('a' + i))} },
+		"mcpServers":         func(i int) any { return map[string]any{"server-" + string(rune('a'+i)): map[string]any{}} },
+		"systemPromptAppend": func(i int) any { return "text " + string(rune('a'+i)) },
+	}
+	for _, o := range options {
+		value := values[o.name]
+		if value == nil {
+			t.Errorf("%s: is not in this test's table", o.name)
+			continue
+		}
+		for strongest := range chain {
+			if o.name == "systemPromptAppend" && strongest <= 2 {
+				continue // the text of the profile is joined with another
+			}
+			var sources []Source
+			for i := range chain[strongest:] {
+				sources = append(sources, Source{From: chain[strongest+i], Options: with(t, o.name, value(strongest+i))})
+			}
+			got, by := Resolve(sources...)
+			want := with(t, o.name, value(strongest))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s from %s: %s", o.name, chain[strongest], diff)
+			}
+			name := o.name
+			if name == "config" {
+				name = "config.pace"
+			}
+			if by[name].From != chain[strongest] {
+				t.Errorf("%s from %s: got %+v", o.name, chain[strongest], by[name])
+			}
+		}
+	}
+}
+
+// Nothing is invented at the end of a chain: the agent decides, and tools are the
+// preset of its own.
+func TestWithoutASourceTheAgentDecides(t *testing.T) {
+	opt, by := Resolve(Source{From: FromSession}, Source{From: FromGlobal})
+	if !reflect.DeepEqual(opt, runnel.Options{}) {
+		t.Errorf("options were invented: %+v", opt)
+	}
+	data, _ := json.Marshal(by)
+	const want = `{"model":{"from":"agent"},"permissionMode":{"value":"default","from":"agent"},"tools":{"value":"default","from":"agent"}}`
+	if string(data) != want {
+		t.Errorf("got %s\nwant %s", data, want)
+	}
+}
+
+func TestEachOfTheAgentsOwnSettingsIsResolvedByItself(t *testing.T) {
+	opt, by := Resolve(
+		Source{From: FromTurn, Options: runnel.Options{Config: runnel.Values{"a": "turn"}}},
+		Source{From: FromSession, Options: runnel.Options{Config: runnel.Values{"a": "session", "b": "session"}}},
+		Source{From: FromGlobal, Options: runnel.Options{Config: runnel.Values{"b": "global", "c": "global"}}},
+	)
+	if diff := cmp.Diff(runnel.Values{"a": "turn", "b": "session", "c": "global"}, opt.Config); diff != "" {
+		t.Error(diff)
+	}
+	for id, from := range map[string]From{"a": FromTurn, "b": FromSession, "c": FromGlobal} {
+		if got := by["config."+id]; got.From != from || got.Value != string(from) {
+			t.Errorf("config.%s: got %+v", id, got)
+		}
+	}
+}
+
+// A session adds to what its profile says to the agent; it cannot replace it.
+func TestTextOfAProfileComesBeforeThatOfTheSession(t *testing.T) {
+	add := func(from From, s string) Source {
+		return Source{From: from, Options: runnel.Options{SystemPromptAppend: s}}
+	}
+	opt, by := Resolve(add(FromSession, "be brief"), Of(Profile{Text: "You review."}), add(FromProject, "never used"))
+	if opt.SystemPromptAppend != "You review.\n\nbe brief" {
+		t.Errorf("got %q", opt.SystemPromptAppend)
+	}
+	if diff := cmp.Diff(Value{Value: "You review.\n\nbe brief", From: FromProfile, Also: []From{FromSession}}, by["systemPromptAppend"]); diff != "" {
+		t.Error(diff)
+	}
+	opt, by = Resolve(add(FromProject, strings.Repeat("x", 1000)))
+	if len(opt.SystemPromptAppend) != 1000 || len(by["systemPromptAppend"].Value.(string)) > maxShown {
+		t.Errorf("the agent gets %d bytes, readers %v", len(opt.SystemPromptAppend), by["systemPromptAppend"])
+	}
+}
+
+func TestResolvedShowsNamesOfServersOnly(t *testing.T) {
+	opt, by := Resolve(Source{From: FromSession, Options: runnel.Options{MCPServers: json.RawMessage(`{"b":{"env":{"KEY":"hunter2"}},"a":{}}`)}})
+	data, _ := json.Marshal(by)
+	if strings.Contains(string(data), "hunter2") || !strings.Contains(string(data), `"value":["a","b"]`) {
+		t.Errorf("got %s", data)
+	}
+	if len(opt.MCPServers) == 0 {
+		t.Error("the agent gets no servers")
+	}
+}
+
+// A hundred runs give the same bytes, whatever the order of Go's maps.
+func TestResolvingIsDeterministic(t *testing.T) {
+	config := runnel.Values{}
+	for i := range 30 {
+		config["id"+string(rune('a'+i))] = "x"
+	}
+	var first string
+	for range 100 {
+		opt, by := Resolve(
+			Source{From: FromSession, Options: runnel.Options{Model: "m", Config: config}},
+			Of(Profile{Model: "p", Tools: []string{"Read"}, MaxTurns: 3, Text: "text"}),
+			Source{From: FromGlobal, Options: runnel.Options{Config: config, ReasoningEffort: "low"}},
+		)
+		data, err := json.Marshal(map[string]any{"opt": opt, "by": by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = string(data)
+		}
+		if string(data) != first {
+			t.Fatalf("got %s\nfirst %s", data, first)
+		}
+	}
+}
+
+func TestOptionsOfATurnAreAddedToTheResolved(t *testing.T) {
+	_, by := Resolve(Source{From: FromSession, Options: runnel.Options{Model: "m", ReasoningEffort: "low"}})
+	before, _ := json.Marshal(by)
+	now := by.With(FromTurn, runnel.Settings{Model: "m2", Config: runnel.Values{"pace": "fast"}})
+	if now["model"].From != FromTurn || now["model"].Value != "m2" || now["config.pace"].From != FromTurn || now["reasoningEffort"].From != FromSession {
+		t.Errorf("got %+v", now)
+	}
+	if after, _ := json.Marshal(by); string(after) != string(before) {
+		t.Errorf("the session's own changed: %s", after)
+	}
+}
+
+func TestErrorNamesTheSourceAndTheLineOfAnOption(t *testing.T) {
+	check := func(opt runnel.Options) (runnel.Options, error) {
+		if opt.Model == "bad" {
+			return opt, runnel.Fail(runnel.InvalidRequest, "model: is bad")
+		}
+		opt.Model = strings.TrimSpace(opt.Model)
+		return opt, nil
+	}
+	s := Source{From: FromProject, Name: "/p/config.yaml", Lines: map[string]int{"model": 4}, Options: runnel.Options{Model: "bad", MaxTurns: 2}}
+	_, err := s.Checked(check)
+	e, ok := errors.AsType[*runnel.Error](err)
+	if !ok || e.Message != "/p/config.yaml:4: model: is bad" || e.Code != runnel.InvalidRequest {
+		t.Fatalf("got %v", err)
+	}
+	if diff := cmp.Diff(map[string]any{"option": "model", "source": FromProject, "at": "/p/config.yaml:4"}, e.Details); diff != "" {
+		t.Error(diff)
+	}
+	s = Source{From: FromEnvironment, Name: "RUNNEL_MODEL", Options: runnel.Options{Model: "bad"}}
+	if _, err = s.Checked(check); err == nil || !strings.Contains(err.Error(), "RUNNEL_MODEL: model: is bad") {
+		t.Errorf("got %v", err)
+	}
+	s.Options.Model = " good "
+	if s, err = s.Checked(check); err != nil || s.Options.Model != "good" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
