@@ -33,8 +33,8 @@ type Catalogue interface {
 	PutReport(ctx context.Context, session string, r Report) error
 	// Report returns it, or ErrNotFound if nothing was put.
 	Report(ctx context.Context, session string) (Report, error)
-	// DeleteSession removes the record, the report, the events and the queue of a
-	// session.
+	// DeleteSession removes the record, the report, the events, the queue and the
+	// requests for turns of a session.
 	DeleteSession(ctx context.Context, id string) error
 	// Unfinished returns the ids of sessions whose log has a turn without end.
 	Unfinished(ctx context.Context) ([]string, error)
@@ -56,6 +56,8 @@ type Catalogue interface {
 	// DeleteToken removes a token and every token that it made, directly or not.
 	// It returns ErrNotFound if there is no token with this id.
 	DeleteToken(ctx context.Context, id string) error
+
+	Requests
 }
 
 // A Session is what is known of a session without reading its log.

@@ -5,6 +5,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -21,13 +22,17 @@ type Catalogue struct {
 	reports  map[string]store.Report
 	queue    []store.Queued
 	tokens   map[string]store.Token
+	requests map[requestKey]store.Request
 }
 
 var _ store.Catalogue = (*Catalogue)(nil)
 
 // New returns an empty catalogue of sessions whose events are in log.
 func New(log store.Log) *Catalogue {
-	return &Catalogue{log: log, sessions: make(map[string]store.Session), reports: make(map[string]store.Report), tokens: make(map[string]store.Token)}
+	return &Catalogue{
+		log: log, sessions: make(map[string]store.Session), reports: make(map[string]store.Report), tokens: make(map[string]store.Token),
+		requests: make(map[requestKey]store.Request),
+	}
 }
 
 // PutSession implements [store.Catalogue].
@@ -112,6 +117,7 @@ func (c *Catalogue) DeleteSession(_ context.Context, id string) error {
 	delete(c.sessions, id)
 	delete(c.reports, id)
 	c.queue = slices.DeleteFunc(c.queue, func(q store.Queued) bool { return q.Session == id })
+	maps.DeleteFunc(c.requests, func(_ requestKey, r store.Request) bool { return r.Session == id && r.Turn != "" })
 	return nil
 }
 

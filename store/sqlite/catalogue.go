@@ -76,6 +76,7 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 			"UPDATE logs SET session = 'deleted ' || hex(randomblob(16)), deleted = 1 WHERE session = ?",
 			"DELETE FROM queue WHERE session = ?",
 			"DELETE FROM reports WHERE session = ?",
+			"DELETE FROM requests WHERE session = ? AND turn <> ''",
 			"DELETE FROM sessions WHERE id = ?",
 		} {
 			if _, err := w.conn.ExecContext(context.Background(), text, id); err != nil {

@@ -31,6 +31,9 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Report", testReport},
 		{"Queue", testQueue},
 		{"Tokens", testTokens},
+		{"Requests", testRequests},
+		{"RequestsEnd", testRequestsEnd},
+		{"TurnPlaces", testTurnPlaces},
 		{"Hostile", testHostile},
 		{"Concurrent", testConcurrentRecords},
 	}
