@@ -57,7 +57,10 @@ func (s *Session) settle(ev event.Event) {
 	lt := s.live[i]
 	s.live = slices.Delete(s.live, i, i+1)
 	s.restore(lt, ev.Body)
-	res := Result{FinalText: lt.rules.finalText, Usage: lt.rules.usage.Usage, CostUSD: lt.rules.usage.CostUSD}
+	res := Result{
+		SessionID: s.id, AgentSessionID: s.facts.agentSessionID,
+		FinalText: lt.rules.finalText, Usage: lt.rules.usage.Usage, CostUSD: lt.rules.usage.CostUSD,
+	}
 	var err error
 	switch b := ev.Body.(type) {
 	case event.ResponseDone:

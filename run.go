@@ -75,16 +75,17 @@ func (r *Run) ID() string { return r.turn.ID }
 // end. See [Turn.Events].
 func (r *Run) Events(ctx context.Context) iter.Seq2[event.Event, error] { return r.turn.Events(ctx) }
 
-// Universal yields the run's events in the universal envelope. See [Run.Events].
+// Universal yields the run's events in the universal envelope. See [Run.Events]
+// and [universal.Stream].
 func (r *Run) Universal(ctx context.Context) iter.Seq2[universal.Event, error] {
-	kind := universal.AgentKind(r.session.provider.Name())
 	return func(yield func(universal.Event, error) bool) {
+		s := universal.Stream{AgentKind: AgentKind(r.session.provider)}
 		for ev, err := range r.Events(ctx) {
 			if err != nil {
 				yield(universal.Event{}, err)
 				return
 			}
-			for _, u := range universal.From(kind, ev.Body) {
+			for _, u := range s.Push(ev) {
 				if !yield(u, nil) {
 					return
 				}
@@ -104,6 +105,19 @@ func (r *Run) Wait(ctx context.Context) (Result, error) {
 	}
 	res.Exit = r.session.Status().Exit
 	return res, err
+}
+
+// Completion is [Run.Wait] in the form of the universal API.
+func (r *Run) Completion(ctx context.Context) (universal.Completion, error) {
+	res, err := r.Wait(ctx)
+	c := universal.Completion{
+		AgentKind: AgentKind(r.session.provider), Status: string(res.Status),
+		FinalText: res.FinalText, Data: universal.Handle(res.AgentSessionID),
+	}
+	if res.Exit != nil {
+		c.ExitCode = &res.Exit.Code
+	}
+	return c, err
 }
 
 // Cancel ends the run as cancelled. It may be called at any time and again.

@@ -172,3 +172,23 @@ func TestBypassIsLoud(t *testing.T) {
 		t.Fatal(warned)
 	}
 }
+
+func TestResultHasTheIDsOfSessionAndConversation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := script.Step{Session: &event.SessionUpdated{AgentSessionID: "conversation-1"}}
+		run := start(t, runnel.Options{}, known, say)
+		session := ""
+		for ev := range run.Events(t.Context()) {
+			session = ev.Session
+		}
+		res, err := run.Wait(t.Context())
+		if err != nil || res.SessionID != session || session == "" || res.AgentSessionID != "conversation-1" {
+			t.Errorf("session %q: %+v, %v", session, res, err)
+		}
+		done, err := run.Completion(t.Context())
+		want := `{"schema":"agent_api.session.handle.v1","session":{"id":"conversation-1"}}`
+		if err != nil || done.AgentKind != "script" || done.Status != "completed" || done.FinalText != "hello you" || string(done.Data) != want {
+			t.Errorf("%+v, data %s, %v", done, done.Data, err)
+		}
+	})
+}

@@ -33,12 +33,14 @@ func UserItemID(turn string) string { return turn + ":0:0" }
 
 // Result is how a turn ended.
 type Result struct {
-	Status    event.TurnStatus
-	Reason    string // the agent's reason for stopping, if it gave one
-	FinalText string // the agent's last message, at most [event.MaxText] bytes of it
-	Usage     *event.Usage
-	CostUSD   *float64
-	Exit      *ExitStatus // of a Run's agent; nil for a session's, which lives on
+	SessionID      string // ours
+	AgentSessionID string // the agent's own id of the conversation, for Options.Resume; "" if the agent reported none
+	Status         event.TurnStatus
+	Reason         string // the agent's reason for stopping, if it gave one
+	FinalText      string // the agent's last message, at most [event.MaxText] bytes of it
+	Usage          *event.Usage
+	CostUSD        *float64
+	Exit           *ExitStatus // of a Run's agent; nil for a session's, which lives on
 }
 
 func newTurn(id, session string, log Log, after int64) *Turn {
@@ -108,7 +110,7 @@ func (t *Turn) resolve(res Result, err error) {
 // abandon is called instead of resolve if the log failed.
 func (t *Turn) abandon(err error) {
 	t.lose(err)
-	t.resolve(Result{Status: event.StatusError}, err)
+	t.resolve(Result{SessionID: t.session, Status: event.StatusError}, err)
 }
 
 func (t *Turn) begin() {

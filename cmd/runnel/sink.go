@@ -28,7 +28,7 @@ func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
 	case "upserts":
 		return newUpsertLines(a.encoder()), nil
 	case "universal":
-		return universalLines{a.encoder(), universal.AgentKind(p.Name())}, nil
+		return &universalLines{enc: a.encoder(), stream: universal.Stream{AgentKind: runnel.AgentKind(p)}}, nil
 	}
 	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
 }
@@ -41,12 +41,12 @@ func (l eventLines) close() error               { return nil }
 
 // universalLines writes the flat envelope.
 type universalLines struct {
-	enc  *json.Encoder
-	kind string
+	enc    *json.Encoder
+	stream universal.Stream
 }
 
-func (l universalLines) event(ev event.Event) error {
-	for _, u := range universal.From(l.kind, ev.Body) {
+func (l *universalLines) event(ev event.Event) error {
+	for _, u := range l.stream.Push(ev) {
 		if err := l.enc.Encode(u); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (l universalLines) event(ev event.Event) error {
 	return nil
 }
 
-func (l universalLines) close() error { return nil }
+func (l *universalLines) close() error { return nil }
 
 // upsertFrame is a line of the format "upserts", the same as a frame of the
 // WebSocket.

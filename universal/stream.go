@@ -1,0 +1,258 @@
+package universal
+
+import (
+	"cmp"
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A Stream makes the universal events of one run from its canonical events. It
+// has no goroutine and no clock. Its settings must not change after the first
+// event.
+//
+//   - TextOutput with the channel "assistant" is the agent's answer. Reasoning
+//     and the text of subagents have channels of their own, and the user's
+//     prompt is a Status.
+//   - Text that was cut off, because its item failed or was cancelled, comes
+//     before the event that says so.
+//   - A ToolCall comes once the arguments are final, a ToolResult with the
+//     output, or when the call or its output failed or was cancelled.
+//   - One Status has the [HandleFacet], as soon as the agent's id is known.
+//   - What a Stream cannot classify is Unknown.
+type Stream struct {
+	AgentKind string // of every event
+
+	// Results gives ToolCall and ToolResult their arguments and outputs, and
+	// approvals what they are about. Default: they come without.
+	Results bool
+
+	thread string // the agent's id of the conversation
+	items  event.Transcript
+	calls  map[string]event.FunctionCall // by call id, without arguments
+}
+
+// ExternalSandbox is the code of the notice that a run works without the
+// agent's own guardrails; see [ExternalSandboxWarning].
+const ExternalSandbox = "EXTERNAL_SANDBOX"
+
+// ExternalSandboxWarning is the message of that notice.
+const ExternalSandboxWarning = "DANGEROUS: external sandbox exec policy enabled (agent_api.exec.external_sandbox.v1=true)"
+
+// The messages that programs compare. A canonical event has more words behind
+// such a message and a colon, for people.
+const (
+	ApprovalRequired = "approval required"
+	NoSessionFound   = "no session found"
+	SessionNotFound  = "session not found"
+)
+
+// Pinned returns the part of a message that programs compare, if it has one, and
+// else the message.
+func Pinned(message string) string {
+	for _, pinned := range []string{ApprovalRequired, NoSessionFound, SessionNotFound} {
+		if strings.HasPrefix(message, pinned+": ") {
+			return pinned
+		}
+	}
+	return message
+}
+
+// Push returns the universal events for ev: none for what a later event repeats,
+// several for long text.
+func (s *Stream) Push(ev event.Event) []Event {
+	out := s.convert(ev)
+	for i := range out {
+		out[i].AgentKind = s.AgentKind
+		out[i].bound()
+	}
+	return out
+}
+
+func (s *Stream) convert(ev event.Event) []Event {
+	switch b := ev.Body.(type) {
+	case event.ItemStart:
+		s.items.Apply(ev)
+		if b.ItemType == event.TypeFunctionCall {
+			s.remember(event.FunctionCall{CallID: b.CallID, Name: b.Name})
+		}
+		return nil
+	case event.ItemDelta:
+		s.items.Apply(ev)
+		return nil
+	case event.ItemDone:
+		s.items.Apply(ev)
+		out := s.item(b)
+		s.items.Release(b.ItemID)
+		return out
+	case event.ItemError:
+		return s.broken(ev, b.ItemID, Event{Kind: ErrorInfo, Message: cmp.Or(b.Error.Message, b.Error.Code), Data: body(b)})
+	case event.ItemCancelled:
+		return s.broken(ev, b.ItemID, Event{Kind: StatusInfo, Message: string(b.Reason), Data: body(b)})
+	case event.SessionUpdated:
+		return s.updated(b)
+	case event.ResponseStart:
+		return status(b, "started")
+	case event.ResponseDone:
+		s.items.Forget(ev.Turn)
+		return status(b, string(b.Status))
+	case event.ResponseError:
+		s.items.Forget(ev.Turn)
+		return []Event{{Kind: ErrorInfo, Channel: event.Type(b), Message: Pinned(cmp.Or(b.Error.Message, b.Error.Code)), Data: body(b)}}
+	case event.ApprovalRequested:
+		return s.asked(b)
+	case event.ApprovalResolved:
+		if !s.Results {
+			b.UpdatedArguments = nil
+		}
+		return status(b, Pinned(b.Reason))
+	case event.UsageUpdated:
+		return status(b, "")
+	case event.Notice:
+		if b.Code == ExternalSandbox {
+			return []Event{{Kind: StatusInfo, Channel: Warning, Message: b.Message}}
+		}
+		return status(b, b.Message)
+	}
+	return []Event{{Kind: Unknown, Channel: event.Type(ev.Body), Data: body(ev.Body)}}
+}
+
+// item returns the events for an item that is finished.
+func (s *Stream) item(b event.ItemDone) []Event {
+	it, _ := s.items.Item(b.ItemID)
+	switch f := b.FinalItem.(type) {
+	case event.Message:
+		return message(it, f)
+	case event.Reasoning:
+		return texts(Reasoning, f.Content, parent(it))
+	case event.FunctionCall:
+		s.remember(f)
+		tool := s.tool(it, f.CallID)
+		tool.Phase, tool.Status = "start", "running"
+		return []Event{{Kind: ToolCall, Channel: Tool, Data: s.facet(tool, ResultsFacet{Title: f.Title, Arguments: f.Arguments})}}
+	case event.FunctionCallOutput:
+		tool := s.tool(it, f.CallID)
+		tool.Phase, tool.Status = "complete", "completed"
+		if f.IsError {
+			tool.Phase, tool.Status = "fail", "failed"
+		}
+		tool.ExitCode, tool.Bytes = f.ExitCode, sizes(tool.Kind, f)
+		return []Event{{Kind: ToolResult, Channel: Tool, Data: s.facet(tool, ResultsFacet{Output: &f.Output, Changes: f.Changes})}}
+	case event.Plan:
+		return []Event{{Kind: StatusInfo, Channel: string(event.TypePlan), Data: final(f)}}
+	}
+	return []Event{{Kind: Unknown, Channel: event.Type(b), Data: body(b)}}
+}
+
+func message(it event.Item, f event.Message) []Event {
+	switch {
+	case f.Origin == event.OriginUser:
+		return []Event{{Kind: StatusInfo, Channel: User, Message: "prompt accepted"}}
+	case f.Origin == event.OriginSystem:
+		return []Event{{Kind: StatusInfo, Channel: System, Message: f.Content, Data: parent(it)}}
+	case f.Origin != event.OriginAgent:
+		return []Event{{Kind: Unknown, Channel: string(event.TypeMessage), Data: final(f)}}
+	}
+	return texts(speaker(it), f.Content, parent(it))
+}
+
+// speaker returns the channel of an agent's message.
+func speaker(it event.Item) string {
+	if it.ParentCallID != "" {
+		return Subagent
+	}
+	return Assistant
+}
+
+// broken returns the events for an item that failed or was cancelled: what it
+// has of text, and then how it ended. A tool call ends as a ToolResult.
+func (s *Stream) broken(ev event.Event, id string, end Event) []Event {
+	end.Channel = event.Type(ev.Body)
+	it, ok := s.items.Item(id)
+	if !ok || s.items.Apply(ev) == "" {
+		return []Event{end}
+	}
+	s.items.Release(id)
+	switch it.Type {
+	case event.TypeMessage:
+		return append(texts(speaker(it), it.Content, parent(it)), end)
+	case event.TypeReasoning:
+		return append(texts(Reasoning, it.Content, parent(it)), end)
+	case event.TypeFunctionCall, event.TypeFunctionCallOutput:
+		tool := s.tool(it, it.CallID)
+		tool.Phase, tool.Status = "fail", "failed"
+		return []Event{{Kind: ToolResult, Channel: Tool, Message: end.Message, Data: s.facet(tool, ResultsFacet{})}}
+	}
+	return []Event{end}
+}
+
+// updated returns the events for facts of the session. The first id of the
+// conversation gets an event of its own.
+func (s *Stream) updated(b event.SessionUpdated) []Event {
+	var out []Event
+	handle := Handle(b.AgentSessionID)
+	if first := s.thread == "" && handle != nil; first {
+		out = append(out, Event{Kind: StatusInfo, Channel: event.Type(b), Message: "session started", Data: handle})
+	}
+	if handle != nil {
+		s.thread = b.AgentSessionID
+	}
+	if len(out) > 0 {
+		b.AgentSessionID = ""
+		if reflect.ValueOf(b).IsZero() {
+			return out
+		}
+	}
+	return append(out, status(b, "")...)
+}
+
+// asked returns the event for an approval. What would run is among the
+// arguments, and often in the title.
+func (s *Stream) asked(b event.ApprovalRequested) []Event {
+	message := b.Approval.Title
+	if !s.Results {
+		a := &b.Approval
+		a.Title, a.Why, a.Arguments, a.Changes = "", "", nil, nil
+		message = a.ToolName
+	}
+	return status(b, message)
+}
+
+func (s *Stream) remember(f event.FunctionCall) {
+	if s.calls == nil {
+		s.calls = make(map[string]event.FunctionCall)
+	}
+	s.calls[f.CallID] = event.FunctionCall{Name: f.Name, Kind: f.Kind}
+}
+
+func status(b event.Body, message string) []Event {
+	return []Event{{Kind: StatusInfo, Channel: event.Type(b), Message: message, Data: body(b)}}
+}
+
+// parent names the call whose subagent made an item.
+func parent(it event.Item) json.RawMessage {
+	if it.ParentCallID == "" {
+		return nil
+	}
+	return encode(struct {
+		ParentUseID string `json:"parent_use_id"`
+	}{it.ParentCallID})
+}
+
+func body(b event.Body) json.RawMessage {
+	data, err := event.MarshalBody(b)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func final(f event.FinalItem) json.RawMessage {
+	data, err := event.MarshalFinal(f)
+	if err != nil {
+		return nil
+	}
+	return data
+}
