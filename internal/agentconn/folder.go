@@ -47,11 +47,12 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 
 // judge fails if one of the folders would choose what runs.
 func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
-	if name := launcher(c.Path, c.Args); name != "" {
+	args := wrapped(c.Path, c.Args)
+	if name := launcher(c.Path, args); name != "" {
 		return untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
 			"Install the agent, such as with npm install -g, and configure its own program.")
 	}
-	if arg := fromFolder(c.Args, dirs[0]); arg != "" && !c.Elsewhere {
+	if arg := fromFolder(args, dirs[0]); arg != "" && !c.Elsewhere {
 		return untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
 	}
 	return c.judgeGit(ctx, opt, dirs, agent)
@@ -125,43 +126,6 @@ func shellWord(s string) string {
 
 func isAlphanumeric(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-}
-
-// launchers are programs that look for the program to run in the folder in
-// which they are started, or obey its settings before they run it. The words
-// are the subcommands that do so; none stands for all.
-var launchers = map[string][]string{
-	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil, "corepack": nil,
-	"pnpm": nil, "yarn": nil, "yarnpkg": nil, // also run programs of the folder by their bare names
-	"npm": {"exec", "x", "run", "run-script", "start"}, "bun": {"x", "run"}, "deno": {"run", "task", "x"}, "node": {"--run"},
-	"uv": {"run", "tool"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"}, "rye": {"run"},
-	"mise": {"exec", "x", "run"}, "volta": {"run"},
-}
-
-// launcher returns the launcher of a command, "" if it has none.
-func launcher(path string, args []string) string {
-	for filepath.Base(path) == "env" { // env [-OPTION…] [NAME=VALUE…] PROGRAM
-		i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") && !strings.Contains(a, "=") })
-		if i < 0 {
-			return ""
-		}
-		path, args = args[i], args[i+1:]
-	}
-	name := strings.ToLower(filepath.Base(path))
-	name = strings.TrimSuffix(name, filepath.Ext(name))
-	words, ok := launchers[name]
-	if !ok {
-		return ""
-	}
-	if words == nil {
-		return name
-	}
-	for _, a := range args { // an option before the subcommand may have a value
-		if slices.Contains(words, a) {
-			return name + " " + a
-		}
-	}
-	return ""
 }
 
 // fromFolder returns the first argument that names a file in the folder by a

@@ -50,9 +50,15 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 		{"/x/npm --silent exec agent -- --acp", "npm exec"}, {"/x/npm x agent", "npm x"}, {"/x/pnpm dlx agent", "pnpm"}, {"/x/node --run agent", "node --run"},
 		{"/x/yarn agent", "yarn"}, {"/x/bun x agent", "bun x"}, {"/x/uv tool run agent", "uv tool"},
 		{"/usr/bin/env -S A=1 npx agent", "npx"}, {"/x/NPX.CMD agent", "npx"},
+		{"/usr/bin/env|-S|npx agent", "npx"}, {"/usr/bin/env|-vS A=1 'npx' agent", "npx"}, {"/usr/bin/env|--split-string=/x/npx agent", "npx"},
+		{"env -u X npx agent", "npx"}, {"env -i A=b npx agent", "npx"}, {"env -C /tmp npm --silent exec agent", "npm exec"},
+		{"nice -n 5 npx agent", "npx"}, {"nohup /x/npx agent", "npx"}, {"timeout -k 1 5 npx agent", "npx"}, {"setsid -w bunx agent", "bunx"},
+		{"stdbuf -oL uvx agent", "uvx"}, {"ionice -c 3 env A=b nice npx agent", "npx"}, {"xvfb-run -a npx agent", "npx"},
+		{"systemd-run --user --pipe npx agent", "npx"}, {"sudo -u agent npx agent", "npx"}, {"busybox nice npx agent", "npx"}, {"/x/NICE.EXE npx agent", "npx"},
 		{"/x/npm-agent exec", ""}, {"/usr/bin/node /x/agent.js", ""}, {"/x/uv --version", ""}, {"/usr/bin/env", ""},
+		{"nice", ""}, {"nice /x/agent --acp", ""}, {"env -u npm_config_x /x/npm-agent exec", ""}, {"/x/agent npx", ""}, {"env NPX=/x/npx /x/agent", ""},
 	} {
-		words := strings.Fields(c.command)
+		words := strings.FieldsFunc(c.command, func(r rune) bool { return r == '|' || r == ' ' && !strings.Contains(c.command, "|") })
 		cmd := Command{Path: words[0], Args: words[1:]}
 		err := cmd.defend(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "It"})
 		switch {
@@ -77,10 +83,15 @@ func TestScriptOfTheFolderIsRefused(t *testing.T) {
 	}{
 		{Command{Args: []string{"--flag", "agent.js"}}, true},
 		{Command{Args: []string{"./agent.js"}}, true},
+		{Command{Path: "/usr/bin/env", Args: []string{"-S", "A=1 ./agent.js --flag"}}, true},
+		{Command{Path: "/usr/bin/env", Args: []string{"-S./agent.js --flag"}}, true},
+		{Command{Path: "/usr/bin/nice", Args: []string{"node", "agent.js"}}, true},
 		{Command{Args: []string{"agent.js"}, Elsewhere: true}, false}, // there is no such file where it starts
 		{Command{Args: []string{"other.js", "--agent.js", filepath.Join(dir, "agent.js"), ""}}, false},
 	} {
-		c.cmd.Path = "/usr/bin/node"
+		if c.cmd.Path == "" {
+			c.cmd.Path = "/usr/bin/node"
+		}
 		err := c.cmd.defend(t.Context(), opt, Agent{Name: "It"})
 		if c.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "agent.js, which is a file of the folder") {
 			t.Errorf("%q: %v", c.cmd.Args, err)
