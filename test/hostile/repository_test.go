@@ -3,6 +3,8 @@
 package hostile
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +26,37 @@ func (w *world) git(args ...string) {
 	}
 }
 
+// marks makes a folder of marks. touch returns a command of the shell that
+// leaves a mark there, and ran the marks that were left since it was last asked.
+func (w *world) marks() (touch func(mark string) string, ran func() []string) {
+	w.t.Helper()
+	dir := w.folder(filepath.Join(w.dir, "marks"), 0o700)
+	return func(mark string) string { return "touch " + filepath.Join(dir, mark) }, func() (names []string) {
+		w.t.Helper()
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			names = append(names, e.Name())
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return names
+	}
+}
+
+// refused has the server refuse a session in dir, and returns its reason.
+func (w *world) refused(dir string) string {
+	w.t.Helper()
+	var made struct {
+		Error problem `json:"error"`
+	}
+	if code, _ := w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": dir}, &made); code != http.StatusUnprocessableEntity {
+		w.t.Errorf("create in %s: %d", dir, code)
+	}
+	return made.Error.Message
+}
+
 // TestRepositoryRunsNothingBeforeItIsTrusted has an agent call git in a
 // repository that would run programs: by its configuration, by that of a bare
 // repository among its files, by hooks, and by programs of its own in PATH.
@@ -33,30 +66,8 @@ func TestRepositoryRunsNothingBeforeItIsTrusted(t *testing.T) {
 	}
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
-		marks := filepath.Join(w.dir, "marks")
-		if err := os.Mkdir(marks, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		w.own(marks)
-		touch := func(mark string) string { return "touch " + filepath.Join(marks, mark) }
-		ran := func() (names []string) {
-			t.Helper()
-			entries, err := os.ReadDir(marks)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range entries {
-				names = append(names, e.Name())
-			}
-			return names
-		}
-		program := func(path, mark string) {
-			t.Helper()
-			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+touch(mark)+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			w.own(path)
-		}
+		touch, ran := w.marks()
+		program := func(path, mark string) { w.put(path, "#!/bin/sh\n"+touch(mark)+"\n", 0o755) }
 		w.git("init", "-q", ".")
 		w.git("init", "-q", "--bare", "bare")
 		w.git("-C", "bare", "config", "core.bare", "false")
@@ -82,16 +93,10 @@ func TestRepositoryRunsNothingBeforeItIsTrusted(t *testing.T) {
 		w.git("config", "include.path", "more")
 		w.git("config", "--file", ".git/more", "filter.evil.clean", touch("filter"))
 		w.git("-C", "bare", "config", "core.fsmonitor", touch("bare")+" #")
-		var made struct {
-			Error problem `json:"error"`
-		}
-		code, _ := w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
-		if code != http.StatusUnprocessableEntity {
-			t.Errorf("create: %d", code)
-		}
+		reason := w.refused(w.project)
 		for _, want := range []string{"core.fsmonitor (.git/config)", "filter.evil.clean (.git/more)", "core.fsmonitor (bare/config)", "--trusted-folders " + w.project} {
-			if !strings.Contains(made.Error.Message, want) {
-				t.Errorf("the refusal lacks %q: %s", want, made.Error.Message)
+			if !strings.Contains(reason, want) {
+				t.Errorf("the refusal lacks %q: %s", want, reason)
 			}
 		}
 		if names := ran(); names != nil {
@@ -99,4 +104,91 @@ func TestRepositoryRunsNothingBeforeItIsTrusted(t *testing.T) {
 		}
 		w.empty(5 * time.Second)
 	})
+}
+
+// TestCraftedRepositoriesAreRefused has repositories whose configuration only
+// git finds: each is shown to run a program by git, and then given to an agent.
+func TestCraftedRepositoriesAreRefused(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	users(t, func(t *testing.T, user *syscall.Credential) {
+		w := newWorld(t, user, "60s")
+		touch, ran := w.marks()
+		evil := "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = " + touch("fsmonitor") + " #\n"
+		w.start()
+		for name, c := range map[string]struct {
+			make  func(dir string)
+			at    string // where git is called
+			wants string
+		}{
+			"zero byte in a .git file": {func(dir string) {
+				elsewhere := filepath.Join(w.dir, "other", "store")
+				w.git("init", "-q", "--bare", elsewhere)
+				w.put(filepath.Join(elsewhere, "config"), evil, 0o600)
+				w.put(filepath.Join(w.folder(filepath.Join(dir, "c"), 0o700), ".git"), "gitdir: "+elsewhere+"\x00more\n", 0o600)
+			}, "c", "core.fsmonitor (" + w.dir + "/other/store/config)"},
+			"one include by two names": {func(dir string) {
+				w.git("init", "-q", dir)
+				a, b := w.folder(filepath.Join(dir, "a"), 0o700), w.folder(filepath.Join(dir, "b"), 0o700)
+				w.git("config", "--file", filepath.Join(dir, ".git", "config"), "--add", "include.path", "../a/one")
+				w.git("config", "--file", filepath.Join(dir, ".git", "config"), "--add", "include.path", "../b/one")
+				w.put(filepath.Join(a, "one"), "[include]\n\tpath = two\n", 0o600)
+				w.put(filepath.Join(b, "two"), evil, 0o600)
+				if err := os.Symlink("../a/one", filepath.Join(b, "one")); err != nil {
+					t.Fatal(err)
+				}
+			}, ".", "core.fsmonitor (b/two)"},
+			"repository in a folder like one of objects": {func(dir string) {
+				w.git("init", "-q", filepath.Join(dir, "objects", "ab"))
+				w.put(filepath.Join(dir, "objects", "ab", ".git", "config"), evil, 0o600)
+			}, "objects/ab", "core.fsmonitor (objects/ab/.git/config)"},
+			"bare repository in a folder like one of objects": {func(dir string) {
+				w.git("init", "-q", "--bare", filepath.Join(dir, "a", "objects", "pack"))
+				w.put(filepath.Join(dir, "a", "objects", "pack", "config"), evil+"\tbare = false\n\tworktree = .\n", 0o600)
+			}, "a/objects/pack", "core.fsmonitor (a/objects/pack/config)"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				dir := w.folder(filepath.Join(w.project, strings.ReplaceAll(name, " ", "-")), 0o700)
+				c.make(dir)
+				w.git("-C", filepath.Join(dir, c.at), "status")
+				if ran() == nil {
+					t.Fatal("git runs nothing there")
+				}
+				if reason := w.refused(dir); !strings.Contains(reason, c.wants) {
+					t.Errorf("the refusal lacks %q: %s", c.wants, reason)
+				}
+				if names := ran(); names != nil {
+					t.Errorf("of the refused repository ran %q", names)
+				}
+			})
+		}
+		w.empty(5 * time.Second)
+	})
+}
+
+// TestLaunchersBehindWrappersAreRefused configures an agent that npx starts for
+// other programs. This npx, like the real one, prefers what the folder has.
+func TestLaunchersBehindWrappersAreRefused(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	touch, ran := w.marks()
+	w.put(filepath.Join(w.dir, "bin", "npx"), "#!/bin/sh\n"+
+		`own=node_modules/.bin/$1; [ -x $own ] && exec $own; shift; exec "`+w.agent()+`" "$@"`+"\n", 0o755)
+	bin := filepath.Join(w.project, "node_modules", ".bin")
+	if err := os.MkdirAll(bin, fs.ModePerm); err != nil {
+		t.Fatal(err)
+	}
+	w.put(filepath.Join(bin, "claude"), "#!/bin/sh\n"+touch("folder")+"\n", 0o755)
+	for _, command := range []string{"[env, -S, npx claude]", "[env, -u, X, npx, claude]", "[env, -i, A=b, npx, claude]", "[nice, npx, claude]", "[timeout, '60', npx, claude]", "[nohup, nice, npx, claude]"} {
+		w.put(filepath.Join(w.dir, "config.yaml"), "agents:\n  claude: {command: "+command+"}\n", 0o600)
+		w.flags = []string{"--config", filepath.Join(w.dir, "config.yaml")}
+		w.start()
+		if reason := w.refused(w.project); !strings.Contains(reason, "started by npx") {
+			t.Errorf("%s: the refusal says %q", command, reason)
+		}
+		if ran() != nil {
+			t.Errorf("%s: a program of the folder ran", command)
+		}
+		w.stop()
+	}
 }
