@@ -106,7 +106,7 @@ func (a *account) health(*http.Request) (healthAnswer, error) {
 
 func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error) {
 	if a.page == nil || a.page.URL() == "" {
-		return codeAnswer{}, reply.Refuse(http.StatusConflict, "the page has no address that a browser can open: start the server with --origins and the page's URL")
+		return codeAnswer{}, reply.Refuse(http.StatusConflict, "the page has no address that a browser can open: start the server with --origin and the page's URL")
 	}
 	if in.NewOrigin {
 		if err := a.renewOrigin(r.Context()); err != nil {
@@ -126,7 +126,7 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 // belongs to the old one, so the logins end.
 func (a *account) renewOrigin(ctx context.Context) error {
 	if a.page.Host() == "" {
-		return reply.Refuse(http.StatusConflict, "the page is only at the origins of --origins, which cannot be renewed")
+		return reply.Refuse(http.StatusConflict, "the page is only at the origins given with --origin, which cannot be renewed")
 	}
 	if err := a.page.Renew(); err != nil {
 		return runnel.Fail(runnel.StoreUnavailable, "the new origin cannot be recorded now; see the server's log", err)

@@ -158,7 +158,7 @@ func TestNewOriginLogsBrowsersOut(t *testing.T) {
 func TestNoLinkWithoutAnAddress(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Page = nil })
 	w := rg.do("POST", "/api/login/code", `{}`, host("localhost"))
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "--origins") {
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "--origin") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }

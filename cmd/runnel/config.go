@@ -36,7 +36,7 @@ type config struct {
 	TLSKey      string   `koanf:"tls-key"`
 	Proxied     bool     `koanf:"proxied"`
 	Hosts       []string `koanf:"hosts"`
-	Origins     []string `koanf:"origins"`
+	Origins     []string `koanf:"origin"`
 	CORSOrigins []string `koanf:"cors-origins"`
 
 	TrustedFolders  []string      `koanf:"trusted-folders"`
@@ -80,7 +80,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.String("tls-key", "", "`FILE` of the certificate's key")
 	fl.Bool("proxied", false, "a proxy in front of this server speaks TLS")
 	fl.StringSlice("hosts", nil, "further host `NAMES` under which programs may call the API")
-	fl.StringSlice("origins", nil, "further `URLS` at which browsers open the page, such as https://runnel.example.org; links begin with the first")
+	fl.StringSlice("origin", nil, "further `URL` at which browsers open the page, such as https://runnel.example.org; may be given more than once; links begin with the first")
 	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other pages that may call the API with a bearer token")
 	fl.StringSlice(trustedKey, nil, "`DIRS` whose own settings agents may obey, and all below them: such settings can run commands unasked")
 	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")

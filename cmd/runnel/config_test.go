@@ -30,14 +30,14 @@ func TestSettingsAreTakenFromFlagThenEnvironmentThenFile(t *testing.T) {
 	t.Setenv("RUNNEL_PREWARM", "2")
 	t.Setenv("RUNNEL_IDLE_TIMEOUT", "2h")
 	t.Setenv("RUNNEL_HOSTS", "b.example,c.example")
-	t.Setenv("RUNNEL_ORIGINS", "")
+	t.Setenv("RUNNEL_ORIGIN", "")
 	c, err := loaded(t, `
 prewarm: 1
 idle-timeout: 1h
 stall-timeout: 5m
 allow-bypass: true
 hosts: [a.example]
-origins: [https://a.example]
+origin: [https://a.example]
 `, "--prewarm", "3", "--cors-origins", "https://d.example,https://e.example")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ origins: [https://a.example]
 	}
 	for name, lists := range map[string][2][]string{
 		"hosts":        {c.Hosts, {"b.example", "c.example"}},
-		"origins":      {c.Origins, {"https://a.example"}},
+		"origin":       {c.Origins, {"https://a.example"}},
 		"cors-origins": {c.CORSOrigins, {"https://d.example", "https://e.example"}},
 	} {
 		if !slices.Equal(lists[0], lists[1]) {
@@ -56,8 +56,25 @@ origins: [https://a.example]
 	}
 }
 
+func TestOriginIsGivenMoreThanOnce(t *testing.T) {
+	want := []string{"https://a.example", "https://b.example", "https://c.example"}
+	c, err := loaded(t, "origin: https://d.example\n", "--origin", "https://a.example", "--origin", "https://b.example,https://c.example")
+	if err != nil || !slices.Equal(c.Origins, want) {
+		t.Errorf("from flags %q, %v", c.Origins, err)
+	}
+	c, err = loaded(t, "origin: https://d.example\n")
+	if err != nil || !slices.Equal(c.Origins, []string{"https://d.example"}) {
+		t.Errorf("from the file %q, %v", c.Origins, err)
+	}
+	t.Setenv("RUNNEL_ORIGIN", "https://a.example,https://b.example,https://c.example")
+	c, err = loaded(t, "origin: https://d.example\n")
+	if err != nil || !slices.Equal(c.Origins, want) {
+		t.Errorf("from the environment %q, %v", c.Origins, err)
+	}
+}
+
 func TestSettingsOfAnotherKindAreRejected(t *testing.T) {
-	for _, text := range []string{"config: other.yaml", "listn: 127.0.0.1:0", "prewarm: many", "idle-timeout: soon", "hosts: {a: b}",
+	for _, text := range []string{"config: other.yaml", "listn: 127.0.0.1:0", "origins: [https://a.example]", "prewarm: many", "idle-timeout: soon", "hosts: {a: b}",
 		"stream-family: legacy", "approval-timeout: -1s", "persona: reviewer", "sandbox: true", "egress: []"} {
 		if _, err := loaded(t, text); err == nil {
 			t.Errorf("%s: accepted", text)

@@ -151,7 +151,7 @@ func checkOrigin(add func(string, severity, string, string), c config, loopback 
 	case len(c.Origins) > 0:
 		add("origin", fine, "the page is at "+strings.Join(c.Origins, " and at "), "")
 	case !loopback:
-		add("origin", warning, "no browser can use the page: beyond this machine its address is not known", "name it with --origins https://HOST")
+		add("origin", warning, "no browser can use the page: beyond this machine its address is not known", "name it with --origin https://HOST")
 	case errors.Is(err, fs.ErrNotExist):
 		add("origin", fine, "the first start makes a name for the page that nothing else has had", "")
 	default:

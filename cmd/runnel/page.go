@@ -103,7 +103,7 @@ func bound(ln net.Listener) []netip.Addr {
 // announce says where the page is, with a link that logs one browser in.
 func (a *app) announce(ctx context.Context, p *pagePlace, keys *auth.Keyring) error {
 	if p.URL() == "" {
-		_, err := fmt.Fprintf(a.out, "runnel is ready; its API is at %s . The page has no address yet: name it with --origins, such as https://runnel.example.org. End with Ctrl-C.\n", p.api)
+		_, err := fmt.Fprintf(a.out, "runnel is ready; its API is at %s . The page has no address yet: name it with --origin, such as https://runnel.example.org. End with Ctrl-C.\n", p.api)
 		return err
 	}
 	code, err := keys.LoginCode(ctx, auth.All())

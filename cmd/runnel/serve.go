@@ -42,14 +42,14 @@ It listens on loopback only, on 127.0.0.1 and [::1]. The page has a name of its
 own there, such as http://RANDOM.localhost:7317, which nothing else on this
 machine can have had; programs use http://127.0.0.1:7317 and a token. A browser
 that does not find that name (Safari before macOS 26) or is elsewhere needs
---origins with the page's URL.
+--origin with the page's URL.
 
 An address beyond this machine needs a certificate (or --proxied) and a token,
 made with 'runnel token create' before the start.`,
 		Example: `  runnel serve
   runnel serve --listen 127.0.0.1:0 --data /tmp/try
   RUNNEL_LOG_LEVEL=info runnel serve
-  runnel serve --listen 0.0.0.0:443 --origins https://runnel.example.org \
+  runnel serve --listen 0.0.0.0:443 --origin https://runnel.example.org \
     --tls-cert cert.pem --tls-key key.pem`,
 		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

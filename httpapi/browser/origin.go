@@ -109,5 +109,5 @@ func Forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin
 // NotOfPage is the error for the page, its login or its cookie under a Host that
 // other programs may have had before.
 func NotOfPage() error {
-	return Forbidden("the page and its login are not at this address: open the link that `runnel login` prints; a proxy must pass on the Host of one of the origins of --origins")
+	return Forbidden("the page and its login are not at this address: open the link that `runnel login` prints; a proxy must pass on the Host of an origin given with --origin")
 }
