@@ -14,7 +14,8 @@ func OtherUser(c net.Conn) bool {
 	if tls, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return OtherUser(tls.NetConn())
 	}
-	if _, ok := c.(*net.TCPConn); !ok {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
 		return false
 	}
 	here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
@@ -22,5 +23,5 @@ func OtherUser(c net.Conn) bool {
 		return false
 	}
 	sock, err := findSocket(there, here)
-	return err != nil || sock.inode == 0 || sock.uid != os.Geteuid() && sock.uid != 0
+	return err != nil || sock.inode == 0 || sock.uid != os.Geteuid() && sock.uid != 0 || !connected(tcp)
 }

@@ -31,8 +31,7 @@ func NewPeer(c net.Conn) *Peer {
 		ours, agent := judgeCaller(c)
 		return &Peer{func() bool { return ours }, func() bool { return agent }}
 	case *net.TCPConn:
-		here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
-		return &Peer{agent: sync.OnceValue(func() bool { return agentAt(here, there) })}
+		return &Peer{agent: sync.OnceValue(func() bool { return agentBehind(c) })}
 	case interface{ NetConn() net.Conn }: // TLS
 		return NewPeer(c.NetConn())
 	}

@@ -33,6 +33,14 @@ func judgeCaller(c *net.UnixConn) (ours, agent bool) {
 	return true, fromAgent(p.Pid) || p.Verify() != nil
 }
 
+// agentBehind reports whether the process at the other end of c belongs to an
+// agent, or may: it does, too, if a process on this machine has reset the
+// connection.
+func agentBehind(c *net.TCPConn) bool {
+	here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
+	return agentAt(here, there) || onThisMachine(there.Addr()) && !connected(c)
+}
+
 // agentAt reports whether the process at the other end of a TCP connection
 // belongs to an agent. It finds the socket, then who holds it, then that one's
 // ancestors. Where the socket is on this machine and its holder cannot be found,
@@ -43,9 +51,9 @@ func agentAt(here, there netip.AddrPort) bool {
 	sock, err := findSocket(there, here)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return there.Addr().IsLoopback() // else on another machine
+		return onThisMachine(there.Addr())
 	case err != nil: // such as no file descriptors left: an agent may have brought that about
-		return there.Addr().IsLoopback() && anyAgent()
+		return onThisMachine(there.Addr()) && anyAgent()
 	case sock.inode == 0:
 		return true
 	}

@@ -18,4 +18,4 @@ func judgeListener(*net.UnixConn) error { return nil }
 
 func judgePort(netip.AddrPort) error { return nil }
 
-func agentAt(_, _ netip.AddrPort) bool { return true }
+func agentBehind(*net.TCPConn) bool { return true }

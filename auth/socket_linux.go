@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -24,7 +25,8 @@ type socket struct {
 }
 
 // findSocket returns the end of a connection on this machine that is at local,
-// or an error that is fs.ErrNotExist. The kernel is asked for this one socket;
+// or an error that is fs.ErrNotExist. Another connection may have these addresses
+// by now: the caller calls [connected] last. The kernel is asked for this one socket;
 // where it does not answer such questions, its list of all sockets is read.
 func findSocket(local, remote netip.AddrPort) (socket, error) {
 	s, err := askKernel(local, remote, false)
@@ -32,6 +34,32 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 		return s, err
 	}
 	return readTable(local, remote)
+}
+
+// connected reports whether the other end of c has not reset the connection: as
+// long as it has not, no other connection has had the same addresses. It may have
+// closed its half.
+func connected(c *net.TCPConn) bool {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var info *unix.TCPInfo
+	cerr := rc.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	return cerr == nil && err == nil && (info.State == unix.BPF_TCP_ESTABLISHED || info.State == unix.BPF_TCP_CLOSE_WAIT)
+}
+
+// onThisMachine reports whether an address is one of this machine, or whether
+// that cannot be told.
+func onThisMachine(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	all, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(all, func(its net.Addr) bool {
+		own, err := netip.ParsePrefix(its.String())
+		return err == nil && own.Addr().Unmap() == a
+	})
 }
 
 // findListener returns the socket that listens at an address, or for all
@@ -60,8 +88,7 @@ const (
 	sockDiagByFamily = 20
 	diagRequestLen   = 56
 	diagAnswerLen    = 72
-	diagState        = 1  // its place in the answer
-	listening        = 10 // a state
+	diagState        = 1 // its place in the answer
 	diagUID          = 64
 	diagInode        = 68
 	anyState         = 1<<32 - 1
@@ -123,7 +150,10 @@ func ask(fd int, family uint8, local, remote netip.AddrPort) (socket, error) {
 	if len(body) < diagAnswerLen {
 		return socket{}, errors.New("ask for a socket: a short answer")
 	}
-	return socket{uint64(ne.Uint32(body[diagInode:])), int(ne.Uint32(body[diagUID:])), body[diagState] == listening}, nil
+	if body[diagState] == unix.BPF_TCP_SYN_SENT { // a connection to come
+		return socket{}, fs.ErrNotExist
+	}
+	return socket{uint64(ne.Uint32(body[diagInode:])), int(ne.Uint32(body[diagUID:])), body[diagState] == unix.BPF_TCP_LISTEN}, nil
 }
 
 func addressBytes(family uint8, a netip.Addr) []byte {
@@ -160,9 +190,11 @@ func readTable(local, remote netip.AddrPort) (socket, error) {
 	return socket{}, fs.ErrNotExist
 }
 
-// tableListening is the state of a socket that is no end of a connection, as the
-// lists have it.
-const tableListening = "0A"
+// The states of sockets that are no end of a connection, as the lists have them.
+const (
+	tableListening  = "0A"
+	tableConnecting = "02"
+)
 
 // scanTable reads lines such as
 //
@@ -170,7 +202,7 @@ const tableListening = "0A"
 func scanTable(lines *bufio.Scanner, addresses string) (s socket, ok bool) {
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 10 || f[1]+" "+f[2] != addresses {
+		if len(f) < 10 || f[1]+" "+f[2] != addresses || f[3] == tableConnecting {
 			continue
 		}
 		uid, err := strconv.Atoi(f[7])
