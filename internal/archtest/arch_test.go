@@ -27,7 +27,7 @@ var modules = []string{".", "bench"}
 
 // maxLines bounds ARCHITECTURE.md: it is one read, not a reference. A row for
 // each package is most of it.
-const maxLines = 135
+const maxLines = 145
 
 func TestPackagesAreAsDescribed(t *testing.T) {
 	pkgs := list(t)
