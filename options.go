@@ -41,6 +41,18 @@ type Takes struct {
 	// AnyEffort says that only a conversation shows the words.
 	AnyEffort bool
 
+	// Disallowed says that the agent leaves out the tools of Options.Disallowed.
+	// Any other agent ignores that option: it only asks before it uses them.
+	Disallowed bool
+
+	// SubagentTools are the names of the tools with which the agent starts
+	// subagents, and asks more of them.
+	SubagentTools []string
+
+	// Delegations are the values of Options.Delegation that the agent can start
+	// with, beside DelegateFreely.
+	Delegations []Delegation
+
 	// Config says that the agent has settings of its own, see Options.Config.
 	Config bool
 

@@ -232,6 +232,16 @@ const (
 	ModeBypass      PermissionMode = "bypass"  // needs Options.AllowBypass too
 )
 
+// Delegation says whether an agent may start subagents.
+type Delegation string
+
+// The values of Delegation.
+const (
+	DelegateFreely Delegation = ""      // as the agent likes
+	DelegateAsking Delegation = "ask"   // the agent asks before it starts a subagent
+	DelegateNever  Delegation = "never" // the agent starts without its tools for subagents
+)
+
 // Options say how to run an agent. The zero value is usable, and runs the
 // agent in the current directory with its own defaults.
 //
@@ -251,6 +261,8 @@ type Options struct {
 	Keep           Keep                       `json:"-"` // lets the agent outlive this process for a while. Default: it does not
 	Dir            string                     `json:"-"` // Default: the current directory
 	Resume         string                     `json:"-"` // the agent's own id of a conversation. Default: a new one
+	Disallowed     []string                   `json:"-"` // tools that the agent does not get, where it can leave tools out. Default: none
+	Delegation     Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
 	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH
 	Env            []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not

@@ -93,6 +93,7 @@ func (p *provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: q.passesOptions, MaxTurns: q.passesOptions, SystemPromptAppend: q.prepare != nil, MCPServers: true,
 		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured,
+		Disallowed: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
 	}
 }

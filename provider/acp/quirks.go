@@ -36,6 +36,12 @@ type startupQuirks struct {
 	absent string
 	// passesOptions says that prepare passes on the options tools and maxTurns.
 	passesOptions bool
+	// passesDisallowed says that prepare or environ pass on the option Disallowed.
+	passesDisallowed bool
+	// subagentTools are runnel.Takes.SubagentTools.
+	subagentTools []string
+	// delegations are runnel.Takes.Delegations.
+	delegations []runnel.Delegation
 	// notices says that the agent reports what it wants to say itself as notices
 	// to a client that takes them, and as messages of the model to any other.
 	notices bool

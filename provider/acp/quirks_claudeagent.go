@@ -3,6 +3,7 @@ package acp
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -22,7 +23,9 @@ func claudeAgent() *quirks {
 			},
 			bypass:        []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
 			prepare:       claudeOptions,
-			passesOptions: true,
+			passesOptions: true, passesDisallowed: true,
+			subagentTools: []string{"Agent", "Task"},
+			delegations:   []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 			notices:       true, // settings
 		},
 		live: liveQuirks{
@@ -77,10 +80,20 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
 	}
-	for _, tool := range opt.Tools { // goes onto a command line, where --settings=… runs commands
+	disallowed := slices.Clone(opt.Disallowed)
+	if opt.Delegation == runnel.DelegateNever {
+		disallowed = append(disallowed, "Agent", "Task")
+	}
+	for _, tool := range slices.Concat(opt.Tools, disallowed) { // goes onto a command line, where --settings=… runs commands
 		if !toolName.MatchString(tool) {
 			return runnel.Fail(runnel.InvalidRequest, "tools: may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
 		}
+	}
+	if len(disallowed) > 0 {
+		options["disallowedTools"] = disallowed
+	}
+	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
+		options["settings"] = map[string]any{"permissions": map[string]any{"ask": []string{"Agent", "Task"}}}
 	}
 	if len(opt.Tools) > 0 {
 		options["tools"] = opt.Tools

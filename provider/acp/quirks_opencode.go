@@ -22,6 +22,10 @@ func opencode() *quirks {
 			starts:  []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
 			absent:  "OpenCode service failure",
 			environ: opencodeAsks,
+
+			passesDisallowed: true,
+			subagentTools:    []string{"task"},
+			delegations:      []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{
 			noBlobs:   true, // opencode keeps the document, and every later prompt fails
@@ -149,6 +153,12 @@ func opencodeAsks(opt runnel.Options) []string {
 	case runnel.ModeBypass:
 		rule = map[string]string{"bash": "allow", "edit": "allow", "webfetch": "allow"}
 	}
+	for _, tool := range opt.Disallowed {
+		rule[opencodeRule(tool)] = "deny"
+	}
+	if opt.Delegation == runnel.DelegateNever {
+		rule["task"] = "deny"
+	}
 	b, err := json.Marshal(rule)
 	if err != nil {
 		return nil
@@ -158,6 +168,15 @@ func opencodeAsks(opt runnel.Options) []string {
 		env = append(env, "OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_EXTERNAL_SKILLS=1")
 	}
 	return env
+}
+
+// opencodeRule returns the name under which a tool has its permission: all that
+// change files share one.
+func opencodeRule(tool string) string {
+	if slices.Contains([]string{"write", "patch", "multiedit"}, tool) {
+		return "edit"
+	}
+	return tool
 }
 
 // unseen is a text that opencode keeps and does not show to the model.

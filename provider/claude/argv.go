@@ -56,10 +56,26 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 	if len(opt.Tools) > 0 {
 		b.add("--tools", strings.Join(opt.Tools, ","))
 	}
+	if tools := disallowed(opt); len(tools) > 0 {
+		for _, t := range tools {
+			b.check("disallowed", t, token)
+		}
+		b.add("--disallowedTools", strings.Join(tools, ","))
+	}
 	b.number("--max-turns", opt.MaxTurns)
 	b.number("--max-thinking-tokens", opt.MaxThinkingTokens)
 	b.mode(opt)
 	return b.args, b.err
+}
+
+// disallowed returns the tools that the agent does not get. A tool that has two
+// names is left out by both.
+func disallowed(opt runnel.Options) []string {
+	is := func(name string) bool { return slices.Contains(subagentTools, name) }
+	if opt.Delegation != runnel.DelegateNever && !slices.ContainsFunc(opt.Disallowed, is) {
+		return opt.Disallowed
+	}
+	return append(slices.DeleteFunc(slices.Clone(opt.Disallowed), is), subagentTools...)
 }
 
 // builder collects arguments and the first error in them.
@@ -121,8 +137,15 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 // The first is initialize.
 func setup(opt runnel.Options) ([]controlRequest, error) {
 	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true}}
+	permissions := map[string]any{}
 	if len(opt.AddDirs) > 0 {
-		settings, err := json.Marshal(map[string]any{"permissions": map[string]any{"additionalDirectories": opt.AddDirs}})
+		permissions["additionalDirectories"] = opt.AddDirs
+	}
+	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
+		permissions["ask"] = subagentTools
+	}
+	if len(permissions) > 0 {
+		settings, err := json.Marshal(map[string]any{"permissions": permissions})
 		if err != nil {
 			return nil, err
 		}

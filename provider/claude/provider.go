@@ -60,11 +60,16 @@ func (*Provider) Extra() []runnel.Capability {
 // help. It ignores others with a warning.
 var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
+// subagentTools are the names of the tool that starts subagents. Which one a
+// version uses differs; rules know it by both.
+var subagentTools = []string{"Agent", "Task"}
+
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true,
-		Efforts: efforts,
+		Efforts: efforts, Disallowed: true, SubagentTools: subagentTools,
+		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
 }
 

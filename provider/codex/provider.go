@@ -61,6 +61,7 @@ func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true,
 		Efforts: efforts, Config: true, Settings: declared(),
+		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, Delegations: []runnel.Delegation{runnel.DelegateNever},
 	}
 }
 
@@ -183,6 +184,9 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 			return nil, err
 		}
 		config["mcp_servers"] = servers
+	}
+	if opt.Delegation == runnel.DelegateNever {
+		config["features"] = map[string]any{"multi_agent": false, "multi_agent_v2": false}
 	}
 	config["projects"] = trust(opt)
 	return config, nil

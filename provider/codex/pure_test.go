@@ -149,3 +149,16 @@ func TestTrusted(t *testing.T) {
 		t.Errorf("%v", all)
 	}
 }
+
+func TestAgentWithoutSubagentsLacksTheFeature(t *testing.T) {
+	for delegation, want := range map[runnel.Delegation]bool{runnel.DelegateFreely: false, runnel.DelegateNever: true} {
+		params, err := threadParams(runnel.Options{Delegation: delegation, Dir: "/p"}, methodStart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		features, has := params["config"].(map[string]any)["features"].(map[string]any)
+		if has != want || has && (features["multi_agent"] != false || features["multi_agent_v2"] != false) {
+			t.Errorf("%q: features %v", delegation, features)
+		}
+	}
+}

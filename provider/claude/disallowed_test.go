@@ -1,0 +1,88 @@
+package claude
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+func TestDisallowedToolsAreOneArgument(t *testing.T) {
+	for _, tt := range []struct {
+		opt  runnel.Options
+		want string // "" if there is no such argument
+	}{
+		{runnel.Options{}, ""},
+		{runnel.Options{Disallowed: []string{"Bash", "mcp__mail"}}, "--disallowedTools=Bash,mcp__mail"},
+		{runnel.Options{Delegation: runnel.DelegateAsking}, ""},
+		{runnel.Options{Delegation: runnel.DelegateNever}, "--disallowedTools=Agent,Task"},
+		{runnel.Options{Disallowed: []string{"Task", "Bash"}}, "--disallowedTools=Bash,Agent,Task"},
+		{runnel.Options{Disallowed: []string{"Bash", "Agent"}, Delegation: runnel.DelegateNever}, "--disallowedTools=Bash,Agent,Task"},
+	} {
+		args, err := argv(tt.opt, false)
+		i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--disallowedTools") })
+		if err != nil || (i >= 0) != (tt.want != "") || i >= 0 && args[i] != tt.want {
+			t.Errorf("%+v: %q, %v", tt.opt, args, err)
+		}
+	}
+	if _, err := argv(runnel.Options{Disallowed: []string{"--settings={}"}}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+		t.Errorf("a flag as a tool: %v", err)
+	}
+}
+
+func TestAskingToDelegateIsARuleOfTheAgent(t *testing.T) {
+	reqs, err := setup(runnel.Options{Delegation: runnel.DelegateAsking, AddDirs: []string{"/x"}})
+	if err != nil || len(reqs) != 2 {
+		t.Fatalf("%+v, %v", reqs, err)
+	}
+	if text := string(reqs[1].Settings); text != `{"permissions":{"additionalDirectories":["/x"],"ask":["Agent","Task"]}}` {
+		t.Error(text)
+	}
+}
+
+// The agent itself lacks a tool that is disallowed, and goes on without it.
+func TestAgentLacksDisallowedTools(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.Opt.Disallowed = []string{"Bash"}
+		r.Play(calls(bash("touch ran", "Touch")), says("ok"))
+		evs := r.Finish(allowOnce)
+		if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {
+			t.Errorf("it asked %d times for a tool that it lacks", n)
+		}
+		if exists(r.File("ran")) {
+			t.Error("it ran")
+		}
+	})
+}
+
+// An agent that must not delegate lacks the tool; one that has to ask asks each
+// time, and a denial reaches only the one call.
+func TestAgentDelegatesOnlyAsItMay(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.Opt.Delegation = runnel.DelegateNever
+		r.Play(costing(calls(agent("One", false, says("Ran."))), says("ok"))...)
+		if evs := r.Finish(allowOnce); len(bodies[event.ApprovalRequested](evs)) != 0 || strings.Contains(dump(evs), "Ran.") {
+			t.Errorf("it delegated\n%s", dump(evs))
+		}
+	})
+	eachAgent(t, func(t *testing.T, r *rig) {
+		r.Opt.Delegation = runnel.DelegateAsking
+		r.Play(costing(calls(agent("One", false, says("Ran one."))), calls(agent("Two", false, says("Ran two."))), says("ok"))...)
+		n := 0
+		evs := r.Until(func(ev event.Event) bool {
+			if b, ok := ev.Body.(event.ApprovalRequested); ok {
+				if !slices.Contains(subagentTools, b.Approval.ToolName) {
+					t.Errorf("it asked for %s", b.Approval.ToolName)
+				}
+				r.Decide(b.Approval, runnel.Decision{Choice: []string{deny, allowOnce}[n%2]})
+				n++
+			}
+			return event.Ends(ev.Body)
+		})
+		if text := dump(evs); n != 2 || strings.Contains(text, "Ran one.") || !strings.Contains(text, "Ran two.") {
+			t.Errorf("it asked %d times\n%s", n, text)
+		}
+	})
+}
