@@ -236,6 +236,17 @@ func (s *Session) take(lt *liveTurn, evs []event.Event) {
 				delete(lt.asked, b.ApprovalID)
 			}
 		}
+		s.annotate(lt, ev)
+	}
+}
+
+// annotate stages what Config.Annotate has to say of an event.
+func (s *Session) annotate(lt *liveTurn, ev event.Event) {
+	if s.cfg.Annotate == nil || !lt.rules.started || lt.rules.ended {
+		return
+	}
+	for _, n := range s.cfg.Annotate(ev) {
+		s.stage(event.Event{At: ev.At, Turn: lt.rules.turn, Body: n})
 	}
 }
 

@@ -145,6 +145,9 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 			known[ev.Turn] = r
 		}
 		r.admit(ev)
+		if s.cfg.Annotate != nil {
+			s.cfg.Annotate(ev)
+		}
 		s.over[ev.Turn] = s.over[ev.Turn] || event.Ends(ev.Body)
 	}
 	for _, open := range st.Open {

@@ -106,6 +106,13 @@ type Config struct {
 	// change of settings. It is called as Recorded is.
 	Changed func(Options)
 
+	// Annotate returns notices that belong behind an event of a turn, such as one
+	// about a call that should not have run. It is called by the session for each
+	// event of a turn that has started and has not ended, and must not block or call
+	// the session. After a takeover it is first called with what the log has of the
+	// turns that go on; what it returns then is dropped. Default: no notices.
+	Annotate func(event.Event) []event.Notice
+
 	// Recorded is told of what was appended to the log. It is called by the
 	// session and must not block or call it.
 	Recorded func([]event.Event)
