@@ -37,6 +37,9 @@ type Config struct {
 	Prewarm    int
 	PrewarmAge time.Duration // maximum age of an unused prewarmed agent. Default: 10 min
 
+	ProfilesDir string // folder of everybody's profiles. Default: none
+	Profile     string // of new sessions that choose none; one of that folder. Default: none
+
 	Limits Limits // Default: none
 
 	// Sealer encrypts the definitions of MCP servers for the catalogue. Default:
@@ -70,7 +73,7 @@ func (c *Config) setDefaults() error {
 		}
 		c.DataDir = canonical(dir)
 	}
-	return nil
+	return c.checkDefaultProfile()
 }
 
 // A Gateway is safe for concurrent use. Its goroutines write the catalogue

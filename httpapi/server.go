@@ -96,7 +96,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.router = newRouter(visible, s.reply, slices.Concat(
-		sessions.routes(), streamRoutes(s.streams), harness.routes(), account.routes(), about.routes(), page))
+		sessions.routes(), (&profiles{cfg.Gateway}).routes(), streamRoutes(s.streams), harness.routes(), account.routes(), about.routes(), page))
 	return s, about.describe(s.router.list)
 }
 

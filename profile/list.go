@@ -112,6 +112,12 @@ func (f Folders) each(do func(folder) error) error {
 	return nil
 }
 
+// InProject reports whether a project has a folder for profiles of its own.
+func InProject(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(ProjectDir)))
+	return err == nil && info.IsDir()
+}
+
 func unreadable(project bool, err error) error {
 	if project {
 		return runnel.Fail(runnel.WorkingRootInaccessible, "the project's profiles in "+ProjectDir+" cannot be read: "+plain(err), err)
