@@ -40,6 +40,10 @@ type Config struct {
 	ProfilesDir string // folder of everybody's profiles. Default: none
 	Profile     string // of new sessions that choose none; one of that folder. Default: none
 
+	// GovernedDelegation lets sessions with governed delegation start the
+	// subagents that pass every gate. Default: those sessions start none.
+	GovernedDelegation bool
+
 	Limits Limits // Default: none
 
 	// Sealer encrypts the definitions of MCP servers for the catalogue. Default:

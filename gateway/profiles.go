@@ -66,10 +66,17 @@ func (g *Gateway) Profile(dir, name string) (Profile, string, error) {
 }
 
 func (g *Gateway) shown(p profile.Profile) Profile {
+	out := ShowProfile(p)
+	out.Default = p.Name != "" && p.Name == g.cfg.Profile
+	return out
+}
+
+// ShowProfile returns a profile as lists show it.
+func ShowProfile(p profile.Profile) Profile {
 	return Profile{
 		Name: p.Name, Description: p.Description, Model: p.Model, Tools: p.Tools, MaxTurns: p.MaxTurns, Subagents: p.Subagents,
 		DisallowedTools: p.DisallowedTools, AutoApproveTools: p.AutoApproveTools, AgentType: p.AgentType, AgentClass: p.AgentClass,
-		Project: p.Project, Default: p.Name == g.cfg.Profile, Path: p.Path,
+		Project: p.Project, Path: p.Path,
 	}
 }
 

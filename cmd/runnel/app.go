@@ -146,7 +146,7 @@ Begin with one of these:
 		return usage("%s%s", err, dashHint(cmd, err))
 	})
 	root.AddCommand(
-		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.sessionsCommand(), a.tokenCommand(),
+		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.profilesCommand(), a.sessionsCommand(), a.tokenCommand(),
 		a.backupCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.versionCommand(),
 	)
 	return root

@@ -39,6 +39,10 @@ type config struct {
 	Origins     []string `koanf:"origin"`
 	CORSOrigins []string `koanf:"cors-origins"`
 
+	ProfilesDir        string `koanf:"profiles-dir"`
+	Profile            string `koanf:"profile"`
+	GovernedDelegation bool   `koanf:"governed-delegation"`
+
 	TrustedFolders  []string      `koanf:"trusted-folders"`
 	AllowBypass     bool          `koanf:"allow-bypass"`
 	ApprovalTimeout time.Duration `koanf:"approval-timeout"`
@@ -83,6 +87,9 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("origin", nil, "further `URL` at which browsers open the page, such as https://runnel.example.org; may be given more than once; links begin with the first")
 	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other pages that may call the API with a bearer token")
 	fl.StringSlice(trustedKey, nil, "`DIRS` whose own settings agents may obey, and all below them: such settings can run commands unasked")
+	profileFlags(fl)
+	fl.String("profile", "", "`NAME` of the profile of new sessions that choose none; 'runnel profiles' lists them")
+	fl.Bool(delegationKey, false, "let sessions with governed delegation start the subagents that pass every gate")
 	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")
 	fl.Duration("approval-timeout", 0, "deny what nobody has answered for this long; 0 waits for ever")
 	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
@@ -95,6 +102,11 @@ func serveFlags(fl *pflag.FlagSet) {
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
 	fl.String("log-format", "text", "`FORMAT`: text or json")
+}
+
+// profileFlags are the settings that say where profiles are.
+func profileFlags(fl *pflag.FlagSet) {
+	fl.String(profilesKey, "", "`DIR` of the profiles of all projects; default profiles beside the configuration file")
 }
 
 // loadConfig gathers the settings: flags over environment over file over defaults.
@@ -156,6 +168,9 @@ func readSettings(fl *pflag.FlagSet) (path string, k *koanf.Koanf, err error) {
 		if f == nil {
 			return "", nil // someone else's variable
 		}
+		if name == delegationKey { // 1 or TRUE must not permit anything
+			return name, v == "true"
+		}
 		if f.Value.Type() != "stringSlice" {
 			return name, v
 		}
@@ -192,7 +207,12 @@ func configPath(fl *pflag.FlagSet) (path string, must bool, err error) {
 	return defaultConfig(), false, nil
 }
 
-const trustedKey = "trusted-folders"
+// Settings that are read by their names.
+const (
+	trustedKey    = "trusted-folders"
+	profilesKey   = "profiles-dir"
+	delegationKey = "governed-delegation"
+)
 
 // wholePaths returns paths of a setting that begin at the root, or at the home
 // directory with ~/.
@@ -254,6 +274,9 @@ func (c *config) check() error {
 			return fmt.Errorf("key file: %w", err)
 		}
 	}
+	if c.ProfilesDir, err = profilesDir(c.ProfilesDir, c.file); err != nil {
+		return err
+	}
 	switch c.Socket {
 	case "off":
 		c.Socket = ""
@@ -291,6 +314,22 @@ func defaultConfig() string {
 		return ""
 	}
 	return filepath.Join(dir, "runnel", "config.yaml")
+}
+
+// profilesDir returns the folder of everybody's profiles: the one that is set,
+// or the one beside the configuration file.
+func profilesDir(set, file string) (string, error) {
+	if set == "" {
+		if file == "" {
+			return "", nil
+		}
+		set = filepath.Join(filepath.Dir(file), "profiles")
+	}
+	path, err := filepath.Abs(set)
+	if err != nil {
+		return "", fmt.Errorf("profiles-dir: %w", err)
+	}
+	return path, nil
 }
 
 // defaultKey returns where the key is that encrypts secrets in the data

@@ -95,3 +95,31 @@ func TestSettingsNeedNoHomeDirectory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Only the exact value permits delegation: a variable that means something else
+// to somebody must not.
+func TestVariableSwitchesDelegationOnOnlyWithTrue(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "TRUE": false, "1": false, "yes": false, " true": false, "false": false, "": false} {
+		t.Setenv("RUNNEL_GOVERNED_DELEGATION", value)
+		if c, err := loaded(t, ""); err != nil || c.GovernedDelegation != want {
+			t.Errorf("%q: %v, %v", value, c.GovernedDelegation, err)
+		}
+	}
+	t.Setenv("RUNNEL_GOVERNED_DELEGATION", "1")
+	if c, err := loaded(t, "governed-delegation: true"); err != nil || c.GovernedDelegation {
+		t.Errorf("the variable does not win over the file: %v, %v", c.GovernedDelegation, err)
+	}
+	if c, err := loaded(t, "", "--governed-delegation"); err != nil || !c.GovernedDelegation {
+		t.Errorf("the flag does not win: %v, %v", c.GovernedDelegation, err)
+	}
+}
+
+func TestProfilesLieBesideTheConfiguration(t *testing.T) {
+	c, err := loaded(t, "")
+	if want := filepath.Join(filepath.Dir(os.Getenv("RUNNEL_CONFIG")), "profiles"); err != nil || c.ProfilesDir != want {
+		t.Errorf("got %q, %v", c.ProfilesDir, err)
+	}
+	if c, err = loaded(t, "profiles-dir: /elsewhere"); err != nil || c.ProfilesDir != "/elsewhere" {
+		t.Errorf("got %q, %v", c.ProfilesDir, err)
+	}
+}

@@ -105,11 +105,13 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 
+	a.warnOfSwitch(c)
 	told, ignore := firstEndSignal() // from now on there may be agents to end
 	defer ignore()
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
+		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
 		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Sealer: sealer, Limits: c.Limits.ofGateway(), Filter: a.filter, Logger: log,
 	})
 	if err != nil {

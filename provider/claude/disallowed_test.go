@@ -57,9 +57,7 @@ func TestAgentLacksDisallowedTools(t *testing.T) {
 	})
 }
 
-// An agent that must not delegate lacks the tool; one that has to ask asks each
-// time, and a denial reaches only the one call.
-func TestAgentDelegatesOnlyAsItMay(t *testing.T) {
+func TestAgentThatMustNotDelegateLacksTheTool(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Delegation = runnel.DelegateNever
 		r.Play(costing(calls(agent("One", false, says("Ran."))), says("ok"))...)
@@ -67,6 +65,10 @@ func TestAgentDelegatesOnlyAsItMay(t *testing.T) {
 			t.Errorf("it delegated\n%s", dump(evs))
 		}
 	})
+}
+
+// A denial reaches only the one call.
+func TestAgentAsksBeforeItDelegates(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Delegation = runnel.DelegateAsking
 		r.Play(costing(calls(agent("One", false, says("Ran one."))), calls(agent("Two", false, says("Ran two."))), says("ok"))...)
