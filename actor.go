@@ -16,7 +16,8 @@ type liveTurn struct {
 	rules    *rules
 	handle   *Turn
 	prompt   *Input               // to be handed to the agent once it is there
-	set      Settings             // for this turn alone, not yet given to the agent
+	chosen   Settings             // for this turn alone
+	set      Settings             // those of them that the agent has not been given yet
 	restores *Settings            // what the session returns to after the turn; nil: it has no settings of its own
 	heard    time.Time            // when the agent last said something
 	asked    map[string]*question // the pending approvals
@@ -102,6 +103,9 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[struct{}]{err: err}
 	case setMsg:
 		m.reply <- answer[struct{}]{err: s.set(m.set)}
+	case renewMsg:
+		ok, err := s.renew(m.opt)
+		m.reply <- answer[bool]{ok, err}
 	case statusMsg:
 		m.reply <- answer[Status]{value: s.status()}
 	case releaseMsg:
@@ -361,19 +365,11 @@ func (s *Session) apply(set Settings) error {
 			return err
 		}
 	}
-	opt := set.Apply(s.opt)
+	s.own(set)
 	if set.PermissionMode != "" {
-		warnOfBypass(opt)
+		warnOfBypass(s.opt)
 	}
-	s.setOptions(opt)
 	return nil
-}
-
-func (s *Session) setOptions(opt Options) {
-	s.opt = opt
-	if s.cfg.Changed != nil {
-		s.cfg.Changed(opt)
-	}
 }
 
 // recordSettings stages what readers see of settings. Of the others it is the
@@ -408,7 +404,7 @@ func (s *Session) status() Status {
 		}
 	}
 	for _, lt := range s.live {
-		st.Activity, st.Turn = event.ActivityWorking, lt.rules.turn
+		st.Activity, st.Turn, st.TurnSettings = event.ActivityWorking, lt.rules.turn, lt.chosen
 		for _, a := range lt.rules.asked {
 			if !lt.asked[a.ID].judging() {
 				st.Pending = append(st.Pending, a)

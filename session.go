@@ -102,9 +102,9 @@ type Config struct {
 	// Lifetime ends the session, and a running turn as TIMEOUT. Default: never.
 	Lifetime time.Duration
 
-	// Changed is told of the options with which the session goes on after a
-	// change of settings. It is called as Recorded is.
-	Changed func(Options)
+	// Changed is told of settings that became the session's own, with which its
+	// next agents start. It is called as Recorded is.
+	Changed func(Settings)
 
 	// Annotate returns notices that belong behind an event of a turn, such as one
 	// about a call that should not have run. It is called by the session for each
@@ -141,6 +141,7 @@ type Status struct {
 	AgentSessionID string
 	ModelID        string
 	PermissionMode string
+	TurnSettings   Settings             // of the running turn alone
 	Config         []event.ConfigOption // that the agent offers
 	AgentAlive     bool
 	Resumes        bool        // the conversation would go on if its agent ended
@@ -334,6 +335,12 @@ func (s *Session) Set(ctx context.Context, set Settings) error {
 	return err
 }
 
+// Renew replaces the options with which the next agent of the session starts. It
+// reports false, and changes nothing, if an agent runs or is starting.
+func (s *Session) Renew(ctx context.Context, opt Options) (bool, error) {
+	return ask(ctx, s, func(reply chan answer[bool]) message { return renewMsg{opt, reply} })
+}
+
 // Status returns a snapshot. It works after the session has ended too.
 func (s *Session) Status() Status {
 	st, err := ask(context.Background(), s, func(reply chan answer[Status]) message { return statusMsg{reply} })
@@ -414,6 +421,10 @@ type (
 		set   Settings
 		reply chan answer[struct{}]
 	}
+	renewMsg struct {
+		opt   Options
+		reply chan answer[bool]
+	}
 	statusMsg  struct{ reply chan answer[Status] }
 	releaseMsg struct{ reply chan answer[struct{}] }
 	detachMsg  struct{ reply chan answer[bool] }
@@ -426,6 +437,7 @@ func (cancelMsg) message()  {}
 func (decideMsg) message()  {}
 func (verdictMsg) message() {}
 func (setMsg) message()     {}
+func (renewMsg) message()   {}
 func (statusMsg) message()  {}
 func (releaseMsg) message() {}
 func (detachMsg) message()  {}

@@ -34,9 +34,9 @@ func speaker() runnel.Provider {
 func TestPromptThatTheLogRefusesLeavesSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, agent := new(failing), &moody{Provider: speaker()}
-		var changes []runnel.Options
+		var changes []runnel.Settings
 		s, err := runnel.Open(t.Context(), agent, runnel.Options{PermissionMode: runnel.ModeDefault},
-			runnel.Config{ID: "s", Log: log, Changed: func(opt runnel.Options) { changes = append(changes, opt) }})
+			runnel.Config{ID: "s", Log: log, Changed: func(set runnel.Settings) { changes = append(changes, set) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +63,8 @@ func TestPromptThatTheLogRefusesLeavesSettings(t *testing.T) {
 func TestAgentStartsWithTheSettingsOfTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := &moody{Provider: speaker()}
-		var changes []runnel.Options
-		s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{Dormant: true, Changed: func(opt runnel.Options) { changes = append(changes, opt) }})
+		var changes []runnel.Settings
+		s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{Dormant: true, Changed: func(set runnel.Settings) { changes = append(changes, set) }})
 		if err != nil {
 			t.Fatal(err)
 		}

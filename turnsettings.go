@@ -19,7 +19,7 @@ func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
 	}
 	if !s.alive() {
 		if p, ok := s.provider.(ConnPrototype); ok && checkSetters(p.Prototype(), set) != nil {
-			err = s.notForOneTurn(set)
+			err = notForOneTurn(s.provider, set.names())
 		}
 		return set, err
 	}
@@ -29,14 +29,13 @@ func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
 	return set, s.checkLive(set)
 }
 
-// notForOneTurn returns the error for settings that a turn cannot have of its
-// own: the agent changes them only when it starts, or cannot get back what they
-// replace.
-func (s *Session) notForOneTurn(set Settings) error {
-	names := set.names()
+// notForOneTurn returns the error for options that a turn cannot have of its
+// own: the agent of p changes them only when it starts, or cannot get back what
+// they replace.
+func notForOneTurn(p Provider, names []string) error {
 	return &Error{
 		Code:    UnsupportedCapability,
-		Message: oneOf(names) + ": " + nameOf(s.provider) + " cannot change this for one turn; choose it for the session",
+		Message: oneOf(names) + ": " + nameOf(p) + " cannot change this for one turn; choose it for the session",
 		Details: map[string]any{"options": names},
 	}
 }
@@ -63,23 +62,23 @@ func (s Settings) names() (out []string) {
 // if a value is not known.
 func (s *Session) replaced(set Settings) (Settings, error) {
 	if checkSetters(s.link.conn, set) != nil {
-		return Settings{}, s.notForOneTurn(set)
+		return Settings{}, notForOneTurn(s.provider, set.names())
 	}
-	back, now := s.own(set), s.returned
+	back, now := s.ownOf(set), s.returned
 	if r, ok := s.link.conn.(SettingsReporter); ok {
 		now = now.or(r.Settings())
 	}
 	back = back.or(now.only(set))
 	if missing := set.without(back); !missing.IsZero() {
-		return back, s.notForOneTurn(missing)
+		return back, notForOneTurn(s.provider, missing.names())
 	}
 	return back, nil
 }
 
-// own returns the session's own values of the settings in set, as far as it has
+// ownOf returns the session's own values of the settings in set, as far as it has
 // them. The agent's configuration may be part of what makes a permission mode,
 // so it belongs to that.
-func (s *Session) own(set Settings) Settings {
+func (s *Session) ownOf(set Settings) Settings {
 	own := Settings{Model: s.opt.Model, PermissionMode: cmp.Or(s.opt.PermissionMode, ModeDefault), ReasoningEffort: s.opt.ReasoningEffort, Config: s.opt.Config}
 	out := own.only(set)
 	if set.PermissionMode != "" {
@@ -94,8 +93,8 @@ func (s *Session) beginSettings(lt *liveTurn, set Settings) {
 	if set.IsZero() {
 		return
 	}
-	back := s.own(set)
-	lt.set, lt.restores = set, &back
+	back := s.ownOf(set)
+	lt.chosen, lt.set, lt.restores = set, set, &back
 	s.stageSettings(set, back)
 }
 
@@ -149,7 +148,7 @@ func (s *Session) giveSettings(lt *liveTurn) error {
 
 // returnsTo returns the settings that the agent gets after a turn. The session's
 // own may have changed while the turn ran.
-func (s *Session) returnsTo(lt *liveTurn) Settings { return s.own(*lt.restores).or(*lt.restores) }
+func (s *Session) returnsTo(lt *liveTurn) Settings { return s.ownOf(*lt.restores).or(*lt.restores) }
 
 // stageReturn stages, behind the end of a turn, the settings to which the session
 // returns.
@@ -190,16 +189,20 @@ func (s *Session) restore(lt *liveTurn, end event.Body) {
 // Agents such as Codex keep both with the conversation: an agent that ended before
 // it got them back would begin the next turn with those of the last.
 func (s *Session) pin(back Settings) {
-	opt := s.opt
-	opt.Model = cmp.Or(opt.Model, back.Model)
-	opt.ReasoningEffort = cmp.Or(opt.ReasoningEffort, back.ReasoningEffort)
+	var set Settings
+	if s.opt.Model == "" {
+		set.Model = back.Model
+	}
+	if s.opt.ReasoningEffort == "" {
+		set.ReasoningEffort = back.ReasoningEffort
+	}
 	for id, value := range back.Config {
-		if o := offer(s.facts.config, id); o != nil && (o.Category == "model" || o.Category == "effort") && opt.Config[id] == "" {
-			opt.Config = merged(opt.Config, Values{id: value})
+		if o := offer(s.facts.config, id); o != nil && (o.Category == "model" || o.Category == "effort") && s.opt.Config[id] == "" {
+			set.Config = merged(set.Config, Values{id: value})
 		}
 	}
-	if opt.Model != s.opt.Model || opt.ReasoningEffort != s.opt.ReasoningEffort || len(opt.Config) != len(s.opt.Config) {
-		s.setOptions(opt)
+	if !set.IsZero() {
+		s.own(set)
 	}
 }
 

@@ -65,15 +65,15 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 		if err != nil {
 			return nil, err
 		}
-		opt, err := g.opener.options(g.ctx, rec)
+		res, err := g.opener.options(g.ctx, rec)
 		if err != nil {
 			return nil, err
 		}
 		var cfg runnel.Config
-		if !resume && opt.Resume != "" {
-			opt.Resume, cfg.Forget = "", why
+		if !resume && res.Resume != "" {
+			res.Resume, cfg.Forget = "", why
 		}
-		return g.opener.start(WithCredential(g.ctx, old.credential), p, opt, rec, waiting, cfg)
+		return g.opener.start(WithCredential(g.ctx, old.credential), p, res, rec, waiting, cfg)
 	})
 	if err != nil {
 		return err

@@ -28,21 +28,22 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if opt, err = runnel.CheckOptions(p, opt, g.detector.Last(p.Name())); err != nil {
 		return Status{}, err
 	}
-	if opt, err = g.opener.complete(opt, dir); err != nil {
+	res, err := g.opener.resolve(p, dir, opt)
+	if err != nil {
 		return Status{}, err
 	}
 	if err := checkPersona(persona); err != nil {
 		return Status{}, err
 	}
-	rec, err := newRecord(g.cfg.Sealer, p, dir, opt)
+	rec, err := newRecord(g.cfg.Sealer, p, dir, opt, res)
 	if err != nil {
 		return Status{}, err
 	}
 	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil { // before a prewarmed agent is taken
 		return Status{}, err
 	}
-	n := newSession{provider: p, opt: opt, rec: rec}
-	key := prewarm.Key{Provider: p, Options: opt}
+	n := newSession{provider: p, res: res, rec: rec}
+	key := prewarm.Key{Provider: p, Options: res.Options}
 	if n.agent, n.settings = g.pool.Take(key); n.agent != nil {
 		n.rec.ID = n.agent.ID
 	}
@@ -77,11 +78,11 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if _, err := g.opener.projects.check(from.ProjectDir); err != nil { // the copy's agent is about to start there
 		return Status{}, err
 	}
-	opt, err := g.opener.options(ctx, from)
+	res, err := g.opener.options(ctx, from)
 	if err != nil {
 		return Status{}, err
 	}
-	rec, err := newRecord(g.cfg.Sealer, p, from.ProjectDir, opt)
+	rec, err := newRecord(g.cfg.Sealer, p, from.ProjectDir, runnel.Options{}, res)
 	if err != nil {
 		return Status{}, err
 	}
@@ -90,7 +91,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	}
 	rec.Title, rec.Options, rec.ModelID = from.Title, from.Options, from.ModelID
 	n := newSession{
-		provider: &forker{Provider: p}, opt: opt, rec: rec,
+		provider: &forker{Provider: p}, res: res, rec: rec,
 		fill: func(ctx context.Context) error { return copyLog(ctx, g.cfg.Log, from.ID, rec.ID) },
 	}
 	if err := g.creator.create(ctx, n); err != nil {
@@ -148,7 +149,7 @@ type creator struct {
 // A newSession says how a session is created.
 type newSession struct {
 	provider runnel.Provider
-	opt      runnel.Options
+	res      resolution
 	rec      store.Session
 	fill     func(context.Context) error // fills its log before the agent starts. Default: the log is empty
 	agent    *prewarm.Agent              // nil: one is started
@@ -202,7 +203,7 @@ func (c *creator) start(ctx context.Context, n newSession) (*entry, error) {
 	e := c.startPrewarmed(ctx, n)
 	if e == nil {
 		var err error
-		if e, err = c.opener.start(ctx, n.provider, n.opt, n.rec, 0, runnel.Config{}); err != nil {
+		if e, err = c.opener.start(ctx, n.provider, n.res, n.rec, 0, runnel.Config{}); err != nil {
 			return nil, err
 		}
 	}
@@ -223,11 +224,13 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	if n.agent == nil {
 		return nil
 	}
-	e, err := c.opener.start(ctx, n.provider, n.agent.Options, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
+	e, err := c.opener.start(ctx, n.provider, resolution{n.agent.Options, n.res.by}, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
 	if err == nil && !n.settings.IsZero() {
 		if err = e.session.Set(ctx, n.settings); err != nil {
 			_ = e.session.Close()
 			c.opener.records.retire(e) // the entry that replaces it writes the record
+		} else {
+			e.change(func() { e.rec.Options, e.resolved = n.rec.Options, n.res.by }) // not all of them are the session's own
 		}
 	}
 	if err != nil {
@@ -247,15 +250,17 @@ func createError(err error) error {
 	return err
 }
 
-func newRecord(s Sealer, p runnel.Provider, dir string, opt runnel.Options) (store.Session, error) {
-	kept, err := encodeOptions(s, opt)
+// newRecord returns the record of a new session with options of its own, given,
+// which were resolved to res.
+func newRecord(s Sealer, p runnel.Provider, dir string, given runnel.Options, res resolution) (store.Session, error) {
+	kept, err := encodeOptions(s, given)
 	if err != nil {
 		return store.Session{}, err
 	}
 	now := time.Now().UTC()
 	return store.Session{
 		ID: uuid.Must(uuid.NewV7()).String(), CLIType: p.Name(), ProjectID: ProjectID(dir), ProjectDir: dir,
-		ModelID: opt.Model, PermissionMode: string(opt.PermissionMode), Options: kept,
+		ModelID: res.Model, PermissionMode: string(res.PermissionMode), Options: kept,
 		State: event.StateOpen, CreatedAt: now, LastActiveAt: now,
 	}, nil
 }

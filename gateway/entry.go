@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -20,7 +21,6 @@ type entry struct {
 	feed       *feed
 	records    *recordWriter
 	queue      *promptQueue
-	sealer     Sealer // Config.Sealer
 
 	// Guarded by sessions.mu:
 	users    int  // callers that have acquired the session
@@ -35,13 +35,14 @@ type entry struct {
 
 	sized bool // stored has what the log had when the session was opened; guarded by sending
 
-	mu      sync.Mutex // guards the rest
-	rec     store.Session
-	waiting int    // prompts in the queue
-	known   int64  // turns is complete for positions from here on
-	head    int64  // and up to here
-	turns   []span // oldest first
-	stored  int64  // bytes of its events, about
+	mu       sync.Mutex // guards the rest
+	rec      store.Session
+	resolved profile.Resolved // of its agent, or of the next one; nil: not known
+	waiting  int              // prompts in the queue
+	known    int64            // turns is complete for positions from here on
+	head     int64            // and up to here
+	turns    []span           // oldest first
+	stored   int64            // bytes of its events, about
 
 	oneTurn bool // the running turn has settings of its own, which are not the session's
 
@@ -277,14 +278,6 @@ func (e *entry) room(ctx context.Context, log runnel.Log) error {
 func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings) error {
 	_, err := e.session.SendWith(ctx, in, set)
 	return err
-}
-
-// changed is called by the session with its options after they changed. It does
-// not block.
-func (e *entry) changed(opt runnel.Options) {
-	if data, err := encodeOptions(e.sealer, opt); err == nil { // they were decoded from JSON
-		e.change(func() { e.rec.Options = data })
-	}
 }
 
 // turnStart returns a position at or before the beginning of every turn that

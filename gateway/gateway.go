@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/prewarm"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -36,6 +37,10 @@ type Config struct {
 	// (kind of agent, directory, options) that were used last. Default: none.
 	Prewarm    int
 	PrewarmAge time.Duration // maximum age of an unused prewarmed agent. Default: 10 min
+
+	// Options are the options that sessions have unless they have others, strongest
+	// first: those of the server's configuration and environment. Default: none.
+	Options []profile.Source
 
 	ProfilesDir string // folder of everybody's profiles. Default: none
 	Profile     string // of new sessions that choose none; one of that folder. Default: none
@@ -121,16 +126,17 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.sessions = newSessions(&g.work, limits)
 	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
 	g.sessions.opened = g.queue.startIfWaiting // queued prompts may wait for nothing else
+	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
 	g.opener = &opener{
-		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), projects: projects,
+		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters),
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
 	}
 	g.creator = &creator{g.opener, g.sessions}
+	g.queue.renew = g.opener.renew
 	g.importer = &importer{opener: g.opener, sessions: g.sessions}
-	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
 	g.work.Go(func() { g.records.run(g.ctx) })
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {

@@ -122,7 +122,7 @@ func TestOpenClosesUnfinishedTurnAndResumesQueue(t *testing.T) {
 		d := newDisk(t)
 		g := d.open(t)
 		defer closeIt(t, g)
-		rec, err := newRecord(nil, script.New(), d.dir, runnel.Options{})
+		rec, err := newRecord(nil, script.New(), d.dir, runnel.Options{}, resolution{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestOpenClosesUnfinishedTurnAndResumesQueue(t *testing.T) {
 // that the log names last.
 func TestRecoveryReadsAgentSessionFromLog(t *testing.T) {
 	d := newDisk(t)
-	rec, err := newRecord(nil, script.New(), d.dir, runnel.Options{})
+	rec, err := newRecord(nil, script.New(), d.dir, runnel.Options{}, resolution{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if len(c.Dir) > event.MaxPath {
 		return "", runnel.Fail(runnel.WorkingRootInaccessible, "the path of the conversation's directory is too long")
 	}
-	rec, err := newRecord(m.opener.cfg.Sealer, p, canonical(c.Dir), runnel.Options{})
+	rec, err := newRecord(m.opener.cfg.Sealer, p, canonical(c.Dir), runnel.Options{}, resolution{})
 	if err != nil {
 		return "", err
 	}

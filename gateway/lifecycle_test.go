@@ -105,8 +105,8 @@ func TestCrashLeavesTheSettingsOfTheSession(t *testing.T) {
 	}
 	id := st.SessionID
 	d.ends(t, send(t, g, id, "text"))
-	set := runnel.Settings{Model: "m2", PermissionMode: runnel.ModeAcceptEdits, ReasoningEffort: "low", Config: runnel.Values{"pace": "fast"}}
-	sent, err := g.Send(t.Context(), id, Prompt{Text: "hang", Settings: set})
+	set := runnel.Options{Model: "m2", PermissionMode: runnel.ModeAcceptEdits, ReasoningEffort: "low", Config: runnel.Values{"pace": "fast"}}
+	sent, err := g.Send(t.Context(), id, Prompt{Text: "hang", Options: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,10 +393,10 @@ func TestSettingsSurvive(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	id := d.create(t, g)
-	if st, err := g.Set(t.Context(), id, runnel.Settings{Model: "better", PermissionMode: runnel.ModePlan}); err != nil || st.ModelID != "better" || st.PermissionMode != "plan" {
+	if st, err := g.Set(t.Context(), id, runnel.Options{Model: "better", PermissionMode: runnel.ModePlan}); err != nil || st.ModelID != "better" || st.PermissionMode != "plan" {
 		t.Fatalf("got %+v, %v", st, err)
 	}
-	_, err := g.Set(t.Context(), id, runnel.Settings{PermissionMode: runnel.ModeBypass})
+	_, err := g.Set(t.Context(), id, runnel.Options{PermissionMode: runnel.ModeBypass})
 	wantCode(t, err, runnel.InvalidRequest)
 	closeIt(t, g)
 	var opt atomic.Value

@@ -19,6 +19,7 @@ type opener struct {
 	cfg       *Config
 	ctx       context.Context // of opening sessions, which outlives the request
 	providers *detect.Index
+	detector  *detect.Detector
 	projects  projects
 	feed      *feed
 	records   *recordWriter
@@ -62,7 +63,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 	if p == nil {
 		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
 	}
-	opt, err := o.options(ctx, rec)
+	res, err := o.options(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +71,14 @@ func (o *opener) open(id, credential string) (*entry, error) {
 	if err != nil {
 		return nil, storeError(err)
 	}
-	return o.start(ctx, p, opt, rec, len(waiting), runnel.Config{Dormant: true})
+	return o.start(ctx, p, res, rec, len(waiting), runnel.Config{Dormant: true})
 }
 
 // start opens a session, on account of the credential of ctx; the caller adds it
 // to the open ones. waiting is the number of its queued prompts. cfg has what
 // differs between sessions: start sets the rest.
-func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Options, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, sealer: o.cfg.Sealer, rec: rec, waiting: waiting}
+func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, rec: rec, resolved: res.by, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -89,7 +90,6 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 	for _, t := range st.Open {
 		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
 	}
-	opt.Keep, opt.Counters = o.keep(rec.ID), o.counters[p.Name()]
 	cfg.ID, cfg.Log, cfg.Recorded = rec.ID, o.cfg.Log, e.recorded
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
@@ -98,37 +98,57 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, opt runnel.Option
 	cfg.Judge = o.policy.Judge(policy.Call{Session: rec.ID, CLIType: rec.CLIType, Dir: rec.ProjectDir})
 	cfg.Reserve = func(running bool) (func(), error) { return o.limits.agent(e.credential, running) }
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
-	e.session, err = runnel.Open(ctx, p, opt, cfg)
+	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// options returns the options with which a session goes on: those it was
-// created with, and the agent's own conversation.
-func (o *opener) options(ctx context.Context, rec store.Session) (runnel.Options, error) {
+// options returns the options with which a session goes on, resolved anew, and
+// the agent's own conversation.
+func (o *opener) options(ctx context.Context, rec store.Session) (resolution, error) {
+	res, err := o.resolveRecord(rec)
+	if err != nil {
+		return res, err
+	}
+	res.Resume, err = o.conversation(ctx, rec)
+	return res, err
+}
+
+// ownOptions is options without other sources than the session itself, for an
+// agent that runs already, or never will.
+func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution, error) {
 	opt, err := decodeOptions(o.cfg.Sealer, rec.Options)
 	if err != nil {
-		return opt, err
+		return resolution{}, err
 	}
-	opt.Resume = rec.AgentSessionID
-	if opt.Resume == "" { // a crash may have come before the record was written
-		for ev, err := range o.cfg.Log.Read(ctx, rec.ID, 0) {
-			if err != nil {
-				return opt, storeError(err)
-			}
-			switch b := ev.Body.(type) {
-			case event.SessionUpdated:
-				setIf(&opt.Resume, b.AgentSessionID)
-			case event.Notice:
-				if b.Code == runnel.ConversationForgotten {
-					opt.Resume = ""
-				}
+	if opt, err = o.complete(opt, rec.ProjectDir); err != nil {
+		return resolution{}, err
+	}
+	opt.Resume, err = o.conversation(ctx, rec)
+	return resolution{Options: opt}, err
+}
+
+// conversation returns the agent's own id of the conversation of a session.
+func (o *opener) conversation(ctx context.Context, rec store.Session) (id string, err error) {
+	if rec.AgentSessionID != "" {
+		return rec.AgentSessionID, nil
+	}
+	for ev, err := range o.cfg.Log.Read(ctx, rec.ID, 0) { // a crash may have come before the record was written
+		if err != nil {
+			return "", storeError(err)
+		}
+		switch b := ev.Body.(type) {
+		case event.SessionUpdated:
+			setIf(&id, b.AgentSessionID)
+		case event.Notice:
+			if b.Code == runnel.ConversationForgotten {
+				id = ""
 			}
 		}
 	}
-	return o.complete(opt, rec.ProjectDir)
+	return id, nil
 }
 
 // complete adds the server's own options to those of a client. It fails for

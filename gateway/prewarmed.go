@@ -17,9 +17,7 @@ func (o *opener) startForPool(ctx context.Context, k prewarm.Key, id string) (ru
 	if dir != k.Options.Dir { // a link replaced it: it leads to another directory, which may not be trusted
 		return nil, inaccessible("the project directory is another one now")
 	}
-	opt := k.Options
-	opt.Keep, opt.Counters = o.keep(id), o.counters[k.Provider.Name()]
-	return k.Provider.Open(ctx, opt)
+	return k.Provider.Open(ctx, o.equipped(k.Options, k.Provider.Name(), id))
 }
 
 // lastKeys returns the pool keys of the newest sessions.
@@ -34,12 +32,8 @@ func (o *opener) lastKeys(ctx context.Context) []prewarm.Key {
 		if p == nil {
 			continue
 		}
-		opt, err := decodeOptions(o.cfg.Sealer, rec.Options)
-		if err != nil {
-			continue
-		}
-		if opt, err = o.complete(opt, rec.ProjectDir); err == nil && prewarm.Eligible(opt) {
-			keys = append(keys, prewarm.Key{Provider: p, Options: opt})
+		if res, err := o.resolveRecord(rec); err == nil && prewarm.Eligible(res.Options) {
+			keys = append(keys, prewarm.Key{Provider: p, Options: res.Options})
 		}
 	}
 	return keys

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -21,6 +22,7 @@ type promptQueue struct {
 	ctx       context.Context // of the goroutines
 	sessions  *sessions
 	projects  projects
+	renew     func(context.Context, *entry) error // resolves the options of a session whose agent is about to start
 }
 
 const maxQueue = 50 // prompts of one session
@@ -151,13 +153,25 @@ func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error 
 		if _, err := q.projects.check(rec.ProjectDir); err != nil {
 			return err
 		}
+		if err := q.renew(ctx, e); err != nil {
+			return &unresolved{err}
+		}
 	}
 	return e.send(ctx, p.Input, p.Settings)
 }
 
+// unresolved is the error for a prompt whose session has options that cannot be
+// resolved now, such as those of a file with a mistake.
+type unresolved struct{ error }
+
+func (u *unresolved) Unwrap() error { return u.error }
+
 // final reports whether a queued prompt needs no further try: its turn began, or
 // never can.
 func final(err error) bool {
+	if _, ok := errors.AsType[*unresolved](err); ok {
+		return false // the file may be mended
+	}
 	switch runnel.CodeOf(err) {
 	case "", runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.AttachmentFailure:
 		return true

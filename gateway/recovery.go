@@ -117,9 +117,11 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	if _, ok := p.(runnel.Adopter); !ok {
 		return errors.New("this agent cannot be taken over")
 	}
-	opt, err := r.opener.options(ctx, rec)
-	if err != nil {
-		return err
+	res, err := r.opener.options(ctx, rec)
+	if err != nil { // such as a settings file with a mistake, which is no reason to end a turn
+		if res, err = r.opener.ownOptions(ctx, rec); err != nil {
+			return err
+		}
 	}
 	waiting, err := r.cfg.Catalogue.Queue(ctx, id)
 	if err != nil {
@@ -136,7 +138,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 		}
 		rec = past.rec
 	}
-	e, err := r.opener.start(ctx, p, opt, rec, len(waiting), runnel.Config{Dormant: true, Adopt: true})
+	e, err := r.opener.start(ctx, p, res, rec, len(waiting), runnel.Config{Dormant: true, Adopt: true})
 	if err != nil {
 		return err
 	}
@@ -168,11 +170,11 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		if err != nil {
 			return err
 		}
-		opt, cfg := runnel.Options{Dir: rec.ProjectDir}, runnel.Config{Dormant: true, Changed: func(runnel.Options) {}}
-		if own, err := r.opener.options(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {
-			opt, cfg.Changed = own, nil // else they are not to be used: the turn is closed all the same
+		res, cfg := resolution{Options: runnel.Options{Dir: rec.ProjectDir}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}
+		if own, err := r.opener.ownOptions(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {
+			res, cfg.Changed = own, nil // else they are not to be used: the turn is closed all the same
 		}
-		e, err := r.opener.start(ctx, p, opt, rec, 0, cfg)
+		e, err := r.opener.start(ctx, p, res, rec, 0, cfg)
 		if err != nil {
 			return err
 		}

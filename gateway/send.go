@@ -2,19 +2,21 @@ package gateway
 
 import (
 	"context"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // A Prompt is what a client sends to a session.
 type Prompt struct {
 	Text        string
 	Attachments []attach.Ref
-	Settings    runnel.Settings // to change before the turn. Default: nothing
-	Persona     string          // a profile. Default: none
-	Queue       bool            // wait for the running turn instead of failing
+	Options     runnel.Options // for the turn alone. Default: those of the session
+	Persona     string         // a profile. Default: none
+	Queue       bool           // wait for the running turn instead of failing
 }
 
 // Sent says what became of a prompt.
@@ -22,8 +24,9 @@ type Sent struct {
 	SessionID string
 	TurnID    string
 	Queued    bool
-	After     int64  // position in the log at or before the turn's first event
-	Warning   string // about attachments that were left out
+	After     int64            // position in the log at or before the turn's first event
+	Warning   string           // about attachments that were left out
+	Resolved  profile.Resolved // the turn's options; nil for a queued prompt, whose turn resolves them
 }
 
 // Send begins a turn, or lets the prompt wait for its turn. It returns once
@@ -48,10 +51,14 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	if waiting >= maxQueue {
 		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts wait in this session; cancel its turn, or wait for some of them")
 	}
-	if p.Settings, err = g.checkSettings(rec.CLIType, st, p.Settings); err != nil {
+	set, err := g.turnSettings(rec.CLIType, st, p.Options)
+	if err != nil {
 		return Sent{}, err
 	}
-	if err := e.session.CheckSettings(ctx, p.Settings); err != nil {
+	if err := g.opener.renew(ctx, e); err != nil {
+		return Sent{}, err
+	}
+	if err := e.session.CheckSettings(ctx, set); err != nil {
 		return Sent{}, err
 	}
 	in, err := g.uploads.check(ctx, p, e.session, rec.ProjectDir)
@@ -74,13 +81,28 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	}
 	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: in.Warning()}
 	if !busy {
-		err = e.send(ctx, in, p.Settings)
+		sent.Resolved = shownResolved(e.resolvedNow(), Describe(rec), set)
+		err = e.send(ctx, in, set)
 		if !p.Queue || runnel.CodeOf(err) != runnel.TurnInProgress { // else the agent began one
 			return sent, err
 		}
 	}
-	sent.Queued = true
-	return sent, g.queue.add(ctx, e, in, p.Settings)
+	sent.Queued, sent.Resolved = true, nil
+	return sent, g.queue.add(ctx, e, in, set)
+}
+
+// turnSettings returns the options of a prompt as settings for its turn, checked
+// before anything is changed.
+func (g *Gateway) turnSettings(cliType string, st runnel.Status, opt runnel.Options) (runnel.Settings, error) {
+	p, err := g.opener.providers.Choose(cliType)
+	if err != nil {
+		return runnel.Settings{}, err
+	}
+	set, err := runnel.TurnSettings(p, opt)
+	if err != nil {
+		return set, err
+	}
+	return g.checkSettings(cliType, st, set)
 }
 
 // checkSettings checks settings before anything is changed. What a session
@@ -123,19 +145,63 @@ func (g *Gateway) Decide(ctx context.Context, ref, approval string, d runnel.Dec
 	return e.session.Decide(ctx, approval, d)
 }
 
-// Set changes settings, now and for later.
-func (g *Gateway) Set(ctx context.Context, ref string, s runnel.Settings) (Status, error) {
+// Set changes options of a session, now and for later. An option that the agent
+// takes only when it starts can change while none runs.
+func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Status, error) {
 	e, err := g.lock(ctx, ref)
 	if err != nil {
 		return Status{}, err
 	}
 	defer g.unlock(e)
 	rec, _ := e.snapshot()
-	if s, err = g.checkSettings(rec.CLIType, e.session.Status(), s); err != nil {
-		return Status{}, err
+	set, others := opt.Settings()
+	if len(others) > 0 {
+		err = g.setOthers(ctx, e, opt, others)
+	} else {
+		set, err = g.checkSettings(rec.CLIType, e.session.Status(), set)
 	}
-	if err := e.session.Set(ctx, s); err != nil {
+	if err == nil && !set.IsZero() {
+		err = e.session.Set(ctx, set)
+	}
+	if err != nil {
 		return Status{}, err
 	}
 	return e.status(), nil
+}
+
+// setOthers changes options of a session of which the agent takes some, others,
+// only when it starts. It fails if an agent runs; e.sending is held.
+func (g *Gateway) setOthers(ctx context.Context, e *entry, opt runnel.Options, others []string) error {
+	rec, _ := e.snapshot()
+	p, err := g.opener.providers.Choose(rec.CLIType)
+	if err != nil {
+		return err
+	}
+	opt.AllowBypass = g.cfg.AllowBypass
+	if opt, err = runnel.CheckOptions(p, opt, g.detector.Last(p.Name())); err != nil {
+		return err
+	}
+	if st := e.session.Status(); st.AgentAlive || st.Turn != "" {
+		return &runnel.Error{
+			Code:    runnel.UnsupportedCapability,
+			Message: strings.Join(others, ", ") + ": the agent takes this only when it starts, and it runs; end the session, load it, and change it then",
+			Details: map[string]any{"options": others},
+		}
+	}
+	changes, err := encodeOptions(g.cfg.Sealer, opt)
+	if err != nil {
+		return err
+	}
+	if rec.Options, err = withOptions(rec.Options, changes); err != nil {
+		return runnel.Fail(runnel.Internal, "the session's options cannot be read", err)
+	}
+	res, err := g.opener.resolveRecord(rec)
+	if err != nil {
+		return err
+	}
+	if err := g.opener.renewWith(ctx, e, res); err != nil {
+		return err
+	}
+	e.change(func() { e.rec.Options = rec.Options })
+	return nil
 }

@@ -26,7 +26,7 @@ func TestStatusReportsGivenSettings(t *testing.T) {
 	}
 	id := st.SessionID
 	d.ends(t, send(t, g, id, "text"))
-	if st, err = g.Set(t.Context(), id, runnel.Settings{Config: runnel.Values{"thoughts": "false"}}); err != nil {
+	if st, err = g.Set(t.Context(), id, runnel.Options{Config: runnel.Values{"thoughts": "false"}}); err != nil {
 		t.Fatal(err)
 	}
 	want := runnel.Values{"pace": "fast", "thoughts": "false"}
@@ -115,7 +115,7 @@ func TestStatusReadsNoLog(t *testing.T) {
 	fresh := d.create(t, g) // its agent reports nothing
 	d.ends(t, send(t, g, id, `{"steps":[{"settings":[{"id":"depth","name":"Depth","type":"select","value":"deep"}]},{"text":"x"}]}`))
 	d.ends(t, send(t, g, id, "text"))
-	if _, err := g.Set(t.Context(), id, runnel.Settings{PermissionMode: runnel.ModeAcceptEdits}); err != nil {
+	if _, err := g.Set(t.Context(), id, runnel.Options{PermissionMode: runnel.ModeAcceptEdits}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := g.Status(t.Context(), id)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -30,6 +31,8 @@ type Status struct {
 
 	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, as it reported last; not in lists"`
 	Given  runnel.Values        `json:"given,omitempty" doc:"what was set of that, by id; it holds when the agent starts again, too"`
+
+	Resolved profile.Resolved `json:"resolved,omitempty" doc:"options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists"`
 
 	Files []event.AgentFile `json:"files,omitempty" doc:"files of its own that the agent named, such as its plan; not in lists"`
 
@@ -61,6 +64,9 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	}
 	told, _, err := g.records.reports.read(ctx, id)
 	st.Config, st.Files = told.config, told.files
+	if res, err := g.opener.resolveRecord(rec); err == nil { // else the next prompt returns the error
+		st.Resolved = shownResolved(res.by, st, runnel.Settings{})
+	}
 	return st, err
 }
 
@@ -83,7 +89,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	for _, rec := range recs {
 		if e := g.sessions.peek(rec.ID); e != nil {
 			st := e.status()
-			st.Config, st.Files = nil, nil // long; Status has them
+			st.Config, st.Files, st.Resolved = nil, nil, nil // long; Status has them
 			out = append(out, st)
 			continue
 		}
@@ -165,6 +171,7 @@ func (e *entry) status() Status {
 		st.Config = e.told.config
 	}
 	st.Files = slices.Clone(e.told.files)
+	st.Resolved = shownResolved(e.resolved, st, live.TurnSettings)
 	return st
 }
 

@@ -121,7 +121,10 @@ func (d document) object(s *schema, v map[string]any, path string) string {
 			continue
 		}
 		if p == nil {
-			if more, ok := s.Additional.(map[string]any); ok && more["type"] == "string" {
+			if more, ok := s.Additional.(map[string]any); ok {
+				if why := d.check(schemaIn(more), e, path+"."+name); why != "" {
+					return why
+				}
 				continue
 			}
 			return path + "." + name + ": is not described"
@@ -131,6 +134,13 @@ func (d document) object(s *schema, v map[string]any, path string) string {
 		}
 	}
 	return ""
+}
+
+// schemaIn returns the schema that decoded JSON holds.
+func schemaIn(v map[string]any) (s *schema) {
+	data, _ := json.Marshal(v)   // it was decoded from JSON
+	_ = json.Unmarshal(data, &s) // as a part of the document was
+	return s
 }
 
 func typed(want, v any) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // The bodies of the Session API.
@@ -28,6 +29,8 @@ type (
 		SessionID string   `json:"sessionId"`
 		CLIType   string   `json:"cliType"`
 		Warnings  []string `json:"warnings,omitempty"`
+
+		Resolved profile.Resolved `json:"resolved,omitempty" doc:"the session's options by name, with the source that each is from"`
 	}
 	loadRequest struct {
 		ViewFilePath string `json:"viewFilePath,omitempty" doc:"which transcript file of the agent's own to load from"`
@@ -77,7 +80,7 @@ func (s *sessions) routes() []route {
 		handleJSON(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Approve, name: "decideApproval",
 			summary: "Answer what the agent asked; the first answer wins"}, s.decide),
 		describedAs(handleJSON(route{path: "/api/session/{id}/options", scope: auth.Send, name: "setOptions",
-			summary: "Change settings of the live session"}, s.setOptions), runnel.Settings{}),
+			summary: "Change options of the session"}, s.setOptions), runnel.Options{}),
 		handleJSON(route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Continue from a copy of the session"}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file",
@@ -106,12 +109,12 @@ func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, erro
 		return createAnswer{}, err
 	}
 	st, err := s.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.Persona)
-	return createAnswer{st.SessionID, st.CLIType, opt.Warnings}, err
+	return createAnswer{st.SessionID, st.CLIType, opt.Warnings, st.Resolved}, err
 }
 
 func (s *sessions) load(r *http.Request, in loadRequest) (createAnswer, error) {
 	st, err := s.gw.Load(r.Context(), r.PathValue("id"), in.ViewFilePath)
-	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType}, err
+	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved}, err
 }
 
 func (s *sessions) listSessions(r *http.Request) (listAnswer, error) {
@@ -157,7 +160,7 @@ func (s *sessions) fork(r *http.Request, _ reply.Empty) (createAnswer, error) {
 		return createAnswer{}, err
 	}
 	st, err := s.gw.Fork(r.Context(), r.PathValue("id"))
-	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType}, err
+	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved}, err
 }
 
 func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {

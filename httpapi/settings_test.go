@@ -23,9 +23,26 @@ import (
 // told is the scripted agent, and keeps what its agents were told.
 type told struct {
 	script.Provider
+	takes  *runnel.Takes // instead of the script's
 	mu     sync.Mutex
 	opened []runnel.Options
 	heard  []string
+	last   *toldConn
+}
+
+// Takes implements [runnel.OptionTaker].
+func (p *told) Takes() runnel.Takes {
+	if p.takes != nil {
+		return *p.takes
+	}
+	return p.Provider.Takes()
+}
+
+// crash ends the agent that was started last, as if its process had ended.
+func (p *told) crash() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.last.Conn.Close()
 }
 
 func (p *told) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -33,7 +50,8 @@ func (p *told) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opened = append(p.opened, opt)
-	return &toldConn{conn, p}, err
+	p.last = &toldConn{conn, p}
+	return p.last, err
 }
 
 func (p *told) hear(what string) {

@@ -36,8 +36,8 @@ type Source struct {
 	Lines   map[string]int // of the file, by option. Default: not known
 }
 
-// A Value is what an option was resolved to.
-type Value struct {
+// A ResolvedOption is what an option was resolved to.
+type ResolvedOption struct {
 	Value any    `json:"value,omitempty" doc:"absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own"`
 	From  From   `json:"from" enum:"turn,session,profile,project,environment,global,agent" doc:"the strongest source that has the option"`
 	Also  []From `json:"also,omitempty" doc:"further sources that are part of the value"`
@@ -46,7 +46,7 @@ type Value struct {
 // Resolved has what options were resolved to, by their names in JSON. A setting
 // of the agent's own is config. with its id. Of the options that no source has it
 // holds model, tools and permissionMode only.
-type Resolved map[string]Value
+type Resolved map[string]ResolvedOption
 
 // The ends of the chains that Resolved always shows. The agent has a model of its
 // own, which only it knows, and tools of its own: that preset is called default.
@@ -127,7 +127,7 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 		o.in(out).Set(o.in(&having[0].Options))
 		having = having[:1]
 	}
-	v := Value{Value: o.shown(out), From: having[0].From}
+	v := ResolvedOption{Value: o.shown(out), From: having[0].From}
 	for _, s := range having[1:] {
 		v.Also = append(v.Also, s.From)
 	}
@@ -154,7 +154,7 @@ func resolveConfig(having []Source, by Resolved) runnel.Values {
 		for id, value := range s.Options.Config {
 			if _, ok := out[id]; !ok {
 				out[id] = value
-				by["config."+id] = Value{Value: value, From: s.From}
+				by["config."+id] = ResolvedOption{Value: value, From: s.From}
 			}
 		}
 	}
@@ -192,13 +192,10 @@ func (r Resolved) With(from From, set runnel.Settings) Resolved {
 	if set.IsZero() {
 		return r
 	}
-	opt := set.Apply(runnel.Options{})
-	_, given := Resolve(Source{From: from, Options: opt})
+	sources := []Source{{From: from, Options: set.Apply(runnel.Options{})}}
 	out := maps.Clone(r)
-	for name, v := range given {
-		if v.From == from {
-			out[name] = v
-		}
+	for _, o := range options {
+		o.resolve(sources, new(runnel.Options), out)
 	}
 	return out
 }

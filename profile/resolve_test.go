@@ -110,7 +110,7 @@ func TestTextOfAProfileComesBeforeThatOfTheSession(t *testing.T) {
 	if opt.SystemPromptAppend != "You review.\n\nbe brief" {
 		t.Errorf("got %q", opt.SystemPromptAppend)
 	}
-	if diff := cmp.Diff(Value{Value: "You review.\n\nbe brief", From: FromProfile, Also: []From{FromSession}}, by["systemPromptAppend"]); diff != "" {
+	if diff := cmp.Diff(ResolvedOption{Value: "You review.\n\nbe brief", From: FromProfile, Also: []From{FromSession}}, by["systemPromptAppend"]); diff != "" {
 		t.Error(diff)
 	}
 	opt, by = Resolve(add(FromProject, strings.Repeat("x", 1000)))

@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // The bodies that all ways share.
@@ -28,6 +29,8 @@ type (
 		TurnID   string   `json:"turnId"`
 		Queued   bool     `json:"queued,omitempty"`
 		Warnings []string `json:"warnings,omitempty"`
+
+		Resolved profile.Resolved `json:"resolved,omitempty" doc:"the turn's options by name, with the source that each is from; absent if the prompt is queued"`
 	}
 	// DecideRequest answers an approval.
 	DecideRequest struct {
@@ -68,7 +71,7 @@ func Answer(sent gateway.Sent, warnings []string) SendAnswer {
 	if sent.Warning != "" {
 		warnings = append(warnings, sent.Warning)
 	}
-	return SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings}
+	return SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings, Resolved: sent.Resolved}
 }
 
 // prompt decodes a prompt. It also returns warnings.
@@ -80,17 +83,13 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 	if err != nil {
 		return p, nil, err
 	}
-	set, err := opt.settings()
-	if err != nil {
-		return p, nil, err
-	}
 	refs := make([]attach.Ref, len(in.Attachments))
 	for i, a := range in.Attachments {
 		if err := json.Unmarshal(a, &refs[i]); err != nil {
 			return p, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
 		}
 	}
-	return gateway.Prompt{Text: in.Content, Attachments: refs, Settings: set, Persona: opt.Persona, Queue: in.Queue}, opt.Warnings, nil
+	return gateway.Prompt{Text: in.Content, Attachments: refs, Options: opt.Options, Persona: opt.Persona, Queue: in.Queue}, opt.Warnings, nil
 }
 
 // Decide answers an approval.
@@ -107,26 +106,22 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	})
 }
 
-// SetOptions changes settings of a live session; in are the options as the client
-// wrote them.
+// SetOptions changes options of a session; in are the options as the client wrote
+// them.
 func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
 	opt, err := CallersOptions(r, in)
-	if err != nil {
-		return OptionsAnswer{}, err
-	}
-	set, err := opt.settings()
 	if err != nil {
 		return OptionsAnswer{}, err
 	}
 	if opt.Persona != "" {
 		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "persona: can be chosen with a prompt or a new session only")
 	}
-	if set.IsZero() {
-		return OptionsAnswer{}, reply.Invalid("nothing to change: give model, permissionMode, reasoningEffort or config")
+	if set, others := opt.Options.Settings(); set.IsZero() && len(others) == 0 {
+		return OptionsAnswer{}, reply.Invalid("nothing to change: give model, permissionMode, reasoningEffort, config or another option")
 	}
 	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
 		return OptionsAnswer{}, err
 	}
-	st, err := c.Sessions.Gateway.Set(r.Context(), id, set)
+	st, err := c.Sessions.Gateway.Set(r.Context(), id, opt.Options)
 	return OptionsAnswer{st, opt.Warnings}, err
 }

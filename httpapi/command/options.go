@@ -2,7 +2,6 @@ package command
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -106,21 +105,4 @@ func CheckMode(field, mode string) error {
 		return nil
 	}
 	return runnel.Fail(runnel.UnsupportedCapability, field+": a mode belongs to a profile, and this server has none; leave it out")
-}
-
-// settings returns what can change in a session that exists. It fails if there
-// are options that count only for a new session.
-func (o *Options) settings() (runnel.Settings, error) {
-	set := runnel.Settings{Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config}
-	rest := o.Options
-	rest.Model, rest.PermissionMode, rest.ReasoningEffort, rest.Config = "", "", "", nil
-	data, _ := json.Marshal(rest) // it was decoded from JSON
-	var left map[string]json.RawMessage
-	_ = json.Unmarshal(data, &left)
-	for _, key := range slices.Sorted(maps.Keys(left)) {
-		if value := string(left[key]); value != "null" && value != "[]" {
-			return set, runnel.Fail(runnel.UnsupportedCapability, "opts."+key+": cannot change in a session that exists; choose it when the session is created")
-		}
-	}
-	return set, nil
 }

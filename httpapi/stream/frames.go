@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // A TurnFrame is one frame of a turn's stream.
@@ -27,8 +28,9 @@ type About struct {
 type (
 	initFrame struct {
 		About
-		SessionID string `json:"sessionId"`
-		ModelID   string `json:"modelId,omitempty"`
+		SessionID string           `json:"sessionId"`
+		ModelID   string           `json:"modelId,omitempty"`
+		Resolved  profile.Resolved `json:"resolved,omitempty" doc:"the turn's options by name, with the source that each is from"`
 	}
 	textFrame struct {
 		About
@@ -103,6 +105,8 @@ type (
 
 // TurnFrames makes the frames of one turn from its events. It is pure.
 type TurnFrames struct {
+	Resolved profile.Resolved // the turn's options, for the first frame. Default: not known
+
 	session, turn string
 	items         map[string]*turnItem
 	calls         map[string]string // call id → tool name
@@ -161,7 +165,7 @@ func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
 func (t *TurnFrames) body(ev event.Event, a About) []TurnFrame {
 	switch b := ev.Body.(type) {
 	case event.ResponseStart:
-		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID}}}
+		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID, t.Resolved}}}
 	case event.ItemStart:
 		t.items[b.ItemID] = &turnItem{typ: b.ItemType, call: b.CallID, parent: b.ParentCallID}
 		if b.ItemType == event.TypeFunctionCall {

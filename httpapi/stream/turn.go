@@ -48,6 +48,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
 	defer stop()
 	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID, warnings...), sent.After
+	frames.Resolved = sent.Resolved
 	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
 			return false, nil

@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/profile"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A resolution has the options with which an agent starts, and says which source
+// each of them is from.
+type resolution struct {
+	runnel.Options
+	by profile.Resolved // nil: the session's own are all there is
+}
+
+// resolve returns the options with which an agent of p starts in dir. given are
+// the session's own, which were checked when they were given. An option that p
+// does not take, or with a value that it cannot have, is an error whichever
+// source has it.
+func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options) (resolution, error) {
+	var files []profile.Source
+	if o.projects.trusts(dir) {
+		s, ok, err := profile.Project(dir)
+		if err != nil {
+			return resolution{}, err
+		}
+		if ok {
+			files = append(files, s)
+		}
+	}
+	for _, s := range o.cfg.Options {
+		if s.Agent == "" || s.Agent == p.Name() {
+			files = append(files, s)
+		}
+	}
+	sources := []profile.Source{{From: profile.FromSession, Options: given}}
+	for _, s := range files {
+		s, err := s.Checked(func(opt runnel.Options) (runnel.Options, error) {
+			opt.AllowBypass = o.cfg.AllowBypass
+			return runnel.CheckOptions(p, opt, o.detector.Last(p.Name()))
+		})
+		if err != nil {
+			return resolution{}, err
+		}
+		sources = append(sources, s)
+	}
+	opt, by := profile.Resolve(sources...)
+	opt, err := o.complete(opt, dir)
+	return resolution{opt, by}, err
+}
+
+// renew resolves the options of a session again if its next prompt starts its
+// agent: files may have changed since. e.sending is held.
+func (o *opener) renew(ctx context.Context, e *entry) error {
+	if e.session.Status().AgentAlive {
+		return nil
+	}
+	rec, _ := e.snapshot()
+	res, err := o.resolveRecord(rec)
+	if err != nil {
+		return err
+	}
+	return o.renewWith(ctx, e, res)
+}
+
+// renewWith has the next agent of a session start with other options. It does
+// nothing if an agent runs.
+func (o *opener) renewWith(ctx context.Context, e *entry, res resolution) error {
+	rec, _ := e.snapshot()
+	ok, err := e.session.Renew(ctx, o.equipped(res.Options, rec.CLIType, rec.ID))
+	if err != nil || !ok || reflect.DeepEqual(res.by, e.resolvedNow()) {
+		return err
+	}
+	e.change(func() {
+		e.resolved = res.by
+		setIf(&e.rec.ModelID, res.Model)
+		if e.rec.PermissionMode != "" || res.PermissionMode != "" {
+			e.rec.PermissionMode = string(modeOf(res.Options))
+		}
+	})
+	return nil
+}
+
+// resolveRecord returns the options with which the next agent of a session
+// starts, but for its conversation.
+func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
+	p, err := o.providers.Choose(rec.CLIType)
+	if err != nil {
+		return resolution{}, err
+	}
+	given, err := decodeOptions(o.cfg.Sealer, rec.Options)
+	if err != nil {
+		return resolution{}, err
+	}
+	return o.resolve(p, rec.ProjectDir, given)
+}
+
+// equipped adds to options what the agent of one session needs.
+func (o *opener) equipped(opt runnel.Options, provider, id string) runnel.Options {
+	opt.Keep, opt.Counters = o.keep(id), o.counters[provider]
+	return opt
+}
+
+func modeOf(opt runnel.Options) runnel.PermissionMode {
+	if opt.PermissionMode == "" {
+		return runnel.ModeDefault
+	}
+	return opt.PermissionMode
+}
+
+// resolvedNow returns what the options of the session were resolved to.
+func (e *entry) resolvedNow() profile.Resolved {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.resolved
+}
+
+// changed is called by the session with settings that became its own. It does
+// not block.
+func (e *entry) changed(set runnel.Settings) {
+	changes, err := json.Marshal(set)
+	if err != nil {
+		return // never: they are text
+	}
+	e.change(func() {
+		if data, err := withOptions(e.rec.Options, changes); err == nil { // else they are not ours
+			e.rec.Options = data
+		}
+		if e.resolved != nil {
+			e.resolved = e.resolved.With(profile.FromSession, set)
+		}
+	})
+}
+
+// withOptions returns options as the catalogue keeps them, with others in them.
+// The agent's own settings that only kept has stay.
+func withOptions(kept, changes json.RawMessage) (json.RawMessage, error) {
+	members, config := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
+	for _, data := range []json.RawMessage{kept, changes} {
+		if len(data) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(data, &members); err != nil {
+			return nil, err
+		}
+		if len(members["config"]) > 0 {
+			if err := json.Unmarshal(members["config"], &config); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(config) > 0 {
+		var err error
+		if members["config"], err = json.Marshal(config); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(members)
+}
+
+// shownResolved completes what readers see of resolved options: the model that
+// the agent chose, and the settings of the running turn.
+func shownResolved(by profile.Resolved, st Status, turn runnel.Settings) profile.Resolved {
+	if by == nil {
+		return nil
+	}
+	by = by.With(profile.FromTurn, turn)
+	if m := by["model"]; m.From == profile.FromAgent && st.ModelID != "" {
+		by = by.With(profile.FromAgent, runnel.Settings{Model: st.ModelID})
+	}
+	return by
+}

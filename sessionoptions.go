@@ -1,0 +1,74 @@
+package runnel
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Settings returns the options that can change in a session with a running agent,
+// and the names in JSON of the others that o has.
+func (o Options) Settings() (set Settings, others []string) {
+	set = Settings{Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config}
+	live := []string{"model", "permissionMode", "reasoningEffort", "config", "resume", "projectDir"}
+	for _, c := range optionChecks() {
+		if !slices.Contains(live, c.name) && c.given(&o) {
+			others = append(others, c.name)
+		}
+	}
+	return set, others
+}
+
+// TurnSettings returns the options of a prompt as settings for its turn alone. It
+// fails with UNSUPPORTED_CAPABILITY for an option that the agent of p does not
+// take, or takes only when it starts.
+func TurnSettings(p Provider, opt Options) (Settings, error) {
+	set, others := opt.Settings()
+	if len(others) == 0 {
+		return set, nil
+	}
+	if err := checkTakes(p, others); err != nil {
+		return set, err
+	}
+	return set, notForOneTurn(p, others)
+}
+
+// checkTakes returns the error for the first of the options that the agent of p
+// does not take.
+func checkTakes(p Provider, names []string) error {
+	t, ok := p.(OptionTaker)
+	if !ok {
+		return nil
+	}
+	takes := t.Takes()
+	for _, c := range optionChecks() {
+		if c.taken != nil && slices.Contains(names, c.name) && !c.taken(&takes) {
+			return lacks(nameOf(p), c.name)
+		}
+	}
+	return nil
+}
+
+// own makes settings the session's own.
+func (s *Session) own(set Settings) {
+	s.opt = set.Apply(s.opt)
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(set)
+	}
+}
+
+// renew replaces the options of the next agent; see [Session.Renew].
+func (s *Session) renew(opt Options) (bool, error) {
+	if s.alive() || s.opening != nil || len(s.live) > 0 {
+		return false, nil
+	}
+	if err := checkMode(checked{opt: &opt}); err != nil {
+		return false, err
+	}
+	if opt.PermissionMode != s.opt.PermissionMode {
+		warnOfBypass(opt)
+	}
+	s.opt = opt
+	s.facts.modelID = cmp.Or(opt.Model, s.facts.modelID)
+	s.facts.permissionMode = string(cmp.Or(opt.PermissionMode, ModeDefault))
+	return true, nil
+}
