@@ -1,5 +1,6 @@
 // Package store holds the contracts of what is kept: the log of events, and
-// beside it the catalogue of sessions, the prompts that wait and the credentials.
+// beside it the catalogue of sessions, the prompts that wait, the credentials and
+// the rules.
 //
 // store/sqlite and store/memory implement them, and store/storetest checks what
 // every implementation must do.
@@ -58,6 +59,7 @@ type Catalogue interface {
 	DeleteToken(ctx context.Context, id string) error
 
 	Requests
+	Rules
 }
 
 // A Session is what is known of a session without reading its log.

@@ -22,6 +22,8 @@ type Catalogue struct {
 	reports  map[string]store.Report
 	queue    []store.Queued
 	tokens   map[string]store.Token
+	rules    []store.Rule // oldest first
+	lastRule int64        // the highest number that a rule had
 	requests map[requestKey]store.Request
 }
 

@@ -31,6 +31,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Report", testReport},
 		{"Queue", testQueue},
 		{"Tokens", testTokens},
+		{"Rules", testRules},
 		{"Requests", testRequests},
 		{"RequestsEnd", testRequestsEnd},
 		{"TurnPlaces", testTurnPlaces},
