@@ -17,6 +17,9 @@ import (
 // Create starts an agent in a directory, under a profile if persona is set. If
 // it fails, nothing is left.
 func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options, persona string) (Status, error) {
+	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
+		return st, err
+	}
 	p, err := g.opener.providers.Choose(cliType)
 	if err != nil {
 		return Status{}, err
@@ -59,6 +62,9 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 
 // Fork makes a session that continues from a copy of the one with this id.
 func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
+	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
+		return st, err
+	}
 	e, err := g.lock(ctx, ref) // no turn begins while the log is copied
 	if err != nil {
 		return Status{}, err
@@ -160,6 +166,10 @@ type newSession struct {
 // agent without a record. If the agent does not start, the record is removed.
 func (c *creator) create(ctx context.Context, n newSession) error {
 	n.rec.State = event.StateLoading
+	if err := bindingOf(ctx).Bind(ctx, n.rec.ID, ""); err != nil {
+		n.dropAgent()
+		return err
+	}
 	if err := c.opener.cfg.Catalogue.PutSession(ctx, n.rec); err != nil {
 		n.dropAgent()
 		return storeError(err)

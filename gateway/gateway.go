@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/gateway/once"
 	"github.com/runnel-dev/runnel/gateway/prewarm"
 	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
@@ -102,6 +103,7 @@ type Gateway struct {
 	uploads  *uploads
 	detector *detect.Detector
 	pool     *prewarm.Pool
+	requests *once.Requests
 
 	ctx  context.Context // of the gateway's own work
 	stop context.CancelFunc
@@ -119,7 +121,10 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, uploads: uploads, feed: newFeed(), records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger)}
+	g := &Gateway{
+		cfg: cfg, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
+	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	limits := newLimiter(cfg.Limits)
@@ -143,7 +148,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	if cfg.IdleTimeout > 0 {
-		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads}
+		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
 		g.work.Go(r.run)
 	}
 	if cfg.Prewarm > 0 {

@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"github.com/runnel-dev/runnel/gateway/once"
 )
 
 // A reaper stops agents that nobody has used for a while, and closes their
 // sessions. The log stays, and the next prompt continues from there. It also
-// removes old uploads.
+// removes old uploads, and old answers to requests.
 type reaper struct {
 	timeout  time.Duration
 	ctx      context.Context
@@ -15,6 +18,8 @@ type reaper struct {
 	records  *recordWriter
 	feed     *feed
 	uploads  *uploads
+	requests *once.Requests
+	log      *slog.Logger
 }
 
 // run works until ctx ends.
@@ -29,6 +34,9 @@ func (r *reaper) run() {
 			if time.Since(pruned) > time.Hour {
 				pruned = time.Now()
 				r.uploads.prune(pruned)
+				if err := r.requests.Prune(r.ctx, pruned); err != nil {
+					r.log.LogAttrs(r.ctx, slog.LevelWarn, "old answers to requests not removed", slog.String("error", err.Error()))
+				}
 			}
 		case <-r.ctx.Done():
 			return

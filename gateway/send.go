@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 // A Prompt is what a client sends to a session.
 type Prompt struct {
+	TurnID      string // that the client chose. Default: one is made
 	Text        string
 	Attachments []attach.Ref
 	Options     runnel.Options // for the turn alone. Default: those of the session
@@ -29,9 +31,10 @@ type Sent struct {
 	Resolved  profile.Resolved // the turn's options; nil for a queued prompt, whose turn resolves them
 }
 
-// Send begins a turn, or lets the prompt wait for its turn. It returns once
-// that is durable, and never waits for the agent. Everything about the prompt
-// is judged under the session's turn lock, in the order of the contract.
+// Send begins a turn, or lets the prompt wait for its turn. It returns once that
+// is durable, and never waits for the agent. Everything about the prompt is
+// judged under the session's turn lock, in the order of the contract. A prompt
+// whose turn an earlier run of the same request began gets that turn.
 func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) {
 	g.pool.Use()
 	e, err := g.lock(ctx, ref)
@@ -39,6 +42,19 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 		return Sent{}, err
 	}
 	defer g.unlock(e)
+	if b := bindingOf(ctx); b != nil {
+		p.TurnID = cmp.Or(p.TurnID, b.Turn)
+	}
+	if p.TurnID != "" {
+		if sent, err := g.begun(ctx, e.session.ID(), p.TurnID); err != nil || sent.TurnID != "" {
+			return sent, err
+		}
+	}
+	return g.begin(ctx, e, p)
+}
+
+// begin is Send for a prompt whose turn has not begun; e.sending is held.
+func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	st := e.session.Status()
 	rec, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0
@@ -78,6 +94,9 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 		if _, err := g.opener.projects.check(rec.ProjectDir); err != nil {
 			return Sent{}, err
 		}
+	}
+	if err := bindingOf(ctx).Bind(ctx, rec.ID, in.Turn); err != nil { // from here on only the store can fail
+		return Sent{}, err
 	}
 	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: in.Warning()}
 	if !busy {

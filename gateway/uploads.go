@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -61,7 +62,7 @@ func (u *uploads) prune(now time.Time) {
 // check checks a prompt and its attachments, of which the agent of the session
 // may take some only. It fails if nothing is left to send.
 func (u *uploads) check(ctx context.Context, p Prompt, s *runnel.Session, dir string) (in runnel.Input, err error) {
-	in = runnel.Input{Text: p.Text, Turn: uuid.NewString()}
+	in = runnel.Input{Text: p.Text, Turn: cmp.Or(p.TurnID, uuid.NewString())}
 	if len(p.Attachments) == 0 {
 		if strings.TrimSpace(in.Text) == "" {
 			return in, runnel.Fail(runnel.InvalidRequest, "content: the prompt is empty")
