@@ -402,6 +402,9 @@ func TestNoCORS(t *testing.T) {
 	if h.Get("Access-Control-Allow-Origin") != "https://board.example" || h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("the listed origin: got %v", h)
 	}
+	if !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Idempotency-Key") || !strings.Contains(h.Get("Access-Control-Expose-Headers"), "Idempotency-Replayed") {
+		t.Errorf("a page of the listed origin cannot repeat requests: got %v", h)
+	}
 	if w := rg.do("GET", "/api/me", "", header("Origin", "https://board.example")); w.Code != 200 || w.Header().Get("Access-Control-Allow-Origin") != "https://board.example" {
 		t.Errorf("a request of the listed origin: got %d %v", w.Code, w.Header())
 	}

@@ -51,9 +51,9 @@ type harness struct {
 func (h *harness) routes() []route {
 	return []route{
 		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
-			params: []param{{name: "onDisconnect", doc: "detach, the default: the turn goes on; or cancel"}},
+			params: []param{{name: "onDisconnect", doc: "detach, the default: the turn goes on; or cancel"}, keyParam()},
 			status: http.StatusOK, in: stream.TurnRequest{}, stream: "text/event-stream", serve: h.streams.Turn},
-		handleJSON(route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, h.create),
+		repeatable(h.sessions.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, h.create),
 		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, h.boot),
 		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
 			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}}, h.list),

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"path"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -152,6 +154,39 @@ func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) ro
 		return nil
 	}
 	return rt
+}
+
+// repeatable is handleJSON for a function that makes something: a client may send
+// the request again under its Idempotency-Key, and gets the first answer.
+func repeatable[I, O any](c command.Commands, rt route, f func(r *http.Request, in I) (O, error)) route {
+	rt = handleJSON(rt, f)
+	rt.params = append(rt.params, keyParam())
+	rt.serve = func(w http.ResponseWriter, r *http.Request) error {
+		key, err := command.Key(r)
+		if err != nil {
+			return err
+		}
+		var in I
+		if err := reply.Decode(w, r, &in); err != nil {
+			return err
+		}
+		a, err := c.Once(r, key, "", rt.path+" "+r.PathValue("id"), in, func(ctx context.Context) (any, error) {
+			return f(r.WithContext(ctx), in)
+		})
+		if err != nil {
+			return err
+		}
+		if a.Replayed {
+			w.Header().Set(command.ReplayedHeader, "true")
+		}
+		reply.Raw(w, rt.status, a.Body)
+		return nil
+	}
+	return rt
+}
+
+func keyParam() param {
+	return param{name: command.KeyHeader, doc: "marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header " + command.ReplayedHeader + ": true"}
 }
 
 // describedAs returns a route whose handler decodes the body itself: in says how

@@ -59,7 +59,7 @@ type sessions struct {
 
 func (s *sessions) routes() []route {
 	return []route{
-		handleJSON(route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
+		repeatable(s.commands, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
 			summary: "Start an agent in a directory"}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket"}, s.load),
@@ -71,8 +71,9 @@ func (s *sessions) routes() []route {
 			}}, s.listSessions),
 		handle(route{path: "/api/session/{id}/status", scope: auth.Read, name: "sessionStatus",
 			summary: "Get session status"}, s.sessionStatus),
-		handleJSON(route{path: "/api/session/{id}/send", scope: auth.Send, name: "sendPrompt", status: http.StatusAccepted,
-			summary: "Begin a turn; answers once the prompt is durable"}, s.send),
+		{method: http.MethodPost, path: "/api/session/{id}/send", scope: auth.Send, name: "sendPrompt", status: http.StatusAccepted,
+			summary: "Begin a turn; answers once the prompt is durable", params: []param{keyParam()},
+			in: command.SendRequest{}, out: command.SendAnswer{}, serve: s.send},
 		handleJSON(route{path: "/api/session/{id}/cancel", scope: auth.Send, name: "cancelTurn",
 			summary: "End the running turn; the session stays usable"}, s.cancel),
 		handleJSON(route{path: "/api/session/{id}/kill", scope: auth.Send, name: "killSession",
@@ -81,7 +82,7 @@ func (s *sessions) routes() []route {
 			summary: "Answer what the agent asked; the first answer wins"}, s.decide),
 		describedAs(handleJSON(route{path: "/api/session/{id}/options", scope: auth.Send, name: "setOptions",
 			summary: "Change options of the session"}, s.setOptions), runnel.Options{}),
-		handleJSON(route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
+		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Continue from a copy of the session"}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file",
 			params: []param{{name: "name", doc: "its file name; the extension says what it is"}},
@@ -134,9 +135,24 @@ func (s *sessions) sessionStatus(r *http.Request) (gateway.Status, error) {
 	return s.gw.Status(r.Context(), r.PathValue("id"))
 }
 
-func (s *sessions) send(r *http.Request, in command.SendRequest) (command.SendAnswer, error) {
-	sent, warnings, err := s.commands.Send(r, r.PathValue("id"), "content", in)
-	return command.Answer(sent, warnings), err
+func (s *sessions) send(w http.ResponseWriter, r *http.Request) error {
+	key, err := command.Key(r)
+	if err != nil {
+		return err
+	}
+	var in command.SendRequest
+	if err := reply.Decode(w, r, &in); err != nil {
+		return err
+	}
+	sent, err := s.commands.Send(r, r.PathValue("id"), "content", key, in)
+	if err != nil {
+		return err
+	}
+	if sent.Replayed {
+		w.Header().Set(command.ReplayedHeader, "true")
+	}
+	reply.Raw(w, http.StatusAccepted, sent.Body)
+	return nil
 }
 
 func (s *sessions) cancel(r *http.Request, _ reply.Empty) (reply.Empty, error) {

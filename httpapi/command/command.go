@@ -3,6 +3,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,6 +24,7 @@ type (
 		Attachments []json.RawMessage `json:"attachments,omitempty"`
 		Opts        json.RawMessage   `json:"opts,omitempty"`
 		Queue       bool              `json:"queue,omitempty" doc:"wait for the running turn instead of failing"`
+		TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
 	}
 	// SendAnswer is what became of a prompt.
 	SendAnswer struct {
@@ -49,25 +51,46 @@ type (
 // Commands act on the sessions that the caller of a request may know of.
 type Commands struct{ Sessions access.Sessions }
 
-// Send begins a turn, or queues the prompt. It also returns warnings about fields
-// that it ignored. Field is what the client calls the content. The shape of the whole request is checked
-// before the session is looked up.
-func (c Commands) Send(r *http.Request, id, field string, in SendRequest) (gateway.Sent, []string, error) {
-	p, warnings, err := prompt(r, field, in)
-	if err != nil {
-		return gateway.Sent{}, nil, err
-	}
-	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
-		return gateway.Sent{}, nil, err
-	}
-	sent, err := c.Sessions.Gateway.Send(r.Context(), id, p)
-	return sent, warnings, err
+// An Accepted prompt has a turn.
+type Accepted struct {
+	gateway.Sent
+	Body     json.RawMessage // a SendAnswer
+	Warnings []string        // about fields that were ignored, for a stream of the turn
+	Replayed bool            // a request before this one was the same, and got the same answer
 }
 
-// Answer returns the answer to a prompt that was accepted, with the warnings that
-// [Commands.Send] returned and the one about rejected attachments. A stream of the
-// turn has a notice about those.
-func Answer(sent gateway.Sent, warnings []string) SendAnswer {
+// Send begins a turn, or queues the prompt. Field is what the client calls the
+// content, key its Idempotency-Key. The shape of the whole request is checked
+// before the session is looked up.
+func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (Accepted, error) {
+	var out Accepted
+	p, warnings, err := prompt(r, field, in)
+	if err != nil {
+		return out, err
+	}
+	ref := id
+	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
+		return out, err
+	}
+	a, err := c.Once(r, key, in.TurnID, "send "+ref, in, func(ctx context.Context) (any, error) {
+		var err error
+		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
+		return answer(out.Sent, warnings), err
+	})
+	if err != nil {
+		return out, err
+	}
+	if a.Replayed {
+		out.SessionID, out.TurnID = a.Session, a.Turn
+	}
+	out.Body, out.Warnings, out.Replayed = a.Body, warnings, a.Replayed
+	return out, nil
+}
+
+// answer returns the answer to a prompt that was accepted, with the warnings
+// about its options and the one about rejected attachments. A stream of the turn
+// has a notice about those.
+func answer(sent gateway.Sent, warnings []string) SendAnswer {
 	if sent.Warning != "" {
 		warnings = append(warnings, sent.Warning)
 	}
@@ -77,6 +100,9 @@ func Answer(sent gateway.Sent, warnings []string) SendAnswer {
 // prompt decodes a prompt. It also returns warnings.
 func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, warnings []string, err error) {
 	if err := runnel.CheckPrompt(field, in.Content, len(in.Attachments)); err != nil {
+		return p, nil, err
+	}
+	if err := checkTurnID(in.TurnID); err != nil {
 		return p, nil, err
 	}
 	opt, err := CallersOptions(r, in.Opts)
@@ -89,7 +115,7 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 			return p, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
 		}
 	}
-	return gateway.Prompt{Text: in.Content, Attachments: refs, Options: opt.Options, Persona: opt.Persona, Queue: in.Queue}, opt.Warnings, nil
+	return gateway.Prompt{TurnID: in.TurnID, Text: in.Content, Attachments: refs, Options: opt.Options, Persona: opt.Persona, Queue: in.Queue}, opt.Warnings, nil
 }
 
 // Decide answers an approval.

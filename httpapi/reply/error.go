@@ -71,6 +71,9 @@ func Refuse(status int, message string) error {
 	return &refusal{status, runnel.Fail(runnel.InvalidRequest, message)}
 }
 
+// Refused is [Refuse] for an error that has details.
+func Refused(status int, err *runnel.Error) error { return &refusal{status, err} }
+
 // Status returns the HTTP status of err.
 func Status(err error) int {
 	if r, ok := errors.AsType[*refusal](err); ok {
@@ -145,6 +148,11 @@ func JSON(w http.ResponseWriter, status int, body any) {
 	if err != nil { // our own types always encode
 		panic(err)
 	}
+	Raw(w, status, data)
+}
+
+// Raw answers with a body that is JSON already.
+func Raw(w http.ResponseWriter, status int, data json.RawMessage) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Timeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -168,7 +176,7 @@ func Statuses() map[runnel.Code][]int {
 // rejects: with [Refuse], and before a request reaches a handler.
 func transportStatuses() []int {
 	return []int{
-		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
+		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
 		http.StatusUpgradeRequired, http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
 	}
 }

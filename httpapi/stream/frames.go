@@ -30,6 +30,7 @@ type (
 		About
 		SessionID string           `json:"sessionId"`
 		ModelID   string           `json:"modelId,omitempty"`
+		Resume    Resume           `json:"resume" doc:"always ok: the stream begins with its turn"`
 		Resolved  profile.Resolved `json:"resolved,omitempty" doc:"the turn's options by name, with the source that each is from"`
 	}
 	textFrame struct {
@@ -165,7 +166,7 @@ func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
 func (t *TurnFrames) body(ev event.Event, a About) []TurnFrame {
 	switch b := ev.Body.(type) {
 	case event.ResponseStart:
-		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID, t.Resolved}}}
+		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID, Resume{Status: "ok"}, t.Resolved}}}
 	case event.ItemStart:
 		t.items[b.ItemID] = &turnItem{typ: b.ItemType, call: b.CallID, parent: b.ParentCallID}
 		if b.ItemType == event.TypeFunctionCall {

@@ -20,12 +20,18 @@ type TurnRequest struct {
 	Message     string            `json:"message" required:"false" doc:"may be blank if there are attachments"`
 	Opts        json.RawMessage   `json:"opts,omitempty"`
 	Attachments []json.RawMessage `json:"attachments,omitempty"`
+	TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
 }
 
-// Turn sends a prompt and streams its turn. An error before the stream opens is
+// Turn sends a prompt and streams its turn. A prompt that was sent before gets the
+// stream of its turn, from the beginning. An error before the stream opens is
 // returned, and answered as plain JSON.
 func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	cancel, err := onDisconnect(r)
+	if err != nil {
+		return err
+	}
+	key, err := command.Key(r)
 	if err != nil {
 		return err
 	}
@@ -41,13 +47,21 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	sent, warnings, err := s.cfg.Commands.Send(r, in.SessionID, "message", command.SendRequest{Content: in.Message, Opts: in.Opts, Attachments: in.Attachments})
+	sent, err := s.cfg.Commands.Send(r, in.SessionID, "message", key, command.SendRequest{
+		Content: in.Message, Opts: in.Opts, Attachments: in.Attachments, TurnID: in.TurnID,
+	})
 	if err != nil {
 		return err
 	}
+	if sent.Replayed {
+		if sent.After, err = s.cfg.Gateway.TurnAfter(r.Context(), sent.SessionID, sent.TurnID); err != nil {
+			return err
+		}
+		w.Header().Set(command.ReplayedHeader, "true")
+	}
 	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
 	defer stop()
-	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID, warnings...), sent.After
+	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID, sent.Warnings...), sent.After
 	frames.Resolved = sent.Resolved
 	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
@@ -62,7 +76,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	})
 	s.turnGoodbye(out, frames, after, err)
 	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
-		s.abandon(sent)
+		s.abandon(sent.Sent)
 	}
 	return nil // the status of the answer is sent already
 }

@@ -259,7 +259,8 @@ type (
 	}
 	sendMessage struct {
 		Message
-		SessionID string `json:"sessionId"`
+		SessionID      string `json:"sessionId"`
+		IdempotencyKey string `json:"idempotencyKey,omitempty" doc:"as the header of that name of an HTTP request"`
 		command.SendRequest
 	}
 	decideMessage struct {
@@ -281,6 +282,7 @@ type (
 		Type      string `json:"type"`
 		RequestID string `json:"requestId,omitempty"`
 		Result    any    `json:"result"`
+		Replayed  bool   `json:"replayed,omitempty" doc:"a message before this one was the same, and got the same answer"`
 	}
 	errorMessage struct {
 		Type      string        `json:"type"`
@@ -312,7 +314,11 @@ func (k *socket) handle(data []byte) error {
 	if result == nil || m.RequestID == "" {
 		return nil
 	}
-	return k.write(response{"response", m.RequestID, result})
+	answer := response{Type: "response", RequestID: m.RequestID, Result: result}
+	if sent, ok := result.(command.Accepted); ok {
+		answer.Result, answer.Replayed = sent.Body, sent.Replayed
+	}
+	return k.write(answer)
 }
 
 // peekMessage reads the type and the id of a message. The handler of the type
@@ -388,8 +394,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 		return reply.Empty{}, nil
 	case "session:send":
 		return with(data, func(in sendMessage) (any, error) {
-			sent, warnings, err := k.s.cfg.Commands.Send(k.req, in.SessionID, "content", in.SendRequest)
-			return command.Answer(sent, warnings), err
+			return k.s.cfg.Commands.SendMessage(k.req, in.SessionID, in.IdempotencyKey, in.SendRequest)
 		})
 	case "session:cancel":
 		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Cancel(k.ctx, id) })
