@@ -13,6 +13,16 @@ type Program struct {
 	Env     []string // "K=V", further variables of its environment
 }
 
+// With returns the program with another command, unless that is empty, and with
+// further variables after its own.
+func (p Program) With(command, env []string) Program {
+	if len(command) > 0 {
+		p.Command = slices.Clone(command)
+	}
+	p.Env = slices.Concat(p.Env, env)
+	return p
+}
+
 // Find returns the absolute path of the program to run, and its first
 // arguments. usual is the name of the provider's usual one; opt.Path takes
 // precedence.

@@ -61,7 +61,7 @@ func (p *provider) Prototype() runnel.Conn { return (*conn)(nil) }
 
 // WithProgram implements [runnel.Programmable].
 func (p *provider) WithProgram(command, env []string) runnel.Provider {
-	q := &provider{agent: p.agent, env: slices.Clone(env)}
+	q := &provider{agent: p.agent, env: slices.Concat(p.env, env)}
 	switch {
 	case len(command) == 1 && len(q.agent.Command) > 0: // the usual arguments follow
 		q.agent.Command = append([]string{command[0]}, q.agent.Command[1:]...)

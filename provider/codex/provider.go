@@ -32,8 +32,8 @@ type Provider struct {
 func New() *Provider { return &Provider{} }
 
 // WithProgram implements [runnel.Programmable].
-func (*Provider) WithProgram(command, env []string) runnel.Provider {
-	return &Provider{agentconn.Program{Command: slices.Clone(command), Env: slices.Clone(env)}}
+func (p *Provider) WithProgram(command, env []string) runnel.Provider {
+	return &Provider{p.program.With(command, env)}
 }
 
 // Name implements [runnel.Provider].
