@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -108,5 +109,6 @@ func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 		}
 		params["cursor"] = page.Next
 	}
+	slices.SortStableFunc(found, func(a, b runnel.Conversation) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
 	return found, nil
 }
