@@ -394,7 +394,7 @@ func (s *Session) release() error {
 func (s *Session) status() Status {
 	st := Status{
 		ID: s.id, Provider: s.provider.Name(), Activity: event.ActivityIdle, State: event.StateOpen, Head: s.head,
-		AgentSessionID: s.facts.agentSessionID, ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode, Config: s.facts.config,
+		AgentSessionID: s.conversation(), ModelID: s.facts.modelID, PermissionMode: s.facts.permissionMode, Config: s.facts.config,
 		AgentAlive: s.alive(), Exit: s.lastExit.Load(),
 		Resumes: s.resumes,
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/universal"
 )
 
 // question is what is remembered of a pending approval. Config.Judge decides
@@ -106,7 +107,7 @@ func (s *Session) openToAll(q *question) {
 		go s.consult(q.ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {
-			_ = s.Decide(s.ctx, a.ID, refuse(a, "approval required: nobody is there to answer, so it was denied"))
+			_ = s.Decide(s.ctx, a.ID, refuse(a, universal.ApprovalRequired+": nobody is there to answer, so it was denied"))
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/universal"
 )
 
 // A link is the session's tie to one running agent. Its goroutine read owns
@@ -108,6 +109,7 @@ func (s *Session) open() {
 	s.opening = cancel
 	opt := s.opt
 	opt.Resume = s.facts.agentSessionID
+	opt.Fork = opt.Fork && opt.Resume == s.first.Resume // until the copy has an id
 	s.helpers.Go(func() {
 		defer cancel()
 		<-before
@@ -117,7 +119,7 @@ func (s *Session) open() {
 			return
 		}
 		conn, err := startConn(ctx, s.provider, opt)
-		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability
+		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability && !opt.OneTurn && !opt.Fork
 		if afresh { // else the session could never go on
 			opt.Resume = ""
 			conn, err = startConn(ctx, s.provider, opt)
@@ -273,9 +275,18 @@ func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	return openConn(ctx, p, opt)
 }
 
-// openConn is Provider.Open with errors that are safe.
+// openConn is Provider.Open, or Forker.Fork where the options want a copy, with
+// errors that are safe.
 func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
-	conn, err := p.Open(ctx, opt)
+	open := p.Open
+	if opt.Fork {
+		f, ok := p.(Forker)
+		if !ok { // which declares no options
+			return nil, lacks(nameOf(p), "fork")
+		}
+		open = f.Fork
+	}
+	conn, err := open(ctx, opt)
 	if err != nil {
 		return nil, startError(p, opt, Safe(filterError(opt.filter(), err)))
 	}
@@ -286,7 +297,7 @@ func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 func startError(p Provider, opt Options, err *Error) *Error {
 	if err.Code == SessionNotFound && opt.Resume != "" {
 		missing := *err
-		missing.Message = "session not found: " + err.Message
+		missing.Message = universal.SessionNotFound + ": " + err.Message
 		return &missing
 	}
 	return credentialDetails(p.Name(), err)

@@ -59,6 +59,8 @@ type Takes struct {
 	// Settings are those that every conversation has, whatever the agent's
 	// version. A setting without Choices takes any value here.
 	Settings []event.ConfigOption
+
+	fork bool // the provider is a Forker
 }
 
 // The bounds of options.
@@ -142,7 +144,7 @@ type checked struct {
 }
 
 // optionChecks returns the rules of all options that a client can give, and of
-// Resume, in the order in which they are applied.
+// Resume and Fork, in the order in which they are applied.
 func optionChecks() []optionCheck {
 	return []optionCheck{
 		{"model", func(o *Options) bool { return o.Model != "" }, nil, checkModel},
@@ -160,6 +162,7 @@ func optionChecks() []optionCheck {
 			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
 		{"mcpServers", func(o *Options) bool { return len(o.MCPServers) > 0 }, func(t *Takes) bool { return t.MCPServers }, checkServers},
 		{"resume", func(o *Options) bool { return o.Resume != "" }, func(t *Takes) bool { return t.Resume }, nil},
+		{"fork", func(o *Options) bool { return o.Fork }, func(t *Takes) bool { return t.fork }, checkFork},
 		{"projectDir", func(o *Options) bool { return o.Dir != "" }, nil, checkDir},
 	}
 }
@@ -170,6 +173,7 @@ func checkTaken(p Provider, opt Options, offered []event.ConfigOption) error {
 	c := checked{agent: nameOf(p), opt: &opt, offered: offered}
 	if t, ok := p.(OptionTaker); ok {
 		takes := t.Takes()
+		_, takes.fork = p.(Forker)
 		c.takes = &takes
 	}
 	given := slices.DeleteFunc(optionChecks(), func(o optionCheck) bool { return !o.given(&opt) })
@@ -190,7 +194,7 @@ func checkTaken(p Provider, opt Options, offered []event.ConfigOption) error {
 }
 
 // capabilities are those that stand for an option.
-var capabilities = map[string]Capability{"addDirs": CapAddDirs, "resume": CapSessionResume}
+var capabilities = map[string]Capability{"addDirs": CapAddDirs, "resume": CapSessionResume, "fork": CapSessionFork}
 
 // lacks returns the error for an option that an agent does not take.
 func lacks(agent, option string) error {
@@ -431,6 +435,13 @@ func checkServers(c checked) error {
 	var servers map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(c.opt.MCPServers, &servers); err != nil || servers == nil {
 		return Fail(InvalidRequest, "mcpServers: must be a JSON object of servers by name", err)
+	}
+	return nil
+}
+
+func checkFork(c checked) error {
+	if c.opt.Resume == "" {
+		return Fail(InvalidRequest, "fork: needs resume, the conversation to copy")
 	}
 	return nil
 }

@@ -157,9 +157,9 @@ type (
 	Prober interface {
 		Probe(ctx context.Context) Installation
 	}
-	// A Programmable can run another program than the one it looks for, with
-	// further variables ("K=V") in its environment. Without a command it is the
-	// usual one. Clients may not choose it, only who configures the server.
+	// A Programmable can run another program than its own, with further variables
+	// ("K=V") in its environment, after those that it has. Without a command the
+	// program stays. Clients may not choose it, only who configures the server.
 	Programmable interface {
 		WithProgram(command, env []string) Provider
 	}
@@ -260,7 +260,8 @@ type Options struct {
 
 	Keep           Keep                       `json:"-"` // lets the agent outlive this process for a while. Default: it does not
 	Dir            string                     `json:"-"` // Default: the current directory
-	Resume         string                     `json:"-"` // the agent's own id of a conversation. Default: a new one
+	Resume         string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
+	Fork           bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
 	Disallowed     []string                   `json:"-"` // tools that the agent does not get, where it can leave tools out. Default: none
 	Delegation     Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
 	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH

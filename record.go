@@ -58,7 +58,7 @@ func (s *Session) settle(ev event.Event) {
 	s.live = slices.Delete(s.live, i, i+1)
 	s.restore(lt, ev.Body)
 	res := Result{
-		SessionID: s.id, AgentSessionID: s.facts.agentSessionID,
+		SessionID: s.id, AgentSessionID: s.conversation(),
 		FinalText: lt.rules.finalText, Usage: lt.rules.usage.Usage, CostUSD: lt.rules.usage.CostUSD,
 	}
 	var err error
@@ -77,6 +77,15 @@ func (s *Session) settle(ev event.Event) {
 		err = e
 	}
 	lt.handle.resolve(res, err)
+}
+
+// conversation returns the agent's id of this session's conversation. A copy has
+// none before the agent reports it.
+func (s *Session) conversation() string {
+	if s.opt.Fork && s.facts.agentSessionID == s.first.Resume {
+		return ""
+	}
+	return s.facts.agentSessionID
 }
 
 // lost ends everything that can no longer be recorded. Nothing more is shown;

@@ -201,6 +201,9 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 
 func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
 	opt, err := admissible(p, opt, cfg)
+	if err == nil {
+		opt, err = withConversation(ctx, p, opt)
+	}
 	if err != nil {
 		return nil, err
 	}

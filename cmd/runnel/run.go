@@ -27,6 +27,7 @@ type runFlags struct {
 	agent, path      string
 	dir, model, mode string
 	effort, resume   string
+	fork             bool
 	set              []string
 	addDirs          []string
 	maxTurns         int
@@ -49,7 +50,8 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as `ID=VALUE`; repeatable; 'runnel agents NAME' lists them")
 	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further `DIR` the agent may use; repeatable")
 	fl.IntVar(&f.maxTurns, "max-turns", 0, "`N` model calls at most for the prompt; default no limit")
-	fl.StringVar(&f.resume, "resume", "", "go on with a conversation, by the agent's own `ID` of it")
+	fl.StringVar(&f.resume, "resume", "", "go on with a conversation, by the agent's own `ID` of it, or with the last one of --dir: last")
+	fl.BoolVar(&f.fork, "fork", false, "with --resume: begin with a copy of that conversation, which itself stays as it is")
 	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this `TIME`, such as 10m; default never")
 	fl.BoolVar(&f.trust, "trust", false, "obey the settings of --dir itself, which can run commands unasked; default only in "+trustedKey+" of the configuration")
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
@@ -59,7 +61,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 func (f *runFlags) options(a *app) (runnel.Options, error) {
 	opt := runnel.Options{
 		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns,
-		Resume: f.resume, Path: f.path, Timeout: f.timeout,
+		Resume: f.resume, Fork: f.fork, Path: f.path, Timeout: f.timeout,
 		Filter: a.filter,
 		Warn:   func(_, message string) { a.say("runnel: warning: %s", termtext.Clean(message)) },
 	}
