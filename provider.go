@@ -258,6 +258,7 @@ type Options struct {
 	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
 
+	Extensions     Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
 	Keep           Keep                       `json:"-"` // lets the agent outlive this process for a while. Default: it does not
 	Dir            string                     `json:"-"` // Default: the current directory
 	Resume         string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one

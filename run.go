@@ -13,6 +13,7 @@ import (
 type Run struct {
 	turn    *Turn
 	session *Session
+	results bool // universal events have arguments and outputs
 
 	mu       sync.Mutex
 	detached bool
@@ -28,16 +29,19 @@ func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error)
 	if err := Require(p, CapRun); err != nil {
 		return nil, err
 	}
-	opt, err := CheckOptions(p, opt, nil)
+	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
+		return nil, err
+	}
+	x, err := extend(p, opt)
 	if err == nil {
-		err = CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected))
+		opt, err = CheckOptions(p, x.opt, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{over: make(chan struct{})}
+	r := &Run{results: x.results, over: make(chan struct{})}
 	opt.OneTurn = true
-	cfg := Config{Lifetime: opt.Timeout, Dormant: true}
+	cfg := Config{Lifetime: opt.Timeout, Dormant: true, notices: x.notices()}
 	if opt.Approve == nil {
 		cfg.ApprovalTimeout = -1
 	}
@@ -79,7 +83,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[event.Event, error] { return
 // and [universal.Stream].
 func (r *Run) Universal(ctx context.Context) iter.Seq2[universal.Event, error] {
 	return func(yield func(universal.Event, error) bool) {
-		s := universal.Stream{AgentKind: AgentKind(r.session.provider)}
+		s := universal.Stream{AgentKind: AgentKind(r.session.provider), Results: r.results}
 		for ev, err := range r.Events(ctx) {
 			if err != nil {
 				yield(universal.Event{}, err)

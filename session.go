@@ -127,6 +127,8 @@ type Config struct {
 	// left by a process before this one, and is not refused. The session calls
 	// release once the agent has gone. Default: nothing is counted.
 	Reserve func(running bool) (release func(), err error)
+
+	notices []event.Notice // that the first turn begins with
 }
 
 // Status is a snapshot of a session.
@@ -200,6 +202,9 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 }
 
 func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
+	if len(opt.Extensions) > 0 {
+		return nil, Fail(InvalidRequest, "extensions: only a run has them; give a session the options themselves")
+	}
 	opt, err := admissible(p, opt, cfg)
 	if err == nil {
 		opt, err = withConversation(ctx, p, opt)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +34,10 @@ type runFlags struct {
 	maxTurns         int
 	timeout          time.Duration
 	bypass, trust    bool
-	output           string // run only
-	ask, answers     bool   // run only
-	quiet, chats     bool   // run only
+	extensions       []string // run only
+	output           string   // run only
+	ask, answers     bool     // run only
+	quiet, chats     bool     // run only
 }
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
@@ -77,6 +79,9 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 	if opt.Config, err = ownSettings(f.set); err != nil {
 		return opt, err
 	}
+	if opt.Extensions, err = extensions(f.extensions); err != nil {
+		return opt, err
+	}
 	if opt.Dir, err = directory(f.dir); err != nil {
 		return opt, err
 	}
@@ -112,6 +117,22 @@ func ownSettings(set []string) (runnel.Values, error) {
 		values[id] = value
 	}
 	return values, nil
+}
+
+// extensions reads KEY=JSON.
+func extensions(set []string) (runnel.Extensions, error) {
+	x := make(runnel.Extensions)
+	for _, s := range set {
+		key, value, ok := strings.Cut(s, "=")
+		switch _, twice := x[key]; {
+		case !ok || key == "":
+			return nil, usage("--extension %s: must be KEY=JSON, such as %s=true", termtext.Clean(s), runnel.CapToolsResults)
+		case twice:
+			return nil, usage("--extension %s: is given twice", termtext.Clean(key))
+		}
+		x[key] = json.RawMessage(value)
+	}
+	return x, nil
 }
 
 // directory returns the absolute path of a directory that exists.
@@ -188,7 +209,8 @@ Output formats:
   text       the answer as it is written
   events     the canonical events, one JSON object a line
   upserts    whole items as they change, one JSON object a line
-  universal  finished pieces in a flat envelope, one JSON object a line
+  universal  finished pieces in a flat envelope, one JSON object a line; tools
+             with arguments and outputs if --extension ` + string(runnel.CapToolsResults) + `=true
 ` + exitHelpText,
 		Example: `  runnel run "why does the build fail?"
   runnel run < prompt.md
@@ -208,6 +230,7 @@ Output formats:
 	}
 	f.register(cmd, a)
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, events, upserts or universal")
+	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "an option of the universal API, as `KEY=JSON`; repeatable")
 	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask at this terminal what the agent wants to know; needs the prompt as an argument")
 	cmd.Flags().BoolVar(&f.answers, "answers", false, "read answers of a program from standard input; needs the prompt as an argument")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "with --output text: print nothing but the answer")
@@ -227,7 +250,7 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.sink(f, p)
+	out, err := a.sink(f, p, opt)
 	if err != nil {
 		return err
 	}

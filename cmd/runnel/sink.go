@@ -17,7 +17,7 @@ type sink interface {
 	close() error // after the last event
 }
 
-func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
+func (a *app) sink(f runFlags, p runnel.Provider, opt runnel.Options) (sink, error) {
 	switch f.output {
 	case "text":
 		v := newTextView(a, f.quiet, f.chats)
@@ -28,7 +28,9 @@ func (a *app) sink(f runFlags, p runnel.Provider) (sink, error) {
 	case "upserts":
 		return newUpsertLines(a.encoder()), nil
 	case "universal":
-		return &universalLines{enc: a.encoder(), stream: universal.Stream{AgentKind: runnel.AgentKind(p)}}, nil
+		return &universalLines{enc: a.encoder(), stream: universal.Stream{
+			AgentKind: runnel.AgentKind(p), Results: opt.Extensions.Results(),
+		}}, nil
 	}
 	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
 }
