@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"sync"
@@ -26,15 +27,22 @@ type Run struct {
 // Approvals are answered by opt.Approve, and denied without it. Cancelling ctx
 // after Start has returned changes nothing, unless opt.EndWithContext is set.
 func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error) {
+	return start(ctx, p, Defaults{}, opt, in)
+}
+
+// start is Start, with defaults for the options that neither opt nor its
+// extensions have.
+func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (*Run, error) {
 	if err := Require(p, CapRun); err != nil {
 		return nil, err
 	}
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
 		return nil, err
 	}
+	opt.Dir = cmp.Or(opt.Dir, d.Dir) // to which extensions may be relative
 	x, err := extend(p, opt)
 	if err == nil {
-		opt, err = CheckOptions(p, x.opt, nil)
+		opt, err = CheckOptions(p, d.Apply(x.opt), nil)
 	}
 	if err != nil {
 		return nil, err

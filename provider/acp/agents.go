@@ -9,6 +9,7 @@ import (
 // the protocol are its quirks, which are found by its name.
 type Agent struct {
 	Name        string   // of the provider: letters, digits and dashes, in lower case
+	Kind        string   // in the universal API. Default: Name with underscores
 	DisplayName string   // Default: Name
 	Command     []string // program, looked up in PATH if it is a bare name, and its arguments
 	Install     string   // command that installs it
@@ -75,7 +76,7 @@ var agents = []Agent{
 		Resumes:   true, Loads: true, Lists: true, Forks: true,
 	},
 	{
-		Name: "gemini", DisplayName: "Gemini CLI", Command: []string{"gemini", "--acp"},
+		Name: "gemini", Kind: "gemini_cli", DisplayName: "Gemini CLI", Command: []string{"gemini", "--acp"},
 		Install: "npm install -g @google/gemini-cli", Login: "gemini",
 		Env:     []string{"GEMINI_CLI_NO_RELAUNCH=true"},
 		Inherit: []string{"GEMINI_*", "GOOGLE_*"},

@@ -6,6 +6,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"os"
@@ -52,6 +53,11 @@ func newProvider(p *provider) runnel.Provider {
 
 // Name implements [runnel.Provider].
 func (p *provider) Name() string { return p.agent.Name }
+
+// AgentKind implements [runnel.AgentKinder].
+func (p *provider) AgentKind() string {
+	return cmp.Or(p.agent.Kind, strings.ReplaceAll(p.agent.Name, "-", "_"))
+}
 
 // DisplayName is the product's name.
 func (p *provider) DisplayName() string { return p.agent.conn().Name }

@@ -10,6 +10,19 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
+// Registry returns a registry with every provider and no defaults. The kinds of
+// its agents are reserved: Register refuses another provider of such a kind, and
+// so does a configuration.
+func Registry() *runnel.Registry {
+	r := new(runnel.Registry)
+	for _, p := range Providers() {
+		if err := r.Register(p, runnel.Defaults{}); err != nil {
+			panic(err) // unreachable: a test registers them all
+		}
+	}
+	return r
+}
+
 // Providers returns a new value of each. To add a provider, add a line.
 func Providers() []runnel.Provider {
 	list := []runnel.Provider{claude.New(), codex.New()}

@@ -33,7 +33,7 @@ const (
 )
 
 var (
-	agentName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+	agentName    = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
 )
 
@@ -54,6 +54,9 @@ func Configured(agents map[string]Agent) ([]runnel.Provider, error) {
 		i := slices.IndexFunc(list, func(p runnel.Provider) bool { return p.Name() == name })
 		if a.Protocol != "" {
 			p, err := a.provider(name, i >= 0)
+			if err == nil {
+				err = reserved(list, p)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("agents.%s%w", name, err)
 			}
@@ -171,7 +174,7 @@ func (a Agent) provider(name string, taken bool) (runnel.Provider, error) {
 	case taken:
 		return nil, errors.New(": this name belongs to a known agent; choose another, or leave out protocol to say where that one is")
 	case !agentName.MatchString(name):
-		return nil, errors.New(": not a name; it has up to 40 small letters, digits and dashes, and no dash at its ends")
+		return nil, errors.New(": not a name; it has up to 40 small letters, digits and dashes, a letter first and no dash at its end")
 	case !slices.Contains(protocols(), a.Protocol):
 		return nil, fmt.Errorf(".protocol: not one of %s", strings.Join(protocols(), ", "))
 	}
@@ -182,6 +185,18 @@ func (a Agent) provider(name string, taken bool) (runnel.Provider, error) {
 		return nil, errors.New(".command: missing; it is the program and its arguments, such as [my-agent, --acp]")
 	}
 	return a.speaking(name), nil
+}
+
+// reserved fails if the kind of p's agent belongs to a known one under another
+// name.
+func reserved(known []runnel.Provider, p runnel.Provider) error {
+	kind := runnel.AgentKind(p)
+	for _, k := range known {
+		if runnel.AgentKind(k) == kind {
+			return fmt.Errorf(": the kind %s of this agent is reserved for %s; choose another name", kind, k.Name())
+		}
+	}
+	return nil
 }
 
 func names(ps []runnel.Provider) []string {

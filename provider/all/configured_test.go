@@ -22,13 +22,13 @@ func TestConfigured(t *testing.T) {
 		known[0].Name():   {Path: "/opt/agent", Env: map[string]string{"K": "V"}},
 		known[1].Name():   {Env: map[string]string{"K": "V"}},
 		known[2].Name():   {Command: []string{"/usr/bin/env", "agent"}},
-		"0123456789-abcd": {Protocol: "acp", Command: []string{"/a b/c"}},
+		"a123456789-abcd": {Protocol: "acp", Command: []string{"/a b/c"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := len(known) - 1
-	want := slices.Insert(names(known), last, "0123456789-abcd", "alpha", "zeta")
+	want := slices.Insert(names(known), last, "a123456789-abcd", "alpha", "zeta")
 	if !slices.Equal(names(ps), want) {
 		t.Errorf("got %q, want %q", names(ps), want)
 	}
@@ -78,6 +78,8 @@ func TestConfiguredRefuses(t *testing.T) {
 		{"mine", Agent{Protocol: "acp", Command: good, DisplayName: "a\nb"}, "agents.mine.displayName: "},
 		{"Mine", Agent{Protocol: "acp", Command: good}, "agents.Mine: not a name"},
 		{"-mine", Agent{Protocol: "acp", Command: good}, "not a name"},
+		{"2mine", Agent{Protocol: "acp", Command: good}, "not a name"},
+		{"gemini-cli", Agent{Protocol: "acp", Command: good}, "agents.gemini-cli: the kind gemini_cli of this agent is reserved for gemini"},
 		{"mine-", Agent{Protocol: "acp", Command: good}, "not a name"},
 		{"a:b", Agent{Protocol: "acp", Command: good}, "not a name"},
 		{strings.Repeat("a", 41), Agent{Protocol: "acp", Command: good}, "not a name"},
@@ -93,5 +95,22 @@ func TestConfiguredRefuses(t *testing.T) {
 	}
 	if _, err := Configured(many); err == nil || len(many) <= maxAgents {
 		t.Errorf("%d agents: %v", len(many), err)
+	}
+}
+
+func TestRegistryHasTheReservedKinds(t *testing.T) {
+	r := Registry()
+	if len(r.Kinds()) != len(Providers()) {
+		t.Errorf("kinds %q", r.Kinds())
+	}
+	for _, kind := range []string{"codex", "claude_code", "gemini_cli", "opencode", "copilot"} {
+		p, err := r.Provider(kind)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := r.Register(p, runnel.Defaults{}); runnel.CodeOf(err) != runnel.InvalidRequest {
+			t.Errorf("%s twice: %v", kind, err)
+		}
 	}
 }
