@@ -8,6 +8,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/universal"
+	"github.com/runnel-dev/runnel/upsert"
 )
 
 // A Run is a session that lasts for one prompt.
@@ -104,6 +105,16 @@ func (r *Run) Universal(ctx context.Context) iter.Seq2[universal.Event, error] {
 			}
 		}
 	}
+}
+
+// Upserts yields the run as whole items. See [Turn.Upserts].
+func (r *Run) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] { return r.turn.Upserts(ctx) }
+
+// Handle calls h with what happens in the run, from its begin to its end.
+// Wait waits for the last call.
+func (r *Run) Handle(h Handlers) *Reader {
+	r.turn.begin()
+	return handle(h, r.turn.Upserts, r.turn.leave)
 }
 
 // Wait returns how the run ended, after its terminal event is in the log, every

@@ -233,12 +233,8 @@ func (b *reducer) fail(ev event.Event, item string, f event.Fault) {
 }
 
 func (b *reducer) cancel(ev event.Event, c event.ItemCancelled) {
-	switch c.Reason {
-	case event.ReasonProcessDeath:
-		b.fail(ev, c.ItemID, event.Fault{Code: "PROCESS_CRASH", Message: "the agent ended before this was finished"})
-		return
-	case event.ReasonTimeout:
-		b.fail(ev, c.ItemID, event.Fault{Code: "TIMEOUT", Message: "time was up before this was finished"})
+	if f, ok := faultOf(c.Reason); ok {
+		b.fail(ev, c.ItemID, f)
 		return
 	}
 	e := b.entries[c.ItemID]
@@ -270,6 +266,18 @@ func (b *reducer) end(ev event.Event, how TurnEvent) {
 		b.touch(e, ev, true)
 		e.atEnd = true
 	}
+}
+
+// faultOf returns the error of an item that was cancelled for a reason that is
+// one.
+func faultOf(reason event.CancelReason) (event.Fault, bool) {
+	switch reason {
+	case event.ReasonProcessDeath:
+		return event.Fault{Code: "PROCESS_CRASH", Message: "the agent ended before this was finished"}, true
+	case event.ReasonTimeout:
+		return event.Fault{Code: "TIMEOUT", Message: "time was up before this was finished"}, true
+	}
+	return event.Fault{}, false
 }
 
 func unfinished(why string) event.Fault { return event.Fault{Code: "PROTOCOL_ERROR", Message: why} }

@@ -141,11 +141,22 @@ func (p *Pacer) Flush(now time.Time) []Out {
 // and is an error with the content so far; an item is complete only if the
 // agent said so. The Pacer is then as new.
 func (p *Pacer) Close(now time.Time) []Out {
+	return p.Destroy("the stream ended before this was finished", now)
+}
+
+// Destroy is Close for a reader that ends for a reason of its own, which is the
+// message of the errors. An [event.CancelReason] has the effect that it has on
+// an item: after user_cancel nothing is sent.
+func (p *Pacer) Destroy(reason string, now time.Time) []Out {
+	fault, ok := faultOf(event.CancelReason(reason))
+	if !ok {
+		fault = unfinished(reason)
+	}
 	var outs []Out
 	for _, t := range p.reducer.turns {
 		for _, e := range t.entries {
-			if !e.state.over() {
-				e.state, e.fault = failed, unfinished("the stream ended before this was finished")
+			if !e.state.over() && reason != string(event.ReasonUserCancel) {
+				e.state, e.fault = failed, fault
 				outs = append(outs, p.send(e, now))
 			}
 		}
