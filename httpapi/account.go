@@ -73,21 +73,26 @@ type account struct {
 func (a *account) routes() []route {
 	return []route{
 		{method: http.MethodPost, path: "/api/login", page: true, name: "login", summary: "Turn a one-time code into a cookie and a key",
-			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, serve: a.login},
+			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, fails: loginFails(), serve: a.login},
 		{method: http.MethodPost, path: "/api/login/proof", page: true, name: "proveServer", summary: "Prove to a browser that this is the server it logged in to",
-			status: http.StatusOK, in: proofRequest{}, out: proofAnswer{}, serve: a.prove},
+			status: http.StatusOK, in: proofRequest{}, out: proofAnswer{}, fails: loginFails(), serve: a.prove},
 		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, name: "logout", summary: "End the browser's credential",
 			status: http.StatusNoContent, in: reply.Empty{}, serve: a.logout},
 		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Get what this credential may do"}, a.me),
 		handle(route{path: "/api/health", name: "health", summary: "Get server health"}, a.health),
 		handleJSON(route{path: "/api/login/code", scope: auth.Admin, name: "createLoginCode", status: http.StatusCreated,
-			summary: "Make a one-time login code"}, a.createCode),
+			summary: "Make a one-time login code", refused: []int{http.StatusConflict}}, a.createCode),
 		handle(route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials, without secrets"}, a.listTokens),
 		handleJSON(route{path: "/api/tokens", scope: auth.Admin, name: "createToken", status: http.StatusCreated,
 			summary: "Make a token for a program"}, a.createToken),
 		handleJSON(route{path: "/api/tokens/{id}/revoke", scope: auth.Admin, name: "revokeToken",
 			summary: "End a credential, all that it made, and every stream that relies on one of them"}, a.revokeToken),
 	}
+}
+
+// loginFails are the errors of a route that a browser asks before it is logged in.
+func loginFails() []runnel.Code {
+	return []runnel.Code{runnel.Unauthorized, runnel.Forbidden, runnel.RateLimited, runnel.StoreUnavailable}
 }
 
 func (a *account) me(r *http.Request) (meAnswer, error) {

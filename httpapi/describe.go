@@ -4,136 +4,324 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/upsert"
 )
 
 // A describer adds to the OpenAPI document what the Go types of the bodies do not
 // tell: options, attachments, and what streams carry.
 type describer struct {
-	reg     huma.Registry
+	reg     *schemas
 	carried stream.Document
 }
 
-// schema returns a reference to the schema of v's type.
+// schema returns a reference to the schema of v's type, or a schema if that type
+// is no component.
 func (d describer) schema(v any) *huma.Schema { return d.reg.Schema(reflect.TypeOf(v), true, "") }
+
+// component returns the schema of v's type, which is a component.
+func (d describer) component(v any) *huma.Schema { return d.reg.Schema(reflect.TypeOf(v), false, "") }
 
 // bodies describes the fields of bodies that the handlers decode themselves.
 func (d describer) bodies() {
-	options, settings := d.schema(runnel.Options{}), d.schema(runnel.Settings{})
-	for _, ref := range []*huma.Schema{options, settings} {
-		s := d.reg.SchemaFromRef(ref.Ref)
+	for _, v := range []any{runnel.Options{}, runnel.Settings{}} {
+		s := d.component(v)
 		s.AdditionalProperties = true
 		s.Description = "An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have."
 	}
-	attachment := &huma.Schema{
-		OneOf:       []*huma.Schema{{Type: huma.TypeString}, d.schema(attach.Ref{})},
-		Description: "An absolute path, alone or as path, or the uploadId of an upload.",
+	for _, s := range d.reg.named {
+		d.fields(s)
 	}
-	d.schema(stream.Describe().Client["session:send"])
-	for _, s := range d.reg.Map() {
-		for name, kind := range map[string]*huma.Schema{"options": options, "opts": settings} {
-			if p := s.Properties[name]; p != nil && p.Ref == "" && p.Type == "" {
-				s.Properties[name] = kind
+	d.reg.named["HarnessCreateRequest"].Properties["opts"] = d.schema(runnel.Options{})
+}
+
+// fields describes those fields of a request that are JSON of any form to Go.
+func (d describer) fields(s *huma.Schema) {
+	for name, v := range map[string]any{"options": runnel.Options{}, "opts": runnel.Settings{}} {
+		if p := s.Properties[name]; p != nil && p.Ref == "" && p.Type == "" {
+			s.Properties[name] = d.schema(v)
+		}
+	}
+	if p := s.Properties["attachments"]; p != nil && p.Items != nil && p.Items.Ref == "" {
+		p.Items = &huma.Schema{
+			OneOf:       []*huma.Schema{{Type: huma.TypeString}, d.schema(attach.Ref{})},
+			Description: "An absolute path, alone or as path, or the uploadId of an upload.",
+		}
+	}
+}
+
+// streams describes the frames of SSE streams, the lines of an export and the
+// messages of the WebSocket.
+func (d describer) streams(doc *huma.OpenAPI) {
+	d.finalItem()
+	d.events()
+	d.upserts()
+	d.turnEvents()
+	d.entries()
+	turn := doc.Paths["/api/harness/turn"].Post
+	turn.Description += " A frame's id is the position to resume after with GET /api/session/{id}/events."
+	answer(turn, "text/event-stream").Schema = d.turnFrames()
+	answer(doc.Paths["/api/session/{id}/events"].Get, "text/event-stream").Schema = d.eventFrames()
+	lines := answer(doc.Paths["/api/session/{id}/export"].Get, "application/jsonl")
+	lines.Schema = &huma.Schema{Ref: ref("Event").Ref, Description: "Each line is one."}
+	doc.Extensions = map[string]any{"x-websocket": map[string]any{
+		"path": "/api/ws", "subprotocol": stream.Subprotocol, "scope": auth.Read, "families": stream.Families(),
+		"client": d.clientMessages(), "server": d.serverMessages(),
+		"description": "Messages are JSON text, either way. A client begins with session:hello or gets the server's default family. " +
+			"A message with a requestId is answered by response or error with the same requestId.",
+	}}
+}
+
+// requests returns what a client sends.
+func (d describer) requests(doc *huma.OpenAPI) (out []*huma.Schema) {
+	each(doc, func(op *huma.Operation) {
+		if op.RequestBody != nil {
+			for _, m := range op.RequestBody.Content {
+				out = append(out, m.Schema)
 			}
 		}
-		if p := s.Properties["attachments"]; p != nil && p.Items != nil && p.Items.Ref == "" {
-			p.Items = attachment
+	})
+	return append(out, ref("ClientMessage"))
+}
+
+// answers returns what the server sends.
+func (d describer) answers(doc *huma.OpenAPI) (out []*huma.Schema) {
+	each(doc, func(op *huma.Operation) {
+		for _, res := range op.Responses {
+			for _, m := range res.Content {
+				out = append(out, m.Schema)
+			}
+		}
+	})
+	return append(out, ref("ServerMessage"))
+}
+
+func each(doc *huma.OpenAPI, f func(*huma.Operation)) {
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op != nil {
+				f(op)
+			}
 		}
 	}
-	d.reg.Map()["HarnessCreateRequest"].Properties["opts"] = options
 }
 
-// streams describes the frames of SSE streams and the messages of the WebSocket.
-// OpenAPI 3.1 has no words for them, so they are extensions: schemas by the names
-// of frames and the types of messages.
-func (d describer) streams(doc *huma.OpenAPI) {
-	d.events()
-	control, turn := d.named(d.carried.Control), d.named(d.carried.Frames)
-	turn["stream:end"] = control["stream:end"]
-	events := maps.Clone(control)
-	for typ := range d.carried.Payloads {
-		events[typ] = d.schema(d.carried.Event)
-	}
-	server := d.named(d.carried.Server)
-	for typ, payload := range d.named(d.carried.Live) {
-		server[typ] = live(typ, payload)
-	}
-	describeSSE(doc.Paths["/api/harness/turn"].Post, "The name of a frame is its event, its data one line of JSON, its id the position to resume after.", turn)
-	describeSSE(doc.Paths["/api/session/{id}/events"].Get, "A frame between stream:open and stream:end is an event of the session's log.", events)
-	ws := doc.Paths["/api/ws"].Get
-	ws.Description += " Messages are JSON text, either way. A client begins with session:hello or gets the server's default family. " +
-		"A message with a requestId is answered by response or error with the same requestId."
-	ws.Extensions = map[string]any{"x-messages": map[string]any{"client": d.typed(d.carried.Client), "server": server}}
+func answer(op *huma.Operation, media string) *huma.MediaType {
+	return op.Responses["200"].Content[media]
 }
 
-// events describes canonical events, and the entries of histories.
+// union defines a component that is one of several, which differ in the value of
+// a property.
+func (d describer) union(name, property, about string, members map[string]*huma.Schema) *huma.Schema {
+	s := &huma.Schema{Description: about, Discriminator: &huma.Discriminator{PropertyName: property, Mapping: make(map[string]string)}}
+	for _, value := range slices.Sorted(maps.Keys(members)) {
+		one := members[value]
+		s.Discriminator.Mapping[value] = one.Ref
+		if !slices.ContainsFunc(s.OneOf, func(o *huma.Schema) bool { return o.Ref == one.Ref }) {
+			s.OneOf = append(s.OneOf, one)
+		}
+	}
+	return d.reg.define(name, s)
+}
+
+// variant returns a copy of an object whose property has one of these values.
+func variant(s *huma.Schema, property string, values ...string) *huma.Schema {
+	out := *s
+	out.Properties = maps.Clone(s.Properties)
+	out.Properties[property] = &huma.Schema{Type: huma.TypeString}
+	for _, v := range values {
+		out.Properties[property].Enum = append(out.Properties[property].Enum, v)
+	}
+	return require(&out, property)
+}
+
+// require makes properties of an object required.
+func require(s *huma.Schema, names ...string) *huma.Schema {
+	all := slices.Sorted(slices.Values(append(slices.Clone(s.Required), names...)))
+	s.Required = slices.Compact(all)
+	return s
+}
+
+// object returns the schema of an object with these properties, all required.
+func object(properties map[string]*huma.Schema) *huma.Schema {
+	return &huma.Schema{
+		Type: huma.TypeObject, Properties: properties, Required: slices.Sorted(maps.Keys(properties)), AdditionalProperties: false,
+	}
+}
+
+// camel returns a name on the wire, such as session:hello:ack or item_start, as
+// the name of a component.
+func camel(wire string) string {
+	var out strings.Builder
+	for part := range strings.FieldsFuncSeq(wire, func(r rune) bool { return r == ':' || r == '_' }) {
+		out.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	}
+	return out.String()
+}
+
+func (d describer) finalItem() {
+	members := make(map[string]*huma.Schema)
+	for typ, v := range d.carried.Items {
+		members[typ] = d.reg.define(camel(typ)+"Item", variant(d.reg.fields(v), "type", typ))
+	}
+	d.union("FinalItem", "type", "The whole of a finished item.", members)
+}
+
+// events describes canonical events. Their payloads have the names of the types of
+// events, and the events these names and Event.
 func (d describer) events() {
-	payloads := d.typed(d.carried.Payloads)
-	e := d.reg.SchemaFromRef(d.schema(d.carried.Event).Ref)
-	e.Properties["payload"] = &huma.Schema{OneOf: slices.Collect(maps.Values(payloads))}
-	e.Properties["type"].Enum = names(d.carried.Payloads)
+	members := make(map[string]*huma.Schema)
+	for typ, body := range d.carried.Payloads {
+		payload := variant(d.reg.fields(body), "type", typ)
+		if payload.Properties["finalItem"] != nil {
+			payload.Properties["finalItem"] = ref("FinalItem")
+		}
+		ev := variant(d.reg.fields(d.carried.Event), "type", typ)
+		ev.Properties["payload"] = d.reg.define(camel(typ), payload)
+		members[typ] = d.reg.define(camel(typ)+"Event", ev)
+	}
+	d.union("Event", "type", "One entry of a session's log.", members)
+}
 
-	var entries []*huma.Schema
-	for typ, payload := range d.named(d.carried.Live) {
+// upserts describes whole items: each kind has the property that is named for it.
+func (d describer) upserts() {
+	members := make(map[string]*huma.Schema)
+	kinds := d.reg.enums[reflect.TypeFor[upsert.Kind]()]
+	for _, kind := range kinds {
+		name := string(kind.(upsert.Kind))
+		s := require(variant(d.reg.fields(upsert.Upsert{}), "type", name), name)
+		for _, other := range kinds {
+			if other != kind {
+				delete(s.Properties, string(other.(upsert.Kind)))
+			}
+		}
+		members[name] = d.reg.define(camel(name)+"Upsert", s)
+	}
+	d.union("Upsert", "type", "A whole item as it stands now; it replaces everything that was known of the item.", members)
+}
+
+// turnEvents describes the beginning and the ends of a turn, of which each has its
+// own properties.
+func (d describer) turnEvents() {
+	own := map[upsert.TurnEventType][]string{
+		upsert.TurnStarted: {"providerId", "modelId"}, upsert.TurnComplete: {"status", "usage"}, upsert.TurnError: {"errorCode", "errorMessage"},
+	}
+	members := make(map[string]*huma.Schema)
+	for typ, mine := range own {
+		s := require(variant(d.reg.fields(upsert.TurnEvent{}), "type", string(typ)), mine[0])
+		for other, theirs := range own {
+			for _, name := range theirs {
+				if other != typ {
+					delete(s.Properties, name)
+				}
+			}
+		}
+		members[string(typ)] = d.reg.define(camel(string(typ)), s)
+	}
+	require(d.reg.named["TurnError"], "errorMessage")
+	d.reg.named["TurnComplete"].Properties["status"] = &huma.Schema{Type: huma.TypeString, Enum: []any{"completed", "cancelled"}}
+	d.union("TurnEvent", "type", "The beginning or the end of a turn.", members)
+}
+
+// live returns the schema of the payload of a message about a session.
+func (d describer) live(v any) *huma.Schema {
+	switch v.(type) {
+	case upsert.Upsert:
+		return ref("Upsert")
+	case upsert.TurnEvent:
+		return ref("TurnEvent")
+	case stream.EventDocument:
+		return ref("Event")
+	}
+	return d.schema(v)
+}
+
+// entries describes the entries of histories: they are what messages about a
+// session carry in the family of the reader.
+func (d describer) entries() {
+	members := make(map[string]*huma.Schema)
+	for typ, v := range d.carried.Live {
 		if typ == "session:event" || typ == "session:status" {
 			continue
 		}
-		entries = append(entries, &huma.Schema{
-			Type: huma.TypeObject, Required: []string{"type", "payload"}, AdditionalProperties: false,
-			Properties: map[string]*huma.Schema{"type": {Type: huma.TypeString, Enum: []any{typ}}, "payload": payload},
-		})
+		s := variant(object(map[string]*huma.Schema{"payload": d.live(v)}), "type", typ)
+		members[typ] = d.reg.define(camel(typ)+"Entry", s)
 	}
-	d.reg.Map()["ItemsAnswer"].Properties["items"].Items = &huma.Schema{OneOf: entries}
-	history := d.reg.SchemaFromRef(d.schema(d.carried.Server["session:history"]).Ref)
-	history.Properties["entries"].Items = &huma.Schema{OneOf: append(entries, d.schema(d.carried.Event))}
+	entry := d.union("Entry", "type", "An entry of a session's history: the type and the payload of a message about the session.", members)
+	d.component(stream.ItemsAnswer{}).Properties["items"].Items = entry
 }
 
-// named returns references to the schemas of values, by their names.
-func (d describer) named(values map[string]any) map[string]*huma.Schema {
-	out := make(map[string]*huma.Schema)
-	for name, v := range values {
-		out[name] = d.schema(v)
+// turnFrames describes the stream of a turn.
+func (d describer) turnFrames() *huma.Schema {
+	members := make(map[string]*huma.Schema)
+	for name, v := range d.carried.Frames {
+		members[name] = d.frame(name, v, "id")
 	}
-	return out
+	members["stream:end"] = d.streamEnd()
+	return d.union("TurnFrame", "event", "A frame of the stream of a turn.", members)
 }
 
-// typed is named for objects whose field type is their name.
-func (d describer) typed(values map[string]any) map[string]*huma.Schema {
-	out := make(map[string]*huma.Schema)
-	for name, v := range values {
-		s := *d.reg.SchemaFromRef(d.schema(v).Ref)
-		s.Properties = maps.Clone(s.Properties)
-		s.Properties["type"] = &huma.Schema{Type: huma.TypeString, Enum: []any{name}}
-		s.Required = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(s.Required), "type"))))
-		out[name] = &s
+// eventFrames describes the stream of a session's events.
+func (d describer) eventFrames() *huma.Schema {
+	types := slices.Sorted(maps.Keys(d.carried.Payloads))
+	one := d.reg.define("EventFrame", variant(require(sseFrameOf(ref("Event")), "id"), "event", types...))
+	members := map[string]*huma.Schema{"stream:open": d.frame("stream:open", d.carried.Control["stream:open"]), "stream:end": ref("StreamEndFrame")}
+	for _, typ := range types {
+		members[typ] = one
 	}
-	return out
+	return d.union("SessionFrame", "event", "A frame of the stream of a session's events: stream:open, events of the log, and stream:end if the server ends the stream.", members)
 }
 
-// live is a message about a session.
-func live(typ string, payload *huma.Schema) *huma.Schema {
-	return &huma.Schema{
-		Type: huma.TypeObject, Required: []string{"type", "sessionId", "payload"}, AdditionalProperties: false,
-		Properties: map[string]*huma.Schema{
-			"type": {Type: huma.TypeString, Enum: []any{typ}}, "sessionId": {Type: huma.TypeString}, "payload": payload,
-		},
-	}
+func (d describer) streamEnd() *huma.Schema {
+	end := variant(d.reg.fields(d.carried.Control["stream:end"]), "type", "stream:end")
+	return d.reg.define("StreamEndFrame", variant(sseFrameOf(d.reg.define("EndData", end)), "event", "stream:end"))
 }
 
-func describeSSE(op *huma.Operation, about string, frames map[string]*huma.Schema) {
-	op.Description += " " + about
-	content := op.Responses["200"].Content["text/event-stream"]
-	content.Extensions = map[string]any{"x-frames": frames}
+// frame defines the component of a frame whose data has v's type.
+func (d describer) frame(name string, v any, required ...string) *huma.Schema {
+	return d.reg.define(camel(name)+"Frame", variant(require(sseFrameOf(d.schema(v)), required...), "event", name))
 }
 
-func names(values map[string]any) (out []any) {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		out = append(out, name)
+func sseFrameOf(data *huma.Schema) *huma.Schema {
+	s := object(map[string]*huma.Schema{"data": data})
+	s.Properties["id"] = &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]+$", Description: "the position to resume after"}
+	return s
+}
+
+// clientMessages describes the messages of a client of the WebSocket.
+func (d describer) clientMessages() *huma.Schema {
+	members := make(map[string]*huma.Schema)
+	for typ, v := range d.carried.Client {
+		s := variant(d.reg.fields(v), "type", typ)
+		d.fields(s)
+		members[typ] = d.reg.define(camel(typ)+"Message", s)
 	}
-	return out
+	return d.union("ClientMessage", "type", "A message of a client on the WebSocket.", members)
+}
+
+// serverMessages describes the messages of the server on the WebSocket.
+func (d describer) serverMessages() *huma.Schema {
+	members := make(map[string]*huma.Schema)
+	for typ, v := range d.carried.Server {
+		s := variant(d.reg.fields(v), "type", typ)
+		if p := s.Properties["entries"]; p != nil {
+			p.Items = d.reg.define("HistoryEntry", &huma.Schema{
+				OneOf:       []*huma.Schema{ref("Entry"), ref("Event")},
+				Description: "In the family events-v1 an event of the log, in upsert-v1 an entry.",
+			})
+		}
+		members[typ] = d.reg.define(camel(typ)+"Message", s)
+	}
+	for typ, v := range d.carried.Live {
+		s := variant(object(map[string]*huma.Schema{"payload": d.live(v), "sessionId": {Type: huma.TypeString}}), "type", typ)
+		members[typ] = d.reg.define(camel(typ)+"Message", s)
+	}
+	return d.union("ServerMessage", "type", "A message of the server on the WebSocket.", members)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,37 +22,47 @@ import (
 
 // A schema is what the test reads of one.
 type schema struct {
-	Ref        string `json:"$ref"`
-	Type       any
-	Properties map[string]*schema
-	Required   []string
-	Items      *schema
-	OneOf      []*schema
-	Enum       []any
-	Additional any `json:"additionalProperties"`
+	Ref           string `json:"$ref"`
+	Type          any
+	Properties    map[string]*schema
+	Required      []string
+	Items         *schema
+	OneOf         []*schema
+	Enum          []any
+	Additional    any `json:"additionalProperties"`
+	Discriminator *struct {
+		PropertyName string
+		Mapping      map[string]string
+	}
 }
 
 // document is the OpenAPI document as a client reads it.
 type document struct {
 	Paths map[string]map[string]*struct {
-		OperationID string
-		Parameters  []struct {
-			Name, In string
-			Required bool
-		}
-		RequestBody *struct {
+		OperationID, Description string
+		Tags                     []string
+		Parameters               []parameter
+		RequestBody              *struct {
 			Required bool
 			Content  map[string]struct{ Schema *schema }
 		}
 		Responses map[string]struct {
-			Content map[string]struct {
-				Schema *schema
-				Frames map[string]*schema `json:"x-frames"`
-			}
+			Description string
+			Content     map[string]struct{ Schema *schema }
 		}
-		Messages struct{ Client, Server map[string]*schema } `json:"x-messages"`
 	}
 	Components struct{ Schemas map[string]*schema }
+	Tags       []struct{ Name string }
+	WebSocket  struct {
+		Path           string
+		Client, Server *schema
+	} `json:"x-websocket"`
+}
+
+type parameter struct {
+	Name, In string
+	Required bool
+	Schema   *schema
 }
 
 func (rg *rig) document() document {
@@ -75,6 +86,9 @@ func (d document) check(s *schema, v any, path string) string {
 	if s = d.resolve(s); s == nil {
 		return path + ": no schema"
 	}
+	if s.Discriminator != nil {
+		return d.chosen(s, v, path)
+	}
 	if len(s.OneOf) > 0 {
 		return d.oneOf(s, v, path)
 	}
@@ -95,6 +109,26 @@ func (d document) check(s *schema, v any, path string) string {
 		return d.object(s, v, path)
 	}
 	return ""
+}
+
+// chosen checks v against the member that its discriminator names.
+func (d document) chosen(s *schema, v any, path string) string {
+	m, _ := v.(map[string]any)
+	value, _ := m[s.Discriminator.PropertyName].(string)
+	target, ok := s.Discriminator.Mapping[value]
+	if !ok {
+		return fmt.Sprintf("%s: no member for %s %q", path, s.Discriminator.PropertyName, value)
+	}
+	return d.check(&schema{Ref: target}, v, path)
+}
+
+// members returns the members of a union by the values of its discriminator.
+func (d document) members(s *schema) map[string]*schema {
+	out := make(map[string]*schema)
+	for value, target := range d.resolve(s).Discriminator.Mapping {
+		out[value] = d.resolve(&schema{Ref: target})
+	}
+	return out
 }
 
 func (d document) oneOf(s *schema, v any, path string) string {
@@ -179,6 +213,7 @@ func TestDocumentHasTheRoutesOfTheRouter(t *testing.T) {
 			described[strings.ToUpper(method)+" "+path] = true
 		}
 	}
+	described["GET "+d.WebSocket.Path] = true
 	for _, rt := range rg.router.list {
 		isPage := !strings.HasPrefix(rt.path, "/api/") && rt.path != "/metrics" && rt.path != "/openapi.json" && rt.path != "/docs"
 		if !isPage && !described[rt.pattern()] {
@@ -278,12 +313,7 @@ func (rg *rig) answers(d document, method, path, target, body string) map[string
 	}
 	for query := range strings.SplitSeq(strings.TrimPrefix(target, strings.SplitN(target, "?", 2)[0]), "&") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(query, "?"), "=")
-		if name != "" && !slices.ContainsFunc(op.Parameters, func(p struct {
-			Name, In string
-			Required bool
-		}) bool {
-			return p.Name == name && p.In == "query"
-		}) {
+		if name != "" && !slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.Name == name && p.In == "query" }) {
 			rg.t.Errorf("%s %s: the parameter %s is not described", method, path, name)
 		}
 	}
@@ -355,20 +385,26 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	d := s.document()
 	id := s.create()
 	s.do("POST", "/api/session/"+id+"/options", `{"config":{"pace":"fast"}}`)
-	turn := d.Paths["/api/harness/turn"]["post"].Responses["200"].Content["text/event-stream"].Frames
+	turn := d.Paths["/api/harness/turn"]["post"].Responses["200"].Content["text/event-stream"].Schema
 	seen := map[string]bool{}
-	check := func(frames map[string]*schema, name string, data []byte) {
+	check := func(union *schema, name string, v any) {
 		t.Helper()
 		seen[name] = true
-		var v any
-		if err := json.Unmarshal(data, &v); err != nil {
+		if why := d.check(union, v, name); why != "" {
+			t.Errorf("%s in %v", why, v)
+		}
+	}
+	frame := func(union *schema, f sseFrame) {
+		t.Helper()
+		var data any
+		if err := json.Unmarshal(f.data, &data); err != nil {
 			t.Fatal(err)
 		}
-		if frames[name] == nil {
-			t.Errorf("%s is not described", name)
-		} else if why := d.check(frames[name], v, name); why != "" {
-			t.Errorf("%s in %s", why, data)
+		v := map[string]any{"event": f.name, "data": data}
+		if f.id > 0 {
+			v["id"] = fmt.Sprint(f.id)
 		}
+		check(union, f.name, v)
 	}
 	prompts := []string{
 		"tools", `{"steps":[{"plan":[{"content":"do","status":"pending"}]}]}`, "fail", `{"steps":[{"reasoning":"hm"},{"notice":{"level":"info","code":"X","message":"m"}},{"text":"a"},` +
@@ -376,7 +412,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	}
 	for _, p := range prompts {
 		for _, f := range s.turn(id, p, "") {
-			check(turn, f.name, f.data)
+			frame(turn, f)
 		}
 	}
 	s.prompt(id, "approve")
@@ -386,21 +422,25 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frames, _ := s.readSSE(id, 0, st.LastSeq)
-	events := d.Paths["/api/session/{id}/events"]["get"].Responses["200"].Content["text/event-stream"].Frames
-	for _, ev := range frames {
-		data, _ := json.Marshal(ev)
-		check(events, event.Type(ev.Body), data)
+	body := bufio.NewReader(s.get("/api/session/" + id + "/events").Body)
+	events := d.Paths["/api/session/{id}/events"]["get"].Responses["200"].Content["text/event-stream"].Schema
+	for at := int64(0); at < st.LastSeq; {
+		f, err := readFrame(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame(events, f)
+		at = f.id
 	}
-	for name := range turn {
+	for name := range d.members(turn) {
 		if !seen[name] && name != "stream:end" && name != "permission:request" && name != "permission:resolved" {
 			t.Errorf("%s was not seen", name)
 		}
 	}
 
-	messages := d.Paths["/api/ws"]["get"].Messages
+	client := d.members(d.WebSocket.Client)
 	for verb := range stream.Verbs() {
-		if messages.Client[verb] == nil {
+		if client[verb] == nil {
 			t.Errorf("%s is not described", verb)
 		}
 	}
@@ -430,7 +470,9 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 				Result          struct{ TurnID string }
 			}
 			_ = json.Unmarshal(data, &m)
-			check(messages.Server, m.Type, data)
+			var v any
+			_ = json.Unmarshal(data, &v)
+			check(d.WebSocket.Server, m.Type, v)
 			switch {
 			case m.RequestID == "4":
 				if sent = m.Result.TurnID; sent == "" {
@@ -443,7 +485,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 		said.Wait()
 		_ = p.conn.CloseNow()
 	}
-	for _, name := range slices.Sorted(maps.Keys(messages.Server)) {
+	for _, name := range slices.Sorted(maps.Keys(d.members(d.WebSocket.Server))) {
 		if !seen[name] && name != "session:end" && name != "session:usage" && name != "session:hello:ack" && name != "session:notice" && name != "session:approval" {
 			t.Errorf("%s was not seen", name)
 		}
@@ -451,7 +493,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	// Each message of a client has the fields that the server knows.
 	p := s.join(stream.FamilyUpsert)
 	for _, verb := range slices.Sorted(maps.Keys(stream.Verbs())) {
-		for name := range messages.Client[verb].Properties {
+		for name := range client[verb].Properties {
 			if name == "type" || name == "requestId" {
 				continue
 			}
@@ -481,6 +523,9 @@ func TestReadmeNamesRoutesThatExist(t *testing.T) {
 		}
 		named++
 		methods := d.Paths[path]
+		if path == d.WebSocket.Path {
+			continue
+		}
 		if len(methods) == 0 || m[1] != "" && methods[strings.ToLower(strings.TrimSpace(m[1]))] == nil {
 			t.Errorf("%s%s does not exist", m[1], path)
 		}

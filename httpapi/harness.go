@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -51,16 +52,19 @@ type harness struct {
 func (h *harness) routes() []route {
 	return []route{
 		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
-			params: []param{{name: "onDisconnect", doc: "detach, the default: the turn goes on; or cancel"}, keyParam()},
-			status: http.StatusOK, in: stream.TurnRequest{}, stream: "text/event-stream", serve: h.streams.Turn},
-		repeatable(h.sessions.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory"}, h.create),
-		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent"}, h.boot),
+			params: []param{{name: "onDisconnect", doc: "what happens to the turn when the client goes. Default: detach, the turn goes on", values: []string{"detach", "cancel"}}, keyParam()},
+			status: http.StatusOK, in: stream.TurnRequest{}, media: []string{"text/event-stream"}, stream: true, fails: promptFails(sessionFails()...), serve: h.streams.Turn},
+		repeatable(h.sessions.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory",
+			fails: agentFails(runnel.UnsupportedCLIType, runnel.PersonaNotFound)}, h.create),
+		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent",
+			fails: agentFails(sessionFails(runnel.TurnInProgress)...)}, h.boot),
 		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
-			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}}, h.list),
+			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}, fails: []runnel.Code{runnel.WorkingRootInaccessible}}, h.list),
 		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Get session status"}, h.status),
 		handle(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
-			summary: "Delete a session and its events"}, h.delete),
-		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn"}, h.interrupt),
+			summary: "Delete a session and its events", fails: []runnel.Code{runnel.TurnInProgress}}, h.delete),
+		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn",
+			fails: sessionFails(runnel.SessionDead, runnel.InterruptFailed)}, h.interrupt),
 	}
 }
 

@@ -128,7 +128,12 @@ func (rg *rig) request(method, target, body string, edit ...func(*http.Request))
 func (rg *rig) do(method, target, body string, edit ...func(*http.Request)) *httptest.ResponseRecorder {
 	rg.t.Helper()
 	w := httptest.NewRecorder()
-	rg.ServeHTTP(w, rg.request(method, target, body, edit...))
+	r := rg.request(method, target, body, edit...)
+	rt := rg.router.find(r)
+	rg.ServeHTTP(w, r)
+	if why := undescribed(rt, w); why != "" {
+		rg.t.Errorf("%s %s: %s", method, target, why)
+	}
 	return w
 }
 

@@ -56,7 +56,7 @@ func (m *metrics) request(rt *route, status int, took time.Duration) {
 		name = "other"
 	}
 	m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
-	if rt.stream == "" {
+	if !rt.stream {
 		m.latency.WithLabelValues(name).Observe(took.Seconds())
 	}
 }

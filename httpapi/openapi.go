@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -20,7 +21,6 @@ import (
 
 // about are the handlers about the server itself.
 type about struct {
-	version  string
 	metrics  *metrics
 	list     []*route // of the API; set once all routes are known
 	document []byte   // the OpenAPI document
@@ -29,68 +29,98 @@ type about struct {
 func (a *about) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
-			status: http.StatusOK, stream: "text/plain", serve: a.metrics.serve},
+			status: http.StatusOK, media: []string{"text/plain"}, stream: true, serve: a.metrics.serve},
 		{method: http.MethodGet, path: "/openapi.json", bound: true, name: "openapi", summary: "Read this document",
 			status: http.StatusOK, out: map[string]any{}, serve: a.serveDocument},
 		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, name: "docs", summary: "Read the list of routes",
-			status: http.StatusOK, serve: a.serveDocs},
+			status: http.StatusOK, media: []string{"text/html"}, serve: a.serveDocs},
 	}
 }
 
-// describe makes the OpenAPI document from the list of routes.
-func (a *about) describe(list []*route) error {
-	a.list = list
-	reg := huma.NewMapRegistry("#/components/schemas/", schemaName)
+// APIVersion is the version of the API in its OpenAPI document. It changes when
+// the API stops doing what a client relies on. GET /api/health has the version
+// of the program.
+const APIVersion = "1.0.0"
+
+const aboutAPI = `One gateway in front of every coding agent: start sessions, send prompts, follow what agents do, and answer what they ask.
+
+A request takes no field that is not described here, except in options and opts. An answer may have further fields, a union further members, and a closed set of
+values further values in a later version: ignore what you do not know.
+
+Every error has the body Error. Its type says what went wrong, and its HTTP status follows from its type (x-statuses of ErrorType).
+
+A stream of server-sent events is described by the schema of one frame, as a parser of such streams returns it: the name as event, the position to resume after as id,
+and data, which is one line of JSON, as the value of that JSON.
+
+The WebSocket at /api/ws is no operation: x-websocket says how to open it, and which messages go each way.`
+
+// Document returns the OpenAPI document, which is the same for every server of
+// this version of the program.
+func Document() ([]byte, error) {
+	streams := new(stream.Streams)
+	return describe(apiRoutes(new(sessions), new(profiles), streams, &harness{streams: streams}, new(account), new(about)))
+}
+
+// describe makes the OpenAPI document from a list of routes.
+func describe(list []route) ([]byte, error) {
+	reg := newSchemas()
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info: &huma.Info{Title: "Runnel", Version: a.version,
-			Description: "One gateway in front of every coding agent. Every error is " +
-				"{\"error\":{\"type\",\"message\",\"details?\"}}; its HTTP status follows from its type, see x-statuses of Problem.type."},
+		Info: &huma.Info{Title: "Runnel", Version: APIVersion, Description: aboutAPI,
+			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
+		Servers: []*huma.Server{
+			{URL: "http://127.0.0.1:7317", Description: "A server with its default settings"},
+			{URL: "/", Description: "The server that this document was read from"},
+		},
+		Tags: tags(),
 		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"token":  {Type: "http", Scheme: "bearer", Description: "made with `runnel token create`"},
-			"cookie": {Type: "apiKey", In: "cookie", Name: browser.CookieName, Description: "of the page, after its login; with the key"},
-			"key":    {Type: "apiKey", In: "header", Name: browser.KeyHeader, Description: "of the page, after its login; a WebSocket offers it as subprotocol \"" + browser.KeyProtocol + "KEY\""},
+			"token":  {Type: "http", Scheme: "bearer", Description: "Made with `runnel token create`"},
+			"cookie": {Type: "apiKey", In: "cookie", Name: browser.CookieName, Description: "Of the page, after its login; with the key"},
+			"key":    {Type: "apiKey", In: "header", Name: browser.KeyHeader, Description: "Of the page, after its login; a WebSocket offers it as subprotocol \"" + browser.KeyProtocol + "KEY\""},
 		}},
 	}
-	problem := reg.Schema(reflect.TypeFor[reply.ErrorBody](), true, "Error")
-	for _, rt := range a.list {
-		if rt.name != "" {
-			doc.AddOperation(operation(reg, rt, problem))
+	problem := reg.Schema(reflect.TypeFor[reply.ErrorBody](), true, "")
+	reg.Schema(reflect.TypeFor[runnel.Code](), false, "").Extensions = map[string]any{"x-statuses": reply.Statuses()}
+	for _, rt := range list {
+		if rt.status != http.StatusSwitchingProtocols {
+			doc.AddOperation(operation(reg, &rt, problem))
 		}
 	}
-	code := reg.Map()["Problem"].Properties["type"]
-	code.Enum = codes()
-	code.Extensions = map[string]any{"x-statuses": reply.Statuses()}
 	d := describer{reg, stream.Describe()}
 	d.bodies()
 	d.streams(doc)
-	var err error
-	a.document, err = json.MarshalIndent(doc, "", " ")
-	return err
+	reg.finish(d.requests(doc), d.answers(doc))
+	return json.MarshalIndent(doc, "", " ")
 }
+
+// tags are the groups of operations.
+func tags() []*huma.Tag {
+	return []*huma.Tag{
+		{Name: tagSessions, Description: "Start sessions, send prompts, answer approvals"},
+		{Name: tagStreams, Description: "Follow and read what happened in a session"},
+		{Name: tagHarness, Description: "The same sessions for a harness: a prompt is answered by the stream of its turn"},
+		{Name: tagAccount, Description: "Log in, and manage credentials"},
+		{Name: tagServer, Description: "About the server"},
+	}
+}
+
+// The names of the tags.
+const (
+	tagSessions = "sessions"
+	tagStreams  = "streams"
+	tagHarness  = "harness"
+	tagAccount  = "credentials"
+	tagServer   = "server"
+)
 
 func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operation {
 	op := &huma.Operation{
-		OperationID: rt.name, Method: rt.method, Path: rt.path, Summary: rt.summary,
-		Responses: map[string]*huma.Response{
-			"default": {Description: "What went wrong", Content: map[string]*huma.MediaType{"application/json": {Schema: problem}}},
-		},
-	}
-	for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(rt.path, -1) {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}})
-	}
-	for _, p := range rt.params {
-		in, typ := "query", "string"
-		if p.name[0] >= 'A' && p.name[0] <= 'Z' {
-			in = "header"
-		}
-		if p.number {
-			typ = "integer"
-		}
-		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: in, Description: p.doc, Schema: &huma.Schema{Type: typ}})
+		OperationID: rt.name, Method: rt.method, Path: rt.path, Summary: rt.summary, Tags: []string{rt.tag},
+		Parameters: parameters(rt), Responses: failures(rt, problem),
 	}
 	if rt.scope == "" {
 		op.Security = []map[string][]string{{}}
+		op.Description = "Needs no credential."
 	} else {
 		op.Security = []map[string][]string{{"token": {}}, {"cookie": {}, "key": {}}}
 		op.Description = "Needs the scope " + string(rt.scope) + "."
@@ -101,18 +131,74 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	}
 	if rt.upload {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}
+			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
 	}
 	ok := &huma.Response{Description: http.StatusText(rt.status)}
-	switch {
-	case rt.status == http.StatusSwitchingProtocols:
-	case rt.stream != "":
-		ok.Content = map[string]*huma.MediaType{rt.stream: {Schema: &huma.Schema{Type: "string"}}}
-	case rt.out != nil:
+	switch rt.out.(type) {
+	case nil:
+	case reply.Empty: // as a request it takes no fields
+		ok.Content = body(reg, done{}, "")
+	default:
 		ok.Content = body(reg, rt.out, rt.name+"Answer")
+	}
+	for _, typ := range rt.media {
+		if ok.Content == nil {
+			ok.Content = make(map[string]*huma.MediaType)
+		}
+		ok.Content[typ] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	op.Responses[strconv.Itoa(rt.status)] = ok
 	return op
+}
+
+// done is the answer of a command that has nothing more to say.
+type done struct{}
+
+func parameters(rt *route) (out []*huma.Param) {
+	for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(rt.path, -1) {
+		doc := "The id"
+		if strings.Contains(rt.path, "/session/{id}") && m[1] == "id" {
+			doc = "The sessionId, or cliType:agentSessionId for a conversation of an agent"
+		}
+		out = append(out, &huma.Param{Name: m[1], In: "path", Required: true, Description: doc, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	for _, p := range rt.params {
+		in, schema := "query", &huma.Schema{Type: huma.TypeString}
+		if p.name[0] >= 'A' && p.name[0] <= 'Z' {
+			in = "header"
+		}
+		switch {
+		case p.number:
+			schema = &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)}
+		case p.flag:
+			schema.Type = huma.TypeBoolean
+		}
+		for _, v := range p.values {
+			schema.Enum = append(schema.Enum, v)
+		}
+		out = append(out, &huma.Param{Name: p.name, In: in, Required: p.required, Description: p.doc, Schema: schema})
+	}
+	return out
+}
+
+// failures describes the errors of a route, by their status.
+func failures(rt *route, problem *huma.Schema) map[string]*huma.Response {
+	by := make(map[int][]string)
+	for _, code := range rt.codes() {
+		status := reply.StatusOf(code)
+		by[status] = append(by[status], string(code))
+	}
+	for _, status := range rt.refusals() {
+		by[status] = append(by[status], string(runnel.InvalidRequest))
+	}
+	out := map[string]*huma.Response{"default": {Description: "Any other error", Content: map[string]*huma.MediaType{"application/json": {Schema: problem}}}}
+	for status, codes := range by {
+		out[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status) + ": " + strings.Join(codes, ", "),
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: problem}},
+		}
+	}
+	return out
 }
 
 func body(reg huma.Registry, v any, hint string) map[string]*huma.MediaType {
@@ -128,34 +214,6 @@ func needed(reg huma.Registry, content map[string]*huma.MediaType) bool {
 		}
 	}
 	return false
-}
-
-func schemaName(t reflect.Type, hint string) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	name := huma.DefaultSchemaNamer(t, hint)
-	switch pkg := t.PkgPath(); {
-	case strings.HasSuffix(pkg, "/upsert") && (name == "Approval" || name == "Notice" || name == "Usage"):
-		return "Upsert" + name // types of package event have the plain names
-	case strings.HasSuffix(pkg, "/event") && name == "Attachment":
-		return "SentAttachment"
-	case name == "Message" && strings.HasSuffix(pkg, "/stream"):
-		return "SocketMessage"
-	case name == "EventDocument":
-		return "Event"
-	case name == "Ref":
-		return "Attachment"
-	}
-	return name
-}
-
-func codes() []any {
-	var out []any
-	for _, c := range reply.Codes() {
-		out = append(out, c)
-	}
-	return out
 }
 
 func (a *about) serveDocument(w http.ResponseWriter, _ *http.Request) error {

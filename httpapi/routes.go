@@ -21,21 +21,28 @@ type route struct {
 	path    string     // as in http.ServeMux
 	scope   auth.Scope // "" for the public ones
 	name    string     // in the document; "" leaves the route out of it
+	tag     string     // the group that the document lists it in
 	summary string
 	params  []param
-	status  int    // of success
-	in, out any    // zero values of the bodies; nil for none
-	stream  string // media type of the answer, if it is no JSON body
-	upload  bool   // the body is a file
-	page    bool   // only under a Host of the page
-	bound   bool   // the handler itself keeps a bound credential to its project; see confine
+	status  int           // of success
+	in, out any           // zero values of the bodies; nil for none
+	media   []string      // media types of the answer, if it is no JSON body
+	stream  bool          // the answer is written bit by bit, so it has no head without its body
+	upload  bool          // the body is a file
+	fails   []runnel.Code // errors beyond those that follow from the other fields; see codes
+	refused []int         // further statuses of INVALID_REQUEST; see refusals
+	page    bool          // only under a Host of the page
+	bound   bool          // the handler itself keeps a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
 // A param is a query parameter, or a header if its name begins with a capital.
 type param struct {
 	name, doc string
-	number    bool
+	number    bool     // a whole number of zero or more
+	flag      bool     // true or false
+	values    []string // all that there are. Default: any
+	required  bool
 }
 
 func (rt *route) pattern() string { return rt.method + " " + rt.path }
@@ -95,7 +102,7 @@ func (rs *router) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 			return
 		}
 	}
-	if r.Method == http.MethodHead && rt.stream != "" {
+	if r.Method == http.MethodHead && rt.stream {
 		rs.reply.Error(w, r, reply.Refuse(http.StatusMethodNotAllowed, "a stream has no head without its body"))
 		return
 	}

@@ -90,14 +90,31 @@ func New(cfg Config) (*Server, error) {
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, reached: s.metrics.reached}
 	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version}
-	about := &about{version: cfg.Version, metrics: s.metrics}
+	about := &about{metrics: s.metrics}
 	page, err := newPage(cfg.UI).routes()
 	if err != nil {
 		return nil, err
 	}
-	s.router = newRouter(visible, s.reply, slices.Concat(
-		sessions.routes(), (&profiles{cfg.Gateway}).routes(), streamRoutes(s.streams), harness.routes(), account.routes(), about.routes(), page))
-	return s, about.describe(s.router.list)
+	api := apiRoutes(sessions, &profiles{cfg.Gateway}, s.streams, harness, account, about)
+	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
+	about.list = s.router.list
+	about.document, err = describe(api)
+	return s, err
+}
+
+// apiRoutes returns the routes that the document describes.
+func apiRoutes(sessions *sessions, profiles *profiles, streams *stream.Streams, harness *harness, account *account, about *about) []route {
+	return slices.Concat(
+		tagged(tagSessions, sessions.routes()), tagged(tagSessions, profiles.routes()), tagged(tagStreams, streamRoutes(streams)),
+		tagged(tagHarness, harness.routes()), tagged(tagAccount, account.routes()), tagged(tagServer, about.routes()))
+}
+
+// tagged returns the routes with the tag of the group that they belong to.
+func tagged(tag string, list []route) []route {
+	for i := range list {
+		list[i].tag = tag
+	}
+	return list
 }
 
 // complete puts the defaults in.

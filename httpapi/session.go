@@ -60,35 +60,37 @@ type sessions struct {
 func (s *sessions) routes() []route {
 	return []route{
 		repeatable(s.commands, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
-			summary: "Start an agent in a directory"}, s.create),
+			summary: "Start an agent in a directory", fails: agentFails(runnel.UnsupportedCLIType, runnel.PersonaNotFound)}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
-			summary: "Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket"}, s.load),
+			summary: "Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket",
+			fails:   agentFails(runnel.TurnInProgress)}, s.load),
 		handle(route{path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List the sessions of a project",
 			params: []param{
 				{name: "projectId", doc: "id of a project; * for all of them"},
 				{name: "projectDir", doc: "directory of a project, instead of its id"},
-				{name: "all", doc: "1: ended ones too"},
-			}}, s.listSessions),
+				{name: "all", doc: "ended ones, too", flag: true},
+			}, fails: []runnel.Code{runnel.ProjectIDRequired}}, s.listSessions),
 		handle(route{path: "/api/session/{id}/status", scope: auth.Read, name: "sessionStatus",
 			summary: "Get session status"}, s.sessionStatus),
 		{method: http.MethodPost, path: "/api/session/{id}/send", scope: auth.Send, name: "sendPrompt", status: http.StatusAccepted,
-			summary: "Begin a turn; answers once the prompt is durable", params: []param{keyParam()},
+			summary: "Begin a turn; answers once the prompt is durable", params: []param{keyParam()}, fails: promptFails(),
 			in: command.SendRequest{}, out: command.SendAnswer{}, serve: s.send},
 		handleJSON(route{path: "/api/session/{id}/cancel", scope: auth.Send, name: "cancelTurn",
-			summary: "End the running turn; the session stays usable"}, s.cancel),
+			summary: "End the running turn; the session stays usable", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
 		handleJSON(route{path: "/api/session/{id}/kill", scope: auth.Send, name: "killSession",
 			summary: "End the session and everything it started; the transcript stays"}, s.kill),
 		handleJSON(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Approve, name: "decideApproval",
-			summary: "Answer what the agent asked; the first answer wins"}, s.decide),
+			summary: "Answer what the agent asked; the first answer wins",
+			fails:   []runnel.Code{runnel.ApprovalGone, runnel.SessionDead, runnel.AgentError, runnel.ProcessCrash}}, s.decide),
 		describedAs(handleJSON(route{path: "/api/session/{id}/options", scope: auth.Send, name: "setOptions",
-			summary: "Change options of the session"}, s.setOptions), runnel.Options{}),
+			summary: "Change options of the session", fails: agentFails(runnel.TurnInProgress)}, s.setOptions), runnel.Options{}),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
-			summary: "Continue from a copy of the session"}, s.fork),
+			summary: "Continue from a copy of the session", fails: agentFails(runnel.TurnInProgress)}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file",
-			params: []param{{name: "name", doc: "its file name; the extension says what it is"}},
-			status: http.StatusCreated, out: attach.Upload{}, upload: true, serve: s.upload},
+			params: []param{{name: "name", doc: "its file name; the extension says what it is", required: true}},
+			status: http.StatusCreated, out: attach.Upload{}, upload: true, fails: []runnel.Code{runnel.AttachmentFailure}, serve: s.upload},
 		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents and what is known of them here",
-			params: []param{{name: "refresh", doc: "1: look again now, for up to twenty seconds; what is still looked at then says so (checking)"}}}, s.agents),
+			params: []param{{name: "refresh", flag: true, doc: "look again now, for up to twenty seconds; what is still looked at then says so (checking)"}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List the directories with sessions"}, s.projects),
 	}
@@ -120,7 +122,11 @@ func (s *sessions) load(r *http.Request, in loadRequest) (createAnswer, error) {
 
 func (s *sessions) listSessions(r *http.Request) (listAnswer, error) {
 	q := r.URL.Query()
-	f := gateway.Filter{ProjectID: q.Get("projectId"), ProjectDir: q.Get("projectDir"), Dead: q.Get("all") == "1"}
+	all, err := reply.Flag(r, "all")
+	if err != nil {
+		return listAnswer{}, err
+	}
+	f := gateway.Filter{ProjectID: q.Get("projectId"), ProjectDir: q.Get("projectDir"), Dead: all}
 	switch {
 	case f.ProjectID == "" && f.ProjectDir == "":
 		return listAnswer{}, runnel.Fail(runnel.ProjectIDRequired, "say which project: projectId, projectDir, or projectId=* for all of them")
@@ -180,7 +186,11 @@ func (s *sessions) fork(r *http.Request, _ reply.Empty) (createAnswer, error) {
 }
 
 func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {
-	return agentsAnswer{s.gw.Agents(r.Context(), r.URL.Query().Get("refresh") == "1")}, nil
+	refresh, err := reply.Flag(r, "refresh")
+	if err != nil {
+		return agentsAnswer{}, err
+	}
+	return agentsAnswer{s.gw.Agents(r.Context(), refresh)}, nil
 }
 
 func (s *sessions) projects(r *http.Request) (projectsAnswer, error) {

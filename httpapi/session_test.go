@@ -97,6 +97,8 @@ func TestRefusals(t *testing.T) {
 		{"POST", "/api/session/" + id + "/options", `{}`, 400, "INVALID_REQUEST"},
 		{"POST", "/api/session/" + id + "/options", `{"permissionMode":"yolo"}`, 400, "INVALID_REQUEST"},
 		{"GET", "/api/session/" + id + "/export?format=pdf", "", 400, "INVALID_REQUEST"},
+		{"GET", "/api/session/list?projectId=*&all=yes", "", 400, "INVALID_REQUEST"},
+		{"GET", "/api/agents?refresh=yes", "", 400, "INVALID_REQUEST"},
 		{"DELETE", "/api/session/list", "", 405, "INVALID_REQUEST"},
 		{"GET", "/api/session/create", "", 405, "INVALID_REQUEST"},
 		{"HEAD", "/api/session/" + id + "/events", "", 405, "INVALID_REQUEST"},
@@ -461,10 +463,10 @@ func TestExport(t *testing.T) {
 	evil := `<script>alert(1)</script><img src=x onerror=alert(2)>`
 	quoted, _ := json.Marshal(evil + " ```` ")
 	evs := rg.events(id, rg.prompt(id, fmt.Sprintf(`{"steps":[{"text":%s},{"tool":{"name":"<b>","title":"<i>","output":%s}}]}`, quoted, quoted)))
-	w := rg.do("GET", "/api/session/"+id+"/export?format=jsonl", "")
-	lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
-	if w.Code != 200 || len(lines) < len(evs) {
-		t.Errorf("jsonl: %d, %d lines of %d", w.Code, len(lines), len(evs))
+	jsonl := rg.do("GET", "/api/session/"+id+"/export?format=jsonl", "")
+	lines := strings.Split(strings.TrimSpace(jsonl.Body.String()), "\n")
+	if jsonl.Code != 200 || len(lines) < len(evs) {
+		t.Errorf("jsonl: %d, %d lines of %d", jsonl.Code, len(lines), len(evs))
 	}
 	for _, l := range lines {
 		var ev event.Event
@@ -480,10 +482,28 @@ func TestExport(t *testing.T) {
 	if body := md.Body.String(); !strings.Contains(body, "`````") || !strings.Contains(body, "## Prompt") {
 		t.Errorf("md: %s", body)
 	}
-	for _, w := range []*http.Response{page.Result(), md.Result()} {
+	for w, media := range map[*http.Response]string{
+		jsonl.Result(): "application/jsonl", page.Result(): "text/html; charset=utf-8", md.Result(): "text/markdown; charset=utf-8",
+	} {
+		if got := w.Header.Get("Content-Type"); got != media {
+			t.Errorf("the media type is %s, want %s", got, media)
+		}
 		if w.Header.Get("Content-Disposition") != `attachment; filename="`+id+strings.TrimPrefix(w.Header.Get("Content-Disposition"), `attachment; filename="`+id) ||
 			!strings.HasPrefix(w.Header.Get("Content-Security-Policy"), "sandbox") || w.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("headers %v", w.Header)
+		}
+	}
+}
+
+// A flag of a query is true or false; 1 and 0 mean the same.
+func TestQueryFlagsAreBooleans(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	rg.do("POST", "/api/session/"+id+"/kill", "{}")
+	for flag, want := range map[string]int{"": 0, "&all=false": 0, "&all=0": 0, "&all=true": 1, "&all=1": 1} {
+		got := call[listAnswer](rg, "GET", "/api/session/list?projectId=*"+flag, "", 200)
+		if len(got.Sessions) != want {
+			t.Errorf("%q lists %d sessions, want %d", flag, len(got.Sessions), want)
 		}
 	}
 }
@@ -494,6 +514,7 @@ func TestDocument(t *testing.T) {
 		OpenAPI    string
 		Paths      map[string]map[string]struct{ OperationID string }
 		Components struct{ Schemas map[string]json.RawMessage }
+		WebSocket  struct{ Path string } `json:"x-websocket"`
 	}
 	w := rg.do("GET", "/openapi.json", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || doc.OpenAPI != "3.1.0" {
@@ -501,7 +522,7 @@ func TestDocument(t *testing.T) {
 	}
 	n := 0
 	for _, rt := range rg.router.list {
-		if rt.name == "" {
+		if rt.name == "" || rt.path == doc.WebSocket.Path {
 			continue
 		}
 		n++

@@ -147,7 +147,7 @@ Begin with one of these:
 	})
 	root.AddCommand(
 		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.profilesCommand(), a.sessionsCommand(), a.tokenCommand(),
-		a.backupCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.versionCommand(),
+		a.backupCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
 	return root
 }

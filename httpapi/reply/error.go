@@ -85,6 +85,9 @@ func Status(err error) int {
 	return http.StatusInternalServerError
 }
 
+// StatusOf returns the HTTP status of errors of a code.
+func StatusOf(code runnel.Code) int { return statuses[code] }
+
 // A Problem is the one error body, also inside WebSocket and SSE frames.
 type Problem struct {
 	Type    runnel.Code `json:"type" doc:"code of the error; stable"`

@@ -14,6 +14,7 @@ import (
 type Document struct {
 	Event    any            // a canonical event
 	Payloads map[string]any // of canonical events, by type
+	Items    map[string]any // finished items, by type
 	Frames   map[string]any // data of a turn's frames, by name
 	Control  map[string]any // data of the frames of every SSE stream, by name
 	Client   map[string]any // messages of a client of the WebSocket, by type
@@ -45,8 +46,12 @@ func Describe() Document {
 	for _, b := range event.Bodies() {
 		payloads[event.Type(b)] = b
 	}
+	items := make(map[string]any)
+	for _, f := range []event.FinalItem{event.Message{}, event.Reasoning{}, event.FunctionCall{}, event.FunctionCallOutput{}, event.Plan{}} {
+		items[string(f.ItemType())] = f
+	}
 	return Document{
-		Event: EventDocument{}, Payloads: payloads,
+		Event: EventDocument{}, Payloads: payloads, Items: items,
 		Frames: map[string]any{
 			"session:init": initFrame{}, "chat:delta": textFrame{}, "chat:complete": textFrame{}, "reasoning:delta": textFrame{},
 			"reasoning:complete": textFrame{}, "tool:start": toolStartFrame{}, "tool:progress": toolProgressFrame{}, "tool:result": toolResultFrame{},

@@ -34,19 +34,20 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.exports.remove(id)
 	format := r.URL.Query().Get("format")
+	var media string
 	var write func(context.Context, *bufio.Writer, gateway.Status) error
 	switch format {
 	case "jsonl":
-		write = s.exportEvents
+		media, write = "application/jsonl", s.exportEvents
 	case "md":
-		write = s.exportMarkdown
+		media, write = "text/markdown; charset=utf-8", s.exportMarkdown
 	case "html":
-		write = s.exportHTML
+		media, write = "text/html; charset=utf-8", s.exportHTML
 	default:
 		return reply.Invalid("format: jsonl, md or html")
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Type", media)
 	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", st.SessionID+"."+format))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	out := bufio.NewWriterSize(&deadlineWriter{w, http.NewResponseController(w), s.cfg.WriteStall}, 32<<10)

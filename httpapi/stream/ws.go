@@ -29,7 +29,8 @@ const (
 	FamilyEvents = "events-v1"
 )
 
-func families() []string { return []string{FamilyUpsert, FamilyEvents} }
+// Families returns the families of messages, the usual default first.
+func Families() []string { return []string{FamilyUpsert, FamilyEvents} }
 
 // The codes with which we close a WebSocket. All but the first let the client
 // connect again and resume by seq.
@@ -43,7 +44,7 @@ const (
 )
 
 const (
-	subprotocol       = "runnel.v1"
+	Subprotocol       = "runnel.v1"      // that clients of the WebSocket offer
 	maxMessage        = 1 << 20          // bytes of a client's message
 	pingEvery         = 30 * time.Second // detects a client that vanished
 	pongStalls        = 8                // times WriteStall: a slow client has to read what was sent before the ping
@@ -90,7 +91,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	k := &socket{s: s, id: id, req: r, turn: make(chan struct{}, 1), pumps: make(map[string]*pump)}
 	upgrade := &handshake{ResponseWriter: w, meter: &meter{most: s.cfg.Limits.Fragments, failed: func(err error) { k.end(err) }}}
 	conn, err := websocket.Accept(upgrade, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{subprotocol},
+		Subprotocols:       []string{Subprotocol},
 		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPingReceived:     k.pinged,
@@ -349,10 +350,10 @@ func (k *socket) hello(m Message, data []byte) error {
 		k.choose(in.StreamProtocol)
 	default:
 		err := k.refuse(m, &runnel.Error{Code: runnel.InvalidRequest, Message: "streamProtocol: not one of this server's families",
-			Details: map[string]any{"protocols": families()}})
+			Details: map[string]any{"protocols": Families()}})
 		return errors.Join(err, errBadFamily)
 	}
-	return k.write(helloAnswer{"session:hello:ack", k.family, families()})
+	return k.write(helloAnswer{"session:hello:ack", k.family, Families()})
 }
 
 func (k *socket) choose(family string) {

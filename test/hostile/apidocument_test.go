@@ -5,6 +5,7 @@ package hostile
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
@@ -22,6 +23,8 @@ type apiSchema struct {
 	OneOf      []*apiSchema
 	Enum       []any
 	Statuses   map[string][]int `json:"x-statuses"`
+
+	Discriminator struct{ Mapping map[string]string }
 }
 
 // An apiOperation is a route with its method.
@@ -35,13 +38,16 @@ type apiOperation struct {
 		Content map[string]struct{ Schema *apiSchema }
 	}
 	Responses map[string]any
-	Messages  struct{ Client, Server map[string]*apiSchema } `json:"x-messages"`
 }
 
 // An apiDocument is the OpenAPI document, as the built program serves it.
 type apiDocument struct {
 	Paths      map[string]map[string]*apiOperation
 	Components struct{ Schemas map[string]*apiSchema }
+	WebSocket  struct {
+		Path           string
+		Client, Server *apiSchema
+	} `json:"x-websocket"`
 
 	list     []*apiOperation  // in a fixed order, so that a seed means the same each time
 	statuses map[string][]int // of errors, by type
@@ -58,11 +64,12 @@ func parseDocument(data []byte) (*apiDocument, error) {
 			d.list = append(d.list, op)
 		}
 	}
+	d.list = append(d.list, &apiOperation{method: http.MethodGet, path: d.WebSocket.Path})
 	slices.SortFunc(d.list, func(a, b *apiOperation) int {
 		return strings.Compare(a.path+" "+a.method, b.path+" "+b.method)
 	})
-	if p := d.Components.Schemas["Problem"]; p != nil && p.Properties["type"] != nil {
-		d.statuses = p.Properties["type"].Statuses
+	if typ := d.Components.Schemas["ErrorType"]; typ != nil {
+		d.statuses = typ.Statuses
 	}
 	if len(d.list) == 0 || len(d.statuses) == 0 {
 		return nil, fmt.Errorf("the document lists %d operations, and the statuses of %d errors", len(d.list), len(d.statuses))
@@ -77,6 +84,11 @@ func (d *apiDocument) resolve(s *apiSchema) *apiSchema {
 	return s
 }
 
+// members returns the names that the members of a union have on the wire.
+func (d *apiDocument) members(union *apiSchema) []string {
+	return slices.Sorted(maps.Keys(d.resolve(union).Discriminator.Mapping))
+}
+
 // judge returns what is wrong with an answer; "" if nothing is. Success must be
 // as listed for the operation, which is nil where the request may have been for
 // any; every error must have the form of the API, and a status of its type.
@@ -85,7 +97,7 @@ func (d *apiDocument) judge(op *apiOperation, res *http.Response, body []byte) s
 	case res.StatusCode == http.StatusInternalServerError:
 		return "an internal error"
 	case res.StatusCode < 300:
-		if op != nil && op.Responses[fmt.Sprint(res.StatusCode)] == nil {
+		if op != nil && op.path != d.WebSocket.Path && op.Responses[fmt.Sprint(res.StatusCode)] == nil {
 			return "success with a status that the document does not list"
 		}
 		return ""
@@ -102,7 +114,13 @@ func (d *apiDocument) judge(op *apiOperation, res *http.Response, body []byte) s
 	if err := strict(body, &answer); err != nil {
 		return "no error of the API: " + err.Error()
 	}
-	return d.problem(answer.Error, res.StatusCode)
+	if what := d.problem(answer.Error, res.StatusCode); what != "" {
+		return what
+	}
+	if op != nil && op.path != d.WebSocket.Path && op.Responses[fmt.Sprint(res.StatusCode)] == nil && !strings.Contains(string(answer.Error), `"INVALID_REQUEST"`) {
+		return "an error whose status the document does not list for the operation"
+	}
+	return ""
 }
 
 // problem returns what is wrong with the body of an error; status is 0 where it

@@ -31,7 +31,7 @@ func newValuePool(w *world) *valuePool {
 		"scopes": {[]any{"read"}, []any{"read", "send", "approve"}, []any{"admin"}}, "name": {"fuzzed", "note.txt", "image.png"},
 		"lifeDays": {0, 1, 30}, "model": {"default", "opus"}, "permissionMode": {"default", "acceptEdits", "plan", "dontAsk", "bypass"},
 		"reasoningEffort": {"low", "high"}, "choice": {"allow", "deny"}, "streamProtocol": {"upsert-v1", "events-v1", "upsert-v1", "events-v1", ""},
-		"format": {"md", "json", "jsonl"}, "refresh": {"1"}, "all": {"1"}, "onDisconnect": {"detach", "cancel"},
+		"format": {"md", "json", "jsonl"}, "refresh": {"1", "true"}, "all": {"1", "true", "false"}, "onDisconnect": {"detach", "cancel"},
 		"after": {0, 1, 5}, "limit": {1, 10, 1000}, "Last-Event-ID": {"0", "3"}, "nonce": {strings.Repeat("n", 30)},
 		"turnId":          {"", "", "", "01890a5d-ac96-774b-bcce-b302099a8057", "9e0bf65a-d1bb-4ba9-bdc4-3543065d331a", "one"},
 		"Idempotency-Key": {"a", "b"}, "idempotencyKey": {"", "", "a", "b"},

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -139,14 +138,7 @@ func (f *fuzzer) frames(m *maker) []byte {
 
 // message makes one of a client's messages.
 func (f *fuzzer) message(m *maker) []byte {
-	var messages map[string]*apiSchema
-	for _, op := range f.doc.list {
-		if op.Messages.Client != nil {
-			messages = op.Messages.Client
-		}
-	}
-	name := pick(m, slices.Sorted(maps.Keys(messages)))
-	return m.body(messages[name], m.kind())
+	return m.body(pick(m, f.doc.resolve(f.doc.WebSocket.Client).OneOf), m.kind())
 }
 
 // fragments cuts a message, now and then with a control frame in between.
@@ -280,10 +272,8 @@ func (f *fuzzer) judgeMessage(data []byte) string {
 		return err.Error()
 	}
 	f.sent.Add(1)
-	for _, op := range f.doc.list {
-		if op.Messages.Server != nil && op.Messages.Server[message.Type] == nil {
-			return "a message that the document does not list"
-		}
+	if !slices.Contains(f.doc.members(f.doc.WebSocket.Server), message.Type) {
+		return "a message that the document does not list"
 	}
 	if message.Type == "error" {
 		return f.doc.problem(message.Error, 0)

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel/httpapi"
+)
+
+func (a *app) openapiCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "openapi",
+		Short: "Print the OpenAPI document of the API",
+		Long: `Print the OpenAPI 3.1 document of the API, which a server has at /openapi.json,
+too. It needs no server. Generate clients from it.`,
+		Args: nothing,
+		RunE: func(*cobra.Command, []string) error {
+			doc, err := httpapi.Document()
+			if err != nil {
+				return err
+			}
+			if output == "" {
+				_, err = a.out.Write(doc)
+				return err
+			}
+			if err := os.WriteFile(output, doc, 0o644); err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the document to this `FILE` instead")
+	return cmd
+}

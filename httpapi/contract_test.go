@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+)
+
+// undescribed returns why the document does not describe an error of the route;
+// "" if it does. Errors of the transport belong to no operation.
+func undescribed(rt *route, w *httptest.ResponseRecorder) string {
+	transport := []int{
+		http.StatusMethodNotAllowed, http.StatusRequestURITooLong, http.StatusUpgradeRequired,
+		http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
+	}
+	if w.Code < 400 || rt.name == "" || slices.Contains(transport, w.Code) || w.Body.Len() == 0 {
+		return ""
+	}
+	typ := runnel.Code(code(w))
+	if slices.Contains(rt.codes(), typ) && reply.StatusOf(typ) == w.Code || typ == runnel.InvalidRequest && slices.Contains(rt.refusals(), w.Code) {
+		return ""
+	}
+	return fmt.Sprintf("the document does not list %d %s for %s: %s", w.Code, typ, rt.pattern(), w.Body)
+}
+
+// The committed document is the one that a server has.
+func TestDocumentIsCommitted(t *testing.T) {
+	made, err := Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "../../docs/openapi.json", string(made))
+	rg := newRig(t)
+	if got := rg.do("GET", "/openapi.json", "").Body.String(); got != string(made) {
+		t.Error("GET /openapi.json is not the document that runnel openapi prints")
+	}
+}
+
+// What generators of clients stumble over is not there.
+func TestDocumentSuitsGenerators(t *testing.T) {
+	d := newRig(t).document()
+	for name, s := range d.Components.Schemas {
+		d.walk(s, name, func(s *schema, path string) {
+			if several, ok := s.Type.([]any); ok {
+				t.Errorf("%s: several types: %v", path, several)
+			}
+			if s.Type == "array" && s.Items == nil {
+				t.Errorf("%s: a list of anything", path)
+			}
+			if len(s.OneOf) > 1 && s.Discriminator == nil && path != "HistoryEntry" && !strings.HasSuffix(path, ".attachments") {
+				t.Errorf("%s: one of several, and no property says which", path)
+			}
+		})
+		if s.Discriminator == nil {
+			continue
+		}
+		for value, target := range s.Discriminator.Mapping {
+			p := d.resolve(&schema{Ref: target}).Properties[s.Discriminator.PropertyName]
+			if p == nil || !slices.Contains(p.Enum, any(value)) {
+				t.Errorf("%s: %s is not %s of %s", name, value, s.Discriminator.PropertyName, target)
+			}
+			if !slices.ContainsFunc(s.OneOf, func(o *schema) bool { return o.Ref == target }) {
+				t.Errorf("%s: %s is no member", name, target)
+			}
+		}
+	}
+	for _, name := range []string{"Event", "FinalItem", "Upsert", "TurnEvent", "Options", "ClientMessage", "ServerMessage", "TurnFrame", "SessionFrame", "Error"} {
+		if d.Components.Schemas[name] == nil {
+			t.Errorf("there is no component %s", name)
+		}
+	}
+	if d.Paths[d.WebSocket.Path] != nil {
+		t.Error("the WebSocket is an operation")
+	}
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			where := method + " " + path
+			if len(op.Tags) != 1 || !slices.ContainsFunc(d.Tags, func(tag struct{ Name string }) bool { return tag.Name == op.Tags[0] }) {
+				t.Errorf("%s: tags %v", where, op.Tags)
+			}
+			if op.Description == "" || op.OperationID == "" {
+				t.Errorf("%s: has no description or no operationId", where)
+			}
+			for _, status := range []string{"400", "403", "500", "default"} {
+				if op.Responses[status].Content["application/json"].Schema == nil {
+					t.Errorf("%s: has no %s", where, status)
+				}
+			}
+			for status, res := range op.Responses {
+				if res.Content["application/octet-stream"].Schema != nil {
+					t.Errorf("%s %s: bytes of any kind", where, status)
+				}
+			}
+			for _, p := range op.Parameters {
+				if p.Schema.Type == "string" && strings.Contains(p.Name, "all") {
+					t.Errorf("%s: %s is a flag and no boolean", where, p.Name)
+				}
+			}
+		}
+	}
+}
+
+// Requests take no other fields than the described ones, options aside; answers
+// may have further ones.
+func TestRequestsAreStrictAndAnswersOpen(t *testing.T) {
+	d := newRig(t).document()
+	requests, answers := []*schema{d.WebSocket.Client}, []*schema{d.WebSocket.Server}
+	for _, methods := range d.Paths {
+		for _, op := range methods {
+			if op.RequestBody != nil {
+				for _, content := range op.RequestBody.Content {
+					requests = append(requests, content.Schema)
+				}
+			}
+			for _, res := range op.Responses {
+				for _, content := range res.Content {
+					answers = append(answers, content.Schema)
+				}
+			}
+		}
+	}
+	open := map[string]bool{"Options": true, "Settings": true}
+	for name, s := range d.reachable(requests) {
+		if s.Type == "object" && s.Additional != false && !open[name] {
+			t.Errorf("a request takes any field: %s", name)
+		}
+	}
+	for name, s := range d.reachable(answers) {
+		d.walk(s, name, func(s *schema, path string) {
+			if s.Additional == false {
+				t.Errorf("an answer may have no further field: %s", path)
+			}
+		})
+	}
+	for name := range d.Components.Schemas {
+		if d.reachable(requests)[name] == nil && d.reachable(answers)[name] == nil {
+			t.Errorf("nothing refers to %s", name)
+		}
+	}
+}
+
+// reachable returns the components that roots refer to.
+func (d document) reachable(roots []*schema) map[string]*schema {
+	out := make(map[string]*schema)
+	for len(roots) > 0 {
+		root := roots[0]
+		roots = roots[1:]
+		d.walk(root, "", func(s *schema, _ string) {
+			name := strings.TrimPrefix(s.Ref, "#/components/schemas/")
+			if s.Ref != "" && out[name] == nil {
+				out[name] = d.resolve(s)
+				roots = append(roots, out[name])
+			}
+		})
+	}
+	return out
+}
+
+// walk calls f for a schema and those inside it; it follows no reference.
+func (d document) walk(s *schema, path string, f func(s *schema, path string)) {
+	if s == nil {
+		return
+	}
+	f(s, path)
+	d.walk(s.Items, path, f)
+	for _, one := range s.OneOf {
+		d.walk(one, path, f)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		d.walk(s.Properties[name], path+"."+name, f)
+	}
+}
+
+// A type with constants has exactly their values in the document.
+func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
+	listed := enums()
+	for _, rt := range []reflect.Type{reflect.TypeFor[runnel.Code]()} {
+		if len(listed[rt]) == 0 {
+			t.Errorf("%v is not listed", rt)
+		}
+	}
+	for typ, values := range listed {
+		dir := filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), "github.com/runnel-dev/runnel"))
+		var want, got []string
+		for _, v := range values {
+			got = append(got, reflect.ValueOf(v).String())
+		}
+		want = constants(t, dir, typ.Name())
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(want, got) {
+			t.Errorf("%v: the document lists %v; its constants are %v", typ, got, want)
+		}
+	}
+}
+
+// constants returns the values of the constants that are declared with a type.
+func constants(t *testing.T, dir, typ string) (out []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, f.Name()), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok {
+				return true
+			}
+			if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != typ {
+				return true
+			}
+			for _, v := range spec.Values {
+				if lit, ok := v.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					text, _ := strconv.Unquote(lit.Value)
+					out = append(out, text)
+				}
+			}
+			return true
+		})
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package httpapi
+
+import (
+	"reflect"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// enums returns the values of every type on the wire that has a closed set of
+// them. A test compares the lists with the constants of the types.
+func enums() map[reflect.Type][]any {
+	out := make(map[reflect.Type][]any)
+	enum(out, event.TypeMessage, event.TypeReasoning, event.TypeFunctionCall, event.TypeFunctionCallOutput, event.TypePlan)
+	enum(out, event.StatusCompleted, event.StatusCancelled, event.StatusError)
+	enum(out, event.ReasonUserCancel, event.ReasonTimeout, event.ReasonProcessDeath)
+	enum(out, event.LevelInfo, event.LevelWarning, event.LevelError)
+	enum(out, event.StateOpen, event.StateLoading, event.StateDead)
+	enum(out, event.ActivityIdle, event.ActivityWorking, event.ActivityWaiting)
+	enum(out, event.ApprovalTool, event.ApprovalPlan, event.ApprovalQuestion, event.ApprovalForm)
+	enum(out, event.ChoiceAllowOnce, event.ChoiceAllowSession, event.ChoiceAllowAlways, event.ChoiceDeny, event.ChoiceDenyStop)
+	enum(out, event.ByUser, event.ByPolicy, event.ByTimeout, event.ByAgent)
+	enum(out, event.OriginUser, event.OriginAgent, event.OriginSystem)
+	enum(out, event.KindRead, event.KindEdit, event.KindDelete, event.KindMove, event.KindSearch, event.KindExecute,
+		event.KindThink, event.KindFetch, event.KindSwitchMode, event.KindDelegate, event.KindOther)
+	enum(out, event.ChangeCreate, event.ChangeUpdate, event.ChangeDelete, event.ChangeMove)
+	enum(out, upsert.KindMessage, upsert.KindThinking, upsert.KindToolCall, upsert.KindPlan)
+	enum(out, upsert.StatusCreate, upsert.StatusUpdate, upsert.StatusComplete, upsert.StatusError)
+	enum(out, upsert.TurnStarted, upsert.TurnComplete, upsert.TurnError)
+	enum(out, upsert.ApprovalPending, upsert.ApprovalResolved)
+	enum(out, runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass)
+	enum(out, auth.Read, auth.Send, auth.Approve, auth.Admin)
+	enum(out, reply.Codes()...)
+	return out
+}
+
+func enum[T ~string](out map[reflect.Type][]any, values ...T) {
+	for _, v := range values {
+		t := reflect.TypeFor[T]()
+		out[t] = append(out[t], v)
+	}
+}

@@ -1,0 +1,196 @@
+package httpapi
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+const componentPrefix = "#/components/schemas/"
+
+// schemas makes and keeps the components of the OpenAPI document: one for each
+// struct, and one for each type with a closed set of values. Unlike the registry
+// of huma it describes no list and no pointer as nullable, because answers leave
+// an absent value out and hold an empty list as [].
+type schemas struct {
+	named map[string]*huma.Schema
+	types map[string]reflect.Type
+	enums map[reflect.Type][]any
+}
+
+var _ huma.Registry = (*schemas)(nil)
+
+func newSchemas() *schemas {
+	return &schemas{named: make(map[string]*huma.Schema), types: make(map[string]reflect.Type), enums: enums()}
+}
+
+// Schema implements [huma.Registry].
+func (s *schemas) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	values := s.enums[t]
+	if values == nil && !isObject(t) {
+		made := huma.SchemaFromType(s, t)
+		if made != nil {
+			made.Nullable = false
+		}
+		return made
+	}
+	name := schemaName(t, hint)
+	if other := s.types[name]; other != nil && other != t {
+		panic(fmt.Sprintf("httpapi: %v and %v have the same name in the document: %s", other, t, name))
+	}
+	if s.named[name] == nil {
+		s.types[name], s.named[name] = t, new(huma.Schema) // first, since it may refer to itself
+		if values != nil {
+			*s.named[name] = huma.Schema{Type: huma.TypeString, Enum: values}
+		} else {
+			*s.named[name] = *huma.SchemaFromType(s, t)
+		}
+	}
+	if !allowRef {
+		return s.named[name]
+	}
+	return ref(name)
+}
+
+// isObject reports whether values of t are JSON objects with fields that t lists.
+func isObject(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() &&
+		!reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// define adds a component and returns a reference to it.
+func (s *schemas) define(name string, made *huma.Schema) *huma.Schema {
+	if s.named[name] != nil {
+		panic("httpapi: two schemas have the same name in the document: " + name)
+	}
+	s.named[name] = made
+	return ref(name)
+}
+
+// fields returns the schema of v's type, a struct, which is not a component.
+func (s *schemas) fields(v any) *huma.Schema { return huma.SchemaFromType(s, reflect.TypeOf(v)) }
+
+// SchemaFromRef implements [huma.Registry].
+func (s *schemas) SchemaFromRef(ref string) *huma.Schema {
+	return s.named[strings.TrimPrefix(ref, componentPrefix)]
+}
+
+// TypeFromRef implements [huma.Registry].
+func (s *schemas) TypeFromRef(ref string) reflect.Type {
+	return s.types[strings.TrimPrefix(ref, componentPrefix)]
+}
+
+// Map implements [huma.Registry].
+func (s *schemas) Map() map[string]*huma.Schema { return s.named }
+
+// RegisterTypeAlias implements [huma.Registry]. There are no aliases.
+func (s *schemas) RegisterTypeAlias(reflect.Type, reflect.Type) {}
+
+// MarshalJSON implements [json.Marshaler].
+func (s *schemas) MarshalJSON() ([]byte, error) { return json.Marshal(s.named) }
+
+func ref(name string) *huma.Schema { return &huma.Schema{Ref: componentPrefix + name} }
+
+// reach calls f once for each schema that roots hold or refer to.
+func (s *schemas) reach(roots []*huma.Schema, f func(name string, s *huma.Schema)) {
+	seen := make(map[string]bool)
+	var walk func(name string, at *huma.Schema)
+	walk = func(name string, at *huma.Schema) {
+		if at == nil {
+			return
+		}
+		if at.Ref != "" {
+			target := strings.TrimPrefix(at.Ref, componentPrefix)
+			if !seen[target] {
+				seen[target] = true
+				walk(target, s.named[target])
+			}
+			return
+		}
+		f(name, at)
+		for _, one := range slices.Concat(at.OneOf, []*huma.Schema{at.Items}) {
+			walk(name, one)
+		}
+		for _, p := range at.Properties {
+			walk(name, p)
+		}
+		if more, ok := at.AdditionalProperties.(*huma.Schema); ok {
+			walk(name, more)
+		}
+	}
+	for _, root := range roots {
+		walk("", root)
+	}
+}
+
+// finish drops the components that nothing refers to. The objects of answers take
+// further fields, so that a server may add some; those of requests do not.
+func (s *schemas) finish(requests, answers []*huma.Schema) {
+	used := make(map[string]bool)
+	s.reach(requests, func(name string, _ *huma.Schema) { used[name] = true })
+	s.reach(answers, func(name string, at *huma.Schema) {
+		if at.AdditionalProperties == false {
+			if used[name] && name != "" {
+				panic("httpapi: requests and answers share " + name + ", which takes no further fields in a request and any in an answer: give the answer its own type")
+			}
+			at.AdditionalProperties = nil
+		}
+	})
+	s.reach(answers, func(name string, _ *huma.Schema) { used[name] = true })
+	maps.DeleteFunc(s.named, func(name string, _ *huma.Schema) bool { return !used[name] })
+	for _, at := range s.named {
+		for _, p := range at.Properties {
+			s.narrow(p)
+		}
+	}
+}
+
+// narrow mends a field whose tag lists values although its type is a component:
+// where these are all values the component says so already, and where they are
+// fewer the field has a schema of its own.
+func (s *schemas) narrow(p *huma.Schema) {
+	if p.Ref == "" || len(p.Enum) == 0 {
+		return
+	}
+	if len(s.SchemaFromRef(p.Ref).Enum) == len(p.Enum) {
+		p.Enum = nil
+	} else {
+		p.Ref, p.Type = "", huma.TypeString
+	}
+}
+
+// schemaName names the component of a type.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	switch pkg := t.PkgPath(); {
+	case strings.HasSuffix(pkg, "/gateway") && name == "Status":
+		return "SessionStatus"
+	case strings.HasSuffix(pkg, "/upsert") && slices.Contains([]string{"Approval", "Notice", "Usage", "Kind", "Status"}, name):
+		return "Upsert" + name // types of package event have the plain names
+	case strings.HasSuffix(pkg, "/event") && name == "Attachment":
+		return "SentAttachment"
+	case strings.HasSuffix(pkg, "/stream") && strings.HasSuffix(name, "Frame"):
+		return strings.TrimSuffix(name, "Frame") + "Data" // the frame holds it
+	case name == "Ref":
+		return "Attachment"
+	case name == "ErrorBody":
+		return "Error"
+	case name == "TokenRow":
+		return "Token"
+	case name == "Level":
+		return "NoticeLevel"
+	case name == "Code":
+		return "ErrorType" // its name on the wire is type
+	}
+	return name
+}
