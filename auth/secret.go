@@ -41,13 +41,14 @@ func SplitHalves(secret string) Halves {
 // false for what cannot be one, before anything is hashed or looked up.
 func digest(secret string) (hash [32]byte, ok bool) {
 	first, second, two := strings.Cut(secret, ".")
-	if !wellFormed(first) || two && !wellFormed(second) {
+	if !IsSecret(first) || two && !IsSecret(second) {
 		return hash, false
 	}
 	return sha256.Sum256([]byte(secret)), true
 }
 
-func wellFormed(secret string) bool {
+// IsSecret reports whether a text has the form of a secret of this package.
+func IsSecret(secret string) bool {
 	if len(secret) != secretLen || !strings.HasPrefix(secret, prefix) {
 		return false
 	}

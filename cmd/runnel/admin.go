@@ -17,7 +17,6 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
-	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
 // errNoServer means that no server uses the data directory.
@@ -147,5 +146,5 @@ func serverError(status int, body []byte) error {
 	if answer.Error.Type == runnel.Unauthorized {
 		return runnel.Fail(runnel.Unauthorized, "the server does not take this caller; make a token while it is stopped and set RUNNEL_TOKEN, and RUNNEL_URL if it has no unix socket")
 	}
-	return runnel.Fail(answer.Error.Type, termtext.Clean(answer.Error.Message))
+	return runnel.Fail(runnel.Code(oneLine(string(answer.Error.Type), 40)), oneLine(answer.Error.Message, 2000))
 }

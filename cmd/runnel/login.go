@@ -3,15 +3,28 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
 // pageLink returns the address that logs a browser in. The code is in the
 // fragment, which no server and no log ever sees.
-func pageLink(url, code string) string { return url + "/#c=" + code }
+func pageLink(origin, code string) string { return origin + "/#c=" + code }
+
+// answeredLink returns the link of a server's answer. The server may be
+// somebody else's, and a terminal or a browser obeys what is no such link.
+func answeredLink(origin, code string) (string, error) {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || termtext.Clean(origin) != origin || !auth.IsSecret(code) {
+		return "", fmt.Errorf("the server's answer has no link to a page at %s; is RUNNEL_URL a server of runnel?", oneLine(strconv.Quote(origin), 200))
+	}
+	return pageLink(origin, code), nil
+}
 
 // A codeRequest asks for a login code.
 type codeRequest struct {
@@ -46,7 +59,10 @@ read arguments. --open has your browser open it without that.`,
 			if err := ad.post(cmd.Context(), "/api/login/code", codeRequest{newOrigin}, &answer); err != nil {
 				return err
 			}
-			link := termtext.Clean(pageLink(answer.URL, answer.Code))
+			link, err := answeredLink(answer.URL, answer.Code)
+			if err != nil {
+				return err
+			}
 			if open {
 				return a.openLink(cmd.Context(), c.Data, link)
 			}

@@ -101,7 +101,7 @@ also with a token that allows them.`,
 				if expires != nil && (in.LifeDays == 0 || time.Until(*expires) < in.life()-time.Hour) {
 					a.say("runnel: this token ends on %s, with the credential that makes it", when(*expires))
 				}
-				_, err = fmt.Fprintln(a.out, termtext.Clean(secret))
+				_, err = fmt.Fprintln(a.out, secret)
 				return err
 			})
 		},
@@ -259,6 +259,9 @@ func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, *ti
 		ExpiresAt *time.Time `json:"expiresAt"`
 	}
 	err := r.ad.post(ctx, "/api/tokens", in, &out)
+	if err == nil && !auth.IsSecret(out.Token) { // the server may be somebody else's
+		err = errors.New("the server's answer has no token; is RUNNEL_URL a server of runnel?")
+	}
 	return out.Token, out.ExpiresAt, err
 }
 
