@@ -12,6 +12,10 @@ type Leftovers struct {
 
 	Fence string // of that agent; see Process.Fence. Default: it had none
 
+	// Under is the supervisor, if it lives: what is below it counts, and it does
+	// not. Default: it is gone.
+	Under Identity
+
 	// Orphans says that this process is the subreaper that they fell to: every
 	// child that it did not start itself, and all that those started, counts.
 	Orphans bool
@@ -30,6 +34,9 @@ func (l Leftovers) End() (left int, err error) {
 	}
 	const nobody = -1
 	t := newTree(nobody, l.Mark, nil, false)
+	if now, ok := Identify(l.Under.Pid); ok && now == l.Under {
+		t = newTree(l.Under.Pid, l.Mark, nil, false)
+	}
 	t.orphans = l.Orphans
 	left = t.sweep()
 	if left == 0 && !fenceClear {

@@ -230,6 +230,10 @@ func (p *Process) sweep() {
 	p.status.Leftover = p.tree.sweep()
 }
 
+// Sweep tries once more to end what could not be ended, and returns how many
+// processes are left. It is called after Done.
+func (p *Process) Sweep() (left int) { return p.tree.sweep() }
+
 // settle waits for the end of both outputs. It reports false if they did not
 // end in time. When the process is being stopped it does not wait: nobody has a
 // claim to more output.

@@ -13,6 +13,7 @@ const (
 	firstPause = time.Millisecond
 	longPause  = 20 * time.Millisecond
 	lookTries  = 20
+	blindFor   = 200 * time.Millisecond // after which a sweep that sees no processes gives up
 )
 
 // identity is one process for ever: a number alone is used again.
@@ -78,23 +79,29 @@ func (t *tree) rootSession() map[int]bool {
 }
 
 // look remembers the present descendants and returns those that live. That
-// there are none it says only when it is sure, as far as it can be.
-func (t *tree) look() []member {
+// there are none it says only when it is sure, as far as it can be. It reports
+// false if the process table cannot be read.
+func (t *tree) look() (living []member, sees bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for try := 1; ; try++ {
-		living, sure := t.lookOnce()
+		rows := make(map[int]entry)
+		for round := 1; !survey(rows, t.ended) && round < lookTries; round++ {
+		}
+		// Any process of our user can lower our limits, so that no file opens.
+		if _, sees = rows[os.Getpid()]; !sees {
+			return nil, false
+		}
+		living, sure := t.lookIn(rows)
 		if len(living) > 0 || sure || try == lookTries {
-			return living
+			return living, true
 		}
 		time.Sleep(firstPause)
 	}
 }
 
-func (t *tree) lookOnce() (living []member, sure bool) {
-	rows := make(map[int]entry)
-	for round := 1; !survey(rows, t.ended) && round < lookTries; round++ {
-	}
+// lookIn is look in a process table, once.
+func (t *tree) lookIn(rows map[int]entry) (living []member, sure bool) {
 	table := slices.Collect(maps.Values(rows))
 	ended, strangers := make(map[identity]bool), make(map[identity]bool)
 	for _, e := range table {
@@ -206,13 +213,18 @@ func (t *tree) possible(e entry) bool {
 }
 
 // sweep kills the descendants, again and again until none is left, and returns
-// how many are left even so. It must see none twice, because numbers begin anew
-// at some point.
+// how many are left even so; 1 if that cannot be seen. It must see none twice,
+// because numbers begin anew at some point.
 func (t *tree) sweep() (left int) {
-	deadline := time.Now().Add(sweepFor)
+	deadline, seen := time.Now().Add(sweepFor), time.Now()
 	for clean, pause := 0, firstPause; ; pause = min(2*pause, longPause) {
-		living := t.look()
-		if len(living) > 0 {
+		living, sees := t.look()
+		if !sees && time.Since(seen) > blindFor {
+			return 1
+		} else if sees {
+			seen = time.Now()
+		}
+		if len(living) > 0 || !sees {
 			clean = 0
 		} else if clean++; clean == 2 {
 			return 0
@@ -224,7 +236,7 @@ func (t *tree) sweep() (left int) {
 				endGroup(m.pgid)
 			}
 		}
-		if time.Now().After(deadline) {
+		if sees && time.Now().After(deadline) {
 			return len(living)
 		}
 		time.Sleep(pause)

@@ -173,6 +173,11 @@ func (r Record) endSupervisor() error {
 		if ends(fd, endTime) {
 			return nil
 		}
+		// What is below it would be nobody's without it.
+		left, err := proc.Leftovers{Mark: r.Mark, Fence: r.Fence, Under: r.Supervisor}.End()
+		if left > 0 || err != nil {
+			return errors.Join(err, fmt.Errorf("supervisor: %d processes below process %d could not be ended", left, r.Supervisor.Pid))
+		}
 	}
 	return fmt.Errorf("supervisor: process %d does not end", r.Supervisor.Pid)
 }

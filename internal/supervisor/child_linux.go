@@ -226,6 +226,9 @@ func (ch *child) readLoop() {
 			if ch.exit.Lost != "" {
 				ch.err = errors.New(ch.exit.Lost)
 			}
+			if ch.exit.Status.Leftover > 0 {
+				ch.relieve()
+			}
 			close(ch.done)
 			return
 		}
@@ -260,11 +263,23 @@ func (ch *child) killSupervisor() {
 	}
 }
 
+// relieve ends what the supervisor could not, such as one whose limits the agent
+// has lowered, and then the supervisor. If anything is left even so, the
+// supervisor stays above it.
+func (ch *child) relieve() {
+	left, err := ch.sweep()
+	if err != nil || left > 0 {
+		return
+	}
+	ch.exit.Status.Leftover = 0
+	ch.killSupervisor()
+}
+
 func (ch *child) sweep() (left int, err error) {
 	if ch.mark == "" {
 		return 0, nil
 	}
-	return proc.Leftovers{Mark: ch.mark, Fence: ch.fence, Orphans: proc.IsSubreaper()}.End()
+	return proc.Leftovers{Mark: ch.mark, Fence: ch.fence, Under: ch.supervisor, Orphans: proc.IsSubreaper()}.End()
 }
 
 // Pid implements [Agent].
@@ -357,6 +372,10 @@ func (ch *child) releaseSupervisor() {
 		_ = ch.outbox.Send(appendFrame(nil, kindQuit))
 		ch.outbox.Finish()
 		<-ch.outbox.Gone() // closes control
+		if ch.exit.Status.Leftover > 0 {
+			ch.output.Close() // it stays; see relieve
+			return
+		}
 		if !ch.supervisorEnds(outputTimeout) {
 			ch.output.Close()
 			if !ch.supervisorEnds(stopTimeout) {

@@ -347,7 +347,12 @@ func (s *server) abandon(l proc.Ladder) {
 	_ = s.agent.Stop(context.Background(), l)
 }
 
+// sweepEvery is how often a supervisor tries to end what it could not.
+const sweepEvery = time.Second
+
 // reportExit sends how the agent ended to the server that is connected, if any.
+// The process stays as long as something of the agent is left: below a
+// supervisor it is recognised as an agent's, and the next server can end it.
 func (s *server) reportExit() {
 	st, err := s.agent.Wait(context.Background())
 	report := exitReport{Status: st, Stderr: s.agent.StderrTail()}
@@ -360,6 +365,9 @@ func (s *server) reportExit() {
 	s.mu.Unlock()
 	if to != nil {
 		_, _ = to.Write(appendJSON(nil, kindExit, report))
+	}
+	for left := st.Leftover; left > 0; left = s.agent.Sweep() {
+		<-time.After(sweepEvery)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
