@@ -174,13 +174,14 @@ func anyAgent() bool { return mayBeAgents(os.Geteuid()) }
 // user opened, and of which no holder can be found. An agent can run processes
 // of other users (by newuidmap or sudo), which do not show what they hold:
 //
-//   - A socket of our user may be an agent's while an agent runs.
+//   - A socket of our user, or of a user that newuidmap makes of ours, may be an
+//     agent's while an agent runs.
 //   - A socket of another user may be an agent's if an agent runs a process of
 //     that user. It may be, too, while an agent runs and that user has no other
 //     process: whoever opened the socket has changed its user since.
 //   - Root can do everything anyway.
 func mayBeAgents(uid int) bool {
-	ours := uid == os.Geteuid()
+	ours := uid == os.Geteuid() || subordinate(uid)
 	if uid == 0 && !ours {
 		return false
 	}
