@@ -45,12 +45,19 @@ func inMemory() *os.File {
 	if err != nil {
 		return nil
 	}
-	fd, err := unix.MemfdCreate("supervise", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("supervise", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil
 	}
 	f := os.NewFile(uintptr(fd), "supervise")
-	if _, err := f.Write(b); err != nil || unix.Fchmod(fd, 0o700) != nil {
+	_, err = f.Write(b)
+	if err == nil {
+		err = unix.Fchmod(fd, 0o700)
+	}
+	if err == nil { // an agent may open it before a supervisor hides itself, and keep it
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+	}
+	if err != nil {
 		f.Close()
 		return nil
 	}

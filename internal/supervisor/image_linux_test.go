@@ -2,11 +2,15 @@ package supervisor
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestImageIsOfThisSource: the small program that is built in, if one is, comes
@@ -29,5 +33,25 @@ func TestImageIsOfThisSource(t *testing.T) {
 	}
 	if !bytes.Equal(have, want) {
 		t.Errorf("the supervisor that is built in (%d bytes) is not of this source (%d bytes): run make build", len(have), len(want))
+	}
+}
+
+// The program of every later supervisor is the same file.
+func TestImageInMemoryCannotBeChanged(t *testing.T) {
+	f := inMemory()
+	if f == nil {
+		t.Skip("cmd/supervise is not built in")
+	}
+	defer f.Close()
+	again, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := again.WriteAt([]byte("#!/bin/sh\n"), 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("write: %v, want %v", err, unix.EPERM)
+	}
+	if err := again.Truncate(0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("truncate: %v, want %v", err, unix.EPERM)
 	}
 }
