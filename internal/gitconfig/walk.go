@@ -165,14 +165,21 @@ func inGitDir(root, dir string) bool {
 }
 
 // list returns the entries of a folder, as many as may still be looked at, and
-// whether these are all. A folder that the user cannot list has none.
+// whether these are all. A folder that cannot be entered has none; one that can
+// be entered but not listed is a finding, since git works in it.
 func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	d, err := os.Open(dir)
 	if err != nil {
+		if _, inside := os.Lstat(dir + string(filepath.Separator) + "."); inside == nil {
+			f.add(Finding{File: dir, Problem: reason(err)})
+		}
 		return nil, false
 	}
 	defer d.Close()
 	entries, err = d.ReadDir(f.left)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.add(Finding{File: dir, Problem: reason(err)})
+	}
 	all = len(entries) < f.left && (err == nil || errors.Is(err, io.EOF))
 	f.left -= len(entries) + 1
 	return entries, all

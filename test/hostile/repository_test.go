@@ -192,3 +192,35 @@ func TestLaunchersBehindWrappersAreRefused(t *testing.T) {
 		w.stop()
 	}
 }
+
+// TestFolderThatCannotBeListedIsRefused has a repository below a folder, as an archive can have it, that can be entered
+// but not listed: git works in the repository, and nobody can find it.
+func TestFolderThatCannotBeListedIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("it takes root to be several users")
+	}
+	w := newWorld(t, stranger, "60s")
+	w.git("init", "-q", "closed/repository")
+	w.git("-C", "closed/repository", "config", "core.fsmonitor", "touch "+filepath.Join(w.dir, "ran")+" #")
+	w.start()
+	closed := filepath.Join(w.project, "closed")
+	if err := os.Chmod(closed, 0o311); err != nil {
+		t.Fatal(err)
+	}
+	w.git("-C", "closed/repository", "rev-parse") // it works there
+	create := func() (code int, message string) {
+		var made struct {
+			Error problem `json:"error"`
+		}
+		code, _ = w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
+		return code, made.Error.Message
+	}
+	if code, message := create(); code != http.StatusUnprocessableEntity || !strings.Contains(message, "closed (permission denied)") {
+		t.Errorf("create: %d %s", code, message)
+	}
+	if err := os.Chmod(closed, 0); err != nil { // now nothing works there
+		t.Fatal(err)
+	}
+	w.create()
+	w.killSessions()
+}
