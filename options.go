@@ -29,6 +29,7 @@ type Takes struct {
 	SystemPromptAppend bool
 	MCPServers         bool
 	Resume             bool
+	APIKey             bool // see [KeyHolder]
 
 	// Modes are the permission modes that the agent has. Default: all.
 	Modes []PermissionMode
@@ -161,6 +162,7 @@ func optionChecks() []optionCheck {
 		{"systemPromptAppend", func(o *Options) bool { return o.SystemPromptAppend != "" }, func(t *Takes) bool { return t.SystemPromptAppend },
 			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
 		{"mcpServers", func(o *Options) bool { return len(o.MCPServers) > 0 }, func(t *Takes) bool { return t.MCPServers }, checkServers},
+		{"auth", func(o *Options) bool { return o.Auth != "" }, nil, checkAuth},
 		{"resume", func(o *Options) bool { return o.Resume != "" }, func(t *Takes) bool { return t.Resume }, nil},
 		{"fork", func(o *Options) bool { return o.Fork }, func(t *Takes) bool { return t.fork }, checkFork},
 		{"projectDir", func(o *Options) bool { return o.Dir != "" }, nil, checkDir},

@@ -257,6 +257,7 @@ type Options struct {
 	AddDirs            []string        `json:"addDirs,omitzero"`            // further absolute directories the agent may use
 	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
+	Auth               Auth            `json:"auth,omitzero"`               // agent-login or api-key. Default: as configured, else the agent chooses
 
 	Extensions     Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
 	Keep           Keep                       `json:"-"` // lets the agent outlive this process for a while. Default: it does not

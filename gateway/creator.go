@@ -35,6 +35,9 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if err != nil {
 		return Status{}, err
 	}
+	if err := runnel.CheckKey(p, opt); err != nil {
+		return Status{}, err
+	}
 	if err := checkPersona(persona); err != nil {
 		return Status{}, err
 	}
@@ -137,6 +140,9 @@ func (f *forker) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, err
 	f.forked.Store(err == nil)
 	return conn, err
 }
+
+// CheckKey implements [runnel.KeyHolder], as the provider does.
+func (f *forker) CheckKey(opt runnel.Options) error { return runnel.CheckKey(f.Provider, opt) }
 
 // Extra implements [runnel.Capable], as the provider does.
 func (f *forker) Extra() []runnel.Capability {

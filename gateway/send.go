@@ -55,6 +55,9 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 
 // begin is Send for a prompt whose turn has not begun; e.sending is held.
 func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
+	if err := e.session.CheckKey(); err != nil {
+		return Sent{}, err
+	}
 	st := e.session.Status()
 	rec, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0

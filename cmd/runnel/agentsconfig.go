@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/redact"
@@ -29,7 +31,9 @@ func (a *app) agentsHelp() string {
       command: [my-agent, --acp]
     ` + a.example() + `:                 # a known one, from elsewhere
       path: /opt/agent/bin/program
-      env: {KEY: "value"}`
+      env: {KEY: "value"}
+      auth: api-key              # or agent-login; default: the agent chooses
+      apiKeyFile: /home/me/key   # mode 0600; default: the agent's variable`
 }
 
 // knowAgents takes up the agents of the configuration file, and the folders it
@@ -58,6 +62,12 @@ func (a *app) useAgents(path string, agents map[string]all.Agent) error {
 	if err != nil {
 		return badFile(path, err)
 	}
+	for name, agent := range agents {
+		if agent.KeyFile != "" {
+			agent.Key.Read = func() (string, error) { return a.readKey(agent.KeyFile) }
+			agents[name] = agent
+		}
+	}
 	ps, err := all.Configured(agents)
 	if err != nil {
 		return badFile(path, err)
@@ -77,6 +87,23 @@ func (a *app) useAgents(path string, agents map[string]all.Agent) error {
 	}
 	a.secrets = a.secrets.With(secrets...)
 	return nil
+}
+
+// maxKey bounds the file of an API key, in bytes.
+const maxKey = 4 << 10
+
+// readKey reads the API key of an agent. Nothing that we print or log holds it
+// from then on. Another user must not be able to read the file.
+func (a *app) readKey(path string) (string, error) {
+	data, err := private.ReadFile(path, private.Nothing, maxKey)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(data))
+	if key != "" {
+		a.secrets.Add(key)
+	}
+	return key, nil
 }
 
 // canonical gives known agents their own names instead of others they go by.
@@ -134,8 +161,14 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 				a.Command, err = texts(at, value)
 			case "env":
 				a.Env, err = named(at, value)
+			case "auth":
+				var auth string
+				auth, err = wantText(at, value)
+				a.Key.Auth = runnel.Auth(auth)
+			case "apiKeyFile":
+				a.KeyFile, err = wantPath(at, value)
 			default:
-				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env and displayName", at)
+				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env, auth, apiKeyFile and displayName", at)
 			}
 			if err != nil {
 				return nil, err
@@ -157,6 +190,19 @@ func wantText(key string, v any) (string, error) {
 		return "", fmt.Errorf("%s: is empty", key)
 	}
 	return s, nil
+}
+
+// wantPath returns the absolute path v.
+func wantPath(key string, v any) (string, error) {
+	path, err := wantText(key, v)
+	if err != nil {
+		return "", err
+	}
+	paths, err := wholePaths(key, []string{path})
+	if err != nil {
+		return "", err
+	}
+	return paths[0], nil
 }
 
 func texts(key string, v any) ([]string, error) {

@@ -29,6 +29,7 @@ type runFlags struct {
 	dir, model, mode string
 	effort, resume   string
 	fork             bool
+	auth             string
 	set              []string
 	addDirs          []string
 	maxTurns         int
@@ -49,6 +50,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.StringVar(&f.model, "model", "", "`ID` of a model; default the agent's")
 	fl.StringVar(&f.mode, "permission-mode", "", "`MODE`: default, acceptEdits, plan or dontAsk; what would be asked is denied, but for --ask and --answers")
 	fl.StringVar(&f.effort, "effort", "", "`LEVEL` of how hard the model thinks, in the agent's own words, such as low, medium or high")
+	fl.StringVar(&f.auth, "auth", "", "`CREDENTIAL` of the agent: agent-login or api-key; default as configured, else the agent chooses")
 	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as `ID=VALUE`; repeatable; 'runnel agents NAME' lists them")
 	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further `DIR` the agent may use; repeatable")
 	fl.IntVar(&f.maxTurns, "max-turns", 0, "`N` model calls at most for the prompt; default no limit")
@@ -62,7 +64,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 // options returns what the flags say.
 func (f *runFlags) options(a *app) (runnel.Options, error) {
 	opt := runnel.Options{
-		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns,
+		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns, Auth: runnel.Auth(f.auth),
 		Resume: f.resume, Fork: f.fork, Path: f.path, Timeout: f.timeout,
 		Filter: a.filter,
 		Warn:   func(_, message string) { a.say("runnel: warning: %s", termtext.Clean(message)) },

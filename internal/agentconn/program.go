@@ -11,6 +11,8 @@ import (
 type Program struct {
 	Command []string // the program and its first arguments, in place of the usual one
 	Env     []string // "K=V", further variables of its environment
+
+	Source runnel.KeySource // of its API key
 }
 
 // With returns the program with another command, unless that is empty, and with

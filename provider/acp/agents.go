@@ -22,6 +22,10 @@ type Agent struct {
 	Obeys       []string // files of a folder that it always obeys; see trust.go
 	Reads       []string // files of a folder that it shows to the model
 
+	// Key is the API key that the agent takes from its environment. Default: it
+	// takes none from us.
+	Key agentconn.Key
+
 	Efforts   []string // words for the reasoning effort; a model may have fewer
 	AnyEffort bool     // only a conversation shows the words
 
@@ -62,6 +66,7 @@ var agents = []Agent{
 		Env:     []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // the stored conversation is complete when a turn ends
 		Inherit: []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
 		Refuse:  []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
+		Key:     agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}},
 		Efforts: []string{"default", "low", "medium", "high", "xhigh", "max"},
 		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
@@ -80,6 +85,7 @@ var agents = []Agent{
 		Install: "npm install -g @google/gemini-cli", Login: "gemini",
 		Env:     []string{"GEMINI_CLI_NO_RELAUNCH=true"},
 		Inherit: []string{"GEMINI_*", "GOOGLE_*"},
+		Key:     agentconn.Key{Variables: []string{"GEMINI_API_KEY"}, Others: []string{"GOOGLE_API_KEY"}},
 		Resumes: true, Probes: true, Gated: true,
 	},
 	{
@@ -104,6 +110,7 @@ var agents = []Agent{
 		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
 		Env:       []string{"QWEN_CODE_NO_RELAUNCH=true"},
 		Inherit:   []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
+		Key:       agentconn.Key{Variables: []string{"OPENAI_API_KEY"}, Others: []string{"DASHSCOPE_API_KEY"}},
 		Obeys:     []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill may allow tools and have hooks
 		Reads:     []string{"QWEN.md", "AGENTS.md"},
 		AnyEffort: true,

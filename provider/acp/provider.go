@@ -23,6 +23,7 @@ import (
 type provider struct {
 	agent Agent
 	env   []string // "K=V", configured
+	keys  runnel.KeySource
 
 	learned *learned
 }
@@ -67,7 +68,7 @@ func (p *provider) Prototype() runnel.Conn { return (*conn)(nil) }
 
 // WithProgram implements [runnel.Programmable].
 func (p *provider) WithProgram(command, env []string) runnel.Provider {
-	q := &provider{agent: p.agent, env: slices.Concat(p.env, env)}
+	q := &provider{agent: p.agent, env: slices.Concat(p.env, env), keys: p.keys}
 	switch {
 	case len(command) == 1 && len(q.agent.Command) > 0: // the usual arguments follow
 		q.agent.Command = append([]string{command[0]}, q.agent.Command[1:]...)
@@ -98,7 +99,7 @@ func (p *provider) Takes() runnel.Takes {
 	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
 	return runnel.Takes{
 		Tools: q.passesOptions, MaxTurns: q.passesOptions, SystemPromptAppend: q.prepare != nil, MCPServers: true,
-		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured,
+		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0,
 		Disallowed: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
 	}
@@ -191,7 +192,10 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if err != nil {
 		return nil, err
 	}
-	env := p.environ(os.Environ(), opt)
+	env, err := p.keyed(p.environ(os.Environ(), opt), opt)
+	if err != nil {
+		return nil, err
+	}
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
 		env = f(env, agentconn.GitPins(ctx, env, opt))
 	}

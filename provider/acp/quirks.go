@@ -49,6 +49,11 @@ type startupQuirks struct {
 	prepare func(opt runnel.Options, params map[string]any) error
 	// waits returns once the agent can resume a conversation without losing it.
 	waits func(ctx context.Context, env []string, session string) error
+	// keyLogin is the login that the agent's own settings have to select, if they
+	// select any, for the agent to use the API key in its environment.
+	keyLogin string
+	// settingsFile returns the path of these settings.
+	settingsFile func(env []string) string
 	// environ returns variables ("K=V") for the environment of the agent.
 	environ func(opt runnel.Options) []string
 	// pinGit returns the environment with which the commands of the agent get

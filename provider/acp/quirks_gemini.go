@@ -25,6 +25,8 @@ func gemini() *quirks {
 			bypass:  []setting{{"mode", "yolo"}},
 			waits:   geminiWaits,
 			environ: geminiTrust,
+
+			keyLogin: "gemini-api-key", settingsFile: inHome(".gemini", "settings.json"),
 		},
 		live: liveQuirks{
 			forSession: []string{"proceed_always"}, // "Allow for this session" (approval-allowed)

@@ -20,6 +20,8 @@ func qwen() *quirks {
 				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("auto-edit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
 			},
 			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides, and 0.24.4 starts so
+
+			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 		},
 		live: liveQuirks{
 			noBlobs:    true, // it takes a document, and does not show it to the model

@@ -23,6 +23,8 @@ type Agent struct {
 	Path        string            // the program alone, instead of Command
 	Env         map[string]string // further variables of its environment
 	DisplayName string            // of one that comes on top. Default: made of its name
+	Key         runnel.KeySource  // of its API key. Default: the agent chooses its credential
+	KeyFile     string            // that Key.Read reads, absolute
 }
 
 // The bounds of a configuration.
@@ -113,6 +115,12 @@ func (a Agent) checked() (Agent, error) {
 			return a, fmt.Errorf(".env.%s: too long, or holds a NUL character", name)
 		}
 	}
+	switch {
+	case a.Key.Auth != "" && a.Key.Auth != runnel.AuthAgentLogin && a.Key.Auth != runnel.AuthAPIKey:
+		return a, fmt.Errorf(".auth: unknown value %q; want agent-login or api-key", a.Key.Auth)
+	case a.KeyFile != "" && a.Key.Auth != runnel.AuthAPIKey:
+		return a, errors.New(".apiKeyFile: needs auth: api-key beside it")
+	}
 	if len(a.DisplayName) > 100 || strings.ContainsFunc(a.DisplayName, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return a, errors.New(".displayName: has up to 100 bytes on one line")
 	}
@@ -149,14 +157,30 @@ func (a Agent) changed(p runnel.Provider) (runnel.Provider, error) {
 	if a.Path != "" {
 		command = []string{a.Path}
 	}
-	if len(command) == 0 && len(a.Env) == 0 {
-		return nil, errors.New(": says nothing; give path, or command, or env")
+	if len(command) == 0 && len(a.Env) == 0 && a.Key.Auth == "" {
+		return nil, errors.New(": says nothing; give path, command, env or auth")
 	}
 	pr, ok := p.(runnel.Programmable)
 	if !ok {
 		return nil, errors.New(": has no program that could be another one")
 	}
-	return pr.WithProgram(command, a.environ()), nil
+	return a.keyed(pr.WithProgram(command, a.environ()))
+}
+
+// keyed returns the agent with the API key that the configuration names.
+func (a Agent) keyed(p runnel.Provider) (runnel.Provider, error) {
+	if a.Key.Auth == "" {
+		return p, nil
+	}
+	k, ok := p.(runnel.KeyTaker)
+	t, declares := p.(runnel.OptionTaker)
+	if a.Key.Auth == runnel.AuthAPIKey && (!ok || declares && !t.Takes().APIKey) {
+		return nil, errors.New(".auth: this agent takes no API key from us; log in or configure a key with the agent itself")
+	}
+	if !ok {
+		return p, nil
+	}
+	return k.WithKey(a.Key), nil
 }
 
 // environ returns the variables as "K=V", sorted.
@@ -184,7 +208,7 @@ func (a Agent) provider(name string, taken bool) (runnel.Provider, error) {
 	if len(a.Command) == 0 {
 		return nil, errors.New(".command: missing; it is the program and its arguments, such as [my-agent, --acp]")
 	}
-	return a.speaking(name), nil
+	return a.keyed(a.speaking(name))
 }
 
 // reserved fails if the kind of p's agent belongs to a known one under another

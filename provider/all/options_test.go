@@ -89,6 +89,9 @@ func optionCases(t *testing.T) []optionCase {
 		{"mcpServers", everyone("claude-code", "codex"), servers(`{"s":{"command":"true"}}`), []func(*runnel.Options){
 			servers(`[]`), servers(`"x"`), servers(`null`), servers(`{"s":1}`), servers(`{`),
 		}},
+		{"auth", nil, func(o *runnel.Options) { o.Auth = runnel.AuthAgentLogin }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey + "s" },
+		}},
 		{"resume", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "qwen", "mine", "script"},
 			func(o *runnel.Options) { o.Resume = "0b5d3c1e-0000-7000-8000-000000000000" }, nil},
 	}
@@ -283,5 +286,26 @@ func TestUnknownSettingIsRefusedAfterAProbe(t *testing.T) {
 		if _, err := runnel.CheckOptions(tr, runnel.Options{Config: runnel.Values{"speed": "false"}}, known); err != nil {
 			t.Errorf("%s: %v", tr.Name(), err)
 		}
+	}
+}
+
+func TestAPIKeyIsRefusedWhereTheAgentTakesNone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the trap is a shell script")
+	}
+	takers := []string{"claude-code", "codex", "claude-agent-acp", "gemini", "qwen"}
+	for _, variable := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {
+		t.Setenv(variable, "sk-test-value")
+	}
+	t.Setenv("HOME", t.TempDir())
+	for _, tr := range traps(t) {
+		t.Run(tr.Name(), func(t *testing.T) {
+			set := func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey }
+			if slices.Contains(takers, tr.Name()) {
+				tr.starts(t, "auth", set)
+			} else {
+				tr.refuses(t, "auth", set, runnel.UnsupportedCapability)
+			}
+		})
 	}
 }

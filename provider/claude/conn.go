@@ -61,7 +61,11 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 		if what != "initialize" {
 			continue
 		}
-		if err := translate.Loose[initialized](f.Response.Response).checkEffort(opt); err != nil {
+		in := translate.Loose[initialized](f.Response.Response)
+		if in.Account.loggedOut() {
+			return runnel.Fail(runnel.AgentNotLoggedIn, "Claude Code is not logged in. Run: "+loginCommand+", or use an API key with auth: api-key.")
+		}
+		if err := in.checkEffort(opt); err != nil {
 			return err
 		}
 	}

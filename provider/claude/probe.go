@@ -26,7 +26,11 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 		return in
 	}
 	in.Path = path
-	env := environ(parentEnviron(), p.program.Configured(opt))
+	key, err := p.credential().Find(parentEnviron(), p.program.Configured(opt))
+	if err != nil {
+		in.Problem = runnel.Safe(err).Message
+	}
+	env := p.credential().Apply(environ(parentEnviron(), p.program.Configured(opt)), key, opt)
 	out, err := agentconn.Output(ctx, path, env, slices.Concat(first, []string{"--version"})...)
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {
@@ -34,6 +38,9 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 		return in
 	}
 	in.Installed, in.Version = true, text.OneLine(version, 40)
+	if in.Problem != "" {
+		return in
+	}
 	out, err = agentconn.Output(ctx, path, env, slices.Concat(first, []string{"auth", "status", "--json"})...)
 	var status struct {
 		LoggedIn *bool `json:"loggedIn"`

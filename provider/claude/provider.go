@@ -37,6 +37,26 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 	return &Provider{p.program.With(command, env)}
 }
 
+// apiKey describes the API key. The second variable is the upstream harness's.
+var apiKey = agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}}
+
+func (p *Provider) credential() agentconn.Credential {
+	return agentconn.Credential{Key: apiKey, Source: p.program.Source}
+}
+
+// CheckKey implements [runnel.KeyHolder].
+func (p *Provider) CheckKey(opt runnel.Options) error {
+	_, err := p.credential().Find(parentEnviron(), p.program.Configured(opt))
+	return err
+}
+
+// WithKey implements [runnel.KeyTaker].
+func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
+	program := p.program
+	program.Source = source
+	return &Provider{program}
+}
+
 // parent returns the environment from which an agent's own is made.
 func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.program.Env) }
 
@@ -67,7 +87,7 @@ var subagentTools = []string{"Agent", "Task"}
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true,
+		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true,
 		Efforts: efforts, Disallowed: true, SubagentTools: subagentTools,
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
@@ -100,8 +120,13 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
+	key, err := p.credential().Find(parentEnviron(), opt)
+	if err != nil {
+		return nil, err
+	}
+	env := p.credential().Apply(environ(parentEnviron(), opt), key, opt)
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: environ(parentEnviron(), opt), Mark: "CLAUDE_CODE_" + proc.MarkSuffix}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: "CLAUDE_CODE_" + proc.MarkSuffix}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}

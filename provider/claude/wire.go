@@ -258,6 +258,18 @@ type settings struct {
 	} `json:"effective"`
 }
 
+// account says with which credential the agent calls the model API.
+type account struct {
+	TokenSource  string `json:"tokenSource"`  // none: no login
+	APIKeySource string `json:"apiKeySource"` // such as ANTHROPIC_API_KEY; absent: no key
+	Provider     string `json:"apiProvider"`  // firstParty, or another vendor, which has credentials of its own
+}
+
+// loggedOut reports whether the agent has no credential.
+func (a account) loggedOut() bool {
+	return a.TokenSource == "none" && a.APIKeySource == "" && a.Provider == "firstParty"
+}
+
 // initialized is the answer to our initialize request.
 type initialized struct {
 	Commands []struct {
@@ -265,7 +277,8 @@ type initialized struct {
 		Description  string `json:"description"`
 		ArgumentHint string `json:"argumentHint"`
 	} `json:"commands"`
-	Models []struct {
+	Account account `json:"account"`
+	Models  []struct {
 		Value       string   `json:"value"`
 		Resolved    string   `json:"resolvedModel"`
 		DisplayName string   `json:"displayName"`

@@ -61,11 +61,11 @@ func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessag
 }
 
 // handshake starts the conversation. On failure it stops the process.
-func (c *conn) handshake(ctx context.Context, method string, params map[string]any) error {
-	return c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, method, params) })
+func (c *conn) handshake(ctx context.Context, method string, params map[string]any, login login) error {
+	return c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, method, params, login) })
 }
 
-func (c *conn) negotiate(next func() ([]byte, error), method string, params map[string]any) error {
+func (c *conn) negotiate(next func() ([]byte, error), method string, params map[string]any, login login) error {
 	if err := c.ask(next, methodInitialize, initializeParams()); err != nil {
 		return err
 	}
@@ -75,6 +75,9 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	}
 	if err := c.Send(ready); err != nil {
 		return c.startupFault()
+	}
+	if err := login.give(c, next); err != nil {
+		return err
 	}
 	id, err := c.call(method, params)
 	var models jsonrpc.ID
@@ -91,7 +94,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 		listed = listed || err == nil && bad == nil && m.Kind() == jsonrpc.Response && m.ID.Same(models)
 		return line, err
 	}
-	if err := c.await(watched, method, id); err != nil {
+	if _, err := c.await(watched, method, id); err != nil {
 		return err
 	}
 	effort := cmp.Or(c.opt.Config[optionEffort], c.opt.ReasoningEffort)
@@ -136,19 +139,25 @@ func (c *conn) checkEffort(effort string) (err error) {
 
 // ask sends a request and waits for its answer.
 func (c *conn) ask(next func() ([]byte, error), method string, params any) error {
+	_, err := c.answer(next, method, params)
+	return err
+}
+
+// answer sends a request and returns the result.
+func (c *conn) answer(next func() ([]byte, error), method string, params any) (json.RawMessage, error) {
 	id, err := c.call(method, params)
 	if err != nil {
-		return c.startupFault()
+		return nil, c.startupFault()
 	}
 	return c.await(next, method, id)
 }
 
-// await reads lines up to the answer to a request.
-func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) error {
+// await reads lines up to the answer to a request, and returns the result.
+func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) (json.RawMessage, error) {
 	for {
 		line, err := next()
 		if err != nil {
-			return c.startupFault()
+			return nil, c.startupFault()
 		}
 		m, err := jsonrpc.Decode(line)
 		if err != nil || m.Kind() != jsonrpc.Response || !m.ID.Same(id) {
@@ -157,18 +166,20 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 		fatal := ""
 		_ = c.Do(func(func(any) error) error { fatal = c.tr.warnings.fatal; return nil })
 		if fatal != "" {
-			return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, and it would go on without it: see "+oneLine(fatal, 500)+".")
+			return nil, runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, and it would go on without it: see "+oneLine(fatal, 500)+".")
 		}
 		if m.Error != nil {
-			return c.refusal(method, m.Error)
+			return nil, c.refusal(method, m.Error)
 		}
-		return nil
+		return m.Result, nil
 	}
 }
 
 // refusal puts into words why the agent does not start the conversation.
 func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	switch {
+	case method == methodLogin:
+		return runnel.Fail(runnel.InvalidAPIKey, "Codex did not take the API key. Check "+apiKey.Variables[0]+".", e)
 	case strings.Contains(e.Message, "already has an active writer"):
 		return runnel.Fail(runnel.SessionCreateFailed, "The conversation is open in "+writer(c.home, c.opt.Resume)+". Close it there first.", e)
 	case method != methodStart && isMissing(e):

@@ -101,6 +101,13 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	in.Installed, in.Version = true, oneLine(version, 40)
 	if err := p.query(ctx, runnel.Options{}, func(a *asker) error { return a.describe(&in) }); err != nil {
 		in.Problem = runnel.Safe(err).Message
+		return in
+	}
+	if p.credential().ByKey(opt) { // the login of the user does not matter
+		in.LoggedIn, in.Problem = nil, ""
+		if err := p.CheckKey(runnel.Options{}); err != nil {
+			in.Problem = runnel.Safe(err).Message
+		}
 	}
 	return in
 }

@@ -59,7 +59,7 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true,
+		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true,
 		Efforts: efforts, Config: true, Settings: declared(),
 		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, Delegations: []runnel.Delegation{runnel.DelegateNever},
 	}
@@ -92,18 +92,23 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	if err != nil {
 		return nil, err
 	}
+	login, err := p.login(opt)
+	if err != nil {
+		return nil, err
+	}
 	path, managed := native(path)
-	env := append(environ(os.Environ(), opt), managed...)
+	env := append(login.environ(environ(os.Environ(), opt)), managed...)
 	if !opt.Trusted {
 		pinGit(ctx, params, env, opt)
 	}
+	args, opt.Tap = append(args, login.args()...), login.tap(opt.Tap)
 	tr := newTranslator()
 	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
 	c := &conn{Conn: shell, tr: tr, opt: opt, home: codexHome(env)}
-	if err := c.handshake(ctx, method, params); err != nil {
+	if err := c.handshake(ctx, method, params, login); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -13,6 +13,7 @@ import (
 const (
 	methodInitialize     = "initialize"
 	methodInitialized    = "initialized"
+	methodLogin          = "account/login/start"
 	methodModels         = "model/list"
 	methodStart          = "thread/start"
 	methodResume         = "thread/resume"

@@ -1,0 +1,101 @@
+package acp
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// CheckKey implements [runnel.KeyHolder].
+func (p *provider) CheckKey(opt runnel.Options) error {
+	_, err := p.key(opt)
+	return err
+}
+
+// WithKey implements [runnel.KeyTaker].
+func (p *provider) WithKey(source runnel.KeySource) runnel.Provider {
+	return newProvider(&provider{agent: p.agent, env: p.env, keys: source})
+}
+
+func (p *provider) credential() agentconn.Credential {
+	return agentconn.Credential{Key: p.agent.Key, Source: p.keys}
+}
+
+// configured returns the options with the environment of the configuration
+// before their own.
+func (p *provider) configured(opt runnel.Options) runnel.Options {
+	opt.Env = slices.Concat(p.env, opt.Env)
+	return opt
+}
+
+// key returns the API key for an agent that is started with opt; "" if it is
+// started without one of ours.
+func (p *provider) key(opt runnel.Options) (string, error) {
+	opt = p.configured(opt)
+	key, err := p.credential().Find(os.Environ(), opt)
+	if err != nil || !p.credential().ByKey(opt) {
+		return key, err
+	}
+	if q := p.agent.quirks().startup; q.keyLogin != "" {
+		if other := selectedLogin(q.settingsFile(p.environ(os.Environ(), opt))); other != "" && other != q.keyLogin {
+			return "", runnel.Fail(runnel.UnsupportedCapability,
+				"auth: "+p.DisplayName()+" would not use the API key: its own settings select the login "+text.OneLine(other, 100)+". Select the API key there, or leave auth out.")
+		}
+	}
+	return key, nil
+}
+
+// keyed returns the environment of an agent with the API key in it, and without
+// the credentials that opt excludes.
+func (p *provider) keyed(env []string, opt runnel.Options) ([]string, error) {
+	key, err := p.key(opt)
+	if err != nil {
+		return nil, err
+	}
+	return p.credential().Apply(env, key, p.configured(opt)), nil
+}
+
+// selectedType matches the login that the settings of Gemini CLI, or of Qwen Code,
+// select.
+var selectedType = regexp.MustCompile(`"selectedType"\s*:\s*"([^"]*)"`)
+
+// maxSettings bounds what is read of an agent's settings, in bytes.
+const maxSettings = 1 << 20
+
+// selectedLogin returns the login that a file of settings selects; "" if it
+// selects none, or cannot be read.
+func selectedLogin(path string) string {
+	st, err := os.Stat(path)
+	if err != nil || !st.Mode().IsRegular() || st.Size() > maxSettings {
+		return ""
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	if m := selectedType.FindSubmatch(data); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// inHome returns a function that returns the path of a file in the home
+// directory of an environment.
+func inHome(path ...string) func(env []string) string {
+	return func(env []string) string {
+		home := ""
+		for _, name := range []string{"USERPROFILE", "HOME"} {
+			for _, entry := range env {
+				if v := entry; len(v) > len(name) && v[:len(name)+1] == name+"=" {
+					home = v[len(name)+1:]
+				}
+			}
+		}
+		return filepath.Join(append([]string{home}, path...)...)
+	}
+}

@@ -1,0 +1,91 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
+)
+
+// apiKey describes the API key.
+var apiKey = agentconn.Key{Variables: []string{"OPENAI_API_KEY"}}
+
+func (p *Provider) credential() agentconn.Credential {
+	return agentconn.Credential{Key: apiKey, Source: p.program.Source}
+}
+
+// CheckKey implements [runnel.KeyHolder].
+func (p *Provider) CheckKey(opt runnel.Options) error {
+	_, err := p.credential().Find(os.Environ(), p.program.Configured(opt))
+	return err
+}
+
+// WithKey implements [runnel.KeyTaker].
+func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
+	program := p.program
+	program.Source = source
+	return &Provider{program}
+}
+
+// A login is how an app-server gets its credential. An app-server (0.169.0)
+// takes no key from its environment: it is logged in with the key by a request,
+// and keeps the login in memory alone. The user's own login stays as it is.
+type login struct {
+	credential agentconn.Credential
+	opt        runnel.Options
+	key        string // "" if the user's configuration decides
+}
+
+// login returns the login for options that have the program's environment.
+func (p *Provider) login(opt runnel.Options) (login, error) {
+	key, err := p.credential().Find(os.Environ(), opt)
+	return login{p.credential(), opt, key}, err
+}
+
+// byKey reports whether the agent is logged in with a key.
+func (l login) byKey() bool { return l.credential.ByKey(l.opt) }
+
+// environ returns the agent's environment. The key is in it, because a model
+// provider in the user's configuration may name its variable.
+func (l login) environ(env []string) []string { return l.credential.Apply(env, l.key, l.opt) }
+
+// args are further arguments of the program.
+func (l login) args() []string {
+	if l.byKey() {
+		return []string{"-c", `cli_auth_credentials_store="ephemeral"`}
+	}
+	return nil
+}
+
+// tap returns a tap that does not see the key.
+func (l login) tap(tap func(runnel.Dir, []byte)) func(runnel.Dir, []byte) {
+	if tap == nil || !l.byKey() {
+		return tap
+	}
+	return func(dir runnel.Dir, line []byte) {
+		tap(dir, bytes.ReplaceAll(line, []byte(l.key), []byte("[redacted]")))
+	}
+}
+
+// give logs the agent in, and fails with AGENT_NOT_LOGGED_IN if the agent has
+// no credential for its model provider.
+func (l login) give(c *conn, next func() ([]byte, error)) error {
+	if l.byKey() {
+		return c.ask(next, methodLogin, map[string]any{"type": "apiKey", "apiKey": l.key})
+	}
+	result, err := c.answer(next, methodAccount, map[string]any{"refreshToken": false})
+	if err != nil {
+		return err
+	}
+	account := translate.Loose[struct {
+		Account json.RawMessage `json:"account"`
+		Needed  bool            `json:"requiresOpenaiAuth"` // not by model providers of the user's own
+	}](result)
+	if account.Needed && string(account.Account) == "null" {
+		return runnel.Fail(runnel.AgentNotLoggedIn, "Codex is not logged in. Run: "+loginCommand+", or use an API key with auth: api-key.")
+	}
+	return nil
+}
