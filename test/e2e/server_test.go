@@ -82,6 +82,19 @@ var (
 
 func serve(t *testing.T, agent realagents.Binary) *server {
 	t.Helper()
+	s := prepare(t, agent)
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(binary)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// prepare returns a server that has not been started.
+func prepare(t *testing.T, agent realagents.Binary) *server {
+	t.Helper()
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +121,6 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 	if overTLS {
 		s.keys = newKeyPair(t)
 	}
-	s.start(binary)
-	t.Cleanup(s.stop)
 	return s
 }
 

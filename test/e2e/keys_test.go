@@ -1,0 +1,195 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// A keyed is an agent that works with an API key of ours.
+type keyed struct {
+	agent    string
+	variable string   // of the key
+	others   []string // variables of the test's environment with further credentials
+	file     string   // an agent's own configuration, below its home, that asks for a login; "" for none
+}
+
+// eachKeyed runs f for each agent that works with a key, as a parallel subtest.
+func eachKeyed(t *testing.T, f func(t *testing.T, k keyed, agent realagents.Binary)) {
+	for _, k := range []keyed{
+		{agent: "claude-code", variable: "ANTHROPIC_API_KEY"},
+		{agent: "codex", variable: "OPENAI_API_KEY", others: []string{"CODEX_FAKE_API_KEY"}, file: ".codex/config.toml"},
+		{agent: "claude-agent-acp", variable: "ANTHROPIC_API_KEY"},
+		{agent: "gemini", variable: "GEMINI_API_KEY"},
+		{agent: "qwen", variable: "OPENAI_API_KEY"},
+	} {
+		t.Run(k.agent, func(t *testing.T) {
+			binaries := []realagents.Binary{realagents.Find(t, k.agent)}
+			if k.agent == "claude-code" {
+				binaries = realagents.Claude(t)
+			}
+			for _, agent := range binaries {
+				t.Run(agent.Version, func(t *testing.T) {
+					t.Parallel()
+					f(t, k, agent)
+				})
+			}
+		})
+	}
+}
+
+const testKey = "sk-e2e-Zq3vT8mWx1LkP0"
+
+// server returns a server that has not been started, in whose environment the
+// key has a value, "" for none.
+func (k keyed) server(t *testing.T, agent realagents.Binary, value string) *server {
+	t.Helper()
+	s := prepare(t, agent)
+	k.set(s, value)
+	if k.file != "" {
+		path := filepath.Join(s.home.Dir, k.file)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(text), `env_key = "CODEX_FAKE_API_KEY"`, "requires_openai_auth = true", 1)
+		if changed == string(text) {
+			t.Fatalf("%s has no env_key", path)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func (k keyed) set(s *server, value string) {
+	s.env = slices.DeleteFunc(slices.Clone(s.env), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return name == k.variable || slices.Contains(k.others, name)
+	})
+	if value != "" {
+		s.env = append(s.env, k.variable+"="+value)
+	}
+}
+
+// refused is the body of an error.
+type refused struct {
+	Error struct {
+		Type    string         `json:"type"`
+		Message string         `json:"message"`
+		Details map[string]any `json:"details"`
+	} `json:"error"`
+	SessionID string `json:"sessionId"`
+}
+
+func (s *server) createWith(options map[string]any) (int, refused) {
+	s.t.Helper()
+	var out refused
+	code := s.call("POST", "/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": options}, &out)
+	return code, out
+}
+
+// TestAPIKeyIsUsedAndKept has real agents work with an API key: the model gets it,
+// and no file that is left holds it. A missing key is an error before anything
+// starts, also after a restart, and before a stream.
+func TestAPIKeyIsUsedAndKept(t *testing.T) {
+	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
+		s := k.server(t, agent, testKey)
+		binary, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.start(binary)
+		t.Cleanup(func() { s.stop() })
+		code, made := s.createWith(map[string]any{"auth": "api-key"})
+		if code != http.StatusCreated {
+			t.Fatalf("create: %d %+v", code, made.Error)
+		}
+		d := &sse{s, made.SessionID, "0", make(map[string]string)}
+		if out := d.turn(play(step(fakemodel.Block{Text: "Hello."})), ignore); out.Status != "completed" {
+			t.Fatalf("turn: %+v", out)
+		}
+		if !slices.ContainsFunc(s.model.Requests(), func(r fakemodel.Request) bool {
+			return strings.Contains(strings.Join(slices.Concat(r.Header.Values("Authorization"), r.Header.Values("X-Api-Key"), r.Header.Values("X-Goog-Api-Key")), " "), testKey)
+		}) {
+			t.Error("the model did not get the key")
+		}
+
+		s.stop()
+		k.set(s, "")
+		s.start(binary)
+		missing := func(what string, code int, r refused) {
+			t.Helper()
+			if code != http.StatusServiceUnavailable || r.Error.Type != "MISSING_API_KEY" || !strings.Contains(r.Error.Message, k.variable) ||
+				r.Error.Details["provider"] != s.agent || r.Error.Details["category"] != "API_KEY_MISSING" {
+				t.Errorf("%s without a key: %d %+v", what, code, r.Error)
+			}
+		}
+		code, out := s.createWith(map[string]any{"auth": "api-key"})
+		missing("create", code, out)
+		var body refused
+		code = s.call("POST", "/api/session/"+made.SessionID+"/send", map[string]any{"content": "hi"}, &body)
+		missing("send", code, body)
+		body = refused{}
+		code = s.call("POST", "/api/harness/turn", map[string]any{"sessionId": made.SessionID, "message": "hi"}, &body)
+		missing("turn", code, body)
+
+		holds(t, []byte(testKey), s.data, s.home.Dir, s.home.Project, s.home.Tmp)
+		if strings.Contains(s.said.String(), testKey) {
+			t.Error("the server's log has the key")
+		}
+	})
+}
+
+// holds reports the files below dirs that hold what must not be in them.
+func holds(t *testing.T, what []byte, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil // removed meanwhile, or no file
+			}
+			if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, what) {
+				t.Errorf("%s holds the key", path)
+			}
+			return nil
+		})
+	}
+}
+
+// TestAgentLoginGetsNoKey has agents that are not logged in run with their own
+// login, although there is a key: they do not get the key, and the session is
+// refused before it begins.
+func TestAgentLoginGetsNoKey(t *testing.T) {
+	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
+		switch k.agent {
+		case "gemini", "qwen", "claude-agent-acp":
+			t.Skip("the agent learns with its first prompt that it has no credential")
+		}
+		s := k.server(t, agent, testKey)
+		binary, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.start(binary)
+		t.Cleanup(s.stop)
+		code, out := s.createWith(map[string]any{"auth": "agent-login"})
+		if code != http.StatusServiceUnavailable || out.Error.Type != "AGENT_NOT_LOGGED_IN" || out.Error.Details["category"] != "LOGIN_MISSING" {
+			t.Errorf("create: %d %+v", code, out.Error)
+		}
+		if len(s.model.Requests()) > 0 {
+			t.Error("the model was asked")
+		}
+	})
+}
