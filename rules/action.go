@@ -1,0 +1,186 @@
+package rules
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/strictjson"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// An action is what a call of a tool would do, as far as its arguments say.
+type action struct {
+	kind    store.RuleKind
+	tool    string
+	command string   // for a shell
+	dir     string   // where the command runs, and relative paths begin
+	paths   []string // files that are changed or read
+	url     string
+
+	// plain says that every argument is understood. Others may ask for more than
+	// the rest shows, such as to run a command outside of the agent's sandbox:
+	// no rule allows that.
+	plain bool
+}
+
+// The tools whose arguments we know, by the names that agents give them. A tool
+// of an MCP server may take arguments of the same names and do something else
+// with them.
+var (
+	shellTools = []string{"Bash", "bash", "shell", "exec_command", "local_shell", "run_shell_command", "execute_command"}
+	editTools  = []string{"Write", "Edit", "MultiEdit", "NotebookEdit", "write", "edit", "create", "write_file", "replace", "apply_patch"}
+	readTools  = []string{"Read", "read", "read_file", "view"}
+	fetchTools = []string{"WebFetch", "webfetch", "web_fetch", "fetch"}
+)
+
+// The arguments of those tools by what they mean.
+var (
+	pathKeys  = []string{"file_path", "filepath", "filePath", "fileName", "notebook_path", "path", "absolute_path"}
+	dirKeys   = []string{"cwd", "workdir", "directory", "dir_path"}
+	shellKeys = []string{"command", "commands", "description", "timeout", "timeout_ms", "run_in_background", "is_background", "cwd", "workdir", "directory", "dir_path"}
+	readKeys  = append([]string{"offset", "limit", "pages", "view_range"}, pathKeys...)
+	fetchKeys = []string{"url", "prompt", "format", "timeout", "description"}
+)
+
+// unstorable are tools that give an agent more than one call: a rule that
+// allows them would switch approvals off.
+var unstorable = []string{"request_permissions"}
+
+// actionOf returns what a call would do.
+func actionOf(c Call) *action {
+	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir, plain: true}
+	var args map[string]json.RawMessage
+	if raw := c.Approval.Arguments; len(raw) > 0 && (strictjson.Check(raw) != nil || json.Unmarshal(raw, &args) != nil) {
+		a.plain = false // another reader may have another idea of it
+	}
+	a.readDir(args)
+	a.command, a.url = text(args["command"]), text(args["url"])
+	switch {
+	case slices.Contains(shellTools, a.tool):
+		a.kind = store.RuleExecute
+		a.plain = a.plain && a.command != "" && onlyKeys(args, shellKeys) && sameCommands(args["commands"], a.command)
+		a.command = unwrapped(a.command)
+	case len(c.Approval.Changes) > 0 || slices.Contains(editTools, a.tool):
+		a.kind = store.RuleEdit
+		a.plain = a.readPaths(args) && a.readChanges(c.Approval.Changes) && a.plain && len(a.paths) > 0
+	case slices.Contains(readTools, a.tool):
+		a.kind = store.RuleRead
+		a.plain = a.readPaths(args) && a.plain && onlyKeys(args, readKeys) && len(a.paths) > 0
+	case slices.Contains(fetchTools, a.tool):
+		a.kind = store.RuleFetch
+		a.plain = a.plain && a.url != "" && onlyKeys(args, fetchKeys)
+	default:
+		a.plain = a.plain && a.tool != ""
+	}
+	return a
+}
+
+// readDir takes the directory that the arguments name.
+func (a *action) readDir(args map[string]json.RawMessage) {
+	for _, key := range dirKeys {
+		raw, ok := args[key]
+		if !ok || isNothing(raw) {
+			continue
+		}
+		dir := text(raw)
+		if dir == "" || strings.ContainsRune(dir, 0) {
+			a.plain = false
+			continue
+		}
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(a.dir, dir)
+		}
+		a.dir = dir
+	}
+}
+
+// readPaths takes the paths that the arguments name. It reports false if some
+// cannot be understood.
+func (a *action) readPaths(args map[string]json.RawMessage) bool {
+	ok := true
+	for _, key := range pathKeys {
+		if raw, given := args[key]; given && !isNothing(raw) {
+			ok = a.addPath(text(raw)) && ok
+		}
+	}
+	raw, given := args["changes"]
+	if !given {
+		return ok
+	}
+	var changes []struct {
+		Path string `json:"path"`
+		Kind struct {
+			MovePath *string `json:"move_path"`
+		} `json:"kind"`
+	}
+	if json.Unmarshal(raw, &changes) != nil {
+		return false
+	}
+	for _, c := range changes {
+		ok = a.addPath(c.Path) && ok
+		if c.Kind.MovePath != nil {
+			ok = a.addPath(*c.Kind.MovePath) && ok
+		}
+	}
+	return ok
+}
+
+// readChanges takes the paths of the files that the agent said it would change.
+// It reports false if some may have been left out.
+func (a *action) readChanges(changes []event.Change) bool {
+	ok := len(changes) < event.MaxFiles
+	for _, c := range changes {
+		ok = a.addPath(c.Path) && ok
+		if c.MovedTo != "" {
+			ok = a.addPath(c.MovedTo) && ok
+		}
+	}
+	return ok
+}
+
+func (a *action) addPath(path string) bool {
+	if path == "" || strings.ContainsRune(path, 0) {
+		return false
+	}
+	if !slices.Contains(a.paths, path) {
+		a.paths = append(a.paths, path)
+	}
+	return true
+}
+
+// onlyKeys reports whether all arguments but those that say nothing are among
+// keys.
+func onlyKeys(args map[string]json.RawMessage, keys []string) bool {
+	for key, raw := range args {
+		if !slices.Contains(keys, key) && !isNothing(raw) {
+			return false
+		}
+	}
+	return true
+}
+
+// isNothing reports whether an argument is as good as absent.
+func isNothing(raw json.RawMessage) bool {
+	return slices.Contains([]string{"null", "false", `""`, "0", "[]", "{}"}, string(raw))
+}
+
+// sameCommands reports whether a list of commands, which some agents send
+// beside the command, is that command alone.
+func sameCommands(raw json.RawMessage, command string) bool {
+	if isNothing(raw) || len(raw) == 0 {
+		return true
+	}
+	var list []string
+	return json.Unmarshal(raw, &list) == nil && len(list) == 1 && list[0] == command
+}
+
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}

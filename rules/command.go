@@ -1,0 +1,330 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxCommand bounds the text of a command, in bytes. Longer ones ask.
+const maxCommand = 16 << 10
+
+// A commandPattern matches commands by their words.
+type commandPattern struct {
+	words []string
+	more  bool // any further words may follow
+}
+
+// parsePattern parses a command, or its first words and a last word *.
+func parsePattern(pattern string) (commandPattern, error) {
+	if pattern == "*" {
+		return commandPattern{more: true}, nil
+	}
+	fixed, more := strings.CutSuffix(pattern, " *")
+	words, err := simpleCommand(fixed)
+	return commandPattern{words, more}, err
+}
+
+// String returns the pattern in the one form in which rules are stored.
+func (p commandPattern) String() string {
+	out := make([]string, len(p.words))
+	for i, w := range p.words {
+		out[i] = quoted(w)
+	}
+	if p.more {
+		out = append(out, "*")
+	}
+	return strings.Join(out, " ")
+}
+
+// quoted returns a word as a shell takes it literally.
+func quoted(word string) string {
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plainRune(r) }) < 0 && word[0] != '=' && !strings.Contains(word, "~") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'"'"'`) + "'"
+}
+
+// allows reports whether an allow rule with this pattern matches a simple
+// command.
+func (p commandPattern) allows(words []string) bool {
+	if !p.more {
+		return slices.Equal(words, p.words)
+	}
+	n := len(p.words)
+	return len(words) >= n && n > 0 && slices.Equal(words[:n], p.words) && !runsOthers(words, n)
+}
+
+var (
+	errNotSimple = errors.New("not one simple command of literal words")
+	errTooLong   = fmt.Errorf("longer than %d bytes", maxCommand)
+)
+
+// simpleCommand returns the words of a text that every POSIX shell runs as one
+// simple command with exactly these words, whatever is in its variables and
+// folders. It fails for everything else: operators, pipes, substitutions,
+// redirections, assignments, globs, tildes, comments, line ends.
+func simpleCommand(text string) ([]string, error) {
+	if len(text) > maxCommand {
+		return nil, errTooLong
+	}
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return nil, errNotSimple
+	}
+	file, err := parse(text)
+	if err != nil || len(file.Stmts) != 1 || len(file.Last) > 0 {
+		return nil, errNotSimple
+	}
+	st := file.Stmts[0]
+	call, ok := st.Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Args) == 0 || len(call.Assigns) > 0 || len(st.Redirs) > 0 || len(st.Comments) > 0 ||
+		st.Negated || st.Background || st.Coprocess || st.Disown || st.Semicolon.IsValid() {
+		return nil, errNotSimple
+	}
+	words := make([]string, len(call.Args))
+	for i, w := range call.Args {
+		if words[i], ok = literal(w); !ok {
+			return nil, errNotSimple
+		}
+	}
+	return words, nil
+}
+
+// parse parses a text as bash does. A text that makes the parser panic cannot be
+// parsed.
+func parse(text string) (file *syntax.File, err error) {
+	defer func() {
+		if recover() != nil {
+			file, err = nil, errNotSimple
+		}
+	}()
+	return syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+}
+
+// literal returns the value of a word that is the same in every POSIX shell,
+// after its quotes are removed.
+func literal(w *syntax.Word) (string, bool) {
+	var b strings.Builder
+	for i, part := range w.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			if !plainText(p.Value, i == 0) {
+				return "", false
+			}
+			b.WriteString(p.Value)
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				return "", false
+			}
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			s, ok := doubleQuoted(p)
+			if !ok {
+				return "", false
+			}
+			b.WriteString(s)
+		default:
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+// doubleQuoted returns the value of a text in double quotes that has no
+// expansions. "!" is one in interactive shells.
+func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
+	var b strings.Builder
+	for _, part := range q.Parts {
+		lit, ok := part.(*syntax.Lit)
+		if !ok || q.Dollar || strings.ContainsAny(lit.Value, "!") {
+			return "", false
+		}
+		b.WriteString(unescaped(lit.Value, "$`\"\\"))
+	}
+	return b.String(), !q.Dollar
+}
+
+// unescaped removes the backslashes before the bytes of special; "" is for all
+// bytes. A line end after one disappears, too.
+func unescaped(s, special string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			if s[i+1] == '\n' {
+				i++
+				continue
+			}
+			if special == "" || strings.IndexByte(special, s[i+1]) >= 0 {
+				i++
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// plainText reports whether unquoted text means itself in every POSIX shell.
+func plainText(s string, first bool) bool {
+	for i, r := range s {
+		if !plainRune(r) {
+			return false
+		}
+		// A tilde is a home directory at the beginning of a word and after = or :,
+		// and =name is a path in zsh.
+		begins := i == 0 && first
+		if r == '=' && begins || r == '~' && (i == 0 || s[i-1] == '=' || s[i-1] == ':') {
+			return false
+		}
+	}
+	return true
+}
+
+func plainRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_./:@%+,=^~-", r)
+}
+
+// unwrapped returns the script that a shell is started for, where a command is
+// only that: some agents name the shell that runs their command.
+func unwrapped(command string) string {
+	words, err := simpleCommand(command)
+	if err != nil || len(words) != 3 || words[1] != "-c" && words[1] != "-lc" {
+		return command
+	}
+	dir, shell := path.Split(words[0])
+	if !slices.Contains([]string{"", "/bin/", "/usr/bin/"}, dir) || !slices.Contains([]string{"bash", "sh", "zsh"}, shell) {
+		return command
+	}
+	return words[2]
+}
+
+// A script is what a deny rule looks into: every command of a text, wherever it
+// stands.
+type script struct {
+	commands [][]word
+	unclear  bool // there may be commands beside these
+}
+
+// A word is the text of a word as far as it is known before the shell runs.
+type word struct {
+	text  string
+	known bool
+}
+
+const maxNested = 4 // scripts in arguments of commands in scripts
+
+// parseScript returns the commands of a text.
+func parseScript(text string) script {
+	var s script
+	s.add(text, 0)
+	return s
+}
+
+func (s *script) add(text string, depth int) {
+	file, err := (*syntax.File)(nil), errTooLong
+	if len(text) <= maxCommand && depth <= maxNested {
+		file, err = parse(text)
+	}
+	if err != nil || text == "" {
+		s.unclear = true
+		return
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			s.addCall(call, depth)
+		}
+		return true
+	})
+}
+
+// addCall adds a command, and those that it is asked to run.
+func (s *script) addCall(call *syntax.CallExpr, depth int) {
+	words := make([]word, len(call.Args))
+	for i, w := range call.Args {
+		words[i] = known(w)
+	}
+	s.commands = append(s.commands, words)
+	if !words[0].known || !slices.Contains(hosts, path.Base(words[0].text)) {
+		return
+	}
+	if len(words) == 1 {
+		s.unclear = true // it reads what it runs
+		return
+	}
+	for i, w := range words[1:] {
+		s.commands = append(s.commands, append(slices.Clone(words[i+1:]), word{})) // it may add words
+		if w.known && strings.ContainsAny(w.text, " \t\n;|&") {
+			s.add(w.text, depth+1)
+		}
+	}
+}
+
+// known returns what is known of a word.
+func known(w *syntax.Word) word {
+	var b strings.Builder
+	for _, part := range w.Parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			if strings.ContainsAny(p.Value, "*?[{~") && p.Value != "{}" {
+				return word{}
+			}
+			b.WriteString(unescaped(p.Value, ""))
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				return word{}
+			}
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			for _, inner := range p.Parts {
+				lit, ok := inner.(*syntax.Lit)
+				if !ok {
+					return word{}
+				}
+				b.WriteString(unescaped(lit.Value, "$`\"\\"))
+			}
+		default:
+			return word{}
+		}
+	}
+	return word{b.String(), true}
+}
+
+// denies reports whether a deny rule with this pattern matches a command of a
+// script.
+func (p commandPattern) denies(s script) tri {
+	found := no
+	if s.unclear {
+		found = unknown
+	}
+	for _, words := range s.commands {
+		found = max(found, p.deniesOne(words))
+	}
+	return found
+}
+
+func (p commandPattern) deniesOne(words []word) tri {
+	for i, want := range p.words {
+		if i == len(words) {
+			return no
+		}
+		w := words[i]
+		if !w.known {
+			return unknown // it may be several words, or none
+		}
+		if w.text != want && (i > 0 || strings.Contains(want, "/") || path.Base(w.text) != want) {
+			return no
+		}
+	}
+	if p.more || len(words) == len(p.words) {
+		return yes
+	}
+	if !words[len(p.words)].known {
+		return unknown
+	}
+	return no
+}

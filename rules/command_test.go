@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSimpleCommand(t *testing.T) {
+	for text, want := range map[string][]string{
+		"git status":               {"git", "status"},
+		"  git   status  ":         {"git", "status"},
+		"git diff HEAD~1 HEAD^":    {"git", "diff", "HEAD~1", "HEAD^"},
+		`git commit -m "a b"`:      {"git", "commit", "-m", "a b"},
+		`git commit -m 'a $(b) ;'`: {"git", "commit", "-m", "a $(b) ;"},
+		`grep -E "\bfoo\$"`:        {"grep", "-E", `\bfoo$`},
+		`echo ""`:                  {"echo", ""},
+		`g'i't "stat"us`:           {"git", "status"},
+		"make -j4 CC=gcc":          {"make", "-j4", "CC=gcc"},
+		"go test ./...":            {"go", "test", "./..."},
+		"echo 'ä 日本'":              {"echo", "ä 日本"},
+	} {
+		got, err := simpleCommand(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+// notSimple are texts in which a shell may do more than run one command with
+// the words that are written there.
+var notSimple = []string{
+	"", " ", "#", "git status # and more", "git status;", "git status; rm -rf ~", "git status && rm -rf ~", "git status || rm x",
+	"git status | sh", "git status |& sh", "git status & rm x", "git status &", "git status\nrm -rf ~", "git status\r\nrm x", "git \\\nstatus",
+	"git status $(rm -rf ~)", "git status `rm -rf ~`", "git status <(rm x)", "git status >(rm x)", "git status > /etc/passwd", "git status >> x",
+	"git status < x", "git status <<< x", "git status <<E\nE", "git status 2>&1", "git${IFS}status", "git $X", "git $'status'", `git $"status"`,
+	"git $((1+1))", "git \"$X\"", "git \"`x`\"", "X=1 git status", "X=1", "GIT_PAGER=x git log", "! git status", "time git status",
+	"(git status)", "{ git status; }", "if true; then git status; fi", "git() { rm x; }", "function git { rm x; }", "coproc git status",
+	"git *", "git ?", "git [a]", "git {a,b}", "git {1..3}", "git ~", "git ~/x", "git --x=~/y", "git a:~", "=git status", "git =ls", `git \status`,
+	`\git status`, "git sta\ttus", "git\x00status", "git \x1b[0mstatus", "git\u00a0status", "git \u202estatus", "git st\u200batus", "gіt status",
+	"git status\u2028rm", "ｇit", "git \xff", "git status !", `git "!!"`, "[[ a ]]", "((1))", "let x=1", "declare x=1", "export X=1", "git 'a", `git "a`, "git $(",
+	"git status \\", "git @(a|b)", "for x in a; do git status; done", "case x in x) git;; esac",
+}
+
+func TestNotSimpleCommand(t *testing.T) {
+	for _, text := range append(slices.Clone(notSimple), "git "+strings.Repeat("x", maxCommand), strings.Repeat("(", 8000), "git "+strings.Repeat("$(", 5000)) {
+		if words, err := simpleCommand(text); err == nil {
+			t.Errorf("%.80q: %q", text, words)
+		}
+	}
+}
+
+func TestPatternAllows(t *testing.T) {
+	for _, tc := range []struct{ pattern, matches, not string }{
+		{"git status", "git status|git  status|'git' \"status\"", "git status -s|git|git stat|git statuss|GIT status|/usr/bin/git status|git status; rm -rf ~"},
+		{"git log *", "git log|git log -p|git log 'a b'", "git logs|git|git log --open-files-in-pager=x|git log -Oless|git log --ext-d|git log $X"},
+		{"go test *", "go test ./...|go test -run X ./...", "go test -exec ./x|go test --exec=x|go test -toolexec=x|go test -ldflags=-extld=x|go vet"},
+		{"git fetch *", "git fetch origin", "git fetch --upload-pack=x|git fetch --upload-p x|git fetch ext::sh"},
+		{"make test *", "make test V", "make test SHELL=/x|make test -f x|make test -fx|make test --eval=x|make test --ev x"},
+		{"echo 'a b'", `echo "a b"|echo a' 'b`, "echo a b"},
+	} {
+		p, err := parsePattern(tc.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := range strings.SplitSeq(tc.matches, "|") {
+			if words, err := simpleCommand(text); err != nil || !p.allows(words) {
+				t.Errorf("%q does not match %q: %v", tc.pattern, text, err)
+			}
+		}
+		for text := range strings.SplitSeq(tc.not, "|") {
+			if words, err := simpleCommand(text); err == nil && p.allows(words) {
+				t.Errorf("%q matches %q", tc.pattern, text)
+			}
+		}
+		if again, err := parsePattern(p.String()); err != nil || again.String() != p.String() || !slices.Equal(again.words, p.words) {
+			t.Errorf("%q is stored as %q, which is %q: %v", tc.pattern, p, again, err)
+		}
+	}
+}
+
+func TestPatternDenies(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, text string
+		want          tri
+	}{
+		{"rm *", "rm x", yes},
+		{"rm *", "rm", yes},
+		{"rm *", "/bin/rm x", yes},
+		{"rm *", `\rm x`, yes},
+		{"rm *", `r'm' x`, yes},
+		{"rm *", "ls; rm -rf ~", yes},
+		{"rm *", "ls && (cd x; rm y) | cat", yes},
+		{"rm *", "echo $(rm x)", yes},
+		{"rm *", "echo `rm x`", yes},
+		{"rm *", "cat <(rm x) > y", yes},
+		{"rm *", "cat <<E\n$(rm x)\nE", yes},
+		{"rm *", "f() { rm x; }; f", yes},
+		{"rm *", "for i in a; do rm $i; done", yes},
+		{"rm *", "if rm x; then :; fi", yes},
+		{"rm *", "X=1 rm x &", yes},
+		{"rm *", "! rm x", yes},
+		{"rm *", "time rm x", yes},
+		{"rm *", "sudo -u me rm x", yes},
+		{"rm *", "env A=1 rm x", yes},
+		{"rm *", "find . -name x -exec rm {} \\;", yes},
+		{"rm *", "ls | xargs rm", yes},
+		{"rm *", "ls | xargs -n1 rm -f", yes},
+		{"rm *", "sh -c 'ls; rm x'", yes},
+		{"rm *", `bash -lc "sh -c 'rm x'"`, yes},
+		{"rm *", "eval 'rm x'", yes},
+		{"rm *", "export X=$(rm x)", yes},
+		{"rm *", "r\\\nm x", yes},
+		{"rm *", "ls", no},
+		{"rm *", "echo rm", no},
+		{"rm *", "rmdir x", no},
+		{"rm *", "$RM x", unknown},
+		{"rm *", "r${x}m x", unknown},
+		{"rm *", "$'\\x72m' x", unknown},
+		{"rm *", "/bin/r? x", unknown},
+		{"rm *", "{rm,-rf,x}", unknown},
+		{"rm *", "sudo $X", unknown},
+		{"rm *", "sh -c \"$X\"", unknown},
+		{"rm *", "bash", unknown},
+		{"rm *", "echo 'a", unknown},
+		{"rm *", "", unknown},
+		{"git push", "git push", yes},
+		{"git push", "git push -f", no},
+		{"git push", "git push $X", unknown},
+		{"git push", "git $X", unknown},
+		{"git push", "ls; git push", yes},
+		{"/bin/rm *", "rm x", no},
+		{"*", "ls", yes},
+		{"*", "X=1", no},
+	} {
+		p, err := parsePattern(tc.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.denies(parseScript(tc.text)); got != tc.want {
+			t.Errorf("%q and %q: %d, want %d", tc.pattern, tc.text, got, tc.want)
+		}
+	}
+}
+
+func TestUnwrapped(t *testing.T) {
+	for text, want := range map[string]string{
+		"/bin/bash -lc 'git status'":              "git status",
+		"bash -c 'git status; rm x'":              "git status; rm x",
+		"/usr/bin/zsh -lc ls":                     "ls",
+		"/tmp/bash -lc ls":                        "/tmp/bash -lc ls",
+		"bash -lc ls more":                        "bash -lc ls more",
+		"bash -lc ls; rm":                         "bash -lc ls; rm",
+		"bash -lc \"$X\"":                         "bash -lc \"$X\"",
+		"python -c x":                             "python -c x",
+		`/bin/bash -lc "bash -lc 'git status'"`:   "bash -lc 'git status'",
+		`/bin/bash -lc 'echo '"'"'a b'"'"' | sh'`: `echo 'a b' | sh`,
+	} {
+		if got := unwrapped(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

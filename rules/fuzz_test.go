@@ -1,0 +1,72 @@
+package rules
+
+import (
+	"bytes"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzSimpleCommand runs every text that counts as one simple command in a real
+// bash, which has no programs: bash has to ask for exactly one, by these words.
+func FuzzSimpleCommand(f *testing.F) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		f.Skip("no bash on this machine")
+	}
+	for _, text := range notSimple {
+		f.Add(text)
+	}
+	for _, text := range []string{"git status", `git commit -m "a b"`, `g'i't "stat"us`, `grep "\$x\d\\"`, "a:~b c^ d@e+f,g%h", "x 'ä'", `x "#" '!'`, "x=y z", "if x", "[ x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		words, err := simpleCommand(text)
+		if err != nil {
+			return
+		}
+		// The name gets a prefix, so that it is none of bash's own commands.
+		prefixed := "zz-" + strings.TrimLeft(text, " ")
+		cmd := exec.Command(bash, "--norc", "--noprofile", "-c", `command_not_found_handle() { printf '%s\0' "$#" "$@"; }`+"\n"+prefixed)
+		cmd.Env, cmd.Dir = []string{"PATH=/nonexistent", "LC_ALL=C.UTF-8"}, t.TempDir()
+		out, _ := cmd.Output()
+		got := strings.Split(string(bytes.TrimSuffix(out, []byte{0})), "\x00")
+		want := append([]string{"zz-" + words[0]}, words[1:]...)
+		if strings.Contains(want[0], "/") {
+			return // bash looks for the file itself
+		}
+		if !slices.Equal(got[1:], want) {
+			t.Errorf("%q is read as %q, and bash runs %q", text, want, got[1:])
+		}
+	})
+}
+
+// FuzzAllow checks that no allow rule matches a text in which the parser sees
+// another command, and that no text makes a rule panic.
+func FuzzAllow(f *testing.F) {
+	for _, text := range notSimple {
+		f.Add("git log *", text)
+		f.Add("git status", "git status"+text)
+		f.Add(text, text)
+	}
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		p, err := parsePattern(pattern)
+		if err != nil {
+			return
+		}
+		s := parseScript(text)
+		denied := p.denies(s)
+		words, err := simpleCommand(text)
+		if err != nil || !p.allows(words) {
+			return
+		}
+		if !slices.ContainsFunc(s.commands, func(c []word) bool { return len(c) == len(words) }) || len(s.commands) > 1 && !slices.Contains(hosts, path.Base(words[0])) {
+			t.Errorf("%q allows %q, in which there are %d commands", pattern, text, len(s.commands))
+		}
+		if denied == no {
+			t.Errorf("%q allows %q as an allow rule, and does not deny it as a deny rule", pattern, text)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// hosts are commands that run others, which their arguments or their input
+// name. A rule that allows them with any arguments would allow everything.
+var hosts = strings.Fields(`
+	. ash at awk batch bash builtin bunx busybox chroot chrt command coproc crontab csh dash deno doas docker
+	ed emacs env eval ex exec expect fakeroot fd fdfind find fish flock gawk gdb git-shell hyperfine ionice
+	ksh ld.so lldb ltrace lua man mawk mosh more less nano nerdctl nice node nohup npx nsenter nu ocaml osascript
+	parallel perf perl php pipx pkexec pnpx podman powershell pwsh python python2 python3 rlwrap rsync ruby
+	runuser scp screen script sed setarch setpriv setsid sftp sg sh socat source ssh sshpass stdbuf strace su sudo
+	systemd-run tar taskset tclsh tcsh telnet time timeout tmux trap tsx unshare uvx valgrind vi view vim watch
+	xargs xterm yash zip zsh`)
+
+// hostCommands are the subcommands that do the same, of commands that have
+// subcommands. A rule with any arguments has to name another subcommand.
+var hostCommands = map[string][]string{
+	"bun":     {"x", "create", "exec"},
+	"cargo":   {"xtask"},
+	"gh":      {"alias", "extension", "codespace"},
+	"git":     {"bisect", "config", "difftool", "filter-branch", "for-each-repo", "mergetool", "rebase", "send-email", "submodule"},
+	"go":      {"generate", "run", "tool"},
+	"kubectl": {"debug", "exec", "run"},
+	"npm":     {"config", "create", "exec", "init", "set", "x"},
+	"pnpm":    {"config", "create", "dlx", "exec"},
+	"poetry":  {"run"},
+	"uv":      {"run", "tool"},
+	"yarn":    {"config", "create", "dlx", "exec"},
+}
+
+// hostOptions are the options with which other commands run what the option
+// says. A command with one of them is not allowed by a rule with any arguments.
+var hostOptions = map[string][]string{
+	"cargo": {"--config"},
+	"git":   {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--receive-pack", "--template", "--textconv", "--upload-pack"},
+	"go":    {"-exec", "-toolexec", "-vettool", "-ldflags", "-gccgoflags", "-overlay"},
+	"make":  {"--eval", "--file", "--makefile", "-E", "-f"},
+	"npm":   {"--script-shell", "--node-options"},
+	"pnpm":  {"--script-shell", "--node-options"},
+	"rg":    {"--pre", "--hostname-bin"},
+	"sort":  {"--compress-program"},
+	"wget":  {"--execute", "--use-askpass", "-e"},
+	"yarn":  {"--script-shell", "--node-options"},
+}
+
+// runsOthers reports whether a command that matches the first n words of a
+// pattern has further words that make it run another command.
+func runsOthers(words []string, n int) bool {
+	name := path.Base(words[0])
+	for _, w := range words[n:] {
+		option, _, _ := strings.Cut(w, "=")
+		for _, o := range hostOptions[name] {
+			if isOption(option, o) {
+				return true
+			}
+		}
+		switch {
+		case name == "git" && (strings.Contains(w, "::") || slices.Contains(words, "clone") && strings.HasPrefix(w, "-u")):
+			return true // a transport by its command
+		case (name == "make" || name == "gmake") && strings.Contains(w, "="):
+			return true // a variable, such as SHELL
+		}
+	}
+	return false
+}
+
+// isOption reports whether a word may be an option, which programs take with one
+// dash or two, cut short where it is long, and with its value where it is short.
+func isOption(w, option string) bool {
+	if len(option) == 2 {
+		return strings.HasPrefix(w, option) && !strings.HasPrefix(w, "--")
+	}
+	long := strings.TrimLeft(option, "-")
+	bare := strings.TrimLeft(w, "-")
+	return bare != w && bare != "" && strings.HasPrefix(long, bare)
+}
+
+// checkWildcard returns why a rule that allows a pattern with any arguments
+// would allow other commands, "" if it would not.
+func checkWildcard(p commandPattern) string {
+	if len(p.words) == 0 {
+		return "it would allow every command"
+	}
+	name := path.Base(p.words[0])
+	if slices.Contains(hosts, name) || strings.HasPrefix(name, "python") || strings.HasPrefix(name, "ruby") {
+		return name + " runs the commands that its arguments name, so the rule would allow every command"
+	}
+	subs, has := hostCommands[name]
+	if !has {
+		return ""
+	}
+	if len(p.words) < 2 || strings.HasPrefix(p.words[1], "-") || strings.HasPrefix(p.words[1], "+") {
+		return name + " has subcommands and options that run other commands; name the subcommand first, such as " + name + " " + example(name) + " *"
+	}
+	if slices.Contains(subs, p.words[1]) {
+		return name + " " + p.words[1] + " runs the commands that its arguments name, so the rule would allow every command"
+	}
+	return ""
+}
+
+func example(name string) string {
+	if name == "git" {
+		return "log"
+	}
+	return "test"
+}

@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// within reports whether all paths lie in a folder, or are that file, after
+// their links are resolved. The folder's own name was resolved when the rule was
+// made: a link that takes its place later leads elsewhere.
+func (a *action) within(paths []string, folder string) bool {
+	for _, path := range paths {
+		real, err := resolve(a.dir, path)
+		if err != nil || !Within(real, folder) {
+			return false
+		}
+	}
+	return len(paths) > 0
+}
+
+// touches reports whether a path of a call lies in the folder of a deny rule. A
+// file system may know the folder by several names, such as in other case: so
+// the folders themselves are compared, too.
+func (a *action) touches(folder string) tri {
+	if len(a.paths) == 0 {
+		return unknown
+	}
+	found := no
+	if !a.plain {
+		found = unknown
+	}
+	for _, path := range a.paths {
+		real, err := resolve(a.dir, path)
+		if err != nil {
+			found = unknown
+			continue
+		}
+		if Within(real, folder) || below(real, folder) {
+			return yes
+		}
+	}
+	return found
+}
+
+// below reports whether path or a folder above it is the folder.
+func below(path, folder string) bool {
+	want, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	for {
+		if is, err := os.Stat(path); err == nil && os.SameFile(is, want) {
+			return true
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return false
+		}
+		path = up
+	}
+}
+
+var errUnclear = errors.New("the path cannot be resolved")
+
+// resolve returns a path without links. Of a file that does not exist yet, the
+// folders that exist are resolved. It fails for a path with "..", which means
+// something else before and after its links are resolved.
+func resolve(dir, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, ".") + string(filepath.Separator) + path
+	}
+	if slices.Contains(strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == filepath.Separator }), "..") {
+		return "", errUnclear
+	}
+	path = filepath.Clean(path)
+	rest := ""
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", errUnclear
+		}
+		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return "", errUnclear // a link that leads nowhere: writing makes what it names
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return "", errUnclear
+		}
+		path, rest = up, filepath.Join(filepath.Base(path), rest)
+	}
+}
+
+var errNoHost = errors.New("the URL has no host that a rule could match")
+
+// hostOf returns the host of a URL in lower case, with its port if it is not
+// that of the scheme. Only names of letters, digits, dots and dashes are hosts
+// for rules: other software may read others differently.
+func hostOf(raw string) (string, error) {
+	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r > 0x7e }) {
+		return "", errNoHost
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", errNoHost
+	}
+	host := strings.ToLower(u.Hostname())
+	if !isHost(host) {
+		return "", errNoHost
+	}
+	if port := u.Port(); port != "" && !(u.Scheme == "https" && port == "443") && !(u.Scheme == "http" && port == "80") {
+		host += ":" + port
+	}
+	return host, nil
+}
+
+// isHost reports whether s is the name or the IPv4 address of a host.
+func isHost(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// hostMatches reports whether a pattern of a rule matches a host.
+func hostMatches(pattern, host string) bool {
+	if domain, ok := strings.CutPrefix(pattern, "*."); ok {
+		return strings.HasSuffix(host, "."+domain)
+	}
+	return host == pattern
+}

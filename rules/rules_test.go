@@ -1,0 +1,321 @@
+package rules
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+func call(dir, tool string, args any) Call {
+	raw, _ := json.Marshal(args)
+	return Call{CLIType: "some", Dir: dir, Approval: event.Approval{ID: "a", Kind: event.ApprovalTool, ToolName: tool, Arguments: raw}}
+}
+
+type args map[string]any
+
+func allow(kind store.RuleKind, pattern string) store.Rule {
+	return store.Rule{ID: 1, Effect: store.EffectAllow, Kind: kind, Pattern: pattern}
+}
+
+func deny(kind store.RuleKind, pattern string) store.Rule {
+	r := allow(kind, pattern)
+	r.Effect = store.EffectDeny
+	return r
+}
+
+func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
+	dir := realDir(t)
+	status := allow(store.RuleExecute, "git status")
+	inDir := status
+	inDir.ProjectDir = dir
+	ofBash := status
+	ofBash.Tool = "Bash"
+	ofOther := status
+	ofOther.CLIType = "other"
+	mcp := store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "mcp__t__add"}
+	for _, tc := range []struct {
+		name string
+		rule store.Rule
+		call Call
+		want bool
+	}{
+		{"the command", status, call(dir, "Bash", args{"command": "git status"}), true},
+		{"with a description", status, call(dir, "Bash", args{"command": "git status", "description": "x", "timeout": 5, "run_in_background": true}), true},
+		{"as a shell's script", status, call(dir, "shell", args{"command": "/bin/bash -lc 'git status'", "cwd": dir}), true},
+		{"with a second command", status, call(dir, "Bash", args{"command": "git status; rm -rf ~"}), false},
+		{"with a second command in a shell's script", status, call(dir, "shell", args{"command": "/bin/bash -lc 'git status; rm -rf ~'"}), false},
+		{"outside of the sandbox", status, call(dir, "Bash", args{"command": "git status", "dangerouslyDisableSandbox": true}), false},
+		{"not outside of the sandbox", status, call(dir, "Bash", args{"command": "git status", "dangerouslyDisableSandbox": false}), true},
+		{"with more permissions", status, call(dir, "shell", args{"command": "git status", "additionalPermissions": args{"network": true}}), false},
+		{"with input for a running command", status, call(dir, "shell", args{"command": "git status", "kind": "writeStdin"}), false},
+		{"the same list of commands", status, call(dir, "bash", args{"command": "git status", "commands": []string{"git status"}}), true},
+		{"another list of commands", status, call(dir, "bash", args{"command": "git status", "commands": []string{"rm x"}}), false},
+		{"a tool of an MCP server", status, call(dir, "mcp__x__bash", args{"command": "git status"}), false},
+		{"an unknown tool", status, call(dir, "Terminal", args{"command": "git status"}), false},
+		{"a command that is no text", status, call(dir, "Bash", args{"command": []string{"git", "status"}}), false},
+		{"no command", status, call(dir, "Bash", args{}), false},
+		{"in the project", inDir, call(dir, "Bash", args{"command": "git status"}), true},
+		{"in a folder below the project", inDir, call(filepath.Join(dir, "sub"), "Bash", args{"command": "git status"}), true},
+		{"in another project", inDir, call(filepath.Dir(dir), "Bash", args{"command": "git status"}), false},
+		{"in a project with a longer name", inDir, call(dir+"2", "Bash", args{"command": "git status"}), false},
+		{"run in another folder", inDir, call(dir, "shell", args{"command": "git status", "cwd": "/"}), false},
+		{"run in a folder of the project", inDir, call(dir, "shell", args{"command": "git status", "cwd": "sub"}), true},
+		{"run above the project", inDir, call(dir, "shell", args{"command": "git status", "workdir": ".."}), false},
+		{"the tool", ofBash, call(dir, "Bash", args{"command": "git status"}), true},
+		{"another tool", ofBash, call(dir, "shell", args{"command": "git status"}), false},
+		{"another agent", ofOther, call(dir, "Bash", args{"command": "git status"}), false},
+		{"the MCP tool", mcp, call(dir, "mcp__t__add", args{"a": 1}), true},
+		{"another MCP tool", mcp, call(dir, "mcp__t__adder", args{"a": 1}), false},
+		{"the host", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com/x?y", "prompt": "p"}), true},
+		{"the host in capitals", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "HTTPS://EXAMPLE.com:443/"}), true},
+		{"a host below", allow(store.RuleFetch, "*.example.com"), call(dir, "WebFetch", args{"url": "https://a.b.example.com/"}), true},
+		{"a host with a longer name", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com.evil/"}), false},
+		{"a host that ends alike", allow(store.RuleFetch, "*.example.com"), call(dir, "WebFetch", args{"url": "https://evilexample.com/"}), false},
+		{"a user named like the host", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com@evil/"}), false},
+		{"a backslash", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": `https://evil\@example.com/`}), false},
+		{"another port", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com:8443/"}), false},
+		{"another scheme", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "file://example.com/etc/passwd"}), false},
+		{"a fetch with a method", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com/", "method": "POST"}), false},
+	} {
+		if got := Matches(tc.rule, tc.call); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+	question := call(dir, "Bash", args{"command": "git status"})
+	question.Approval.Kind = event.ApprovalQuestion
+	if Matches(status, question) {
+		t.Error("a rule answers a question of the agent")
+	}
+	twice := call(dir, "Bash", nil)
+	twice.Approval.Arguments = json.RawMessage(`{"command":"git status","command":"rm -rf ~"}`)
+	if Matches(status, twice) || Matches(allow(store.RuleExecute, "rm -rf '~'"), twice) {
+		t.Error("a rule matches arguments with a key that is there twice")
+	}
+}
+
+// realDir returns a directory by the name that has no links.
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
+	root := realDir(t)
+	dir, out := filepath.Join(root, "p"), filepath.Join(root, "out")
+	for _, d := range []string{filepath.Join(dir, "src"), out} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to, name string) {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{filepath.Join(dir, "src", "a"), filepath.Join(out, "secret")} {
+		if err := os.WriteFile(f, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(out, "src/away")
+	link(filepath.Join(out, "secret"), "src/file")
+	link(filepath.Join(out, "new"), "src/nowhere")
+	link("loop", "src/loop")
+	link(filepath.Join(dir, "src"), "in")
+	in := func(p string) string { return filepath.Join(dir, p) }
+	edits, reads := allow(store.RuleEdit, in("src")), allow(store.RuleRead, in("src"))
+	denies := deny(store.RuleEdit, out)
+	for _, tc := range []struct {
+		path           string
+		allowed        bool
+		denied, unsure bool
+	}{
+		{in("src/a"), true, false, false},
+		{"src/a", true, false, false},
+		{in("src"), true, false, false},
+		{in("src/new"), true, false, false},
+		{in("src/new/folder/file"), true, false, false},
+		{in("in/a"), true, false, false},
+		{in("src/away/secret"), false, true, false},
+		{in("src/away/new"), false, true, false},
+		{in("src/file"), false, true, false},
+		{in("src/nowhere"), false, false, true},
+		{in("src/loop"), false, false, true},
+		{in("src/a/below-a-file"), false, false, true},
+		{dir + "/src/../x", false, false, true},
+		{dir + "/src/away/../a", false, false, true},
+		{"../out/secret", false, false, true},
+		{in("srcs"), false, false, false},
+		{dir, false, false, false},
+		{"~/x", false, false, false},
+		{filepath.Join(out, "secret"), false, true, false},
+		{"", false, false, true},
+	} {
+		c := call(dir, "Write", args{"file_path": tc.path, "content": "x"})
+		if got := Matches(edits, c); got != tc.allowed {
+			t.Errorf("edit of %s: allowed %v, want %v", tc.path, got, tc.allowed)
+		}
+		if got := Matches(reads, call(dir, "Read", args{"file_path": tc.path})); got != tc.allowed {
+			t.Errorf("read of %s: allowed %v, want %v", tc.path, got, tc.allowed)
+		}
+		if _, denied, ask := NewSet([]store.Rule{denies}).Denies(c); denied != tc.denied || ask != tc.unsure {
+			t.Errorf("edit of %s: denied %v, ask %v, want %v, %v", tc.path, denied, ask, tc.denied, tc.unsure)
+		}
+	}
+	both := call(dir, "apply_patch", args{"changes": []args{{"path": in("src/a")}, {"path": filepath.Join(out, "x")}}})
+	if Matches(edits, both) || !Matches(denies, both) {
+		t.Error("one path inside of the folder allows another outside of it")
+	}
+	moved := call(dir, "edit", args{"path": in("src/a")})
+	moved.Approval.Changes = []event.Change{{Path: in("src/a"), MovedTo: filepath.Join(out, "x")}}
+	if Matches(edits, moved) || !Matches(denies, moved) {
+		t.Error("a file may be moved out of the folder")
+	}
+
+	// The folder of the rule becomes a link: what the rule was made for is gone.
+	if err := os.Rename(in("src"), in("old")); err != nil {
+		t.Fatal(err)
+	}
+	link(out, "src")
+	if Matches(edits, call(dir, "Write", args{"file_path": in("src/secret")})) {
+		t.Error("a link in place of the rule's folder is followed")
+	}
+}
+
+func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
+	set := NewSet([]store.Rule{deny(store.RuleExecute, "rm *"), deny(store.RuleFetch, "evil.com")})
+	for _, tc := range []struct {
+		call        Call
+		denied, ask bool
+	}{
+		{call("/p", "Bash", args{"command": "ls; rm x"}), true, false},
+		{call("/p", "mcp__x__run", args{"command": "rm x"}), true, false},
+		{call("/p", "Bash", args{"command": "ls 'a"}), false, true},
+		{call("/p", "Bash", args{"command": "$X"}), false, true},
+		{call("/p", "run_shell_command", args{"description": "rm x"}), false, true},
+		{call("/p", "Bash", args{"command": "ls"}), false, false},
+		{call("/p", "Write", args{"file_path": "/p/x"}), false, false},
+		{call("/p", "WebFetch", args{"url": "https://evil.com"}), true, false},
+		{call("/p", "WebFetch", args{"url": "https://x@evil.com"}), false, true},
+		{call("/p", "mcp__x__get", args{"url": "https://evil.com"}), true, false},
+	} {
+		if _, denied, ask := set.Denies(tc.call); denied != tc.denied || ask != tc.ask {
+			t.Errorf("%s %s: denied %v, ask %v", tc.call.Approval.ToolName, tc.call.Approval.Arguments, denied, ask)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := realDir(t)
+	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		rule store.Rule
+		want string // the stored pattern, or a part of the error after "!"
+	}{
+		{allow(store.RuleExecute, " git   status "), "git status"},
+		{allow(store.RuleExecute, `git commit -m "it's"`), `git commit -m 'it'"'"'s'`},
+		{allow(store.RuleExecute, "git log *"), "git log *"},
+		{allow(store.RuleExecute, "go test *"), "go test *"},
+		{allow(store.RuleExecute, "sudo ls"), "sudo ls"},
+		{allow(store.RuleExecute, "git status; rm x"), "!not one simple command"},
+		{allow(store.RuleExecute, "git * x"), "!not one simple command"},
+		{allow(store.RuleExecute, ""), "!not one simple command"},
+		{allow(store.RuleExecute, "*"), "!every command"},
+		{allow(store.RuleExecute, "git *"), "!name the subcommand first"},
+		{allow(store.RuleExecute, "git -c x=y *"), "!name the subcommand first"},
+		{allow(store.RuleExecute, "git rebase *"), "!git rebase runs the commands"},
+		{allow(store.RuleExecute, "npm exec *"), "!npm exec runs"},
+		{allow(store.RuleExecute, "/usr/bin/env *"), "!env runs"},
+		{allow(store.RuleExecute, "sudo ls *"), "!sudo runs"},
+		{allow(store.RuleExecute, "python3.12 *"), "!python3.12 runs"},
+		{allow(store.RuleExecute, "find . *"), "!find runs"},
+		{allow(store.RuleExecute, "xargs *"), "!xargs runs"},
+		{allow(store.RuleExecute, "sh -c *"), "!sh runs"},
+		{allow(store.RuleExecute, "ssh host *"), "!ssh runs"},
+		{allow(store.RuleExecute, "npx *"), "!npx runs"},
+		{allow(store.RuleExecute, "git\nstatus"), "!printable"},
+		{allow(store.RuleExecute, strings.Repeat("x", 5000)), "!4096"},
+		{deny(store.RuleExecute, "*"), "*"},
+		{deny(store.RuleExecute, "sudo *"), "sudo *"},
+		{allow(store.RuleEdit, filepath.Join(dir, "link")), dir},
+		{allow(store.RuleEdit, "relative"), "!absolute"},
+		{allow(store.RuleEdit, dir+"/../x"), "!without .."},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleEdit, ProjectDir: dir, Pattern: "src"}, filepath.Join(dir, "src")},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleEdit, ProjectDir: "x", Pattern: "src"}, "!projectDir"},
+		{allow(store.RuleFetch, "Example.COM"), "example.com"},
+		{allow(store.RuleFetch, "*.example.com"), "*.example.com"},
+		{allow(store.RuleFetch, "*"), "!not a host"},
+		{allow(store.RuleFetch, "*.com"), "!not a host"},
+		{allow(store.RuleFetch, "https://example.com"), "!not a host"},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "mcp__t__add"}, ""},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "Bash"}, "!kind execute"},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: "request_permissions"}, "!more permissions"},
+		{store.Rule{Effect: store.EffectDeny, Kind: store.RuleTool, Tool: "Bash"}, ""},
+		{store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool}, "!is missing"},
+		{store.Rule{Effect: "maybe", Kind: store.RuleTool}, "!effect"},
+		{store.Rule{Effect: store.EffectAllow, Kind: "all"}, "!kind"},
+	} {
+		r, err := Check(tc.rule)
+		if want, bad := strings.CutPrefix(tc.want, "!"); bad {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %s", tc.rule, err, want)
+			}
+		} else if err != nil || r.Pattern != tc.want {
+			t.Errorf("%+v: %q, %v, want %q", tc.rule, r.Pattern, err, tc.want)
+		}
+	}
+}
+
+func TestSuggest(t *testing.T) {
+	dir := realDir(t)
+	for _, tc := range []struct {
+		call Call
+		want string
+	}{
+		{call(dir, "Bash", args{"command": "git  status"}), "execute git status"},
+		{call(dir, "Bash", args{"command": "git log -p x"}), "execute git log -p x|execute git log *"},
+		{call(dir, "Bash", args{"command": "git rebase -x y"}), "execute git rebase -x y"},
+		{call(dir, "Bash", args{"command": "rm -rf build"}), "execute rm -rf build"},
+		{call(dir, "Bash", args{"command": "git status; rm -rf ~"}), ""},
+		{call(dir, "Bash", args{"command": "ls", "dangerouslyDisableSandbox": true}), ""},
+		{call(dir, "Write", args{"file_path": filepath.Join(dir, "x")}), "edit " + dir + "/x|edit " + dir},
+		{call(dir, "Write", args{"file_path": "/etc/x-y-z"}), "edit /etc/x-y-z"},
+		{call(dir, "WebFetch", args{"url": "https://example.com/x", "prompt": "p"}), "fetch example.com"},
+		{call(dir, "mcp__t__add", args{"a": 1}), "tool "},
+		{call(dir, "request_permissions", args{}), ""},
+	} {
+		var got []string
+		for _, r := range Suggest(tc.call) {
+			if r.ProjectDir != dir || r.CLIType != "some" || r.Effect != store.EffectAllow {
+				t.Errorf("%+v", r)
+			}
+			got = append(got, string(r.Kind)+" "+r.Pattern)
+		}
+		if s := strings.Join(got, "|"); s != tc.want {
+			t.Errorf("%s: %q, want %q", tc.call.Approval.Arguments, s, tc.want)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	r := store.Rule{ID: 12, Effect: store.EffectAllow, ByName: "laptop", CreatedAt: time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)}
+	if got := Explain(r); got != "allowed by rule 12, made by laptop on 2026-11-22" {
+		t.Error(got)
+	}
+	r.Effect, r.ByName = store.EffectDeny, ""
+	if got := Explain(r); got != "denied by rule 12, made on 2026-11-22" {
+		t.Error(got)
+	}
+}

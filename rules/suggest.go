@@ -1,0 +1,63 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// Suggest returns rules that would allow calls like this one in its project from
+// now on, the narrowest first. It returns none if no rule can express that.
+func Suggest(c Call) []store.Rule {
+	if c.Approval.Kind != event.ApprovalTool {
+		return nil
+	}
+	a := actionOf(c)
+	r := store.Rule{Effect: store.EffectAllow, Kind: a.kind, CLIType: c.CLIType, ProjectDir: c.Dir}
+	var list []store.Rule
+	add := func(pattern string) {
+		r.Pattern = pattern
+		if checked, err := Check(r); err == nil && Matches(checked, c) && !slices.Contains(list, checked) {
+			list = append(list, checked)
+		}
+	}
+	switch a.kind {
+	case store.RuleExecute:
+		words, err := simpleCommand(a.command)
+		if err != nil {
+			return nil
+		}
+		add(commandPattern{words: words}.String())
+		if _, has := hostCommands[words[0]]; has && len(words) > 2 { // the subcommand says what is done
+			add(commandPattern{words[:2], true}.String())
+		}
+	case store.RuleEdit, store.RuleRead:
+		if len(a.paths) == 1 {
+			if real, err := resolve(a.dir, a.paths[0]); err == nil {
+				add(real)
+			}
+		}
+		add(c.Dir)
+	case store.RuleFetch:
+		host, err := hostOf(a.url)
+		if err != nil {
+			return nil
+		}
+		add(host)
+	case store.RuleTool:
+		r.Tool = a.tool
+		add("")
+	}
+	return list
+}
+
+// Describe returns what a rule is about in the words of its kind, such as "run
+// git status".
+func Describe(r store.Rule) string {
+	what := map[store.RuleKind]string{
+		store.RuleExecute: "run", store.RuleEdit: "change files in", store.RuleRead: "read files in", store.RuleFetch: "fetch from", store.RuleTool: "use",
+	}[r.Kind]
+	return strings.TrimSpace(what + " " + strings.TrimSpace(r.Tool+" "+r.Pattern))
+}
