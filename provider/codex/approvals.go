@@ -69,7 +69,8 @@ type question struct {
 	URL     string          `json:"url"`
 	Meta    struct {
 		Kind    string          `json:"codex_approval_kind"` // mcp_tool_call
-		Persist json.RawMessage `json:"persist"`             // session, always
+		Tool    string          `json:"tool_name"`
+		Persist json.RawMessage `json:"persist"` // session, always
 		Params  json.RawMessage `json:"tool_params"`
 		Title   string          `json:"tool_title"`
 		About   string          `json:"tool_description"`
@@ -283,6 +284,7 @@ func (a *approval) command(q question) event.Approval {
 		args["host"], args["protocol"] = q.Network.Host, q.Network.Protocol
 	case q.Kind == "writeStdin":
 		ev.Title = oneLine("Write to a running command: "+script(q.Command), 300)
+		ev.ToolName = "write_stdin" // what it writes is not among the parameters: this is no permission to run the command
 	}
 	ev.Arguments = translate.Object(args)
 	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
@@ -354,6 +356,9 @@ func (a *approval) elicitation(q question) (event.Approval, bool) {
 	switch {
 	case q.Meta.Kind == "mcp_tool_call":
 		ev.Kind, ev.Title = event.ApprovalTool, oneLine(q.Message, 300)
+		if q.Meta.Tool != "" {
+			ev.ToolName = oneLine("mcp__"+q.Server+"__"+q.Meta.Tool, 200)
+		}
 		ev.Arguments = translate.Object(map[string]any{"server": q.Server, "title": q.Meta.Title, "description": clip(q.Meta.About, 2000), "arguments": translate.Arguments(q.Meta.Params)})
 		a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", answer("accept", decided{}, nil))
 		for _, p := range persists(q.Meta.Persist) {
