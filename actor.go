@@ -96,6 +96,13 @@ func (s *Session) handle(m message) {
 		if !s.hold(m) {
 			m.reply <- answer[struct{}]{err: s.decide(m.id, m.d)}
 		}
+	case approvalMsg:
+		lt, a := s.approval(m.id)
+		if lt == nil {
+			m.reply <- answer[event.Approval]{err: errApprovalGone()}
+			return
+		}
+		m.reply <- answer[event.Approval]{value: a}
 	case verdictMsg:
 		s.judged(m)
 	case checkMsg:
@@ -236,6 +243,7 @@ func (s *Session) take(lt *liveTurn, evs []event.Event) {
 			s.findAnswer(lt, b.Approval)
 		case event.ApprovalResolved:
 			if q, ok := lt.asked[b.ApprovalID]; ok {
+				s.decided = append(s.decided, Decided{Turn: ev.Turn, At: ev.At, Approval: q.approval, Resolved: b, Maker: q.maker})
 				q.end(errApprovalGone())
 				delete(lt.asked, b.ApprovalID)
 			}

@@ -15,6 +15,7 @@ import (
 // first; everybody else may answer once it has passed.
 type question struct {
 	approval event.Approval
+	maker    Maker     // of the decision that is being logged
 	since    time.Time // when everybody could answer; zero while Config.Judge decides
 	judgeBy  time.Time // when Config.Judge counts as having passed; zero: it need not decide
 	held     []decideMsg
@@ -168,6 +169,7 @@ func (s *Session) decide(id string, d Decision) error {
 		d.By = event.ByUser
 	}
 	now := time.Now()
+	lt.asked[id].maker = d.Maker
 	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
 		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, UpdatedArguments: d.UpdatedArguments,
 	}}))

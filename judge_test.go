@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/provider/script"
@@ -228,6 +230,51 @@ func TestJudgeDecidesApprovalsOfATakenOverSession(t *testing.T) {
 		got := trace(t, log, "s")
 		if strings.Count(got, "approval_resolved") != 1 || !strings.Contains(got, "rule of the second server") || !strings.Contains(got, "response_done") {
 			t.Fatal(got)
+		}
+	})
+}
+
+func TestEveryResolvedApprovalIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []runnel.Decided
+		record := func(d runnel.Decided) { got = append(got, d) }
+		judge := func(context.Context, event.Approval) (runnel.Decision, bool) {
+			return runnel.Decision{Choice: "deny", Reason: "rule 7", Maker: runnel.Maker{Name: "rules", Rule: 7}}, true
+		}
+		person := func(s *runnel.Session, a event.Approval) {
+			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest, Maker: runnel.Maker{Name: "laptop"}})
+			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "deny", Maker: runnel.Maker{Name: "phone"}}) // loses
+		}
+		for _, tc := range []struct {
+			cfg    runnel.Config
+			answer func(*runnel.Session, event.Approval)
+			want   runnel.Decided
+		}{
+			{runnel.Config{}, person, runnel.Decided{Maker: runnel.Maker{Name: "laptop"}, Resolved: event.ApprovalResolved{Choice: "allow", By: event.ByUser}}},
+			{runnel.Config{Judge: judge}, nil, runnel.Decided{Maker: runnel.Maker{Name: "rules", Rule: 7}, Resolved: event.ApprovalResolved{Choice: "deny", By: event.ByPolicy, Reason: "rule 7"}}},
+			{runnel.Config{ApprovalTimeout: time.Second}, nil, runnel.Decided{Resolved: event.ApprovalResolved{Choice: "deny", By: event.ByTimeout, Reason: "nobody answered in time"}}},
+			{runnel.Config{}, func(s *runnel.Session, _ event.Approval) { _ = s.Cancel(t.Context()) },
+				runnel.Decided{Resolved: event.ApprovalResolved{Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: "the turn was cancelled"}}},
+		} {
+			got = nil
+			tc.cfg.Decided = record
+			s, _ := open(t, tc.cfg, ask)
+			turn := send(t, s)
+			a := approvalOf(t, turn)
+			if tc.answer != nil {
+				tc.answer(s, a)
+			}
+			if _, err := turn.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tc.want.Turn, tc.want.Approval, tc.want.Resolved.ApprovalID = turn.ID, a, a.ID
+			if len(got) != 1 || got[0].At.IsZero() {
+				t.Fatalf("reported %+v", got)
+			}
+			got[0].At = time.Time{}
+			if diff := cmp.Diff(tc.want, got[0]); diff != "" {
+				t.Error(diff)
+			}
 		}
 	})
 }

@@ -352,6 +352,26 @@ type Decision struct {
 
 	// By says who decided. Default: event.ByUser.
 	By event.Resolver `json:"-"`
+
+	// Maker is for Config.Decided alone.
+	Maker Maker `json:"-"`
+}
+
+// A Maker is more about who made a decision than the log says. All fields are
+// optional.
+type Maker struct {
+	Name       string // of a person's or a program's credential, or of a source of policies
+	Credential string // its id
+	Rule       int64  // number of the stored rule that decided
+}
+
+// Decided is how an approval was resolved.
+type Decided struct {
+	Turn     string
+	At       time.Time
+	Approval event.Approval
+	Resolved event.ApprovalResolved
+	Maker    Maker // empty for timeouts and withdrawn approvals
 }
 
 // approvesUnseen reports whether d makes a choice of this kind without saying

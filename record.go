@@ -21,8 +21,8 @@ func (s *Session) flush() error {
 	if len(s.batch) == 0 {
 		return nil
 	}
-	evs := s.batch
-	s.batch = nil
+	evs, decided := s.batch, s.decided
+	s.batch, s.decided = nil, nil
 	for i := range evs {
 		evs[i].Session, evs[i].Seq = s.id, s.head+int64(i)+1
 	}
@@ -32,6 +32,11 @@ func (s *Session) flush() error {
 	s.head += int64(len(evs))
 	if s.cfg.Recorded != nil {
 		s.cfg.Recorded(evs)
+	}
+	if s.cfg.Decided != nil {
+		for _, d := range decided {
+			s.cfg.Decided(d)
+		}
 	}
 	for _, ev := range evs {
 		if b, ok := ev.Body.(event.SessionUpdated); ok {

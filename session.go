@@ -43,6 +43,7 @@ type Session struct {
 	final Status
 
 	// The rest belongs to loop.
+	decided   []Decided // since the last flush
 	opt       Options
 	head      int64
 	live      []*liveTurn     // in the order they began; at most one is a prompt's
@@ -116,6 +117,10 @@ type Config struct {
 	// Recorded is told of what was appended to the log. It is called by the
 	// session and must not block or call it.
 	Recorded func([]event.Event)
+
+	// Decided is told of every approval that was resolved, after Recorded and as
+	// Recorded is. Default: nobody is told.
+	Decided func(Decided)
 
 	// Exceeded returns the error with which a running turn has to end, because
 	// of what it has stored; nil lets it go on. It is called as Recorded is,
@@ -336,6 +341,12 @@ func (s *Session) Decide(ctx context.Context, approval string, d Decision) error
 	return err
 }
 
+// Approval returns an approval that is not resolved, also one that only
+// Config.Judge may answer yet. It fails with APPROVAL_GONE.
+func (s *Session) Approval(ctx context.Context, id string) (event.Approval, error) {
+	return ask(ctx, s, func(reply chan answer[event.Approval]) message { return approvalMsg{id, reply} })
+}
+
 // Set changes settings, at once where the agent can. If one of them is refused,
 // none is changed.
 func (s *Session) Set(ctx context.Context, set Settings) error {
@@ -420,6 +431,10 @@ type (
 		d     Decision
 		reply chan answer[struct{}]
 	}
+	approvalMsg struct {
+		id    string
+		reply chan answer[event.Approval]
+	}
 	verdictMsg struct { // of Config.Judge; has no answer
 		id string
 		d  Decision
@@ -439,17 +454,18 @@ type (
 	closeMsg   struct{ reply chan error }
 )
 
-func (sendMsg) message()    {}
-func (checkMsg) message()   {}
-func (cancelMsg) message()  {}
-func (decideMsg) message()  {}
-func (verdictMsg) message() {}
-func (setMsg) message()     {}
-func (renewMsg) message()   {}
-func (statusMsg) message()  {}
-func (releaseMsg) message() {}
-func (detachMsg) message()  {}
-func (closeMsg) message()   {}
+func (sendMsg) message()     {}
+func (checkMsg) message()    {}
+func (cancelMsg) message()   {}
+func (decideMsg) message()   {}
+func (verdictMsg) message()  {}
+func (approvalMsg) message() {}
+func (setMsg) message()      {}
+func (renewMsg) message()    {}
+func (statusMsg) message()   {}
+func (releaseMsg) message()  {}
+func (detachMsg) message()   {}
+func (closeMsg) message()    {}
 
 // ask posts a message and waits for its answer. Once loop has taken the
 // message it always answers, so that ctx only bounds the wait for that; an answer to an
