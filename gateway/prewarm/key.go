@@ -65,13 +65,18 @@ func (k Key) settings(want Key) (set runnel.Settings, ok bool) {
 	return set, encode(set.Apply(have)) == encode(wanted)
 }
 
-// encode returns what a client can choose of the options, as JSON. The rest is
-// the server's, and the same for all sessions of a directory.
+// encode returns, as JSON, what a client can choose of the options, and what a
+// profile makes of them. The rest is the server's, and the same for all sessions
+// of a directory.
 func encode(opt runnel.Options) string {
 	if len(opt.Config) == 0 {
 		opt.Config = nil
 	}
-	b, err := json.Marshal(opt)
+	b, err := json.Marshal(struct {
+		runnel.Options
+		Disallowed []string
+		Delegation runnel.Delegation
+	}{opt, opt.Disallowed, opt.Delegation})
 	if err != nil {
 		return uuid.NewString() // equal to no other
 	}

@@ -399,10 +399,17 @@ func TestUseDoesNotWaitForDirectories(t *testing.T) {
 // sessions of a server, or is about one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
 	same := []string{"Keep", "Dir", "Resume", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn", "Counters"}
+	key := Key{Provider: script.New()}
+	if a := (Key{Provider: script.New(), Options: runnel.Options{Disallowed: []string{"Bash"}}}); key.equal(a) || !a.equal(a) {
+		t.Error("an agent that lacks no tool is used where one is disallowed")
+	}
+	if a := (Key{Provider: script.New(), Options: runnel.Options{Delegation: runnel.DelegateNever}}); key.equal(a) || !a.equal(a) {
+		t.Error("an agent that delegates is used where delegation is governed")
+	}
 	typ := reflect.TypeFor[runnel.Options]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		hidden := strings.HasPrefix(f.Tag.Get("json"), "-")
+		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && f.Name != "Disallowed" && f.Name != "Delegation"
 		if hidden != slices.Contains(same, f.Name) {
 			t.Errorf("%s is new: is it the same for a prewarmed agent?", f.Name)
 		}
