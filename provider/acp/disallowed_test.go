@@ -30,8 +30,8 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 		want string
 	}{
 		{"claude tools", claude, runnel.Options{Disallowed: []string{"Bash"}}, `"disallowedTools":["Bash"]`},
-		{"claude never", claude, runnel.Options{Disallowed: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task"]`},
-		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"permissions":{"ask":["Agent","Task"]}}`},
+		{"claude never", claude, runnel.Options{Disallowed: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task","Workflow"]`},
+		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"permissions":{"ask":["Agent","Task","Workflow"]}}`},
 		{"claude flag", claude, runnel.Options{Disallowed: []string{"--settings={}"}}, "must begin with a letter or digit"},
 		{"opencode tools", opencode, runnel.Options{Disallowed: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
 		{"opencode bypass", opencode, runnel.Options{Disallowed: []string{"bash"}, PermissionMode: runnel.ModeBypass}, `{"bash":"deny","edit":"allow","webfetch":"allow"}`},

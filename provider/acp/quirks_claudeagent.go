@@ -24,7 +24,7 @@ func claudeAgent() *quirks {
 			bypass:        []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
 			prepare:       claudeOptions,
 			passesOptions: true, passesDisallowed: true,
-			subagentTools: []string{"Agent", "Task"},
+			subagentTools: claudeSubagents,
 			delegations:   []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 			notices:       true, // settings
 		},
@@ -52,6 +52,9 @@ func claudeAgent() *quirks {
 		},
 	}
 }
+
+// claudeSubagents are the tools that start subagents, by all of their names.
+var claudeSubagents = []string{"Agent", "Task", "Workflow"}
 
 type claudeMeta struct {
 	ClaudeCode struct {
@@ -82,7 +85,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	}
 	disallowed := slices.Clone(opt.Disallowed)
 	if opt.Delegation == runnel.DelegateNever {
-		disallowed = append(disallowed, "Agent", "Task")
+		disallowed = append(disallowed, claudeSubagents...)
 	}
 	for _, tool := range slices.Concat(opt.Tools, disallowed) { // goes onto a command line, where --settings=… runs commands
 		if !toolName.MatchString(tool) {
@@ -93,7 +96,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 		options["disallowedTools"] = disallowed
 	}
 	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
-		options["settings"] = map[string]any{"permissions": map[string]any{"ask": []string{"Agent", "Task"}}}
+		options["settings"] = map[string]any{"permissions": map[string]any{"ask": claudeSubagents}}
 	}
 	if len(opt.Tools) > 0 {
 		options["tools"] = opt.Tools

@@ -71,11 +71,20 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 // disallowed returns the tools that the agent does not get. A tool that has two
 // names is left out by both.
 func disallowed(opt runnel.Options) []string {
-	is := func(name string) bool { return slices.Contains(subagentTools, name) }
-	if opt.Delegation != runnel.DelegateNever && !slices.ContainsFunc(opt.Disallowed, is) {
-		return opt.Disallowed
+	var further []string
+	switch {
+	case opt.Delegation == runnel.DelegateNever:
+		further = subagentTools
+	case slices.ContainsFunc(opt.Disallowed, func(name string) bool { return slices.Contains(subagentNames, name) }):
+		further = subagentNames
 	}
-	return append(slices.DeleteFunc(slices.Clone(opt.Disallowed), is), subagentTools...)
+	out := slices.Clone(opt.Disallowed)
+	for _, name := range further {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // builder collects arguments and the first error in them.

@@ -80,9 +80,13 @@ func (*Provider) Extra() []runnel.Capability {
 // help. It ignores others with a warning.
 var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
-// subagentTools are the names of the tool that starts subagents. Which one a
-// version uses differs; rules know it by both.
-var subagentTools = []string{"Agent", "Task"}
+// subagentNames are the names of the tool that starts a subagent. Versions
+// differ in which of them they use, and rules know it by both.
+var subagentNames = []string{"Agent", "Task"}
+
+// subagentTools are all tools that start subagents: a workflow is a script that
+// does.
+var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
