@@ -9,20 +9,20 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// noting is an agent that notes the models with which it was started.
-type noting struct {
+// recording is an agent that records the models with which it was started.
+type modelRecorder struct {
 	runnel.Provider
 	models []string
 }
 
-func (a *noting) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (a *modelRecorder) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	a.models = append(a.models, opt.Model)
 	return a.Provider.Open(ctx, opt)
 }
 
 func TestRenewedOptionsCountForTheNextAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := &noting{Provider: speaker()}
+		agent := &modelRecorder{Provider: speaker()}
 		var changes []runnel.Settings
 		s, err := runnel.Open(t.Context(), agent, runnel.Options{Model: "a"}, runnel.Config{Changed: func(set runnel.Settings) { changes = append(changes, set) }})
 		if err != nil {

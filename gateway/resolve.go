@@ -22,34 +22,12 @@ type resolution struct {
 // does not take, or with a value that it cannot have, is an error whichever
 // source has it.
 func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options) (resolution, error) {
-	var files []profile.Source
-	if o.projects.trusts(dir) {
-		s, ok, err := profile.Project(dir)
-		if err != nil {
-			return resolution{}, err
-		}
-		if ok {
-			files = append(files, s)
-		}
+	given.Dir, given.Trusted, given.AllowBypass = dir, o.projects.trusts(dir), o.cfg.AllowBypass
+	opt, by, err := profile.ForAgent(p, given, o.detector.Last(p.Name()), o.cfg.Options)
+	if err != nil {
+		return resolution{}, err
 	}
-	for _, s := range o.cfg.Options {
-		if s.Agent == "" || s.Agent == p.Name() {
-			files = append(files, s)
-		}
-	}
-	sources := []profile.Source{{From: profile.FromSession, Options: given}}
-	for _, s := range files {
-		s, err := s.Checked(func(opt runnel.Options) (runnel.Options, error) {
-			opt.AllowBypass = o.cfg.AllowBypass
-			return runnel.CheckOptions(p, opt, o.detector.Last(p.Name()))
-		})
-		if err != nil {
-			return resolution{}, err
-		}
-		sources = append(sources, s)
-	}
-	opt, by := profile.Resolve(sources...)
-	opt, err := o.complete(opt, dir)
+	opt, err = o.complete(opt, dir)
 	return resolution{opt, by}, err
 }
 

@@ -11,6 +11,43 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
+// ForAgent returns the options with which an agent of p starts, resolved from
+// those of its session, the settings file of the project in given.Dir if that is
+// trusted, and global, which are in order, strongest first. Those of the session
+// were checked when they were given. An option of another source that the agent
+// does not take, or a value that it cannot have, is an error that names the source.
+// Known is what was found out about the agent when it was probed last, or nil.
+func ForAgent(p runnel.Provider, given runnel.Options, known *runnel.Installation, global []Source) (runnel.Options, Resolved, error) {
+	var others []Source
+	if given.Trusted {
+		s, ok, err := Project(given.Dir)
+		if err != nil {
+			return given, nil, err
+		}
+		if ok {
+			others = append(others, s)
+		}
+	}
+	for _, s := range global {
+		if s.Agent == "" || s.Agent == p.Name() {
+			others = append(others, s)
+		}
+	}
+	sources := []Source{{From: FromSession, Options: given}}
+	for _, s := range others {
+		s, err := s.Checked(func(opt runnel.Options) (runnel.Options, error) {
+			opt.AllowBypass = given.AllowBypass
+			return runnel.CheckOptions(p, opt, known)
+		})
+		if err != nil {
+			return given, nil, err
+		}
+		sources = append(sources, s)
+	}
+	opt, by := Resolve(sources...)
+	return opt, by, nil
+}
+
 // ProjectFile is the settings file of a project, in its folder.
 const ProjectFile = ".runnel/config.yaml"
 

@@ -62,9 +62,10 @@ var ends = Resolved{
 // that has it counts. Settings of the agent's own are options of their own here.
 // The text of a profile is no option: systemPromptAppend comes behind it.
 //
-// Resolve is pure, and judges nothing; see [Source.Checked].
+// Fields without a name in JSON are those of the first source. Resolve is pure,
+// and judges nothing; see [Source.Checked].
 func Resolve(sources ...Source) (runnel.Options, Resolved) {
-	var out runnel.Options
+	out := sources[0].Options
 	by := maps.Clone(ends)
 	for _, o := range options {
 		o.resolve(sources, &out, by)

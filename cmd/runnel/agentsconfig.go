@@ -39,7 +39,7 @@ func (a *app) agentsHelp() string {
 // knowAgents takes up the agents of the configuration file, and the folders it
 // trusts, for a command that needs no server.
 func (a *app) knowAgents(fl *pflag.FlagSet) error {
-	path, k, err := readSettings(fl)
+	file, k, err := readSettings(fl)
 	if err != nil {
 		return err
 	}
@@ -48,9 +48,16 @@ func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	}
 	agents, err := agentsOf(k.Get(agentsKey))
 	if err != nil {
-		return badFile(path, err)
+		return badFile(file.path, err)
 	}
-	return a.useAgents(path, agents)
+	options, err := optionSources(file, k.Get(agentsKey))
+	if err != nil {
+		return err
+	}
+	if err := a.useAgents(file.path, agents); err != nil {
+		return err
+	}
+	return a.useOptions(file.path, options)
 }
 
 // useAgents changes what the commands know.
@@ -167,12 +174,17 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 				a.Key.Auth = runnel.Auth(auth)
 			case "apiKeyFile":
 				a.KeyFile, err = wantPath(at, value)
+			case optionsKey:
+				continue // see optionSources
 			default:
-				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env, auth, apiKeyFile and displayName", at)
+				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env, auth, apiKeyFile, displayName and options", at)
 			}
 			if err != nil {
 				return nil, err
 			}
+		}
+		if _, ok := fields[optionsKey]; ok && len(fields) == 1 {
+			continue // its program is the usual one
 		}
 		out[name] = a
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // app is what the commands share.
@@ -23,6 +24,7 @@ type app struct {
 	out, err  io.Writer
 	providers []runnel.Provider
 	trusted   []string         // folders whose own settings may run code, as the configuration has it
+	options   []profile.Source // that sessions have unless they have others; see optionSources
 	secrets   *redact.Redactor // nothing that we print or log holds one
 }
 

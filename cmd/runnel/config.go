@@ -20,6 +20,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
@@ -59,8 +60,9 @@ type config struct {
 	LogLevel  string `koanf:"log-level"`
 	LogFormat string `koanf:"log-format"`
 
-	agents map[string]all.Agent // of the file
-	file   string               // where they are from
+	agents  map[string]all.Agent // of the file
+	options []profile.Source     // of the file and the environment; see optionSources
+	file    string               // its path
 }
 
 const (
@@ -112,14 +114,17 @@ func profileFlags(fl *pflag.FlagSet) {
 // loadConfig gathers the settings: flags over environment over file over defaults.
 func loadConfig(fl *pflag.FlagSet) (config, error) {
 	var c config
-	path, k, err := readSettings(fl)
+	file, k, err := readSettings(fl)
 	if err != nil {
 		return c, err
 	}
 	if c.agents, err = agentsOf(k.Get(agentsKey)); err != nil {
-		return c, badFile(path, err)
+		return c, badFile(file.path, err)
 	}
-	c.file = path
+	if c.options, err = optionSources(file, k.Get(agentsKey)); err != nil {
+		return c, err
+	}
+	c.file = file.path
 	// The provider of flags adds those on the command line, and the defaults of
 	// those that k lacks. A command has only some of the flags of serve.
 	for _, flags := range []*pflag.FlagSet{settings(), fl} {
@@ -140,26 +145,33 @@ func settings() *pflag.FlagSet {
 	return fl
 }
 
-// readSettings returns the path of the configuration file, and what the file
-// and the environment set. An unknown name in the file is an error.
-func readSettings(fl *pflag.FlagSet) (path string, k *koanf.Koanf, err error) {
+// A settingsFile is the configuration file.
+type settingsFile struct {
+	path string
+	text []byte // nil: there is no such file
+}
+
+// readSettings returns the configuration file, and what the file and the
+// environment set. An unknown name in the file is an error.
+func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err error) {
 	k, known := koanf.New(unnested), settings()
 	path, must, err := configPath(fl)
+	file.path = path
 	if err != nil {
-		return path, nil, err
+		return file, nil, err
 	}
 	if path != "" {
-		err = loadFile(k, path)
+		file.text, err = loadFile(k, path)
 	}
 	if unsafe, ok := errors.AsType[*private.Error](err); ok { // the file names programs that we run
-		return path, nil, fmt.Errorf("the configuration: %w", unsafe)
+		return file, nil, fmt.Errorf("the configuration: %w", unsafe)
 	}
 	if err != nil && (must || !errors.Is(err, fs.ErrNotExist)) {
-		return path, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
+		return file, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
 	}
 	for name := range k.Raw() {
-		if name != agentsKey && known.Lookup(name) == nil || name == "config" {
-			return path, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
+		if name != agentsKey && name != optionsKey && known.Lookup(name) == nil || name == "config" {
+			return file, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
 		}
 	}
 	setting := func(name, v string) (string, any) {
@@ -179,20 +191,20 @@ func readSettings(fl *pflag.FlagSet) (path string, k *koanf.Koanf, err error) {
 		}
 		return name, strings.Split(v, ",")
 	}
-	return path, k, k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: setting}), nil)
+	return file, k, k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: setting}), nil)
 }
 
 // maxConfig bounds the configuration file, in bytes.
 const maxConfig = 1 << 20
 
 // loadFile adds the settings of the file at path, if no other user can change
-// the file.
-func loadFile(k *koanf.Koanf, path string) error {
+// the file, and returns its text.
+func loadFile(k *koanf.Koanf, path string) ([]byte, error) {
 	text, err := private.ReadFile(path, private.Read, maxConfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return k.Load(rawbytes.Provider(text), yaml.Parser())
+	return text, k.Load(rawbytes.Provider(text), yaml.Parser())
 }
 
 // configPath returns the configuration file that a flag or the environment

@@ -79,7 +79,7 @@ A trusted folder has its own in ` + profile.ProjectDir + `, which win by name.`,
 // profileFolders returns where the profiles of a project are, and whether the
 // project's own count.
 func (a *app) profileFolders(cmd *cobra.Command, dir string) (f profile.Folders, trusted bool, err error) {
-	path, k, err := readSettings(cmd.Flags())
+	file, k, err := readSettings(cmd.Flags())
 	if err != nil {
 		return f, false, err
 	}
@@ -90,7 +90,7 @@ func (a *app) profileFolders(cmd *cobra.Command, dir string) (f profile.Folders,
 	if set == "" {
 		set = k.String(profilesKey)
 	}
-	if f.Config, err = profilesDir(set, path); err != nil {
+	if f.Config, err = profilesDir(set, file.path); err != nil {
 		return f, false, err
 	}
 	folders, err := wholePaths(trustedKey, k.Strings(trustedKey))

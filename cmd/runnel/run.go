@@ -252,6 +252,13 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	opt, by, err := a.resolve(p, opt)
+	if err != nil {
+		return failure(err)
+	}
+	if others := listed(by); f.chats && others != "" {
+		a.say("runnel: options: %s", termtext.Clean(others))
+	}
 	out, err := a.sink(f, p, opt)
 	if err != nil {
 		return err

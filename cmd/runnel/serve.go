@@ -38,6 +38,8 @@ A setting is a flag, or a variable such as RUNNEL_LISTEN, or a line such as
 
 ` + a.agentsHelp() + `
 
+` + optionsHelp + `
+
 It listens on loopback only, on 127.0.0.1 and [::1]. The page has a name of its
 own there, such as http://RANDOM.localhost:7317, which nothing else on this
 machine can have had; programs use http://127.0.0.1:7317 and a token. A browser
@@ -58,6 +60,12 @@ made with 'runnel token create' before the start.`,
 				return err
 			}
 			if err := a.useAgents(c.file, c.agents); err != nil {
+				return err
+			}
+			if err := a.useOptions(c.file, c.options); err != nil {
+				return err
+			}
+			if err := a.checkOptions(c.AllowBypass); err != nil {
 				return err
 			}
 			return a.serve(cmd.Context(), c)
@@ -112,7 +120,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
-		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Sealer: sealer, Limits: c.Limits.ofGateway(), Filter: a.filter, Logger: log,
+		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err

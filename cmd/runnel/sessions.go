@@ -24,6 +24,8 @@ import (
 // sessions reads what is kept of sessions, through the server or without one.
 type sessions interface {
 	list(ctx context.Context, all bool) ([]gateway.Status, error)
+	// whole returns what a server knows of a session beside its row of the list.
+	whole(ctx context.Context, row gateway.Status) (gateway.Status, error)
 	items(ctx context.Context, id string, f func(frame) error) error
 }
 
@@ -145,6 +147,9 @@ func (a *app) sessionsShow() *cobra.Command {
 			return a.withSessions(cmd, func(s sessions) error {
 				row, err := pick(cmd.Context(), s, args[0])
 				if err != nil {
+					return err
+				}
+				if row, err = s.whole(cmd.Context(), row); err != nil {
 					return err
 				}
 				return a.printJSON(row)
@@ -308,6 +313,11 @@ func (r remoteSessions) list(ctx context.Context, all bool) ([]gateway.Status, e
 	return out.Sessions, err
 }
 
+func (r remoteSessions) whole(ctx context.Context, row gateway.Status) (st gateway.Status, err error) {
+	err = r.ad.get(ctx, "/api/session/"+url.PathEscape(row.SessionID)+"/status", &st)
+	return st, err
+}
+
 func (r remoteSessions) items(ctx context.Context, id string, f func(frame) error) error {
 	after := int64(0)
 	for {
@@ -335,7 +345,10 @@ func (r remoteSessions) items(ctx context.Context, id string, f func(frame) erro
 // noSessions stands for a data directory that does not exist yet.
 type noSessions struct{}
 
-func (noSessions) list(context.Context, bool) ([]gateway.Status, error)         { return nil, nil }
+func (noSessions) list(context.Context, bool) ([]gateway.Status, error) { return nil, nil }
+func (noSessions) whole(_ context.Context, row gateway.Status) (gateway.Status, error) {
+	return row, nil
+}
 func (noSessions) items(_ context.Context, _ string, _ func(frame) error) error { return nil }
 
 type localSessions struct{ st *sqlite.Store }
@@ -355,6 +368,10 @@ func (l localSessions) list(ctx context.Context, all bool) ([]gateway.Status, er
 		rows[i].LastSeq = log.Head
 	}
 	return rows, nil
+}
+
+func (l localSessions) whole(_ context.Context, row gateway.Status) (gateway.Status, error) {
+	return row, nil
 }
 
 func (l localSessions) items(ctx context.Context, id string, f func(frame) error) error {

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway/detect"
+	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/profile"
+)
+
+// optionsKey is the section of the configuration file with the options that
+// sessions have unless they have others. An agent may have one of its own.
+const optionsKey = "options"
+
+// optionsHelp is the part of help texts about it.
+const optionsHelp = `Options that sessions have unless they have others are there as well, for all
+agents or for one, and in the variable RUNNEL_MODEL:
+
+  options:
+    model: NAME
+    permissionMode: plan`
+
+// The variables with the model of sessions that have no other, strongest first.
+// The second one is for programs that were written for another server.
+var modelVariables = []string{"RUNNEL_MODEL", "CHIRALITY_GLOBAL_MODEL"}
+
+// optionSources returns the options of the configuration file and of the
+// environment, strongest first. What is said of one agent is stronger than what
+// is said of all; a variable is stronger than the file. agents is the section of
+// the file with that name.
+func optionSources(file settingsFile, agents any) (out []profile.Source, err error) {
+	section := func(agent string, path ...string) error {
+		s, err := profile.Global(file.path, file.text, path...)
+		if err != nil {
+			return usage("the configuration: %s", termtext.Clean(messageOf(err)))
+		}
+		if s.Agent = agent; s.Lines != nil {
+			out = append(out, s)
+		}
+		return nil
+	}
+	entries, _ := agents.(map[string]any) // agentsOf has checked it
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if err := section(name, agentsKey, name, optionsKey); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range modelVariables {
+		if model := strings.TrimSpace(os.Getenv(name)); model != "" {
+			out = append(out, profile.Source{From: profile.FromEnvironment, Name: name, Options: runnel.Options{Model: model}})
+			break
+		}
+	}
+	return out, section("", optionsKey)
+}
+
+// messageOf returns what an error says to people.
+func messageOf(err error) string {
+	if e, ok := errors.AsType[*runnel.Error](err); ok {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// useOptions has the commands know the options of the configuration. An agent is
+// named as in the section agents. useAgents comes first.
+func (a *app) useOptions(path string, sources []profile.Source) error {
+	index := detect.NewIndex(a.providers)
+	a.options = nil
+	for _, s := range sources {
+		if s.Agent != "" {
+			p := index.Find(s.Agent)
+			if p == nil {
+				return badFile(path, fmt.Errorf("agents.%s: no known agent has this name", s.Agent))
+			}
+			s.Agent = p.Name()
+		}
+		a.options = append(a.options, s)
+	}
+	return nil
+}
+
+// checkOptions returns the error for an option of the configuration that no agent
+// for which it counts can have.
+func (a *app) checkOptions(allowBypass bool) error {
+	for _, s := range a.options {
+		var first error
+		fits := false
+		for _, p := range a.providers {
+			if s.Agent != "" && s.Agent != p.Name() {
+				continue
+			}
+			_, err := s.Checked(func(opt runnel.Options) (runnel.Options, error) {
+				opt.AllowBypass = allowBypass
+				return runnel.CheckOptions(p, opt, nil)
+			})
+			fits, first = fits || err == nil, cmp.Or(first, err)
+		}
+		if !fits {
+			return usage("the configuration: %s", termtext.Clean(messageOf(first)))
+		}
+	}
+	return nil
+}
+
+// resolve returns the options with which a prompt's agent starts, and which
+// source each of them is from.
+func (a *app) resolve(p runnel.Provider, opt runnel.Options) (runnel.Options, profile.Resolved, error) {
+	return profile.ForAgent(p, opt, nil, a.options)
+}
+
+// listed lists the options that neither the client nor the agent chose, for
+// people.
+func listed(by profile.Resolved) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if o := by[name]; o.From != profile.FromSession && o.From != profile.FromAgent {
+			out = append(out, fmt.Sprintf("%s %v (%s)", name, o.Value, o.From))
+		}
+	}
+	return strings.Join(out, ", ")
+}
