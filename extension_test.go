@@ -18,29 +18,29 @@ import (
 
 // able is an agent that has every extension key, and notes its options.
 type able struct {
-	noting
+	remembering
 	opt runnel.Options
 }
 
 func (a *able) Takes() runnel.Takes {
-	t := a.noting.Takes()
+	t := a.remembering.Takes()
 	t.AddDirs = true
 	t.Settings = append(t.Settings, event.ConfigOption{ID: "Not.A.Key"}, event.ConfigOption{ID: "effort", Category: "effort"})
 	return t
 }
 
 func (a *able) Extra() []runnel.Capability {
-	return append(a.noting.Extra(), runnel.CapAddDirs, runnel.CapExternalSandbox)
+	return append(a.remembering.Extra(), runnel.CapAddDirs, runnel.CapExternalSandbox)
 }
 
 func (a *able) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	a.opt = opt
-	return a.noting.Open(ctx, opt)
+	return a.remembering.Open(ctx, opt)
 }
 
 func (a *able) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	a.opt = opt
-	return a.noting.Fork(ctx, opt)
+	return a.remembering.Fork(ctx, opt)
 }
 
 // ext makes extensions of keys and JSON values.
@@ -86,7 +86,7 @@ func TestUnsupportedExtensionWinsOverAnInvalidValue(t *testing.T) {
 		"in capitals":         {p, opt("Agent_api.config.model.v1", `"m"`)},
 		"empty":               {p, opt("", "true")},
 		"huge":                {p, opt(strings.Repeat("x", 1<<20), "true")},
-		"lacked":              {&p.noting, opt(addDirs, "1", model, `""`)},
+		"lacked":              {&p.remembering, opt(addDirs, "1", model, `""`)},
 		"sandbox not allowed": {p, opt(sandbox, "1")},
 	} {
 		_, err := runnel.Start(t.Context(), tt.p, tt.opt, runnel.Text("text"))

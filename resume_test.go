@@ -14,30 +14,31 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// noting is an agent that keeps conversations and notes how it was started.
-type noting struct {
+// remembering is an agent that keeps conversations, and remembers how it was
+// started.
+type remembering struct {
 	script.Keeping
 	started []string
 	lists   []string // directories
 	refuse  error    // of every start
 }
 
-func (n *noting) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	n.started = append(n.started, strings.TrimSpace("open "+opt.Resume))
-	if n.refuse != nil {
-		return nil, n.refuse
+func (r *remembering) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	r.started = append(r.started, strings.TrimSpace("open "+opt.Resume))
+	if r.refuse != nil {
+		return nil, r.refuse
 	}
-	return n.Keeping.Open(ctx, opt)
+	return r.Keeping.Open(ctx, opt)
 }
 
-func (n *noting) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	n.started = append(n.started, "fork "+opt.Resume)
-	return n.Keeping.Fork(ctx, opt)
+func (r *remembering) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	r.started = append(r.started, "fork "+opt.Resume)
+	return r.Keeping.Fork(ctx, opt)
 }
 
-func (n *noting) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
-	n.lists = append(n.lists, dir)
-	return n.Keeping.Discover(ctx, dir)
+func (r *remembering) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+	r.lists = append(r.lists, dir)
+	return r.Keeping.Discover(ctx, dir)
 }
 
 // one runs a prompt and returns the agent's id of the conversation.
@@ -61,7 +62,7 @@ func TestResumeLastTakesTheNewestConversationOfTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := new(noting)
+		p := new(remembering)
 		one(t, p, runnel.Options{Dir: here})
 		newest := one(t, p, runnel.Options{Dir: here})
 		one(t, p, runnel.Options{Dir: there})
@@ -83,7 +84,7 @@ func TestResumeLastTakesTheNewestConversationOfTheDirectory(t *testing.T) {
 func TestResumeLastOfNothingStartsNothing(t *testing.T) {
 	dir, empty := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		p := new(noting)
+		p := new(remembering)
 		one(t, p, runnel.Options{Dir: dir})
 		p.started = nil
 		for _, fork := range []bool{false, true} {
@@ -102,7 +103,7 @@ func TestResumeLastOfNothingStartsNothing(t *testing.T) {
 // A run that was to go on with a conversation never begins another one instead.
 func TestRunDoesNotForgetTheConversationItResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := new(noting)
+		p := new(remembering)
 		run, err := runnel.Start(t.Context(), p, runnel.Options{Resume: "nonesuch"}, runnel.Text("text"))
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +127,7 @@ func TestRunDoesNotForgetTheConversationItResumes(t *testing.T) {
 func TestForkBeginsWithACopy(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		p := new(noting)
+		p := new(remembering)
 		source := one(t, p, runnel.Options{Dir: dir})
 		for _, resume := range []string{source, runnel.ResumeLast} {
 			p.started = nil
@@ -166,7 +167,7 @@ func TestForkBeginsWithACopy(t *testing.T) {
 }
 
 func TestForkNeedsAConversationAndAnAgentThatCopies(t *testing.T) {
-	p := new(noting)
+	p := new(remembering)
 	if _, err := runnel.Start(t.Context(), p, runnel.Options{Fork: true}, runnel.Text("text")); runnel.CodeOf(err) != runnel.InvalidRequest {
 		t.Error(err)
 	}
