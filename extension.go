@@ -306,9 +306,9 @@ func (x *extended) contradiction(asked Options) error {
 	return nil
 }
 
-// notices returns the notices that the run begins with.
-func (x *extended) notices() []event.Notice {
-	if !x.sandboxed {
+// annotate returns the warning that stands before all work of the run.
+func (x *extended) annotate(ev event.Event) []event.Notice {
+	if _, begins := ev.Body.(event.ResponseStart); !begins || !x.sandboxed {
 		return nil
 	}
 	return []event.Notice{{Level: event.LevelWarning, Code: universal.ExternalSandbox, Message: universal.ExternalSandboxWarning}}

@@ -132,8 +132,6 @@ type Config struct {
 	// left by a process before this one, and is not refused. The session calls
 	// release once the agent has gone. Default: nothing is counted.
 	Reserve func(running bool) (release func(), err error)
-
-	notices []event.Notice // that the first turn begins with
 }
 
 // Status is a snapshot of a session.
