@@ -132,6 +132,21 @@ func play(roles string) error {
 		fmt.Println("listens")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return ln.Close()
+	case "accept": // one connection, and listen no longer
+		network, address, _ := strings.Cut(os.Getenv(atVar), " ")
+		ln, err := net.Listen(network, address)
+		if err != nil {
+			return err
+		}
+		fmt.Println(ln.Addr())
+		c, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		ln.Close()
+		fmt.Println("accepted")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return c.Close()
 	case "foreign":
 		if err := syscall.Setuid(12345); err != nil {
 			return err

@@ -16,6 +16,6 @@ func judgeCaller(*net.UnixConn) (ours, agent bool) { return false, true }
 
 func judgeListener(*net.UnixConn) error { return nil }
 
-func judgePort(netip.AddrPort) error { return nil }
+func judgePort(*net.TCPConn, netip.AddrPort) error { return nil }
 
 func agentBehind(*net.TCPConn) bool { return true }

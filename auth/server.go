@@ -26,7 +26,7 @@ func CheckServer(c net.Conn) error {
 		return judgeListener(c)
 	case *net.TCPConn:
 		if there := addressOf(c.RemoteAddr()); there.Addr().IsLoopback() {
-			return judgePort(there)
+			return judgePort(c, there)
 		}
 	}
 	return nil

@@ -32,18 +32,24 @@ func judgeListener(c *net.UnixConn) error {
 // process with the pid of an agent's that has ended.
 const serveCommand = "serve"
 
-// judgePort judges who listens at an address of loopback. A server hides its
-// descriptors, so this looks for an agent's process that holds the socket, or
-// may: one that hides its descriptors counts. If no other process may hold the
-// socket, it is rejected, too: an agent can hide it in a message on its way.
-// What processes of root hold cannot be seen.
-func judgePort(there netip.AddrPort) error {
+// judgePort judges who listens at an address of loopback, and who accepted c,
+// which was dialed there: another program may listen by now. A server hides its
+// descriptors, so this looks for an agent's process that holds one of the two
+// sockets, or may: one that hides its descriptors counts. If no other process may
+// hold the socket that listens, it is rejected, too: an agent can hide it in a
+// message on its way. What processes of root hold cannot be seen.
+func judgePort(c *net.TCPConn, there netip.AddrPort) error {
 	sock, err := findListener(there)
 	switch {
 	case err != nil:
 		return err
 	case sock.uid != os.Geteuid() && sock.uid != 0:
 		return ErrServerUser
+	}
+	// After the above: what nobody has accepted yet waits at that socket.
+	end, err := findSocket(there, addressOf(c.LocalAddr()))
+	if err != nil {
+		return err
 	}
 	self, err := procinfo.Lineage(os.Getpid())
 	if err != nil {
@@ -55,16 +61,17 @@ func judgePort(there netip.AddrPort) error {
 	}
 	held := sock.uid != os.Geteuid()
 	for _, pid := range pids {
-		if !procinfo.MayHold(pid, sock.inode) {
+		listens := procinfo.MayHold(pid, sock.inode)
+		if !listens && (end.inode == 0 || !procinfo.MayHold(pid, end.inode)) {
 			continue
 		}
 		if belowAgent(self, pid) {
 			return ErrServerAgent
 		}
 		shown, _ := procinfo.HoldsSocket(pid, sock.inode)
-		held = held || shown || procinfo.HasArgument(pid, serveCommand)
+		held = held || shown || listens && procinfo.HasArgument(pid, serveCommand)
 	}
-	if !held {
+	if !held || !connected(c) {
 		return ErrServerAgent
 	}
 	return nil

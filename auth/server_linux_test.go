@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bufio"
 	"errors"
 	"io/fs"
 	"net"
@@ -64,6 +65,41 @@ func TestServerBelowAgentIsRejected(t *testing.T) {
 	_ = cmd.Wait()
 	if err := CheckServer(c); !errors.Is(err, ErrServerAgent) {
 		t.Errorf("of one that has ended: got %v", err)
+	}
+}
+
+// An agent accepts the connection, and then a server of the user listens there.
+func TestConnectionThatAgentAcceptedIsRejected(t *testing.T) {
+	cmd := process("accept")
+	cmd.Env = append(cmd.Env, atVar+"=tcp 127.0.0.1:0")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	said := bufio.NewScanner(out)
+	if !said.Scan() {
+		t.Fatal("it does not listen")
+	}
+	at := said.Text()
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if !said.Scan() || said.Text() != "accepted" {
+		t.Fatalf("it said %q", said.Text())
+	}
+	listen(t, "tcp", at)
+	if err := CheckServer(c); !errors.Is(err, ErrServerAgent) {
+		t.Errorf("got %v", err)
 	}
 }
 
