@@ -223,3 +223,40 @@ func tag(data []byte, field string) (string, error) {
 }
 
 func bounded(s string) string { return text.Shorten(s, 64) }
+
+// The JSON of a list is a list, also where Go has none: a client may rely on it.
+
+// MarshalJSON implements [json.Marshaler].
+func (c Change) MarshalJSON() ([]byte, error) {
+	type plain Change
+	c.Hunks = listed(c.Hunks)
+	return json.Marshal(plain(c))
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (h Hunk) MarshalJSON() ([]byte, error) {
+	type plain Hunk
+	h.Lines = listed(h.Lines)
+	return json.Marshal(plain(h))
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (p Plan) MarshalJSON() ([]byte, error) {
+	type plain Plan
+	p.Entries = listed(p.Entries)
+	return json.Marshal(plain(p))
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (a Approval) MarshalJSON() ([]byte, error) {
+	type plain Approval
+	a.Choices = listed(a.Choices)
+	return json.Marshal(plain(a))
+}
+
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -98,7 +98,7 @@ func (b *reducer) ask(ev event.Event, r event.ApprovalRequested) Approval {
 		b.asked = make(map[string]question)
 	}
 	b.asked[r.Approval.ID] = question{ev.Turn, r.Approval}
-	return Approval{TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalPending, Approval: listed(r.Approval)}
+	return Approval{TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalPending, Approval: r.Approval}
 }
 
 // answer renders the answer to an approval, with the whole approval if it is
@@ -111,14 +111,6 @@ func (b *reducer) answer(ev event.Event, r event.ApprovalResolved) Approval {
 	}
 	return Approval{
 		TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalResolved,
-		Approval: listed(a), Choice: r.Choice, By: r.By, Reason: r.Reason,
+		Approval: a, Choice: r.Choice, By: r.By, Reason: r.Reason,
 	}
-}
-
-// listed returns a with a list of choices that encodes as one.
-func listed(a event.Approval) event.Approval {
-	if a.Choices == nil {
-		a.Choices = []event.Choice{}
-	}
-	return a
 }

@@ -94,7 +94,7 @@ type (
 	completeFrame struct {
 		About
 		Status  event.TurnStatus `json:"status"`
-		Usage   *event.Usage     `json:"usage"`
+		Usage   *event.Usage     `json:"usage,omitempty"`
 		CostUSD *float64         `json:"costUsd,omitempty"`
 	}
 	exitFrame struct {
@@ -237,7 +237,7 @@ func (t *TurnFrames) done(a About, f event.FinalItem) []TurnFrame {
 	case event.FunctionCallOutput:
 		return []TurnFrame{{"tool:result", toolResultFrame{a, f.CallID, t.calls[f.CallID], !f.IsError, f.Output, f.ExitCode, f.Changes, f.Truncated}}}
 	case event.Plan:
-		return []TurnFrame{{"plan:update", planFrame{a, f.Entries}}}
+		return []TurnFrame{{"plan:update", planFrame{a, append([]event.PlanEntry{}, f.Entries...)}}}
 	}
 	return nil
 }
