@@ -20,6 +20,7 @@ UI_READY := ui/node_modules/.ready
 SUPERVISOR := internal/supervisor/bin/supervise_$(shell go env GOARCH)
 AGENTS_READY := test/agents/node_modules/.ready
 PEERS_READY := bench/peers/node_modules/.ready
+OPENAPI_LINT_READY := tools/openapi/node_modules/.ready
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
@@ -60,6 +61,11 @@ $(AGENTS_READY): test/agents/package.json test/agents/package-lock.json
 $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 	@echo "installing what the benchmark runs beside Runnel"
 	@npm install --no-save --prefix bench/peers --no-fund --no-audit
+	@touch $@
+
+$(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.json
+	@echo "installing the linters of the API's document"
+	@npm ci --prefix tools/openapi --no-fund --no-audit
 	@touch $@
 
 # What the tests read:
@@ -172,6 +178,10 @@ lint: ## run the linters of .golangci.yml (the first time builds them: two minut
 	$(LINT) run ./...
 	cd bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
+.PHONY: lint-api
+lint-api: $(OPENAPI_LINT_READY) ## check docs/openapi.json with the linters of OpenAPI documents
+	@REDOCLY_SUPPRESS_UPDATE_NOTICE=true npm run --silent --prefix tools/openapi lint
+
 .PHONY: bench
 bench: build $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (half an hour)
 	go -C bench run . -runnel ../bin/runnel -o RESULTS.md
@@ -199,9 +209,10 @@ docs: $(SUPERVISOR) $(AGENTS_READY) ## ask every agent again what it can do, and
 .PHONY: generate
 generate: ## write the generated files again
 	go generate ./...
+	go run ./cmd/runnel openapi --output docs/openapi.json
 
 .PHONY: verify
-verify: generate lint test-bench ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
+verify: generate lint lint-api test-bench ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
 	git diff --exit-code
 	@# -e: go.sum need not cover what only the tests of a dependency import
 	go mod tidy -e -diff
@@ -210,4 +221,4 @@ verify: generate lint test-bench ## fail if anything generated is out of date, a
 
 .PHONY: clean
 clean: ## remove what was built and installed
-	rm -rf bin internal/supervisor/bin/supervise_* ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules
+	rm -rf bin internal/supervisor/bin/supervise_* ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules tools/openapi/node_modules
