@@ -38,6 +38,9 @@ const drain = 2 * time.Second
 // events wait in memory until then. Some agents repeat a whole conversation.
 const maxStart = 256 << 20
 
+// eventSize is what an event that waits counts for at least, in bytes.
+const eventSize = 1 << 10
+
 // startTime is how long an agent may take until it is ready: some download a
 // part of themselves first.
 const startTime = 5 * time.Minute
@@ -172,10 +175,11 @@ func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte
 func (c *Conn) next() ([]byte, error) {
 	for {
 		line, err := c.lines.Next()
-		if err == nil && c.lines.Offset() > maxStart {
+		full := max(c.lines.Offset(), int64(len(c.ready))*eventSize) > maxStart
+		if err == nil && full {
 			err = runnel.Fail(runnel.ProtocolError, c.agent.Name+" prints without end and does not get ready. Try it in a terminal: "+c.agent.Try)
 		}
-		if _, long := errors.AsType[*jsonl.TooLongError](err); long && c.lines.Offset() <= maxStart {
+		if _, long := errors.AsType[*jsonl.TooLongError](err); long && !full {
 			c.ready = append(c.ready, c.leftOut())
 			continue
 		}

@@ -54,6 +54,17 @@ func TestAHandshakeIsBounded(t *testing.T) {
 	}
 }
 
+// The event of a line takes more memory than a short line.
+func TestShortLinesOfAHandshakeAreBounded(t *testing.T) {
+	c, err := listen(t, `yes | head -c 1000000; exec sleep 600`, 5*time.Second)
+	if runnel.CodeOf(err) != runnel.ProtocolError {
+		t.Errorf("got %v", err)
+	}
+	if most := maxStart / eventSize; len(c.ready) > most+1 {
+		t.Errorf("%d events wait, want at most %d", len(c.ready), most)
+	}
+}
+
 func TestLeftOutLineOfHandshakeIsReportedAndCounted(t *testing.T) {
 	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`, time.Minute)
 	ev, err := c.Next(t.Context())
