@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Bounds of Find.
@@ -177,7 +178,7 @@ func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	}
 	defer d.Close()
 	entries, err = d.ReadDir(f.left)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ENOTDIR) { // a file holds no repository
 		f.add(Finding{File: dir, Problem: reason(err)})
 	}
 	all = len(entries) < f.left && (err == nil || errors.Is(err, io.EOF))
