@@ -17,6 +17,11 @@ import (
 // Create starts an agent in a directory, under a profile if persona is set. If
 // it fails, nothing is left.
 func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options, persona string) (Status, error) {
+	return g.CreateWith(ctx, cliType, dir, opt, Choice{Persona: persona})
+}
+
+// CreateWith is [Gateway.Create] with all that a client can choose.
+func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runnel.Options, c Choice) (Status, error) {
 	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
 		return st, err
 	}
@@ -31,17 +36,21 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 	if opt, err = runnel.CheckOptions(p, opt, g.detector.Last(p.Name())); err != nil {
 		return Status{}, err
 	}
-	res, err := g.opener.resolve(p, dir, opt)
-	if err != nil {
-		return Status{}, err
-	}
 	if err := runnel.CheckKey(p, opt); err != nil {
 		return Status{}, err
 	}
-	if err := checkPersona(persona); err != nil {
+	k, err := g.opener.chosen(dir, c)
+	if err != nil {
+		return Status{}, err
+	}
+	res, err := g.opener.resolve(p, dir, opt, k)
+	if err != nil {
 		return Status{}, err
 	}
 	rec, err := newRecord(g.cfg.Sealer, p, dir, opt, res)
+	if err == nil {
+		rec.Options, err = k.in(rec.Options)
+	}
 	if err != nil {
 		return Status{}, err
 	}
@@ -240,7 +249,7 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	if n.agent == nil {
 		return nil
 	}
-	e, err := c.opener.start(ctx, n.provider, resolution{n.agent.Options, n.res.by}, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
+	e, err := c.opener.start(ctx, n.provider, resolution{n.agent.Options, n.res.by, n.res.rules}, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
 	if err == nil && !n.settings.IsZero() {
 		if err = e.session.Set(ctx, n.settings); err != nil {
 			_ = e.session.Close()
@@ -279,12 +288,4 @@ func newRecord(s Sealer, p runnel.Provider, dir string, given runnel.Options, re
 		ModelID: res.Model, PermissionMode: string(res.PermissionMode), Options: kept,
 		State: event.StateOpen, CreatedAt: now, LastActiveAt: now,
 	}, nil
-}
-
-// checkPersona checks the name of a profile. This server has no profiles.
-func checkPersona(name string) error {
-	if name == "" {
-		return nil
-	}
-	return runnel.Fail(runnel.PersonaNotFound, "persona: there is no such profile")
 }

@@ -21,6 +21,7 @@ type entry struct {
 	feed       *feed
 	records    *recordWriter
 	queue      *promptQueue
+	gov        *governor
 
 	// Guarded by sessions.mu:
 	users    int  // callers that have acquired the session
@@ -67,6 +68,9 @@ func (e *entry) recorded(evs []event.Event) {
 		e.index(ev)
 		v, u := e.note(ev)
 		visible, urgent, ended = visible || v, urgent || u, ended || event.Ends(ev.Body)
+		if event.Ends(ev.Body) {
+			e.gov.endTurn(ev.Turn)
+		}
 	}
 	drain := ended && e.waiting > 0
 	e.mu.Unlock()
@@ -275,7 +279,8 @@ func (e *entry) room(ctx context.Context, log runnel.Log) error {
 
 // send begins a turn, with settings that are changed before it; e.sending is
 // held. A prompt that is refused changes nothing.
-func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings) error {
+func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings, rules turnRules) error {
+	e.govern(in.Turn, rules)
 	_, err := e.session.SendWith(ctx, in, set)
 	return err
 }

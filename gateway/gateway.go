@@ -140,7 +140,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
 	}
 	g.creator = &creator{g.opener, g.sessions}
-	g.queue.renew = g.opener.renew
+	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
 	g.importer = &importer{opener: g.opener, sessions: g.sessions}
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
 	g.work.Go(func() { g.records.run(g.ctx) })

@@ -95,7 +95,11 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 		cfg.Changed = e.changed
 	}
 	cfg.Exceeded = e.exceeded
-	cfg.Judge = o.policy.Judge(policy.Call{Session: rec.ID, CLIType: rec.CLIType, Dir: rec.ProjectDir})
+	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
+	e.gov.begin(res.rules)
+	o.recallTurn(e, rec)
+	cfg.Annotate = e.gov.annotate
+	cfg.Judge = e.gov.sources(o.policy).Judge(policy.Call{Session: rec.ID, CLIType: rec.CLIType, Dir: rec.ProjectDir})
 	cfg.Reserve = func(running bool) (func(), error) { return o.limits.agent(e.credential, running) }
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
@@ -127,7 +131,8 @@ func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution,
 		return resolution{}, err
 	}
 	opt.Resume, err = o.conversation(ctx, rec)
-	return resolution{Options: opt}, err
+	k := keptOf(rec.Options)
+	return resolution{Options: opt, rules: rules{lost: k.Persona != "", governed: k.Delegation == Governed}}, err
 }
 
 // conversation returns the agent's own id of the conversation of a session.

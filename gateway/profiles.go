@@ -43,7 +43,7 @@ func (g *Gateway) Profiles(dir string) (Profiles, error) {
 	}
 	out := Profiles{Profiles: make([]Profile, len(list))}
 	for i, e := range list {
-		out.Profiles[i] = g.shown(e.Profile)
+		out.Profiles[i] = g.cfg.shown(e.Profile)
 		if e.Err != nil {
 			out.Profiles[i].Error = e.Err.Error()
 		}
@@ -62,12 +62,12 @@ func (g *Gateway) Profile(dir, name string) (Profile, string, error) {
 		return Profile{}, "", err
 	}
 	p, err := profile.Find(folders, name)
-	return g.shown(p), p.Text, err
+	return g.cfg.shown(p), p.Text, err
 }
 
-func (g *Gateway) shown(p profile.Profile) Profile {
+func (c *Config) shown(p profile.Profile) Profile {
 	out := ShowProfile(p)
-	out.Default = p.Name != "" && p.Name == g.cfg.Profile
+	out.Default = p.Name != "" && p.Name == c.Profile
 	return out
 }
 

@@ -22,7 +22,8 @@ type promptQueue struct {
 	ctx       context.Context // of the goroutines
 	sessions  *sessions
 	projects  projects
-	renew     func(context.Context, *entry) error // resolves the options of a session whose agent is about to start
+	renew     func(context.Context, *entry) error  // resolves the options of a session whose agent is about to start
+	recall    func(dir string, t *turnRules) error // reads the profile of a turn
 }
 
 const maxQueue = 50 // prompts of one session
@@ -31,16 +32,17 @@ const maxQueue = 50 // prompts of one session
 type queuedPrompt struct {
 	Input    runnel.Input    `json:"input"`
 	Settings runnel.Settings `json:"settings,omitzero"`
+	Rules    turnRules       `json:"rules,omitzero"`
 }
 
 // add adds a prompt at the end of the queue; e.sending is held.
-func (q *promptQueue) add(ctx context.Context, e *entry, in runnel.Input, set runnel.Settings) error {
-	data, err := json.Marshal(queuedPrompt{in, set})
+func (q *promptQueue) add(ctx context.Context, e *entry, p queuedPrompt) error {
+	data, err := json.Marshal(p)
 	if err != nil {
 		return runnel.Fail(runnel.InvalidRequest, "the prompt cannot be kept", err)
 	}
-	p := store.Queued{Session: e.session.ID(), Turn: in.Turn, Input: data, At: time.Now().UTC()}
-	if err := q.catalogue.Enqueue(ctx, p); err != nil {
+	waits := store.Queued{Session: e.session.ID(), Turn: p.Input.Turn, Input: data, At: time.Now().UTC()}
+	if err := q.catalogue.Enqueue(ctx, waits); err != nil {
 		return storeError(err)
 	}
 	e.change(func() { e.waiting++ })
@@ -157,7 +159,11 @@ func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error 
 			return &unresolved{err}
 		}
 	}
-	return e.send(ctx, p.Input, p.Settings)
+	rec, _ := e.snapshot()
+	if err := q.recall(rec.ProjectDir, &p.Rules); err != nil {
+		return &unresolved{err}
+	}
+	return e.send(ctx, p.Input, p.Settings, p.Rules)
 }
 
 // unresolved is the error for a prompt whose session has options that cannot be

@@ -14,21 +14,33 @@ import (
 // each of them is from.
 type resolution struct {
 	runnel.Options
-	by profile.Resolved // nil: the session's own are all there is
+	by    profile.Resolved // nil: the session's own are all there is
+	rules rules            // for what the agent does
 }
 
 // resolve returns the options with which an agent of p starts in dir. given are
-// the session's own, which were checked when they were given. An option that p
-// does not take, or with a value that it cannot have, is an error whichever
-// source has it.
-func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options) (resolution, error) {
+// the session's own, which were checked when they were given; k is what else was
+// chosen. An option that p does not take, or with a value that it cannot have, is
+// an error whichever source has it.
+func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k kept) (resolution, error) {
+	var prof *profile.Profile
+	if k.Persona != "" {
+		found, err := o.find(dir, k.Persona)
+		if err != nil {
+			return resolution{}, err
+		}
+		prof = &found
+	}
 	given.Dir, given.Trusted, given.AllowBypass = dir, o.projects.trusts(dir), o.cfg.AllowBypass
-	opt, by, err := profile.ForAgent(p, given, o.detector.Last(p.Name()), o.cfg.Options)
+	opt, by, err := profile.ForAgent(p, given, prof, o.detector.Last(p.Name()), o.cfg.Options)
 	if err != nil {
 		return resolution{}, err
 	}
-	opt, err = o.complete(opt, dir)
-	return resolution{opt, by}, err
+	if opt, err = o.complete(opt, dir); err != nil {
+		return resolution{}, err
+	}
+	opt, r := o.govern(p, dir, k, prof, opt)
+	return resolution{opt, by, r}, nil
 }
 
 // renew resolves the options of a session again if its next prompt starts its
@@ -50,8 +62,12 @@ func (o *opener) renew(ctx context.Context, e *entry) error {
 func (o *opener) renewWith(ctx context.Context, e *entry, res resolution) error {
 	rec, _ := e.snapshot()
 	ok, err := e.session.Renew(ctx, o.equipped(res.Options, rec.CLIType, rec.ID))
-	if err != nil || !ok || reflect.DeepEqual(res.by, e.resolvedNow()) {
+	if err != nil || !ok {
 		return err
+	}
+	e.gov.begin(res.rules)
+	if reflect.DeepEqual(res.by, e.resolvedNow()) {
+		return nil
 	}
 	e.change(func() {
 		e.resolved = res.by
@@ -74,7 +90,7 @@ func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 	if err != nil {
 		return resolution{}, err
 	}
-	return o.resolve(p, rec.ProjectDir, given)
+	return o.resolve(p, rec.ProjectDir, given, keptOf(rec.Options))
 }
 
 // equipped adds to options what the agent of one session needs.

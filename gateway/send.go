@@ -17,8 +17,11 @@ type Prompt struct {
 	Text        string
 	Attachments []attach.Ref
 	Options     runnel.Options // for the turn alone. Default: those of the session
-	Persona     string         // a profile. Default: none
-	Queue       bool           // wait for the running turn instead of failing
+	Persona     string         // a profile. Default: that of the session
+
+	Governance *profile.Governance // of the turn: it can only tighten the session's. Default: the session's
+	Unattended bool                // as Choice.Unattended
+	Queue      bool                // wait for the running turn instead of failing
 }
 
 // Sent says what became of a prompt.
@@ -84,7 +87,14 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err != nil {
 		return Sent{}, err
 	}
-	if err := checkPersona(p.Persona); err != nil {
+	choice, err := g.opener.chosenFor(rec, p)
+	if err == nil && choice.model != "" && set.Model == "" {
+		set.Model = choice.model
+		if set, err = g.checkSettings(rec.CLIType, st, set); err == nil {
+			err = e.session.CheckSettings(ctx, set)
+		}
+	}
+	if err != nil {
 		return Sent{}, err
 	}
 	if err := e.room(ctx, g.cfg.Log); err != nil {
@@ -104,13 +114,13 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: in.Warning()}
 	if !busy {
 		sent.Resolved = shownResolved(e.resolvedNow(), Describe(rec), set)
-		err = e.send(ctx, in, set)
+		err = e.send(ctx, in, set, choice.turnRules)
 		if !p.Queue || runnel.CodeOf(err) != runnel.TurnInProgress { // else the agent began one
 			return sent, err
 		}
 	}
 	sent.Queued, sent.Resolved = true, nil
-	return sent, g.queue.add(ctx, e, in, set)
+	return sent, g.queue.add(ctx, e, queuedPrompt{in, set, choice.turnRules})
 }
 
 // turnSettings returns the options of a prompt as settings for its turn, checked

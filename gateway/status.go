@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -31,6 +32,9 @@ type Status struct {
 
 	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, as it reported last; not in lists"`
 	Given  runnel.Values        `json:"given,omitempty" doc:"what was set of that, by id; it holds when the agent starts again, too"`
+
+	Persona    string `json:"persona,omitempty" doc:"its profile"`
+	Delegation string `json:"delegation,omitempty" enum:"governed,agent" doc:"who decides whether it may start subagents: the gates, or its agent"`
 
 	Resolved profile.Resolved `json:"resolved,omitempty" doc:"options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists"`
 
@@ -190,7 +194,9 @@ func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, er
 func Describe(rec store.Session) Status {
 	var opt runnel.Options
 	_ = json.Unmarshal(rec.Options, &opt) // we wrote it; without it nothing was given
+	k := keptOf(rec.Options)
 	return Status{
+		Persona: k.Persona, Delegation: cmp.Or(k.Delegation, ByAgent),
 		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
 		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},

@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -36,6 +37,7 @@ func (d describer) bodies() {
 		s.AdditionalProperties = true
 		s.Description = "An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have."
 	}
+	describeChoices(d.component(runnel.Options{}), d.component(runnel.Settings{}), d.schema(profile.Governance{}))
 	for _, s := range d.reg.named {
 		d.fields(s)
 	}

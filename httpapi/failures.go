@@ -48,12 +48,12 @@ func sessionFails(more ...runnel.Code) []runnel.Code {
 // agentFails are the errors of a route that may start an agent, and more.
 func agentFails(more ...runnel.Code) []runnel.Code {
 	return append(more,
-		runnel.UnsupportedCapability, runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.SessionDead,
+		runnel.UnsupportedCapability, runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.SessionDead, runnel.PersonaNotFound,
 		runnel.SessionCreateFailed, runnel.AgentError, runnel.ProcessCrash, runnel.ProtocolError, runnel.InvalidAPIKey,
 		runnel.MissingAPIKey, runnel.AgentNotInstalled, runnel.AgentNotLoggedIn, runnel.Overloaded, runnel.Timeout)
 }
 
 // promptFails are the errors of a route that takes a prompt.
 func promptFails(more ...runnel.Code) []runnel.Code {
-	return agentFails(append(more, runnel.TurnInProgress, runnel.AttachmentFailure, runnel.PersonaNotFound)...)
+	return agentFails(append(more, runnel.TurnInProgress, runnel.AttachmentFailure)...)
 }

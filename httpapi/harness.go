@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 
@@ -17,7 +18,7 @@ type (
 	harnessCreateRequest struct {
 		ProjectRoot string          `json:"projectRoot" doc:"absolute path of the directory the agent works in"`
 		CLIType     string          `json:"cliType,omitempty" doc:"kind of agent; the server's first one if absent"`
-		Persona     string          `json:"persona,omitempty" hidden:"true"` // there are no profiles
+		Persona     string          `json:"persona,omitempty" doc:"a profile of GET /api/profiles"`
 		Mode        string          `json:"mode,omitempty" hidden:"true"`
 		Opts        json.RawMessage `json:"opts,omitempty"`
 	}
@@ -55,7 +56,7 @@ func (h *harness) routes() []route {
 			params: []param{{name: "onDisconnect", doc: "what happens to the turn when the client goes. Default: detach, the turn goes on", values: []string{"detach", "cancel"}}, keyParam()},
 			status: http.StatusOK, in: stream.TurnRequest{}, media: []string{"text/event-stream"}, stream: true, fails: promptFails(sessionFails()...), serve: h.streams.Turn},
 		repeatable(h.sessions.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory",
-			fails: agentFails(runnel.UnsupportedCLIType, runnel.PersonaNotFound)}, h.create),
+			fails: agentFails(runnel.UnsupportedCLIType)}, h.create),
 		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent",
 			fails: agentFails(sessionFails(runnel.TurnInProgress)...)}, h.boot),
 		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
@@ -74,7 +75,7 @@ func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSessi
 		return harnessSession{}, err
 	}
 	if in.Persona != "" {
-		opt.Persona = in.Persona
+		opt.Choice.Persona = in.Persona
 	}
 	if err := command.CheckMode("mode", in.Mode); err != nil {
 		return harnessSession{}, err
@@ -86,7 +87,8 @@ func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSessi
 	if err := h.sessions.maySession(r); err != nil {
 		return harnessSession{}, err
 	}
-	st, err := h.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.Persona)
+	opt.Choice.Delegation = cmp.Or(opt.Choice.Delegation, gateway.Governed)
+	st, err := h.gw.CreateWith(r.Context(), in.CLIType, dir, opt.Options, opt.Choice)
 	return harnessSession{st, opt.Warnings}, err
 }
 

@@ -32,15 +32,16 @@ func TestMain(m *testing.M) {
 // A rig is a whole server over the scripted agent, with everything in memory.
 type rig struct {
 	*Server
-	t      *testing.T
-	log    *runnel.Memory
-	cat    *memory.Catalogue
-	gw     *gateway.Gateway
-	keyed  *auth.Keyring
-	logged *bytes.Buffer
-	dir    string // a project
-	page   *pageAt
-	token  string // with all scopes
+	t        *testing.T
+	log      *runnel.Memory
+	cat      *memory.Catalogue
+	gw       *gateway.Gateway
+	keyed    *auth.Keyring
+	logged   *bytes.Buffer
+	dir      string // a project
+	profiles string // folder of profiles, see withProfiles
+	page     *pageAt
+	token    string // with all scopes
 }
 
 // A pageAt is a page with a host name of the test's choice.

@@ -51,6 +51,7 @@ func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 	for _, options := range []string{
 		`{"reasoningEffort":"banana"}`, `{"permissionMode":"yolo"}`, `{"permissionMode":"bypass"}`, `{"model":"` + long + `"}`, `{"model":"  "}`,
 		`{"config":{"speed":"1"}}`, `{"config":{"pace":"slow"}}`, `{"config":{"thoughts":"perhaps"}}`,
+		`{"subagentGovernance":true}`, `{"subagentGovernance":[]}`, `{"persona":5}`, `{"delegation":true}`,
 	} {
 		check(create, options, runnel.InvalidRequest)
 		check(live, options, runnel.InvalidRequest)
@@ -65,7 +66,7 @@ func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 	}
 	for _, options := range []string{
 		`{"maxTurns":3}`, `{"maxTurns":-1}`, `{"tools":["Read"]}`, `{"addDirs":["/"]}`, `{"maxThinkingTokens":5}`, `{"systemPromptAppend":"x"}`,
-		`{"mcpServers":{}}`, `{"mode":"x"}`, `{"subagentGovernance":{"contextSealed":true}}`, `{"subagentGovernance":{}}`,
+		`{"mcpServers":{}}`, `{"mode":"x"}`,
 	} {
 		check(create, options, runnel.UnsupportedCapability)
 		check(live, options, runnel.UnsupportedCapability)

@@ -1,8 +1,12 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -19,11 +23,12 @@ type profiles struct{ gw *gateway.Gateway }
 
 func (p *profiles) routes() []route {
 	project := []param{{name: "projectDir", doc: "directory of a project, whose own profiles are included if it is trusted"}}
+	fails := []runnel.Code{runnel.WorkingRootInaccessible, runnel.WorkingRootConflict}
 	return []route{
-		handle(route{path: "/api/profiles", scope: auth.Read, bound: true, name: "listProfiles",
-			summary: "List the profiles that sessions can choose, and what is wrong with the others", params: project}, p.list),
+		handle(route{path: "/api/profiles", scope: auth.Read, bound: true, name: "listProfiles", params: project,
+			summary: "List the profiles that sessions can choose, and what is wrong with the others", fails: fails}, p.list),
 		handle(route{path: "/api/profiles/{name}", scope: auth.Read, bound: true, name: "getProfile",
-			summary: "Get a profile with its text", params: project}, p.get),
+			summary: "Get a profile with its text", params: project, fails: append(fails, runnel.PersonaNotFound)}, p.get),
 	}
 }
 
@@ -51,4 +56,19 @@ func projectOf(r *http.Request) (string, error) {
 		return own, nil
 	}
 	return access.Home(r.Context(), r.URL.Query().Get("projectDir"))
+}
+
+// describeChoices adds to the options of a session, and to those of a turn, what
+// the server upholds and not the agent.
+func describeChoices(session, turn, governance *huma.Schema) {
+	both := map[string]*huma.Schema{
+		"persona":            {Type: huma.TypeString, Description: "A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session."},
+		"subagentGovernance": governance,
+	}
+	maps.Copy(session.Properties, both)
+	maps.Copy(turn.Properties, both)
+	session.Properties["delegation"] = &huma.Schema{
+		Type: huma.TypeString, Enum: []any{gateway.Governed, gateway.ByAgent},
+		Description: "Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.",
+	}
 }

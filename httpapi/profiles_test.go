@@ -38,7 +38,7 @@ func withProfiles(t *testing.T, global, own map[string]string, edit ...func(*Con
 	rg := newRig(t, append([]func(*Config, *gateway.Config){func(_ *Config, g *gateway.Config) {
 		g.ProfilesDir, g.TrustedDirs = config, []string{project}
 	}}, edit...)...)
-	rg.dir = project
+	rg.dir, rg.profiles = project, config
 	return rg
 }
 

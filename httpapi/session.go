@@ -60,7 +60,7 @@ type sessions struct {
 func (s *sessions) routes() []route {
 	return []route{
 		repeatable(s.commands, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
-			summary: "Start an agent in a directory", fails: agentFails(runnel.UnsupportedCLIType, runnel.PersonaNotFound)}, s.create),
+			summary: "Start an agent in a directory", fails: agentFails(runnel.UnsupportedCLIType)}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket",
 			fails:   agentFails(runnel.TurnInProgress)}, s.load),
@@ -111,7 +111,7 @@ func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, erro
 	if err := s.maySession(r); err != nil {
 		return createAnswer{}, err
 	}
-	st, err := s.gw.Create(r.Context(), in.CLIType, dir, opt.Options, opt.Persona)
+	st, err := s.gw.CreateWith(r.Context(), in.CLIType, dir, opt.Options, opt.Choice)
 	return createAnswer{st.SessionID, st.CLIType, opt.Warnings, st.Resolved}, err
 }
 

@@ -12,9 +12,9 @@ import (
 // Governance is what a client says of the work that an agent may delegate. It
 // counts only as far as its fields have exactly the values that the gates want.
 type Governance struct {
-	ContextSealed       bool   `json:"contextSealed"`
-	PipelineRunApproved bool   `json:"pipelineRunApproved"`
-	ApprovalRef         string `json:"approvalRef"`
+	ContextSealed       bool   `json:"contextSealed" required:"false"`
+	PipelineRunApproved bool   `json:"pipelineRunApproved" required:"false"`
+	ApprovalRef         string `json:"approvalRef" required:"false" doc:"names the approval; not blank"`
 }
 
 // ParseGovernance returns the governance object in data, or nil if there is

@@ -113,7 +113,7 @@ func (a *app) checkOptions(allowBypass bool) error {
 // resolve returns the options with which a prompt's agent starts, and which
 // source each of them is from.
 func (a *app) resolve(p runnel.Provider, opt runnel.Options) (runnel.Options, profile.Resolved, error) {
-	return profile.ForAgent(p, opt, nil, a.options)
+	return profile.ForAgent(p, opt, nil, nil, a.options)
 }
 
 // listed lists the options that neither the client nor the agent chose, for

@@ -115,7 +115,13 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 			return p, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
 		}
 	}
-	return gateway.Prompt{TurnID: in.TurnID, Text: in.Content, Attachments: refs, Options: opt.Options, Persona: opt.Persona, Queue: in.Queue}, opt.Warnings, nil
+	if opt.Choice.Delegation != "" {
+		return p, nil, runnel.Fail(runnel.UnsupportedCapability, "opts.delegation: can be chosen with a new session only")
+	}
+	return gateway.Prompt{
+		TurnID: in.TurnID, Text: in.Content, Attachments: refs, Options: opt.Options, Queue: in.Queue,
+		Persona: opt.Choice.Persona, Governance: opt.Choice.Governance, Unattended: opt.Choice.Unattended,
+	}, opt.Warnings, nil
 }
 
 // Decide answers an approval.
@@ -139,8 +145,13 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 	if err != nil {
 		return OptionsAnswer{}, err
 	}
-	if opt.Persona != "" {
+	switch {
+	case opt.Choice.Persona != "":
 		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "persona: can be chosen with a prompt or a new session only")
+	case opt.Choice.Delegation != "":
+		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "delegation: can be chosen with a new session only")
+	case opt.Choice.Governance != nil:
+		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "subagentGovernance: can be given with a prompt or a new session only")
 	}
 	if set, others := opt.Options.Settings(); set.IsZero() && len(others) == 0 {
 		return OptionsAnswer{}, reply.Invalid("nothing to change: give model, permissionMode, reasoningEffort, config or another option")

@@ -8,22 +8,25 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/internal/strictjson"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // Options are what a client may say of how an agent runs.
 type Options struct {
 	runnel.Options
-	Persona  string   // a profile
+	Choice   gateway.Choice
 	Warnings []string // about fields that have no effect
 }
 
-// profileOptions are those that have a meaning only with profiles.
+// profileOptions are those that the gateway upholds, and not the agent.
 type profileOptions struct {
 	Persona            string          `json:"persona,omitempty"`
 	Mode               string          `json:"mode,omitempty"`
+	Delegation         string          `json:"delegation,omitempty"`
 	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
 }
 
@@ -38,6 +41,7 @@ func CallersOptions(r *http.Request, data json.RawMessage) (Options, error) {
 	if err != nil || access.Caller(r.Context()).Has(auth.Approve) {
 		return opt, err
 	}
+	opt.Choice.Unattended = true
 	what := ""
 	switch {
 	case len(opt.MCPServers) > 0:
@@ -67,18 +71,18 @@ func decodeOptions(data json.RawMessage) (Options, error) {
 	if json.Unmarshal(data, &members) != nil {
 		return out, reply.Invalid("opts: must be an object")
 	}
-	ours, profile := strictjson.Fields(reflect.TypeFor[runnel.Options]()), strictjson.Fields(reflect.TypeFor[profileOptions]())
+	ours, others := strictjson.Fields(reflect.TypeFor[runnel.Options]()), strictjson.Fields(reflect.TypeFor[profileOptions]())
 	profiled := make(map[string]json.RawMessage)
 	for key, value := range members {
 		if _, ok := ours[key]; ok {
 			continue
 		}
 		delete(members, key)
-		if _, ok := profile[key]; ok {
+		if _, ok := others[key]; ok {
 			profiled[key] = value
 			continue
 		}
-		if strictjson.Almost(key, ours) || strictjson.Almost(key, profile) {
+		if strictjson.Almost(key, ours) || strictjson.Almost(key, others) {
 			return out, reply.Invalid("opts." + strictjson.Unknown(key, ours))
 		}
 		out.Warnings = append(out.Warnings, "opts."+strictjson.Quote(key)+": unknown, ignored")
@@ -91,18 +95,19 @@ func decodeOptions(data json.RawMessage) (Options, error) {
 	if err := reply.Fit("opts", profiled, &p); err != nil {
 		return out, err
 	}
-	out.Persona = p.Persona
+	out.Choice.Persona, out.Choice.Delegation = p.Persona, p.Delegation
 	if len(p.SubagentGovernance) > 0 && string(p.SubagentGovernance) != "null" {
-		return out, runnel.Fail(runnel.UnsupportedCapability, "opts.subagentGovernance: this server cannot govern subagents; leave it out")
+		if out.Choice.Governance = profile.ParseGovernance(p.SubagentGovernance); out.Choice.Governance == nil {
+			return out, reply.Invalid("opts.subagentGovernance: must be an object with contextSealed, pipelineRunApproved and approvalRef")
+		}
 	}
 	return out, CheckMode("opts.mode", p.Mode)
 }
 
-// CheckMode refuses the mode of a profile, which field names: this server has no
-// profiles.
+// CheckMode refuses the mode of a session, which field names: profiles have none.
 func CheckMode(field, mode string) error {
 	if mode == "" {
 		return nil
 	}
-	return runnel.Fail(runnel.UnsupportedCapability, field+": a mode belongs to a profile, and this server has none; leave it out")
+	return runnel.Fail(runnel.UnsupportedCapability, field+": profiles of this server have no modes; leave it out, or use permissionMode")
 }

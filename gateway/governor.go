@@ -1,0 +1,286 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway/policy"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/profile"
+)
+
+// The codes of the notices about profiles and delegation.
+const (
+	ForbiddenToolRan  = "FORBIDDEN_TOOL_RAN"
+	DelegationAllowed = "DELEGATION_ALLOWED"
+	DelegationRefused = "DELEGATION_REFUSED"
+)
+
+// A governor upholds what the profile of a session enforces, and the gates of
+// delegation. It is safe for concurrent use, and never waits.
+type governor struct {
+	log     *slog.Logger
+	session string
+	tools   []string // with which the agent starts subagents
+
+	mu      sync.Mutex // guards the rest
+	rules   rules
+	turn    turnRules
+	untold  bool                      // readers have not been told of rules.start
+	permits map[string]profile.Permit // delegations that were decided, by approval and by call
+	watched map[string]string         // names of calls that should not run, by call
+}
+
+// maxWatched bounds what a governor remembers of a session's calls.
+const maxWatched = 1000
+
+// rules are what a session's agent was started under.
+type rules struct {
+	profile    *profile.Profile    // nil: none
+	lost       bool                // the session has a profile that cannot be read: people decide everything
+	governed   bool                // its delegation
+	on         bool                // Config.GovernedDelegation
+	governance *profile.Governance // of the session; nil: none
+	targets    map[string]target   // the profiles of the subagents that profile lists
+	start      *profile.Permit     // whether the agent got its tools for subagents; nil: nobody wanted it to delegate
+}
+
+// A target is the profile of a subagent, or why there is none.
+type target struct {
+	profile *profile.Profile
+	err     error
+}
+
+// turnRules are those of one turn, over the session's.
+type turnRules struct {
+	Turn       string              `json:"turn"`
+	Persona    string              `json:"persona,omitzero"`
+	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
+
+	profile *profile.Profile
+}
+
+func newGovernor(log *slog.Logger, session string, p runnel.Provider) *governor {
+	g := &governor{log: log, session: session, permits: make(map[string]profile.Permit), watched: make(map[string]string)}
+	if t, ok := p.(runnel.OptionTaker); ok {
+		g.tools = t.Takes().SubagentTools
+	}
+	return g
+}
+
+// begin takes the rules of an agent that is about to start.
+func (g *governor) begin(r rules) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rules, g.untold = r, r.start != nil
+}
+
+// beginTurn takes the rules of a turn that is about to begin.
+func (g *governor) beginTurn(t turnRules) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn = t
+}
+
+// endTurn drops the rules of a turn.
+func (g *governor) endTurn(turn string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.turn.Turn == turn {
+		g.turn = turnRules{}
+	}
+}
+
+// sources adds what the governor decides to the sources of a policy.
+func (g *governor) sources(s policy.Sources) policy.Sources {
+	s.Forbidden, s.Delegation, s.AutoApprove = g.forbids, g.delegates, g.approves
+	return s
+}
+
+// enforced is what profiles enforce now; g.mu is held.
+func (g *governor) enforced() profile.Enforced {
+	return profile.Enforced{Session: g.rules.profile, Turn: g.turn.profile}
+}
+
+func (g *governor) forbids(_ context.Context, c policy.Call) (policy.Verdict, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.rules.lost {
+		return policy.Verdict{Ask: true, Source: "profile", Reason: "the session's profile cannot be read"}, true
+	}
+	why, ok := g.enforced().Forbids(c.Approval.ToolName)
+	return policy.Verdict{Source: "profile", Reason: why}, ok
+}
+
+func (g *governor) approves(_ context.Context, c policy.Call) (policy.Verdict, bool) {
+	if c.Approval.Kind != event.ApprovalTool {
+		return policy.Verdict{}, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	why, ok := g.enforced().Approves(c.Approval.ToolName)
+	return policy.Verdict{Allow: true, Source: "profile", Reason: why}, ok
+}
+
+func (g *governor) delegates(ctx context.Context, c policy.Call) (policy.Verdict, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.rules.governed || !slices.Contains(g.tools, c.Approval.ToolName) {
+		return policy.Verdict{}, false
+	}
+	p := g.decide(ctx, subagentIn(c.Approval.Arguments))
+	g.remember(c.Approval.ID, p)
+	g.remember(c.Approval.CallID, p)
+	return policy.Verdict{Allow: p.Allowed, Source: "delegation", Reason: reasonOf(p)}, true
+}
+
+// lose notes that rules of the session cannot be read: people decide everything.
+func (g *governor) lose() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rules.lost = true
+}
+
+// decide decides whether the session may delegate to a subagent, and logs that;
+// g.mu is held.
+func (g *governor) decide(ctx context.Context, subagent string) profile.Permit {
+	to := g.rules.targets[subagent]
+	d := profile.Delegation{
+		On: g.rules.on, Profile: g.rules.profile, Subagent: subagent, Governance: g.rules.governance.Tighten(g.turn.Governance),
+		Target: to.profile, TargetErr: to.err,
+	}
+	p := d.Decide()
+	if p.Allowed && g.turn.profile != nil { // it may only allow less
+		d.Profile = g.turn.profile
+		p = d.Decide()
+	}
+	logPermit(ctx, g.log, g.session, subagent, p)
+	return p
+}
+
+func logPermit(ctx context.Context, log *slog.Logger, session, subagent string, p profile.Permit) {
+	log.LogAttrs(ctx, slog.LevelInfo, "delegation decided", slog.String("session", session), slog.String("subagent", text.OneLine(subagent, 100)),
+		slog.Bool("allowed", p.Allowed), slog.String("gate", string(p.Gate)), slog.String("reason", p.Reason), slog.String("warning", p.Warning))
+}
+
+func (g *governor) remember(id string, p profile.Permit) {
+	if id != "" && len(g.permits) < 2*maxWatched {
+		g.permits[id] = p
+	}
+}
+
+// subagentKeys are the names under which agents say to whom they delegate.
+var subagentKeys = []string{"subagent_type", "agent_type", "agent_name", "subagent", "agent"}
+
+// subagentIn returns the name of the subagent in the arguments of a call, or "".
+func subagentIn(args json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		return ""
+	}
+	for _, key := range subagentKeys {
+		var name string
+		if json.Unmarshal(fields[key], &name) == nil && name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// reasonOf says what was decided, for people and for the agent.
+func reasonOf(p profile.Permit) string {
+	switch {
+	case p.Allowed && p.Warning != "":
+		return "delegation allowed: " + p.Reason + "; " + p.Warning
+	case p.Allowed:
+		return "delegation allowed: " + p.Reason
+	}
+	return "delegation refused at the gate " + string(p.Gate) + ": " + p.Reason
+}
+
+func permitNotice(p profile.Permit, then string) event.Notice {
+	n := event.Notice{Level: event.LevelInfo, Code: DelegationAllowed, Message: reasonOf(p) + then}
+	if !p.Allowed {
+		n.Code = DelegationRefused
+	}
+	if !p.Allowed || p.Warning != "" {
+		n.Level = event.LevelWarning
+	}
+	return n
+}
+
+// annotate is runnel.Config.Annotate: it reports what was decided, and calls
+// that ran although they are forbidden.
+func (g *governor) annotate(ev event.Event) []event.Notice {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch b := ev.Body.(type) {
+	case event.ResponseStart:
+		if !g.untold {
+			return nil
+		}
+		g.untold = false
+		if g.rules.start.Allowed {
+			return []event.Notice{permitNotice(*g.rules.start, "; the agent asks before each delegation")}
+		}
+		return []event.Notice{permitNotice(*g.rules.start, "; the agent was started without its tools for subagents, where it can be")}
+	case event.ApprovalResolved:
+		p, ok := g.permits[b.ApprovalID]
+		delete(g.permits, b.ApprovalID)
+		if ok && b.By == event.ByPolicy && b.Choice != event.ChoiceWithdrawn {
+			return []event.Notice{permitNotice(p, "")}
+		}
+	case event.ItemStart:
+		if b.ItemType == event.TypeFunctionCall {
+			g.watch(b.CallID, b.Name)
+		}
+	case event.ItemDone:
+		return g.finished(b.FinalItem)
+	}
+	return nil
+}
+
+// watch remembers a call that should not run.
+func (g *governor) watch(call, name string) {
+	_, forbidden := g.enforced().Forbids(name)
+	if (forbidden || g.rules.governed && slices.Contains(g.tools, name)) && len(g.watched) < maxWatched {
+		g.watched[call] = name
+	}
+}
+
+// finished takes an item that is whole.
+func (g *governor) finished(item event.FinalItem) []event.Notice {
+	switch f := item.(type) {
+	case event.FunctionCall:
+		if f.Kind == event.KindDelegate && g.rules.governed && len(g.watched) < maxWatched {
+			g.watched[f.CallID] = f.Name
+		}
+	case event.FunctionCallOutput:
+		name, watched := g.watched[f.CallID]
+		permit := g.permits[f.CallID]
+		delete(g.watched, f.CallID)
+		delete(g.permits, f.CallID)
+		if !watched || permit.Allowed || !ran(f) {
+			return nil
+		}
+		why, forbidden := g.enforced().Forbids(name)
+		if !forbidden {
+			why = "the session's delegation is governed, and " + name + " was not allowed"
+		}
+		g.log.LogAttrs(context.Background(), slog.LevelWarn, "a forbidden tool ran", slog.String("session", g.session), slog.String("tool", text.OneLine(name, 100)), slog.String("reason", why))
+		return []event.Notice{{Level: event.LevelError, Code: ForbiddenToolRan, Message: strconv.Quote(text.OneLine(name, 200)) + " ran without asking: " + why}}
+	}
+	return nil
+}
+
+// ran reports whether a call was carried out: one that was refused has an error,
+// and nothing to show.
+func ran(out event.FunctionCallOutput) bool {
+	return !out.IsError || out.ExitCode != nil || len(out.Changes) > 0
+}
