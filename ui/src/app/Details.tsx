@@ -52,6 +52,7 @@ export function Details({
         </Fact>
         <Fact name="Agent">{plain(agent)}</Fact>
         {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
+        {s.persona && <Fact name="Profile">{plain(s.persona)}</Fact>}
         <Fact name="Permissions">{plain(modeLabel(s.permissionMode ?? "default", labels), 80)}</Fact>
         <Fact name="Created">{absolute(s.createdAt)}</Fact>
         <Fact name="Session">

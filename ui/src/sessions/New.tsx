@@ -11,6 +11,7 @@ import { plain } from "../text/visible";
 import { ApiError, api } from "../wire/http";
 import type { Agent } from "../wire/types";
 import { Agents } from "./Agents";
+import { ProfileField, useProfiles } from "./Profiles";
 
 const fresh = 5000; // ms in which what was read is read no more
 
@@ -27,6 +28,7 @@ export function New({ first }: { first: boolean }) {
   const [chosen, setChosen] = useState<string>();
   const [typed, setTyped] = useState<string>();
   const [values, setValues] = useState<Readonly<Record<string, Readonly<Record<string, string>>>>>({}); // by agent
+  const [persona, setPersona] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<ApiError>();
   const id = useId();
@@ -43,6 +45,8 @@ export function New({ first }: { first: boolean }) {
     agents !== undefined && !checking && !list.some((a) => usable(a) && !scripted(a.cliType));
   const settings = agent ? offered(agent) : [];
   const mine = values[agent?.cliType ?? ""] ?? {};
+  const profiles = useProfiles(dir.trim());
+  const profile = profiles.some((p) => p.name === persona && p.error === undefined) ? persona : ""; // of another folder
 
   const submit = async (e: FormEvent) => {
     e.preventDefault();
@@ -50,7 +54,10 @@ export function New({ first }: { first: boolean }) {
     setBusy(true);
     setProblem(undefined);
     try {
-      const session = await api.create(agent.cliType, dir.trim(), asOptions(mine));
+      const session = await api.create(agent.cliType, dir.trim(), {
+        ...asOptions(mine),
+        ...(profile && { persona: profile }),
+      });
       save("last", { agent: agent.cliType, dir: dir.trim() });
       void refresh();
       go({ at: "session", id: session });
@@ -127,6 +134,7 @@ export function New({ first }: { first: boolean }) {
         </Step>
 
         <Step n={3} title="Start">
+          <ProfileField profiles={profiles} value={profile} onChange={setPersona} />
           {agent && settings.length > 0 && (
             <div className="mb-4 grid gap-x-4 gap-y-3 wide:grid-cols-2">
               {settings.map((x) => (

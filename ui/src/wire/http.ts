@@ -3,9 +3,9 @@
 
 import { ApiError } from "./error";
 import { keepLogin, login } from "./key";
-import { parseAgents, parseJSON, parseProjects, parseSessions, parseStatus } from "./parse";
+import { parseAgents, parseJSON, parseProfiles, parseProjects, parseSessions, parseStatus } from "./parse";
 import { proof } from "./proof";
-import type { Agent, Options, Project, SessionStatus } from "./types";
+import type { Agent, Options, Profile, Project, SessionStatus } from "./types";
 
 export { ApiError };
 
@@ -87,6 +87,8 @@ export const api = {
   agents: async (again = false): Promise<Agent[]> =>
     parseAgents(await call("GET", again ? "/api/agents?refresh=1" : "/api/agents")),
   projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),
+  profiles: async (dir: string): Promise<Profile[]> =>
+    parseProfiles(await call("GET", `/api/profiles${dir ? `?projectDir=${encodeURIComponent(dir)}` : ""}`)),
   sessions: async (): Promise<SessionStatus[]> =>
     parseSessions(await call("GET", "/api/session/list?projectId=*&all=1")),
 

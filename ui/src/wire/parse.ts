@@ -10,6 +10,7 @@ import type {
   Entry,
   Frame,
   Hunk,
+  Profile,
   Project,
   SessionStatus,
   Upsert,
@@ -315,6 +316,7 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     isAlive: v.isAlive === true,
     modelId: optStr(v.modelId),
     permissionMode: optStr(v.permissionMode),
+    persona: optStr(v.persona),
     config: v.config === undefined ? undefined : list(v.config, parseOption),
     given: strings(v.given),
     files:
@@ -403,6 +405,21 @@ export function parseProjects(v: unknown): Project[] {
           projectDir: str(p.projectDir),
           sessions: num(p.sessions),
           lastActiveAt: str(p.lastActiveAt),
+        }
+      : undefined,
+  );
+}
+
+export function parseProfiles(v: unknown): Profile[] {
+  if (!isObj(v)) return [];
+  return list(v.profiles, (p) =>
+    isObj(p) && str(p.name)
+      ? {
+          name: str(p.name),
+          description: optStr(p.description),
+          project: p.project === true,
+          default: p.default === true,
+          error: optStr(p.error),
         }
       : undefined,
   );

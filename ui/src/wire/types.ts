@@ -174,6 +174,7 @@ export interface SessionStatus {
   isAlive: boolean; // its agent runs
   modelId?: string;
   permissionMode?: string;
+  persona?: string; // its profile
   config?: ConfigOption[]; // what the agent offers to set; absent: not told this time
   given: Readonly<Record<string, string>>; // what was set of it, by id
   files?: AgentFile[]; // absent: not told this time
@@ -247,6 +248,16 @@ export interface Options {
   model?: string;
   permissionMode?: string;
   config?: Record<string, string>;
+  persona?: string; // a profile, for a new session
+}
+
+/** A named way to run an agent. */
+export interface Profile {
+  name: string;
+  description?: string;
+  project: boolean; // it is the folder's own
+  default: boolean; // sessions that choose none have it
+  error?: string; // why it cannot be chosen
 }
 
 export interface Agent {
