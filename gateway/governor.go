@@ -170,7 +170,10 @@ func logPermit(ctx context.Context, log *slog.Logger, session, subagent string, 
 }
 
 func (g *governor) remember(id string, p profile.Permit) {
-	if id != "" && len(g.permits) < 2*maxWatched {
+	if len(g.permits) >= 2*maxWatched { // of calls that never ended
+		clear(g.permits)
+	}
+	if id != "" {
 		g.permits[id] = p
 	}
 }
@@ -249,17 +252,25 @@ func (g *governor) annotate(ev event.Event) []event.Notice {
 // watch remembers a call that should not run.
 func (g *governor) watch(call, name string) {
 	_, forbidden := g.enforced().Forbids(name)
-	if (forbidden || g.rules.governed && slices.Contains(g.tools, name)) && len(g.watched) < maxWatched {
-		g.watched[call] = name
+	if forbidden || g.rules.governed && slices.Contains(g.tools, name) {
+		g.expect(call, name)
 	}
+}
+
+// expect remembers that a call should not run.
+func (g *governor) expect(call, name string) {
+	if len(g.watched) >= maxWatched { // they never ended
+		clear(g.watched)
+	}
+	g.watched[call] = name
 }
 
 // finished takes an item that is whole.
 func (g *governor) finished(item event.FinalItem) []event.Notice {
 	switch f := item.(type) {
 	case event.FunctionCall:
-		if f.Kind == event.KindDelegate && g.rules.governed && len(g.watched) < maxWatched {
-			g.watched[f.CallID] = f.Name
+		if f.Kind == event.KindDelegate && g.rules.governed {
+			g.expect(f.CallID, f.Name)
 		}
 	case event.FunctionCallOutput:
 		name, watched := g.watched[f.CallID]
