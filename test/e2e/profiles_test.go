@@ -1,0 +1,198 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// A named is an agent whose tools a profile names.
+type named struct {
+	agent string
+	shell string // its name for the tool that runs commands
+}
+
+// eachNamed runs f for each of the agents, as a parallel subtest.
+func eachNamed(t *testing.T, list []named, f func(t *testing.T, n named, agent realagents.Binary)) {
+	for _, n := range list {
+		t.Run(n.agent, func(t *testing.T) {
+			binaries := []realagents.Binary{realagents.Find(t, n.agent)}
+			if n.agent == "claude-code" {
+				binaries = realagents.Claude(t)
+			}
+			for _, agent := range binaries {
+				t.Run(agent.Version, func(t *testing.T) {
+					t.Parallel()
+					f(t, n, agent)
+				})
+			}
+		})
+	}
+}
+
+// governed returns a server with profiles, by name, on which governed delegation
+// is switched on.
+func governed(t *testing.T, agent realagents.Binary, profiles map[string]string) *server {
+	t.Helper()
+	s := prepare(t, agent)
+	dir := t.TempDir()
+	for name, text := range profiles {
+		if err := os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.env = append(slices.Clone(s.env), "RUNNEL_PROFILES_DIR="+dir, "RUNNEL_GOVERNED_DELEGATION=true")
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(binary)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// begin creates a session and returns a client of it.
+func (s *server) begin(route string, fields map[string]any) *sse {
+	s.t.Helper()
+	var made struct {
+		SessionID string
+		Session   struct{ SessionID string }
+		Error     any
+	}
+	if code := s.call("POST", route, fields, &made); code != http.StatusCreated && code != http.StatusOK {
+		s.t.Fatalf("create: %d %v", code, made.Error)
+	}
+	return &sse{s, made.SessionID + made.Session.SessionID, "0", make(map[string]string)}
+}
+
+// log returns the events of a session, as text.
+func (d *sse) log() string {
+	d.s.t.Helper()
+	res := d.s.do(d.s.t.Context(), "GET", "/api/session/"+d.session+"/export?format=jsonl", nil)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		d.s.t.Fatalf("export: %d, %v", res.StatusCode, err)
+	}
+	return string(data)
+}
+
+// TestProfileForbidsAndApprovesTools has real agents work under profiles. A tool
+// that is forbidden does not run, even if a client allows everything; one that is
+// approved runs although no client answers.
+func TestProfileForbidsAndApprovesTools(t *testing.T) {
+	list := []named{{"claude-code", "Bash"}, {"codex", "shell"}, {"claude-agent-acp", "Bash"}, {"opencode", "bash"}, {"qwen", "run_shell_command"}}
+	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
+		s := governed(t, agent, map[string]string{
+			"strict":   "---\ndisallowed_tools: [" + n.shell + "]\nauto_approve_tools: [" + n.shell + "]\n---\n",
+			"trusting": "---\nauto_approve_tools: [" + n.shell + "]\n---\n",
+		})
+		words := realagents.WordsOf(n.agent)
+		for persona, runs := range map[string]bool{"strict": false, "trusting": true} {
+			d := s.begin("/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": map[string]any{"persona": persona}})
+			file := filepath.Join(s.home.Project, persona)
+			react := ignore
+			if !runs {
+				react = always(asked, allow) // which comes too late
+			}
+			got := d.turn(play(step(words.Ask("touch "+file)), done), react)
+			_, err := os.Stat(file)
+			if (err == nil) != runs || got.Status != "completed" && !(got.Status == "cancelled" && !runs) {
+				t.Errorf("%s: ran %v, %+v\n%s", persona, err == nil, got, d.log())
+			}
+			for _, r := range got.Resolved {
+				if !strings.HasSuffix(r, " policy") {
+					t.Errorf("%s: resolved %q", persona, got.Resolved)
+				}
+			}
+			if strings.Contains(d.log(), "FORBIDDEN_TOOL_RAN") {
+				t.Errorf("%s: a forbidden tool ran\n%s", persona, d.log())
+			}
+			if runs && len(got.Resolved) == 0 {
+				t.Errorf("%s: the agent did not ask: %+v", persona, got)
+			}
+		}
+	})
+}
+
+// delegators are agents that ask before each delegation.
+var delegators = []named{{"claude-code", ""}, {"claude-agent-acp", ""}}
+
+// TestGovernedDelegation has real agents delegate through the gates: an allowed
+// subagent works, a turn without governance refuses it, and a session that may
+// delegate to nobody has no tool for it.
+func TestGovernedDelegation(t *testing.T) {
+	eachNamed(t, delegators, func(t *testing.T, n named, agent realagents.Binary) {
+		s := governed(t, agent, map[string]string{
+			"lead": "---\nsubagents: [general-purpose]\n---\n", "general-purpose": "---\nAGENT_TYPE: 2\nAGENT_CLASS: TASK\n---\n",
+		})
+		governance := map[string]any{"contextSealed": true, "pipelineRunApproved": true, "approvalRef": "run-7"}
+		create := func(opts map[string]any) *sse {
+			return s.begin("/api/harness/session/create", map[string]any{"cliType": s.agent, "projectRoot": s.home.Project, "persona": "lead", "opts": opts})
+		}
+		d := create(map[string]any{"subagentGovernance": governance})
+		got := d.turn(play(step(delegate("Subagent spoke.")), done), ignore)
+		if log := d.log(); got.Status != "completed" || !strings.Contains(log, "DELEGATION_ALLOWED") || !slices.Contains(got.Resolved, "allow_once policy") || !slices.Contains(got.Text, done.Text) {
+			t.Errorf("allowed: %+v\n%s", got, log)
+		}
+		if i := slices.IndexFunc(got.Tools, func(tl tool) bool { return tl.Name == "Agent" || tl.Name == "Task" }); i < 0 || got.Tools[i].Failed || !strings.Contains(got.Tools[i].Output, "Subagent spoke.") {
+			t.Errorf("the subagent did not work: %+v", got.Tools)
+		}
+
+		var sent struct{ TurnID string }
+		body := map[string]any{"content": play(step(delegate("Must not speak.")), done), "opts": map[string]any{"subagentGovernance": map[string]any{}}}
+		if code := s.call("POST", "/api/session/"+d.session+"/send", body, &sent); code != http.StatusAccepted {
+			t.Fatalf("send: %d", code)
+		}
+		(&turns{t: t, s: s, root: s, session: d.session}).over(sent.TurnID, "completed")
+		if log := d.log(); !strings.Contains(log, "delegation refused at the gate contextSealed") || !strings.Contains(log, "DELEGATION_REFUSED") {
+			t.Errorf("refused: %s", log)
+		}
+
+		closed := create(nil)
+		before := len(s.model.Requests())
+		got = closed.turn(play(step(delegate("Must not speak either.")), done), always(asked, allow))
+		if got.Status != "completed" || strings.Contains(closed.log(), "FORBIDDEN_TOOL_RAN") {
+			t.Errorf("closed: %+v\n%s", got, closed.log())
+		}
+		for _, r := range s.model.Requests()[before:] {
+			if bytes.Contains(r.Body, []byte(`"name":"Agent"`)) && bytes.Contains(r.Body, []byte(`"subagent_type":{`)) {
+				t.Error("the model is offered a tool for subagents")
+			}
+		}
+	})
+}
+
+// delegate is a call with which a subagent says something.
+func delegate(says string) fakemodel.Block {
+	inner := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: says}}}
+	return fakemodel.Call("Agent", map[string]any{"description": "Speak", "prompt": inner.Prompt("speak"), "subagent_type": "general-purpose", "run_in_background": false})
+}
+
+// TestGovernedSessionOfCodexHasNoToolForSubagents looks at what the model is
+// offered.
+func TestGovernedSessionOfCodexHasNoToolForSubagents(t *testing.T) {
+	s := governed(t, realagents.Find(t, "codex"), nil)
+	for delegation, want := range map[string]bool{"governed": false, "agent": true} {
+		opts := map[string]any{"delegation": delegation, "model": "gpt-6.1-sol"} // others have no tool for subagents
+		d := s.begin("/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": opts})
+		before := len(s.model.Requests())
+		if got := d.turn(play(done), ignore); got.Status != "completed" {
+			t.Fatalf("%s: %+v", delegation, got)
+		}
+		offered := slices.ContainsFunc(s.model.Requests()[before:], func(r fakemodel.Request) bool { return bytes.Contains(r.Body, []byte("spawn_agent")) })
+		if offered != want {
+			t.Errorf("%s: the tool is offered: %v", delegation, offered)
+		}
+	}
+}
