@@ -13,8 +13,10 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/once"
+	"github.com/runnel-dev/runnel/gateway/policy"
 	"github.com/runnel-dev/runnel/gateway/prewarm"
 	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
@@ -59,6 +61,10 @@ type Config struct {
 	// Filter is runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
 
+	// Audit is told of every decision about an approval. It must not block.
+	// Default: Logger has a line for each.
+	Audit func(audit.Record)
+
 	Logger *slog.Logger // Default: discards
 }
 
@@ -76,6 +82,9 @@ func (c *Config) setDefaults() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Audit == nil {
+		c.Audit = audit.Log(c.Logger)
+	}
 	if c.DataDir != "" {
 		dir, err := filepath.Abs(c.DataDir)
 		if err != nil {
@@ -88,7 +97,7 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use. Its goroutines write the catalogue
 // (recordWriter), close idle sessions (reaper) and prewarm agents
-// (prewarm.Pool); others open and close sessions, copy conversations, start the
+// (prewarm.Pool); others count uses of rules, open and close sessions, copy conversations, start the
 // turns of queued prompts and probe agents, and end soon. Close waits for all of
 // them.
 type Gateway struct {
@@ -98,6 +107,7 @@ type Gateway struct {
 	creator  *creator
 	importer *importer
 	queue    *promptQueue
+	rules    *rulebook
 	records  *recordWriter
 	feed     *feed
 	uploads  *uploads
@@ -121,11 +131,17 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	book, err := loadRules(ctx, cfg.Catalogue)
+	if err != nil {
+		uploads.close()
+		return nil, err
+	}
 	g := &Gateway{
-		cfg: cfg, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: book, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
+	book.log, book.ctx, book.work = cfg.Logger, g.ctx, &g.work
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	limits := newLimiter(cfg.Limits)
 	g.sessions = newSessions(&g.work, limits)
@@ -133,6 +149,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.sessions.opened = g.queue.startIfWaiting // queued prompts may wait for nothing else
 	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
 	g.opener = &opener{
+		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules,
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters),
 	}

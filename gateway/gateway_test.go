@@ -313,25 +313,25 @@ func TestStaleAndForeignDecisionsAreRejected(t *testing.T) { // E01
 	}
 	a := asked()
 	allow := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
-	wantCode(t, g.Decide(t.Context(), other, a.ID, allow), runnel.ApprovalGone)
-	wantCode(t, g.Decide(t.Context(), id, a.ID+"x", allow), runnel.ApprovalGone)
-	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: strings.Repeat("0", 64)}), runnel.ApprovalGone)
-	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "certainly"}), runnel.InvalidRequest)
-	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: event.ChoiceWithdrawn}), runnel.InvalidRequest)
-	wantCode(t, g.Decide(t.Context(), "0b5d3c1e-0000-7000-8000-000000000000", a.ID, allow), runnel.SessionNotFound)
-	wantCode(t, g.Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow"}), runnel.InvalidRequest)
-	if err := g.Decide(t.Context(), id, a.ID, allow); err != nil {
+	wantCode(t, g.Approvals().Decide(t.Context(), other, a.ID, allow), runnel.ApprovalGone)
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID+"x", allow), runnel.ApprovalGone)
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: strings.Repeat("0", 64)}), runnel.ApprovalGone)
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "certainly"}), runnel.InvalidRequest)
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: event.ChoiceWithdrawn}), runnel.InvalidRequest)
+	wantCode(t, g.Approvals().Decide(t.Context(), "0b5d3c1e-0000-7000-8000-000000000000", a.ID, allow), runnel.SessionNotFound)
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "allow"}), runnel.InvalidRequest)
+	if err := g.Approvals().Decide(t.Context(), id, a.ID, allow); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // replayed
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // replayed
 	d.untilIdle(t, g, id)
-	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // the turn is over
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // the turn is over
 
 	a = asked()
 	if err := g.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, g.Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // cancelled
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // cancelled
 	d.untilIdle(t, g, id)
 	ran := 0
 	for ev := range d.log.Read(t.Context(), id, 0) {
@@ -368,7 +368,7 @@ func TestFirstOfTwoApproversWins(t *testing.T) { // E02
 		errs := make([]error, 2)
 		for i, choice := range []string{"allow", "deny"} {
 			both.Go(func() {
-				errs[i] = g.Decide(t.Context(), id, asked.ID, runnel.Decision{Choice: choice, ArgumentsDigest: asked.ArgumentsDigest})
+				errs[i] = g.Approvals().Decide(t.Context(), id, asked.ID, runnel.Decision{Choice: choice, ArgumentsDigest: asked.ArgumentsDigest})
 			})
 		}
 		both.Wait()

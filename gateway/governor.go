@@ -30,7 +30,7 @@ type governor struct {
 	tools   []string // with which the agent starts subagents
 
 	mu      sync.Mutex // guards the rest
-	rules   rules
+	rules   constraints
 	turn    turnRules
 	untold  bool                      // readers have not been told of rules.start
 	permits map[string]profile.Permit // delegations that were decided, by approval and by call
@@ -40,8 +40,8 @@ type governor struct {
 // maxWatched bounds what a governor remembers of a session's calls.
 const maxWatched = 1000
 
-// rules are what a session's agent was started under.
-type rules struct {
+// constraints are what a session's agent was started under.
+type constraints struct {
 	profile    *profile.Profile    // nil: none
 	lost       bool                // the session has a profile that cannot be read: people decide everything
 	governed   bool                // its delegation
@@ -75,7 +75,7 @@ func newGovernor(log *slog.Logger, session string, p runnel.Provider) *governor 
 }
 
 // begin takes the rules of an agent that is about to start.
-func (g *governor) begin(r rules) {
+func (g *governor) begin(r constraints) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.rules, g.untold = r, r.start != nil

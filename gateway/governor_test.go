@@ -86,7 +86,7 @@ func TestSubagentIsFoundInTheArguments(t *testing.T) {
 // What a governor remembers of calls is bounded, whatever an agent does.
 func TestGovernorForgetsWhatIsOver(t *testing.T) {
 	g := newGovernor(slog.New(slog.DiscardHandler), "s", script.New())
-	g.begin(rules{profile: &profile.Profile{Name: "p", DisallowedTools: []string{"Bash"}}})
+	g.begin(constraints{profile: &profile.Profile{Name: "p", DisallowedTools: []string{"Bash"}}})
 	for i := range 3 * maxWatched {
 		call := fmt.Sprint(i)
 		g.annotate(event.Event{Body: event.ItemStart{ItemType: event.TypeFunctionCall, CallID: call, Name: "Bash"}})

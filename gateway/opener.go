@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/policy"
@@ -25,7 +26,8 @@ type opener struct {
 	records   *recordWriter
 	queue     *promptQueue
 	limits    *limiter
-	policy    policy.Sources              // what decides approvals without a person
+	policy    policy.Sources // what decides approvals without a person
+	rules     *rulebook
 	counters  map[string]*runnel.Counters // by the names of providers
 }
 
@@ -99,7 +101,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
 	cfg.Annotate = e.gov.annotate
-	cfg.Judge = e.gov.sources(o.policy).Judge(policy.Call{Session: rec.ID, CLIType: rec.CLIType, Dir: rec.ProjectDir})
+	cfg.Judge, cfg.Decided = e.gov.sources(o.policy).Judge(e.call(event.Approval{})), o.decided(rec.ID)
 	cfg.Reserve = func(running bool) (func(), error) { return o.limits.agent(e.credential, running) }
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
@@ -107,6 +109,16 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 		return nil, err
 	}
 	return e, nil
+}
+
+// decided returns the Config.Decided of a session.
+func (o *opener) decided(session string) func(runnel.Decided) {
+	return func(d runnel.Decided) {
+		if d.Maker.Rule != 0 {
+			o.rules.used(d.Maker.Rule, d.At)
+		}
+		o.cfg.Audit(audit.Of(session, d))
+	}
 }
 
 // options returns the options with which a session goes on, resolved anew, and
@@ -132,7 +144,7 @@ func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution,
 	}
 	opt.Resume, err = o.conversation(ctx, rec)
 	k := keptOf(rec.Options)
-	return resolution{Options: opt, rules: rules{lost: k.Persona != "", governed: k.Delegation == Governed}}, err
+	return resolution{Options: opt, rules: constraints{lost: k.Persona != "", governed: k.Delegation == Governed}}, err
 }
 
 // conversation returns the agent's own id of the conversation of a session.

@@ -85,8 +85,8 @@ func (o *opener) find(dir, name string) (profile.Profile, error) {
 
 // govern completes options with what the profile of a session and its delegation
 // ask of the agent, and returns the rules for what the agent does.
-func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Profile, opt runnel.Options) (runnel.Options, rules) {
-	r := rules{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance}
+func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Profile, opt runnel.Options) (runnel.Options, constraints) {
+	r := constraints{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance}
 	opt.Disallowed = profile.Enforced{Session: prof}.Disallowed()
 	if !r.governed {
 		return opt, r
@@ -113,7 +113,7 @@ func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Pro
 
 // permits reads the profiles of the subagents that a profile lists, and decides
 // whether any of them may be delegated to.
-func (o *opener) permits(dir string, r *rules) (permit profile.Permit) {
+func (o *opener) permits(dir string, r *constraints) (permit profile.Permit) {
 	names := []string{""}
 	if r.profile != nil && len(r.profile.Subagents) > 0 {
 		names = r.profile.Subagents

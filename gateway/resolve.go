@@ -15,7 +15,7 @@ import (
 type resolution struct {
 	runnel.Options
 	by    profile.Resolved // nil: the session's own are all there is
-	rules rules            // for what the agent does
+	rules constraints      // for what the agent does
 }
 
 // resolve returns the options with which an agent of p starts in dir. given are

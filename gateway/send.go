@@ -7,7 +7,6 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/profile"
 )
 
@@ -159,22 +158,6 @@ func (g *Gateway) Cancel(ctx context.Context, ref string) error {
 	}
 	defer g.sessions.release(e)
 	return e.session.Cancel(ctx)
-}
-
-// Decide answers an approval.
-func (g *Gateway) Decide(ctx context.Context, ref, approval string, d runnel.Decision) error {
-	if d.Choice == event.ChoiceWithdrawn {
-		return runnel.Fail(runnel.InvalidRequest, "choice: not one of the approval's choices")
-	}
-	e, err := g.opened(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if e == nil {
-		return runnel.Fail(runnel.ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
-	}
-	defer g.sessions.release(e)
-	return e.session.Decide(ctx, approval, d)
 }
 
 // Set changes options of a session, now and for later. An option that the agent

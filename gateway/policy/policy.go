@@ -59,6 +59,20 @@ func (s Sources) Decide(ctx context.Context, c Call) (Verdict, bool) {
 	return Verdict{}, false
 }
 
+// Forbid returns the verdict of the sources that deny, or false if none of them
+// decides.
+func (s Sources) Forbid(ctx context.Context, c Call) (Verdict, bool) {
+	for _, source := range []Source{s.Forbidden, s.Delegation, s.DenyRules} {
+		if source == nil {
+			continue
+		}
+		if v, ok := source(ctx, c); ok {
+			return v, true
+		}
+	}
+	return Verdict{}, false
+}
+
 // Judge returns the judge of a session; call has everything but the approval.
 func (s Sources) Judge(call Call) runnel.Judge {
 	return func(ctx context.Context, a event.Approval) (runnel.Decision, bool) {
@@ -76,7 +90,7 @@ func (s Sources) Judge(call Call) runnel.Judge {
 // the approval has no choice that allows once: a verdict never allows more than
 // the one call.
 func (v Verdict) decision(a event.Approval) (runnel.Decision, bool) {
-	d := runnel.Decision{Reason: v.Reason, By: event.ByPolicy, ArgumentsDigest: a.ArgumentsDigest}
+	d := runnel.Decision{Reason: v.Reason, By: event.ByPolicy, ArgumentsDigest: a.ArgumentsDigest, Maker: runnel.Maker{Name: v.Source, Rule: v.Rule}}
 	kinds := []event.ChoiceKind{event.ChoiceDeny, event.ChoiceDenyStop}
 	if v.Allow {
 		kinds = []event.ChoiceKind{event.ChoiceAllowOnce}

@@ -133,7 +133,7 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	if err != nil {
 		return err
 	}
-	return c.Sessions.Gateway.Decide(r.Context(), id, approval, runnel.Decision{
+	return c.Sessions.Gateway.Approvals().Decide(r.Context(), id, approval, runnel.Decision{
 		Choice: in.Choice, UpdatedArguments: in.UpdatedArguments, Reason: reply.Bounded(in.Reason), ArgumentsDigest: in.ArgumentsDigest,
 	})
 }

@@ -1,0 +1,228 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// asks is a prompt with which the script agent asks to run a command.
+func asks(command string) string {
+	args, _ := json.Marshal(map[string]string{"command": command})
+	return fmt.Sprintf(`{"steps":[{"tool":{"name":"Bash","kind":"execute","title":%q,"arguments":%s,"output":"ok","ask":{}}}]}`, command, args)
+}
+
+// answered sends a prompt that asks, and returns how the approval was resolved,
+// or the approval if it waits for a person.
+func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *event.Approval, r event.ApprovalResolved) {
+	t.Helper()
+	sent := send(t, g, id, asks(command))
+	var a event.Approval
+	for ev, err := range runnel.Follow(t.Context(), &d.log, id, sent.After) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch b := ev.Body.(type) {
+		case event.ApprovalRequested:
+			a = b.Approval
+			// The judge answers first; this waits until it has passed or decided.
+			err := g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "no such choice"})
+			if runnel.CodeOf(err) == runnel.InvalidRequest {
+				return &a, r
+			}
+		case event.ApprovalResolved:
+			d.untilIdle(t, g, id)
+			return nil, b
+		}
+	}
+	return nil, r
+}
+
+// finish denies what waits for a person.
+func (d *disk) finish(t *testing.T, g *Gateway, id string, a *event.Approval) {
+	t.Helper()
+	if err := g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "deny"}); err != nil {
+		t.Fatal(err)
+	}
+	d.untilIdle(t, g, id)
+}
+
+func command(effect store.Effect, pattern string) store.Rule {
+	return store.Rule{Effect: effect, Kind: store.RuleExecute, Pattern: pattern, ByName: "laptop"}
+}
+
+func addRule(t *testing.T, g *Gateway, r store.Rule) store.Rule {
+	t.Helper()
+	r, err := g.Approvals().AddRule(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestStoredRulesAnswerApprovals(t *testing.T) {
+	d := newDisk(t)
+	var mu sync.Mutex
+	var records []audit.Record
+	g := d.open(t, func(c *Config) {
+		c.Audit = func(r audit.Record) { mu.Lock(); records = append(records, r); mu.Unlock() }
+	})
+	defer func() { closeIt(t, g) }()
+	id := d.create(t, g)
+	if a, _ := d.answered(t, g, id, "git status"); a == nil {
+		t.Fatal("answered without a rule")
+	} else {
+		d.finish(t, g, id, a)
+	}
+	allow := addRule(t, g, command(store.EffectAllow, "git status"))
+	deny := addRule(t, g, command(store.EffectDeny, "rm *"))
+	for _, tc := range []struct{ command, choice, reason string }{
+		{"git status", "allow", fmt.Sprintf("allowed by rule %d, made by laptop on ", allow.ID)},
+		{"git status; rm -rf ~", "deny", fmt.Sprintf("denied by rule %d, made by laptop on ", deny.ID)},
+		{"git status; ls", "", ""},
+		{"git status -s", "", ""},
+		{"git status $(", "", ""},
+	} {
+		a, r := d.answered(t, g, id, tc.command)
+		if a != nil {
+			d.finish(t, g, id, a)
+		}
+		if (a != nil) != (tc.choice == "") || r.Choice != tc.choice || !strings.HasPrefix(r.Reason, tc.reason) || a == nil && r.By != event.ByPolicy {
+			t.Errorf("%s: waits %v, %+v, want %q", tc.command, a != nil, r, tc.choice)
+		}
+	}
+	closeIt(t, g)
+	g = d.open(t) // the rules and their uses outlive the server
+	list := g.Approvals().Rules()
+	if len(list) != 2 || list[0].Uses != 1 || list[1].Uses != 1 || list[0].LastUsedAt.IsZero() {
+		t.Errorf("rules after a restart: %+v", list)
+	}
+	if _, r := d.answered(t, g, id, "git status"); r.Choice != "allow" {
+		t.Errorf("after a restart: %+v", r)
+	}
+	if err := g.Approvals().RemoveRule(t.Context(), allow.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, g.Approvals().RemoveRule(t.Context(), allow.ID), runnel.InvalidRequest)
+	if a, _ := d.answered(t, g, id, "git status"); a == nil {
+		t.Error("a removed rule answers")
+	} else {
+		d.finish(t, g, id, a)
+	}
+	var who []string
+	for _, r := range records {
+		who = append(who, fmt.Sprintf("%s %s %d", r.By, r.Choice, r.Rule))
+	}
+	want := []string{"user deny 0", "policy allow 1", "policy deny 2", "user deny 0", "user deny 0", "user deny 0"}
+	if !slices.Equal(who, want) {
+		t.Errorf("audit: %q, want %q", who, want)
+	}
+}
+
+func TestDecisionIsRemembered(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	st, err := g.Status(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := d.answered(t, g, id, "git log -p")
+	open, err := g.Approvals().Open(t.Context(), id, a.ID)
+	if err != nil || len(open.Suggested) != 2 || open.Suggested[0].Pattern != "git log -p" || open.Suggested[1].Pattern != "git log *" || open.Suggested[0].ProjectDir != st.ProjectDir {
+		t.Fatalf("suggested %+v, %v", open.Suggested, err)
+	}
+	yes := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
+	edited := yes
+	edited.UpdatedArguments = json.RawMessage(`{}`)
+	for what, tc := range map[string]struct {
+		d    runnel.Decision
+		rule store.Rule
+		code runnel.Code
+	}{
+		"a rule that denies what is allowed":  {yes, command(store.EffectDeny, "git log *"), runnel.InvalidRequest},
+		"a rule that allows what is denied":   {runnel.Decision{Choice: "deny"}, command(store.EffectAllow, "git log *"), runnel.InvalidRequest},
+		"a rule for something else":           {yes, command("", "git status"), runnel.InvalidRequest},
+		"a rule that nobody should rely on":   {yes, command("", "git *"), runnel.InvalidRequest},
+		"a rule with changed arguments":       {edited, open.Suggested[0], runnel.InvalidRequest},
+		"an unknown choice":                   {runnel.Decision{Choice: "maybe"}, open.Suggested[0], runnel.InvalidRequest},
+		"an approval of nothing that is seen": {runnel.Decision{Choice: "allow"}, open.Suggested[0], runnel.InvalidRequest},
+		"an answer about other arguments":     {runnel.Decision{Choice: "allow", ArgumentsDigest: "0"}, open.Suggested[0], runnel.ApprovalGone},
+	} {
+		_, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, tc.d, tc.rule)
+		if runnel.CodeOf(err) != tc.code {
+			t.Errorf("%s: %v, want %s", what, err, tc.code)
+		}
+	}
+	if list := g.Approvals().Rules(); len(list) != 0 {
+		t.Fatalf("a decision that failed left rules: %+v", list)
+	}
+	rule, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, open.Suggested[1])
+	if err != nil || rule.ID != 1 || rule.Effect != store.EffectAllow {
+		t.Fatalf("%+v, %v", rule, err)
+	}
+	d.untilIdle(t, g, id)
+	if _, r := d.answered(t, g, id, "git log --stat"); r.Choice != "allow" || !strings.HasPrefix(r.Reason, "allowed by rule 1,") {
+		t.Errorf("%+v", r)
+	}
+	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, open.Suggested[0]); runnel.CodeOf(err) != runnel.ApprovalGone {
+		t.Errorf("an approval that is over: %v", err)
+	}
+	if _, err := g.Approvals().Open(t.Context(), id, a.ID); runnel.CodeOf(err) != runnel.ApprovalGone {
+		t.Errorf("an approval that is over: %v", err)
+	}
+	if again := addRule(t, g, rule); again.ID != rule.ID || len(g.Approvals().Rules()) != 1 {
+		t.Errorf("the same rule is stored twice: %+v", g.Approvals().Rules())
+	}
+}
+
+// A rule of one folder says nothing about sessions in others.
+func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	st, err := g.Status(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		dir     string
+		answers bool
+	}{{st.ProjectDir, true}, {filepath.Dir(st.ProjectDir), true}, {filepath.Join(st.ProjectDir, "below"), false}} {
+		r := command(store.EffectAllow, "git status")
+		r.ProjectDir = tc.dir
+		r = addRule(t, g, r)
+		a, _ := d.answered(t, g, id, "git status")
+		if a != nil {
+			d.finish(t, g, id, a)
+		}
+		if (a == nil) != tc.answers {
+			t.Errorf("a rule of %s in %s: answers %v", tc.dir, st.ProjectDir, a == nil)
+		}
+		if err := g.Approvals().RemoveRule(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestThereAreOnlySoManyRules(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	for i := range maxRules {
+		addRule(t, g, command(store.EffectAllow, fmt.Sprintf("git show %d", i)))
+	}
+	_, err := g.Approvals().AddRule(t.Context(), command(store.EffectAllow, "git show one-more"))
+	wantCode(t, err, runnel.RateLimited)
+}

@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway/policy"
+	"github.com/runnel-dev/runnel/rules"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// maxRules bounds the stored rules: each approval is compared with all of them.
+const maxRules = 1000
+
+// A rulebook holds the stored rules, and decides by them.
+type rulebook struct {
+	catalogue store.Rules
+	log       *slog.Logger
+	ctx       context.Context // of counting uses
+	work      *sync.WaitGroup
+
+	set atomic.Pointer[rules.Set] // of list
+
+	changing sync.Mutex // held while the catalogue and list change together
+	mu       sync.Mutex // guards list
+	list     []store.Rule
+}
+
+// loadRules returns the rules of a catalogue.
+func loadRules(ctx context.Context, catalogue store.Rules) (*rulebook, error) {
+	list, err := catalogue.Rules(ctx)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	b := &rulebook{catalogue: catalogue}
+	b.replace(list)
+	return b, nil
+}
+
+func (b *rulebook) replace(list []store.Rule) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = list
+	b.set.Store(rules.NewSet(list))
+}
+
+// all returns the rules, oldest first.
+func (b *rulebook) all() []store.Rule {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.list)
+}
+
+// add stores a rule, which holds from then on. It returns the stored rule, also
+// if it was stored before; made reports whether it is new.
+func (b *rulebook) add(ctx context.Context, r store.Rule) (stored store.Rule, made bool, err error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	list := b.all()
+	if i := slices.IndexFunc(list, func(old store.Rule) bool { return sameRule(old, r) }); i >= 0 {
+		return list[i], false, nil
+	}
+	if len(list) >= maxRules {
+		return r, false, runnel.Fail(runnel.RateLimited, fmt.Sprintf("there are %d rules, and there may be no more; remove some", maxRules))
+	}
+	r.CreatedAt = time.Now().UTC()
+	if r.ID, err = b.catalogue.AddRule(ctx, r); err != nil {
+		return r, false, storeError(err)
+	}
+	b.replace(append(list, r))
+	return r, true, nil
+}
+
+// sameRule reports whether two rules decide the same calls in the same way.
+func sameRule(a, b store.Rule) bool {
+	return a.Effect == b.Effect && a.Kind == b.Kind && a.CLIType == b.CLIType && a.ProjectDir == b.ProjectDir && a.Tool == b.Tool && a.Pattern == b.Pattern
+}
+
+// remove removes a rule, which holds no longer once remove returns.
+func (b *rulebook) remove(ctx context.Context, id int64) error {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if err := b.catalogue.DeleteRule(ctx, id); errors.Is(err, store.ErrNotFound) {
+		return NoRule(id)
+	} else if err != nil {
+		return storeError(err)
+	}
+	b.replace(slices.DeleteFunc(b.all(), func(r store.Rule) bool { return r.ID == id }))
+	return nil
+}
+
+// used counts a decision by a rule. It does not wait for the catalogue.
+func (b *rulebook) used(id int64, at time.Time) {
+	b.mu.Lock()
+	if i := slices.IndexFunc(b.list, func(r store.Rule) bool { return r.ID == id }); i >= 0 {
+		b.list[i].Uses++
+		b.list[i].LastUsedAt = at
+	}
+	b.mu.Unlock()
+	b.work.Go(func() {
+		if err := b.catalogue.UseRule(b.ctx, id, at); err != nil {
+			b.log.LogAttrs(b.ctx, slog.LevelWarn, "use of a rule not counted", slog.Int64("rule", id), slog.String("error", err.Error()))
+		}
+	})
+}
+
+func ruleCall(c policy.Call) rules.Call {
+	return rules.Call{CLIType: c.CLIType, Dir: c.Dir, Approval: c.Approval}
+}
+
+// denies is the policy source of the rules that deny.
+func (b *rulebook) denies(_ context.Context, c policy.Call) (policy.Verdict, bool) {
+	r, denied, ask := b.set.Load().Denies(ruleCall(c))
+	if ask {
+		return policy.Verdict{Ask: true, Source: sourceRules, Reason: "a rule that denies might be about this call"}, true
+	}
+	return policy.Verdict{Source: sourceRules, Rule: r.ID, Reason: rules.Explain(r)}, denied
+}
+
+// allows is the policy source of the rules that allow.
+func (b *rulebook) allows(_ context.Context, c policy.Call) (policy.Verdict, bool) {
+	r, ok := b.set.Load().Allows(ruleCall(c))
+	return policy.Verdict{Allow: true, Source: sourceRules, Rule: r.ID, Reason: rules.Explain(r)}, ok
+}
+
+const sourceRules = "rules" // the name of the policy source
+
+// NoRule is the error for a rule that does not exist, or that the caller may not
+// know of.
+func NoRule(id int64) error {
+	return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("there is no rule %d; GET /api/rules lists the rules", id))
+}
