@@ -226,3 +226,24 @@ func TestThereAreOnlySoManyRules(t *testing.T) {
 	_, err := g.Approvals().AddRule(t.Context(), command(store.EffectAllow, "git show one-more"))
 	wantCode(t, err, runnel.RateLimited)
 }
+
+// Who answers may change a call, but not into one that a rule denies.
+func TestChangedArgumentsAreComparedWithDenyRules(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	addRule(t, g, command(store.EffectDeny, "rm *"))
+	sent := send(t, g, id, strings.Replace(asks("ls"), `"ask":{}`, `"ask":{"editable":true}`, 1))
+	asked := d.until(t, id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	answer := func(args string) error {
+		return g.Approvals().Decide(t.Context(), id, asked.ID, runnel.Decision{
+			Choice: "allow", ArgumentsDigest: asked.ArgumentsDigest, UpdatedArguments: json.RawMessage(args),
+		})
+	}
+	wantCode(t, answer(`{"command":"ls; rm -rf ~"}`), runnel.Forbidden)
+	if err := answer(`{"command":"ls -l"}`); err != nil {
+		t.Error(err)
+	}
+	d.ends(t, sent)
+}

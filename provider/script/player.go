@@ -240,7 +240,7 @@ func approval(id, item, call string, t Tool) event.Approval {
 	if a.Kind == "" {
 		a.Kind = event.ApprovalTool
 	}
-	a.ArgumentsEditable = a.Kind == event.ApprovalQuestion || a.Kind == event.ApprovalForm
+	a.ArgumentsEditable = a.Kind == event.ApprovalQuestion || a.Kind == event.ApprovalForm || t.Ask.Editable
 	if len(a.Choices) == 0 {
 		a.Choices = choices(a.Kind)
 	}

@@ -73,6 +73,7 @@ type Ask struct {
 	Arguments json.RawMessage    `json:"arguments,omitzero"` // Default: the tool's
 	Choices   []event.Choice     `json:"choices,omitzero"`   // Default: those of an approval of this kind
 	Withdraw  bool               `json:"withdraw,omitzero"`
+	Editable  bool               `json:"editable,omitzero"` // the answer may have other arguments, as for questions and forms
 }
 
 //go:embed scripts/*.json
