@@ -57,8 +57,8 @@ The WebSocket at /api/ws is no operation: x-websocket says how to open it, and w
 // Document returns the OpenAPI document, which is the same for every server of
 // this version of the program.
 func Document() ([]byte, error) {
-	streams := new(stream.Streams)
-	return describe(apiRoutes(new(sessions), new(profiles), streams, &harness{streams: streams}, new(account), new(about)))
+	sessions, streams := new(sessions), new(stream.Streams)
+	return describe(apiRoutes(sessions, new(profiles), new(rulebook), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about)))
 }
 
 // describe makes the OpenAPI document from a list of routes.
