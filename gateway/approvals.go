@@ -35,7 +35,7 @@ func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, erro
 	return r, err
 }
 
-// RemoveRule removes a rule.
+// RemoveRule removes a rule, or returns store.ErrNotFound.
 func (as Approvals) RemoveRule(ctx context.Context, id int64) error {
 	return as.g.rules.remove(ctx, id)
 }
@@ -77,6 +77,17 @@ func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.D
 		}
 	}
 	return e.session.Decide(ctx, approval, d)
+}
+
+// Remembered returns a rule as [Approvals.DecideAndRemember] would store it. It
+// fails as that would, and changes nothing.
+func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
+	e, err := as.asking(ctx, ref)
+	if err != nil {
+		return r, err
+	}
+	defer as.g.sessions.release(e)
+	return remembered(ctx, e, approval, d, r)
 }
 
 // DecideAndRemember answers an approval, and stores a rule that answers calls

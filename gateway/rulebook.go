@@ -88,7 +88,7 @@ func (b *rulebook) remove(ctx context.Context, id int64) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	if err := b.catalogue.DeleteRule(ctx, id); errors.Is(err, store.ErrNotFound) {
-		return NoRule(id)
+		return err
 	} else if err != nil {
 		return storeError(err)
 	}
@@ -131,9 +131,3 @@ func (b *rulebook) allows(_ context.Context, c policy.Call) (policy.Verdict, boo
 }
 
 const sourceRules = "rules" // the name of the policy source
-
-// NoRule is the error for a rule that does not exist, or that the caller may not
-// know of.
-func NoRule(id int64) error {
-	return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("there is no rule %d; GET /api/rules lists the rules", id))
-}

@@ -95,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := apiRoutes(sessions, &profiles{cfg.Gateway}, s.streams, harness, account, about)
+	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, s.streams, harness, account, about)
 	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
 	about.list = s.router.list
 	about.document, err = describe(api)
@@ -103,9 +103,9 @@ func New(cfg Config) (*Server, error) {
 }
 
 // apiRoutes returns the routes that the document describes.
-func apiRoutes(sessions *sessions, profiles *profiles, streams *stream.Streams, harness *harness, account *account, about *about) []route {
+func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, streams *stream.Streams, harness *harness, account *account, about *about) []route {
 	return slices.Concat(
-		tagged(tagSessions, sessions.routes()), tagged(tagSessions, profiles.routes()), tagged(tagStreams, streamRoutes(streams)),
+		tagged(tagSessions, sessions.routes()), tagged(tagSessions, profiles.routes()), tagged(tagSessions, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
 		tagged(tagHarness, harness.routes()), tagged(tagAccount, account.routes()), tagged(tagServer, about.routes()))
 }
 

@@ -79,6 +79,9 @@ func (s *sessions) routes() []route {
 			summary: "End the running turn; the session stays usable", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
 		handleJSON(route{path: "/api/session/{id}/kill", scope: auth.Send, name: "killSession",
 			summary: "End the session and everything it started; the transcript stays"}, s.kill),
+		handle(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Read, name: "getApproval",
+			summary: "Get an approval that waits for its answer, with rules that would answer others like it",
+			fails:   []runnel.Code{runnel.ApprovalGone, runnel.SessionDead}}, s.approval),
 		handleJSON(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Approve, name: "decideApproval",
 			summary: "Answer what the agent asked; the first answer wins",
 			fails:   []runnel.Code{runnel.ApprovalGone, runnel.SessionDead, runnel.AgentError, runnel.ProcessCrash}}, s.decide),
@@ -169,8 +172,12 @@ func (s *sessions) kill(r *http.Request, _ reply.Empty) (reply.Empty, error) {
 	return reply.Empty{}, s.gw.Kill(r.Context(), r.PathValue("id"))
 }
 
-func (s *sessions) decide(r *http.Request, in command.DecideRequest) (reply.Empty, error) {
-	return reply.Empty{}, s.commands.Decide(r, r.PathValue("id"), r.PathValue("approvalId"), in)
+func (s *sessions) approval(r *http.Request) (command.ApprovalAnswer, error) {
+	return s.commands.Approval(r, r.PathValue("id"), r.PathValue("approvalId"))
+}
+
+func (s *sessions) decide(r *http.Request, in command.DecideRequest) (command.DecideAnswer, error) {
+	return s.commands.Decide(r, r.PathValue("id"), r.PathValue("approvalId"), in)
 }
 
 func (s *sessions) setOptions(r *http.Request, in json.RawMessage) (command.OptionsAnswer, error) {

@@ -40,6 +40,7 @@ type (
 		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
 		Reason           string          `json:"reason,omitempty"`
 		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"the approval's: of the arguments that this answer is about; required to approve"`
+		Remember         *RuleRequest    `json:"remember,omitempty" doc:"a rule to store, that decides calls like this one in the same way from now on"`
 	}
 	// OptionsAnswer is a session with its settings changed.
 	OptionsAnswer struct {
@@ -125,17 +126,35 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 }
 
 // Decide answers an approval.
-func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest) error {
+func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest) (DecideAnswer, error) {
 	if in.Choice == "" {
-		return reply.Invalid("choice: say which of the approval's choices it is")
+		return DecideAnswer{}, reply.Invalid("choice: say which of the approval's choices it is")
 	}
 	id, err := c.Sessions.Mine(r.Context(), id)
 	if err != nil {
-		return err
+		return DecideAnswer{}, err
 	}
-	return c.Sessions.Gateway.Approvals().Decide(r.Context(), id, approval, runnel.Decision{
+	caller := access.Caller(r.Context())
+	d := runnel.Decision{
 		Choice: in.Choice, UpdatedArguments: in.UpdatedArguments, Reason: reply.Bounded(in.Reason), ArgumentsDigest: in.ArgumentsDigest,
-	})
+		Maker: runnel.Maker{Name: caller.Name, Credential: caller.ID},
+	}
+	approvals := c.Sessions.Gateway.Approvals()
+	if in.Remember == nil {
+		return DecideAnswer{}, approvals.Decide(r.Context(), id, approval, d)
+	}
+	rule, err := approvals.Remembered(r.Context(), id, approval, d, ruleOf(caller, *in.Remember))
+	if err != nil {
+		return DecideAnswer{}, err
+	}
+	if !OwnRule(r.Context(), rule) {
+		return DecideAnswer{}, errNotOwn(caller)
+	}
+	if rule, err = approvals.DecideAndRemember(r.Context(), id, approval, d, rule); err != nil {
+		return DecideAnswer{}, err
+	}
+	stored := RuleOf(rule)
+	return DecideAnswer{&stored}, nil
 }
 
 // SetOptions changes options of a session; in are the options as the client wrote

@@ -403,7 +403,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Kill(k.ctx, id) })
 	case "session:decide":
 		return with(data, func(in decideMessage) (any, error) {
-			return reply.Empty{}, k.s.cfg.Commands.Decide(k.req, in.SessionID, in.ApprovalID, in.DecideRequest)
+			return k.s.cfg.Commands.Decide(k.req, in.SessionID, in.ApprovalID, in.DecideRequest)
 		})
 	case "session:options":
 		return k.options(data)

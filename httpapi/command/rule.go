@@ -1,0 +1,117 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/rules"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// The bodies about rules.
+type (
+	// RuleRequest is a rule to store.
+	RuleRequest struct {
+		Effect     store.Effect   `json:"effect,omitempty" required:"false" doc:"with a decision, default: that of the choice"`
+		Kind       store.RuleKind `json:"kind"`
+		CLIType    string         `json:"cliType,omitempty" doc:"the kind of agent. Default: all"`
+		ProjectDir string         `json:"projectDir,omitempty" doc:"for sessions in this folder and below. Default: all"`
+		Tool       string         `json:"tool,omitempty" doc:"as the agent calls it; required for kind tool. Default: all tools of the kind"`
+		Pattern    string         `json:"pattern,omitempty" doc:"execute: a command, or its first words and *; edit, read: a file, or a folder with all below it; fetch: a host, or *. and a domain; tool: none"`
+		Note       string         `json:"note,omitempty"`
+	}
+	// Rule is a stored rule.
+	Rule struct {
+		ID int64 `json:"id" doc:"never used again for another rule"`
+		RuleFields
+		By         string     `json:"by" doc:"name of the credential that made it"`
+		CreatedAt  time.Time  `json:"createdAt"`
+		Uses       int64      `json:"uses" doc:"how many approvals it has decided"`
+		LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+	}
+	// RuleFields is what a rule says.
+	RuleFields struct {
+		Effect     store.Effect   `json:"effect"`
+		Kind       store.RuleKind `json:"kind"`
+		CLIType    string         `json:"cliType,omitempty" doc:"absent: for all agents"`
+		ProjectDir string         `json:"projectDir,omitempty" doc:"absent: for all folders"`
+		Tool       string         `json:"tool,omitempty"`
+		Pattern    string         `json:"pattern,omitempty"`
+		Note       string         `json:"note,omitempty"`
+	}
+	// DecideAnswer is what came of an answer to an approval.
+	DecideAnswer struct {
+		Rule *Rule `json:"rule,omitempty" doc:"that was stored because of remember"`
+	}
+	// ApprovalAnswer is an approval that waits for its answer.
+	ApprovalAnswer struct {
+		Approval       event.Approval `json:"approval"`
+		SuggestedRules []RuleFields   `json:"suggestedRules" doc:"rules that would allow calls like this one, the narrowest first; for remember"`
+	}
+)
+
+// RuleOf returns a stored rule for a client.
+func RuleOf(r store.Rule) Rule {
+	out := Rule{ID: r.ID, RuleFields: fieldsOf(r), By: r.ByName, CreatedAt: r.CreatedAt, Uses: r.Uses}
+	if !r.LastUsedAt.IsZero() {
+		out.LastUsedAt = &r.LastUsedAt
+	}
+	return out
+}
+
+func fieldsOf(r store.Rule) RuleFields {
+	return RuleFields{r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note}
+}
+
+// OwnRule reports whether the caller may know of a rule: for a caller that is
+// bound to a project, only rules of its folders exist.
+func OwnRule(ctx context.Context, r store.Rule) bool {
+	own := access.Caller(ctx).Project
+	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
+}
+
+// NewRule returns the rule that the caller of a request wants to store. The rule
+// of a caller that is bound to a project is for that project or folders in it.
+func NewRule(ctx context.Context, in RuleRequest) (store.Rule, error) {
+	caller := access.Caller(ctx)
+	r, err := rules.Check(ruleOf(caller, in))
+	if err != nil {
+		return r, reply.Invalid(err.Error())
+	}
+	if !OwnRule(ctx, r) { // after its links are resolved
+		return r, errNotOwn(caller)
+	}
+	return r, nil
+}
+
+func ruleOf(caller auth.Identity, in RuleRequest) store.Rule {
+	return store.Rule{
+		Effect: in.Effect, Kind: in.Kind, CLIType: in.CLIType, ProjectDir: cmp.Or(in.ProjectDir, caller.Project), Tool: in.Tool,
+		Pattern: in.Pattern, Note: in.Note, By: caller.ID, ByName: caller.Name,
+	}
+}
+
+func errNotOwn(caller auth.Identity) error {
+	return runnel.Fail(runnel.Forbidden, "projectDir: this credential makes rules for its own project only: "+caller.Project)
+}
+
+// Approval returns an approval that waits for its answer.
+func (c Commands) Approval(r *http.Request, id, approval string) (ApprovalAnswer, error) {
+	id, err := c.Sessions.Mine(r.Context(), id)
+	if err != nil {
+		return ApprovalAnswer{}, err
+	}
+	open, err := c.Sessions.Gateway.Approvals().Open(r.Context(), id, approval)
+	out := ApprovalAnswer{Approval: open.Approval, SuggestedRules: []RuleFields{}}
+	for _, s := range open.Suggested {
+		out.SuggestedRules = append(out.SuggestedRules, fieldsOf(s))
+	}
+	return out, err
+}

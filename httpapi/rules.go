@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// The bodies of the routes about rules.
+type (
+	rulesAnswer struct {
+		Rules []command.Rule `json:"rules" doc:"oldest first"`
+	}
+	ruleAnswer struct {
+		Rule command.Rule `json:"rule"`
+	}
+)
+
+// rulebook are the handlers of the routes about stored rules.
+type rulebook struct{ approvals gateway.Approvals }
+
+func (b *rulebook) routes() []route {
+	return []route{
+		handle(route{path: "/api/rules", scope: auth.Read, bound: true, name: "listRules",
+			summary: "List the rules that decide approvals without a person"}, b.list),
+		handleJSON(route{path: "/api/rules", scope: auth.Approve, bound: true, name: "createRule", status: http.StatusCreated,
+			summary: "Store a rule that decides approvals from now on; a rule that decides the same is returned instead"}, b.create),
+		handle(route{method: http.MethodDelete, path: "/api/rules/{id}", scope: auth.Approve, bound: true, name: "deleteRule",
+			summary: "Remove a rule"}, b.remove),
+	}
+}
+
+func (b *rulebook) list(r *http.Request) (rulesAnswer, error) {
+	out := rulesAnswer{Rules: []command.Rule{}}
+	for _, rule := range b.approvals.Rules() {
+		if command.OwnRule(r.Context(), rule) {
+			out.Rules = append(out.Rules, command.RuleOf(rule))
+		}
+	}
+	return out, nil
+}
+
+func (b *rulebook) create(r *http.Request, in command.RuleRequest) (ruleAnswer, error) {
+	rule, err := command.NewRule(r.Context(), in)
+	if err != nil {
+		return ruleAnswer{}, err
+	}
+	rule, err = b.approvals.AddRule(r.Context(), rule)
+	return ruleAnswer{command.RuleOf(rule)}, err
+}
+
+func (b *rulebook) remove(r *http.Request) (reply.Empty, error) {
+	none := reply.Refuse(http.StatusNotFound, "there is no such rule; GET /api/rules lists the rules")
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || !slices.ContainsFunc(b.approvals.Rules(), func(rule store.Rule) bool {
+		return rule.ID == id && command.OwnRule(r.Context(), rule)
+	}) {
+		return reply.Empty{}, none
+	}
+	err = b.approvals.RemoveRule(r.Context(), id)
+	if errors.Is(err, store.ErrNotFound) { // removed meanwhile
+		return reply.Empty{}, none
+	}
+	return reply.Empty{}, err
+}
