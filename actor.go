@@ -180,8 +180,11 @@ func (s *Session) arrive(ev event.Event) {
 	if ev.At.IsZero() {
 		ev.At = time.Now()
 	}
-	if b, ok := ev.Body.(event.SessionUpdated); ok {
+	switch b := ev.Body.(type) {
+	case event.SessionUpdated:
 		s.reported(b)
+	case event.Notice:
+		s.given.noticed(b)
 	}
 	if ev.Turn == "" {
 		s.between(ev)

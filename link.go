@@ -143,7 +143,7 @@ func (s *Session) attach(o openedMsg) {
 	// What the agent before it still had to say has been overtaken.
 	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {
-		s.link, s.returned = newLink(s, o.conn, o.release), Settings{}
+		s.link, s.returned, s.given = newLink(s, o.conn, o.release), Settings{}, startedWith(o.opt)
 		if len(s.closing) > 0 {
 			s.link.leave(s)
 			return
@@ -222,11 +222,13 @@ func checkSetters(conn Conn, set Settings) error {
 	return nil
 }
 
-// setLive tells the running agent of settings.
+// setLive tells the running agent of those settings that it does not have yet.
 func (s *Session) setLive(set Settings) error {
 	if err := s.checkLive(set); err != nil {
 		return err
 	}
+	set = s.given.missing(set)
+	s.given.gave(set)
 	conn := s.link.conn
 	if set.Model != "" {
 		if err := conn.(ModelSetter).SetModel(s.ctx, set.Model); err != nil {

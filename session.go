@@ -54,6 +54,7 @@ type Session struct {
 	departing []chan answer[bool] // who waits to detach until the agent is there
 	facts     facts
 	returned  Settings // that the agent got back after turns with their own, until it reports settings
+	given     given    // settings that the agent has from us
 	batch     []event.Event
 	recover   error           // the log failed; it has to be reconciled first
 	retry     time.Time       // when tick tries that; zero: only the next Send does
@@ -270,7 +271,7 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		}
 	}
 	if conn != nil {
-		s.link = newLink(s, conn, release)
+		s.link, s.given = newLink(s, conn, release), startedWith(opt)
 	}
 	s.cfg.Conn = nil
 	go s.loop()

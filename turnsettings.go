@@ -14,19 +14,30 @@ import (
 // which they are refused. It changes nothing.
 func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
 	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
-	if err != nil || set.IsZero() {
+	missing := s.missing(set)
+	if err != nil || missing.IsZero() {
 		return set, err
 	}
 	if !s.alive() {
-		if p, ok := s.provider.(ConnPrototype); ok && checkSetters(p.Prototype(), set) != nil {
-			err = notForOneTurn(s.provider, set.names())
+		if p, ok := s.provider.(ConnPrototype); ok && checkSetters(p.Prototype(), missing) != nil {
+			err = notForOneTurn(s.provider, missing.names())
 		}
 		return set, err
 	}
-	if _, err = s.replaced(set); err != nil {
+	if _, err = s.replaced(missing); err != nil {
 		return set, err
 	}
-	return set, s.checkLive(set)
+	return set, s.checkLive(missing)
+}
+
+// missing returns those of the settings that the agent does not have, or will not
+// have when it starts.
+func (s *Session) missing(set Settings) Settings {
+	g := s.given
+	if !s.alive() {
+		g = startedWith(s.opt)
+	}
+	return g.missing(set)
 }
 
 // notForOneTurn returns the error for options that a turn cannot have of its
@@ -90,12 +101,12 @@ func (s *Session) ownOf(set Settings) Settings {
 // beginSettings stages that a turn has settings of its own, and what the session
 // returns to after the turn, as far as that is known.
 func (s *Session) beginSettings(lt *liveTurn, set Settings) {
-	if set.IsZero() {
-		return
+	lt.chosen, lt.set = set, set
+	if missing := s.missing(set); !missing.IsZero() {
+		back := s.ownOf(missing)
+		lt.restores = &back
+		s.stageSettings(missing, back)
 	}
-	back := s.ownOf(set)
-	lt.chosen, lt.set, lt.restores = set, set, &back
-	s.stageSettings(set, back)
 }
 
 func (s *Session) stageSettings(set, back Settings) {
@@ -114,8 +125,9 @@ func settingsOf(s event.SessionSettings) Settings {
 // is in the log before, so that a server after this one can restore it. If the
 // agent refuses a setting it is stopped, because it may have got others.
 func (s *Session) giveSettings(lt *liveTurn) error {
-	set := lt.set
+	set := s.given.missing(lt.set)
 	if set.IsZero() {
+		lt.set = Settings{}
 		return nil
 	}
 	back, err := s.replaced(set)
@@ -128,7 +140,7 @@ func (s *Session) giveSettings(lt *liveTurn) error {
 	if err != nil {
 		return err
 	}
-	if !reflect.DeepEqual(back, *lt.restores) {
+	if lt.restores == nil || !reflect.DeepEqual(back, *lt.restores) {
 		lt.restores = &back
 		s.stageSettings(set, back)
 		if err := s.flush(); err != nil {
@@ -209,6 +221,7 @@ func (s *Session) pin(back Settings) {
 // reported notes that the agent reported settings. Outside of a turn with settings
 // of its own the report counts from now on, and not what the agent got back.
 func (s *Session) reported(b event.SessionUpdated) {
+	s.given.reported(b)
 	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.restores != nil }) {
 		return
 	}

@@ -162,6 +162,32 @@ func TestOptionsOfAQueuedTurnHoldForThatTurnAlone(t *testing.T) {
 	}
 }
 
+// A running agent is told of nothing that it has already: being told can leave
+// traces in its conversation.
+func TestRunningAgentGetsOnlyOptionsThatDiffer(t *testing.T) {
+	timed(t, minute)
+	p := new(told)
+	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+	const same = `{"model":"m","permissionMode":"plan","reasoningEffort":"low","config":{"pace":"fast"}}`
+	body := `{"cliType":"script","projectDir":"` + s.dir + `","options":` + same + `}`
+	id := call[createAnswer](s.rig, "POST", "/api/session/create", body, 201).SessionID
+	run := func(opts string) {
+		t.Helper()
+		w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","opts":`+opts+`}`)
+		s.events(id, turnIn(t, w.Body.Bytes()))
+		s.settled(id)
+	}
+	run(same)
+	call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/options", same, 200)
+	if got := p.take(); len(got) > 0 {
+		t.Errorf("with the session's own options the agent was told %q", got)
+	}
+	run(`{"model":"m2","permissionMode":"plan","reasoningEffort":"low"}`)
+	if got := p.take(); !slices.Equal(got, []string{"model m2", "model m"}) {
+		t.Errorf("with another model the agent was told %q", got)
+	}
+}
+
 // bare is the scripted agent without any of the methods that change a setting.
 type bare struct{ *script.Provider }
 
