@@ -72,6 +72,9 @@ func (s *Session) judged(m verdictMsg) {
 	}
 	if q.ctx.Err() == nil {
 		s.openToAll(q)
+		if s.cfg.Asked != nil {
+			s.cfg.Asked()
+		}
 	}
 }
 

@@ -93,6 +93,10 @@ type Config struct {
 	// else is asked at once.
 	Judge Judge
 
+	// Asked is called when Judge has passed and everybody else may answer an
+	// approval: from then on Status has it. It is called as Recorded is.
+	Asked func()
+
 	// ApprovalTimeout is how long an approval waits for its answer before it is
 	// denied. Default: for ever. Negative: it is denied at once.
 	ApprovalTimeout time.Duration

@@ -83,6 +83,9 @@ func (e *entry) recorded(evs []event.Event) {
 	}
 }
 
+// asked is called by the session when people may answer an approval.
+func (e *entry) asked() { e.feed.touch(e.rec.ID) }
+
 // index notes where the turns are in the log; e.mu is held.
 func (e *entry) index(ev event.Event) {
 	e.head = ev.Seq

@@ -96,7 +96,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
-	cfg.Exceeded = e.exceeded
+	cfg.Exceeded, cfg.Asked = e.exceeded, e.asked
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
