@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,9 @@ const maxHeld = 16
 // maxInvalid bounds the notices about invalid events of one turn.
 const maxInvalid = 8
 
+// UnknownModel is the model of a response whose agent does not report it.
+const UnknownModel = "unknown"
+
 func newRules(turn, provider string) *rules {
 	return &rules{turn: turn, provider: provider, items: map[string]*itemState{}, settled: map[string]bool{}, running: map[string]bool{}}
 }
@@ -104,7 +108,7 @@ func (r *rules) admit(ev event.Event) []event.Event {
 	}
 	ev.Body = body
 	if b, ok := ev.Body.(event.ResponseStart); ok {
-		b.ProviderID = r.provider
+		b.ProviderID, b.ModelID = r.provider, cmp.Or(b.ModelID, UnknownModel)
 		ev.Body = b
 	}
 	if err := ev.Validate(); err != nil {
@@ -142,7 +146,7 @@ func (r *rules) start(ev event.Event) []event.Event {
 	r.started = true
 	begin, ok := ev.Body.(event.ResponseStart)
 	if !ok {
-		begin.ProviderID = r.provider
+		begin.ProviderID, begin.ModelID = r.provider, UnknownModel
 	}
 	out := append([]event.Event{{At: ev.At, Turn: r.turn, Body: begin}}, r.held...)
 	r.held = nil

@@ -509,7 +509,7 @@ func TestLateAndDoubleEventsAreDroppedAndCounted(t *testing.T) {
 		synctest.Wait()
 		want := `1 {"type":"item_start","itemId":"T1:0:0","itemType":"message"}
 2 {"type":"item_done","itemId":"T1:0:0","finalItem":{"type":"message","content":"hi","origin":"user"}}
-3 {"type":"response_start","providerId":"stubborn"}
+3 {"type":"response_start","modelId":"unknown","providerId":"stubborn"}
 4 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_delta: itemId: no such item has started"}
 5 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_start: name: missing"}
 6 {"type":"item_start","itemId":"T1:1:0","itemType":"message"}
@@ -772,4 +772,36 @@ func TestInputIsChecked(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+}
+
+// A reader may rely on a model's id at the begin of a turn.
+func TestResponseStartHasAModelIDAlsoIfTheAgentGivesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newStubborn(0)
+		run, err := runnel.Start(t.Context(), agent, runnel.Options{}, runnel.Text("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		agent.events <- event.Event{Turn: run.ID(), Body: event.ResponseStart{}}
+		agent.events <- event.Event{Turn: run.ID(), Body: event.ResponseDone{Status: event.StatusCompleted}}
+		for ev, err := range run.Events(t.Context()) {
+			if b, ok := ev.Body.(event.ResponseStart); ok && b.ModelID != "unknown" || err != nil {
+				t.Errorf("%+v, %v", b, err)
+			}
+		}
+		_, _ = run.Wait(t.Context())
+		// Also where the turn's begin is ours, because the agent left it out.
+		agent = newStubborn(0)
+		if run, err = runnel.Start(t.Context(), agent, runnel.Options{}, runnel.Text("x")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		agent.events <- event.Event{Turn: run.ID(), Body: event.ResponseDone{Status: event.StatusCompleted}}
+		for ev := range run.Events(t.Context()) {
+			if b, ok := ev.Body.(event.ResponseStart); ok && b.ModelID != "unknown" {
+				t.Errorf("%+v", b)
+			}
+		}
+	})
 }

@@ -131,7 +131,7 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 		e.unwritten = e.unwritten || news
 		return true, news || b.AgentSessionID != ""
 	case event.ResponseStart:
-		if !e.oneTurn {
+		if !e.oneTurn && b.ModelID != runnel.UnknownModel {
 			setIf(&e.rec.ModelID, b.ModelID)
 		}
 	case event.ResponseDone:

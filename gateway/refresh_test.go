@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // keeper is the scripted agent, and keeps one conversation that goes on
@@ -324,4 +325,17 @@ func TestLoadAgainOfAStrangeHistoryAddsNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A turn whose agent does not report the model leaves the session's model alone.
+func TestUnknownModelOfATurnIsNoModelOfTheSession(t *testing.T) {
+	e := &entry{rec: store.Session{ModelID: "m"}}
+	e.note(event.Event{Turn: "t", Body: event.ResponseStart{ModelID: runnel.UnknownModel, ProviderID: "script"}})
+	if e.rec.ModelID != "m" {
+		t.Errorf("the model is %q", e.rec.ModelID)
+	}
+	e.note(event.Event{Turn: "t", Body: event.ResponseStart{ModelID: "n", ProviderID: "script"}})
+	if e.rec.ModelID != "n" {
+		t.Errorf("the model is %q", e.rec.ModelID)
+	}
 }
