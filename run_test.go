@@ -192,3 +192,57 @@ func TestResultHasTheIDsOfSessionAndConversation(t *testing.T) {
 		}
 	})
 }
+
+// exiting is the scripted agent, whose process ends with a code.
+type exiting struct {
+	script.Provider
+	code int
+}
+
+type exited struct {
+	runnel.Conn
+	code int
+}
+
+func (e *exiting) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	c, err := e.Provider.Open(ctx, opt)
+	return exited{c, e.code}, err
+}
+
+func (e exited) ExitStatus() (runnel.ExitStatus, bool) {
+	return runnel.ExitStatus{Code: e.code}, true
+}
+
+func TestExitCodeIsDataAndNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, err := runnel.Start(t.Context(), &exiting{code: 3}, runnel.Options{}, runnel.Text("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := run.Wait(t.Context())
+		if err != nil || res.Status != event.StatusCompleted || res.Exit == nil || res.Exit.Code != 3 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if done, err := run.Completion(t.Context()); err != nil || done.ExitCode == nil || *done.ExitCode != 3 {
+			t.Errorf("%+v, %v", done, err)
+		}
+	})
+}
+
+func TestEventsComeWhileTheAgentRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := start(t, runnel.Options{}, say, hang)
+		said := false
+		for ev, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, said = ev.Body.(event.ItemDelta); said {
+				break // the agent hangs: nothing of this waited for its end
+			}
+		}
+		if !said {
+			t.Error("nothing came before the end")
+		}
+	})
+}

@@ -107,7 +107,7 @@ func ability(c runnel.Capability) string {
 	case runnel.CapToolsResults:
 		return "its tools are told with what they gave"
 	case runnel.CapSessionHandle:
-		return "a conversation has many turns"
+		return "a conversation has an id, by which it is resumed"
 	case runnel.CapSessionResume:
 		return "a conversation goes on after its process has ended"
 	case runnel.CapSessionFork:
@@ -119,7 +119,7 @@ func ability(c runnel.Capability) string {
 	case runnel.CapNonInteractive:
 		return "runs without anyone to answer"
 	case runnel.CapExternalSandbox:
-		return "runs in a sandbox of others"
+		return "runs without its own guardrails, where something else confines it"
 	case runnel.CapArtifactFinalText:
 		return "its last message is the answer"
 	}

@@ -220,6 +220,7 @@ Output formats:
   runnel run --agent ` + a.example() + ` --permission-mode acceptEdits "fix it"
   runnel run --model MODEL --effort high "plan it"   # see 'runnel agents NAME'
   runnel run --output events "list the TODOs" | jq -r .type
+  runnel run --resume last "and now the docs"
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, args []string) error {
