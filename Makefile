@@ -20,6 +20,7 @@ UI_READY := ui/node_modules/.ready
 SUPERVISOR := internal/supervisor/bin/supervise_$(shell go env GOARCH)
 AGENTS_READY := test/agents/node_modules/.ready
 PEERS_READY := bench/peers/node_modules/.ready
+CLIENT_READY := test/clients/typescript/node_modules/.ready
 OPENAPI_LINT_READY := tools/openapi/node_modules/.ready
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
@@ -63,6 +64,11 @@ $(PEERS_READY): bench/peers/package.json bench/peers/package-lock.json
 	@npm install --no-save --prefix bench/peers --no-fund --no-audit
 	@touch $@
 
+$(CLIENT_READY): test/clients/typescript/package.json test/clients/typescript/package-lock.json
+	@echo "installing what the TypeScript client of the tests needs"
+	@npm ci --prefix test/clients/typescript --no-fund --no-audit
+	@touch $@
+
 $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.json
 	@echo "installing the linters of the API's document"
 	@npm ci --prefix tools/openapi --no-fund --no-audit
@@ -80,7 +86,7 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 # The longest first: two run at a time.
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # These run the built program, which the cache of test results does not see.
-BINARY := ./test/kill ./test/e2e ./test/hostile ./test/extract
+BINARY := ./test/kill ./test/e2e ./test/hostile ./test/extract ./test/clients
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
 # text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
@@ -109,7 +115,7 @@ test: ## run everything that a commit must pass; installs what that needs
 
 # What the later tiers need; each of them sees to it as well when it is run alone.
 .PHONY: test-setup
-test-setup: $(AGENTS_READY) build
+test-setup: $(AGENTS_READY) $(CLIENT_READY) build
 	@.ci/need cc chromium
 
 .PHONY: test-vet
@@ -130,7 +136,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 	@.ci/gotest -timeout 15m -count 1 -p 2 -- $(DRIVERS)
 
 .PHONY: test-binary
-test-binary: ui $(SUPERVISOR) $(AGENTS_READY)
+test-binary: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/gotest -timeout 15m -count 1 -p 2 -parallel 4 -- $(BINARY)
 	@.ci/gotest RUNNEL_TLS=1 -timeout 15m -count 1 -parallel 4 -- ./test/e2e
 
@@ -143,7 +149,7 @@ test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser t
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/extract,$(BINARY))
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/extract ./test/clients,$(BINARY))
 
 .PHONY: test-long
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
@@ -156,11 +162,11 @@ test-cross:
 	GOOS=windows go build -gcflags='all=-N -l' ./...
 
 .PHONY: test-repeat
-test-repeat: ui $(SUPERVISOR) $(AGENTS_READY)
+test-repeat: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/gotest RUNNEL_LONG=1 -timeout 6h -count 1 -p 1 -- ./...
 
 .PHONY: test-race-all
-test-race-all: ui $(SUPERVISOR) $(AGENTS_READY)
+test-race-all: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need cc
 	@.ci/gotest $(RACE) -timeout 60m -p 1 -count 2 -- ./...
 
@@ -207,9 +213,11 @@ docs: $(SUPERVISOR) $(AGENTS_READY) ## ask every agent again what it can do, and
 	go run ./internal/agentdoc
 
 .PHONY: generate
-generate: ## write the generated files again
+generate: $(UI_READY) ## write the generated files again
 	go generate ./...
 	go run ./cmd/runnel openapi --output docs/openapi.json
+	npm run --silent --prefix ui types
+	go -C test/clients/go generate ./...
 
 .PHONY: verify
 verify: generate lint lint-api test-bench ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
@@ -218,7 +226,8 @@ verify: generate lint lint-api test-bench ## fail if anything generated is out o
 	go mod tidy -e -diff
 	go -C tools mod tidy -e -diff
 	go -C bench mod tidy -e -diff
+	go -C test/clients/go mod tidy -e -diff
 
 .PHONY: clean
 clean: ## remove what was built and installed
-	rm -rf bin internal/supervisor/bin/supervise_* ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules tools/openapi/node_modules
+	rm -rf bin internal/supervisor/bin/supervise_* ui/dist/assets ui/dist/index.html ui/node_modules test/agents/node_modules bench/peers/node_modules tools/openapi/node_modules test/clients/typescript/node_modules

@@ -44,6 +44,17 @@ func (d describer) bodies() {
 	d.reg.named["HarnessCreateRequest"].Properties["opts"] = d.schema(runnel.Options{})
 }
 
+// objects describes the fields that are always objects, of any form.
+func (d describer) objects() {
+	for _, s := range d.reg.named {
+		for _, name := range []string{"mcpServers", "details"} {
+			if p := s.Properties[name]; p != nil {
+				p.Type, p.AdditionalProperties = huma.TypeObject, true
+			}
+		}
+	}
+}
+
 // fields describes those fields of a request that are JSON of any form to Go.
 func (d describer) fields(s *huma.Schema) {
 	for name, v := range map[string]any{"options": runnel.Options{}, "opts": runnel.Settings{}} {

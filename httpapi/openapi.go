@@ -89,6 +89,7 @@ func describe(list []route) ([]byte, error) {
 	d := describer{reg, stream.Describe()}
 	d.bodies()
 	d.streams(doc)
+	d.objects()
 	reg.finish(d.requests(doc), d.answers(doc))
 	return json.MarshalIndent(doc, "", " ")
 }

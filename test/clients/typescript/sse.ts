@@ -1,0 +1,24 @@
+/**
+ * Yields the frames of a stream of server-sent events as the document describes them: the name as event, the
+ * position as id, and data as the value of its JSON.
+ */
+export async function* frames<Frame>(body: ReadableStream<BufferSource>): AsyncGenerator<Frame> {
+  let rest = "";
+  let at: Record<string, string> = {};
+  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (line !== "") {
+        const colon = line.indexOf(":");
+        at[line.slice(0, colon)] = line.slice(colon + 1).trimStart(); // the name of a comment is empty
+        continue;
+      }
+      if (at["event"] !== undefined) {
+        const id = at["id"] === undefined ? {} : { id: at["id"] };
+        yield { event: at["event"], data: JSON.parse(at["data"] ?? "null"), ...id } as Frame;
+      }
+      at = {};
+    }
+  }
+}
