@@ -451,12 +451,16 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	for _, family := range []string{stream.FamilyUpsert, stream.FamilyEvents} {
 		p := s.join(family)
 		var said sync.WaitGroup
+		live := make(chan struct{})
 		said.Go(func() { // while the test reads: the connection has no buffer
 			for _, m := range []string{
 				`{"type":"session:subscribe","requestId":"1","sessionId":"` + id + `"}`, `{"type":"sessions:subscribe","requestId":"2"}`,
 				`{"type":"session:cancel","requestId":"3","sessionId":"nobody"}`,
 				`{"type":"session:send","requestId":"4","sessionId":"` + id + `","content":"text","queue":true}`,
 			} {
+				if strings.Contains(m, "session:send") {
+					<-live // a turn in the history is not seen live
+				}
 				if err := p.conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
 					t.Error(err)
 				}
@@ -472,12 +476,15 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 				Type, RequestID string
 				Payload         struct{ Type, TurnID string }
 				Result          struct{ TurnID string }
+				Done            bool // of a history
 			}
 			_ = json.Unmarshal(data, &m)
 			var v any
 			_ = json.Unmarshal(data, &v)
 			check(d.WebSocket.Server, m.Type, v)
 			switch {
+			case m.Done:
+				close(live)
 			case m.RequestID == "4":
 				if sent = m.Result.TurnID; sent == "" {
 					t.Fatalf("the prompt was not accepted: %s", data)
