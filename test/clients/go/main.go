@@ -65,7 +65,7 @@ type conversation struct {
 
 func (c *conversation) create(ctx context.Context) error {
 	options := client.Options{Config: &map[string]string{"pace": "fast"}}
-	res, err := c.api.CreateSessionWithResponse(ctx, client.CreateSessionJSONRequestBody{CliType: "script", ProjectDir: c.dir, Options: &options})
+	res, err := c.api.CreateSessionWithResponse(ctx, &client.CreateSessionParams{}, client.CreateSessionJSONRequestBody{CliType: "script", ProjectDir: c.dir, Options: &options})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *conversation) prompt(ctx context.Context) error {
 		return errors.New(stream.Status)
 	}
 	text := "approve"
-	sent, err := c.api.SendPromptWithResponse(ctx, c.session, client.SendPromptJSONRequestBody{Content: &text})
+	sent, err := c.api.SendPromptWithResponse(ctx, c.session, &client.SendPromptParams{}, client.SendPromptJSONRequestBody{Content: &text})
 	if err != nil {
 		return err
 	}

@@ -268,6 +268,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/profiles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the profiles that sessions can choose, and what is wrong with the others
+         * @description Needs the scope read.
+         */
+        get: operations["listProfiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/profiles/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a profile with its text
+         * @description Needs the scope read.
+         */
+        get: operations["getProfile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/projects": {
         parameters: {
             query?: never;
@@ -498,7 +538,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change settings of the live session
+         * Change options of the session
          * @description Needs the scope send.
          */
         post: operations["setOptions"];
@@ -885,6 +925,10 @@ export interface components {
         };
         CreateAnswer: {
             cliType: string;
+            /** @description the session's options by name, with the source that each is from */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
             sessionId: string;
             warnings?: string[];
         };
@@ -1010,10 +1054,18 @@ export interface components {
              */
             type: "function_call_output";
         };
+        Governance: {
+            /** @description names the approval; not blank */
+            approvalRef?: string;
+            contextSealed?: boolean;
+            pipelineRunApproved?: boolean;
+        };
         HarnessCreateRequest: {
             /** @description kind of agent; the server's first one if absent */
             cliType?: string;
             opts?: components["schemas"]["Options"];
+            /** @description a profile of GET /api/profiles */
+            persona?: string;
             /** @description absolute path of the directory the agent works in */
             projectRoot: string;
         };
@@ -1041,6 +1093,12 @@ export interface components {
         InitData: {
             itemId?: string;
             modelId?: string;
+            /** @description the turn's options by name, with the source that each is from */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
+            /** @description always ok: the stream begins with its turn */
+            resume: components["schemas"]["Resume"];
             /** Format: int64 */
             seq: number;
             sessionId: string;
@@ -1318,9 +1376,15 @@ export interface components {
         /** @description An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have. */
         Options: {
             addDirs?: string[];
+            auth?: string;
             config?: {
                 [key: string]: string;
             };
+            /**
+             * @description Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.
+             * @enum {string}
+             */
+            delegation?: "governed" | "agent";
             /** Format: int64 */
             maxThinkingTokens?: number;
             /** Format: int64 */
@@ -1330,7 +1394,10 @@ export interface components {
             };
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
+            /** @description A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session. */
+            persona?: string;
             reasoningEffort?: string;
+            subagentGovernance?: components["schemas"]["Governance"];
             systemPromptAppend?: string;
             tools?: string[];
         } & {
@@ -1344,6 +1411,11 @@ export interface components {
             config?: components["schemas"]["ConfigOption"][];
             /** Format: date-time */
             createdAt: string;
+            /**
+             * @description who decides whether it may start subagents: the gates, or its agent
+             * @enum {string}
+             */
+            delegation?: "governed" | "agent";
             /** @description files of its own that the agent named, such as its plan; not in lists */
             files?: components["schemas"]["AgentFile"][];
             /** @description what was set of that, by id; it holds when the agent starts again, too */
@@ -1361,10 +1433,16 @@ export interface components {
             modelId?: string;
             pendingApprovals: components["schemas"]["Approval"][];
             permissionMode?: string;
+            /** @description its profile */
+            persona?: string;
             projectDir: string;
             projectId: string;
             /** Format: int64 */
             queued: number;
+            /** @description options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
             sessionId: string;
             state: components["schemas"]["SessionState"];
             /** @description same as state */
@@ -1480,6 +1558,41 @@ export interface components {
             /** @description the position to resume after */
             id: string;
         };
+        Profile: {
+            agentClass?: string;
+            /** @description 2 permits delegation to this profile */
+            agentType?: string;
+            /** @description tools that are allowed without asking */
+            autoApproveTools?: string[];
+            /** @description new sessions have it unless they choose another */
+            default?: boolean;
+            description?: string;
+            /** @description tools that are never allowed */
+            disallowedTools?: string[];
+            /** @description why it cannot be chosen, with the line */
+            error?: string;
+            /** Format: int64 */
+            maxTurns?: number;
+            model?: string;
+            /** @description what persona calls it */
+            name: string;
+            /** @description of its file */
+            path: string;
+            /** @description it is the project's own */
+            project: boolean;
+            /** @description profiles to which a governed session may delegate */
+            subagents?: string[];
+            tools?: string[];
+        };
+        ProfileAnswer: {
+            profile: components["schemas"]["Profile"];
+            /** @description added to the agent's system prompt */
+            text: string;
+        };
+        Profiles: {
+            profiles: components["schemas"]["Profile"][];
+            warnings?: string[];
+        };
         Project: {
             /** Format: date-time */
             lastActiveAt: string;
@@ -1552,6 +1665,17 @@ export interface components {
             seq: number;
             turnId: string;
         };
+        ResolvedOption: {
+            /** @description further sources that are part of the value */
+            also?: string[];
+            /**
+             * @description the strongest source that has the option
+             * @enum {string}
+             */
+            from: "turn" | "session" | "profile" | "project" | "environment" | "global" | "agent";
+            /** @description absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own */
+            value?: unknown;
+        };
         /** @enum {string} */
         Resolver: "user" | "policy" | "timeout" | "agent";
         ResponseDone: {
@@ -1604,6 +1728,8 @@ export interface components {
             type: "response_error";
         };
         ResponseMessage: {
+            /** @description a message before this one was the same, and got the same answer */
+            replayed?: boolean;
             requestId?: string;
             result: unknown;
             /**
@@ -1648,6 +1774,10 @@ export interface components {
         Scope: "read" | "send" | "approve" | "admin";
         SendAnswer: {
             queued?: boolean;
+            /** @description the turn's options by name, with the source that each is from; absent if the prompt is queued */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
             turnId: string;
             warnings?: string[];
         };
@@ -1658,6 +1788,8 @@ export interface components {
             opts?: components["schemas"]["Settings"];
             /** @description wait for the running turn instead of failing */
             queue?: boolean;
+            /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
+            turnId?: string;
         };
         SentAttachment: {
             mediaType: string;
@@ -1835,11 +1967,15 @@ export interface components {
             attachments?: (string | components["schemas"]["Attachment"])[];
             /** @description may be blank if there are attachments */
             content?: string;
+            /** @description as the header of that name of an HTTP request */
+            idempotencyKey?: string;
             opts?: components["schemas"]["Settings"];
             /** @description wait for the running turn instead of failing */
             queue?: boolean;
             requestId?: string;
             sessionId: string;
+            /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
+            turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -1864,6 +2000,11 @@ export interface components {
             config?: components["schemas"]["ConfigOption"][];
             /** Format: date-time */
             createdAt: string;
+            /**
+             * @description who decides whether it may start subagents: the gates, or its agent
+             * @enum {string}
+             */
+            delegation?: "governed" | "agent";
             /** @description files of its own that the agent named, such as its plan; not in lists */
             files?: components["schemas"]["AgentFile"][];
             /** @description what was set of that, by id; it holds when the agent starts again, too */
@@ -1881,10 +2022,16 @@ export interface components {
             modelId?: string;
             pendingApprovals: components["schemas"]["Approval"][];
             permissionMode?: string;
+            /** @description its profile */
+            persona?: string;
             projectDir: string;
             projectId: string;
             /** Format: int64 */
             queued: number;
+            /** @description options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
             sessionId: string;
             state: components["schemas"]["SessionState"];
             /** @description same as state */
@@ -2021,7 +2168,10 @@ export interface components {
             };
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
+            /** @description A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session. */
+            persona?: string;
             reasoningEffort?: string;
+            subagentGovernance?: components["schemas"]["Governance"];
         } & {
             [key: string]: unknown;
         };
@@ -2275,6 +2425,8 @@ export interface components {
             message?: string;
             opts?: components["schemas"]["Settings"];
             sessionId: string;
+            /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
+            turnId?: string;
         };
         TurnStarted: {
             modelId?: string;
@@ -2669,7 +2821,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            /** @description Not Found: PERSONA_NOT_FOUND, SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2782,7 +2934,10 @@ export interface operations {
     harnessCreate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3247,7 +3402,10 @@ export interface operations {
                 /** @description what happens to the turn when the client goes. Default: detach, the turn goes on */
                 onDisconnect?: "detach" | "cancel";
             };
-            header?: never;
+            header?: {
+                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4005,6 +4163,217 @@ export interface operations {
             };
         };
     };
+    listProfiles: {
+        parameters: {
+            query?: {
+                /** @description directory of a project, whose own profiles are included if it is trusted */
+                projectDir?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Profiles"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getProfile: {
+        parameters: {
+            query?: {
+                /** @description directory of a project, whose own profiles are included if it is trusted */
+                projectDir?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The id */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProfileAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: PERSONA_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     listProjects: {
         parameters: {
             query?: never;
@@ -4091,7 +4460,10 @@ export interface operations {
     createSession: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4849,7 +5221,10 @@ export interface operations {
     forkSession: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
                 id: string;
@@ -4898,7 +5273,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            /** @description Not Found: PERSONA_NOT_FOUND, SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5304,7 +5679,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            /** @description Not Found: PERSONA_NOT_FOUND, SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5426,7 +5801,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Settings"];
+                "application/json": components["schemas"]["Options"];
             };
         };
         responses: {
@@ -5466,7 +5841,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            /** @description Not Found: PERSONA_NOT_FOUND, SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5579,7 +5954,10 @@ export interface operations {
     sendPrompt: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
                 id: string;

@@ -780,6 +780,42 @@ func (e NoticeLevel) Valid() bool {
 	}
 }
 
+// Defines values for OptionsDelegation.
+const (
+	OptionsDelegationAgent    OptionsDelegation = "agent"
+	OptionsDelegationGoverned OptionsDelegation = "governed"
+)
+
+// Valid indicates whether the value is a known member of the OptionsDelegation enum.
+func (e OptionsDelegation) Valid() bool {
+	switch e {
+	case OptionsDelegationAgent:
+		return true
+	case OptionsDelegationGoverned:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OptionsAnswerDelegation.
+const (
+	OptionsAnswerDelegationAgent    OptionsAnswerDelegation = "agent"
+	OptionsAnswerDelegationGoverned OptionsAnswerDelegation = "governed"
+)
+
+// Valid indicates whether the value is a known member of the OptionsAnswerDelegation enum.
+func (e OptionsAnswerDelegation) Valid() bool {
+	switch e {
+	case OptionsAnswerDelegationAgent:
+		return true
+	case OptionsAnswerDelegationGoverned:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Origin.
 const (
 	OriginAgent  Origin = "agent"
@@ -957,6 +993,39 @@ const (
 func (e ReasoningItemType) Valid() bool {
 	switch e {
 	case ReasoningItemTypeReasoning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ResolvedOptionFrom.
+const (
+	ResolvedOptionFromAgent       ResolvedOptionFrom = "agent"
+	ResolvedOptionFromEnvironment ResolvedOptionFrom = "environment"
+	ResolvedOptionFromGlobal      ResolvedOptionFrom = "global"
+	ResolvedOptionFromProfile     ResolvedOptionFrom = "profile"
+	ResolvedOptionFromProject     ResolvedOptionFrom = "project"
+	ResolvedOptionFromSession     ResolvedOptionFrom = "session"
+	ResolvedOptionFromTurn        ResolvedOptionFrom = "turn"
+)
+
+// Valid indicates whether the value is a known member of the ResolvedOptionFrom enum.
+func (e ResolvedOptionFrom) Valid() bool {
+	switch e {
+	case ResolvedOptionFromAgent:
+		return true
+	case ResolvedOptionFromEnvironment:
+		return true
+	case ResolvedOptionFromGlobal:
+		return true
+	case ResolvedOptionFromProfile:
+		return true
+	case ResolvedOptionFromProject:
+		return true
+	case ResolvedOptionFromSession:
+		return true
+	case ResolvedOptionFromTurn:
 		return true
 	default:
 		return false
@@ -1176,6 +1245,24 @@ func (e SessionState) Valid() bool {
 	case SessionStateLoading:
 		return true
 	case SessionStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SessionStatusDelegation.
+const (
+	SessionStatusDelegationAgent    SessionStatusDelegation = "agent"
+	SessionStatusDelegationGoverned SessionStatusDelegation = "governed"
+)
+
+// Valid indicates whether the value is a known member of the SessionStatusDelegation enum.
+func (e SessionStatusDelegation) Valid() bool {
+	switch e {
+	case SessionStatusDelegationAgent:
+		return true
+	case SessionStatusDelegationGoverned:
 		return true
 	default:
 		return false
@@ -1867,9 +1954,12 @@ type ConfigOption struct {
 
 // CreateAnswer defines model for CreateAnswer.
 type CreateAnswer struct {
-	CliType   string    `json:"cliType"`
-	SessionId string    `json:"sessionId"`
-	Warnings  *[]string `json:"warnings,omitempty"`
+	CliType string `json:"cliType"`
+
+	// Resolved the session's options by name, with the source that each is from
+	Resolved  *map[string]ResolvedOption `json:"resolved,omitempty"`
+	SessionId string                     `json:"sessionId"`
+	Warnings  *[]string                  `json:"warnings,omitempty"`
 }
 
 // CreateRequest defines model for CreateRequest.
@@ -2014,6 +2104,14 @@ type FunctionCallOutputItem struct {
 // FunctionCallOutputItemType defines model for FunctionCallOutputItem.Type.
 type FunctionCallOutputItemType string
 
+// Governance defines model for Governance.
+type Governance struct {
+	// ApprovalRef names the approval; not blank
+	ApprovalRef         *string `json:"approvalRef,omitempty"`
+	ContextSealed       *bool   `json:"contextSealed,omitempty"`
+	PipelineRunApproved *bool   `json:"pipelineRunApproved,omitempty"`
+}
+
 // HarnessCreateRequest defines model for HarnessCreateRequest.
 type HarnessCreateRequest struct {
 	// CliType kind of agent; the server's first one if absent
@@ -2021,6 +2119,9 @@ type HarnessCreateRequest struct {
 
 	// Opts An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
 	Opts *Options `json:"opts,omitempty"`
+
+	// Persona a profile of GET /api/profiles
+	Persona *string `json:"persona,omitempty"`
 
 	// ProjectRoot absolute path of the directory the agent works in
 	ProjectRoot string `json:"projectRoot"`
@@ -2049,11 +2150,17 @@ type Hunk struct {
 
 // InitData defines model for InitData.
 type InitData struct {
-	ItemId    *string `json:"itemId,omitempty"`
-	ModelId   *string `json:"modelId,omitempty"`
-	Seq       int64   `json:"seq"`
-	SessionId string  `json:"sessionId"`
-	TurnId    string  `json:"turnId"`
+	ItemId  *string `json:"itemId,omitempty"`
+	ModelId *string `json:"modelId,omitempty"`
+
+	// Resolved the turn's options by name, with the source that each is from
+	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// Resume always ok: the stream begins with its turn
+	Resume    Resume `json:"resume"`
+	Seq       int64  `json:"seq"`
+	SessionId string `json:"sessionId"`
+	TurnId    string `json:"turnId"`
 }
 
 // ItemCancelled defines model for ItemCancelled.
@@ -2364,18 +2471,29 @@ type OpenData struct {
 
 // Options An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
 type Options struct {
-	AddDirs              *[]string               `json:"addDirs,omitempty"`
-	Config               *map[string]string      `json:"config,omitempty"`
-	MaxThinkingTokens    *int64                  `json:"maxThinkingTokens,omitempty"`
-	MaxTurns             *int64                  `json:"maxTurns,omitempty"`
-	McpServers           *map[string]interface{} `json:"mcpServers,omitempty"`
-	Model                *string                 `json:"model,omitempty"`
-	PermissionMode       *PermissionMode         `json:"permissionMode,omitempty"`
-	ReasoningEffort      *string                 `json:"reasoningEffort,omitempty"`
-	SystemPromptAppend   *string                 `json:"systemPromptAppend,omitempty"`
-	Tools                *[]string               `json:"tools,omitempty"`
-	AdditionalProperties map[string]interface{}  `json:"-"`
+	AddDirs *[]string          `json:"addDirs,omitempty"`
+	Auth    *string            `json:"auth,omitempty"`
+	Config  *map[string]string `json:"config,omitempty"`
+
+	// Delegation Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.
+	Delegation        *OptionsDelegation      `json:"delegation,omitempty"`
+	MaxThinkingTokens *int64                  `json:"maxThinkingTokens,omitempty"`
+	MaxTurns          *int64                  `json:"maxTurns,omitempty"`
+	McpServers        *map[string]interface{} `json:"mcpServers,omitempty"`
+	Model             *string                 `json:"model,omitempty"`
+	PermissionMode    *PermissionMode         `json:"permissionMode,omitempty"`
+
+	// Persona A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session.
+	Persona              *string                `json:"persona,omitempty"`
+	ReasoningEffort      *string                `json:"reasoningEffort,omitempty"`
+	SubagentGovernance   *Governance            `json:"subagentGovernance,omitempty"`
+	SystemPromptAppend   *string                `json:"systemPromptAppend,omitempty"`
+	Tools                *[]string              `json:"tools,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
 }
+
+// OptionsDelegation Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.
+type OptionsDelegation string
 
 // OptionsAnswer defines model for OptionsAnswer.
 type OptionsAnswer struct {
@@ -2387,6 +2505,9 @@ type OptionsAnswer struct {
 	Config    *[]ConfigOption `json:"config,omitempty"`
 	CreatedAt time.Time       `json:"createdAt"`
 
+	// Delegation who decides whether it may start subagents: the gates, or its agent
+	Delegation *OptionsAnswerDelegation `json:"delegation,omitempty"`
+
 	// Files files of its own that the agent named, such as its plan; not in lists
 	Files *[]AgentFile `json:"files,omitempty"`
 
@@ -2394,19 +2515,25 @@ type OptionsAnswer struct {
 	Given *map[string]string `json:"given,omitempty"`
 
 	// IsAlive the agent's process runs
-	IsAlive          bool         `json:"isAlive"`
-	LastActiveAt     time.Time    `json:"lastActiveAt"`
-	LastLine         *string      `json:"lastLine,omitempty"`
-	LastSeq          int64        `json:"lastSeq"`
-	LastTurn         *TurnStatus  `json:"lastTurn,omitempty"`
-	ModelId          *string      `json:"modelId,omitempty"`
-	PendingApprovals []Approval   `json:"pendingApprovals"`
-	PermissionMode   *string      `json:"permissionMode,omitempty"`
-	ProjectDir       string       `json:"projectDir"`
-	ProjectId        string       `json:"projectId"`
-	Queued           int64        `json:"queued"`
-	SessionId        string       `json:"sessionId"`
-	State            SessionState `json:"state"`
+	IsAlive          bool        `json:"isAlive"`
+	LastActiveAt     time.Time   `json:"lastActiveAt"`
+	LastLine         *string     `json:"lastLine,omitempty"`
+	LastSeq          int64       `json:"lastSeq"`
+	LastTurn         *TurnStatus `json:"lastTurn,omitempty"`
+	ModelId          *string     `json:"modelId,omitempty"`
+	PendingApprovals []Approval  `json:"pendingApprovals"`
+	PermissionMode   *string     `json:"permissionMode,omitempty"`
+
+	// Persona its profile
+	Persona    *string `json:"persona,omitempty"`
+	ProjectDir string  `json:"projectDir"`
+	ProjectId  string  `json:"projectId"`
+	Queued     int64   `json:"queued"`
+
+	// Resolved options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists
+	Resolved  *map[string]ResolvedOption `json:"resolved,omitempty"`
+	SessionId string                     `json:"sessionId"`
+	State     SessionState               `json:"state"`
 
 	// Status same as state
 	Status SessionState `json:"status"`
@@ -2416,6 +2543,9 @@ type OptionsAnswer struct {
 	TurnId   *string   `json:"turnId,omitempty"`
 	Warnings *[]string `json:"warnings,omitempty"`
 }
+
+// OptionsAnswerDelegation who decides whether it may start subagents: the gates, or its agent
+type OptionsAnswerDelegation string
 
 // Origin defines model for Origin.
 type Origin string
@@ -2539,6 +2669,56 @@ type ProcessExitFrame struct {
 // ProcessExitFrameEvent defines model for ProcessExitFrame.Event.
 type ProcessExitFrameEvent string
 
+// Profile defines model for Profile.
+type Profile struct {
+	AgentClass *string `json:"agentClass,omitempty"`
+
+	// AgentType 2 permits delegation to this profile
+	AgentType *string `json:"agentType,omitempty"`
+
+	// AutoApproveTools tools that are allowed without asking
+	AutoApproveTools *[]string `json:"autoApproveTools,omitempty"`
+
+	// Default new sessions have it unless they choose another
+	Default     *bool   `json:"default,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// DisallowedTools tools that are never allowed
+	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
+
+	// Error why it cannot be chosen, with the line
+	Error    *string `json:"error,omitempty"`
+	MaxTurns *int64  `json:"maxTurns,omitempty"`
+	Model    *string `json:"model,omitempty"`
+
+	// Name what persona calls it
+	Name string `json:"name"`
+
+	// Path of its file
+	Path string `json:"path"`
+
+	// Project it is the project's own
+	Project bool `json:"project"`
+
+	// Subagents profiles to which a governed session may delegate
+	Subagents *[]string `json:"subagents,omitempty"`
+	Tools     *[]string `json:"tools,omitempty"`
+}
+
+// ProfileAnswer defines model for ProfileAnswer.
+type ProfileAnswer struct {
+	Profile Profile `json:"profile"`
+
+	// Text added to the agent's system prompt
+	Text string `json:"text"`
+}
+
+// Profiles defines model for Profiles.
+type Profiles struct {
+	Profiles []Profile `json:"profiles"`
+	Warnings *[]string `json:"warnings,omitempty"`
+}
+
 // Project defines model for Project.
 type Project struct {
 	LastActiveAt time.Time `json:"lastActiveAt"`
@@ -2625,6 +2805,21 @@ type ResolvedData struct {
 	Seq        int64    `json:"seq"`
 	TurnId     string   `json:"turnId"`
 }
+
+// ResolvedOption defines model for ResolvedOption.
+type ResolvedOption struct {
+	// Also further sources that are part of the value
+	Also *[]string `json:"also,omitempty"`
+
+	// From the strongest source that has the option
+	From ResolvedOptionFrom `json:"from"`
+
+	// Value absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own
+	Value interface{} `json:"value,omitempty"`
+}
+
+// ResolvedOptionFrom the strongest source that has the option
+type ResolvedOptionFrom string
 
 // Resolver defines model for Resolver.
 type Resolver string
@@ -2721,9 +2916,12 @@ type Scope string
 
 // SendAnswer defines model for SendAnswer.
 type SendAnswer struct {
-	Queued   *bool     `json:"queued,omitempty"`
-	TurnId   string    `json:"turnId"`
-	Warnings *[]string `json:"warnings,omitempty"`
+	Queued *bool `json:"queued,omitempty"`
+
+	// Resolved the turn's options by name, with the source that each is from; absent if the prompt is queued
+	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+	TurnId   string                     `json:"turnId"`
+	Warnings *[]string                  `json:"warnings,omitempty"`
 }
 
 // SendRequest defines model for SendRequest.
@@ -2738,6 +2936,9 @@ type SendRequest struct {
 
 	// Queue wait for the running turn instead of failing
 	Queue *bool `json:"queue,omitempty"`
+
+	// TurnId a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn
+	TurnId *string `json:"turnId,omitempty"`
 }
 
 // SendRequestAttachments0 defines model for SendRequest.Attachments.0.
@@ -2828,6 +3029,9 @@ type SessionStatus struct {
 	Config    *[]ConfigOption `json:"config,omitempty"`
 	CreatedAt time.Time       `json:"createdAt"`
 
+	// Delegation who decides whether it may start subagents: the gates, or its agent
+	Delegation *SessionStatusDelegation `json:"delegation,omitempty"`
+
 	// Files files of its own that the agent named, such as its plan; not in lists
 	Files *[]AgentFile `json:"files,omitempty"`
 
@@ -2835,19 +3039,25 @@ type SessionStatus struct {
 	Given *map[string]string `json:"given,omitempty"`
 
 	// IsAlive the agent's process runs
-	IsAlive          bool         `json:"isAlive"`
-	LastActiveAt     time.Time    `json:"lastActiveAt"`
-	LastLine         *string      `json:"lastLine,omitempty"`
-	LastSeq          int64        `json:"lastSeq"`
-	LastTurn         *TurnStatus  `json:"lastTurn,omitempty"`
-	ModelId          *string      `json:"modelId,omitempty"`
-	PendingApprovals []Approval   `json:"pendingApprovals"`
-	PermissionMode   *string      `json:"permissionMode,omitempty"`
-	ProjectDir       string       `json:"projectDir"`
-	ProjectId        string       `json:"projectId"`
-	Queued           int64        `json:"queued"`
-	SessionId        string       `json:"sessionId"`
-	State            SessionState `json:"state"`
+	IsAlive          bool        `json:"isAlive"`
+	LastActiveAt     time.Time   `json:"lastActiveAt"`
+	LastLine         *string     `json:"lastLine,omitempty"`
+	LastSeq          int64       `json:"lastSeq"`
+	LastTurn         *TurnStatus `json:"lastTurn,omitempty"`
+	ModelId          *string     `json:"modelId,omitempty"`
+	PendingApprovals []Approval  `json:"pendingApprovals"`
+	PermissionMode   *string     `json:"permissionMode,omitempty"`
+
+	// Persona its profile
+	Persona    *string `json:"persona,omitempty"`
+	ProjectDir string  `json:"projectDir"`
+	ProjectId  string  `json:"projectId"`
+	Queued     int64   `json:"queued"`
+
+	// Resolved options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists
+	Resolved  *map[string]ResolvedOption `json:"resolved,omitempty"`
+	SessionId string                     `json:"sessionId"`
+	State     SessionState               `json:"state"`
 
 	// Status same as state
 	Status SessionState `json:"status"`
@@ -2856,6 +3066,9 @@ type SessionStatus struct {
 	// TurnId of the running turn
 	TurnId *string `json:"turnId,omitempty"`
 }
+
+// SessionStatusDelegation who decides whether it may start subagents: the gates, or its agent
+type SessionStatusDelegation string
 
 // SessionTurnEntry defines model for SessionTurnEntry.
 type SessionTurnEntry struct {
@@ -2923,10 +3136,14 @@ type SessionUsageEntryType string
 
 // Settings An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
 type Settings struct {
-	Config               *map[string]string     `json:"config,omitempty"`
-	Model                *string                `json:"model,omitempty"`
-	PermissionMode       *PermissionMode        `json:"permissionMode,omitempty"`
+	Config         *map[string]string `json:"config,omitempty"`
+	Model          *string            `json:"model,omitempty"`
+	PermissionMode *PermissionMode    `json:"permissionMode,omitempty"`
+
+	// Persona A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session.
+	Persona              *string                `json:"persona,omitempty"`
 	ReasoningEffort      *string                `json:"reasoningEffort,omitempty"`
+	SubagentGovernance   *Governance            `json:"subagentGovernance,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -3205,6 +3422,9 @@ type TurnRequest struct {
 	// Opts An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
 	Opts      *Settings `json:"opts,omitempty"`
 	SessionId string    `json:"sessionId"`
+
+	// TurnId a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn
+	TurnId *string `json:"turnId,omitempty"`
 }
 
 // TurnRequestAttachments0 defines model for TurnRequest.Attachments.0.
@@ -3327,6 +3547,12 @@ type ListAgentsParams struct {
 	Refresh *bool `form:"refresh,omitempty" json:"refresh,omitempty"`
 }
 
+// HarnessCreateParams defines parameters for HarnessCreate.
+type HarnessCreateParams struct {
+	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // HarnessListParams defines parameters for HarnessList.
 type HarnessListParams struct {
 	// ProjectRoot the directory; all if absent
@@ -3337,10 +3563,31 @@ type HarnessListParams struct {
 type StreamTurnParams struct {
 	// OnDisconnect what happens to the turn when the client goes. Default: detach, the turn goes on
 	OnDisconnect *StreamTurnParamsOnDisconnect `form:"onDisconnect,omitempty" json:"onDisconnect,omitempty"`
+
+	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // StreamTurnParamsOnDisconnect defines parameters for StreamTurn.
 type StreamTurnParamsOnDisconnect string
+
+// ListProfilesParams defines parameters for ListProfiles.
+type ListProfilesParams struct {
+	// ProjectDir directory of a project, whose own profiles are included if it is trusted
+	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
+}
+
+// GetProfileParams defines parameters for GetProfile.
+type GetProfileParams struct {
+	// ProjectDir directory of a project, whose own profiles are included if it is trusted
+	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
+}
+
+// CreateSessionParams defines parameters for CreateSession.
+type CreateSessionParams struct {
+	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
@@ -3372,6 +3619,12 @@ type ExportSessionParams struct {
 // ExportSessionParamsFormat defines parameters for ExportSession.
 type ExportSessionParamsFormat string
 
+// ForkSessionParams defines parameters for ForkSession.
+type ForkSessionParams struct {
+	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListItemsParams defines parameters for ListItems.
 type ListItemsParams struct {
 	// After position after which to begin
@@ -3379,6 +3632,12 @@ type ListItemsParams struct {
 
 	// Limit about how many at most; 200 if absent, and fewer where they are large
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// SendPromptParams defines parameters for SendPrompt.
+type SendPromptParams struct {
+	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // UploadParams defines parameters for Upload.
@@ -3430,7 +3689,7 @@ type KillSessionJSONRequestBody = Empty
 type LoadSessionJSONRequestBody = LoadRequest
 
 // SetOptionsJSONRequestBody defines body for SetOptions for application/json ContentType.
-type SetOptionsJSONRequestBody = Settings
+type SetOptionsJSONRequestBody = Options
 
 // SendPromptJSONRequestBody defines body for SendPrompt for application/json ContentType.
 type SendPromptJSONRequestBody = SendRequest
@@ -3474,12 +3733,28 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "addDirs")
 	}
 
+	if raw, found := object["auth"]; found {
+		err = json.Unmarshal(raw, &a.Auth)
+		if err != nil {
+			return fmt.Errorf("error reading 'auth': %w", err)
+		}
+		delete(object, "auth")
+	}
+
 	if raw, found := object["config"]; found {
 		err = json.Unmarshal(raw, &a.Config)
 		if err != nil {
 			return fmt.Errorf("error reading 'config': %w", err)
 		}
 		delete(object, "config")
+	}
+
+	if raw, found := object["delegation"]; found {
+		err = json.Unmarshal(raw, &a.Delegation)
+		if err != nil {
+			return fmt.Errorf("error reading 'delegation': %w", err)
+		}
+		delete(object, "delegation")
 	}
 
 	if raw, found := object["maxThinkingTokens"]; found {
@@ -3522,12 +3797,28 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "permissionMode")
 	}
 
+	if raw, found := object["persona"]; found {
+		err = json.Unmarshal(raw, &a.Persona)
+		if err != nil {
+			return fmt.Errorf("error reading 'persona': %w", err)
+		}
+		delete(object, "persona")
+	}
+
 	if raw, found := object["reasoningEffort"]; found {
 		err = json.Unmarshal(raw, &a.ReasoningEffort)
 		if err != nil {
 			return fmt.Errorf("error reading 'reasoningEffort': %w", err)
 		}
 		delete(object, "reasoningEffort")
+	}
+
+	if raw, found := object["subagentGovernance"]; found {
+		err = json.Unmarshal(raw, &a.SubagentGovernance)
+		if err != nil {
+			return fmt.Errorf("error reading 'subagentGovernance': %w", err)
+		}
+		delete(object, "subagentGovernance")
 	}
 
 	if raw, found := object["systemPromptAppend"]; found {
@@ -3572,10 +3863,24 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.Auth != nil {
+		object["auth"], err = json.Marshal(a.Auth)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'auth': %w", err)
+		}
+	}
+
 	if a.Config != nil {
 		object["config"], err = json.Marshal(a.Config)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'config': %w", err)
+		}
+	}
+
+	if a.Delegation != nil {
+		object["delegation"], err = json.Marshal(a.Delegation)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'delegation': %w", err)
 		}
 	}
 
@@ -3614,10 +3919,24 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.Persona != nil {
+		object["persona"], err = json.Marshal(a.Persona)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'persona': %w", err)
+		}
+	}
+
 	if a.ReasoningEffort != nil {
 		object["reasoningEffort"], err = json.Marshal(a.ReasoningEffort)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'reasoningEffort': %w", err)
+		}
+	}
+
+	if a.SubagentGovernance != nil {
+		object["subagentGovernance"], err = json.Marshal(a.SubagentGovernance)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'subagentGovernance': %w", err)
 		}
 	}
 
@@ -3693,12 +4012,28 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 		delete(object, "permissionMode")
 	}
 
+	if raw, found := object["persona"]; found {
+		err = json.Unmarshal(raw, &a.Persona)
+		if err != nil {
+			return fmt.Errorf("error reading 'persona': %w", err)
+		}
+		delete(object, "persona")
+	}
+
 	if raw, found := object["reasoningEffort"]; found {
 		err = json.Unmarshal(raw, &a.ReasoningEffort)
 		if err != nil {
 			return fmt.Errorf("error reading 'reasoningEffort': %w", err)
 		}
 		delete(object, "reasoningEffort")
+	}
+
+	if raw, found := object["subagentGovernance"]; found {
+		err = json.Unmarshal(raw, &a.SubagentGovernance)
+		if err != nil {
+			return fmt.Errorf("error reading 'subagentGovernance': %w", err)
+		}
+		delete(object, "subagentGovernance")
 	}
 
 	if len(object) != 0 {
@@ -3741,10 +4076,24 @@ func (a Settings) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.Persona != nil {
+		object["persona"], err = json.Marshal(a.Persona)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'persona': %w", err)
+		}
+	}
+
 	if a.ReasoningEffort != nil {
 		object["reasoningEffort"], err = json.Marshal(a.ReasoningEffort)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'reasoningEffort': %w", err)
+		}
+	}
+
+	if a.SubagentGovernance != nil {
+		object["subagentGovernance"], err = json.Marshal(a.SubagentGovernance)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'subagentGovernance': %w", err)
 		}
 	}
 
@@ -5972,7 +6321,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-	HarnessCreateWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	HarnessCreateWithBody(ctx context.Context, params *HarnessCreateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// HarnessCreate Start an agent in a directory
 	//
@@ -5981,7 +6330,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-	HarnessCreate(ctx context.Context, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	HarnessCreate(ctx context.Context, params *HarnessCreateParams, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// HarnessList List the sessions of a directory
 	//
@@ -6108,6 +6457,20 @@ type ClientInterface interface {
 	// Corresponds with GET /api/me (the `Me` operationId).
 	Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListProfiles List the profiles that sessions can choose, and what is wrong with the others
+	//
+	// Needs the scope read.
+	//
+	// Corresponds with GET /api/profiles (the `ListProfiles` operationId).
+	ListProfiles(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProfile Get a profile with its text
+	//
+	// Needs the scope read.
+	//
+	// Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
+	GetProfile(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListProjects List the directories with sessions
 	//
 	// Needs the scope read.
@@ -6122,7 +6485,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
-	CreateSessionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateSessionWithBody(ctx context.Context, params *CreateSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateSession Start an agent in a directory
 	//
@@ -6131,7 +6494,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
-	CreateSession(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CreateSession(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSessions List the sessions of a project
 	//
@@ -6197,7 +6560,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-	ForkSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ForkSessionWithBody(ctx context.Context, id string, params *ForkSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ForkSession Continue from a copy of the session
 	//
@@ -6206,7 +6569,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-	ForkSession(ctx context.Context, id string, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListItems Read the session's history as whole items
 	//
@@ -6251,7 +6614,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/load (the `LoadSession` operationId).
 	LoadSession(ctx context.Context, id string, body LoadSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetOptionsWithBody Change settings of the live session
+	// SetOptionsWithBody Change options of the session
 	//
 	// Needs the scope send.
 	//
@@ -6260,7 +6623,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetOptions Change settings of the live session
+	// SetOptions Change options of the session
 	//
 	// Needs the scope send.
 	//
@@ -6276,7 +6639,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-	SendPromptWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	SendPromptWithBody(ctx context.Context, id string, params *SendPromptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SendPrompt Begin a turn; answers once the prompt is durable
 	//
@@ -6285,7 +6648,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-	SendPrompt(ctx context.Context, id string, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	SendPrompt(ctx context.Context, id string, params *SendPromptParams, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SessionStatus Get session status
 	//
@@ -6468,8 +6831,8 @@ func (c *Client) HarnessBoot(ctx context.Context, body HarnessBootJSONRequestBod
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-func (c *Client) HarnessCreateWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewHarnessCreateRequestWithBody(c.Server, contentType, body)
+func (c *Client) HarnessCreateWithBody(ctx context.Context, params *HarnessCreateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHarnessCreateRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6487,8 +6850,8 @@ func (c *Client) HarnessCreateWithBody(ctx context.Context, contentType string, 
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-func (c *Client) HarnessCreate(ctx context.Context, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewHarnessCreateRequest(c.Server, body)
+func (c *Client) HarnessCreate(ctx context.Context, params *HarnessCreateParams, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHarnessCreateRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6774,6 +7137,40 @@ func (c *Client) Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.R
 	return c.Client.Do(req)
 }
 
+// ListProfiles List the profiles that sessions can choose, and what is wrong with the others
+//
+// Needs the scope read.
+//
+// Corresponds with GET /api/profiles (the `ListProfiles` operationId).
+func (c *Client) ListProfiles(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListProfilesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProfile Get a profile with its text
+//
+// Needs the scope read.
+//
+// Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
+func (c *Client) GetProfile(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProfileRequest(c.Server, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListProjects List the directories with sessions
 //
 // Needs the scope read.
@@ -6798,8 +7195,8 @@ func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/session/create (the `CreateSession` operationId).
-func (c *Client) CreateSessionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateSessionRequestWithBody(c.Server, contentType, body)
+func (c *Client) CreateSessionWithBody(ctx context.Context, params *CreateSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSessionRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6817,8 +7214,8 @@ func (c *Client) CreateSessionWithBody(ctx context.Context, contentType string, 
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/session/create (the `CreateSession` operationId).
-func (c *Client) CreateSession(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateSessionRequest(c.Server, body)
+func (c *Client) CreateSession(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSessionRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6963,8 +7360,8 @@ func (c *Client) ExportSession(ctx context.Context, id string, params *ExportSes
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-func (c *Client) ForkSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewForkSessionRequestWithBody(c.Server, id, contentType, body)
+func (c *Client) ForkSessionWithBody(ctx context.Context, id string, params *ForkSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForkSessionRequestWithBody(c.Server, id, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6982,8 +7379,8 @@ func (c *Client) ForkSessionWithBody(ctx context.Context, id string, contentType
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-func (c *Client) ForkSession(ctx context.Context, id string, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewForkSessionRequest(c.Server, id, body)
+func (c *Client) ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForkSessionRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7087,7 +7484,7 @@ func (c *Client) LoadSession(ctx context.Context, id string, body LoadSessionJSO
 	return c.Client.Do(req)
 }
 
-// SetOptionsWithBody Change settings of the live session
+// SetOptionsWithBody Change options of the session
 //
 // Needs the scope send.
 //
@@ -7106,7 +7503,7 @@ func (c *Client) SetOptionsWithBody(ctx context.Context, id string, contentType 
 	return c.Client.Do(req)
 }
 
-// SetOptions Change settings of the live session
+// SetOptions Change options of the session
 //
 // Needs the scope send.
 //
@@ -7132,8 +7529,8 @@ func (c *Client) SetOptions(ctx context.Context, id string, body SetOptionsJSONR
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-func (c *Client) SendPromptWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewSendPromptRequestWithBody(c.Server, id, contentType, body)
+func (c *Client) SendPromptWithBody(ctx context.Context, id string, params *SendPromptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSendPromptRequestWithBody(c.Server, id, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7151,8 +7548,8 @@ func (c *Client) SendPromptWithBody(ctx context.Context, id string, contentType 
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-func (c *Client) SendPrompt(ctx context.Context, id string, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewSendPromptRequest(c.Server, id, body)
+func (c *Client) SendPrompt(ctx context.Context, id string, params *SendPromptParams, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSendPromptRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7478,18 +7875,18 @@ func NewHarnessBootRequestWithBody(server string, contentType string, body io.Re
 }
 
 // NewHarnessCreateRequest calls the generic HarnessCreate builder with application/json body
-func NewHarnessCreateRequest(server string, body HarnessCreateJSONRequestBody) (*http.Request, error) {
+func NewHarnessCreateRequest(server string, params *HarnessCreateParams, body HarnessCreateJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewHarnessCreateRequestWithBody(server, "application/json", bodyReader)
+	return NewHarnessCreateRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewHarnessCreateRequestWithBody constructs an http.Request for the HarnessCreate method, with any body, and a specified content type
-func NewHarnessCreateRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewHarnessCreateRequestWithBody(server string, params *HarnessCreateParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -7513,6 +7910,21 @@ func NewHarnessCreateRequestWithBody(server string, contentType string, body io.
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -7702,6 +8114,21 @@ func NewStreamTurnRequestWithBody(server string, params *StreamTurnParams, conte
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -7920,6 +8347,121 @@ func NewMeRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListProfilesRequest constructs an http.Request for the ListProfiles method
+func NewListProfilesRequest(server string, params *ListProfilesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/profiles")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ProjectDir != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", *params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetProfileRequest constructs an http.Request for the GetProfile method
+func NewGetProfileRequest(server string, name string, params *GetProfileParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/profiles/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ProjectDir != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", *params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListProjectsRequest constructs an http.Request for the ListProjects method
 func NewListProjectsRequest(server string) (*http.Request, error) {
 	var err error
@@ -7948,18 +8490,18 @@ func NewListProjectsRequest(server string) (*http.Request, error) {
 }
 
 // NewCreateSessionRequest calls the generic CreateSession builder with application/json body
-func NewCreateSessionRequest(server string, body CreateSessionJSONRequestBody) (*http.Request, error) {
+func NewCreateSessionRequest(server string, params *CreateSessionParams, body CreateSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateSessionRequestWithBody(server, "application/json", bodyReader)
+	return NewCreateSessionRequestWithBody(server, params, "application/json", bodyReader)
 }
 
 // NewCreateSessionRequestWithBody constructs an http.Request for the CreateSession method, with any body, and a specified content type
-func NewCreateSessionRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+func NewCreateSessionRequestWithBody(server string, params *CreateSessionParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -7983,6 +8525,21 @@ func NewCreateSessionRequestWithBody(server string, contentType string, body io.
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -8300,18 +8857,18 @@ func NewExportSessionRequest(server string, id string, params *ExportSessionPara
 }
 
 // NewForkSessionRequest calls the generic ForkSession builder with application/json body
-func NewForkSessionRequest(server string, id string, body ForkSessionJSONRequestBody) (*http.Request, error) {
+func NewForkSessionRequest(server string, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewForkSessionRequestWithBody(server, id, "application/json", bodyReader)
+	return NewForkSessionRequestWithBody(server, id, params, "application/json", bodyReader)
 }
 
 // NewForkSessionRequestWithBody constructs an http.Request for the ForkSession method, with any body, and a specified content type
-func NewForkSessionRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+func NewForkSessionRequestWithBody(server string, id string, params *ForkSessionParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8342,6 +8899,21 @@ func NewForkSessionRequestWithBody(server string, id string, contentType string,
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -8561,18 +9133,18 @@ func NewSetOptionsRequestWithBody(server string, id string, contentType string, 
 }
 
 // NewSendPromptRequest calls the generic SendPrompt builder with application/json body
-func NewSendPromptRequest(server string, id string, body SendPromptJSONRequestBody) (*http.Request, error) {
+func NewSendPromptRequest(server string, id string, params *SendPromptParams, body SendPromptJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewSendPromptRequestWithBody(server, id, "application/json", bodyReader)
+	return NewSendPromptRequestWithBody(server, id, params, "application/json", bodyReader)
 }
 
 // NewSendPromptRequestWithBody constructs an http.Request for the SendPrompt method, with any body, and a specified content type
-func NewSendPromptRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+func NewSendPromptRequestWithBody(server string, id string, params *SendPromptParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -8603,6 +9175,21 @@ func NewSendPromptRequestWithBody(server string, id string, contentType string, 
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -8984,7 +9571,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-	HarnessCreateWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error)
+	HarnessCreateWithBodyWithResponse(ctx context.Context, params *HarnessCreateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error)
 
 	// HarnessCreateWithResponse Start an agent in a directory
 	//
@@ -8993,7 +9580,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-	HarnessCreateWithResponse(ctx context.Context, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error)
+	HarnessCreateWithResponse(ctx context.Context, params *HarnessCreateParams, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error)
 
 	// HarnessListWithResponse List the sessions of a directory
 	//
@@ -9130,6 +9717,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/me (the `Me` operationId).
 	MeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*MeResponse, error)
 
+	// ListProfilesWithResponse List the profiles that sessions can choose, and what is wrong with the others
+	//
+	// Needs the scope read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/profiles (the `ListProfiles` operationId).
+	ListProfilesWithResponse(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*ListProfilesResponse, error)
+
+	// GetProfileWithResponse Get a profile with its text
+	//
+	// Needs the scope read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
+	GetProfileWithResponse(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*GetProfileResponse, error)
+
 	// ListProjectsWithResponse List the directories with sessions
 	//
 	// Needs the scope read.
@@ -9146,7 +9751,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
-	CreateSessionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
+	CreateSessionWithBodyWithResponse(ctx context.Context, params *CreateSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
 
 	// CreateSessionWithResponse Start an agent in a directory
 	//
@@ -9155,7 +9760,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
-	CreateSessionWithResponse(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
+	CreateSessionWithResponse(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
 
 	// ListSessionsWithResponse List the sessions of a project
 	//
@@ -9227,7 +9832,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-	ForkSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
+	ForkSessionWithBodyWithResponse(ctx context.Context, id string, params *ForkSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
 
 	// ForkSessionWithResponse Continue from a copy of the session
 	//
@@ -9236,7 +9841,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-	ForkSessionWithResponse(ctx context.Context, id string, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
+	ForkSessionWithResponse(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
 
 	// ListItemsWithResponse Read the session's history as whole items
 	//
@@ -9283,7 +9888,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/session/{id}/load (the `LoadSession` operationId).
 	LoadSessionWithResponse(ctx context.Context, id string, body LoadSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*LoadSessionResponse, error)
 
-	// SetOptionsWithBodyWithResponse Change settings of the live session
+	// SetOptionsWithBodyWithResponse Change options of the session
 	//
 	// Needs the scope send.
 	//
@@ -9292,7 +9897,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetOptionsResponse, error)
 
-	// SetOptionsWithResponse Change settings of the live session
+	// SetOptionsWithResponse Change options of the session
 	//
 	// Needs the scope send.
 	//
@@ -9308,7 +9913,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-	SendPromptWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SendPromptResponse, error)
+	SendPromptWithBodyWithResponse(ctx context.Context, id string, params *SendPromptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SendPromptResponse, error)
 
 	// SendPromptWithResponse Begin a turn; answers once the prompt is durable
 	//
@@ -9317,7 +9922,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-	SendPromptWithResponse(ctx context.Context, id string, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*SendPromptResponse, error)
+	SendPromptWithResponse(ctx context.Context, id string, params *SendPromptParams, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*SendPromptResponse, error)
 
 	// SessionStatusWithResponse Get session status
 	//
@@ -10965,6 +11570,214 @@ func (r MeResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r MeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListProfilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Profiles
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListProfilesResponse) GetJSON200() *Profiles {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListProfilesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListProfilesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListProfilesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListProfilesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ListProfilesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListProfilesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListProfilesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListProfilesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListProfilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListProfilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListProfilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListProfilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListProfilesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProfileResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ProfileAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProfileResponse) GetJSON200() *ProfileAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetProfileResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetProfileResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetProfileResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetProfileResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GetProfileResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetProfileResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetProfileResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetProfileResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetProfileResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProfileResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProfileResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProfileResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProfileResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13419,8 +14232,8 @@ func (c *ClientWithResponses) HarnessBootWithResponse(ctx context.Context, body 
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-func (c *ClientWithResponses) HarnessCreateWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error) {
-	rsp, err := c.HarnessCreateWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) HarnessCreateWithBodyWithResponse(ctx context.Context, params *HarnessCreateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error) {
+	rsp, err := c.HarnessCreateWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13434,8 +14247,8 @@ func (c *ClientWithResponses) HarnessCreateWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
-func (c *ClientWithResponses) HarnessCreateWithResponse(ctx context.Context, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error) {
-	rsp, err := c.HarnessCreate(ctx, body, reqEditors...)
+func (c *ClientWithResponses) HarnessCreateWithResponse(ctx context.Context, params *HarnessCreateParams, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error) {
+	rsp, err := c.HarnessCreate(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13667,6 +14480,36 @@ func (c *ClientWithResponses) MeWithResponse(ctx context.Context, reqEditors ...
 	return ParseMeResponse(rsp)
 }
 
+// ListProfilesWithResponse List the profiles that sessions can choose, and what is wrong with the others
+//
+// Needs the scope read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/profiles (the `ListProfiles` operationId).
+func (c *ClientWithResponses) ListProfilesWithResponse(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*ListProfilesResponse, error) {
+	rsp, err := c.ListProfiles(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListProfilesResponse(rsp)
+}
+
+// GetProfileWithResponse Get a profile with its text
+//
+// Needs the scope read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
+func (c *ClientWithResponses) GetProfileWithResponse(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*GetProfileResponse, error) {
+	rsp, err := c.GetProfile(ctx, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProfileResponse(rsp)
+}
+
 // ListProjectsWithResponse List the directories with sessions
 //
 // Needs the scope read.
@@ -13689,8 +14532,8 @@ func (c *ClientWithResponses) ListProjectsWithResponse(ctx context.Context, reqE
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/session/create (the `CreateSession` operationId).
-func (c *ClientWithResponses) CreateSessionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
-	rsp, err := c.CreateSessionWithBody(ctx, contentType, body, reqEditors...)
+func (c *ClientWithResponses) CreateSessionWithBodyWithResponse(ctx context.Context, params *CreateSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
+	rsp, err := c.CreateSessionWithBody(ctx, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13704,8 +14547,8 @@ func (c *ClientWithResponses) CreateSessionWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/session/create (the `CreateSession` operationId).
-func (c *ClientWithResponses) CreateSessionWithResponse(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
-	rsp, err := c.CreateSession(ctx, body, reqEditors...)
+func (c *ClientWithResponses) CreateSessionWithResponse(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
+	rsp, err := c.CreateSession(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13824,8 +14667,8 @@ func (c *ClientWithResponses) ExportSessionWithResponse(ctx context.Context, id 
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-func (c *ClientWithResponses) ForkSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error) {
-	rsp, err := c.ForkSessionWithBody(ctx, id, contentType, body, reqEditors...)
+func (c *ClientWithResponses) ForkSessionWithBodyWithResponse(ctx context.Context, id string, params *ForkSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error) {
+	rsp, err := c.ForkSessionWithBody(ctx, id, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13839,8 +14682,8 @@ func (c *ClientWithResponses) ForkSessionWithBodyWithResponse(ctx context.Contex
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
-func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id string, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error) {
-	rsp, err := c.ForkSession(ctx, id, body, reqEditors...)
+func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error) {
+	rsp, err := c.ForkSession(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13922,7 +14765,7 @@ func (c *ClientWithResponses) LoadSessionWithResponse(ctx context.Context, id st
 	return ParseLoadSessionResponse(rsp)
 }
 
-// SetOptionsWithBodyWithResponse Change settings of the live session
+// SetOptionsWithBodyWithResponse Change options of the session
 //
 // Needs the scope send.
 //
@@ -13937,7 +14780,7 @@ func (c *ClientWithResponses) SetOptionsWithBodyWithResponse(ctx context.Context
 	return ParseSetOptionsResponse(rsp)
 }
 
-// SetOptionsWithResponse Change settings of the live session
+// SetOptionsWithResponse Change options of the session
 //
 // Needs the scope send.
 //
@@ -13959,8 +14802,8 @@ func (c *ClientWithResponses) SetOptionsWithResponse(ctx context.Context, id str
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-func (c *ClientWithResponses) SendPromptWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SendPromptResponse, error) {
-	rsp, err := c.SendPromptWithBody(ctx, id, contentType, body, reqEditors...)
+func (c *ClientWithResponses) SendPromptWithBodyWithResponse(ctx context.Context, id string, params *SendPromptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SendPromptResponse, error) {
+	rsp, err := c.SendPromptWithBody(ctx, id, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13974,8 +14817,8 @@ func (c *ClientWithResponses) SendPromptWithBodyWithResponse(ctx context.Context
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
-func (c *ClientWithResponses) SendPromptWithResponse(ctx context.Context, id string, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*SendPromptResponse, error) {
-	rsp, err := c.SendPrompt(ctx, id, body, reqEditors...)
+func (c *ClientWithResponses) SendPromptWithResponse(ctx context.Context, id string, params *SendPromptParams, body SendPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*SendPromptResponse, error) {
+	rsp, err := c.SendPrompt(ctx, id, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -15452,6 +16295,184 @@ func ParseMeResponse(rsp *http.Response) (*MeResponse, error) {
 			return nil, err
 		}
 		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListProfilesResponse parses an HTTP response from a ListProfilesWithResponse call
+func ParseListProfilesResponse(rsp *http.Response) (*ListProfilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListProfilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Profiles
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetProfileResponse parses an HTTP response from a GetProfileWithResponse call
+func ParseGetProfileResponse(rsp *http.Response) (*GetProfileResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProfileResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ProfileAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
 		var dest Error
