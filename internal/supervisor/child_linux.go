@@ -263,8 +263,8 @@ func (ch *child) killSupervisor() {
 	}
 }
 
-// relieve ends what the supervisor could not, such as one whose limits the agent
-// has lowered, and then the supervisor. If anything is left even so, the
+// relieve ends what the supervisor could not, such as one whose limits the
+// agent has lowered, and then the supervisor. If anything is left even so, the
 // supervisor stays above it.
 func (ch *child) relieve() {
 	left, err := ch.sweep()
