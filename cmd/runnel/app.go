@@ -148,7 +148,7 @@ Begin with one of these:
 		return usage("%s%s", err, dashHint(cmd, err))
 	})
 	root.AddCommand(
-		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.profilesCommand(), a.sessionsCommand(), a.tokenCommand(),
+		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.tokenCommand(),
 		a.backupCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
 	return root

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/rules"
+	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/sqlite"
+)
+
+// ruleRow is what lists show of a rule, and what makes one.
+type ruleRow struct {
+	ID         int64          `json:"id,omitzero"`
+	Effect     store.Effect   `json:"effect"`
+	Kind       store.RuleKind `json:"kind"`
+	CLIType    string         `json:"cliType,omitzero"`
+	ProjectDir string         `json:"projectDir,omitzero"`
+	Tool       string         `json:"tool,omitzero"`
+	Pattern    string         `json:"pattern,omitzero"`
+	Note       string         `json:"note,omitzero"`
+	By         string         `json:"by,omitzero"`
+	CreatedAt  time.Time      `json:"createdAt,omitzero"`
+	Uses       int64          `json:"uses,omitzero"`
+	LastUsedAt *time.Time     `json:"lastUsedAt,omitzero"`
+}
+
+// A ruleKeeper keeps the rules, through the server or without one.
+type ruleKeeper interface {
+	list(ctx context.Context) ([]ruleRow, error)
+	add(ctx context.Context, r ruleRow) (ruleRow, error)
+	remove(ctx context.Context, id int64) error
+}
+
+func (a *app) rulesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rules",
+		Short: "List, add and remove rules that answer agents without a person",
+		Long: `List, add and remove rules. A rule allows or denies what an agent asks for, so
+that nobody is asked. Rules that deny count before those that allow. Whatever no
+rule decides is asked as before. It works with the running server, or without
+one on its data directory.
+
+KIND and PATTERN say what a rule is about:
+
+  execute  one command, such as 'git status', or 'git log *' for any further
+           words. A command with operators, substitutions, redirections or
+           variables is never allowed by a rule. A rule that denies looks into
+           every command of a line, and asks about lines that it cannot read.
+  edit     files that are changed: a file, or a folder with all below it, after
+           links are resolved
+  read     files that are read; as for edit
+  fetch    a host such as example.com, or *.example.com for the hosts below it
+  tool     a tool by its name, such as mcp__server__tool`,
+		Example: `  runnel rules list
+  runnel rules add allow execute 'git status' --project .
+  runnel rules add allow edit src --project .
+  runnel rules add deny execute 'rm *'
+  runnel rules add allow tool mcp__tickets__list
+  runnel rules remove 3`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("there is no command %q; use list, add or remove", termtext.Clean(args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.rulesList(), a.rulesAdd(), a.rulesRemove())
+	return cmd
+}
+
+func (a *app) rulesList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List rules, oldest first",
+		Args:  nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withRules(cmd, func(k ruleKeeper) error {
+				rows, err := k.list(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(append([]ruleRow{}, rows...)) // an empty array, not null
+				}
+				return a.printRules(rows)
+			})
+		},
+	}
+	placeFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	return cmd
+}
+
+func (a *app) printRules(rows []ruleRow) error {
+	if len(rows) == 0 {
+		a.say("There are no rules; 'runnel rules add' makes one.")
+		return nil
+	}
+	t := table{columns: []column{
+		{"ID", whole}, {"EFFECT", whole}, {"KIND", whole}, {"PATTERN", cutEnd}, {"AGENT", cutEnd}, {"FOLDER", cutStart}, {"USES", whole}, {"LAST USED", whole}, {"MADE", whole}, {"BY", cutEnd},
+	}}
+	for _, r := range rows {
+		used := "-"
+		if r.LastUsedAt != nil {
+			used = when(*r.LastUsedAt)
+		}
+		t.add(strconv.FormatInt(r.ID, 10), cell(string(r.Effect)), cell(string(r.Kind)), cell(strings.TrimSpace(r.Tool+" "+r.Pattern)),
+			cell(orAll(r.CLIType)), cell(orAll(r.ProjectDir)), strconv.FormatInt(r.Uses, 10), used, when(r.CreatedAt), cell(r.By))
+	}
+	return t.write(a.out, a.width())
+}
+
+func orAll(s string) string {
+	if s == "" {
+		return "all"
+	}
+	return s
+}
+
+func (a *app) rulesAdd() *cobra.Command {
+	var in ruleRow
+	cmd := &cobra.Command{
+		Use:   "add allow|deny KIND PATTERN",
+		Short: "Add a rule, which holds at once",
+		Long: `Add a rule, which holds at once, also in turns that run. It prints the rule's
+number. KIND is execute, edit, read, fetch or tool; 'runnel rules --help' says
+what each is about. With --project a path of edit and read may be relative to
+that folder.`,
+		Example: "  runnel rules add allow execute 'git status' --project .\n  runnel rules add deny fetch '*.example.com'",
+		Args:    exactly(3, "allow or deny, a kind and a pattern are needed; 'runnel rules --help' explains them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Effect, in.Kind, in.Pattern = store.Effect(args[0]), store.RuleKind(args[1]), args[2]
+			if err := in.complete(); err != nil {
+				return err
+			}
+			return withRules(cmd, func(k ruleKeeper) error {
+				made, err := k.add(cmd.Context(), in)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(a.out, made.ID)
+				return err
+			})
+		},
+	}
+	placeFlags(cmd.Flags())
+	cmd.Flags().StringVar(&in.CLIType, "agent", "", "kind of `AGENT`, by its name of 'runnel agents'; all if absent")
+	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "`DIR` in whose sessions it holds, with all folders below; all if absent")
+	cmd.Flags().StringVar(&in.Tool, "tool", "", "only for this tool of the agent; all tools of the kind if absent")
+	cmd.Flags().StringVar(&in.Note, "note", "", "a note for yourself")
+	return cmd
+}
+
+// complete puts what a person typed into the form of the API, or says what is
+// wrong with it.
+func (r *ruleRow) complete() error {
+	if r.Kind == store.RuleTool {
+		r.Tool, r.Pattern = r.Pattern, ""
+	}
+	if r.ProjectDir != "" {
+		dir, err := filepath.Abs(r.ProjectDir)
+		if err != nil {
+			return usage("--project: %s", err)
+		}
+		r.ProjectDir = dir
+	} else if (r.Kind == store.RuleEdit || r.Kind == store.RuleRead) && r.Pattern != "" {
+		path, err := filepath.Abs(r.Pattern)
+		if err != nil {
+			return usage("%s", err)
+		}
+		r.Pattern = path
+	}
+	checked, err := rules.Check(r.stored())
+	if err != nil {
+		return usage("%s", err)
+	}
+	r.ProjectDir, r.Pattern = checked.ProjectDir, checked.Pattern
+	return nil
+}
+
+func (r *ruleRow) stored() store.Rule {
+	return store.Rule{Effect: r.Effect, Kind: r.Kind, CLIType: r.CLIType, ProjectDir: r.ProjectDir, Tool: r.Tool, Pattern: r.Pattern, Note: r.Note}
+}
+
+func (a *app) rulesRemove() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove ID",
+		Short: "Remove a rule, which holds no longer at once",
+		Args:  exactly(1, "the number of a rule is needed; 'runnel rules list' shows them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil {
+				return usage("%q is not the number of a rule; 'runnel rules list' shows them", termtext.Clean(args[0]))
+			}
+			return withRules(cmd, func(k ruleKeeper) error { return k.remove(cmd.Context(), id) })
+		},
+	}
+	placeFlags(cmd.Flags())
+	return cmd
+}
+
+// withRules calls f with the rules of the data directory: the running server's,
+// which has locked them, or else our own.
+func withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
+	c, err := loadConfig(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	ad, err := connect(cmd.Context(), c)
+	if err == nil {
+		return f(remoteRules{ad})
+	}
+	if !errors.Is(err, errNoServer) {
+		return err
+	}
+	st, err := sqlite.Open(cmd.Context(), sqlite.Config{Dir: c.Data})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(localRules{st}), st.Close())
+}
+
+type remoteRules struct{ ad *admin }
+
+func (r remoteRules) list(ctx context.Context) ([]ruleRow, error) {
+	var out struct {
+		Rules []ruleRow `json:"rules"`
+	}
+	err := r.ad.get(ctx, "/api/rules", &out)
+	return out.Rules, err
+}
+
+func (r remoteRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
+	var out struct {
+		Rule ruleRow `json:"rule"`
+	}
+	err := r.ad.post(ctx, "/api/rules", in, &out)
+	return out.Rule, err
+}
+
+func (r remoteRules) remove(ctx context.Context, id int64) error {
+	return r.ad.do(ctx, http.MethodDelete, "/api/rules/"+strconv.FormatInt(id, 10), nil, nil)
+}
+
+type localRules struct{ rules store.Rules }
+
+func (l localRules) list(ctx context.Context) ([]ruleRow, error) {
+	list, err := l.rules.Rules(ctx)
+	rows := make([]ruleRow, len(list))
+	for i, r := range list {
+		rows[i] = ruleRow{r.ID, r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note, r.ByName, r.CreatedAt, r.Uses, nil}
+		if !r.LastUsedAt.IsZero() {
+			rows[i].LastUsedAt = &r.LastUsedAt
+		}
+	}
+	return rows, err
+}
+
+func (l localRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
+	r := in.stored()
+	r.ByName, r.CreatedAt = "command line", time.Now().UTC()
+	id, err := l.rules.AddRule(ctx, r)
+	in.ID = id
+	return in, err
+}
+
+func (l localRules) remove(ctx context.Context, id int64) error {
+	err := l.rules.DeleteRule(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return errors.New("there is no such rule; 'runnel rules list' shows all")
+	}
+	return err
+}
