@@ -148,6 +148,9 @@ func (s *Session) attach(o openedMsg) {
 			s.link.leave(s)
 			return
 		}
+		if s.cfg.Booted != nil {
+			s.cfg.Booted(s.opt)
+		}
 		if o.afresh {
 			s.facts.agentSessionID = ""
 			s.between(forgotten("This agent cannot go on with a conversation after its process has ended."))

@@ -127,6 +127,10 @@ type Config struct {
 	// Recorded is. Default: nobody is told.
 	Decided func(Decided)
 
+	// Booted is called with the options of every agent that the session starts
+	// after Open has returned. It is called as Recorded is.
+	Booted func(Options)
+
 	// Exceeded returns the error with which a running turn has to end, because
 	// of what it has stored; nil lets it go on. It is called as Recorded is,
 	// after it. Default: turns may store any number of events.

@@ -6,15 +6,25 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
+// Why an agent was not started, not resumed, or started again.
+const (
+	alreadyBooted       = "already_booted"
+	forced              = "forced"
+	missingAgentSession = "missing_agent_session"
+	fingerprintChanged  = "fingerprint_changed"
+)
+
 // Boot says how an agent was started ahead of the next prompt.
 type Boot struct {
 	Started bool   `json:"started"`
 	Resumed bool   `json:"resumed" doc:"it goes on with its own conversation"`
-	Reason  string `json:"reason,omitempty" enum:"already_booted,forced,missing_agent_session" doc:"why it was not started, or not resumed"`
+	Reason  string `json:"reason,omitempty" enum:"already_booted,forced,missing_agent_session,fingerprint_changed" doc:"why it was not started, not resumed, or started again"`
 }
 
 // Boot starts the agent of a session, or resumes it, so that the next prompt
-// need not wait. An agent that cannot resume is started once more, afresh.
+// need not wait. An agent that runs is started again if it would now start with
+// something else: another profile, for instance. An agent that cannot resume is
+// started once more, afresh.
 func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boot, error) {
 	e, err := g.lock(ctx, ref) // no prompt starts it meanwhile
 	if err != nil {
@@ -22,26 +32,20 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	}
 	defer g.unlock(e)
 	st := e.session.Status()
-	switch {
-	case st.Turn != "" && force:
+	if st.Turn != "" && force {
 		return Status{}, Boot{}, inProgress(st.ID, st.Turn)
-	case st.AgentAlive && !force, st.Turn != "":
-		return e.status(), Boot{Reason: "already_booted"}, nil
 	}
-	boot := Boot{Started: true, Resumed: true}
 	rec, _ := e.snapshot()
-	switch {
-	case force:
-		boot.Resumed, boot.Reason = false, "forced"
-	case rec.AgentSessionID == "":
-		boot.Resumed, boot.Reason = false, "missing_agent_session"
+	boot, err := g.opener.plan(ctx, e, st, force)
+	if err != nil || !boot.Started {
+		return e.status(), boot, err
 	}
 	if _, err := g.opener.projects.check(rec.ProjectDir); err != nil {
 		return Status{}, Boot{}, err
 	}
 	err = g.restart(ctx, e, boot.Resumed, "The agent was started afresh, as asked.")
 	if err != nil && boot.Resumed && !hopeless(err) {
-		boot.Resumed, boot.Reason = false, "missing_agent_session"
+		boot.Resumed, boot.Reason = false, missingAgentSession
 		err = g.restart(ctx, e, false, "The agent could not go on with its conversation.")
 	}
 	if err != nil {
@@ -49,6 +53,31 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	}
 	now, err := g.Status(ctx, rec.ID)
 	return now, boot, err
+}
+
+// plan returns how the agent of a session whose status is st has to be started.
+func (o *opener) plan(ctx context.Context, e *entry, st runnel.Status, force bool) (Boot, error) {
+	if force {
+		return Boot{Started: true, Reason: forced}, nil
+	}
+	if st.Turn != "" {
+		return Boot{Reason: alreadyBooted}, nil
+	}
+	rec, _ := e.snapshot()
+	res, err := o.options(ctx, rec)
+	if err != nil {
+		return Boot{}, err
+	}
+	boot := Boot{Started: true, Resumed: res.Resume != ""}
+	switch changed := e.differs(res.Options); {
+	case changed:
+		boot.Reason = fingerprintChanged
+	case st.AgentAlive:
+		return Boot{Reason: alreadyBooted}, nil
+	case !boot.Resumed:
+		boot.Reason = missingAgentSession
+	}
+	return boot, nil
 }
 
 // restart replaces an open session without a turn by one whose agent runs.
@@ -73,7 +102,11 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 		if !resume && res.Resume != "" {
 			res.Resume, cfg.Forget = "", why
 		}
-		return g.opener.start(WithCredential(g.ctx, old.credential), p, res, rec, waiting, cfg)
+		e, err := g.opener.start(WithCredential(g.ctx, old.credential), p, res, rec, waiting, cfg)
+		if err == nil {
+			g.records.mark(e, true)
+		}
+		return e, err
 	})
 	if err != nil {
 		return err

@@ -2,11 +2,16 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/provider/script"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // After a forced boot nothing goes back to the conversation that was given up,
@@ -41,5 +46,187 @@ func TestForcedBootForgetsTheConversationAtOnce(t *testing.T) {
 	d.ends(t, send(t, g, id, "text"))
 	if got := f.resumed.Load(); got == before.AgentSessionID {
 		t.Errorf("the next agent resumed %v", got)
+	}
+}
+
+// A booter opens scripted agents, and can refuse to.
+type booter struct {
+	opened []runnel.Options
+	refuse func(runnel.Options) error
+}
+
+func (b *booter) provider() runnel.Provider {
+	return &fake{name: "script", open: func(o runnel.Options) (runnel.Conn, error) {
+		b.opened = append(b.opened, o)
+		if b.refuse != nil {
+			if err := b.refuse(o); err != nil {
+				return nil, err
+			}
+		}
+		return script.New().Open(context.Background(), o)
+	}}
+}
+
+func (b *booter) config(c *Config) {
+	c.Providers, c.TrustedDirs = []runnel.Provider{b.provider()}, []string{"/"}
+}
+
+// settings writes the settings of a project.
+func settings(t *testing.T, dir, text string) {
+	t.Helper()
+	file := filepath.Join(dir, ".runnel", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func boots(t *testing.T, g *Gateway, id string, force bool, want Boot) Status {
+	t.Helper()
+	st, boot, err := g.Boot(t.Context(), id, force)
+	if err != nil || boot != want {
+		t.Fatalf("booted %+v, %v; want %+v", boot, err, want)
+	}
+	if !st.IsAlive || st.BootedAt.IsZero() || len(st.BootFingerprint) != 64 {
+		t.Fatalf("status %+v", st)
+	}
+	return st
+}
+
+func TestBootReasons(t *testing.T) {
+	d, b := newDisk(t), new(booter)
+	g := d.open(t, b.config)
+	id := d.create(t, g)
+	first := boots(t, g, id, false, Boot{Reason: "already_booted"})
+	d.ends(t, send(t, g, id, "text"))
+
+	// Settings of a running agent are no reason to start it again.
+	if _, err := g.Set(t.Context(), id, runnel.Options{PermissionMode: runnel.ModePlan}); err != nil {
+		t.Fatal(err)
+	}
+	same := boots(t, g, id, false, Boot{Reason: "already_booted"})
+	if same.BootFingerprint != first.BootFingerprint || !same.BootedAt.Equal(first.BootedAt) || len(b.opened) != 1 {
+		t.Errorf("first %+v, then %+v, %d agents", first, same, len(b.opened))
+	}
+
+	// What the next agent would start with has changed.
+	settings(t, d.dir, "model: another\n")
+	changed := boots(t, g, id, false, Boot{Started: true, Resumed: true, Reason: "fingerprint_changed"})
+	if last := b.opened[len(b.opened)-1]; last.Model != "another" || last.Resume == "" {
+		t.Errorf("started with %+v", last)
+	}
+	if changed.BootFingerprint == first.BootFingerprint || !changed.BootedAt.After(first.BootedAt) {
+		t.Errorf("first %+v, then %+v", first, changed)
+	}
+	boots(t, g, id, false, Boot{Reason: "already_booted"})
+
+	forced := boots(t, g, id, true, Boot{Started: true, Reason: "forced"})
+	if forced.BootFingerprint != changed.BootFingerprint || b.opened[len(b.opened)-1].Resume != "" {
+		t.Errorf("forced %+v, with %+v", forced, b.opened[len(b.opened)-1])
+	}
+	d.ends(t, send(t, g, id, "text"))
+	closeIt(t, g)
+
+	// The record has both, and another server compares with them.
+	g = d.open(t, b.config)
+	defer closeIt(t, g)
+	kept, err := g.Status(t.Context(), id)
+	if err != nil || kept.BootFingerprint != forced.BootFingerprint || !kept.BootedAt.Equal(forced.BootedAt) {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+	boots(t, g, id, false, Boot{Started: true, Resumed: true})
+	settings(t, d.dir, "model: third\n")
+	boots(t, g, id, false, Boot{Started: true, Resumed: true, Reason: "fingerprint_changed"})
+}
+
+func TestBootWithoutConversation(t *testing.T) {
+	d, b := newDisk(t), new(booter)
+	g := d.open(t, b.config)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	if err := g.sessions.peek(id).session.Release(t.Context()); err != nil { // before it has named its conversation
+		t.Fatal(err)
+	}
+	boots(t, g, id, false, Boot{Started: true, Reason: "missing_agent_session"})
+}
+
+// An agent that cannot resume is started once more, afresh; what would fail
+// again is not tried again.
+func TestFailedResumeIsRetriedOnceAfresh(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		refuse func(runnel.Options) error
+		starts []bool // whether each start resumes
+		code   runnel.Code
+	}{
+		{"cannot resume", func(o runnel.Options) error {
+			if o.Resume != "" {
+				return runnel.Fail(runnel.ProtocolError, "no such conversation")
+			}
+			return nil
+		}, []bool{true, false}, ""},
+		{"cannot start at all", func(runnel.Options) error { return runnel.Fail(runnel.ProcessCrash, "it crashes") }, []bool{true, false}, runnel.ProcessCrash},
+		{"is not installed", func(runnel.Options) error { return runnel.Fail(runnel.AgentNotInstalled, "install it") }, []bool{true}, runnel.AgentNotInstalled},
+		{"is not logged in", func(runnel.Options) error { return runnel.Fail(runnel.AgentNotLoggedIn, "log in") }, []bool{true}, runnel.AgentNotLoggedIn},
+		{"has no key", func(runnel.Options) error { return runnel.Fail(runnel.MissingAPIKey, "set it") }, []bool{true}, runnel.MissingAPIKey},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, b := newDisk(t), new(booter)
+			g := d.open(t, b.config)
+			defer closeIt(t, g)
+			id := d.create(t, g)
+			d.ends(t, send(t, g, id, "text"))
+			if err := g.sessions.peek(id).session.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.opened, b.refuse = nil, tt.refuse
+			_, boot, err := g.Boot(t.Context(), id, false)
+			if tt.code != "" {
+				wantCode(t, err, tt.code)
+			} else if want := (Boot{Started: true, Reason: "missing_agent_session"}); err != nil || boot != want {
+				t.Errorf("booted %+v, %v", boot, err)
+			}
+			var starts []bool
+			for _, o := range b.opened {
+				starts = append(starts, o.Resume != "")
+			}
+			if !slices.Equal(starts, tt.starts) {
+				t.Errorf("started %v, want %v", starts, tt.starts)
+			}
+		})
+	}
+}
+
+// The fingerprint changes with everything that the agent is started with, and
+// with nothing else.
+func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
+	base := runnel.Options{Dir: "/p", Model: "m", MCPServers: json.RawMessage(`{"a":{"env":{"KEY":"secret"}}}`)}
+	rec := store.Session{ID: "s", CLIType: "script", Options: json.RawMessage(`{"mcpServers":"sealed"}`)}
+	seen := map[string]string{fingerprint(rec, base): "nothing"}
+	for name, edit := range map[string]func(*runnel.Options){
+		"model": func(o *runnel.Options) { o.Model = "n" }, "tools": func(o *runnel.Options) { o.Tools = []string{"Bash"} },
+		"directory": func(o *runnel.Options) { o.Dir = "/q" }, "profile text": func(o *runnel.Options) { o.SystemPromptAppend = "Be brief." },
+		"max turns": func(o *runnel.Options) { o.MaxTurns = 3 }, "mode": func(o *runnel.Options) { o.PermissionMode = runnel.ModePlan },
+		"effort": func(o *runnel.Options) { o.ReasoningEffort = "high" }, "config": func(o *runnel.Options) { o.Config = runnel.Values{"a": "b"} },
+		"thinking": func(o *runnel.Options) { o.MaxThinkingTokens = 9 }, "directories": func(o *runnel.Options) { o.AddDirs = []string{"/r"} },
+		"no mcp servers": func(o *runnel.Options) { o.MCPServers = nil }, "forbidden tools": func(o *runnel.Options) { o.Disallowed = []string{"Bash"} },
+		"delegation": func(o *runnel.Options) { o.Delegation = "never" }, "trust": func(o *runnel.Options) { o.Trusted = true },
+		"untrusted": func(o *runnel.Options) { o.UntrustedDirs = []string{"/r"} }, "program": func(o *runnel.Options) { o.Path = "/bin/x" },
+		"environment": func(o *runnel.Options) { o.Env = []string{"A=b"} },
+	} {
+		opt := base
+		edit(&opt)
+		sum := fingerprint(rec, opt)
+		if other, ok := seen[sum]; ok {
+			t.Errorf("%s and %s have the same fingerprint", name, other)
+		}
+		seen[sum] = name
+	}
+	same := base
+	same.Resume, same.Counters, same.MCPServers = "agent-1", new(runnel.Counters), json.RawMessage(`{"a":{"env":{"KEY":"guessed"}}}`)
+	if seen[fingerprint(rec, same)] != "nothing" {
+		t.Error("the conversation or a secret is in the fingerprint")
 	}
 }

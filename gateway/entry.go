@@ -44,6 +44,7 @@ type entry struct {
 	head     int64            // and up to here
 	turns    []span           // oldest first
 	stored   int64            // bytes of its events, about
+	runs     *runnel.Options  // of its agent; nil: not known, since a server before this one started it
 
 	oneTurn bool // the running turn has settings of its own, which are not the session's
 

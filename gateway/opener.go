@@ -96,7 +96,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
-	cfg.Exceeded, cfg.Asked = e.exceeded, e.asked
+	cfg.Exceeded, cfg.Asked, cfg.Booted = e.exceeded, e.asked, e.booted
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
@@ -107,6 +107,9 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {
 		return nil, err
+	}
+	if !cfg.Dormant { // the caller writes the record
+		e.boot(res.Options)
 	}
 	return e, nil
 }

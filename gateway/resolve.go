@@ -127,6 +127,10 @@ func (e *entry) changed(set runnel.Settings) {
 		if e.resolved != nil {
 			e.resolved = e.resolved.With(profile.FromSession, set)
 		}
+		if e.runs != nil {
+			now := set.Apply(*e.runs)
+			e.runs = &now
+		}
 	})
 }
 

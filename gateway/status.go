@@ -46,6 +46,9 @@ type Status struct {
 	Queued           int              `json:"queued"`
 	CreatedAt        time.Time        `json:"createdAt"`
 	LastActiveAt     time.Time        `json:"lastActiveAt"`
+
+	BootedAt        time.Time `json:"bootedAt,omitzero" doc:"when its agent was last started"`
+	BootFingerprint string    `json:"bootFingerprint,omitempty" doc:"hash of what that agent was started with: profile, tools, model, directory and the other options"`
 }
 
 // Status returns what is known of a session. It opens nothing.
@@ -200,6 +203,6 @@ func Describe(rec store.Session) Status {
 		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
 		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
-		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt,
+		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt, BootedAt: rec.BootedAt, BootFingerprint: rec.BootFingerprint,
 	}
 }

@@ -78,6 +78,9 @@ type Session struct {
 	LastLine       string           // last line of what happened, bounded, for lists
 	CreatedAt      time.Time
 	LastActiveAt   time.Time
+
+	BootedAt        time.Time // when its agent was last started; zero: never
+	BootFingerprint string    // hash of what that agent was started with; empty: never
 }
 
 // A Report is what the agent of a session reported about itself, as the gateway

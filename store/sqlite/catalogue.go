@@ -11,20 +11,21 @@ import (
 )
 
 const sessionColumns = `id, cli_type, project_id, project_dir, title, agent_session_id, model_id, permission_mode,
-	options, state, last_turn, last_line, created_at, last_active_at`
+	options, state, last_turn, last_line, created_at, last_active_at, booted_at, boot_fingerprint`
 
 // PutSession implements [store.Catalogue].
 func (s *Store) PutSession(ctx context.Context, r store.Session) error {
-	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.CLIType, r.ProjectID, r.ProjectDir, r.Title, r.AgentSessionID, r.ModelID, r.PermissionMode,
-		bytesOrNull(r.Options), string(r.State), string(r.LastTurn), r.LastLine, encodeTime(r.CreatedAt), encodeTime(r.LastActiveAt))
+		bytesOrNull(r.Options), string(r.State), string(r.LastTurn), r.LastLine, encodeTime(r.CreatedAt), encodeTime(r.LastActiveAt),
+		encodeTime(r.BootedAt), r.BootFingerprint)
 }
 
 func scanSession(row scanner) (r store.Session, err error) {
-	var created, active any
+	var created, active, booted any
 	err = row.Scan(&r.ID, &r.CLIType, &r.ProjectID, &r.ProjectDir, &r.Title, &r.AgentSessionID, &r.ModelID, &r.PermissionMode,
-		(*[]byte)(&r.Options), &r.State, &r.LastTurn, &r.LastLine, &created, &active)
-	r.CreatedAt, r.LastActiveAt = decodeTime(created), decodeTime(active)
+		(*[]byte)(&r.Options), &r.State, &r.LastTurn, &r.LastLine, &created, &active, &booted, &r.BootFingerprint)
+	r.CreatedAt, r.LastActiveAt, r.BootedAt = decodeTime(created), decodeTime(active), decodeTime(booted)
 	return r, err
 }
 

@@ -52,6 +52,7 @@ func full(id string) store.Session {
 		ID: id, CLIType: "claude-code", ProjectID: "p", ProjectDir: "/p", Title: "A \"title\" 日本", AgentSessionID: "agent-" + id,
 		ModelID: "opus", PermissionMode: "plan", Options: json.RawMessage(`{"model": "opus",  "n": 1e400}`), State: event.StateOpen,
 		LastTurn: event.StatusCancelled, LastLine: "said\nthis", CreatedAt: at, LastActiveAt: at.Add(time.Nanosecond),
+		BootedAt: at.Add(time.Second), BootFingerprint: "00ff",
 	}
 }
 
