@@ -46,6 +46,7 @@ type (
 type harness struct {
 	gw       *gateway.Gateway
 	visible  access.Sessions
+	commands command.Commands
 	sessions *sessions
 	streams  *stream.Streams
 }
@@ -55,7 +56,7 @@ func (h *harness) routes() []route {
 		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
 			params: []param{{name: "onDisconnect", doc: "what happens to the turn when the client goes. Default: detach, the turn goes on", values: []string{"detach", "cancel"}}, keyParam()},
 			status: http.StatusOK, in: stream.TurnRequest{}, media: []string{"text/event-stream"}, stream: true, fails: promptFails(sessionFails()...), serve: h.streams.Turn},
-		repeatable(h.sessions.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory",
+		repeatable(h.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory",
 			fails: agentFails(runnel.UnsupportedCLIType)}, h.create),
 		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent",
 			fails: agentFails(sessionFails(runnel.TurnInProgress)...)}, h.boot),

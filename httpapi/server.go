@@ -88,7 +88,7 @@ func New(cfg Config) (*Server, error) {
 		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached,
 	})
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, reached: s.metrics.reached}
-	harness := &harness{gw: cfg.Gateway, visible: visible, sessions: sessions, streams: s.streams}
+	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version}
 	about := &about{metrics: s.metrics}
 	page, err := newPage(cfg.UI).routes()
