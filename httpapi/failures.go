@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/httpapi/command"
 )
 
 // codes returns the errors with which a request to the route may be answered:
@@ -21,6 +22,9 @@ func (rt *route) codes() []runnel.Code {
 	if strings.Contains(rt.path, "/session/{id}") {
 		out = append(out, sessionFails()...)
 	}
+	if rt.repeats() {
+		out = append(out, runnel.Timeout)
+	}
 	out = append(out, rt.fails...)
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -35,7 +39,16 @@ func (rt *route) refusals() (out []int) {
 	if strings.Contains(rt.path, "{") && !strings.Contains(rt.path, "/session/{id}") {
 		out = append(out, http.StatusNotFound)
 	}
+	if rt.repeats() {
+		out = append(out, http.StatusConflict)
+	}
 	return append(out, rt.refused...)
+}
+
+// repeats reports whether a client may send a request to the route again, under
+// its Idempotency-Key.
+func (rt *route) repeats() bool {
+	return slices.ContainsFunc(rt.params, func(p param) bool { return p.name == command.KeyHeader })
 }
 
 // sessionFails are the errors of a route that names a session, which may be a

@@ -1,9 +1,9 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -29,7 +29,7 @@ type (
 	initFrame struct {
 		About
 		SessionID string           `json:"sessionId"`
-		ModelID   string           `json:"modelId,omitempty"`
+		ModelID   string           `json:"modelId" doc:"unknown, if nobody knows it yet"`
 		Resume    Resume           `json:"resume" doc:"always ok: the stream begins with its turn"`
 		Resolved  profile.Resolved `json:"resolved,omitempty" doc:"the turn's options by name, with the source that each is from"`
 	}
@@ -107,6 +107,7 @@ type (
 // TurnFrames makes the frames of one turn from its events. It is pure.
 type TurnFrames struct {
 	Resolved profile.Resolved // the turn's options, for the first frame. Default: not known
+	ModelID  string           // for the first frame. Default: that of the turn's first event
 
 	session, turn string
 	items         map[string]*turnItem
@@ -114,6 +115,7 @@ type TurnFrames struct {
 	cost          *float64
 	usage         *event.Usage
 	warnings      []string // about the prompt, that have no frame yet
+	begun         bool     // the first frame was returned
 }
 
 type turnItem struct {
@@ -124,28 +126,31 @@ type turnItem struct {
 }
 
 // NewTurnFrames returns the frames of a turn that is about to begin. Warnings
-// about its prompt become notices after the first frame, or before the last ones
-// if the turn ends without a first frame.
+// about its prompt become notices after the first frame.
 func NewTurnFrames(session, turn string, warnings ...string) *TurnFrames {
 	return &TurnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string), warnings: warnings}
 }
 
-// Push returns the frames for ev, in order. The item of the prompt has none: the
-// client sent it.
-func (t *TurnFrames) Push(ev event.Event) []TurnFrame {
-	a := About{Seq: ev.Seq, TurnID: t.turn, ItemID: itemOf(ev.Body)}
-	if a.ItemID == runnel.UserItemID(t.turn) {
-		return nil
+// Push returns the frames for ev, in order. The first event of the turn brings
+// its first frame, so that a client need not wait for the agent. The item of the
+// prompt has no other: the client sent it.
+func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
+	a := About{Seq: ev.Seq, TurnID: t.turn}
+	if !t.begun {
+		t.begun = true
+		frames = append(frames, TurnFrame{"session:init", t.init(a, ev.Body)})
 	}
-	frames := t.body(ev, a)
-	if len(frames) == 0 || len(t.warnings) == 0 {
-		return frames
+	frames = append(frames, t.warn(a)...)
+	if a.ItemID = itemOf(ev.Body); a.ItemID != runnel.UserItemID(t.turn) {
+		frames = append(frames, t.body(ev, a)...)
 	}
-	notices := t.warn(About{Seq: ev.Seq, TurnID: t.turn})
-	if frames[0].Name == "session:init" {
-		return slices.Concat(frames[:1], notices, frames[1:])
-	}
-	return append(notices, frames...)
+	return frames
+}
+
+// init returns the first frame of the turn, whose first event has this body.
+func (t *TurnFrames) init(a About, first event.Body) initFrame {
+	start, _ := first.(event.ResponseStart)
+	return initFrame{a, t.session, cmp.Or(t.ModelID, start.ModelID, runnel.UnknownModel), Resume{Status: "ok"}, t.Resolved}
 }
 
 // warn returns the notices for the warnings that have no frame yet.
@@ -165,8 +170,6 @@ func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
 
 func (t *TurnFrames) body(ev event.Event, a About) []TurnFrame {
 	switch b := ev.Body.(type) {
-	case event.ResponseStart:
-		return []TurnFrame{{"session:init", initFrame{a, t.session, b.ModelID, Resume{Status: "ok"}, t.Resolved}}}
 	case event.ItemStart:
 		t.items[b.ItemID] = &turnItem{typ: b.ItemType, call: b.CallID, parent: b.ParentCallID}
 		if b.ItemType == event.TypeFunctionCall {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -62,7 +63,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
 	defer stop()
 	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID, sent.Warnings...), sent.After
-	frames.Resolved = sent.Resolved
+	frames.Resolved, frames.ModelID = sent.Resolved, s.modelOf(ctx, sent.Sent)
 	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
 			return false, nil
@@ -79,6 +80,29 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		s.abandon(sent.Sent)
 	}
 	return nil // the status of the answer is sent already
+}
+
+// firstFrame is how long the first frame of a turn waits for the agent, which
+// may report another model than the session had.
+const firstFrame = 100 * time.Millisecond
+
+// modelOf returns the model of a turn: the one with which the agent begins, or
+// the session's if the agent takes too long for that.
+func (s *Streams) modelOf(ctx context.Context, sent gateway.Sent) string {
+	log := runnel.NewCursor(s.cfg.Gateway.Log(), sent.SessionID, sent.After)
+	for deadline := time.Now().Add(firstFrame); ; {
+		evs, err := log.NextUntil(ctx, deadline)
+		for _, ev := range evs {
+			if b, ok := ev.Body.(event.ResponseStart); ok && ev.Turn == sent.TurnID {
+				return b.ModelID
+			}
+		}
+		if err != nil || len(evs) == 0 || slices.ContainsFunc(evs, func(ev event.Event) bool { return ev.Turn == sent.TurnID && event.Ends(ev.Body) }) {
+			break
+		}
+	}
+	st, _ := s.cfg.Gateway.Status(ctx, sent.SessionID) // without it the model is not known
+	return st.ModelID
 }
 
 // turnGoodbye ends the stream of a turn before the turn has ended.
