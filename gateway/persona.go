@@ -147,12 +147,18 @@ type turnChoice struct {
 // turn.
 func (o *opener) chosenFor(rec store.Session, p Prompt) (c turnChoice, err error) {
 	k := keptOf(rec.Options)
-	if p.Governance != nil {
-		if k.Delegation != Governed {
-			return c, runnel.Fail(runnel.UnsupportedCapability, "subagentGovernance: this session leaves delegation to its agent; create a session with delegation: governed")
-		}
-		c.Governance = p.Governance
+	if c, err = o.chosenPersona(rec, k, p); err != nil || p.Governance == nil {
+		return c, err
 	}
+	if k.Delegation != Governed {
+		return c, runnel.Fail(runnel.UnsupportedCapability, "subagentGovernance: this session leaves delegation to its agent; create a session with delegation: governed")
+	}
+	c.Governance = p.Governance
+	return c, nil
+}
+
+// chosenPersona checks the profile that a client chose for one turn.
+func (o *opener) chosenPersona(rec store.Session, k kept, p Prompt) (c turnChoice, err error) {
 	if p.Persona == "" || p.Persona == k.Persona {
 		return c, nil
 	}
