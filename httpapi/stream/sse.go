@@ -60,6 +60,7 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform") // a proxy must pass every frame on, at once and as it is
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	return out, ctx, stop
