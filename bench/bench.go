@@ -52,6 +52,7 @@ func parts() []part {
 		{"crash", (*bench).gatewayCrashes},
 		{"memory", (*bench).memoryRows},
 		{"upsert", (*bench).upsertRow},
+		{"turn", (*bench).turnRow},
 		{"many", (*bench).manyRows},
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},
