@@ -199,6 +199,12 @@ func (s *server) call(method, path string, body, out any) int {
 
 func (s *server) do(ctx context.Context, method, path string, body any) *http.Response {
 	s.t.Helper()
+	return s.keyed(ctx, method, path, "", body)
+}
+
+// keyed sends a request with an Idempotency-Key; "" for none.
+func (s *server) keyed(ctx context.Context, method, path, key string, body any) *http.Response {
+	s.t.Helper()
 	var r io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -214,6 +220,9 @@ func (s *server) do(ctx context.Context, method, path string, body any) *http.Re
 	req.Header.Set("Authorization", "Bearer "+s.token)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
 	}
 	client := http.DefaultClient
 	if s.keys != nil {
