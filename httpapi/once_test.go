@@ -182,8 +182,9 @@ func TestRetryStreamsTheRunningTurn(t *testing.T) {
 	id := s.create()
 	body, _ := json.Marshal(map[string]string{"sessionId": id, "message": "approve"})
 	cut := s.roundTrip("POST", "/api/harness/turn", string(body), key("k"))
-	if f, err := readFrame(bufio.NewReader(cut.Body)); err != nil || f.name != "session:init" || !bytes.Contains(f.data, []byte(`"resume":{"status":"ok"}`)) {
-		t.Fatalf("%s %s, %v", f.name, f.data, err)
+	first, err := readFrame(bufio.NewReader(cut.Body))
+	if err != nil || first.name != "session:init" || !bytes.Contains(first.data, []byte(`"resume":{"status":"ok"}`)) {
+		t.Fatalf("%s %s, %v", first.name, first.data, err)
 	}
 	cut.Body.Close() // the connection is lost
 	streams := make(chan []sseFrame, 2)
@@ -205,6 +206,9 @@ func TestRetryStreamsTheRunningTurn(t *testing.T) {
 			t.Errorf("got %s", n)
 		}
 		checkFrames(t, frames)
+		if string(frames[0].data) != string(first.data) {
+			t.Errorf("the stream begins %s, it began %s", frames[0].data, first.data)
+		}
 	}
 	after := framesOf(all(t, s.roundTrip("POST", "/api/harness/turn", string(body), key("k")).Body))
 	if n := namesOf(after); !strings.HasPrefix(n, "session:init ") || !strings.HasSuffix(n, " process:exit") { // of a turn that is over

@@ -82,7 +82,9 @@ func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (
 		return out, err
 	}
 	if a.Replayed {
-		out.SessionID, out.TurnID = a.Session, a.Turn
+		var first SendAnswer
+		_ = json.Unmarshal(a.Body, &first) // we wrote it
+		out.SessionID, out.TurnID, out.Resolved = a.Session, a.Turn, first.Resolved
 	}
 	out.Body, out.Warnings, out.Replayed = a.Body, warnings, a.Replayed
 	return out, nil
