@@ -7,6 +7,7 @@ import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
 import { empty, reduce, resumeFrom, type Transcript } from "./transcript";
+import { sendOnce } from "./unanswered";
 
 export type Phase = "starting" | "in" | "out";
 
@@ -280,7 +281,9 @@ export async function sendPrompt(
   uploads: readonly string[] = [],
 ): Promise<string[]> {
   set((s) => ({ sent: s.sent + 1 }));
-  const { turnId, warnings } = await api.send(id, content, queue, uploads);
+  const { turnId, warnings } = await sendOnce({ session: id, content, queue, uploads }, (p) =>
+    api.send(p.session, p.content, p.queue, p.uploads, p.turnId),
+  );
   if (turnId && uploads.length > 0) {
     const kept = Object.entries(load<Record<string, readonly string[]>>("uploads", {}));
     save("uploads", Object.fromEntries([...kept.slice(1 - remembered), [turnId, uploads]]));

@@ -101,8 +101,14 @@ export const api = {
     return v.sessionId;
   },
   load: (id: string) => post(`${session(id)}/load`, {}),
-  async send(id: string, content: string, queue: boolean, uploads: readonly string[] = []): Promise<Sent> {
-    const body: Record<string, unknown> = { content };
+  async send(
+    id: string,
+    content: string,
+    queue: boolean,
+    uploads: readonly string[] = [],
+    turnId?: string,
+  ): Promise<Sent> {
+    const body: Record<string, unknown> = { content, turnId };
     if (queue) body.queue = true;
     if (uploads.length > 0) body.attachments = uploads.map((uploadId) => ({ uploadId }));
     const v = (await post(`${session(id)}/send`, body)) as { turnId?: unknown; warnings?: unknown };
