@@ -82,6 +82,7 @@ type extended struct {
 	results    bool                          // universal events have arguments and outputs
 	unattended *bool                         // as asked for
 	sandboxed  bool
+	selected   bool // which conversation goes on
 }
 
 // extend returns opt with its extensions applied to the other options.
@@ -254,7 +255,7 @@ func (x *extended) conversation(key Capability, value json.RawMessage) error {
 	default:
 		x.opt.Resume = strings.TrimSpace(*v.ID)
 	}
-	x.opt.Fork = key == CapSessionFork
+	x.opt.Fork, x.selected = key == CapSessionFork, true
 	return nil
 }
 
@@ -328,6 +329,19 @@ func boolean(key Capability, value json.RawMessage) (b bool, err error) {
 
 func invalid(key Capability, why string) error {
 	return &Error{Code: InvalidRequest, Message: string(key) + ": " + why, Details: map[string]any{"capability": key}}
+}
+
+// pinnedError returns err with the message that programs compare, if it has one.
+func pinnedError(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := Safe(err)
+	message := universal.Pinned(e.Message)
+	if message == e.Message {
+		return err
+	}
+	return &Error{Code: e.Code, Message: message, Details: e.Details, Err: e}
 }
 
 func twice(key Capability, field string) error {

@@ -205,6 +205,21 @@ func TestExtensionsBecomeOptions(t *testing.T) {
 			}
 		}
 		p.started = nil
+		for _, key := range []string{resume, fork} { // programs compare these messages
+			_, err := runnel.Start(t.Context(), p, runnel.Options{Dir: filepath.Join(dir, "sub"), Extensions: ext(key, `{"selector":"last"}`)}, runnel.Text("text"))
+			if runnel.CodeOf(err) != runnel.SessionNotFound || runnel.Safe(err).Message != "no session found" {
+				t.Errorf("%s: %v", key, err)
+			}
+			run, err := runnel.Start(t.Context(), p, runnel.Options{Extensions: ext(key, `{"selector":"id","id":"nonesuch"}`)}, runnel.Text("text"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := run.Completion(t.Context())
+			if runnel.CodeOf(err) != runnel.SessionNotFound || runnel.Safe(err).Message != "session not found" || done.Status != "error" || done.Data != nil {
+				t.Errorf("%s: %+v, %v", key, done, err)
+			}
+		}
+		p.started = nil
 		if got := one(t, p, runnel.Options{Dir: dir, Extensions: ext(fork, `{"selector":"last"}`)}); got == id || !slices.Equal(p.started, []string{"fork " + id}) {
 			t.Errorf("the copy of %s is %s; started %q", id, got, p.started)
 		}

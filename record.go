@@ -80,6 +80,9 @@ func (s *Session) settle(ev event.Event) {
 			e.Details = b.Error.Details
 		}
 		err = e
+		if e.Code == SessionNotFound { // it is the id that was asked for
+			res.AgentSessionID = ""
+		}
 	}
 	lt.handle.resolve(res, err)
 }

@@ -55,6 +55,9 @@ func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (
 		cfg.ApprovalTimeout = -1
 	}
 	if r.session, err = Open(ctx, p, opt, cfg); err != nil {
+		if x.selected {
+			err = pinnedError(err)
+		}
 		return nil, err
 	}
 	if r.turn, err = r.session.Send(ctx, in); err != nil {
@@ -130,7 +133,8 @@ func (r *Run) Wait(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// Completion is [Run.Wait] in the form of the universal API.
+// Completion is [Run.Wait] in the form of the universal API, also of the error's
+// message.
 func (r *Run) Completion(ctx context.Context) (universal.Completion, error) {
 	res, err := r.Wait(ctx)
 	c := universal.Completion{
@@ -140,7 +144,7 @@ func (r *Run) Completion(ctx context.Context) (universal.Completion, error) {
 	if res.Exit != nil {
 		c.ExitCode = &res.Exit.Code
 	}
-	return c, err
+	return c, pinnedError(err)
 }
 
 // Cancel ends the run as cancelled. It may be called at any time and again.
