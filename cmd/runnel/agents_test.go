@@ -85,10 +85,17 @@ func TestEachRealAgent(t *testing.T) {
 			t.Cleanup(func() { _ = model.Close() })
 			p := params()
 			p.Dir = "testdata/each"
-			p.Condition = func(cond string) (bool, error) {
+			p.Condition = func(cond string) (is bool, err error) {
 				i := slices.IndexFunc(all.Providers(), func(p runnel.Provider) bool { return p.Name() == name })
-				_, is := all.Providers()[i].(runnel.Historian)
-				return is && cond == "history", nil
+				switch cond {
+				case "history":
+					_, is = all.Providers()[i].(runnel.Historian)
+				case "lists":
+					_, is = all.Providers()[i].(runnel.Discoverer)
+				case "forks":
+					_, is = all.Providers()[i].(runnel.Forker)
+				}
+				return is, nil
 			}
 			prepare := p.Setup
 			p.Setup = func(env *testscript.Env) error {
