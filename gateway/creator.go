@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -108,57 +107,15 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 		return Status{}, err
 	}
 	rec.Title, rec.Options, rec.ModelID = from.Title, from.Options, from.ModelID
+	res.Options.Fork = true
 	n := newSession{
-		provider: &forker{Provider: p}, res: res, rec: rec,
+		provider: p, res: res, rec: rec,
 		fill: func(ctx context.Context) error { return copyLog(ctx, g.cfg.Log, from.ID, rec.ID) },
 	}
 	if err := g.creator.create(ctx, n); err != nil {
 		return Status{}, err
 	}
 	return g.Status(ctx, rec.ID)
-}
-
-// forker is a provider whose first conversation begins as a copy. After that
-// it resumes its own, as any other.
-type forker struct {
-	runnel.Provider
-	forked atomic.Bool
-}
-
-// Prepare implements [runnel.Preparer], as far as the provider does.
-func (f *forker) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, error) {
-	if p, ok := f.Provider.(runnel.Preparer); ok {
-		return p.Prepare(ctx, in)
-	}
-	return in, nil
-}
-
-// Accepts implements [runnel.Accepter], as far as the provider does.
-func (f *forker) Accepts(ctx context.Context, opt runnel.Options) (func(runnel.Attachment) string, error) {
-	if p, ok := f.Provider.(runnel.Accepter); ok {
-		return p.Accepts(ctx, opt)
-	}
-	return func(runnel.Attachment) string { return "" }, nil
-}
-
-func (f *forker) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	if f.forked.Load() {
-		return f.Provider.Open(ctx, opt)
-	}
-	conn, err := f.Provider.(runnel.Forker).Fork(ctx, opt)
-	f.forked.Store(err == nil)
-	return conn, err
-}
-
-// CheckKey implements [runnel.KeyHolder], as the provider does.
-func (f *forker) CheckKey(opt runnel.Options) error { return runnel.CheckKey(f.Provider, opt) }
-
-// Extra implements [runnel.Capable], as the provider does.
-func (f *forker) Extra() []runnel.Capability {
-	if p, ok := f.Provider.(runnel.Capable); ok {
-		return p.Extra()
-	}
-	return nil
 }
 
 // A creator makes new sessions.

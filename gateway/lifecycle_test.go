@@ -463,4 +463,12 @@ func TestForkPreparesPrompts(t *testing.T) {
 	if len(asked) != 2 || asked[0] != "text (prepared)" || asked[1] != asked[0] {
 		t.Errorf("the agent was asked %q", asked)
 	}
+	_, err = g.Set(t.Context(), st.SessionID, runnel.Options{ReasoningEffort: "warp"})
+	wantCode(t, err, runnel.InvalidRequest)
+	e, err := g.lock(t.Context(), st.SessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.unlock(e)
+	wantCode(t, e.session.CheckSettings(t.Context(), runnel.Settings{ReasoningEffort: "warp"}), runnel.InvalidRequest)
 }
