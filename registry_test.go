@@ -67,8 +67,8 @@ func TestRegistryRefusesNamesThatAreNoKinds(t *testing.T) {
 	}
 }
 
-// What a request says wins over what its extensions do not, and both over the
-// defaults; variables of the request come last, where they override.
+// The options of a request win over the defaults, also those that it gives as
+// extensions. Its variables come last, so they override those of the defaults.
 func TestDefaultsHoldWhereARequestSaysNothing(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -414,6 +414,37 @@ func TestCloseMakesNothingComplete(t *testing.T) {
 	}
 }
 
+func TestDestroyClosesOpenItemsWithItsReason(t *testing.T) {
+	for reason, want := range map[string]event.Fault{
+		"the window was closed":           {Code: "PROTOCOL_ERROR", Message: "the window was closed"},
+		string(event.ReasonTimeout):       {Code: "TIMEOUT", Message: "time was up before this was finished"},
+		string(event.ReasonProcessDeath):  {Code: "PROCESS_CRASH", Message: "the agent ended before this was finished"},
+		string(event.ReasonUserCancel):    {},
+		"user_cancel, but in other words": {Code: "PROTOCOL_ERROR", Message: "user_cancel, but in other words"},
+	} {
+		var r reader
+		r.push(message("done"), said("done", "whole"), message("open"), words("open", 3), call("call", "c"))
+		var got []string
+		for _, out := range r.p.Destroy(reason, epoch) {
+			u := out.(upsert.Upsert)
+			if u.Status != upsert.StatusError || u.ErrorCode != want.Code || u.ErrorMessage != want.Message {
+				t.Errorf("%s: %s %s %s", reason, u.Status, u.ErrorCode, u.ErrorMessage)
+			}
+			got = append(got, u.ItemID)
+		}
+		open := "open call"
+		if want.Code == "" {
+			open = ""
+		}
+		if strings.Join(got, " ") != open {
+			t.Errorf("%s: closed %q, want %q", reason, got, open)
+		}
+		if outs := r.p.Destroy("again", epoch); len(outs) > 0 {
+			t.Errorf("%s: closed twice", reason)
+		}
+	}
+}
+
 func TestLateCursorFoldsSeveralTurns(t *testing.T) {
 	var r reader
 	for _, turn := range []string{"t1", "t2", "t3"} {
