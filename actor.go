@@ -294,6 +294,10 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	in.After = s.head + int64(len(s.batch))
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
 	s.take(lt, lt.rules.user(time.Now(), in))
+	for _, w := range s.cfg.warnings {
+		s.take(lt, lt.rules.admit(event.Event{At: time.Now(), Body: w}))
+	}
+	s.cfg.warnings = nil
 	s.beginSettings(lt, set)
 	if err := s.flush(); err != nil {
 		return nil, err

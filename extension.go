@@ -307,9 +307,9 @@ func (x *extended) contradiction(asked Options) error {
 	return nil
 }
 
-// annotate returns the warning that stands before all work of the run.
-func (x *extended) annotate(ev event.Event) []event.Notice {
-	if _, begins := ev.Body.(event.ResponseStart); !begins || !x.sandboxed {
+// warnings returns what stands before all work of the run.
+func (x *extended) warnings() []event.Notice {
+	if !x.sandboxed {
 		return nil
 	}
 	return []event.Notice{{Level: event.LevelWarning, Code: universal.ExternalSandbox, Message: universal.ExternalSandboxWarning}}

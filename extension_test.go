@@ -226,6 +226,27 @@ func TestExtensionsBecomeOptions(t *testing.T) {
 	})
 }
 
+// The warning says what was asked for, so it comes also if the agent does not
+// start.
+func TestExternalSandboxWarnsIfTheAgentDoesNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(able)
+		p.refuse = runnel.Fail(runnel.AgentNotInstalled, "it is not there")
+		run, err := runnel.Start(t.Context(), p, runnel.Options{AllowBypass: true, Extensions: ext(sandbox, "true")}, runnel.Text("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for u := range run.Universal(t.Context()) {
+			got = append(got, u.Channel)
+		}
+		if want := []string{"user", "response_start", "status", "response_error"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		_, _ = run.Wait(t.Context())
+	})
+}
+
 func TestExternalSandboxWarnsOnceBeforeAnyText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(able)

@@ -50,7 +50,7 @@ func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (
 	}
 	r := &Run{results: x.results, over: make(chan struct{})}
 	opt.OneTurn = true
-	cfg := Config{Lifetime: opt.Timeout, Dormant: true, Annotate: x.annotate}
+	cfg := Config{Lifetime: opt.Timeout, Dormant: true, warnings: x.warnings()}
 	if opt.Approve == nil {
 		cfg.ApprovalTimeout = -1
 	}

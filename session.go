@@ -141,6 +141,8 @@ type Config struct {
 	// left by a process before this one, and is not refused. The session calls
 	// release once the agent has gone. Default: nothing is counted.
 	Reserve func(running bool) (release func(), err error)
+
+	warnings []event.Notice // that the first turn begins with, also if it fails before Annotate is asked
 }
 
 // Status is a snapshot of a session.
