@@ -56,12 +56,12 @@ func Capabilities(p Provider) []Capability {
 	return slices.Compact(caps)
 }
 
-// Require fails with UNSUPPORTED_CAPABILITY unless p can do all of caps. It
-// starts nothing.
+// Require fails with UNSUPPORTED_CAPABILITY unless p can do all of caps, among
+// which may be [ExtensionKeys]. It starts nothing.
 func Require(p Provider, caps ...Capability) error {
-	have := Capabilities(p)
+	have, own := Capabilities(p), backendKeys(p)
 	for _, c := range caps {
-		if !slices.Contains(have, c) {
+		if _, ok := own[string(c)]; !ok && !slices.Contains(have, c) {
 			return &Error{Code: UnsupportedCapability, Message: p.Name() + " cannot do this: " + string(c),
 				Details: map[string]any{"capability": c, "capabilities": have}}
 		}

@@ -69,6 +69,12 @@ func TestExtensionKeysAreTheCapabilitiesWithAValue(t *testing.T) {
 	if got := runnel.ExtensionKeys(new(able)); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	if err := runnel.Require(new(able), want...); err != nil {
+		t.Error(err)
+	}
+	if err := runnel.Require(new(able), "backend.other.config.pace"); runnel.CodeOf(err) != runnel.UnsupportedCapability {
+		t.Error(err)
+	}
 }
 
 func TestUnsupportedExtensionWinsOverAnInvalidValue(t *testing.T) {
