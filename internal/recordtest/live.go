@@ -270,7 +270,8 @@ func seq(evs []event.Event) iter.Seq2[event.Event, error] {
 }
 
 // SameLive fails the test unless a live session logs what a reader of the
-// recording gets: the same events at the same positions. It returns them.
+// recording gets, the same events at the same positions, and unless these are
+// all in the universal envelope. It returns them.
 func SameLive[T agentconn.Translator](t *testing.T, p runnel.Provider, in []byte, fresh func() T) []event.Event {
 	t.Helper()
 	lines := All(t, in)
@@ -281,5 +282,6 @@ func SameLive[T agentconn.Translator](t *testing.T, p runnel.Provider, in []byte
 			t.Errorf("at once %v (-replayed +live):\n%s", batching, d)
 		}
 	}
+	Universal(t, want)
 	return want
 }
