@@ -1,9 +1,11 @@
 package runnel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -31,9 +33,13 @@ func (t *Turn) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] {
 }
 
 // Upserts yields the session as whole items: first what the log already has
-// after a position, each item once, and then what happens, until the session has
-// ended. The position is the Seq of the newest upsert that the reader has, or 0.
-// See [Turn.Upserts].
+// after a position, and then what happens, until the session has ended. See
+// [Turn.Upserts].
+//
+// The position is the highest Seq that the reader has got, or 0. So that a reader
+// may stop anywhere, items of the past come in the order of their newest events;
+// StartedAt tells in which order they began. A long past is read in parts, and an
+// item that was unfinished at the end of one comes again.
 func (s *Session) Upserts(ctx context.Context, after int64) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		reading, cancel := context.WithCancelCause(ctx)
@@ -153,6 +159,7 @@ func (r *itemReader) past(ctx context.Context, after int64) error {
 		if err != nil {
 			return err
 		}
+		slices.SortStableFunc(outs, func(a, b upsert.Out) int { return cmp.Compare(upsert.SeqOf(a), upsert.SeqOf(b)) })
 		if err := r.send(outs); err != nil {
 			return err
 		}

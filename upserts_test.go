@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +240,67 @@ func TestUpsertsOfALostTurnAreErrors(t *testing.T) {
 		}
 		if !strings.HasPrefix(last, "message error agent:one") || runnel.CodeOf(failed) != runnel.StoreUnavailable {
 			t.Errorf("the last was %q, then %v", last, failed)
+		}
+	})
+}
+
+// A long past is read in parts; a reader that stops anywhere in it and comes
+// back has the same items in the end.
+func TestSessionUpsertsOfALongTurnResumeAnywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Repeat("word ", 6000)
+		tools := []script.Tool{{Name: "first", Output: "1"}, {Name: "second", Output: "2"}} // the first ends last
+		p := &script.Provider{Script: script.Script{Steps: []script.Step{{Text: text}, {Tools: tools}, {Text: "second"}}}}
+		s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		turn, err := s.Send(t.Context(), runnel.Text("hi"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := turn.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		read := func(screen map[string]string, after int64, most int) (at int64) {
+			at = after
+			for out, err := range s.Upserts(t.Context(), after) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch o := out.(type) {
+				case upsert.Upsert:
+					if at = max(at, o.Seq); o.Message != nil {
+						screen[o.ItemID] = o.Message.Content
+					} else {
+						screen[o.ItemID] = fmt.Sprintln(o.ToolCall.ToolName, o.Status)
+					}
+				case upsert.TurnEvent:
+					if at = max(at, o.Seq); o.Type == upsert.TurnComplete {
+						return at
+					}
+				}
+				if most--; most == 0 {
+					return at
+				}
+			}
+			return at
+		}
+		want := make(map[string]string)
+		end := read(want, 0, 0)
+		if len(want) != 5 || end != s.Status().Head {
+			t.Fatalf("%d items up to %d of %d", len(want), end, s.Status().Head)
+		}
+		for most := 1; most <= 6; most++ {
+			got := make(map[string]string)
+			at := read(got, 0, most)
+			for at < end {
+				at = read(got, at, most)
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%d at a time: got %d items", most, len(got))
+			}
 		}
 	})
 }

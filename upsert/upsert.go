@@ -43,6 +43,23 @@ func (Approval) out()  {}
 func (Notice) out()    {}
 func (Usage) out()     {}
 
+// SeqOf returns the position of the newest event in o.
+func SeqOf(o Out) int64 {
+	switch o := o.(type) {
+	case Upsert:
+		return o.Seq
+	case TurnEvent:
+		return o.Seq
+	case Approval:
+		return o.Seq
+	case Notice:
+		return o.Seq
+	case Usage:
+		return o.Seq
+	}
+	return 0
+}
+
 // Kind says what an upsert shows.
 type Kind string
 
