@@ -41,7 +41,7 @@ func (st *state) take(outs []upsert.Out) {
 		case upsert.Approval:
 			st.approvals[o.Approval.ID] = o
 		default:
-			st.others = append(st.others, fmt.Sprintf("%T %d", o, newestIn(o)))
+			st.others = append(st.others, fmt.Sprintf("%T %d", o, upsert.SeqOf(o)))
 		}
 	}
 }
@@ -147,8 +147,8 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, o := range c.entries {
-				if newestIn(o) <= after {
-					t.Errorf("after %d: %T of %d again", after, o, newestIn(o))
+				if upsert.SeqOf(o) <= after {
+					t.Errorf("after %d: %T of %d again", after, o, upsert.SeqOf(o))
 				}
 			}
 			got.take(c.entries)

@@ -272,7 +272,7 @@ func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer)
 	}
 	for i, o := range outs {
 		outs[i] = nil
-		if err := p.write(liveMessage{o.Frame(), p.session, o}, newestIn(o)); err != nil {
+		if err := p.write(liveMessage{o.Frame(), p.session, o}, upsert.SeqOf(o)); err != nil {
 			return err
 		}
 	}
@@ -357,21 +357,4 @@ func (p *pump) pastEvents(evs []event.Event, after int64, first *Resume, done bo
 			return after, nil
 		}
 	}
-}
-
-// newestIn returns the position of the newest event in o; zero if it has none.
-func newestIn(o upsert.Out) int64 {
-	switch o := o.(type) {
-	case upsert.Upsert:
-		return o.Seq
-	case upsert.TurnEvent:
-		return o.Seq
-	case upsert.Approval:
-		return o.Seq
-	case upsert.Notice:
-		return o.Seq
-	case upsert.Usage:
-		return o.Seq
-	}
-	return 0
 }
