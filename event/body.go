@@ -198,9 +198,9 @@ type ConfigOption struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitzero"`
 	Category    string         `json:"category,omitzero"` // what it is about, if that is known: mode, model, effort
-	Type        string         `json:"type"`              // select, boolean
-	Value       string         `json:"value"`             // of a choice; "true" or "false"
-	Choices     []ConfigChoice `json:"choices,omitzero"`  // of a select
+	Type        string         `json:"type" enum:"select,boolean"`
+	Value       string         `json:"value"`            // of a choice; "true" or "false"
+	Choices     []ConfigChoice `json:"choices,omitzero"` // of a select
 }
 
 // SessionSettings are what can change in a session while its agent runs. Empty fields

@@ -177,6 +177,9 @@ func (d document) walk(s *schema, path string, f func(s *schema, path string)) {
 	}
 	f(s, path)
 	d.walk(s.Items, path, f)
+	if more, ok := s.Additional.(map[string]any); ok {
+		d.walk(schemaIn(more), path, f)
+	}
 	for _, one := range s.OneOf {
 		d.walk(one, path, f)
 	}

@@ -83,12 +83,12 @@ type (
 	}
 	errorFrame struct {
 		About
-		Phase     string `json:"phase"`
+		Phase     string `json:"phase" enum:"mid-stream"`
 		ErrorType string `json:"errorType"`
 		Message   string `json:"message"`
 		Status    int    `json:"status"`
-		Severity  string `json:"severity"` // error for a status from 500 on, else warning
-		Fatal     bool   `json:"fatal"`    // the turn is over
+		Severity  string `json:"severity" enum:"warning,error"` // error for a status from 500 on, else warning
+		Fatal     bool   `json:"fatal"`                         // the turn is over
 		Details   any    `json:"details,omitempty"`
 	}
 	completeFrame struct {

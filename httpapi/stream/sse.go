@@ -133,7 +133,7 @@ func (e *sse) flush() error {
 
 // A Resume reports whether a client that resumes gets every event it lacks.
 type Resume struct {
-	Status string `json:"status"`           // ok, gap or reset
+	Status string `json:"status" enum:"ok,gap,reset"`
 	From   int64  `json:"from,omitempty"`   // gap: the positions that are gone
 	To     int64  `json:"to,omitempty"`     // gap
 	Reason string `json:"reason,omitempty"` // reset: why it begins anew

@@ -247,7 +247,7 @@ type Message struct {
 type (
 	helloMessage struct {
 		Message
-		StreamProtocol string `json:"streamProtocol"`
+		StreamProtocol string `json:"streamProtocol" enum:"upsert-v1,events-v1"`
 	}
 	subscribeMessage struct {
 		Message
@@ -276,7 +276,7 @@ type (
 type (
 	helloAnswer struct {
 		Type           string   `json:"type"`
-		SelectedFamily string   `json:"selectedFamily"`
+		SelectedFamily string   `json:"selectedFamily" enum:"upsert-v1,events-v1"`
 		Protocols      []string `json:"protocols"`
 	}
 	response struct {
