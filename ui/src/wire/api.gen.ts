@@ -920,7 +920,8 @@ export interface components {
             description?: string;
             id: string;
             name: string;
-            type: string;
+            /** @enum {string} */
+            type: "select" | "boolean";
             value: string;
         };
         CreateAnswer: {
@@ -975,10 +976,12 @@ export interface components {
             fatal: boolean;
             itemId?: string;
             message: string;
-            phase: string;
+            /** @enum {string} */
+            phase: "mid-stream";
             /** Format: int64 */
             seq: number;
-            severity: string;
+            /** @enum {string} */
+            severity: "warning" | "error";
             /** Format: int64 */
             status: number;
             turnId: string;
@@ -1766,7 +1769,8 @@ export interface components {
             /** Format: int64 */
             from?: number;
             reason?: string;
-            status: string;
+            /** @enum {string} */
+            status: "ok" | "gap" | "reset";
             /** Format: int64 */
             to?: number;
         };
@@ -1880,7 +1884,8 @@ export interface components {
         SessionFrame: components["schemas"]["EventFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["StreamOpenFrame"];
         SessionHelloAckMessage: {
             protocols: string[];
-            selectedFamily: string;
+            /** @enum {string} */
+            selectedFamily: "upsert-v1" | "events-v1";
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -1889,7 +1894,8 @@ export interface components {
         };
         SessionHelloMessage: {
             requestId?: string;
-            streamProtocol: string;
+            /** @enum {string} */
+            streamProtocol: "upsert-v1" | "events-v1";
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
