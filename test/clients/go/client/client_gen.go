@@ -264,6 +264,24 @@ func (e ChoiceKind) Valid() bool {
 	}
 }
 
+// Defines values for ConfigOptionType.
+const (
+	ConfigOptionTypeBoolean ConfigOptionType = "boolean"
+	ConfigOptionTypeSelect  ConfigOptionType = "select"
+)
+
+// Valid indicates whether the value is a known member of the ConfigOptionType enum.
+func (e ConfigOptionType) Valid() bool {
+	switch e {
+	case ConfigOptionTypeBoolean:
+		return true
+	case ConfigOptionTypeSelect:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndDataReason.
 const (
 	EndDataReasonError          EndDataReason = "error"
@@ -291,6 +309,39 @@ const (
 func (e EndDataType) Valid() bool {
 	switch e {
 	case EndDataTypeStreamEnd:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ErrorDataPhase.
+const (
+	ErrorDataPhaseMidStream ErrorDataPhase = "mid-stream"
+)
+
+// Valid indicates whether the value is a known member of the ErrorDataPhase enum.
+func (e ErrorDataPhase) Valid() bool {
+	switch e {
+	case ErrorDataPhaseMidStream:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ErrorDataSeverity.
+const (
+	ErrorDataSeverityError   ErrorDataSeverity = "error"
+	ErrorDataSeverityWarning ErrorDataSeverity = "warning"
+)
+
+// Valid indicates whether the value is a known member of the ErrorDataSeverity enum.
+func (e ErrorDataSeverity) Valid() bool {
+	switch e {
+	case ErrorDataSeverityError:
+		return true
+	case ErrorDataSeverityWarning:
 		return true
 	default:
 		return false
@@ -1146,6 +1197,27 @@ func (e ResponseStartEventType) Valid() bool {
 	}
 }
 
+// Defines values for ResumeStatus.
+const (
+	ResumeStatusGap   ResumeStatus = "gap"
+	ResumeStatusOk    ResumeStatus = "ok"
+	ResumeStatusReset ResumeStatus = "reset"
+)
+
+// Valid indicates whether the value is a known member of the ResumeStatus enum.
+func (e ResumeStatus) Valid() bool {
+	switch e {
+	case ResumeStatusGap:
+		return true
+	case ResumeStatusOk:
+		return true
+	case ResumeStatusReset:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	ScopeAdmin   Scope = "admin"
@@ -1943,14 +2015,17 @@ type ConfigChoice struct {
 
 // ConfigOption defines model for ConfigOption.
 type ConfigOption struct {
-	Category    *string         `json:"category,omitempty"`
-	Choices     *[]ConfigChoice `json:"choices,omitempty"`
-	Description *string         `json:"description,omitempty"`
-	Id          string          `json:"id"`
-	Name        string          `json:"name"`
-	Type        string          `json:"type"`
-	Value       string          `json:"value"`
+	Category    *string          `json:"category,omitempty"`
+	Choices     *[]ConfigChoice  `json:"choices,omitempty"`
+	Description *string          `json:"description,omitempty"`
+	Id          string           `json:"id"`
+	Name        string           `json:"name"`
+	Type        ConfigOptionType `json:"type"`
+	Value       string           `json:"value"`
 }
+
+// ConfigOptionType defines model for ConfigOption.Type.
+type ConfigOptionType string
 
 // CreateAnswer defines model for CreateAnswer.
 type CreateAnswer struct {
@@ -2025,12 +2100,18 @@ type ErrorData struct {
 	Fatal     bool                    `json:"fatal"`
 	ItemId    *string                 `json:"itemId,omitempty"`
 	Message   string                  `json:"message"`
-	Phase     string                  `json:"phase"`
+	Phase     ErrorDataPhase          `json:"phase"`
 	Seq       int64                   `json:"seq"`
-	Severity  string                  `json:"severity"`
+	Severity  ErrorDataSeverity       `json:"severity"`
 	Status    int64                   `json:"status"`
 	TurnId    string                  `json:"turnId"`
 }
+
+// ErrorDataPhase defines model for ErrorData.Phase.
+type ErrorDataPhase string
+
+// ErrorDataSeverity defines model for ErrorData.Severity.
+type ErrorDataSeverity string
 
 // ErrorType defines model for ErrorType.
 type ErrorType string
@@ -2905,11 +2986,14 @@ type ResponseStartEventType string
 
 // Resume defines model for Resume.
 type Resume struct {
-	From   *int64  `json:"from,omitempty"`
-	Reason *string `json:"reason,omitempty"`
-	Status string  `json:"status"`
-	To     *int64  `json:"to,omitempty"`
+	From   *int64       `json:"from,omitempty"`
+	Reason *string      `json:"reason,omitempty"`
+	Status ResumeStatus `json:"status"`
+	To     *int64       `json:"to,omitempty"`
 }
+
+// ResumeStatus defines model for Resume.Status.
+type ResumeStatus string
 
 // Scope defines model for Scope.
 type Scope string
