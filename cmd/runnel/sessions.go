@@ -304,7 +304,7 @@ type remoteSessions struct{ ad *admin }
 func (r remoteSessions) list(ctx context.Context, all bool) ([]gateway.Status, error) {
 	path := "/api/session/list?projectId=*"
 	if all {
-		path += "&all=1"
+		path += "&all=true"
 	}
 	var out struct {
 		Sessions []gateway.Status `json:"sessions"`

@@ -85,12 +85,12 @@ export const api = {
   },
   me: () => call("GET", "/api/me"),
   agents: async (again = false): Promise<Agent[]> =>
-    parseAgents(await call("GET", again ? "/api/agents?refresh=1" : "/api/agents")),
+    parseAgents(await call("GET", again ? "/api/agents?refresh=true" : "/api/agents")),
   projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),
   profiles: async (dir: string): Promise<Profile[]> =>
     parseProfiles(await call("GET", `/api/profiles${dir ? `?projectDir=${encodeURIComponent(dir)}` : ""}`)),
   sessions: async (): Promise<SessionStatus[]> =>
-    parseSessions(await call("GET", "/api/session/list?projectId=*&all=1")),
+    parseSessions(await call("GET", "/api/session/list?projectId=*&all=true")),
 
   async create(cliType: string, projectDir: string, options: Options): Promise<string> {
     const v = (await post("/api/session/create", { cliType, projectDir, options })) as {
