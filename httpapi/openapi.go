@@ -91,7 +91,8 @@ func describe(list []route) ([]byte, error) {
 	d.streams(doc)
 	d.objects()
 	reg.finish(d.requests(doc), d.answers(doc))
-	return json.MarshalIndent(doc, "", " ")
+	data, err := json.MarshalIndent(doc, "", " ")
+	return append(data, '\n'), err
 }
 
 // tags are the groups of operations.
@@ -197,6 +198,11 @@ func failures(rt *route, problem *huma.Schema) map[string]*huma.Response {
 		out[strconv.Itoa(status)] = &huma.Response{
 			Description: http.StatusText(status) + ": " + strings.Join(codes, ", "),
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: problem}},
+		}
+	}
+	if limited := out[strconv.Itoa(http.StatusTooManyRequests)]; limited != nil {
+		limited.Headers = map[string]*huma.Param{
+			"Retry-After": {Description: "Seconds to wait", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		}
 	}
 	return out

@@ -16,6 +16,8 @@ func (a *app) openapiCommand() *cobra.Command {
 		Short: "Print the OpenAPI document of the API",
 		Long: `Print the OpenAPI 3.1 document of the API, which a server has at /openapi.json,
 too. It needs no server. Generate clients from it.`,
+		Example: `  runnel openapi --output openapi.json
+  openapi-typescript openapi.json --output api.ts`,
 		Args: nothing,
 		RunE: func(*cobra.Command, []string) error {
 			doc, err := httpapi.Document()

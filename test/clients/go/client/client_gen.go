@@ -10555,6 +10555,11 @@ type ClientWithResponsesInterface interface {
 	OpenapiWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OpenapiResponse, error)
 }
 
+// ListAgentsResponse429Headers the declared response headers of an HTTP 429 response for ListAgents
+type ListAgentsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListAgentsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10574,6 +10579,8 @@ type ListAgentsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListAgentsResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10645,6 +10652,11 @@ func (r ListAgentsResponse) ContentType() string {
 	return ""
 }
 
+// HarnessInterruptResponse429Headers the declared response headers of an HTTP 429 response for HarnessInterrupt
+type HarnessInterruptResponse429Headers struct {
+	RetryAfter *int
+}
+
 type HarnessInterruptResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10676,6 +10688,8 @@ type HarnessInterruptResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HarnessInterruptResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10777,6 +10791,11 @@ func (r HarnessInterruptResponse) ContentType() string {
 	return ""
 }
 
+// HarnessBootResponse429Headers the declared response headers of an HTTP 429 response for HarnessBoot
+type HarnessBootResponse429Headers struct {
+	RetryAfter *int
+}
+
 type HarnessBootResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10812,6 +10831,8 @@ type HarnessBootResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HarnessBootResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -10923,6 +10944,11 @@ func (r HarnessBootResponse) ContentType() string {
 	return ""
 }
 
+// HarnessCreateResponse429Headers the declared response headers of an HTTP 429 response for HarnessCreate
+type HarnessCreateResponse429Headers struct {
+	RetryAfter *int
+}
+
 type HarnessCreateResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10958,6 +10984,8 @@ type HarnessCreateResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HarnessCreateResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11069,6 +11097,11 @@ func (r HarnessCreateResponse) ContentType() string {
 	return ""
 }
 
+// HarnessListResponse429Headers the declared response headers of an HTTP 429 response for HarnessList
+type HarnessListResponse429Headers struct {
+	RetryAfter *int
+}
+
 type HarnessListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11090,6 +11123,8 @@ type HarnessListResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HarnessListResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11166,6 +11201,11 @@ func (r HarnessListResponse) ContentType() string {
 	return ""
 }
 
+// HarnessDeleteResponse429Headers the declared response headers of an HTTP 429 response for HarnessDelete
+type HarnessDeleteResponse429Headers struct {
+	RetryAfter *int
+}
+
 type HarnessDeleteResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11189,6 +11229,8 @@ type HarnessDeleteResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HarnessDeleteResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11270,6 +11312,11 @@ func (r HarnessDeleteResponse) ContentType() string {
 	return ""
 }
 
+// HarnessStatusResponse429Headers the declared response headers of an HTTP 429 response for HarnessStatus
+type HarnessStatusResponse429Headers struct {
+	RetryAfter *int
+}
+
 type HarnessStatusResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11293,6 +11340,8 @@ type HarnessStatusResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HarnessStatusResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11374,6 +11423,11 @@ func (r HarnessStatusResponse) ContentType() string {
 	return ""
 }
 
+// StreamTurnResponse429Headers the declared response headers of an HTTP 429 response for StreamTurn
+type StreamTurnResponse429Headers struct {
+	RetryAfter *int
+}
+
 type StreamTurnResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11407,6 +11461,8 @@ type StreamTurnResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *StreamTurnResponse429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -11582,6 +11638,11 @@ func (r HealthResponse) ContentType() string {
 	return ""
 }
 
+// LoginResponse429Headers the declared response headers of an HTTP 429 response for Login
+type LoginResponse429Headers struct {
+	RetryAfter *int
+}
+
 type LoginResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11607,6 +11668,8 @@ type LoginResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *LoginResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11693,6 +11756,11 @@ func (r LoginResponse) ContentType() string {
 	return ""
 }
 
+// CreateLoginCodeResponse429Headers the declared response headers of an HTTP 429 response for CreateLoginCode
+type CreateLoginCodeResponse429Headers struct {
+	RetryAfter *int
+}
+
 type CreateLoginCodeResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11720,6 +11788,8 @@ type CreateLoginCodeResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateLoginCodeResponse429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -11811,6 +11881,11 @@ func (r CreateLoginCodeResponse) ContentType() string {
 	return ""
 }
 
+// ProveServerResponse429Headers the declared response headers of an HTTP 429 response for ProveServer
+type ProveServerResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ProveServerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11836,6 +11911,8 @@ type ProveServerResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ProveServerResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11922,6 +11999,11 @@ func (r ProveServerResponse) ContentType() string {
 	return ""
 }
 
+// LogoutResponse429Headers the declared response headers of an HTTP 429 response for Logout
+type LogoutResponse429Headers struct {
+	RetryAfter *int
+}
+
 type LogoutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11945,6 +12027,8 @@ type LogoutResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *LogoutResponse429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -12026,6 +12110,11 @@ func (r LogoutResponse) ContentType() string {
 	return ""
 }
 
+// MeResponse429Headers the declared response headers of an HTTP 429 response for Me
+type MeResponse429Headers struct {
+	RetryAfter *int
+}
+
 type MeResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12045,6 +12134,8 @@ type MeResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *MeResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12116,6 +12207,11 @@ func (r MeResponse) ContentType() string {
 	return ""
 }
 
+// ListProfilesResponse429Headers the declared response headers of an HTTP 429 response for ListProfiles
+type ListProfilesResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListProfilesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12139,6 +12235,8 @@ type ListProfilesResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListProfilesResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12220,6 +12318,11 @@ func (r ListProfilesResponse) ContentType() string {
 	return ""
 }
 
+// GetProfileResponse429Headers the declared response headers of an HTTP 429 response for GetProfile
+type GetProfileResponse429Headers struct {
+	RetryAfter *int
+}
+
 type GetProfileResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12243,6 +12346,8 @@ type GetProfileResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetProfileResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12324,6 +12429,11 @@ func (r GetProfileResponse) ContentType() string {
 	return ""
 }
 
+// ListProjectsResponse429Headers the declared response headers of an HTTP 429 response for ListProjects
+type ListProjectsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListProjectsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12343,6 +12453,8 @@ type ListProjectsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListProjectsResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12414,6 +12526,11 @@ func (r ListProjectsResponse) ContentType() string {
 	return ""
 }
 
+// ListRulesResponse429Headers the declared response headers of an HTTP 429 response for ListRules
+type ListRulesResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListRulesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12433,6 +12550,8 @@ type ListRulesResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListRulesResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12504,6 +12623,11 @@ func (r ListRulesResponse) ContentType() string {
 	return ""
 }
 
+// CreateRuleResponse429Headers the declared response headers of an HTTP 429 response for CreateRule
+type CreateRuleResponse429Headers struct {
+	RetryAfter *int
+}
+
 type CreateRuleResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12529,6 +12653,8 @@ type CreateRuleResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateRuleResponse429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -12615,6 +12741,11 @@ func (r CreateRuleResponse) ContentType() string {
 	return ""
 }
 
+// DeleteRuleResponse429Headers the declared response headers of an HTTP 429 response for DeleteRule
+type DeleteRuleResponse429Headers struct {
+	RetryAfter *int
+}
+
 type DeleteRuleResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12636,6 +12767,8 @@ type DeleteRuleResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DeleteRuleResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12712,6 +12845,11 @@ func (r DeleteRuleResponse) ContentType() string {
 	return ""
 }
 
+// CreateSessionResponse429Headers the declared response headers of an HTTP 429 response for CreateSession
+type CreateSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
 type CreateSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12747,6 +12885,8 @@ type CreateSessionResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateSessionResponse429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -12858,6 +12998,11 @@ func (r CreateSessionResponse) ContentType() string {
 	return ""
 }
 
+// ListSessionsResponse429Headers the declared response headers of an HTTP 429 response for ListSessions
+type ListSessionsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListSessionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12877,6 +13022,8 @@ type ListSessionsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListSessionsResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12948,6 +13095,11 @@ func (r ListSessionsResponse) ContentType() string {
 	return ""
 }
 
+// GetApprovalResponse429Headers the declared response headers of an HTTP 429 response for GetApproval
+type GetApprovalResponse429Headers struct {
+	RetryAfter *int
+}
+
 type GetApprovalResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12971,6 +13123,8 @@ type GetApprovalResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetApprovalResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13052,6 +13206,11 @@ func (r GetApprovalResponse) ContentType() string {
 	return ""
 }
 
+// DecideApprovalResponse429Headers the declared response headers of an HTTP 429 response for DecideApproval
+type DecideApprovalResponse429Headers struct {
+	RetryAfter *int
+}
+
 type DecideApprovalResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13083,6 +13242,8 @@ type DecideApprovalResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DecideApprovalResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13184,6 +13345,11 @@ func (r DecideApprovalResponse) ContentType() string {
 	return ""
 }
 
+// CancelTurnResponse429Headers the declared response headers of an HTTP 429 response for CancelTurn
+type CancelTurnResponse429Headers struct {
+	RetryAfter *int
+}
+
 type CancelTurnResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13215,6 +13381,8 @@ type CancelTurnResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CancelTurnResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13316,6 +13484,11 @@ func (r CancelTurnResponse) ContentType() string {
 	return ""
 }
 
+// FollowEventsResponse429Headers the declared response headers of an HTTP 429 response for FollowEvents
+type FollowEventsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type FollowEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13337,6 +13510,8 @@ type FollowEventsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *FollowEventsResponse429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -13413,6 +13588,11 @@ func (r FollowEventsResponse) ContentType() string {
 	return ""
 }
 
+// ExportSessionResponse429Headers the declared response headers of an HTTP 429 response for ExportSession
+type ExportSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ExportSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13434,6 +13614,8 @@ type ExportSessionResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ExportSessionResponse429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -13510,6 +13692,11 @@ func (r ExportSessionResponse) ContentType() string {
 	return ""
 }
 
+// ForkSessionResponse429Headers the declared response headers of an HTTP 429 response for ForkSession
+type ForkSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ForkSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13545,6 +13732,8 @@ type ForkSessionResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ForkSessionResponse429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -13656,6 +13845,11 @@ func (r ForkSessionResponse) ContentType() string {
 	return ""
 }
 
+// ListItemsResponse429Headers the declared response headers of an HTTP 429 response for ListItems
+type ListItemsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListItemsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13679,6 +13873,8 @@ type ListItemsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListItemsResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13760,6 +13956,11 @@ func (r ListItemsResponse) ContentType() string {
 	return ""
 }
 
+// KillSessionResponse429Headers the declared response headers of an HTTP 429 response for KillSession
+type KillSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
 type KillSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13789,6 +13990,8 @@ type KillSessionResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *KillSessionResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -13885,6 +14088,11 @@ func (r KillSessionResponse) ContentType() string {
 	return ""
 }
 
+// LoadSessionResponse429Headers the declared response headers of an HTTP 429 response for LoadSession
+type LoadSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
 type LoadSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13920,6 +14128,8 @@ type LoadSessionResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *LoadSessionResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14031,6 +14241,11 @@ func (r LoadSessionResponse) ContentType() string {
 	return ""
 }
 
+// SetOptionsResponse429Headers the declared response headers of an HTTP 429 response for SetOptions
+type SetOptionsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type SetOptionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14066,6 +14281,8 @@ type SetOptionsResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SetOptionsResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14177,6 +14394,11 @@ func (r SetOptionsResponse) ContentType() string {
 	return ""
 }
 
+// SendPromptResponse429Headers the declared response headers of an HTTP 429 response for SendPrompt
+type SendPromptResponse429Headers struct {
+	RetryAfter *int
+}
+
 type SendPromptResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14212,6 +14434,8 @@ type SendPromptResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SendPromptResponse429Headers
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -14323,6 +14547,11 @@ func (r SendPromptResponse) ContentType() string {
 	return ""
 }
 
+// SessionStatusResponse429Headers the declared response headers of an HTTP 429 response for SessionStatus
+type SessionStatusResponse429Headers struct {
+	RetryAfter *int
+}
+
 type SessionStatusResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14346,6 +14575,8 @@ type SessionStatusResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SessionStatusResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14427,6 +14658,11 @@ func (r SessionStatusResponse) ContentType() string {
 	return ""
 }
 
+// ListTokensResponse429Headers the declared response headers of an HTTP 429 response for ListTokens
+type ListTokensResponse429Headers struct {
+	RetryAfter *int
+}
+
 type ListTokensResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14446,6 +14682,8 @@ type ListTokensResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListTokensResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14517,6 +14755,11 @@ func (r ListTokensResponse) ContentType() string {
 	return ""
 }
 
+// CreateTokenResponse429Headers the declared response headers of an HTTP 429 response for CreateToken
+type CreateTokenResponse429Headers struct {
+	RetryAfter *int
+}
+
 type CreateTokenResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14542,6 +14785,8 @@ type CreateTokenResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateTokenResponse429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -14628,6 +14873,11 @@ func (r CreateTokenResponse) ContentType() string {
 	return ""
 }
 
+// RevokeTokenResponse429Headers the declared response headers of an HTTP 429 response for RevokeToken
+type RevokeTokenResponse429Headers struct {
+	RetryAfter *int
+}
+
 type RevokeTokenResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14655,6 +14905,8 @@ type RevokeTokenResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RevokeTokenResponse429Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -14746,6 +14998,11 @@ func (r RevokeTokenResponse) ContentType() string {
 	return ""
 }
 
+// UploadResponse429Headers the declared response headers of an HTTP 429 response for Upload
+type UploadResponse429Headers struct {
+	RetryAfter *int
+}
+
 type UploadResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14771,6 +15028,8 @@ type UploadResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UploadResponse429Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -14857,6 +15116,11 @@ func (r UploadResponse) ContentType() string {
 	return ""
 }
 
+// DocsResponse429Headers the declared response headers of an HTTP 429 response for Docs
+type DocsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type DocsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14874,6 +15138,8 @@ type DocsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DocsResponse429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -14940,6 +15206,11 @@ func (r DocsResponse) ContentType() string {
 	return ""
 }
 
+// MetricsResponse429Headers the declared response headers of an HTTP 429 response for Metrics
+type MetricsResponse429Headers struct {
+	RetryAfter *int
+}
+
 type MetricsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14957,6 +15228,8 @@ type MetricsResponse struct {
 	JSON503 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *MetricsResponse429Headers
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -16064,6 +16337,19 @@ func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListAgentsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -16179,6 +16465,19 @@ func ParseHarnessInterruptResponse(rsp *http.Response) (*HarnessInterruptRespons
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HarnessInterruptResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -16312,6 +16611,19 @@ func ParseHarnessBootResponse(rsp *http.Response) (*HarnessBootResponse, error) 
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HarnessBootResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -16443,6 +16755,19 @@ func ParseHarnessCreateResponse(rsp *http.Response) (*HarnessCreateResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HarnessCreateResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -16523,6 +16848,19 @@ func ParseHarnessListResponse(rsp *http.Response) (*HarnessListResponse, error) 
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HarnessListResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -16614,6 +16952,19 @@ func ParseHarnessDeleteResponse(rsp *http.Response) (*HarnessDeleteResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HarnessDeleteResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -16701,6 +17052,19 @@ func ParseHarnessStatusResponse(rsp *http.Response) (*HarnessStatusResponse, err
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HarnessStatusResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -16825,6 +17189,19 @@ func ParseStreamTurnResponse(rsp *http.Response) (*StreamTurnResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers StreamTurnResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -16977,6 +17354,19 @@ func ParseLoginResponse(rsp *http.Response) (*LoginResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers LoginResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17080,6 +17470,19 @@ func ParseCreateLoginCodeResponse(rsp *http.Response) (*CreateLoginCodeResponse,
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CreateLoginCodeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17176,6 +17579,19 @@ func ParseProveServerResponse(rsp *http.Response) (*ProveServerResponse, error) 
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ProveServerResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17268,6 +17684,19 @@ func ParseLogoutResponse(rsp *http.Response) (*LogoutResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers LogoutResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17341,6 +17770,19 @@ func ParseMeResponse(rsp *http.Response) (*MeResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers MeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -17432,6 +17874,19 @@ func ParseListProfilesResponse(rsp *http.Response) (*ListProfilesResponse, error
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListProfilesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17521,6 +17976,19 @@ func ParseGetProfileResponse(rsp *http.Response) (*GetProfileResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetProfileResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17596,6 +18064,19 @@ func ParseListProjectsResponse(rsp *http.Response) (*ListProjectsResponse, error
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListProjectsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17669,6 +18150,19 @@ func ParseListRulesResponse(rsp *http.Response) (*ListRulesResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListRulesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -17767,6 +18261,19 @@ func ParseCreateRuleResponse(rsp *http.Response) (*CreateRuleResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CreateRuleResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -17847,6 +18354,19 @@ func ParseDeleteRuleResponse(rsp *http.Response) (*DeleteRuleResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers DeleteRuleResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -17980,6 +18500,19 @@ func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CreateSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -18053,6 +18586,19 @@ func ParseListSessionsResponse(rsp *http.Response) (*ListSessionsResponse, error
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListSessionsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -18142,6 +18688,19 @@ func ParseGetApprovalResponse(rsp *http.Response) (*GetApprovalResponse, error) 
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetApprovalResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -18261,6 +18820,19 @@ func ParseDecideApprovalResponse(rsp *http.Response) (*DecideApprovalResponse, e
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers DecideApprovalResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -18378,6 +18950,19 @@ func ParseCancelTurnResponse(rsp *http.Response) (*CancelTurnResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CancelTurnResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -18460,6 +19045,19 @@ func ParseFollowEventsResponse(rsp *http.Response) (*FollowEventsResponse, error
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers FollowEventsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -18540,6 +19138,19 @@ func ParseExportSessionResponse(rsp *http.Response) (*ExportSessionResponse, err
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ExportSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -18673,6 +19284,19 @@ func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) 
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ForkSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -18760,6 +19384,19 @@ func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListItemsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -18870,6 +19507,19 @@ func ParseKillSessionResponse(rsp *http.Response) (*KillSessionResponse, error) 
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers KillSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -19003,6 +19653,19 @@ func ParseLoadSessionResponse(rsp *http.Response) (*LoadSessionResponse, error) 
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers LoadSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -19132,6 +19795,19 @@ func ParseSetOptionsResponse(rsp *http.Response) (*SetOptionsResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers SetOptionsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -19265,6 +19941,19 @@ func ParseSendPromptResponse(rsp *http.Response) (*SendPromptResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers SendPromptResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -19354,6 +20043,19 @@ func ParseSessionStatusResponse(rsp *http.Response) (*SessionStatusResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers SessionStatusResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -19427,6 +20129,19 @@ func ParseListTokensResponse(rsp *http.Response) (*ListTokensResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListTokensResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -19523,6 +20238,19 @@ func ParseCreateTokenResponse(rsp *http.Response) (*CreateTokenResponse, error) 
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CreateTokenResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -19628,6 +20356,19 @@ func ParseRevokeTokenResponse(rsp *http.Response) (*RevokeTokenResponse, error) 
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers RevokeTokenResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -19724,6 +20465,19 @@ func ParseUploadResponse(rsp *http.Response) (*UploadResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers UploadResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -19792,6 +20546,19 @@ func ParseDocsResponse(rsp *http.Response) (*DocsResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 429:
+		var headers DocsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
 	return response, nil
 }
 
@@ -19858,6 +20625,19 @@ func ParseMetricsResponse(rsp *http.Response) (*MetricsResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers MetricsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
