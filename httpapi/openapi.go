@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
@@ -148,6 +149,11 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 			ok.Content = make(map[string]*huma.MediaType)
 		}
 		ok.Content[typ] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	if rt.repeats() {
+		ok.Headers = map[string]*huma.Param{command.ReplayedHeader: {
+			Description: "true: the answer is that to the first of these requests", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
+		}}
 	}
 	op.Responses[strconv.Itoa(rt.status)] = ok
 	return op

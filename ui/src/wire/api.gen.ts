@@ -3086,6 +3086,8 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    /** @description true: the answer is that to the first of these requests */
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -3137,7 +3139,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3562,6 +3564,8 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    /** @description true: the answer is that to the first of these requests */
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -3613,7 +3617,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4936,6 +4940,8 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
+                    /** @description true: the answer is that to the first of these requests */
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4987,7 +4993,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5820,6 +5826,8 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
+                    /** @description true: the answer is that to the first of these requests */
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -5871,7 +5879,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6563,6 +6571,8 @@ export interface operations {
             /** @description Accepted */
             202: {
                 headers: {
+                    /** @description true: the answer is that to the first of these requests */
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -6614,7 +6624,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -10944,6 +10944,11 @@ func (r HarnessBootResponse) ContentType() string {
 	return ""
 }
 
+// HarnessCreateResponse200Headers the declared response headers of an HTTP 200 response for HarnessCreate
+type HarnessCreateResponse200Headers struct {
+	IdempotencyReplayed *string
+}
+
 // HarnessCreateResponse429Headers the declared response headers of an HTTP 429 response for HarnessCreate
 type HarnessCreateResponse429Headers struct {
 	RetryAfter *int
@@ -10984,6 +10989,8 @@ type HarnessCreateResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *HarnessCreateResponse200Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *HarnessCreateResponse429Headers
 }
@@ -11423,6 +11430,11 @@ func (r HarnessStatusResponse) ContentType() string {
 	return ""
 }
 
+// StreamTurnResponse200Headers the declared response headers of an HTTP 200 response for StreamTurn
+type StreamTurnResponse200Headers struct {
+	IdempotencyReplayed *string
+}
+
 // StreamTurnResponse429Headers the declared response headers of an HTTP 429 response for StreamTurn
 type StreamTurnResponse429Headers struct {
 	RetryAfter *int
@@ -11461,6 +11473,8 @@ type StreamTurnResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *StreamTurnResponse200Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *StreamTurnResponse429Headers
 }
@@ -12845,6 +12859,11 @@ func (r DeleteRuleResponse) ContentType() string {
 	return ""
 }
 
+// CreateSessionResponse201Headers the declared response headers of an HTTP 201 response for CreateSession
+type CreateSessionResponse201Headers struct {
+	IdempotencyReplayed *string
+}
+
 // CreateSessionResponse429Headers the declared response headers of an HTTP 429 response for CreateSession
 type CreateSessionResponse429Headers struct {
 	RetryAfter *int
@@ -12885,6 +12904,8 @@ type CreateSessionResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateSessionResponse201Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *CreateSessionResponse429Headers
 }
@@ -13692,6 +13713,11 @@ func (r ExportSessionResponse) ContentType() string {
 	return ""
 }
 
+// ForkSessionResponse201Headers the declared response headers of an HTTP 201 response for ForkSession
+type ForkSessionResponse201Headers struct {
+	IdempotencyReplayed *string
+}
+
 // ForkSessionResponse429Headers the declared response headers of an HTTP 429 response for ForkSession
 type ForkSessionResponse429Headers struct {
 	RetryAfter *int
@@ -13732,6 +13758,8 @@ type ForkSessionResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *ForkSessionResponse201Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *ForkSessionResponse429Headers
 }
@@ -14394,6 +14422,11 @@ func (r SetOptionsResponse) ContentType() string {
 	return ""
 }
 
+// SendPromptResponse202Headers the declared response headers of an HTTP 202 response for SendPrompt
+type SendPromptResponse202Headers struct {
+	IdempotencyReplayed *string
+}
+
 // SendPromptResponse429Headers the declared response headers of an HTTP 429 response for SendPrompt
 type SendPromptResponse429Headers struct {
 	RetryAfter *int
@@ -14434,6 +14467,8 @@ type SendPromptResponse struct {
 	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *SendPromptResponse202Headers
 	// Headers429 the parsed response headers for an HTTP 429 response
 	Headers429 *SendPromptResponse429Headers
 }
@@ -16756,6 +16791,16 @@ func ParseHarnessCreateResponse(rsp *http.Response) (*HarnessCreateResponse, err
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers HarnessCreateResponse200Headers
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
 		var headers HarnessCreateResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -17192,6 +17237,16 @@ func ParseStreamTurnResponse(rsp *http.Response) (*StreamTurnResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers StreamTurnResponse200Headers
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 429:
 		var headers StreamTurnResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -18501,6 +18556,16 @@ func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, err
 	}
 
 	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateSessionResponse201Headers
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers201 = &headers
 	case rsp.StatusCode == 429:
 		var headers CreateSessionResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -19285,6 +19350,16 @@ func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) 
 	}
 
 	switch {
+	case rsp.StatusCode == 201:
+		var headers ForkSessionResponse201Headers
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers201 = &headers
 	case rsp.StatusCode == 429:
 		var headers ForkSessionResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -19942,6 +20017,16 @@ func ParseSendPromptResponse(rsp *http.Response) (*SendPromptResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 202:
+		var headers SendPromptResponse202Headers
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers202 = &headers
 	case rsp.StatusCode == 429:
 		var headers SendPromptResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
