@@ -101,6 +101,8 @@ func tags() []*huma.Tag {
 	return []*huma.Tag{
 		{Name: tagSessions, Description: "Start sessions, send prompts, answer approvals"},
 		{Name: tagStreams, Description: "Follow and read what happened in a session"},
+		{Name: tagProfiles, Description: "Named ways to run an agent"},
+		{Name: tagRules, Description: "Stored answers to what agents ask"},
 		{Name: tagHarness, Description: "The same sessions for a harness: a prompt is answered by the stream of its turn"},
 		{Name: tagAccount, Description: "Log in, and manage credentials"},
 		{Name: tagServer, Description: "About the server"},
@@ -111,6 +113,8 @@ func tags() []*huma.Tag {
 const (
 	tagSessions = "sessions"
 	tagStreams  = "streams"
+	tagProfiles = "profiles"
+	tagRules    = "rules"
 	tagHarness  = "harness"
 	tagAccount  = "credentials"
 	tagServer   = "server"

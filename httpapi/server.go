@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 // apiRoutes returns the routes that the document describes.
 func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, streams *stream.Streams, harness *harness, account *account, about *about) []route {
 	return slices.Concat(
-		tagged(tagSessions, sessions.routes()), tagged(tagSessions, profiles.routes()), tagged(tagSessions, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
+		tagged(tagSessions, sessions.routes()), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
 		tagged(tagHarness, harness.routes()), tagged(tagAccount, account.routes()), tagged(tagServer, about.routes()))
 }
 
