@@ -18,6 +18,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // undescribed returns why the document does not describe an error of the route;
@@ -200,18 +201,22 @@ func (d document) walk(s *schema, path string, f func(s *schema, path string)) {
 // A type with constants has exactly their values in the document.
 func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
 	listed := enums()
-	for _, rt := range []reflect.Type{reflect.TypeFor[runnel.Code]()} {
-		if len(listed[rt]) == 0 {
-			t.Errorf("%v is not listed", rt)
+	open := map[reflect.Type]bool{reflect.TypeFor[runnel.Capability](): true} // an agent may have others
+	texts := described(newRig(t).router.list)
+	for typ := range texts {
+		if len(constants(t, typ)) > 0 && listed[typ] == nil && !open[typ] {
+			t.Errorf("%v has constants, and the document lists no values", typ)
 		}
 	}
+	if len(texts) < 15 {
+		t.Errorf("only %d types of texts are described", len(texts))
+	}
 	for typ, values := range listed {
-		dir := filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), "github.com/runnel-dev/runnel"))
 		var want, got []string
 		for _, v := range values {
 			got = append(got, reflect.ValueOf(v).String())
 		}
-		want = constants(t, dir, typ.Name())
+		want = constants(t, typ)
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(want, got) {
@@ -220,9 +225,52 @@ func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
 	}
 }
 
+// described returns the types of texts in bodies, frames and messages, apart from
+// fields that list their values themselves.
+func described(list []*route) map[reflect.Type]bool {
+	texts, seen := make(map[reflect.Type]bool), make(map[reflect.Type]bool)
+	var walk func(t reflect.Type)
+	walk = func(t reflect.Type) {
+		if t == nil || seen[t] {
+			return
+		}
+		seen[t] = true
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			walk(t.Elem())
+		case reflect.Map:
+			walk(t.Key())
+			walk(t.Elem())
+		case reflect.String:
+			if t.Name() != "string" {
+				texts[t] = true
+			}
+		case reflect.Struct:
+			for f := range t.Fields() {
+				if f.Tag.Get("json") != "-" && f.Tag.Get("enum") == "" {
+					walk(f.Type)
+				}
+			}
+		}
+	}
+	for _, rt := range list {
+		walk(reflect.TypeOf(rt.in))
+		walk(reflect.TypeOf(rt.out))
+	}
+	d := stream.Describe()
+	for _, values := range []map[string]any{d.Payloads, d.Items, d.Frames, d.Control, d.Client, d.Server, d.Live} {
+		for _, v := range values {
+			walk(reflect.TypeOf(v))
+		}
+	}
+	walk(reflect.TypeFor[runnel.Options]())
+	return texts
+}
+
 // constants returns the values of the constants that are declared with a type.
-func constants(t *testing.T, dir, typ string) (out []string) {
+func constants(t *testing.T, typ reflect.Type) (out []string) {
 	t.Helper()
+	dir := filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), "github.com/runnel-dev/runnel"))
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +288,7 @@ func constants(t *testing.T, dir, typ string) (out []string) {
 			if !ok {
 				return true
 			}
-			if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != typ {
+			if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != typ.Name() {
 				return true
 			}
 			for _, v := range spec.Values {

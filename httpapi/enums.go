@@ -8,6 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -33,6 +34,9 @@ func enums() map[reflect.Type][]any {
 	enum(out, upsert.TurnStarted, upsert.TurnComplete, upsert.TurnError)
 	enum(out, upsert.ApprovalPending, upsert.ApprovalResolved)
 	enum(out, runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass)
+	enum(out, runnel.AuthAgentLogin, runnel.AuthAPIKey)
+	enum(out, profile.FromTurn, profile.FromSession, profile.FromProfile, profile.FromProject, profile.FromEnvironment,
+		profile.FromGlobal, profile.FromAgent)
 	enum(out, auth.Read, auth.Send, auth.Approve, auth.Admin)
 	enum(out, store.EffectAllow, store.EffectDeny)
 	enum(out, store.RuleExecute, store.RuleEdit, store.RuleRead, store.RuleFetch, store.RuleTool)

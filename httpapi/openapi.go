@@ -168,7 +168,7 @@ type done struct{}
 
 func parameters(rt *route) (out []*huma.Param) {
 	for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(rt.path, -1) {
-		doc := "The id"
+		doc := "The " + m[1]
 		if strings.Contains(rt.path, "/session/{id}") && m[1] == "id" {
 			doc = "The sessionId, or cliType:agentSessionId for a conversation of an agent"
 		}

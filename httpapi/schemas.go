@@ -183,6 +183,8 @@ func schemaName(t reflect.Type, hint string) string {
 		return strings.TrimSuffix(name, "Frame") + "Data" // the frame holds it
 	case name == "Ref":
 		return "Attachment"
+	case name == "From":
+		return "OptionSource"
 	case name == "ErrorBody":
 		return "Error"
 	case name == "TokenRow":

@@ -881,6 +881,8 @@ export interface components {
             path?: string;
             uploadId?: string;
         };
+        /** @enum {string} */
+        Auth: "agent-login" | "api-key";
         Boot: {
             /**
              * @description why it was not started, or not resumed
@@ -1437,10 +1439,12 @@ export interface components {
             seq: number;
             sessionId: string;
         };
+        /** @enum {string} */
+        OptionSource: "turn" | "session" | "profile" | "project" | "environment" | "global" | "agent";
         /** @description An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have. */
         Options: {
             addDirs?: string[];
-            auth?: string;
+            auth?: components["schemas"]["Auth"];
             config?: {
                 [key: string]: string;
             };
@@ -1731,12 +1735,9 @@ export interface components {
         };
         ResolvedOption: {
             /** @description further sources that are part of the value */
-            also?: string[];
-            /**
-             * @description the strongest source that has the option
-             * @enum {string}
-             */
-            from: "turn" | "session" | "profile" | "project" | "environment" | "global" | "agent";
+            also?: components["schemas"]["OptionSource"][];
+            /** @description the strongest source that has the option */
+            from: components["schemas"]["OptionSource"];
             /** @description absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own */
             value?: unknown;
         };
@@ -4437,7 +4438,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The id */
+                /** @description The name */
                 name: string;
             };
             cookie?: never;
@@ -5186,7 +5187,7 @@ export interface operations {
             path: {
                 /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
                 id: string;
-                /** @description The id */
+                /** @description The approvalId */
                 approvalId: string;
             };
             cookie?: never;
@@ -5294,7 +5295,7 @@ export interface operations {
             path: {
                 /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
                 id: string;
-                /** @description The id */
+                /** @description The approvalId */
                 approvalId: string;
             };
             cookie?: never;

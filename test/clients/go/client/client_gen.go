@@ -141,6 +141,24 @@ func (e ApprovalStatus) Valid() bool {
 	}
 }
 
+// Defines values for Auth.
+const (
+	AuthAgentLogin Auth = "agent-login"
+	AuthApiKey     Auth = "api-key"
+)
+
+// Valid indicates whether the value is a known member of the Auth enum.
+func (e Auth) Valid() bool {
+	switch e {
+	case AuthAgentLogin:
+		return true
+	case AuthApiKey:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BootReason.
 const (
 	BootReasonAlreadyBooted       BootReason = "already_booted"
@@ -849,6 +867,39 @@ func (e NoticeLevel) Valid() bool {
 	}
 }
 
+// Defines values for OptionSource.
+const (
+	OptionSourceAgent       OptionSource = "agent"
+	OptionSourceEnvironment OptionSource = "environment"
+	OptionSourceGlobal      OptionSource = "global"
+	OptionSourceProfile     OptionSource = "profile"
+	OptionSourceProject     OptionSource = "project"
+	OptionSourceSession     OptionSource = "session"
+	OptionSourceTurn        OptionSource = "turn"
+)
+
+// Valid indicates whether the value is a known member of the OptionSource enum.
+func (e OptionSource) Valid() bool {
+	switch e {
+	case OptionSourceAgent:
+		return true
+	case OptionSourceEnvironment:
+		return true
+	case OptionSourceGlobal:
+		return true
+	case OptionSourceProfile:
+		return true
+	case OptionSourceProject:
+		return true
+	case OptionSourceSession:
+		return true
+	case OptionSourceTurn:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OptionsDelegation.
 const (
 	OptionsDelegationAgent    OptionsDelegation = "agent"
@@ -1062,39 +1113,6 @@ const (
 func (e ReasoningItemType) Valid() bool {
 	switch e {
 	case ReasoningItemTypeReasoning:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ResolvedOptionFrom.
-const (
-	ResolvedOptionFromAgent       ResolvedOptionFrom = "agent"
-	ResolvedOptionFromEnvironment ResolvedOptionFrom = "environment"
-	ResolvedOptionFromGlobal      ResolvedOptionFrom = "global"
-	ResolvedOptionFromProfile     ResolvedOptionFrom = "profile"
-	ResolvedOptionFromProject     ResolvedOptionFrom = "project"
-	ResolvedOptionFromSession     ResolvedOptionFrom = "session"
-	ResolvedOptionFromTurn        ResolvedOptionFrom = "turn"
-)
-
-// Valid indicates whether the value is a known member of the ResolvedOptionFrom enum.
-func (e ResolvedOptionFrom) Valid() bool {
-	switch e {
-	case ResolvedOptionFromAgent:
-		return true
-	case ResolvedOptionFromEnvironment:
-		return true
-	case ResolvedOptionFromGlobal:
-		return true
-	case ResolvedOptionFromProfile:
-		return true
-	case ResolvedOptionFromProject:
-		return true
-	case ResolvedOptionFromSession:
-		return true
-	case ResolvedOptionFromTurn:
 		return true
 	default:
 		return false
@@ -1957,6 +1975,9 @@ type Attachment struct {
 	UploadId *string `json:"uploadId,omitempty"`
 }
 
+// Auth defines model for Auth.
+type Auth string
+
 // Boot defines model for Boot.
 type Boot struct {
 	// Reason why it was not started, or not resumed
@@ -2615,10 +2636,13 @@ type OpenData struct {
 	SessionId string `json:"sessionId"`
 }
 
+// OptionSource defines model for OptionSource.
+type OptionSource string
+
 // Options An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
 type Options struct {
 	AddDirs *[]string          `json:"addDirs,omitempty"`
-	Auth    *string            `json:"auth,omitempty"`
+	Auth    *Auth              `json:"auth,omitempty"`
 	Config  *map[string]string `json:"config,omitempty"`
 
 	// Delegation Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.
@@ -2955,17 +2979,14 @@ type ResolvedData struct {
 // ResolvedOption defines model for ResolvedOption.
 type ResolvedOption struct {
 	// Also further sources that are part of the value
-	Also *[]string `json:"also,omitempty"`
+	Also *[]OptionSource `json:"also,omitempty"`
 
 	// From the strongest source that has the option
-	From ResolvedOptionFrom `json:"from"`
+	From OptionSource `json:"from"`
 
 	// Value absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own
 	Value interface{} `json:"value,omitempty"`
 }
-
-// ResolvedOptionFrom the strongest source that has the option
-type ResolvedOptionFrom string
 
 // Resolver defines model for Resolver.
 type Resolver string
