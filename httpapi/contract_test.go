@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"mime"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,9 +22,16 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// undescribed returns why the document does not describe an error of the route;
+// undescribed returns why the document does not describe an answer of the route;
 // "" if it does. Errors of the transport belong to no operation.
 func undescribed(rt *route, w *httptest.ResponseRecorder) string {
+	if w.Code == rt.status && rt.name != "" && w.Body.Len() > 0 {
+		typ, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
+		if rt.out != nil && typ == "application/json" || slices.Contains(rt.media, typ) {
+			return ""
+		}
+		return fmt.Sprintf("the document does not list the media type %q for %s", typ, rt.pattern())
+	}
 	transport := []int{
 		http.StatusMethodNotAllowed, http.StatusRequestURITooLong, http.StatusUpgradeRequired,
 		http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
