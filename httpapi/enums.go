@@ -7,8 +7,8 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/profile"
+	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
