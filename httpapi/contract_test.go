@@ -132,6 +132,29 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 	}
 }
 
+// Every event, frame and message has a sentence that says what it means.
+func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
+	d := newRig(t).document()
+	for _, name := range []string{"Event", "TurnFrame", "SessionFrame", "ClientMessage", "ServerMessage"} {
+		for value, s := range d.members(d.Components.Schemas[name]) {
+			if s.Description == "" {
+				t.Errorf("%s: nothing is said of %s; see httpapi/stream/meaning.go", name, value)
+			}
+		}
+	}
+	used := make(map[string]bool)
+	for _, s := range d.Components.Schemas {
+		for name := range s.Properties {
+			used[name] = true
+		}
+	}
+	for name := range stream.Describe().Meaning.Fields {
+		if !used[name] {
+			t.Errorf("there is no field %s", name)
+		}
+	}
+}
+
 // Requests take no other fields than the described ones, options aside; answers
 // may have further ones.
 func TestRequestsAreStrictAndAnswersOpen(t *testing.T) {

@@ -44,9 +44,15 @@ func (d describer) bodies() {
 	d.reg.named["HarnessCreateRequest"].Properties["opts"] = d.schema(runnel.Options{})
 }
 
-// objects describes the fields that are always objects, of any form.
-func (d describer) objects() {
+// known describes the fields that are always objects, of any form, and those
+// that mean the same wherever they are.
+func (d describer) known() {
 	for _, s := range d.reg.named {
+		for name, p := range s.Properties {
+			if p.Description == "" {
+				p.Description = d.carried.Meaning.Fields[name]
+			}
+		}
 		for _, name := range []string{"mcpServers", "details"} {
 			if p := s.Properties[name]; p != nil {
 				p.Type, p.AdditionalProperties = huma.TypeObject, true
@@ -198,6 +204,7 @@ func (d describer) events() {
 		}
 		ev := variant(d.reg.fields(d.carried.Event), "type", typ)
 		ev.Properties["payload"] = d.reg.define(camel(typ), payload)
+		ev.Description = d.carried.Meaning.Events[typ]
 		members[typ] = d.reg.define(camel(typ)+"Event", ev)
 	}
 	d.union("Event", "type", "One entry of a session's log.", members)
@@ -284,7 +291,9 @@ func (d describer) turnFrames() *huma.Schema {
 // eventFrames describes the stream of a session's events.
 func (d describer) eventFrames() *huma.Schema {
 	types := slices.Sorted(maps.Keys(d.carried.Payloads))
-	one := d.reg.define("EventFrame", variant(require(sseFrameOf(ref("Event")), "id"), "event", types...))
+	frame := variant(require(sseFrameOf(ref("Event")), "id"), "event", types...)
+	frame.Description = "An event of the session's log."
+	one := d.reg.define("EventFrame", frame)
 	members := map[string]*huma.Schema{"stream:open": d.frame("stream:open", d.carried.Control["stream:open"]), "stream:end": ref("StreamEndFrame")}
 	for _, typ := range types {
 		members[typ] = one
@@ -294,12 +303,16 @@ func (d describer) eventFrames() *huma.Schema {
 
 func (d describer) streamEnd() *huma.Schema {
 	end := variant(d.reg.fields(d.carried.Control["stream:end"]), "type", "stream:end")
-	return d.reg.define("StreamEndFrame", variant(sseFrameOf(d.reg.define("EndData", end)), "event", "stream:end"))
+	s := variant(sseFrameOf(d.reg.define("EndData", end)), "event", "stream:end")
+	s.Description = d.carried.Meaning.Frames["stream:end"]
+	return d.reg.define("StreamEndFrame", s)
 }
 
 // frame defines the component of a frame whose data has v's type.
 func (d describer) frame(name string, v any, required ...string) *huma.Schema {
-	return d.reg.define(camel(name)+"Frame", variant(require(sseFrameOf(d.schema(v)), required...), "event", name))
+	s := variant(require(sseFrameOf(d.schema(v)), required...), "event", name)
+	s.Description = d.carried.Meaning.Frames[name]
+	return d.reg.define(camel(name)+"Frame", s)
 }
 
 func sseFrameOf(data *huma.Schema) *huma.Schema {
@@ -314,6 +327,7 @@ func (d describer) clientMessages() *huma.Schema {
 	for typ, v := range d.carried.Client {
 		s := variant(d.reg.fields(v), "type", typ)
 		d.fields(s)
+		s.Description = d.carried.Meaning.Client[typ]
 		members[typ] = d.reg.define(camel(typ)+"Message", s)
 	}
 	return d.union("ClientMessage", "type", "A message of a client on the WebSocket.", members)
@@ -330,10 +344,12 @@ func (d describer) serverMessages() *huma.Schema {
 				Description: "In the family events-v1 an event of the log, in upsert-v1 an entry.",
 			})
 		}
+		s.Description = d.carried.Meaning.Server[typ]
 		members[typ] = d.reg.define(camel(typ)+"Message", s)
 	}
 	for typ, v := range d.carried.Live {
 		s := variant(object(map[string]*huma.Schema{"payload": d.live(v), "sessionId": {Type: huma.TypeString}}), "type", typ)
+		s.Description = d.carried.Meaning.Server[typ]
 		members[typ] = d.reg.define(camel(typ)+"Message", s)
 	}
 	return d.union("ServerMessage", "type", "A message of the server on the WebSocket.", members)

@@ -24,6 +24,7 @@ import (
 type schema struct {
 	Ref           string `json:"$ref"`
 	Type          any
+	Description   string
 	Properties    map[string]*schema
 	Required      []string
 	Items         *schema

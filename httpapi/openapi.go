@@ -90,7 +90,7 @@ func describe(list []route) ([]byte, error) {
 	d := describer{reg, stream.Describe()}
 	d.bodies()
 	d.streams(doc)
-	d.objects()
+	d.known()
 	reg.finish(d.requests(doc), d.answers(doc))
 	data, err := json.MarshalIndent(doc, "", " ")
 	return append(data, '\n'), err

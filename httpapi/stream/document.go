@@ -20,7 +20,11 @@ type Document struct {
 	Client   map[string]any // messages of a client of the WebSocket, by type
 	Server   map[string]any // messages of the server on the WebSocket, by type
 	Live     map[string]any // payloads of live messages, and of history's entries, by type
+	Meaning  Meaning        // for people
 }
+
+// A Meaning says in a sentence what things on the wire mean, by their names there.
+type Meaning struct{ Events, Frames, Client, Server, Fields map[string]string }
 
 // An EventDocument is the form of a canonical event in JSON.
 type EventDocument struct {
@@ -73,5 +77,6 @@ func Describe() Document {
 			upsert.Upsert{}.Frame(): upsert.Upsert{}, upsert.TurnEvent{}.Frame(): upsert.TurnEvent{}, upsert.Approval{}.Frame(): upsert.Approval{},
 			upsert.Notice{}.Frame(): upsert.Notice{}, upsert.Usage{}.Frame(): upsert.Usage{},
 		},
+		Meaning: Meaning{eventMeanings(), frameMeanings(), clientMeanings(), serverMeanings(), fieldMeanings()},
 	}
 }

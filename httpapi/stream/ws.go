@@ -247,7 +247,7 @@ type Message struct {
 type (
 	helloMessage struct {
 		Message
-		StreamProtocol string `json:"streamProtocol" enum:"upsert-v1,events-v1"`
+		StreamProtocol string `json:"streamProtocol,omitempty" enum:"upsert-v1,events-v1"`
 	}
 	subscribeMessage struct {
 		Message

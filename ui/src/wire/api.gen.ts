@@ -776,6 +776,7 @@ export interface components {
             checkedAt?: string;
             /** @description it is being looked at; ask again for the news */
             checking?: boolean;
+            /** @description kind of agent */
             cliType: string;
             config?: components["schemas"]["ConfigOption"][];
             displayName: string;
@@ -805,13 +806,17 @@ export interface components {
             agents: components["schemas"]["Agent"][];
         };
         Approval: {
+            /** @description of the tool, any JSON */
             arguments?: unknown;
             argumentsDigest?: string;
             argumentsEditable?: boolean;
+            /** @description joins the call of a tool and its output */
             callId?: string;
             changes?: components["schemas"]["Change"][];
+            /** @description what can be chosen */
             choices: components["schemas"]["Choice"][];
             id: string;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             kind: components["schemas"]["ApprovalKind"];
             title: string;
@@ -830,7 +835,9 @@ export interface components {
             /** @enum {string} */
             type: "approval_requested";
         };
+        /** @description The agent asks, and waits for one of the choices. */
         ApprovalRequestedEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ApprovalRequested"];
             /**
@@ -838,9 +845,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -857,7 +869,9 @@ export interface components {
             type: "approval_resolved";
             updatedArguments?: unknown;
         };
+        /** @description The one answer to an approval, whoever gave it. The choice is withdrawn where nobody may answer any more. */
         ApprovalResolvedEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ApprovalResolved"];
             /**
@@ -865,9 +879,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -900,20 +919,25 @@ export interface components {
         BootRequest: {
             /** @description begin a new conversation instead of resuming */
             force?: boolean;
+            /** @description id of the session */
             sessionId: string;
         };
         /** @enum {string} */
         CancelReason: "user_cancel" | "timeout" | "process_death";
         Change: {
+            /** @description what changed; empty where only the whole text is known */
             hunks: components["schemas"]["Hunk"][];
             kind: components["schemas"]["ChangeKind"];
             movedTo?: string;
+            /** @description absent where the agent did not report it; an emptied file has an empty text */
             newText?: string;
+            /** @description absent where the agent did not report it; an emptied file has an empty text */
             oldText?: string;
             path: string;
         };
         /** @enum {string} */
         ChangeKind: "create" | "update" | "delete" | "move";
+        /** @description A message ends. The text is the whole of it, and counts. */
         ChatCompleteFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -924,6 +948,7 @@ export interface components {
             /** @description the position to resume after */
             id: string;
         };
+        /** @description Text is appended to a message. */
         ChatDeltaFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -954,12 +979,20 @@ export interface components {
             newOrigin?: boolean;
         };
         CompleteData: {
-            /** Format: double */
+            /**
+             * Format: double
+             * @description of the turn, in US dollars
+             */
             costUsd?: number;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             status: components["schemas"]["TurnStatus"];
+            /** @description id of the turn */
             turnId: string;
             usage?: components["schemas"]["Usage"];
         };
@@ -971,6 +1004,7 @@ export interface components {
         };
         ConfigOption: {
             category?: string;
+            /** @description what can be chosen */
             choices?: components["schemas"]["ConfigChoice"][];
             description?: string;
             id: string;
@@ -980,12 +1014,15 @@ export interface components {
             value: string;
         };
         CreateAnswer: {
+            /** @description kind of agent */
             cliType: string;
             /** @description the session's options by name, with the source that each is from */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
+            /** @description id of the session */
             sessionId: string;
+            /** @description about what was ignored or left out */
             warnings?: string[];
         };
         CreateRequest: {
@@ -1022,6 +1059,7 @@ export interface components {
              * @description the position to resume after
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /** @enum {string} */
             type: "stream:end";
@@ -1037,20 +1075,27 @@ export interface components {
             };
             errorType: string;
             fatal: boolean;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             message: string;
             /** @enum {string} */
             phase: "mid-stream";
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             /** @enum {string} */
             severity: "warning" | "error";
             /** Format: int64 */
             status: number;
+            /** @description id of the turn */
             turnId: string;
         };
+        /** @description The message with the same requestId failed; without one, the connection or a subscription did. */
         ErrorMessage: {
             error: components["schemas"]["Problem"];
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1062,6 +1107,7 @@ export interface components {
         ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description One entry of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
+        /** @description An event of the session's log. */
         EventFrame: {
             data: components["schemas"]["Event"];
             /**
@@ -1073,12 +1119,20 @@ export interface components {
             id: string;
         };
         ExitData: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description of a process
+             */
             exitCode: number;
             interrupted?: boolean;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the turn */
             turnId: string;
         };
         Fault: {
@@ -1091,7 +1145,9 @@ export interface components {
         /** @description The whole of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
         FunctionCallItem: {
+            /** @description of the tool, any JSON */
             arguments: unknown;
+            /** @description joins the call of a tool and its output */
             callId: string;
             kind?: components["schemas"]["ToolKind"];
             locations?: components["schemas"]["Location"][];
@@ -1104,10 +1160,14 @@ export interface components {
             type: "function_call";
         };
         FunctionCallOutputItem: {
+            /** @description joins the call of a tool and its output */
             callId: string;
             changes?: components["schemas"]["Change"][];
             detail?: unknown;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description of a process
+             */
             exitCode?: number;
             isError: boolean;
             output: string;
@@ -1137,6 +1197,7 @@ export interface components {
         };
         HarnessSession: {
             session: components["schemas"]["SessionStatus"];
+            /** @description about what was ignored or left out */
             warnings?: string[];
         };
         HealthAnswer: {
@@ -1157,6 +1218,7 @@ export interface components {
             oldStart: number;
         };
         InitData: {
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             modelId?: string;
             /** @description the turn's options by name, with the source that each is from */
@@ -1165,18 +1227,26 @@ export interface components {
             };
             /** @description always ok: the stream begins with its turn */
             resume: components["schemas"]["Resume"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
+            /** @description id of the turn */
             turnId: string;
         };
         ItemCancelled: {
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
             reason?: components["schemas"]["CancelReason"];
             /** @enum {string} */
             type: "item_cancelled";
         };
+        /** @description An item ends unfinished. */
         ItemCancelledEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ItemCancelled"];
             /**
@@ -1184,9 +1254,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1196,11 +1271,14 @@ export interface components {
         };
         ItemDelta: {
             deltaContent: string;
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
             /** @enum {string} */
             type: "item_delta";
         };
+        /** @description Text is appended to an item; for a function call to the JSON text of its arguments. */
         ItemDeltaEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ItemDelta"];
             /**
@@ -1208,9 +1286,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1220,11 +1303,14 @@ export interface components {
         };
         ItemDone: {
             finalItem: components["schemas"]["FinalItem"];
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
             /** @enum {string} */
             type: "item_done";
         };
+        /** @description An item ends. finalItem is the whole of it and overrides the deltas. */
         ItemDoneEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ItemDone"];
             /**
@@ -1232,9 +1318,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1244,11 +1335,14 @@ export interface components {
         };
         ItemError: {
             error: components["schemas"]["Fault"];
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
             /** @enum {string} */
             type: "item_error";
         };
+        /** @description An item ends because it failed. */
         ItemErrorEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ItemError"];
             /**
@@ -1256,9 +1350,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1267,19 +1366,24 @@ export interface components {
             type: "item_error";
         };
         ItemStart: {
+            /** @description joins the call of a tool and its output */
             callId?: string;
             initialContent?: string;
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
             itemType: components["schemas"]["ItemType"];
             name?: string;
             native?: {
                 [key: string]: string;
             };
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
             /** @enum {string} */
             type: "item_start";
         };
+        /** @description An item begins. A function call has its name and callId already. */
         ItemStartEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ItemStart"];
             /**
@@ -1287,9 +1391,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1357,21 +1466,34 @@ export interface components {
             type: "message";
         };
         MessageUpsert: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the server made this
+             */
             emittedAt: string;
             errorCode?: string;
             errorMessage?: string;
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
             message: components["schemas"]["Message"];
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /** Format: date-time */
             sourceTimestamp: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the item's first event was produced
+             */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1393,14 +1515,21 @@ export interface components {
         };
         NoticeData: {
             code: string;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             level: components["schemas"]["NoticeLevel"];
             message: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the turn */
             turnId: string;
         };
+        /** @description Something that a reader may want to know and may ignore. */
         NoticeEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["Notice"];
             /**
@@ -1408,9 +1537,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1418,6 +1552,7 @@ export interface components {
              */
             type: "notice";
         };
+        /** @description Something that a reader may want to know and may ignore. */
         NoticeFrame: {
             data: components["schemas"]["NoticeData"];
             /**
@@ -1435,8 +1570,12 @@ export interface components {
         };
         OpenData: {
             resume: components["schemas"]["Resume"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
         };
         /** @enum {string} */
@@ -1473,7 +1612,9 @@ export interface components {
         };
         OptionsAnswer: {
             activity: components["schemas"]["Activity"];
+            /** @description the agent's own id of the conversation */
             agentSessionId?: string;
+            /** @description kind of agent */
             cliType: string;
             /** @description what the agent offers to set, as it reported last; not in lists */
             config?: components["schemas"]["ConfigOption"][];
@@ -1504,6 +1645,7 @@ export interface components {
             /** @description its profile */
             persona?: string;
             projectDir: string;
+            /** @description stable id of the project's directory */
             projectId: string;
             /** Format: int64 */
             queued: number;
@@ -1511,6 +1653,7 @@ export interface components {
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
+            /** @description id of the session */
             sessionId: string;
             state: components["schemas"]["SessionState"];
             /** @description same as state */
@@ -1518,19 +1661,26 @@ export interface components {
             title: string;
             /** @description of the running turn */
             turnId?: string;
+            /** @description about what was ignored or left out */
             warnings?: string[];
         };
         /** @enum {string} */
         Origin: "user" | "agent" | "system";
         PermissionData: {
             approval: components["schemas"]["Approval"];
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the turn */
             turnId: string;
         };
         /** @enum {string} */
         PermissionMode: "default" | "acceptEdits" | "plan" | "dontAsk" | "bypass";
+        /** @description The agent asks, and waits for one of the choices. */
         PermissionRequestFrame: {
             data: components["schemas"]["PermissionData"];
             /**
@@ -1541,6 +1691,7 @@ export interface components {
             /** @description the position to resume after */
             id: string;
         };
+        /** @description The one answer to a permission:request. */
         PermissionResolvedFrame: {
             data: components["schemas"]["ResolvedData"];
             /**
@@ -1556,9 +1707,14 @@ export interface components {
         };
         PlanData: {
             entries: components["schemas"]["PlanEntry"][];
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the turn */
             turnId: string;
         };
         PlanEntry: {
@@ -1574,6 +1730,7 @@ export interface components {
              */
             type: "plan";
         };
+        /** @description The agent's plan, as a whole. */
         PlanUpdateFrame: {
             data: components["schemas"]["PlanData"];
             /**
@@ -1585,21 +1742,34 @@ export interface components {
             id: string;
         };
         PlanUpsert: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the server made this
+             */
             emittedAt: string;
             errorCode?: string;
             errorMessage?: string;
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
             plan: components["schemas"]["Plan"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /** Format: date-time */
             sourceTimestamp: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the item's first event was produced
+             */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1616,6 +1786,7 @@ export interface components {
             /** @description code of the error; stable */
             type: components["schemas"]["ErrorType"];
         };
+        /** @description The last frame of a turn. The exitCode is 0 unless the turn failed. */
         ProcessExitFrame: {
             data: components["schemas"]["ExitData"];
             /**
@@ -1659,12 +1830,14 @@ export interface components {
         };
         Profiles: {
             profiles: components["schemas"]["Profile"][];
+            /** @description about what was ignored or left out */
             warnings?: string[];
         };
         Project: {
             /** Format: date-time */
             lastActiveAt: string;
             projectDir: string;
+            /** @description stable id of the project's directory */
             projectId: string;
             /** Format: int64 */
             sessions: number;
@@ -1694,6 +1867,7 @@ export interface components {
             content: string;
             providerId: string;
         };
+        /** @description Reasoning ends. The text is the whole of it, and counts. */
         ReasoningCompleteFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -1704,6 +1878,7 @@ export interface components {
             /** @description the position to resume after */
             id: string;
         };
+        /** @description Text is appended to reasoning. */
         ReasoningDeltaFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -1727,10 +1902,15 @@ export interface components {
             approvalId: string;
             by: components["schemas"]["Resolver"];
             choice: string;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             reason?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the turn */
             turnId: string;
         };
         ResolvedOption: {
@@ -1751,7 +1931,9 @@ export interface components {
             type: "response_done";
             usage?: components["schemas"]["Usage"];
         };
+        /** @description A turn ends that did not fail. It is the turn's last event. */
         ResponseDoneEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ResponseDone"];
             /**
@@ -1759,9 +1941,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1774,7 +1961,9 @@ export interface components {
             /** @enum {string} */
             type: "response_error";
         };
+        /** @description A turn ends because it failed. It is the turn's last event. */
         ResponseErrorEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ResponseError"];
             /**
@@ -1782,9 +1971,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1792,9 +1986,11 @@ export interface components {
              */
             type: "response_error";
         };
+        /** @description The answer to the message with the same requestId: result is what the operation answers with. */
         ResponseMessage: {
             /** @description a message before this one was the same, and got the same answer */
             replayed?: boolean;
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
             result: unknown;
             /**
@@ -1809,7 +2005,9 @@ export interface components {
             /** @enum {string} */
             type: "response_start";
         };
+        /** @description A turn begins. The item of its prompt comes before. */
         ResponseStartEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["ResponseStart"];
             /**
@@ -1817,9 +2015,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1905,7 +2108,9 @@ export interface components {
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
+            /** @description id of the turn */
             turnId: string;
+            /** @description about what was ignored or left out */
             warnings?: string[];
         };
         SendRequest: {
@@ -1934,8 +2139,10 @@ export interface components {
              */
             type: "session:approval";
         };
+        /** @description The agent asks, or was answered, in the family upsert-v1. */
         SessionApprovalMessage: {
             payload: components["schemas"]["UpsertApproval"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1943,8 +2150,11 @@ export interface components {
              */
             type: "session:approval";
         };
+        /** @description Ends the running turn, as POST /api/session/{id}/cancel does. */
         SessionCancelMessage: {
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1952,6 +2162,7 @@ export interface components {
              */
             type: "session:cancel";
         };
+        /** @description The turn ends and did not fail. */
         SessionCompleteFrame: {
             data: components["schemas"]["CompleteData"];
             /**
@@ -1962,6 +2173,7 @@ export interface components {
             /** @description the position to resume after */
             id: string;
         };
+        /** @description Answers an approval, as POST /api/session/{id}/approvals/{approvalId} does. */
         SessionDecideMessage: {
             approvalId: string;
             /** @description the approval's: of the arguments that this answer is about; required to approve */
@@ -1971,7 +2183,9 @@ export interface components {
             reason?: string;
             /** @description a rule to store, that decides calls like this one in the same way from now on */
             remember?: components["schemas"]["RuleRequest"];
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1980,6 +2194,7 @@ export interface components {
             type: "session:decide";
             updatedArguments?: unknown;
         };
+        /** @description The server ends a subscription because it shuts down. A client resumes after seq. */
         SessionEndMessage: {
             error?: components["schemas"]["Problem"];
             /** @enum {string} */
@@ -1989,6 +2204,7 @@ export interface components {
              * @description the position to resume after
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1996,8 +2212,10 @@ export interface components {
              */
             type: "session:end";
         };
+        /** @description An event of the session's log, in the family events-v1. */
         SessionEventMessage: {
             payload: components["schemas"]["Event"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2007,6 +2225,7 @@ export interface components {
         };
         /** @description A frame of the stream of a session's events: stream:open, events of the log, and stream:end if the server ends the stream. */
         SessionFrame: components["schemas"]["EventFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["StreamOpenFrame"];
+        /** @description The answer to session:hello: the family of the connection. */
         SessionHelloAckMessage: {
             protocols: string[];
             /** @enum {string} */
@@ -2017,22 +2236,29 @@ export interface components {
              */
             type: "session:hello:ack";
         };
+        /** @description Chooses the family of the connection. It may only be the first message. */
         SessionHelloMessage: {
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
             /** @enum {string} */
-            streamProtocol: "upsert-v1" | "events-v1";
+            streamProtocol?: "upsert-v1" | "events-v1";
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
             type: "session:hello";
         };
+        /** @description A stretch of the history of a subscribed session. The last one is done. */
         SessionHistoryMessage: {
             done: boolean;
             entries: components["schemas"]["HistoryEntry"][];
             resume?: components["schemas"]["Resume"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2040,6 +2266,7 @@ export interface components {
              */
             type: "session:history";
         };
+        /** @description The first frame of a turn. */
         SessionInitFrame: {
             data: components["schemas"]["InitData"];
             /**
@@ -2050,8 +2277,11 @@ export interface components {
             /** @description the position to resume after */
             id: string;
         };
+        /** @description Ends the session, as POST /api/session/{id}/kill does. */
         SessionKillMessage: {
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2067,8 +2297,10 @@ export interface components {
              */
             type: "session:notice";
         };
+        /** @description Something that a reader may want to know and may ignore, in the family upsert-v1. */
         SessionNoticeMessage: {
             payload: components["schemas"]["UpsertNotice"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2076,6 +2308,7 @@ export interface components {
              */
             type: "session:notice";
         };
+        /** @description Changes settings of a live session, as POST /api/session/{id}/options does. */
         SessionOptionsMessage: {
             config?: {
                 [key: string]: string;
@@ -2083,7 +2316,9 @@ export interface components {
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
             reasoningEffort?: string;
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2092,8 +2327,10 @@ export interface components {
             type: "session:options";
         };
         SessionRequest: {
+            /** @description id of the session */
             sessionId: string;
         };
+        /** @description Sends a prompt, as POST /api/session/{id}/send does. */
         SessionSendMessage: {
             attachments?: (string | components["schemas"]["Attachment"])[];
             /** @description may be blank if there are attachments */
@@ -2103,7 +2340,9 @@ export interface components {
             opts?: components["schemas"]["Settings"];
             /** @description wait for the running turn instead of failing */
             queue?: boolean;
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
             turnId?: string;
@@ -2125,7 +2364,9 @@ export interface components {
         SessionState: "open" | "loading" | "dead";
         SessionStatus: {
             activity: components["schemas"]["Activity"];
+            /** @description the agent's own id of the conversation */
             agentSessionId?: string;
+            /** @description kind of agent */
             cliType: string;
             /** @description what the agent offers to set, as it reported last; not in lists */
             config?: components["schemas"]["ConfigOption"][];
@@ -2156,6 +2397,7 @@ export interface components {
             /** @description its profile */
             persona?: string;
             projectDir: string;
+            /** @description stable id of the project's directory */
             projectId: string;
             /** Format: int64 */
             queued: number;
@@ -2163,6 +2405,7 @@ export interface components {
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
+            /** @description id of the session */
             sessionId: string;
             state: components["schemas"]["SessionState"];
             /** @description same as state */
@@ -2171,8 +2414,10 @@ export interface components {
             /** @description of the running turn */
             turnId?: string;
         };
+        /** @description The status of a session that the client subscribed to, or of any after sessions:subscribe: once, and whenever it changes. */
         SessionStatusMessage: {
             payload: components["schemas"]["SessionStatus"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2180,10 +2425,13 @@ export interface components {
              */
             type: "session:status";
         };
+        /** @description Asks for a session's history after a position, and then for what happens. */
         SessionSubscribeMessage: {
             /** Format: int64 */
             after?: number;
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2199,8 +2447,10 @@ export interface components {
              */
             type: "session:turn";
         };
+        /** @description A turn begins or ends, in the family upsert-v1. */
         SessionTurnMessage: {
             payload: components["schemas"]["TurnEvent"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2208,8 +2458,11 @@ export interface components {
              */
             type: "session:turn";
         };
+        /** @description Ends the subscription to a session. */
         SessionUnsubscribeMessage: {
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2219,6 +2472,7 @@ export interface components {
         };
         SessionUpdated: {
             activity?: components["schemas"]["Activity"];
+            /** @description the agent's own id of the conversation */
             agentSessionId?: string;
             commands?: components["schemas"]["AgentCommand"][];
             config?: components["schemas"]["ConfigOption"][];
@@ -2232,7 +2486,9 @@ export interface components {
             /** @enum {string} */
             type: "session_updated";
         };
+        /** @description Facts about the session changed. An absent field did not. */
         SessionUpdatedEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["SessionUpdated"];
             /**
@@ -2240,9 +2496,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2258,8 +2519,10 @@ export interface components {
              */
             type: "session:upsert";
         };
+        /** @description A whole item as it stands now, in the family upsert-v1. */
         SessionUpsertMessage: {
             payload: components["schemas"]["Upsert"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2275,8 +2538,10 @@ export interface components {
              */
             type: "session:usage";
         };
+        /** @description What was used so far, in the family upsert-v1. */
         SessionUsageMessage: {
             payload: components["schemas"]["UpsertUsage"];
+            /** @description id of the session */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2284,7 +2549,9 @@ export interface components {
              */
             type: "session:usage";
         };
+        /** @description Asks for the status of every session that the credential may see, now and whenever it changes. */
         SessionsSubscribeMessage: {
+            /** @description chosen by the client; the answer has the same */
             requestId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2306,6 +2573,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        /** @description The last frame of a stream that the server ends. A client resumes after seq. */
         StreamEndFrame: {
             data: components["schemas"]["EndData"];
             /**
@@ -2316,6 +2584,7 @@ export interface components {
             /** @description the position to resume after */
             id?: string;
         };
+        /** @description The first frame of a session's events: whether the client gets all that it lacks, and the position from which it reads. */
         StreamOpenFrame: {
             data: components["schemas"]["OpenData"];
             /**
@@ -2327,29 +2596,48 @@ export interface components {
             id?: string;
         };
         TextData: {
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             text: string;
+            /** @description id of the turn */
             turnId: string;
         };
         ThinkingUpsert: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the server made this
+             */
             emittedAt: string;
             errorCode?: string;
             errorMessage?: string;
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /** Format: date-time */
             sourceTimestamp: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the item's first event was produced
+             */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
             thinking: components["schemas"]["Reasoning"];
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2399,14 +2687,20 @@ export interface components {
             tokens: components["schemas"]["Token"][];
         };
         ToolCall: {
+            /** @description joins the call of a tool and its output */
             callId: string;
             changes?: components["schemas"]["Change"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description of a process
+             */
             exitCode?: number;
             kind?: components["schemas"]["ToolKind"];
             locations?: components["schemas"]["Location"][];
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
             title?: string;
+            /** @description any JSON; absent until the arguments are final */
             toolArguments?: unknown;
             toolArgumentsText?: string;
             toolName: string;
@@ -2417,21 +2711,34 @@ export interface components {
             truncated?: boolean;
         };
         ToolCallUpsert: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the server made this
+             */
             emittedAt: string;
             errorCode?: string;
             errorMessage?: string;
+            /** @description id of the item, the same in all that is about it */
             itemId: string;
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /** Format: date-time */
             sourceTimestamp: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the item's first event was produced
+             */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
             tool_call: components["schemas"]["ToolCall"];
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2442,13 +2749,20 @@ export interface components {
         /** @enum {string} */
         ToolKind: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | "delegate" | "other";
         ToolProgressData: {
+            /** @description joins the call of a tool and its output */
             callId: string;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             text: string;
+            /** @description id of the turn */
             turnId: string;
         };
+        /** @description Output is appended to that of a tool. */
         ToolProgressFrame: {
             data: components["schemas"]["ToolProgressData"];
             /**
@@ -2460,19 +2774,29 @@ export interface components {
             id: string;
         };
         ToolResultData: {
+            /** @description joins the call of a tool and its output */
             callId: string;
             changes?: components["schemas"]["Change"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description of a process
+             */
             exitCode?: number;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             name: string;
             ok: boolean;
             output?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             truncated?: boolean;
+            /** @description id of the turn */
             turnId: string;
         };
+        /** @description The call of a tool ends. */
         ToolResultFrame: {
             data: components["schemas"]["ToolResultData"];
             /**
@@ -2484,17 +2808,26 @@ export interface components {
             id: string;
         };
         ToolStartData: {
+            /** @description of the tool, any JSON */
             arguments: unknown;
+            /** @description joins the call of a tool and its output */
             callId: string;
+            /** @description id of the item, the same in all that is about it */
             itemId?: string;
             kind?: components["schemas"]["ToolKind"];
             name: string;
+            /** @description the call whose subagent did this; absent on the main thread */
             parentCallId?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             title?: string;
+            /** @description id of the turn */
             turnId: string;
         };
+        /** @description A tool is called, with its final arguments. */
         ToolStartFrame: {
             data: components["schemas"]["ToolStartData"];
             /**
@@ -2506,13 +2839,21 @@ export interface components {
             id: string;
         };
         TurnComplete: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
             /** @enum {string} */
             status: "completed" | "cancelled";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2524,11 +2865,19 @@ export interface components {
         TurnError: {
             errorCode: string;
             errorMessage: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2536,6 +2885,7 @@ export interface components {
              */
             type: "turn_error";
         };
+        /** @description Something failed: the turn, if it is fatal, and otherwise an item. */
         TurnErrorFrame: {
             data: components["schemas"]["ErrorData"];
             /**
@@ -2555,6 +2905,7 @@ export interface components {
             /** @description may be blank if there are attachments */
             message?: string;
             opts?: components["schemas"]["Settings"];
+            /** @description id of the session */
             sessionId: string;
             /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
             turnId?: string;
@@ -2562,11 +2913,19 @@ export interface components {
         TurnStarted: {
             modelId?: string;
             providerId: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2591,21 +2950,35 @@ export interface components {
             by?: components["schemas"]["Resolver"];
             choice?: string;
             reason?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
             status: components["schemas"]["ApprovalStatus"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId: string;
         };
         UpsertNotice: {
             code: string;
             level: components["schemas"]["NoticeLevel"];
             message: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
         };
         /** @enum {string} */
@@ -2615,13 +2988,23 @@ export interface components {
             contextTokens?: number;
             /** Format: int64 */
             contextWindow?: number;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description of the turn, in US dollars
+             */
             costUsd?: number;
             rateLimit?: components["schemas"]["RateLimit"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
             seq: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             usage?: components["schemas"]["Usage"];
         };
@@ -2642,14 +3025,19 @@ export interface components {
             contextTokens?: number;
             /** Format: int64 */
             contextWindow?: number;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description of the turn, in US dollars
+             */
             costUsd?: number;
             rateLimit?: components["schemas"]["RateLimit"];
             /** @enum {string} */
             type: "usage_updated";
             usage?: components["schemas"]["Usage"];
         };
+        /** @description What was used so far: usage is the turn's sum, contextTokens that of the last message of the main thread. */
         UsageUpdatedEvent: {
+            /** @description unique id of the event */
             eventId: string;
             payload: components["schemas"]["UsageUpdated"];
             /**
@@ -2657,9 +3045,14 @@ export interface components {
              * @description 1, 2, 3 and so on in each session; the cursor of every stream
              */
             seq: number;
+            /** @description id of the session */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description when the agent produced the event
+             */
             timestamp: string;
+            /** @description id of the turn */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript

@@ -1851,7 +1851,9 @@ type Agent struct {
 	CheckedAt *time.Time `json:"checkedAt,omitempty"`
 
 	// Checking it is being looked at; ask again for the news
-	Checking    *bool              `json:"checking,omitempty"`
+	Checking *bool `json:"checking,omitempty"`
+
+	// CliType kind of agent
 	CliType     string             `json:"cliType"`
 	Config      *[]ConfigOption    `json:"config,omitempty"`
 	DisplayName string             `json:"displayName"`
@@ -1887,18 +1889,25 @@ type AgentsAnswer struct {
 
 // Approval defines model for Approval.
 type Approval struct {
-	Arguments         interface{}  `json:"arguments,omitempty"`
-	ArgumentsDigest   *string      `json:"argumentsDigest,omitempty"`
-	ArgumentsEditable *bool        `json:"argumentsEditable,omitempty"`
-	CallId            *string      `json:"callId,omitempty"`
-	Changes           *[]Change    `json:"changes,omitempty"`
-	Choices           []Choice     `json:"choices"`
-	Id                string       `json:"id"`
-	ItemId            *string      `json:"itemId,omitempty"`
-	Kind              ApprovalKind `json:"kind"`
-	Title             string       `json:"title"`
-	ToolName          *string      `json:"toolName,omitempty"`
-	Why               *string      `json:"why,omitempty"`
+	// Arguments of the tool, any JSON
+	Arguments         interface{} `json:"arguments,omitempty"`
+	ArgumentsDigest   *string     `json:"argumentsDigest,omitempty"`
+	ArgumentsEditable *bool       `json:"argumentsEditable,omitempty"`
+
+	// CallId joins the call of a tool and its output
+	CallId  *string   `json:"callId,omitempty"`
+	Changes *[]Change `json:"changes,omitempty"`
+
+	// Choices what can be chosen
+	Choices []Choice `json:"choices"`
+	Id      string   `json:"id"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId   *string      `json:"itemId,omitempty"`
+	Kind     ApprovalKind `json:"kind"`
+	Title    string       `json:"title"`
+	ToolName *string      `json:"toolName,omitempty"`
+	Why      *string      `json:"why,omitempty"`
 }
 
 // ApprovalAnswer defines model for ApprovalAnswer.
@@ -1921,17 +1930,24 @@ type ApprovalRequested struct {
 // ApprovalRequestedType defines model for ApprovalRequested.Type.
 type ApprovalRequestedType string
 
-// ApprovalRequestedEvent defines model for ApprovalRequestedEvent.
+// ApprovalRequestedEvent The agent asks, and waits for one of the choices.
 type ApprovalRequestedEvent struct {
+	// EventId unique id of the event
 	EventId string            `json:"eventId"`
 	Payload ApprovalRequested `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                      `json:"seq"`
-	SessionId string                     `json:"sessionId"`
-	Timestamp time.Time                  `json:"timestamp"`
-	TurnId    *string                    `json:"turnId,omitempty"`
-	Type      ApprovalRequestedEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string                    `json:"turnId,omitempty"`
+	Type   ApprovalRequestedEventType `json:"type"`
 }
 
 // ApprovalRequestedEventType defines model for ApprovalRequestedEvent.Type.
@@ -1950,17 +1966,24 @@ type ApprovalResolved struct {
 // ApprovalResolvedType defines model for ApprovalResolved.Type.
 type ApprovalResolvedType string
 
-// ApprovalResolvedEvent defines model for ApprovalResolvedEvent.
+// ApprovalResolvedEvent The one answer to an approval, whoever gave it. The choice is withdrawn where nobody may answer any more.
 type ApprovalResolvedEvent struct {
+	// EventId unique id of the event
 	EventId string           `json:"eventId"`
 	Payload ApprovalResolved `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                     `json:"seq"`
-	SessionId string                    `json:"sessionId"`
-	Timestamp time.Time                 `json:"timestamp"`
-	TurnId    *string                   `json:"turnId,omitempty"`
-	Type      ApprovalResolvedEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string                   `json:"turnId,omitempty"`
+	Type   ApprovalResolvedEventType `json:"type"`
 }
 
 // ApprovalResolvedEventType defines model for ApprovalResolvedEvent.Type.
@@ -2000,7 +2023,9 @@ type BootAnswer struct {
 // BootRequest defines model for BootRequest.
 type BootRequest struct {
 	// Force begin a new conversation instead of resuming
-	Force     *bool  `json:"force,omitempty"`
+	Force *bool `json:"force,omitempty"`
+
+	// SessionId id of the session
 	SessionId string `json:"sessionId"`
 }
 
@@ -2009,18 +2034,23 @@ type CancelReason string
 
 // Change defines model for Change.
 type Change struct {
+	// Hunks what changed; empty where only the whole text is known
 	Hunks   []Hunk     `json:"hunks"`
 	Kind    ChangeKind `json:"kind"`
 	MovedTo *string    `json:"movedTo,omitempty"`
-	NewText *string    `json:"newText,omitempty"`
-	OldText *string    `json:"oldText,omitempty"`
-	Path    string     `json:"path"`
+
+	// NewText absent where the agent did not report it; an emptied file has an empty text
+	NewText *string `json:"newText,omitempty"`
+
+	// OldText absent where the agent did not report it; an emptied file has an empty text
+	OldText *string `json:"oldText,omitempty"`
+	Path    string  `json:"path"`
 }
 
 // ChangeKind defines model for ChangeKind.
 type ChangeKind string
 
-// ChatCompleteFrame defines model for ChatCompleteFrame.
+// ChatCompleteFrame A message ends. The text is the whole of it, and counts.
 type ChatCompleteFrame struct {
 	Data  TextData               `json:"data"`
 	Event ChatCompleteFrameEvent `json:"event"`
@@ -2032,7 +2062,7 @@ type ChatCompleteFrame struct {
 // ChatCompleteFrameEvent defines model for ChatCompleteFrame.Event.
 type ChatCompleteFrameEvent string
 
-// ChatDeltaFrame defines model for ChatDeltaFrame.
+// ChatDeltaFrame Text is appended to a message.
 type ChatDeltaFrame struct {
 	Data  TextData            `json:"data"`
 	Event ChatDeltaFrameEvent `json:"event"`
@@ -2071,12 +2101,19 @@ type CodeRequest struct {
 
 // CompleteData defines model for CompleteData.
 type CompleteData struct {
-	CostUsd *float64   `json:"costUsd,omitempty"`
-	ItemId  *string    `json:"itemId,omitempty"`
-	Seq     int64      `json:"seq"`
-	Status  TurnStatus `json:"status"`
-	TurnId  string     `json:"turnId"`
-	Usage   *Usage     `json:"usage,omitempty"`
+	// CostUsd of the turn, in US dollars
+	CostUsd *float64 `json:"costUsd,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq    int64      `json:"seq"`
+	Status TurnStatus `json:"status"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
+	Usage  *Usage `json:"usage,omitempty"`
 }
 
 // ConfigChoice defines model for ConfigChoice.
@@ -2089,7 +2126,9 @@ type ConfigChoice struct {
 
 // ConfigOption defines model for ConfigOption.
 type ConfigOption struct {
-	Category    *string          `json:"category,omitempty"`
+	Category *string `json:"category,omitempty"`
+
+	// Choices what can be chosen
 	Choices     *[]ConfigChoice  `json:"choices,omitempty"`
 	Description *string          `json:"description,omitempty"`
 	Id          string           `json:"id"`
@@ -2103,12 +2142,17 @@ type ConfigOptionType string
 
 // CreateAnswer defines model for CreateAnswer.
 type CreateAnswer struct {
+	// CliType kind of agent
 	CliType string `json:"cliType"`
 
 	// Resolved the session's options by name, with the source that each is from
-	Resolved  *map[string]ResolvedOption `json:"resolved,omitempty"`
-	SessionId string                     `json:"sessionId"`
-	Warnings  *[]string                  `json:"warnings,omitempty"`
+	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Warnings about what was ignored or left out
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // CreateRequest defines model for CreateRequest.
@@ -2158,7 +2202,9 @@ type EndData struct {
 	Reason EndDataReason `json:"reason"`
 
 	// Seq the position to resume after
-	Seq       int64       `json:"seq"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
 	SessionId string      `json:"sessionId"`
 	Type      EndDataType `json:"type"`
 }
@@ -2184,13 +2230,19 @@ type ErrorData struct {
 	Details   *map[string]interface{} `json:"details,omitempty"`
 	ErrorType string                  `json:"errorType"`
 	Fatal     bool                    `json:"fatal"`
-	ItemId    *string                 `json:"itemId,omitempty"`
-	Message   string                  `json:"message"`
-	Phase     ErrorDataPhase          `json:"phase"`
-	Seq       int64                   `json:"seq"`
-	Severity  ErrorDataSeverity       `json:"severity"`
-	Status    int64                   `json:"status"`
-	TurnId    string                  `json:"turnId"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId  *string        `json:"itemId,omitempty"`
+	Message string         `json:"message"`
+	Phase   ErrorDataPhase `json:"phase"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq      int64             `json:"seq"`
+	Severity ErrorDataSeverity `json:"severity"`
+	Status   int64             `json:"status"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // ErrorDataPhase defines model for ErrorData.Phase.
@@ -2207,7 +2259,7 @@ type Event struct {
 	union json.RawMessage
 }
 
-// EventFrame defines model for EventFrame.
+// EventFrame An event of the session's log.
 type EventFrame struct {
 	// Data One entry of a session's log.
 	Data  Event           `json:"data"`
@@ -2222,11 +2274,18 @@ type EventFrameEvent string
 
 // ExitData defines model for ExitData.
 type ExitData struct {
-	ExitCode    int64   `json:"exitCode"`
-	Interrupted *bool   `json:"interrupted,omitempty"`
-	ItemId      *string `json:"itemId,omitempty"`
-	Seq         int64   `json:"seq"`
-	TurnId      string  `json:"turnId"`
+	// ExitCode of a process
+	ExitCode    int64 `json:"exitCode"`
+	Interrupted *bool `json:"interrupted,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // Fault defines model for Fault.
@@ -2243,7 +2302,10 @@ type FinalItem struct {
 
 // FunctionCallItem defines model for FunctionCallItem.
 type FunctionCallItem struct {
-	Arguments interface{}          `json:"arguments"`
+	// Arguments of the tool, any JSON
+	Arguments interface{} `json:"arguments"`
+
+	// CallId joins the call of a tool and its output
 	CallId    string               `json:"callId"`
 	Kind      *ToolKind            `json:"kind,omitempty"`
 	Locations *[]Location          `json:"locations,omitempty"`
@@ -2257,9 +2319,12 @@ type FunctionCallItemType string
 
 // FunctionCallOutputItem defines model for FunctionCallOutputItem.
 type FunctionCallOutputItem struct {
-	CallId     string                     `json:"callId"`
-	Changes    *[]Change                  `json:"changes,omitempty"`
-	Detail     interface{}                `json:"detail,omitempty"`
+	// CallId joins the call of a tool and its output
+	CallId  string      `json:"callId"`
+	Changes *[]Change   `json:"changes,omitempty"`
+	Detail  interface{} `json:"detail,omitempty"`
+
+	// ExitCode of a process
 	ExitCode   *int64                     `json:"exitCode,omitempty"`
 	IsError    bool                       `json:"isError"`
 	Output     string                     `json:"output"`
@@ -2296,8 +2361,10 @@ type HarnessCreateRequest struct {
 
 // HarnessSession defines model for HarnessSession.
 type HarnessSession struct {
-	Session  SessionStatus `json:"session"`
-	Warnings *[]string     `json:"warnings,omitempty"`
+	Session SessionStatus `json:"session"`
+
+	// Warnings about what was ignored or left out
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // HealthAnswer defines model for HealthAnswer.
@@ -2317,6 +2384,7 @@ type Hunk struct {
 
 // InitData defines model for InitData.
 type InitData struct {
+	// ItemId id of the item, the same in all that is about it
 	ItemId  *string `json:"itemId,omitempty"`
 	ModelId *string `json:"modelId,omitempty"`
 
@@ -2324,14 +2392,21 @@ type InitData struct {
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
 	// Resume always ok: the stream begins with its turn
-	Resume    Resume `json:"resume"`
-	Seq       int64  `json:"seq"`
+	Resume Resume `json:"resume"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
 	SessionId string `json:"sessionId"`
-	TurnId    string `json:"turnId"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // ItemCancelled defines model for ItemCancelled.
 type ItemCancelled struct {
+	// ItemId id of the item, the same in all that is about it
 	ItemId string            `json:"itemId"`
 	Reason *CancelReason     `json:"reason,omitempty"`
 	Type   ItemCancelledType `json:"type"`
@@ -2340,17 +2415,24 @@ type ItemCancelled struct {
 // ItemCancelledType defines model for ItemCancelled.Type.
 type ItemCancelledType string
 
-// ItemCancelledEvent defines model for ItemCancelledEvent.
+// ItemCancelledEvent An item ends unfinished.
 type ItemCancelledEvent struct {
+	// EventId unique id of the event
 	EventId string        `json:"eventId"`
 	Payload ItemCancelled `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                  `json:"seq"`
-	SessionId string                 `json:"sessionId"`
-	Timestamp time.Time              `json:"timestamp"`
-	TurnId    *string                `json:"turnId,omitempty"`
-	Type      ItemCancelledEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string                `json:"turnId,omitempty"`
+	Type   ItemCancelledEventType `json:"type"`
 }
 
 // ItemCancelledEventType defines model for ItemCancelledEvent.Type.
@@ -2358,25 +2440,34 @@ type ItemCancelledEventType string
 
 // ItemDelta defines model for ItemDelta.
 type ItemDelta struct {
-	DeltaContent string        `json:"deltaContent"`
-	ItemId       string        `json:"itemId"`
-	Type         ItemDeltaType `json:"type"`
+	DeltaContent string `json:"deltaContent"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId string        `json:"itemId"`
+	Type   ItemDeltaType `json:"type"`
 }
 
 // ItemDeltaType defines model for ItemDelta.Type.
 type ItemDeltaType string
 
-// ItemDeltaEvent defines model for ItemDeltaEvent.
+// ItemDeltaEvent Text is appended to an item; for a function call to the JSON text of its arguments.
 type ItemDeltaEvent struct {
+	// EventId unique id of the event
 	EventId string    `json:"eventId"`
 	Payload ItemDelta `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64              `json:"seq"`
-	SessionId string             `json:"sessionId"`
-	Timestamp time.Time          `json:"timestamp"`
-	TurnId    *string            `json:"turnId,omitempty"`
-	Type      ItemDeltaEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string            `json:"turnId,omitempty"`
+	Type   ItemDeltaEventType `json:"type"`
 }
 
 // ItemDeltaEventType defines model for ItemDeltaEvent.Type.
@@ -2385,25 +2476,34 @@ type ItemDeltaEventType string
 // ItemDone defines model for ItemDone.
 type ItemDone struct {
 	// FinalItem The whole of a finished item.
-	FinalItem FinalItem    `json:"finalItem"`
-	ItemId    string       `json:"itemId"`
-	Type      ItemDoneType `json:"type"`
+	FinalItem FinalItem `json:"finalItem"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId string       `json:"itemId"`
+	Type   ItemDoneType `json:"type"`
 }
 
 // ItemDoneType defines model for ItemDone.Type.
 type ItemDoneType string
 
-// ItemDoneEvent defines model for ItemDoneEvent.
+// ItemDoneEvent An item ends. finalItem is the whole of it and overrides the deltas.
 type ItemDoneEvent struct {
+	// EventId unique id of the event
 	EventId string   `json:"eventId"`
 	Payload ItemDone `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64             `json:"seq"`
-	SessionId string            `json:"sessionId"`
-	Timestamp time.Time         `json:"timestamp"`
-	TurnId    *string           `json:"turnId,omitempty"`
-	Type      ItemDoneEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string           `json:"turnId,omitempty"`
+	Type   ItemDoneEventType `json:"type"`
 }
 
 // ItemDoneEventType defines model for ItemDoneEvent.Type.
@@ -2411,7 +2511,9 @@ type ItemDoneEventType string
 
 // ItemError defines model for ItemError.
 type ItemError struct {
-	Error  Fault         `json:"error"`
+	Error Fault `json:"error"`
+
+	// ItemId id of the item, the same in all that is about it
 	ItemId string        `json:"itemId"`
 	Type   ItemErrorType `json:"type"`
 }
@@ -2419,17 +2521,24 @@ type ItemError struct {
 // ItemErrorType defines model for ItemError.Type.
 type ItemErrorType string
 
-// ItemErrorEvent defines model for ItemErrorEvent.
+// ItemErrorEvent An item ends because it failed.
 type ItemErrorEvent struct {
+	// EventId unique id of the event
 	EventId string    `json:"eventId"`
 	Payload ItemError `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64              `json:"seq"`
-	SessionId string             `json:"sessionId"`
-	Timestamp time.Time          `json:"timestamp"`
-	TurnId    *string            `json:"turnId,omitempty"`
-	Type      ItemErrorEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string            `json:"turnId,omitempty"`
+	Type   ItemErrorEventType `json:"type"`
 }
 
 // ItemErrorEventType defines model for ItemErrorEvent.Type.
@@ -2437,30 +2546,42 @@ type ItemErrorEventType string
 
 // ItemStart defines model for ItemStart.
 type ItemStart struct {
-	CallId         *string            `json:"callId,omitempty"`
-	InitialContent *string            `json:"initialContent,omitempty"`
-	ItemId         string             `json:"itemId"`
-	ItemType       ItemType           `json:"itemType"`
-	Name           *string            `json:"name,omitempty"`
-	Native         *map[string]string `json:"native,omitempty"`
-	ParentCallId   *string            `json:"parentCallId,omitempty"`
-	Type           ItemStartType      `json:"type"`
+	// CallId joins the call of a tool and its output
+	CallId         *string `json:"callId,omitempty"`
+	InitialContent *string `json:"initialContent,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId   string             `json:"itemId"`
+	ItemType ItemType           `json:"itemType"`
+	Name     *string            `json:"name,omitempty"`
+	Native   *map[string]string `json:"native,omitempty"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string       `json:"parentCallId,omitempty"`
+	Type         ItemStartType `json:"type"`
 }
 
 // ItemStartType defines model for ItemStart.Type.
 type ItemStartType string
 
-// ItemStartEvent defines model for ItemStartEvent.
+// ItemStartEvent An item begins. A function call has its name and callId already.
 type ItemStartEvent struct {
+	// EventId unique id of the event
 	EventId string    `json:"eventId"`
 	Payload ItemStart `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64              `json:"seq"`
-	SessionId string             `json:"sessionId"`
-	Timestamp time.Time          `json:"timestamp"`
-	TurnId    *string            `json:"turnId,omitempty"`
-	Type      ItemStartEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string            `json:"turnId,omitempty"`
+	Type   ItemStartEventType `json:"type"`
 }
 
 // ItemStartEventType defines model for ItemStartEvent.Type.
@@ -2547,19 +2668,32 @@ type MessageItemType string
 
 // MessageUpsert defines model for MessageUpsert.
 type MessageUpsert struct {
-	EmittedAt       time.Time         `json:"emittedAt"`
-	ErrorCode       *string           `json:"errorCode,omitempty"`
-	ErrorMessage    *string           `json:"errorMessage,omitempty"`
-	ItemId          string            `json:"itemId"`
-	Message         Message           `json:"message"`
-	ParentCallId    *string           `json:"parentCallId,omitempty"`
-	Seq             int64             `json:"seq"`
-	SessionId       string            `json:"sessionId"`
-	SourceTimestamp time.Time         `json:"sourceTimestamp"`
-	StartedAt       time.Time         `json:"startedAt"`
-	Status          UpsertStatus      `json:"status"`
-	TurnId          string            `json:"turnId"`
-	Type            MessageUpsertType `json:"type"`
+	// EmittedAt when the server made this
+	EmittedAt    time.Time `json:"emittedAt"`
+	ErrorCode    *string   `json:"errorCode,omitempty"`
+	ErrorMessage *string   `json:"errorMessage,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId  string  `json:"itemId"`
+	Message Message `json:"message"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string `json:"parentCallId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId       string    `json:"sessionId"`
+	SourceTimestamp time.Time `json:"sourceTimestamp"`
+
+	// StartedAt when the item's first event was produced
+	StartedAt time.Time    `json:"startedAt"`
+	Status    UpsertStatus `json:"status"`
+
+	// TurnId id of the turn
+	TurnId string            `json:"turnId"`
+	Type   MessageUpsertType `json:"type"`
 }
 
 // MessageUpsertType defines model for MessageUpsert.Type.
@@ -2585,31 +2719,44 @@ type NoticeType string
 
 // NoticeData defines model for NoticeData.
 type NoticeData struct {
-	Code    string      `json:"code"`
+	Code string `json:"code"`
+
+	// ItemId id of the item, the same in all that is about it
 	ItemId  *string     `json:"itemId,omitempty"`
 	Level   NoticeLevel `json:"level"`
 	Message string      `json:"message"`
-	Seq     int64       `json:"seq"`
-	TurnId  string      `json:"turnId"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
-// NoticeEvent defines model for NoticeEvent.
+// NoticeEvent Something that a reader may want to know and may ignore.
 type NoticeEvent struct {
+	// EventId unique id of the event
 	EventId string `json:"eventId"`
 	Payload Notice `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64           `json:"seq"`
-	SessionId string          `json:"sessionId"`
-	Timestamp time.Time       `json:"timestamp"`
-	TurnId    *string         `json:"turnId,omitempty"`
-	Type      NoticeEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string         `json:"turnId,omitempty"`
+	Type   NoticeEventType `json:"type"`
 }
 
 // NoticeEventType defines model for NoticeEvent.Type.
 type NoticeEventType string
 
-// NoticeFrame defines model for NoticeFrame.
+// NoticeFrame Something that a reader may want to know and may ignore.
 type NoticeFrame struct {
 	Data  NoticeData       `json:"data"`
 	Event NoticeFrameEvent `json:"event"`
@@ -2631,8 +2778,12 @@ type OkAnswer struct {
 
 // OpenData defines model for OpenData.
 type OpenData struct {
-	Resume    Resume `json:"resume"`
-	Seq       int64  `json:"seq"`
+	Resume Resume `json:"resume"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
 	SessionId string `json:"sessionId"`
 }
 
@@ -2667,9 +2818,13 @@ type OptionsDelegation string
 
 // OptionsAnswer defines model for OptionsAnswer.
 type OptionsAnswer struct {
-	Activity       Activity `json:"activity"`
-	AgentSessionId *string  `json:"agentSessionId,omitempty"`
-	CliType        string   `json:"cliType"`
+	Activity Activity `json:"activity"`
+
+	// AgentSessionId the agent's own id of the conversation
+	AgentSessionId *string `json:"agentSessionId,omitempty"`
+
+	// CliType kind of agent
+	CliType string `json:"cliType"`
 
 	// Config what the agent offers to set, as it reported last; not in lists
 	Config    *[]ConfigOption `json:"config,omitempty"`
@@ -2697,20 +2852,26 @@ type OptionsAnswer struct {
 	// Persona its profile
 	Persona    *string `json:"persona,omitempty"`
 	ProjectDir string  `json:"projectDir"`
-	ProjectId  string  `json:"projectId"`
-	Queued     int64   `json:"queued"`
+
+	// ProjectId stable id of the project's directory
+	ProjectId string `json:"projectId"`
+	Queued    int64  `json:"queued"`
 
 	// Resolved options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists
-	Resolved  *map[string]ResolvedOption `json:"resolved,omitempty"`
-	SessionId string                     `json:"sessionId"`
-	State     SessionState               `json:"state"`
+	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// SessionId id of the session
+	SessionId string       `json:"sessionId"`
+	State     SessionState `json:"state"`
 
 	// Status same as state
 	Status SessionState `json:"status"`
 	Title  string       `json:"title"`
 
 	// TurnId of the running turn
-	TurnId   *string   `json:"turnId,omitempty"`
+	TurnId *string `json:"turnId,omitempty"`
+
+	// Warnings about what was ignored or left out
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -2723,15 +2884,21 @@ type Origin string
 // PermissionData defines model for PermissionData.
 type PermissionData struct {
 	Approval Approval `json:"approval"`
-	ItemId   *string  `json:"itemId,omitempty"`
-	Seq      int64    `json:"seq"`
-	TurnId   string   `json:"turnId"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // PermissionMode defines model for PermissionMode.
 type PermissionMode string
 
-// PermissionRequestFrame defines model for PermissionRequestFrame.
+// PermissionRequestFrame The agent asks, and waits for one of the choices.
 type PermissionRequestFrame struct {
 	Data  PermissionData              `json:"data"`
 	Event PermissionRequestFrameEvent `json:"event"`
@@ -2743,7 +2910,7 @@ type PermissionRequestFrame struct {
 // PermissionRequestFrameEvent defines model for PermissionRequestFrame.Event.
 type PermissionRequestFrameEvent string
 
-// PermissionResolvedFrame defines model for PermissionResolvedFrame.
+// PermissionResolvedFrame The one answer to a permission:request.
 type PermissionResolvedFrame struct {
 	Data  ResolvedData                 `json:"data"`
 	Event PermissionResolvedFrameEvent `json:"event"`
@@ -2763,9 +2930,15 @@ type Plan struct {
 // PlanData defines model for PlanData.
 type PlanData struct {
 	Entries []PlanEntry `json:"entries"`
-	ItemId  *string     `json:"itemId,omitempty"`
-	Seq     int64       `json:"seq"`
-	TurnId  string      `json:"turnId"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // PlanEntry defines model for PlanEntry.
@@ -2784,7 +2957,7 @@ type PlanItem struct {
 // PlanItemType defines model for PlanItem.Type.
 type PlanItemType string
 
-// PlanUpdateFrame defines model for PlanUpdateFrame.
+// PlanUpdateFrame The agent's plan, as a whole.
 type PlanUpdateFrame struct {
 	Data  PlanData             `json:"data"`
 	Event PlanUpdateFrameEvent `json:"event"`
@@ -2798,19 +2971,32 @@ type PlanUpdateFrameEvent string
 
 // PlanUpsert defines model for PlanUpsert.
 type PlanUpsert struct {
-	EmittedAt       time.Time      `json:"emittedAt"`
-	ErrorCode       *string        `json:"errorCode,omitempty"`
-	ErrorMessage    *string        `json:"errorMessage,omitempty"`
-	ItemId          string         `json:"itemId"`
-	ParentCallId    *string        `json:"parentCallId,omitempty"`
-	Plan            Plan           `json:"plan"`
-	Seq             int64          `json:"seq"`
-	SessionId       string         `json:"sessionId"`
-	SourceTimestamp time.Time      `json:"sourceTimestamp"`
-	StartedAt       time.Time      `json:"startedAt"`
-	Status          UpsertStatus   `json:"status"`
-	TurnId          string         `json:"turnId"`
-	Type            PlanUpsertType `json:"type"`
+	// EmittedAt when the server made this
+	EmittedAt    time.Time `json:"emittedAt"`
+	ErrorCode    *string   `json:"errorCode,omitempty"`
+	ErrorMessage *string   `json:"errorMessage,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId string `json:"itemId"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string `json:"parentCallId,omitempty"`
+	Plan         Plan    `json:"plan"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId       string    `json:"sessionId"`
+	SourceTimestamp time.Time `json:"sourceTimestamp"`
+
+	// StartedAt when the item's first event was produced
+	StartedAt time.Time    `json:"startedAt"`
+	Status    UpsertStatus `json:"status"`
+
+	// TurnId id of the turn
+	TurnId string         `json:"turnId"`
+	Type   PlanUpsertType `json:"type"`
 }
 
 // PlanUpsertType defines model for PlanUpsert.Type.
@@ -2827,7 +3013,7 @@ type Problem struct {
 	Type ErrorType `json:"type"`
 }
 
-// ProcessExitFrame defines model for ProcessExitFrame.
+// ProcessExitFrame The last frame of a turn. The exitCode is 0 unless the turn failed.
 type ProcessExitFrame struct {
 	Data  ExitData              `json:"data"`
 	Event ProcessExitFrameEvent `json:"event"`
@@ -2886,6 +3072,8 @@ type ProfileAnswer struct {
 // Profiles defines model for Profiles.
 type Profiles struct {
 	Profiles []Profile `json:"profiles"`
+
+	// Warnings about what was ignored or left out
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -2893,8 +3081,10 @@ type Profiles struct {
 type Project struct {
 	LastActiveAt time.Time `json:"lastActiveAt"`
 	ProjectDir   string    `json:"projectDir"`
-	ProjectId    string    `json:"projectId"`
-	Sessions     int64     `json:"sessions"`
+
+	// ProjectId stable id of the project's directory
+	ProjectId string `json:"projectId"`
+	Sessions  int64  `json:"sessions"`
 }
 
 // ProjectsAnswer defines model for ProjectsAnswer.
@@ -2931,7 +3121,7 @@ type Reasoning struct {
 	ProviderId string `json:"providerId"`
 }
 
-// ReasoningCompleteFrame defines model for ReasoningCompleteFrame.
+// ReasoningCompleteFrame Reasoning ends. The text is the whole of it, and counts.
 type ReasoningCompleteFrame struct {
 	Data  TextData                    `json:"data"`
 	Event ReasoningCompleteFrameEvent `json:"event"`
@@ -2943,7 +3133,7 @@ type ReasoningCompleteFrame struct {
 // ReasoningCompleteFrameEvent defines model for ReasoningCompleteFrame.Event.
 type ReasoningCompleteFrameEvent string
 
-// ReasoningDeltaFrame defines model for ReasoningDeltaFrame.
+// ReasoningDeltaFrame Text is appended to reasoning.
 type ReasoningDeltaFrame struct {
 	Data  TextData                 `json:"data"`
 	Event ReasoningDeltaFrameEvent `json:"event"`
@@ -2970,10 +3160,16 @@ type ResolvedData struct {
 	ApprovalId string   `json:"approvalId"`
 	By         Resolver `json:"by"`
 	Choice     string   `json:"choice"`
-	ItemId     *string  `json:"itemId,omitempty"`
-	Reason     *string  `json:"reason,omitempty"`
-	Seq        int64    `json:"seq"`
-	TurnId     string   `json:"turnId"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // ResolvedOption defines model for ResolvedOption.
@@ -3003,17 +3199,24 @@ type ResponseDone struct {
 // ResponseDoneType defines model for ResponseDone.Type.
 type ResponseDoneType string
 
-// ResponseDoneEvent defines model for ResponseDoneEvent.
+// ResponseDoneEvent A turn ends that did not fail. It is the turn's last event.
 type ResponseDoneEvent struct {
+	// EventId unique id of the event
 	EventId string       `json:"eventId"`
 	Payload ResponseDone `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                 `json:"seq"`
-	SessionId string                `json:"sessionId"`
-	Timestamp time.Time             `json:"timestamp"`
-	TurnId    *string               `json:"turnId,omitempty"`
-	Type      ResponseDoneEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string               `json:"turnId,omitempty"`
+	Type   ResponseDoneEventType `json:"type"`
 }
 
 // ResponseDoneEventType defines model for ResponseDoneEvent.Type.
@@ -3028,17 +3231,24 @@ type ResponseError struct {
 // ResponseErrorType defines model for ResponseError.Type.
 type ResponseErrorType string
 
-// ResponseErrorEvent defines model for ResponseErrorEvent.
+// ResponseErrorEvent A turn ends because it failed. It is the turn's last event.
 type ResponseErrorEvent struct {
+	// EventId unique id of the event
 	EventId string        `json:"eventId"`
 	Payload ResponseError `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                  `json:"seq"`
-	SessionId string                 `json:"sessionId"`
-	Timestamp time.Time              `json:"timestamp"`
-	TurnId    *string                `json:"turnId,omitempty"`
-	Type      ResponseErrorEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string                `json:"turnId,omitempty"`
+	Type   ResponseErrorEventType `json:"type"`
 }
 
 // ResponseErrorEventType defines model for ResponseErrorEvent.Type.
@@ -3054,17 +3264,24 @@ type ResponseStart struct {
 // ResponseStartType defines model for ResponseStart.Type.
 type ResponseStartType string
 
-// ResponseStartEvent defines model for ResponseStartEvent.
+// ResponseStartEvent A turn begins. The item of its prompt comes before.
 type ResponseStartEvent struct {
+	// EventId unique id of the event
 	EventId string        `json:"eventId"`
 	Payload ResponseStart `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                  `json:"seq"`
-	SessionId string                 `json:"sessionId"`
-	Timestamp time.Time              `json:"timestamp"`
-	TurnId    *string                `json:"turnId,omitempty"`
-	Type      ResponseStartEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string                `json:"turnId,omitempty"`
+	Type   ResponseStartEventType `json:"type"`
 }
 
 // ResponseStartEventType defines model for ResponseStartEvent.Type.
@@ -3163,8 +3380,12 @@ type SendAnswer struct {
 
 	// Resolved the turn's options by name, with the source that each is from; absent if the prompt is queued
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
-	TurnId   string                     `json:"turnId"`
-	Warnings *[]string                  `json:"warnings,omitempty"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
+
+	// Warnings about what was ignored or left out
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // SendRequest defines model for SendRequest.
@@ -3208,7 +3429,7 @@ type SessionApprovalEntry struct {
 // SessionApprovalEntryType defines model for SessionApprovalEntry.Type.
 type SessionApprovalEntryType string
 
-// SessionCompleteFrame defines model for SessionCompleteFrame.
+// SessionCompleteFrame The turn ends and did not fail.
 type SessionCompleteFrame struct {
 	Data  CompleteData              `json:"data"`
 	Event SessionCompleteFrameEvent `json:"event"`
@@ -3225,7 +3446,7 @@ type SessionFrame struct {
 	union json.RawMessage
 }
 
-// SessionInitFrame defines model for SessionInitFrame.
+// SessionInitFrame The first frame of a turn.
 type SessionInitFrame struct {
 	Data  InitData              `json:"data"`
 	Event SessionInitFrameEvent `json:"event"`
@@ -3248,6 +3469,7 @@ type SessionNoticeEntryType string
 
 // SessionRequest defines model for SessionRequest.
 type SessionRequest struct {
+	// SessionId id of the session
 	SessionId string `json:"sessionId"`
 }
 
@@ -3264,9 +3486,13 @@ type SessionState string
 
 // SessionStatus defines model for SessionStatus.
 type SessionStatus struct {
-	Activity       Activity `json:"activity"`
-	AgentSessionId *string  `json:"agentSessionId,omitempty"`
-	CliType        string   `json:"cliType"`
+	Activity Activity `json:"activity"`
+
+	// AgentSessionId the agent's own id of the conversation
+	AgentSessionId *string `json:"agentSessionId,omitempty"`
+
+	// CliType kind of agent
+	CliType string `json:"cliType"`
 
 	// Config what the agent offers to set, as it reported last; not in lists
 	Config    *[]ConfigOption `json:"config,omitempty"`
@@ -3294,13 +3520,17 @@ type SessionStatus struct {
 	// Persona its profile
 	Persona    *string `json:"persona,omitempty"`
 	ProjectDir string  `json:"projectDir"`
-	ProjectId  string  `json:"projectId"`
-	Queued     int64   `json:"queued"`
+
+	// ProjectId stable id of the project's directory
+	ProjectId string `json:"projectId"`
+	Queued    int64  `json:"queued"`
 
 	// Resolved options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists
-	Resolved  *map[string]ResolvedOption `json:"resolved,omitempty"`
-	SessionId string                     `json:"sessionId"`
-	State     SessionState               `json:"state"`
+	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// SessionId id of the session
+	SessionId string       `json:"sessionId"`
+	State     SessionState `json:"state"`
 
 	// Status same as state
 	Status SessionState `json:"status"`
@@ -3325,7 +3555,9 @@ type SessionTurnEntryType string
 
 // SessionUpdated defines model for SessionUpdated.
 type SessionUpdated struct {
-	Activity       *Activity          `json:"activity,omitempty"`
+	Activity *Activity `json:"activity,omitempty"`
+
+	// AgentSessionId the agent's own id of the conversation
 	AgentSessionId *string            `json:"agentSessionId,omitempty"`
 	Commands       *[]AgentCommand    `json:"commands,omitempty"`
 	Config         *[]ConfigOption    `json:"config,omitempty"`
@@ -3342,17 +3574,24 @@ type SessionUpdated struct {
 // SessionUpdatedType defines model for SessionUpdated.Type.
 type SessionUpdatedType string
 
-// SessionUpdatedEvent defines model for SessionUpdatedEvent.
+// SessionUpdatedEvent Facts about the session changed. An absent field did not.
 type SessionUpdatedEvent struct {
+	// EventId unique id of the event
 	EventId string         `json:"eventId"`
 	Payload SessionUpdated `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                   `json:"seq"`
-	SessionId string                  `json:"sessionId"`
-	Timestamp time.Time               `json:"timestamp"`
-	TurnId    *string                 `json:"turnId,omitempty"`
-	Type      SessionUpdatedEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string                 `json:"turnId,omitempty"`
+	Type   SessionUpdatedEventType `json:"type"`
 }
 
 // SessionUpdatedEventType defines model for SessionUpdatedEvent.Type.
@@ -3390,7 +3629,7 @@ type Settings struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// StreamEndFrame defines model for StreamEndFrame.
+// StreamEndFrame The last frame of a stream that the server ends. A client resumes after seq.
 type StreamEndFrame struct {
 	Data  EndData             `json:"data"`
 	Event StreamEndFrameEvent `json:"event"`
@@ -3402,7 +3641,7 @@ type StreamEndFrame struct {
 // StreamEndFrameEvent defines model for StreamEndFrame.Event.
 type StreamEndFrameEvent string
 
-// StreamOpenFrame defines model for StreamOpenFrame.
+// StreamOpenFrame The first frame of a session's events: whether the client gets all that it lacks, and the position from which it reads.
 type StreamOpenFrame struct {
 	Data  OpenData             `json:"data"`
 	Event StreamOpenFrameEvent `json:"event"`
@@ -3416,28 +3655,48 @@ type StreamOpenFrameEvent string
 
 // TextData defines model for TextData.
 type TextData struct {
-	ItemId       *string `json:"itemId,omitempty"`
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
 	ParentCallId *string `json:"parentCallId,omitempty"`
-	Seq          int64   `json:"seq"`
-	Text         string  `json:"text"`
-	TurnId       string  `json:"turnId"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq  int64  `json:"seq"`
+	Text string `json:"text"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // ThinkingUpsert defines model for ThinkingUpsert.
 type ThinkingUpsert struct {
-	EmittedAt       time.Time          `json:"emittedAt"`
-	ErrorCode       *string            `json:"errorCode,omitempty"`
-	ErrorMessage    *string            `json:"errorMessage,omitempty"`
-	ItemId          string             `json:"itemId"`
-	ParentCallId    *string            `json:"parentCallId,omitempty"`
-	Seq             int64              `json:"seq"`
-	SessionId       string             `json:"sessionId"`
-	SourceTimestamp time.Time          `json:"sourceTimestamp"`
-	StartedAt       time.Time          `json:"startedAt"`
-	Status          UpsertStatus       `json:"status"`
-	Thinking        Reasoning          `json:"thinking"`
-	TurnId          string             `json:"turnId"`
-	Type            ThinkingUpsertType `json:"type"`
+	// EmittedAt when the server made this
+	EmittedAt    time.Time `json:"emittedAt"`
+	ErrorCode    *string   `json:"errorCode,omitempty"`
+	ErrorMessage *string   `json:"errorMessage,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId string `json:"itemId"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string `json:"parentCallId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId       string    `json:"sessionId"`
+	SourceTimestamp time.Time `json:"sourceTimestamp"`
+
+	// StartedAt when the item's first event was produced
+	StartedAt time.Time    `json:"startedAt"`
+	Status    UpsertStatus `json:"status"`
+	Thinking  Reasoning    `json:"thinking"`
+
+	// TurnId id of the turn
+	TurnId string             `json:"turnId"`
+	Type   ThinkingUpsertType `json:"type"`
 }
 
 // ThinkingUpsertType defines model for ThinkingUpsert.Type.
@@ -3491,13 +3750,20 @@ type TokensAnswer struct {
 
 // ToolCall defines model for ToolCall.
 type ToolCall struct {
-	CallId            string      `json:"callId"`
-	Changes           *[]Change   `json:"changes,omitempty"`
-	ExitCode          *int64      `json:"exitCode,omitempty"`
-	Kind              *ToolKind   `json:"kind,omitempty"`
-	Locations         *[]Location `json:"locations,omitempty"`
-	ParentCallId      *string     `json:"parentCallId,omitempty"`
-	Title             *string     `json:"title,omitempty"`
+	// CallId joins the call of a tool and its output
+	CallId  string    `json:"callId"`
+	Changes *[]Change `json:"changes,omitempty"`
+
+	// ExitCode of a process
+	ExitCode  *int64      `json:"exitCode,omitempty"`
+	Kind      *ToolKind   `json:"kind,omitempty"`
+	Locations *[]Location `json:"locations,omitempty"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string `json:"parentCallId,omitempty"`
+	Title        *string `json:"title,omitempty"`
+
+	// ToolArguments any JSON; absent until the arguments are final
 	ToolArguments     interface{} `json:"toolArguments,omitempty"`
 	ToolArgumentsText *string     `json:"toolArgumentsText,omitempty"`
 	ToolName          string      `json:"toolName"`
@@ -3509,19 +3775,32 @@ type ToolCall struct {
 
 // ToolCallUpsert defines model for ToolCallUpsert.
 type ToolCallUpsert struct {
-	EmittedAt       time.Time          `json:"emittedAt"`
-	ErrorCode       *string            `json:"errorCode,omitempty"`
-	ErrorMessage    *string            `json:"errorMessage,omitempty"`
-	ItemId          string             `json:"itemId"`
-	ParentCallId    *string            `json:"parentCallId,omitempty"`
-	Seq             int64              `json:"seq"`
-	SessionId       string             `json:"sessionId"`
-	SourceTimestamp time.Time          `json:"sourceTimestamp"`
-	StartedAt       time.Time          `json:"startedAt"`
-	Status          UpsertStatus       `json:"status"`
-	ToolCall        ToolCall           `json:"tool_call"`
-	TurnId          string             `json:"turnId"`
-	Type            ToolCallUpsertType `json:"type"`
+	// EmittedAt when the server made this
+	EmittedAt    time.Time `json:"emittedAt"`
+	ErrorCode    *string   `json:"errorCode,omitempty"`
+	ErrorMessage *string   `json:"errorMessage,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId string `json:"itemId"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string `json:"parentCallId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId       string    `json:"sessionId"`
+	SourceTimestamp time.Time `json:"sourceTimestamp"`
+
+	// StartedAt when the item's first event was produced
+	StartedAt time.Time    `json:"startedAt"`
+	Status    UpsertStatus `json:"status"`
+	ToolCall  ToolCall     `json:"tool_call"`
+
+	// TurnId id of the turn
+	TurnId string             `json:"turnId"`
+	Type   ToolCallUpsertType `json:"type"`
 }
 
 // ToolCallUpsertType defines model for ToolCallUpsert.Type.
@@ -3532,14 +3811,21 @@ type ToolKind string
 
 // ToolProgressData defines model for ToolProgressData.
 type ToolProgressData struct {
-	CallId string  `json:"callId"`
+	// CallId joins the call of a tool and its output
+	CallId string `json:"callId"`
+
+	// ItemId id of the item, the same in all that is about it
 	ItemId *string `json:"itemId,omitempty"`
-	Seq    int64   `json:"seq"`
-	Text   string  `json:"text"`
-	TurnId string  `json:"turnId"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq  int64  `json:"seq"`
+	Text string `json:"text"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
-// ToolProgressFrame defines model for ToolProgressFrame.
+// ToolProgressFrame Output is appended to that of a tool.
 type ToolProgressFrame struct {
 	Data  ToolProgressData       `json:"data"`
 	Event ToolProgressFrameEvent `json:"event"`
@@ -3553,19 +3839,28 @@ type ToolProgressFrameEvent string
 
 // ToolResultData defines model for ToolResultData.
 type ToolResultData struct {
-	CallId    string    `json:"callId"`
-	Changes   *[]Change `json:"changes,omitempty"`
-	ExitCode  *int64    `json:"exitCode,omitempty"`
-	ItemId    *string   `json:"itemId,omitempty"`
-	Name      string    `json:"name"`
-	Ok        bool      `json:"ok"`
-	Output    *string   `json:"output,omitempty"`
-	Seq       int64     `json:"seq"`
-	Truncated *bool     `json:"truncated,omitempty"`
-	TurnId    string    `json:"turnId"`
+	// CallId joins the call of a tool and its output
+	CallId  string    `json:"callId"`
+	Changes *[]Change `json:"changes,omitempty"`
+
+	// ExitCode of a process
+	ExitCode *int64 `json:"exitCode,omitempty"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string `json:"itemId,omitempty"`
+	Name   string  `json:"name"`
+	Ok     bool    `json:"ok"`
+	Output *string `json:"output,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq       int64 `json:"seq"`
+	Truncated *bool `json:"truncated,omitempty"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
-// ToolResultFrame defines model for ToolResultFrame.
+// ToolResultFrame The call of a tool ends.
 type ToolResultFrame struct {
 	Data  ToolResultData       `json:"data"`
 	Event ToolResultFrameEvent `json:"event"`
@@ -3579,18 +3874,29 @@ type ToolResultFrameEvent string
 
 // ToolStartData defines model for ToolStartData.
 type ToolStartData struct {
-	Arguments    interface{} `json:"arguments"`
-	CallId       string      `json:"callId"`
-	ItemId       *string     `json:"itemId,omitempty"`
-	Kind         *ToolKind   `json:"kind,omitempty"`
-	Name         string      `json:"name"`
-	ParentCallId *string     `json:"parentCallId,omitempty"`
-	Seq          int64       `json:"seq"`
-	Title        *string     `json:"title,omitempty"`
-	TurnId       string      `json:"turnId"`
+	// Arguments of the tool, any JSON
+	Arguments interface{} `json:"arguments"`
+
+	// CallId joins the call of a tool and its output
+	CallId string `json:"callId"`
+
+	// ItemId id of the item, the same in all that is about it
+	ItemId *string   `json:"itemId,omitempty"`
+	Kind   *ToolKind `json:"kind,omitempty"`
+	Name   string    `json:"name"`
+
+	// ParentCallId the call whose subagent did this; absent on the main thread
+	ParentCallId *string `json:"parentCallId,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq   int64   `json:"seq"`
+	Title *string `json:"title,omitempty"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
-// ToolStartFrame defines model for ToolStartFrame.
+// ToolStartFrame A tool is called, with its final arguments.
 type ToolStartFrame struct {
 	Data  ToolStartData       `json:"data"`
 	Event ToolStartFrameEvent `json:"event"`
@@ -3604,13 +3910,20 @@ type ToolStartFrameEvent string
 
 // TurnComplete defines model for TurnComplete.
 type TurnComplete struct {
-	Seq       int64              `json:"seq"`
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
 	SessionId string             `json:"sessionId"`
 	Status    TurnCompleteStatus `json:"status"`
-	Timestamp time.Time          `json:"timestamp"`
-	TurnId    string             `json:"turnId"`
-	Type      TurnCompleteType   `json:"type"`
-	Usage     *Usage             `json:"usage,omitempty"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId string           `json:"turnId"`
+	Type   TurnCompleteType `json:"type"`
+	Usage  *Usage           `json:"usage,omitempty"`
 }
 
 // TurnCompleteStatus defines model for TurnComplete.Status.
@@ -3621,19 +3934,27 @@ type TurnCompleteType string
 
 // TurnError defines model for TurnError.
 type TurnError struct {
-	ErrorCode    string        `json:"errorCode"`
-	ErrorMessage string        `json:"errorMessage"`
-	Seq          int64         `json:"seq"`
-	SessionId    string        `json:"sessionId"`
-	Timestamp    time.Time     `json:"timestamp"`
-	TurnId       string        `json:"turnId"`
-	Type         TurnErrorType `json:"type"`
+	ErrorCode    string `json:"errorCode"`
+	ErrorMessage string `json:"errorMessage"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId string        `json:"turnId"`
+	Type   TurnErrorType `json:"type"`
 }
 
 // TurnErrorType defines model for TurnError.Type.
 type TurnErrorType string
 
-// TurnErrorFrame defines model for TurnErrorFrame.
+// TurnErrorFrame Something failed: the turn, if it is fatal, and otherwise an item.
 type TurnErrorFrame struct {
 	Data  ErrorData           `json:"data"`
 	Event TurnErrorFrameEvent `json:"event"`
@@ -3663,8 +3984,10 @@ type TurnRequest struct {
 	Message *string `json:"message,omitempty"`
 
 	// Opts An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
-	Opts      *Settings `json:"opts,omitempty"`
-	SessionId string    `json:"sessionId"`
+	Opts *Settings `json:"opts,omitempty"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
 
 	// TurnId a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn
 	TurnId *string `json:"turnId,omitempty"`
@@ -3680,13 +4003,21 @@ type TurnRequest_Attachments_Item struct {
 
 // TurnStarted defines model for TurnStarted.
 type TurnStarted struct {
-	ModelId    *string         `json:"modelId,omitempty"`
-	ProviderId string          `json:"providerId"`
-	Seq        int64           `json:"seq"`
-	SessionId  string          `json:"sessionId"`
-	Timestamp  time.Time       `json:"timestamp"`
-	TurnId     string          `json:"turnId"`
-	Type       TurnStartedType `json:"type"`
+	ModelId    *string `json:"modelId,omitempty"`
+	ProviderId string  `json:"providerId"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId string          `json:"turnId"`
+	Type   TurnStartedType `json:"type"`
 }
 
 // TurnStartedType defines model for TurnStarted.Type.
@@ -3711,24 +4042,36 @@ type Upsert struct {
 
 // UpsertApproval defines model for UpsertApproval.
 type UpsertApproval struct {
-	Approval  Approval       `json:"approval"`
-	By        *Resolver      `json:"by,omitempty"`
-	Choice    *string        `json:"choice,omitempty"`
-	Reason    *string        `json:"reason,omitempty"`
-	Seq       int64          `json:"seq"`
-	Status    ApprovalStatus `json:"status"`
-	Timestamp time.Time      `json:"timestamp"`
-	TurnId    string         `json:"turnId"`
+	Approval Approval  `json:"approval"`
+	By       *Resolver `json:"by,omitempty"`
+	Choice   *string   `json:"choice,omitempty"`
+	Reason   *string   `json:"reason,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq    int64          `json:"seq"`
+	Status ApprovalStatus `json:"status"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId string `json:"turnId"`
 }
 
 // UpsertNotice defines model for UpsertNotice.
 type UpsertNotice struct {
-	Code      string      `json:"code"`
-	Level     NoticeLevel `json:"level"`
-	Message   string      `json:"message"`
-	Seq       int64       `json:"seq"`
-	Timestamp time.Time   `json:"timestamp"`
-	TurnId    *string     `json:"turnId,omitempty"`
+	Code    string      `json:"code"`
+	Level   NoticeLevel `json:"level"`
+	Message string      `json:"message"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string `json:"turnId,omitempty"`
 }
 
 // UpsertStatus defines model for UpsertStatus.
@@ -3736,14 +4079,22 @@ type UpsertStatus string
 
 // UpsertUsage defines model for UpsertUsage.
 type UpsertUsage struct {
-	ContextTokens *int64     `json:"contextTokens,omitempty"`
-	ContextWindow *int64     `json:"contextWindow,omitempty"`
-	CostUsd       *float64   `json:"costUsd,omitempty"`
-	RateLimit     *RateLimit `json:"rateLimit,omitempty"`
-	Seq           int64      `json:"seq"`
-	Timestamp     time.Time  `json:"timestamp"`
-	TurnId        *string    `json:"turnId,omitempty"`
-	Usage         *Usage     `json:"usage,omitempty"`
+	ContextTokens *int64 `json:"contextTokens,omitempty"`
+	ContextWindow *int64 `json:"contextWindow,omitempty"`
+
+	// CostUsd of the turn, in US dollars
+	CostUsd   *float64   `json:"costUsd,omitempty"`
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq int64 `json:"seq"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string `json:"turnId,omitempty"`
+	Usage  *Usage  `json:"usage,omitempty"`
 }
 
 // Usage defines model for Usage.
@@ -3757,28 +4108,37 @@ type Usage struct {
 
 // UsageUpdated defines model for UsageUpdated.
 type UsageUpdated struct {
-	ContextTokens *int64           `json:"contextTokens,omitempty"`
-	ContextWindow *int64           `json:"contextWindow,omitempty"`
-	CostUsd       *float64         `json:"costUsd,omitempty"`
-	RateLimit     *RateLimit       `json:"rateLimit,omitempty"`
-	Type          UsageUpdatedType `json:"type"`
-	Usage         *Usage           `json:"usage,omitempty"`
+	ContextTokens *int64 `json:"contextTokens,omitempty"`
+	ContextWindow *int64 `json:"contextWindow,omitempty"`
+
+	// CostUsd of the turn, in US dollars
+	CostUsd   *float64         `json:"costUsd,omitempty"`
+	RateLimit *RateLimit       `json:"rateLimit,omitempty"`
+	Type      UsageUpdatedType `json:"type"`
+	Usage     *Usage           `json:"usage,omitempty"`
 }
 
 // UsageUpdatedType defines model for UsageUpdated.Type.
 type UsageUpdatedType string
 
-// UsageUpdatedEvent defines model for UsageUpdatedEvent.
+// UsageUpdatedEvent What was used so far: usage is the turn's sum, contextTokens that of the last message of the main thread.
 type UsageUpdatedEvent struct {
+	// EventId unique id of the event
 	EventId string       `json:"eventId"`
 	Payload UsageUpdated `json:"payload"`
 
 	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
-	Seq       int64                 `json:"seq"`
-	SessionId string                `json:"sessionId"`
-	Timestamp time.Time             `json:"timestamp"`
-	TurnId    *string               `json:"turnId,omitempty"`
-	Type      UsageUpdatedEventType `json:"type"`
+	Seq int64 `json:"seq"`
+
+	// SessionId id of the session
+	SessionId string `json:"sessionId"`
+
+	// Timestamp when the agent produced the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// TurnId id of the turn
+	TurnId *string               `json:"turnId,omitempty"`
+	Type   UsageUpdatedEventType `json:"type"`
 }
 
 // UsageUpdatedEventType defines model for UsageUpdatedEvent.Type.
