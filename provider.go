@@ -242,6 +242,15 @@ const (
 	DelegateNever  Delegation = "never" // the agent starts without its tools for subagents
 )
 
+// A Subagent is one that an agent can delegate to.
+type Subagent struct {
+	Name        string
+	Description string   // for the agent, to choose it
+	Prompt      string   // its system prompt. Default: the agent's own
+	Tools       []string // Default: those of the agent
+	Model       string   // Default: that of the agent
+}
+
 // Options say how to run an agent. The zero value is usable, and runs the
 // agent in the current directory with its own defaults.
 //
@@ -266,6 +275,7 @@ type Options struct {
 	Fork           bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
 	Disallowed     []string                   `json:"-"` // tools that the agent does not get, where it can leave tools out. Default: none
 	Delegation     Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
+	Subagents      []Subagent                 `json:"-"` // further ones that the agent has, if it takes them. Default: its own
 	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH
 	Env            []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not

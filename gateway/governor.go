@@ -150,15 +150,12 @@ func (g *governor) lose() {
 // decide decides whether the session may delegate to a subagent, and logs that;
 // g.mu is held.
 func (g *governor) decide(ctx context.Context, subagent string) profile.Permit {
-	to := g.rules.targets[subagent]
-	d := profile.Delegation{
-		On: g.rules.on, Profile: g.rules.profile, Subagent: subagent, Governance: g.rules.governance.Tighten(g.turn.Governance),
-		Target: to.profile, TargetErr: to.err,
-	}
-	p := d.Decide()
+	governance := g.rules.governance.Tighten(g.turn.Governance)
+	p := g.rules.ask(subagent, governance)
 	if p.Allowed && g.turn.profile != nil { // it may only allow less
-		d.Profile = g.turn.profile
-		p = d.Decide()
+		less := g.rules
+		less.profile = g.turn.profile
+		p = less.ask(subagent, governance)
 	}
 	logPermit(ctx, g.log, g.session, subagent, p)
 	return p

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -86,55 +88,83 @@ func (o *opener) find(dir, name string) (profile.Profile, error) {
 // govern completes options with what the profile of a session and its delegation
 // ask of the agent, and returns the rules for what the agent does.
 func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Profile, opt runnel.Options) (runnel.Options, constraints) {
-	r := constraints{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance}
+	r := constraints{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance, targets: o.targets(dir, prof)}
 	opt.Disallowed = profile.Enforced{Session: prof}.Disallowed()
-	if !r.governed {
+	if r.governed {
+		opt.Delegation = r.delegation(p)
+	}
+	if prof == nil || opt.Delegation == runnel.DelegateNever {
 		return opt, r
 	}
-	var can []runnel.Delegation
-	if t, ok := p.(runnel.OptionTaker); ok {
-		can = t.Takes().Delegations
-	}
-	permit := o.permits(dir, &r)
-	switch asks := slices.Contains(can, runnel.DelegateAsking); {
-	case permit.Allowed && asks:
-		opt.Delegation = runnel.DelegateAsking
-	case slices.Contains(can, runnel.DelegateNever):
-		opt.Delegation = runnel.DelegateNever
-		if permit.Allowed { // it would not ask, so nobody could refuse
-			permit = profile.Permit{Gate: profile.GateSwitch, Reason: "this agent does not ask before it delegates"}
+	for _, name := range prof.Subagents {
+		if to := r.targets[name].profile; to != nil {
+			opt.Subagents = append(opt.Subagents, runnel.Subagent{
+				Name: name, Description: cmp.Or(to.Description, "The profile "+name), Prompt: to.Text, Tools: to.Tools, Model: to.Model,
+			})
 		}
-	}
-	if k.Governance != nil || prof != nil && len(prof.Subagents) > 0 {
-		r.start = &permit
 	}
 	return opt, r
 }
 
-// permits reads the profiles of the subagents that a profile lists, and decides
-// whether any of them may be delegated to.
-func (o *opener) permits(dir string, r *constraints) (permit profile.Permit) {
+// targets reads the profiles of the subagents that a profile lists.
+func (o *opener) targets(dir string, prof *profile.Profile) map[string]target {
+	out := make(map[string]target)
+	if prof == nil {
+		return out
+	}
+	for _, name := range prof.Subagents {
+		if found, err := o.find(dir, name); err == nil {
+			out[name] = target{profile: &found}
+		} else {
+			out[name] = target{err: errors.New(strings.TrimPrefix(runnel.Safe(err).Message, "persona: "))}
+		}
+	}
+	return out
+}
+
+// delegation returns how the agent of a governed session starts. Unless one of
+// the listed subagents can pass every gate, and the agent asks before it
+// delegates, it gets no tool for subagents, if it can start without.
+func (r *constraints) delegation(p runnel.Provider) (d runnel.Delegation) {
+	var can []runnel.Delegation
+	if t, ok := p.(runnel.OptionTaker); ok {
+		can = t.Takes().Delegations
+	}
+	permit := r.best()
+	switch asks := slices.Contains(can, runnel.DelegateAsking); {
+	case permit.Allowed && asks:
+		d = runnel.DelegateAsking
+	case slices.Contains(can, runnel.DelegateNever):
+		d = runnel.DelegateNever
+		if permit.Allowed { // nobody could refuse
+			permit = profile.Permit{Gate: profile.GateSwitch, Reason: "this agent does not ask before it delegates"}
+		}
+	}
+	if r.governance != nil || r.profile != nil && len(r.profile.Subagents) > 0 {
+		r.start = &permit
+	}
+	return d
+}
+
+// best decides whether any of the listed subagents may be delegated to.
+func (r *constraints) best() (permit profile.Permit) {
 	names := []string{""}
 	if r.profile != nil && len(r.profile.Subagents) > 0 {
 		names = r.profile.Subagents
 	}
-	r.targets = make(map[string]target)
 	for _, name := range names {
-		var to target
-		if name != "" {
-			if found, err := o.find(dir, name); err == nil {
-				to.profile = &found
-			} else {
-				to.err = err
-			}
-			r.targets[name] = to
-		}
-		p := profile.Delegation{On: r.on, Profile: r.profile, Subagent: name, Governance: r.governance, Target: to.profile, TargetErr: to.err}.Decide()
+		p := r.ask(name, r.governance)
 		if permit.Reason == "" || p.Allowed && !permit.Allowed {
 			permit = p
 		}
 	}
 	return permit
+}
+
+// ask decides whether the session may delegate to a subagent.
+func (r *constraints) ask(subagent string, g *profile.Governance) profile.Permit {
+	to := r.targets[subagent]
+	return profile.Delegation{On: r.on, Profile: r.profile, Subagent: subagent, Governance: g, Target: to.profile, TargetErr: to.err}.Decide()
 }
 
 // A turnChoice is what a client chooses for one turn.

@@ -255,8 +255,8 @@ func TestTurnHasAProfileOfItsOwnAsFarAsItCan(t *testing.T) {
 }
 
 const (
-	lead     = "---\nsubagents: [tester, plain]\n---\n"
-	tester   = "---\nAGENT_TYPE: 2\nAGENT_CLASS: TASK\n---\n"
+	lead     = "---\nsubagents: [tester, plain, missing]\n---\n"
+	tester   = "---\nAGENT_TYPE: 2\nAGENT_CLASS: TASK\nmodel: small\ntools: [Read]\n---\nYou test."
 	approved = `{"contextSealed":true,"pipelineRunApproved":true,"approvalRef":"run-7"}`
 )
 
@@ -270,11 +270,18 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	if got := p.last().Delegation; got != runnel.DelegateAsking {
 		t.Errorf("started with %q", got)
 	}
+	// The agent knows the profiles that it may delegate to.
+	want := []runnel.Subagent{{Name: "tester", Description: "The profile tester", Prompt: "You test.", Tools: []string{"Read"}, Model: "small"}, {Name: "plain", Description: "The profile plain"}}
+	if got := p.last().Subagents; !reflect.DeepEqual(got, want) {
+		t.Errorf("subagents %+v", got)
+	}
 	const yes = `delegation allowed: every gate passed for the subagent "tester", approved as "run-7"`
 	no := `delegation refused at the gate `
-	all := toolCalls("Agent tester", "Agent plain", "Agent other", "Agent")
+	all := toolCalls("Agent tester", "Agent plain", "Agent missing", "Agent other", "Agent")
 	refusals := []string{
-		no + `agentType: the profile "plain" does not declare AGENT_TYPE: 2`, no + `profile: the profile "lead" does not list the subagent "other"`,
+		no + `agentType: the profile "plain" does not declare AGENT_TYPE: 2`,
+		no + `agentType: the subagent's profile cannot be used: there is no profile "missing"; GET /api/profiles and 'runnel profiles' list them`,
+		no + `profile: the profile "lead" does not list the subagent "other"`,
 		no + `profile: the agent does not say to which subagent it delegates`,
 	}
 	var rest []string
@@ -332,8 +339,8 @@ func TestGovernedSessionsAreClosedByDefault(t *testing.T) {
 			rg, p := delegating(t, tt.on)
 			putProfiles(t, rg.profiles, map[string]string{"other": "---\nsubagents: [plain]\n---\n"})
 			id := rg.harnessWith(tt.fields)
-			if got := p.last().Delegation; got != runnel.DelegateNever {
-				t.Errorf("started with %q", got)
+			if opt := p.last(); opt.Delegation != runnel.DelegateNever || len(opt.Subagents) > 0 {
+				t.Errorf("started with %q, %+v", opt.Delegation, opt.Subagents)
 			}
 			got := rg.sendWith(id, toolCalls("Agent plain", "Agent! plain"), `{}`)
 			if tt.told {

@@ -76,7 +76,8 @@ func encode(opt runnel.Options) string {
 		runnel.Options
 		Disallowed []string
 		Delegation runnel.Delegation
-	}{opt, opt.Disallowed, opt.Delegation})
+		Subagents  []runnel.Subagent
+	}{opt, opt.Disallowed, opt.Delegation, opt.Subagents})
 	if err != nil {
 		return uuid.NewString() // equal to no other
 	}

@@ -406,10 +406,13 @@ func TestEveryOptionIsInTheKey(t *testing.T) {
 	if a := (Key{Provider: script.New(), Options: runnel.Options{Delegation: runnel.DelegateNever}}); key.equal(a) || !a.equal(a) {
 		t.Error("an agent that delegates is used where delegation is governed")
 	}
+	if a := (Key{Provider: script.New(), Options: runnel.Options{Subagents: []runnel.Subagent{{Name: "a"}}}}); key.equal(a) || !a.equal(a) {
+		t.Error("an agent without a subagent is used where it is listed")
+	}
 	typ := reflect.TypeFor[runnel.Options]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && f.Name != "Disallowed" && f.Name != "Delegation"
+		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && !slices.Contains([]string{"Disallowed", "Delegation", "Subagents"}, f.Name)
 		if hidden != slices.Contains(same, f.Name) {
 			t.Errorf("%s is new: is it the same for a prewarmed agent?", f.Name)
 		}

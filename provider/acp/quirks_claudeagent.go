@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -104,12 +105,31 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if opt.MaxTurns > 0 {
 		options["maxTurns"] = opt.MaxTurns
 	}
+	if agents := claudeAgents(opt); len(agents) > 0 {
+		options["agents"] = agents
+	}
 	meta := map[string]any{"claudeCode": map[string]any{"options": options}}
 	if opt.SystemPromptAppend != "" {
 		meta["systemPrompt"] = map[string]any{"append": opt.SystemPromptAppend}
 	}
 	params["_meta"] = meta
 	return nil
+}
+
+// claudeAgents returns the definitions of further subagents, by name.
+func claudeAgents(opt runnel.Options) map[string]any {
+	out := make(map[string]any, len(opt.Subagents))
+	for _, s := range opt.Subagents {
+		def := map[string]any{"description": s.Description, "prompt": cmp.Or(s.Prompt, s.Description)}
+		if len(s.Tools) > 0 {
+			def["tools"] = s.Tools
+		}
+		if s.Model != "" {
+			def["model"] = s.Model
+		}
+		out[s.Name] = def
+	}
+	return out
 }
 
 // claudeText keeps Claude Code from interpreting a prompt. It drops a prompt

@@ -145,7 +145,7 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 // setup returns the control requests to send before the first prompt, in order.
 // The first is initialize.
 func setup(opt runnel.Options) ([]controlRequest, error) {
-	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true}}
+	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true, Agents: subagents(opt)}}
 	permissions := map[string]any{}
 	if len(opt.AddDirs) > 0 {
 		permissions["additionalDirectories"] = opt.AddDirs
@@ -168,6 +168,16 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 		reqs = append(reqs, controlRequest{Subtype: "mcp_set_servers", Servers: servers})
 	}
 	return reqs, nil
+}
+
+// subagents returns the definitions of further subagents, by name. The agent
+// takes none without a prompt.
+func subagents(opt runnel.Options) map[string]subagent {
+	out := make(map[string]subagent, len(opt.Subagents))
+	for _, s := range opt.Subagents {
+		out[s.Name] = subagent{s.Description, cmp.Or(s.Prompt, s.Description), s.Tools, s.Model}
+	}
+	return out
 }
 
 // mcpServers completes the definitions of servers: 2.1.329 silently fails to

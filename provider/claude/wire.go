@@ -210,6 +210,16 @@ type controlRequest struct {
 	ForwardSubagent    bool            `json:"forwardSubagentText,omitempty"`
 	Settings           json.RawMessage `json:"settings,omitempty"`
 	Servers            json.RawMessage `json:"servers,omitempty"`
+
+	Agents map[string]subagent `json:"agents,omitempty"`
+}
+
+// subagent is the definition of a subagent.
+type subagent struct {
+	Description string   `json:"description"`
+	Prompt      string   `json:"prompt"`
+	Tools       []string `json:"tools,omitempty"`
+	Model       string   `json:"model,omitempty"`
 }
 
 type controlResponse struct {

@@ -134,7 +134,7 @@ var delegators = []named{{"claude-code", ""}, {"claude-agent-acp", ""}}
 func TestGovernedDelegation(t *testing.T) {
 	eachNamed(t, delegators, func(t *testing.T, n named, agent realagents.Binary) {
 		s := governed(t, agent, map[string]string{
-			"lead": "---\nsubagents: [general-purpose]\n---\n", "general-purpose": "---\nAGENT_TYPE: 2\nAGENT_CLASS: TASK\n---\n",
+			"lead": "---\nsubagents: [tester]\n---\n", "tester": "---\nAGENT_TYPE: 2\nAGENT_CLASS: TASK\n---\nYou are the tester of this project.\n",
 		})
 		governance := map[string]any{"contextSealed": true, "pipelineRunApproved": true, "approvalRef": "run-7"}
 		create := func(opts map[string]any) *sse {
@@ -147,6 +147,12 @@ func TestGovernedDelegation(t *testing.T) {
 		}
 		if i := slices.IndexFunc(got.Tools, func(tl tool) bool { return tl.Name == "Agent" || tl.Name == "Task" }); i < 0 || got.Tools[i].Failed || !strings.Contains(got.Tools[i].Output, "Subagent spoke.") {
 			t.Errorf("the subagent did not work: %+v", got.Tools)
+		}
+
+		if !slices.ContainsFunc(s.model.Requests(), func(r fakemodel.Request) bool {
+			return bytes.Contains(r.Body, []byte("You are the tester of this project."))
+		}) {
+			t.Error("the subagent did not get the text of its profile")
 		}
 
 		var sent struct{ TurnID string }
@@ -176,7 +182,7 @@ func TestGovernedDelegation(t *testing.T) {
 // delegate is a call with which a subagent says something.
 func delegate(says string) fakemodel.Block {
 	inner := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: says}}}
-	return fakemodel.Call("Agent", map[string]any{"description": "Speak", "prompt": inner.Prompt("speak"), "subagent_type": "general-purpose", "run_in_background": false})
+	return fakemodel.Call("Agent", map[string]any{"description": "Speak", "prompt": inner.Prompt("speak"), "subagent_type": "tester", "run_in_background": false})
 }
 
 // TestGovernedSessionOfCodexHasNoToolForSubagents looks at what the model is
