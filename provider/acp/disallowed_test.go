@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 )
 
 // What an agent must not do reaches the agent itself, where it has a word for
@@ -43,5 +44,21 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	}
 	if got := claude(runnel.Options{}); strings.Contains(got, "disallowed") || strings.Contains(got, "permissions") {
 		t.Errorf("without such options: %s", got)
+	}
+}
+
+// opencode answers a call of a tool that it lacks with a tool of its own, which
+// succeeds. For readers the call has failed.
+func TestCallOfAMissingToolFails(t *testing.T) {
+	for input, want := range map[string]bool{
+		`{"tool":"bash","error":"Model tried to call unavailable tool 'bash'."}`: true,
+		`{"tool":"bash","error":"x","more":1}`:                                   false, `{"command":"ls"}`: false, ``: false,
+	} {
+		if got := opencodeInvalid(&call{kind: event.KindOther, input: json.RawMessage(input)}); got != want {
+			t.Errorf("%s: %v", input, got)
+		}
+	}
+	if opencodeInvalid(&call{kind: event.KindExecute, input: json.RawMessage(`{"tool":"a","error":"b"}`)}) {
+		t.Error("a command is taken for such a call")
 	}
 }

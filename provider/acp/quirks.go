@@ -112,6 +112,9 @@ type liveQuirks struct {
 	output func(c *call) (string, *int)
 	// wholeFiles says that a diff holds whole files.
 	wholeFiles bool
+	// invalid reports whether a call that the agent reports as completed was not
+	// carried out.
+	invalid func(c *call) bool
 	// changes returns the file changes of a call that the agent reports without
 	// diffs.
 	changes func(c *call) []event.Change

@@ -36,6 +36,7 @@ func opencode() *quirks {
 			running:   true,            // tool
 			output:    opencodeOutput,  // tool
 			changes:   opencodeChanges, // edit
+			invalid:   opencodeInvalid,
 			steps: func(c *call) []planEntry { // plan
 				return translate.Loose[struct {
 					Todos []planEntry `json:"todos"`
@@ -44,6 +45,14 @@ func opencode() *quirks {
 		},
 		replay: replayQuirks{userPart: opencodePart},
 	}
+}
+
+// opencodeInvalid reports whether a call is of a tool that is not there, or has
+// arguments that do not fit: 1.18.33 then calls a tool of its own, which has these
+// arguments and succeeds.
+func opencodeInvalid(c *call) bool {
+	in := translate.Loose[map[string]json.RawMessage](c.input)
+	return c.kind == event.KindOther && len(in) == 2 && in["tool"] != nil && in["error"] != nil
 }
 
 // opencodeOutput returns the output of a call and the exit code of a command.

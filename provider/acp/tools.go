@@ -285,6 +285,9 @@ func (cs *toolCalls) answer(c *call) {
 	}
 	cs.describe(c)
 	c.thread.callEnded()
+	if f := cs.session.q.live.invalid; f != nil {
+		c.failed = c.failed || f(c)
+	}
 	final := event.FunctionCallOutput{CallID: c.id, IsError: c.failed}
 	var output string
 	output, final.ExitCode = cs.outputOf(c)
