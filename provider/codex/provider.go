@@ -191,7 +191,7 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 		config["mcp_servers"] = servers
 	}
 	if opt.Delegation == runnel.DelegateNever {
-		config["features"] = map[string]any{"multi_agent": false, "multi_agent_v2": false}
+		config["agents"] = map[string]any{"enabled": false}
 	}
 	config["projects"] = trust(opt)
 	return config, nil

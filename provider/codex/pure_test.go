@@ -150,15 +150,17 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-func TestAgentWithoutSubagentsLacksTheFeature(t *testing.T) {
+// The features multi_agent and multi_agent_v2 do not take the tools away from
+// models whose catalog entry has them.
+func TestSubagentsAreSwitchedOff(t *testing.T) {
 	for delegation, want := range map[runnel.Delegation]bool{runnel.DelegateFreely: false, runnel.DelegateNever: true} {
 		params, err := threadParams(runnel.Options{Delegation: delegation, Dir: "/p"}, methodStart)
 		if err != nil {
 			t.Fatal(err)
 		}
-		features, has := params["config"].(map[string]any)["features"].(map[string]any)
-		if has != want || has && (features["multi_agent"] != false || features["multi_agent_v2"] != false) {
-			t.Errorf("%q: features %v", delegation, features)
+		agents, has := params["config"].(map[string]any)["agents"].(map[string]any)
+		if has != want || has && agents["enabled"] != false {
+			t.Errorf("%q: agents %v", delegation, agents)
 		}
 	}
 }
