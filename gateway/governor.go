@@ -79,6 +79,9 @@ func (g *governor) begin(r constraints) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.rules, g.untold = r, r.start != nil
+	if r.start != nil {
+		logPermit(context.Background(), g.log, g.session, "", *r.start)
+	}
 }
 
 // beginTurn takes the rules of a turn that is about to begin.

@@ -177,21 +177,20 @@ type turnChoice struct {
 // turn.
 func (o *opener) chosenFor(rec store.Session, p Prompt) (c turnChoice, err error) {
 	k := keptOf(rec.Options)
-	if c, err = o.chosenPersona(rec, k, p); err != nil || p.Governance == nil {
-		return c, err
+	if p.Persona != "" && p.Persona != k.Persona {
+		if c, err = o.personaFor(rec, p); err != nil {
+			return c, err
+		}
 	}
-	if k.Delegation != Governed {
+	if p.Governance != nil && k.Delegation != Governed {
 		return c, runnel.Fail(runnel.UnsupportedCapability, "subagentGovernance: this session leaves delegation to its agent; create a session with delegation: governed")
 	}
 	c.Governance = p.Governance
 	return c, nil
 }
 
-// chosenPersona checks the profile that a client chose for one turn.
-func (o *opener) chosenPersona(rec store.Session, k kept, p Prompt) (c turnChoice, err error) {
-	if p.Persona == "" || p.Persona == k.Persona {
-		return c, nil
-	}
+// personaFor checks a profile for one turn that is not the session's.
+func (o *opener) personaFor(rec store.Session, p Prompt) (c turnChoice, err error) {
 	found, err := o.find(rec.ProjectDir, p.Persona)
 	if err != nil {
 		return c, err

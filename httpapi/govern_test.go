@@ -379,6 +379,11 @@ func TestOtherSessionsLeaveDelegationToTheirAgent(t *testing.T) {
 			}
 		}
 	}
+	// The profile of a prompt is checked before its delegation.
+	both := `{"content":"text","opts":{"persona":"nobody","subagentGovernance":{}}}`
+	if w := rg.do("POST", "/api/session/"+rg.createWith(`{}`)+"/send", both); w.Code != 404 || code(w) != "PERSONA_NOT_FOUND" {
+		t.Errorf("both: got %d %s", w.Code, w.Body)
+	}
 	for options, want := range map[string]string{
 		`{"subagentGovernance":` + approved + `}`: "UNSUPPORTED_CAPABILITY", `{"delegation":"mine"}`: "INVALID_REQUEST",
 	} {
