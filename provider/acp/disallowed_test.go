@@ -42,6 +42,10 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
+	env := codexAlone([]string{"A=b", `CODEX_CONFIG={"agents":{"max_threads":2},"model":"m"}`})
+	if len(env) != 2 || env[1] != `CODEX_CONFIG={"agents":{"enabled":false,"max_threads":2},"model":"m"}` {
+		t.Errorf("codex: %q", env)
+	}
 	if got := claude(runnel.Options{}); strings.Contains(got, "disallowed") || strings.Contains(got, "permissions") {
 		t.Errorf("without such options: %s", got)
 	}

@@ -56,6 +56,9 @@ type startupQuirks struct {
 	settingsFile func(env []string) string
 	// environ returns variables ("K=V") for the environment of the agent.
 	environ func(opt runnel.Options) []string
+	// alone returns the environment with which the agent has no tools for
+	// subagents.
+	alone func(env []string) []string
 	// pinGit returns the environment with which the commands of the agent get
 	// these variables too, if the agent may keep variables from its commands.
 	pinGit func(env []string, pins map[string]string) []string

@@ -39,6 +39,10 @@ func codexACP() *quirks {
 				return nil
 			},
 			pinGit: codexPins,
+
+			alone:         codexAlone,
+			subagentTools: []string{"spawn_agent", "send_message", "followup_task"},
+			delegations:   []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{
 			stops:      []string{"cancel"},        // the only denial, which ends the turn as cancelled (denied-stop)
@@ -54,20 +58,33 @@ func codexACP() *quirks {
 	}
 }
 
-// codexPins adds variables of commands to CODEX_CONFIG, which 2.6.0 puts over
-// the user's configuration. By that, Codex may keep variables whose names look
-// like those of keys from commands.
+// codexPins adds variables of commands to the configuration of Codex. By that of
+// the user, Codex may keep variables whose names look like those of keys from
+// commands.
 func codexPins(env []string, pins map[string]string) []string {
+	return codexConfig(env, func(config map[string]any) {
+		set := object(object(config, "shell_environment_policy"), "set")
+		for variable, value := range pins {
+			set[variable] = value
+		}
+	})
+}
+
+// codexAlone takes the tools for subagents away.
+func codexAlone(env []string) []string {
+	return codexConfig(env, func(config map[string]any) { object(config, "agents")["enabled"] = false })
+}
+
+// codexConfig changes CODEX_CONFIG, which 2.6.0 puts over the user's
+// configuration.
+func codexConfig(env []string, change func(config map[string]any)) []string {
 	const name = "CODEX_CONFIG="
 	config := map[string]any{}
 	at := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name) })
 	if at >= 0 && json.Unmarshal([]byte(strings.TrimPrefix(env[at], name)), &config) != nil {
 		return env // the agent refuses it, and says so
 	}
-	set := object(object(config, "shell_environment_policy"), "set")
-	for variable, value := range pins {
-		set[variable] = value
-	}
+	change(config)
 	line, err := json.Marshal(config)
 	if err != nil { // all values are of JSON
 		return env

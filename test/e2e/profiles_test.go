@@ -181,20 +181,22 @@ func delegate(says string) fakemodel.Block {
 	return fakemodel.Call("Agent", map[string]any{"description": "Speak", "prompt": inner.Prompt("speak"), "subagent_type": "tester", "run_in_background": false})
 }
 
-// TestGovernedSessionOfCodexHasNoToolForSubagents looks at what the model is
-// offered.
-func TestGovernedSessionOfCodexHasNoToolForSubagents(t *testing.T) {
-	s := governed(t, realagents.Find(t, "codex"), nil)
-	for delegation, want := range map[string]bool{"governed": false, "agent": true} {
-		opts := map[string]any{"delegation": delegation, "model": "gpt-6.1-sol"} // others have no tool for subagents
-		d := s.begin("/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": opts})
-		before := len(s.model.Requests())
-		if got := d.turn(play(done), ignore); got.Status != "completed" {
-			t.Fatalf("%s: %+v", delegation, got)
+// TestGovernedSessionHasNoToolForSubagents looks at what the model is offered.
+func TestGovernedSessionHasNoToolForSubagents(t *testing.T) {
+	list := []named{{"codex", ""}, {"codex-acp", ""}}
+	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
+		s := governed(t, agent, nil)
+		for delegation, want := range map[string]bool{"governed": false, "agent": true} {
+			opts := map[string]any{"delegation": delegation, "model": "gpt-6.1-sol"} // others have no tool for subagents
+			d := s.begin("/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": opts})
+			before := len(s.model.Requests())
+			if got := d.turn(play(done), ignore); got.Status != "completed" {
+				t.Fatalf("%s: %+v", delegation, got)
+			}
+			offered := slices.ContainsFunc(s.model.Requests()[before:], func(r fakemodel.Request) bool { return bytes.Contains(r.Body, []byte("spawn_agent")) })
+			if offered != want {
+				t.Errorf("%s: the tool is offered: %v", delegation, offered)
+			}
 		}
-		offered := slices.ContainsFunc(s.model.Requests()[before:], func(r fakemodel.Request) bool { return bytes.Contains(r.Body, []byte("spawn_agent")) })
-		if offered != want {
-			t.Errorf("%s: the tool is offered: %v", delegation, offered)
-		}
-	}
+	})
 }
