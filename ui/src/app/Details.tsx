@@ -12,6 +12,7 @@ import { modeLabel } from "../text/words";
 import type { SessionStatus } from "../wire/types";
 import { CopyButton } from "./Copy";
 import { Dialog } from "./Dialog";
+import { Rules } from "./Rules";
 
 /** On demand: facts, usage and everything this session changed. */
 export function Details({
@@ -84,6 +85,7 @@ export function Details({
           {spent > 0 && <p className="text-sm">Cost {cost(spent)}</p>}
         </section>
       )}
+      <Rules s={s} />
       <section>
         <h3 className="mb-1 flex items-baseline gap-2 text-sm font-semibold">
           Changed files <Counts n={countChanges(changes)} />

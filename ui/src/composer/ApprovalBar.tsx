@@ -8,9 +8,10 @@ import { jsonText } from "../text/json";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
-import type { Approval, ApprovalEvent, Choice, ToolCall } from "../wire/types";
+import type { Approval, ApprovalEvent, Choice, RuleFields, ToolCall } from "../wire/types";
 import { Asked } from "./Asked";
 import { asker, choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
+import { Remember } from "./Remember";
 
 const calm = 500; // ms in which nothing is an answer: the key or click was meant for what was there before
 
@@ -41,7 +42,7 @@ export function ApprovalBar({
   );
 }
 
-type Extra = "" | "reason" | "edit" | "why" | "own" | "exact";
+type Extra = "" | "reason" | "edit" | "why" | "own" | "exact" | "always";
 
 function One({
   session,
@@ -67,8 +68,9 @@ function One({
   const choices = ordered(a, choicesFor(a, form));
   const quick = a.kind === "question" && !form ? optionsAsChoices(a) : undefined;
   const bar = useRef<HTMLElement>(null);
+  const once = a.kind === "tool" && !changed ? a.choices.find((c) => c.kind === "allow_once") : undefined;
 
-  const decide = async (c: Choice, updatedArguments: string | undefined) => {
+  const decide = async (c: Choice, updatedArguments: string | undefined, remember?: RuleFields) => {
     if (busy || !ready) return;
     setBusy(true);
     await attempt(() =>
@@ -77,6 +79,7 @@ function One({
         argumentsDigest: a.argumentsDigest,
         reason: denies(c) && reason.trim() ? reason.trim() : undefined,
         updatedArguments,
+        remember,
       }),
     );
     setBusy(false);
@@ -156,6 +159,15 @@ function One({
             onSend={(text) => decide(quick.own as Choice, inOwnWords(a, quick.field, text))}
           />
         )}
+        {extra === "always" && once && (
+          <Remember
+            session={session}
+            approval={a.id}
+            dir={dir}
+            disabled={busy || !ready}
+            onRemember={(rule) => void decide(once, undefined, rule)}
+          />
+        )}
         <div className="flex flex-wrap gap-2 narrow:grid narrow:grid-cols-2">
           {choices.map((c, i) => (
             <button
@@ -190,6 +202,11 @@ function One({
             {form && (
               <Toggle on={extra === "exact"} set={(on) => setExtra(on ? "exact" : "")}>
                 Exact
+              </Toggle>
+            )}
+            {once && (
+              <Toggle on={extra === "always"} set={(on) => setExtra(on ? "always" : "")}>
+                Always allow…
               </Toggle>
             )}
             <Toggle on={extra === "reason"} set={(on) => setExtra(on ? "reason" : "")}>

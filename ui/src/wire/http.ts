@@ -3,9 +3,18 @@
 
 import { ApiError } from "./error";
 import { keepLogin, login } from "./key";
-import { parseAgents, parseJSON, parseProfiles, parseProjects, parseSessions, parseStatus } from "./parse";
+import {
+  parseAgents,
+  parseJSON,
+  parseProfiles,
+  parseProjects,
+  parseRules,
+  parseSessions,
+  parseStatus,
+  parseSuggestedRules,
+} from "./parse";
 import { proof } from "./proof";
-import type { Agent, Options, Profile, Project, SessionStatus } from "./types";
+import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus } from "./types";
 
 export { ApiError };
 
@@ -13,15 +22,17 @@ const patience = 30_000; // ms; an answer never waits for a model
 
 const slow = 120_000; // ms; for files
 
+type Method = "GET" | "POST" | "DELETE";
+
 /** Sends a request of a browser that is logged in, once the server has proved who it is. */
-async function call(method: "GET" | "POST", path: string, body?: string | Blob): Promise<unknown> {
+async function call(method: Method, path: string, body?: string | Blob): Promise<unknown> {
   await proof();
   const key = login()?.key;
   return send(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
 }
 
 async function send(
-  method: "GET" | "POST",
+  method: Method,
   path: string,
   body: string | Blob | undefined,
   headers: Record<string, string>,
@@ -65,6 +76,7 @@ export interface Decision {
   choice: string;
   reason?: string;
   argumentsDigest?: string;
+  remember?: RuleFields; // a rule that decides the same from now on
   updatedArguments?: string; // JSON text, sent as it is: numbers keep their digits
 }
 
@@ -139,4 +151,10 @@ export const api = {
     if (updatedArguments !== undefined) body = `${body.slice(0, -1)},"updatedArguments":${updatedArguments}}`;
     return call("POST", `${session(id)}/approvals/${encodeURIComponent(approval)}`, body);
   },
+
+  /** Rules that would allow calls like the one that is asked for, the narrowest first. */
+  suggestedRules: async (id: string, approval: string): Promise<RuleFields[]> =>
+    parseSuggestedRules(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}`)),
+  rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),
+  removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

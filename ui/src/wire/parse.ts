@@ -12,6 +12,8 @@ import type {
   Hunk,
   Profile,
   Project,
+  Rule,
+  RuleFields,
   SessionStatus,
   Upsert,
   Usage,
@@ -408,6 +410,42 @@ export function parseProjects(v: unknown): Project[] {
         }
       : undefined,
   );
+}
+
+const ruleKinds = ["execute", "edit", "read", "fetch", "tool"] as const;
+
+function ruleFields(v: unknown): RuleFields | undefined {
+  if (!isObj(v)) return undefined;
+  const kind = ruleKinds.find((k) => k === v.kind);
+  if (!kind || (v.effect !== "allow" && v.effect !== "deny")) return undefined;
+  const out: RuleFields = { effect: v.effect, kind };
+  for (const key of ["cliType", "projectDir", "tool", "pattern", "note"] as const) {
+    const text = optStr(v[key]);
+    if (text !== undefined) out[key] = text;
+  }
+  return out;
+}
+
+/** The rules that would answer calls like the one an approval is about. */
+export function parseSuggestedRules(v: unknown): RuleFields[] {
+  return isObj(v) ? list(v.suggestedRules, ruleFields) : [];
+}
+
+export function parseRules(v: unknown): Rule[] {
+  if (!isObj(v)) return [];
+  return list(v.rules, (r) => {
+    const fields = ruleFields(r);
+    return fields && isObj(r) && typeof r.id === "number"
+      ? {
+          ...fields,
+          id: r.id,
+          by: str(r.by),
+          createdAt: str(r.createdAt),
+          uses: num(r.uses),
+          lastUsedAt: optStr(r.lastUsedAt),
+        }
+      : undefined;
+  });
 }
 
 export function parseProfiles(v: unknown): Profile[] {

@@ -99,6 +99,26 @@ export type Options = Pick<Schemas["Options"], "model" | "config" | "persona"> &
   permissionMode?: string; // one of those that the agent has
 };
 
+/** What a rule says that answers what agents ask. */
+export interface RuleFields {
+  effect: "allow" | "deny";
+  kind: "execute" | "edit" | "read" | "fetch" | "tool";
+  cliType?: string; // absent: for all agents
+  projectDir?: string; // absent: for all folders
+  tool?: string;
+  pattern?: string;
+  note?: string;
+}
+
+/** A stored rule. */
+export interface Rule extends RuleFields {
+  id: number;
+  by: string; // name of the credential that made it
+  createdAt: string;
+  uses: number;
+  lastUsedAt?: string;
+}
+
 /** A named way to run an agent. */
 export type Profile = With<
   Pick<Schemas["Profile"], "name" | "description" | "project" | "default" | "error">,

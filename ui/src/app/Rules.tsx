@@ -1,0 +1,86 @@
+import { useEffect, useState } from "react";
+import { attempt, failed } from "../model/store";
+import { absolute, plural } from "../text/format";
+import { Visible } from "../text/Shown";
+import { plain } from "../text/visible";
+import { api } from "../wire/http";
+import type { Rule, RuleFields, SessionStatus } from "../wire/types";
+
+/** The stored rules that may answer what this session's agent asks. */
+export function Rules({ s }: { s: SessionStatus }) {
+  const [rules, setRules] = useState<Rule[]>();
+  const [removed, setRemoved] = useState(0);
+  useEffect(() => {
+    let over = false;
+    api.rules().then(
+      (list) => !over && setRules(list),
+      (e) => !over && failed(e),
+    );
+    return () => {
+      over = true;
+    };
+  }, [removed, s.pendingApprovals.length]);
+  const own = rules?.filter((r) => isFor(r, s)) ?? [];
+  if (own.length === 0) return null;
+  return (
+    <section>
+      <h3 className="mb-1 text-sm font-semibold">Rules</h3>
+      <ul className="flex flex-col gap-2">
+        {own.map((r) => (
+          <li key={r.id} className="text-sm">
+            <p>
+              {r.effect === "deny" ? "Deny" : "Allow"} <RuleText rule={r} dir={s.projectDir} />
+            </p>
+            <p className="flex items-baseline gap-2 text-xs text-muted">
+              <span className="min-w-0">
+                Rule {r.id}
+                {r.by && `, made by ${plain(r.by, 60)}`} on {absolute(r.createdAt)}, used{" "}
+                {plural(r.uses, "time")}
+              </span>
+              <button
+                type="button"
+                className="quiet ml-auto"
+                aria-label={`Remove rule ${r.id}`}
+                onClick={async () => {
+                  await attempt(() => api.removeRule(r.id));
+                  setRemoved((n) => n + 1);
+                }}
+              >
+                Remove
+              </button>
+            </p>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** What a rule is about, word for word. */
+export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
+  const what = {
+    execute: "",
+    edit: "changes of ",
+    read: "reads of ",
+    fetch: "fetches from ",
+    tool: "calls of ",
+  };
+  const pattern = rule.pattern ?? "";
+  if ((rule.kind === "edit" || rule.kind === "read") && pattern === dir)
+    return <>{what[rule.kind]}everything in this project</>;
+  return (
+    <span className="isolate-text">
+      {what[rule.kind]}
+      {rule.tool && rule.kind !== "tool" && `${plain(rule.tool, 80)} `}
+      <code className="font-mono break-words">
+        <Visible text={rule.kind === "tool" ? (rule.tool ?? "") : pattern} />
+      </code>
+      {rule.kind === "execute" && pattern.endsWith(" *") && " with any further words"}
+    </span>
+  );
+}
+
+function isFor(r: Rule, s: SessionStatus): boolean {
+  if (r.cliType && r.cliType !== s.cliType) return false;
+  return !r.projectDir || s.projectDir === r.projectDir || s.projectDir.startsWith(`${r.projectDir}/`);
+}

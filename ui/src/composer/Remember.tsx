@@ -1,0 +1,66 @@
+import { useEffect, useState } from "react";
+import { RuleText } from "../app/Rules";
+import { failed } from "../model/store";
+import { api } from "../wire/http";
+import type { RuleFields } from "../wire/types";
+
+/**
+ * Offers to allow a call, and all like it from now on. What will be allowed is
+ * shown word for word before the rule is made.
+ */
+export function Remember({
+  session,
+  approval,
+  dir,
+  disabled,
+  onRemember,
+}: {
+  session: string;
+  approval: string;
+  dir: string;
+  disabled: boolean;
+  onRemember: (rule: RuleFields) => void;
+}) {
+  const [rules, setRules] = useState<RuleFields[]>();
+  useEffect(() => {
+    let over = false;
+    api.suggestedRules(session, approval).then(
+      (list) => !over && setRules(list),
+      (e) => !over && failed(e),
+    );
+    return () => {
+      over = true;
+    };
+  }, [session, approval]);
+  if (!rules) return null;
+  if (rules.length === 0)
+    return (
+      <p className="mb-2 text-sm text-muted">
+        No rule can say exactly this, so you are asked each time. A rule for a command allows one simple
+        command, without operators, substitutions or redirections.
+      </p>
+    );
+  return (
+    <section className="mb-3 rounded border p-3" aria-label="Always allow">
+      <p className="mb-2 text-sm text-muted">
+        Allow this call, and from now on without asking, in this project and with this agent:
+      </p>
+      <ul className="flex flex-col gap-2">
+        {rules.map((rule) => (
+          <li key={`${rule.kind} ${rule.tool} ${rule.pattern}`}>
+            <button
+              type="button"
+              className="button w-full text-left whitespace-normal"
+              data-rule={rule.pattern ?? rule.tool}
+              disabled={disabled}
+              onClick={() => onRemember(rule)}
+            >
+              <RuleText rule={rule} dir={dir} />
+            </button>
+          </li>
+        ))}
+      </ul>
+      <p className="mt-2 text-xs text-muted">The details of the session list the rules and remove them.</p>
+    </section>
+  );
+}
