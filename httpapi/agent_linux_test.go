@@ -130,6 +130,8 @@ func TestAgentSelfApprove(t *testing.T) {
 	}
 
 	decide, yes := "POST /api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow","argumentsDigest":"`+asked.ArgumentsDigest+`"}`
+	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"rm *"}`, 201)
+	rule := `{"effect":"allow","kind":"execute","pattern":"git status"}`
 	bearer := "Authorization: Bearer " + rg.token
 	page := []string{"Cookie: " + browser.CookieName + "=" + login.Cookie, browser.KeyHeader + ": " + login.Key, "Sec-Fetch-Site: same-origin"}
 	for name, tt := range map[string]struct {
@@ -148,6 +150,11 @@ func TestAgentSelfApprove(t *testing.T) {
 		"a link":                         {unix, "POST /api/login/code", "{}", []string{bearer}, 403, "FORBIDDEN"},
 		"a link that it found":           {tcp, "POST /api/login", `{"code":"` + code + `"}`, nil, 403, "FORBIDDEN"},
 		"an answer in advance":           {tcp, "POST /api/session/" + id + "/options", `{"permissionMode":"acceptEdits"}`, []string{bearer}, 403, "FORBIDDEN"},
+		"a rule":                         {tcp, "POST /api/rules", rule, []string{bearer}, 403, "FORBIDDEN"},
+		"a rule over the unix socket":    {unix, "POST /api/rules", rule, nil, 403, "FORBIDDEN"},
+		"a rule of its project":          {tcp, "POST /api/rules", rule, []string{"Authorization: Bearer " + bound}, 403, "FORBIDDEN"},
+		"an answer that becomes a rule":  {tcp, decide, strings.Replace(yes, "}", `,"remember":`+rule+"}", 1), []string{bearer}, 403, "FORBIDDEN"},
+		"to remove a rule that denies":   {unix, "DELETE /api/rules/1", "", nil, 403, "FORBIDDEN"},
 		"to read what others do":         {tcp, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + narrow}, 403, "FORBIDDEN"},
 		"there to read what others do":   {unix, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + narrow}, 403, "FORBIDDEN"},
 		"to read with a project's token": {tcp, "GET /api/session/list?projectId=*", "", []string{"Authorization: Bearer " + bound}, 200, ""},
@@ -158,6 +165,9 @@ func TestAgentSelfApprove(t *testing.T) {
 		if status != tt.want || code != tt.code {
 			t.Errorf("%s: got %d %s, want %d %s", name, status, code, tt.want, tt.code)
 		}
+	}
+	if rules := rg.gw.Approvals().Rules(); len(rules) != 1 || rules[0].ID != 1 {
+		t.Errorf("the rules are %+v", rules)
 	}
 	if st, err := rg.gw.Status(t.Context(), id); err != nil || len(st.PendingApprovals) != 1 {
 		t.Fatalf("the question was answered: %+v, %v", st, err)

@@ -345,6 +345,7 @@ describe.skipIf(skip)("the page", () => {
         "Deny",
         "4",
         "Deny and stop",
+        "Always allow…",
         "Say why not",
         "Why am I asked?",
       ],
@@ -361,6 +362,43 @@ describe.skipIf(skip)("the page", () => {
     await bar.waitFor({ state: "detached" });
     await page.getByText("Bash: denied by you").waitFor();
     await page.getByText("not on this machine").waitFor();
+    expectQuiet(watch);
+  });
+
+  it("allows a command from now on, by a rule that is shown before it is made and can be removed", async () => {
+    await login();
+    const asks = (command: string) => ({
+      steps: [
+        { tool: { name: "Bash", kind: "execute", title: "", arguments: { command }, output: "ok", ask: {} } },
+      ],
+    });
+    const id = await session(page, server, asks("git log -p"));
+    await page.goto(addressOf(server, id));
+    const bar = page.getByRole("region", { name: "Approval" });
+    await bar.getByRole("button", { name: "Always allow…" }).click();
+    const offers = bar.getByRole("region", { name: "Always allow" }).getByRole("button");
+    await offers.first().waitFor();
+    expect(await offers.allInnerTexts()).toEqual(["git log -p", "git log * with any further words"]);
+    await expectAccessible(page);
+    await offers.last().click();
+    await bar.waitFor({ state: "detached" });
+    await ended();
+
+    const composer = page.getByRole("textbox", { name: "Prompt" });
+    await composer.fill(JSON.stringify(asks("git log --stat")));
+    await page.keyboard.press("Enter");
+    await page.getByText("allowed by rule 1, made by browser on").waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
+    const details = page.getByRole("complementary", { name: "Details" });
+    await details.getByText("Allow git log * with any further words").waitFor();
+    await details.getByRole("button", { name: "Remove rule 1" }).click();
+    await details.getByText("git log *").waitFor({ state: "detached" });
+
+    await composer.fill(JSON.stringify(asks("git log --stat")));
+    await page.keyboard.press("Enter");
+    await bar.waitFor();
+    await bar.getByRole("button", { name: "Deny", exact: true }).click();
+    await bar.waitFor({ state: "detached" });
     expectQuiet(watch);
   });
 
