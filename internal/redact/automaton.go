@@ -168,7 +168,7 @@ func (m *matcher) release(dst []byte) []byte {
 		}
 		m.hide--
 		if !m.hidden {
-			dst = append(dst, marker...)
+			dst = append(dst, Marker...)
 		}
 		m.hidden = true
 	}

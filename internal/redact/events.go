@@ -240,7 +240,7 @@ func (r *Redactor) hunk(h event.Hunk) event.Hunk {
 	for i, l := range h.Lines {
 		text := r.String(bare[i])
 		if !lines[text] {
-			text = marker
+			text = Marker
 		}
 		out[i] = l[:min(1, len(l))] + text
 	}

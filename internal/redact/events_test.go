@@ -169,7 +169,7 @@ func TestAKeyOverTheLinesOfAHunk(t *testing.T) {
 	body := strings.Repeat("Ab+/", 16)
 	lines := []string{" before", "+-----BEGIN PRIVATE KEY-----", "+" + body, "+" + body + "2", "+-----END PRIVATE KEY-----", " after"}
 	h := new(Redactor).hunk(event.Hunk{Lines: lines})
-	want := []string{" before", "+" + marker, "+" + marker, "+" + marker, "+" + marker, " after"}
+	want := []string{" before", "+" + Marker, "+" + Marker, "+" + Marker, "+" + Marker, " after"}
 	if fmt.Sprint(h.Lines) != fmt.Sprint(want) {
 		t.Errorf("got %q", h.Lines)
 	}
@@ -194,7 +194,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 				t.Errorf("%s: the log holds %q:\n%s", name, s, buf.String())
 			}
 		}
-		if !strings.Contains(buf.String(), "message "+marker) || !strings.Contains(buf.String(), "7") {
+		if !strings.Contains(buf.String(), "message "+Marker) || !strings.Contains(buf.String(), "7") {
 			t.Errorf("%s: the log lost more than its secrets:\n%s", name, buf.String())
 		}
 	}

@@ -81,10 +81,10 @@ func TestKindsOfKeys(t *testing.T) {
 	for name, k := range kinds {
 		key := k.begin + k.rest
 		for in, want := range map[string]string{
-			key:                          marker,
-			"KEY=" + key + " next":       "KEY=" + marker + " next",
-			`{"a":"x\n` + key + `"}`:     `{"a":"x\n` + marker + `"}`,
-			`q=\u003d` + key + ",x":      `q=\u003d` + marker + ",x",
+			key:                          Marker,
+			"KEY=" + key + " next":       "KEY=" + Marker + " next",
+			`{"a":"x\n` + key + `"}`:     `{"a":"x\n` + Marker + `"}`,
+			`q=\u003d` + key + ",x":      `q=\u003d` + Marker + ",x",
 			k.unlike + ", and more text": k.unlike + ", and more text",
 			"(" + k.unlike + ")":         "(" + k.unlike + ")",
 			key[:len(k.begin)+2] + " is": key[:len(k.begin)+2] + " is",
@@ -107,7 +107,7 @@ func TestEachKindHasALength(t *testing.T) {
 			}
 		}
 		key := l.prefix + body.String()
-		if got := New().String("<" + key + ">"); got != "<"+marker+">" {
+		if got := New().String("<" + key + ">"); got != "<"+Marker+">" {
 			t.Errorf("%q became %q", key, got)
 		}
 		short := key[:len(key)-1]
@@ -119,18 +119,18 @@ func TestEachKindHasALength(t *testing.T) {
 
 func TestPasswordsInAddresses(t *testing.T) {
 	for in, want := range map[string]string{
-		"postgres://me:hunter2@db/x":                    "postgres://me:" + marker + "@db/x",
-		"redis://:hunter2@localhost:6379/0":             "redis://:" + marker + "@localhost:6379/0",
-		`"git+https:\/\/me:hunter2@host\/x"`:            `"git+https:\/\/me:` + marker + `@host\/x"`,
-		"https://me:a:b%40c@host and https://x:yz1@h":   "https://me:" + marker + "@host and https://x:" + marker + "@h",
-		"mongodb+srv://u:" + mixed + "@c.example.net/?": "mongodb+srv://u:" + marker + "@c.example.net/?",
+		"postgres://me:hunter2@db/x":                    "postgres://me:" + Marker + "@db/x",
+		"redis://:hunter2@localhost:6379/0":             "redis://:" + Marker + "@localhost:6379/0",
+		`"git+https:\/\/me:hunter2@host\/x"`:            `"git+https:\/\/me:` + Marker + `@host\/x"`,
+		"https://me:a:b%40c@host and https://x:yz1@h":   "https://me:" + Marker + "@host and https://x:" + Marker + "@h",
+		"mongodb+srv://u:" + mixed + "@c.example.net/?": "mongodb+srv://u:" + Marker + "@c.example.net/?",
 
 		"http://localhost:8080/me@example.org":                             "",
 		"https://host:443, https://user@host":                              "",
 		"ssh://git@host:22/x":                                              "",
 		"https://me:$PASSWORD@host https://me:%s@host":                     "",
 		"https://me:***@host https://me:<password>@host":                   "",
-		"https://me:" + marker + "@host":                                   "",
+		"https://me:" + Marker + "@host":                                   "",
 		"docker://alpine:3.19@sha256:" + hex64:                             "",
 		"https://a:b@host":                                                 "",
 		"a: //x:yyy@z; C:\\dir\\a:bcd@e":                                   "",
@@ -152,8 +152,8 @@ func TestPasswordsInAddresses(t *testing.T) {
 func TestWebTokens(t *testing.T) {
 	const header, payload = "eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiIxMjM0NTY3ODkwIn0"
 	for in, want := range map[string]string{
-		"Cookie: a=" + header + "." + payload + ".sig-_x; b":   "Cookie: a=" + marker + "; b",
-		header + "." + payload:                                 marker,
+		"Cookie: a=" + header + "." + payload + ".sig-_x; b":   "Cookie: a=" + Marker + "; b",
+		header + "." + payload:                                 Marker,
 		header + ". " + payload:                                "",
 		header + ".Payload":                                    "",
 		header + "." + payload[:8] + "!":                       "",

@@ -93,7 +93,7 @@ func (s *scanner) scan(dst, p []byte, final bool) []byte {
 			i++
 			continue
 		}
-		dst = append(append(dst, buf[j:j+keep]...), marker...)
+		dst = append(append(dst, buf[j:j+keep]...), Marker...)
 		i = j + past
 	}
 	s.remember(buf[:i])

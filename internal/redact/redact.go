@@ -17,8 +17,9 @@ import (
 	"sync/atomic"
 )
 
-// marker takes the place of a secret.
-const marker = "[redacted]"
+// Marker takes the place of a secret. What it stands for may be more than a
+// secret: whatever an agent writes where one would be.
+const Marker = "[redacted]"
 
 // A Redactor may be used from anywhere. The nil one knows patterns only.
 type Redactor struct {

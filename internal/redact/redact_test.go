@@ -32,17 +32,17 @@ func TestFormsOfAValue(t *testing.T) {
 		if name == "query lower" {
 			form = lowerEscapes(url.QueryEscape(key))
 		}
-		if got, want := r.String("<"+form+">"), "<"+marker+">"; got != want {
+		if got, want := r.String("<"+form+">"), "<"+Marker+">"; got != want {
 			t.Errorf("%s: %q became %q", name, form, got)
 		}
 	}
 	for shift := range 4 {
 		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
 			text := enc.EncodeToString([]byte("abcd"[:shift] + key + "tail"))
-			if got := r.String(text); !strings.Contains(got, marker) || len(got) > len(marker)+14 {
+			if got := r.String(text); !strings.Contains(got, Marker) || len(got) > len(Marker)+14 {
 				t.Errorf("base64 after %d bytes: %q became %q", shift, text, got)
 			}
-			if wrapped := text[:20] + "\n" + text[20:40] + "\r\n" + text[40:]; strings.Trim(strings.Replace(r.String(wrapped), marker, "", 1), "\r\n") != strings.Replace(r.String(text), marker, "", 1) {
+			if wrapped := text[:20] + "\n" + text[20:40] + "\r\n" + text[40:]; strings.Trim(strings.Replace(r.String(wrapped), Marker, "", 1), "\r\n") != strings.Replace(r.String(text), Marker, "", 1) {
 				t.Errorf("base64 over lines: %q became %q", wrapped, r.String(wrapped))
 			}
 		}
@@ -54,22 +54,22 @@ func TestLooks(t *testing.T) {
 	pemKey := "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566778899AABBCCDDEEFF\n\n" +
 		strings.Repeat(strings.Repeat("Ab+/", 16)+"\n", 30) + "ab==\n-----END RSA PRIVATE KEY-----"
 	for _, c := range []struct{ in, want string }{
-		{"sk-ant-api03-" + b, marker},
-		{"key=sk-ant-api03-" + b + ".", "key=" + marker + "."},
-		{"sk-proj-" + b, marker},
-		{`{"a":"x\nsk-` + b + `"}`, `{"a":"x\n` + marker + `"}`},
-		{"q=%20sk-" + b, "q=%20" + marker},
-		{"ghp_" + b, marker}, {"gho_" + b, marker}, {"github_pat_" + b, marker}, {"glpat-" + b, marker},
-		{"AKIAIOSFODNN7EXAMPLE", marker}, {"(ASIAIOSFODNN7EXAMPLE)", "(" + marker + ")"},
-		{"xoxb-1234-5678-abcdef", marker}, {"rnl_" + b, marker},
-		{pemKey + " end", marker + " end"},
-		{strings.ReplaceAll(pemKey, "\n", `\n`) + `"`, marker + `"`},
-		{"-----BEGIN PRIVATE KEY-----\nMIIE", marker}, // cut off
-		{"Authorization: Bearer abcdef.ghi", "Authorization: Bearer " + marker},
-		{"authorization=basic dXNlcjpwdw==", "authorization=basic " + marker},
-		{`{"Authorization": "Bearer abcdef.ghi"}`, `{"Authorization": "Bearer ` + marker + `"}`},
-		{`{\"authorization\":\"Bearer abcdef\"}`, `{\"authorization\":\"Bearer ` + marker + `\"}`},
-		{"X-Api-Key: 0123456789abcdef\r\n", "X-Api-Key: " + marker + "\r\n"},
+		{"sk-ant-api03-" + b, Marker},
+		{"key=sk-ant-api03-" + b + ".", "key=" + Marker + "."},
+		{"sk-proj-" + b, Marker},
+		{`{"a":"x\nsk-` + b + `"}`, `{"a":"x\n` + Marker + `"}`},
+		{"q=%20sk-" + b, "q=%20" + Marker},
+		{"ghp_" + b, Marker}, {"gho_" + b, Marker}, {"github_pat_" + b, Marker}, {"glpat-" + b, Marker},
+		{"AKIAIOSFODNN7EXAMPLE", Marker}, {"(ASIAIOSFODNN7EXAMPLE)", "(" + Marker + ")"},
+		{"xoxb-1234-5678-abcdef", Marker}, {"rnl_" + b, Marker},
+		{pemKey + " end", Marker + " end"},
+		{strings.ReplaceAll(pemKey, "\n", `\n`) + `"`, Marker + `"`},
+		{"-----BEGIN PRIVATE KEY-----\nMIIE", Marker}, // cut off
+		{"Authorization: Bearer abcdef.ghi", "Authorization: Bearer " + Marker},
+		{"authorization=basic dXNlcjpwdw==", "authorization=basic " + Marker},
+		{`{"Authorization": "Bearer abcdef.ghi"}`, `{"Authorization": "Bearer ` + Marker + `"}`},
+		{`{\"authorization\":\"Bearer abcdef\"}`, `{\"authorization\":\"Bearer ` + Marker + `\"}`},
+		{"X-Api-Key: 0123456789abcdef\r\n", "X-Api-Key: " + Marker + "\r\n"},
 
 		{"task-list, risk-assessment-framework-document-2024", "task-list, risk-assessment-framework-document-2024"},
 		{"sk-short", "sk-short"}, {"ghp_ is a prefix", "ghp_ is a prefix"},
@@ -109,7 +109,7 @@ func TestOnlyWhatMayBecomeASecretIsHeldBack(t *testing.T) {
 		{" sk", " "},
 		{"y", "sky"},
 		{" correct-horse-battery", " "},
-		{"!", marker + "!"},
+		{"!", Marker + "!"},
 	} {
 		if got := st.Append(c.in); got != c.out {
 			t.Errorf("after %q came %q, want %q", c.in, got, c.out)
@@ -122,7 +122,7 @@ func TestOnlyWhatMayBecomeASecretIsHeldBack(t *testing.T) {
 
 func TestTheCutEndOfATextHoldsNoHalfSecret(t *testing.T) {
 	r := New("correct-horse-battery")
-	if got := r.String("it is correct-horse-ba"); got != "it is "+marker {
+	if got := r.String("it is correct-horse-ba"); got != "it is "+Marker {
 		t.Errorf("got %q", got)
 	}
 	if got := r.String("it is correct"); got != "it is correct" {
@@ -132,7 +132,7 @@ func TestTheCutEndOfATextHoldsNoHalfSecret(t *testing.T) {
 
 func TestOverlappingValues(t *testing.T) {
 	r := New("abcdefgh1", "efgh1ijkl", "cdefgh1i", "12345678a12345678b")
-	if got := r.String("<abcdefgh1ijkl><12345678a12345678a12345678b>"); got != "<"+marker+"><12345678a"+marker+">" {
+	if got := r.String("<abcdefgh1ijkl><12345678a12345678a12345678b>"); got != "<"+Marker+"><12345678a"+Marker+">" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -144,14 +144,14 @@ func TestWithAndAdd(t *testing.T) {
 		t.Error("a redactor that knows no more is a new one")
 	}
 	base.Add("third-secret")
-	if got, want := r.String("first-secret second-secret third-secret"), strings.TrimSpace(strings.Repeat(marker+" ", 3)); got != want {
+	if got, want := r.String("first-secret second-secret third-secret"), strings.TrimSpace(strings.Repeat(Marker+" ", 3)); got != want {
 		t.Errorf("got %q", got)
 	}
 	if got := base.String("second-secret"); got != "second-secret" {
 		t.Errorf("got %q", got)
 	}
 	var none *Redactor
-	if got := none.With("fourth-secret").String("fourth-secret"); got != marker {
+	if got := none.With("fourth-secret").String("fourth-secret"); got != Marker {
 		t.Errorf("got %q", got)
 	}
 	var many []string
@@ -159,7 +159,7 @@ func TestWithAndAdd(t *testing.T) {
 		many = append(many, "secret-number-"+strconv.Itoa(i))
 	}
 	base.Add(many...)
-	if len(base.values) != maxValues || base.String("first-secret") == marker {
+	if len(base.values) != maxValues || base.String("first-secret") == Marker {
 		t.Errorf("%d values are kept", len(base.values))
 	}
 }
@@ -234,18 +234,18 @@ func FuzzJ08_Redact(f *testing.F) {
 			t.Fatalf("%q cut at %d and %d became\n%q, whole\n%q", text, i, j, got, out)
 		}
 		for _, w := range append(plainForms(secret), encodedForms(secret)...) {
-			if strings.Contains(out, w) && !strings.Contains(marker, w) && !crosses(w) {
+			if strings.Contains(out, w) && !strings.Contains(Marker, w) && !crosses(w) {
 				t.Fatalf("%q still holds %q", out, w)
 			}
 		}
 	})
 }
 
-// crosses reports whether w shares characters with the marker's ends, so that
-// the marker itself may complete it.
+// crosses reports whether w shares characters with the Marker's ends, so that
+// the Marker itself may complete it.
 func crosses(w string) bool {
 	for n := 1; n < len(w); n++ {
-		if strings.HasSuffix(marker, w[:n]) || strings.HasPrefix(marker, w[n:]) {
+		if strings.HasSuffix(Marker, w[:n]) || strings.HasPrefix(Marker, w[n:]) {
 			return true
 		}
 	}

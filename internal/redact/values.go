@@ -24,7 +24,7 @@ const (
 
 // distinct reports whether v can be told from innocent text.
 func distinct(v string) bool {
-	if len(v) < minValue || strings.Contains(marker, v) {
+	if len(v) < minValue || strings.Contains(Marker, v) {
 		return false
 	}
 	first, _ := utf8.DecodeRuneInString(v)
