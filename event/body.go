@@ -293,7 +293,7 @@ type Approval struct {
 	ToolName          string          `json:"toolName,omitzero"`
 	Arguments         json.RawMessage `json:"arguments,omitzero"` // exactly what would run
 	ArgumentsEditable bool            `json:"argumentsEditable,omitzero"`
-	ArgumentsDigest   string          `json:"argumentsDigest,omitzero"` // identifies Arguments; quote it in the answer
+	ArgumentsDigest   string          `json:"argumentsDigest,omitzero"` // hex SHA-256 of Arguments as the agent sent them; quote it in the answer
 	Why               string          `json:"why,omitzero"`             // the agent's reason for asking
 	Changes           []Change        `json:"changes,omitzero"`
 	Choices           []Choice        `json:"choices"`

@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -249,4 +250,27 @@ func TestChangedArgumentsAreComparedWithDenyRules(t *testing.T) {
 		t.Error(err)
 	}
 	d.ends(t, sent)
+}
+
+// A secret is taken out of what is shown, with whatever an agent writes in its
+// place: a rule must not allow what nobody sees.
+func TestRuleAllowsNothingThatIsTakenOutAsASecret(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t, func(c *Config) {
+		c.Filter = func(runnel.Options) runnel.Filter { return redact.New().Events() }
+	})
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	addRule(t, g, command(store.EffectAllow, "curl *"))
+	if _, r := d.answered(t, g, id, `curl "https://example.com/"`); r.Choice != "allow" {
+		t.Fatalf("%+v", r)
+	}
+	a, r := d.answered(t, g, id, `curl "https://user:x$(reboot)@example.com/"`)
+	if a == nil {
+		t.Fatalf("a hidden command was allowed: %+v", r)
+	}
+	if !strings.Contains(string(a.Arguments), redact.Marker) {
+		t.Fatalf("nothing was taken out: %s", a.Arguments)
+	}
+	d.finish(t, g, id, a)
 }

@@ -1,12 +1,15 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/strictjson"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -24,6 +27,10 @@ type action struct {
 	// the rest shows, such as to run a command outside of the agent's sandbox:
 	// no rule allows that.
 	plain bool
+
+	// hidden says that what is shown is not what would run: a secret was taken
+	// out, and whatever else stood in its place.
+	hidden bool
 }
 
 // The tools whose arguments we know, by the names that agents give them. A tool
@@ -56,6 +63,9 @@ func actionOf(c Call) *action {
 	if raw := c.Approval.Arguments; len(raw) > 0 && (strictjson.Check(raw) != nil || json.Unmarshal(raw, &args) != nil) {
 		a.plain = false // another reader may have another idea of it
 	}
+	if a.hidden = isHidden(c.Approval); a.hidden {
+		a.plain = false
+	}
 	a.readDir(args)
 	a.command, a.url = text(args["command"]), text(args["url"])
 	switch {
@@ -76,6 +86,15 @@ func actionOf(c Call) *action {
 		a.plain = a.plain && a.tool != ""
 	}
 	return a
+}
+
+// isHidden reports whether a part of what would run is not shown.
+func isHidden(a event.Approval) bool {
+	sum := sha256.Sum256(a.Arguments)
+	if hex.EncodeToString(sum[:]) != a.ArgumentsDigest || strings.Contains(a.ToolName+string(a.Arguments), redact.Marker) {
+		return true
+	}
+	return slices.ContainsFunc(a.Changes, func(c event.Change) bool { return strings.Contains(c.Path+c.MovedTo, redact.Marker) })
 }
 
 // readDir takes the directory that the arguments name.

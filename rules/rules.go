@@ -161,12 +161,12 @@ func (r compiled) denies(a *action, s script) tri {
 		if a.command == "" && a.kind != store.RuleExecute {
 			return no
 		}
-		return r.command.denies(s)
+		return max(r.command.denies(s), a.unsure())
 	case store.RuleEdit, store.RuleRead:
 		if a.kind != r.Kind {
 			return no
 		}
-		return a.touches(r.Pattern)
+		return max(a.touches(r.Pattern), a.unsure())
 	case store.RuleFetch:
 		if a.url == "" {
 			return no
@@ -178,9 +178,18 @@ func (r compiled) denies(a *action, s script) tri {
 		case hostMatches(r.Pattern, host):
 			return yes
 		}
-		return no
+		return a.unsure()
 	case store.RuleTool:
 		return yes
+	}
+	return no
+}
+
+// unsure returns whether a rule that does not match what is shown might match
+// what would run.
+func (a *action) unsure() tri {
+	if a.hidden {
+		return unknown
 	}
 	return no
 }

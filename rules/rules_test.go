@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,7 @@ import (
 
 func call(dir, tool string, args any) Call {
 	raw, _ := json.Marshal(args)
-	return Call{CLIType: "some", Dir: dir, Approval: event.Approval{ID: "a", Kind: event.ApprovalTool, ToolName: tool, Arguments: raw}}
+	return Call{CLIType: "some", Dir: dir, Approval: event.Approval{ID: "a", Kind: event.ApprovalTool, ToolName: tool, Arguments: raw, ArgumentsDigest: digest(raw)}}
 }
 
 type args map[string]any
@@ -94,6 +96,7 @@ func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
 	}
 	twice := call(dir, "Bash", nil)
 	twice.Approval.Arguments = json.RawMessage(`{"command":"git status","command":"rm -rf ~"}`)
+	twice.Approval.ArgumentsDigest = digest(twice.Approval.Arguments)
 	if Matches(status, twice) || Matches(allow(store.RuleExecute, "rm -rf '~'"), twice) {
 		t.Error("a rule matches arguments with a key that is there twice")
 	}
@@ -107,6 +110,33 @@ func realDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// Secrets are taken out of what is shown, and whatever an agent puts in the place
+// of one is hidden with it: a rule must not allow what it cannot see.
+func TestRulesDecideNothingThatIsHiddenFromThem(t *testing.T) {
+	const hidden = `curl "https://u:[redacted]@example.com/"` // it was x$(reboot)
+	for name, c := range map[string]Call{
+		"a marker in the command": call("/p", "Bash", args{"command": hidden}),
+		"other arguments":         {Dir: "/p", Approval: event.Approval{Kind: event.ApprovalTool, ToolName: "Bash", Arguments: json.RawMessage(`{"command":"curl x"}`), ArgumentsDigest: digest([]byte("{}"))}},
+		"no digest":               {Dir: "/p", Approval: event.Approval{Kind: event.ApprovalTool, ToolName: "Bash", Arguments: json.RawMessage(`{"command":"curl x"}`)}},
+	} {
+		if Matches(allow(store.RuleExecute, "curl *"), c) || Matches(allow(store.RuleExecute, "curl x"), c) || Matches(allow(store.RuleExecute, hidden), c) {
+			t.Errorf("%s: an allow rule matches", name)
+		}
+		if len(Suggest(c)) != 0 {
+			t.Errorf("%s: a rule is suggested", name)
+		}
+		if _, denied, ask := NewSet([]store.Rule{deny(store.RuleExecute, "reboot")}).Denies(c); denied || !ask {
+			t.Errorf("%s: a deny rule that might match does not ask", name)
+		}
+	}
+	dir := realDir(t)
+	c := call(dir, "write_file", args{"description": "Write"})
+	c.Approval.Changes = []event.Change{{Path: filepath.Join(dir, "[redacted]")}}
+	if Matches(allow(store.RuleEdit, dir), c) {
+		t.Error("an allow rule matches a path of which a part is hidden")
+	}
 }
 
 func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
@@ -319,3 +349,5 @@ func TestExplain(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func digest(args []byte) string { return fmt.Sprintf("%x", sha256.Sum256(args)) }
