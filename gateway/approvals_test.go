@@ -261,11 +261,11 @@ func TestRuleAllowsNothingThatIsTakenOutAsASecret(t *testing.T) {
 	})
 	defer closeIt(t, g)
 	id := d.create(t, g)
-	addRule(t, g, command(store.EffectAllow, "curl *"))
-	if _, r := d.answered(t, g, id, `curl "https://example.com/"`); r.Choice != "allow" {
+	addRule(t, g, command(store.EffectAllow, "svn info *"))
+	if _, r := d.answered(t, g, id, `svn info "https://example.com/"`); r.Choice != "allow" {
 		t.Fatalf("%+v", r)
 	}
-	a, r := d.answered(t, g, id, `curl "https://user:x$(reboot)@example.com/"`)
+	a, r := d.answered(t, g, id, `svn info "https://user:x$(reboot)@example.com/"`)
 	if a == nil {
 		t.Fatalf("a hidden command was allowed: %+v", r)
 	}

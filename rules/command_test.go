@@ -53,10 +53,12 @@ func TestNotSimpleCommand(t *testing.T) {
 func TestPatternAllows(t *testing.T) {
 	for _, tc := range []struct{ pattern, matches, not string }{
 		{"git status", "git status|git  status|'git' \"status\"", "git status -s|git|git stat|git statuss|GIT status|/usr/bin/git status|git status; rm -rf ~"},
-		{"git log *", "git log|git log -p|git log 'a b'", "git logs|git|git log --open-files-in-pager=x|git log -Oless|git log --ext-d|git log $X"},
-		{"go test *", "go test ./...|go test -run X ./...", "go test -exec ./x|go test --exec=x|go test -toolexec=x|go test -ldflags=-extld=x|go vet"},
+		{"git log *", "git log|git log -p|git log 'a b'", "git logs|git|git log --open-files-in-pager=x|git log -Oless|git log -pOless|git log --ext-d|git log --output=x|git log --outp x|git log $X"},
+		{"go test *", "go test ./...|go test -run X ./...|go test -count=1 -short -v .", "go test -exec ./x|go test --exec=x|go test -toolexec=x|go test -ldflags=-extld=x|go test -o x|go test --o=x|go vet"},
+		{"git archive *", "git archive HEAD", "git archive HEAD -o x|git archive -ox HEAD"},
+		{"git ls-files *", "git ls-files -o", "git ls-files --outp=x"},
 		{"git fetch *", "git fetch origin", "git fetch --upload-pack=x|git fetch --upload-p x|git fetch ext::sh"},
-		{"make test *", "make test V", "make test SHELL=/x|make test -f x|make test -fx|make test --eval=x|make test --ev x"},
+		{"make test *", "make test V", "make test SHELL=/x|make test -f x|make test -fx|make test -kf x|make test --eval=x|make test --ev x"},
 		{"echo 'a b'", `echo "a b"|echo a' 'b`, "echo a b"},
 	} {
 		p, err := parsePattern(tc.pattern)

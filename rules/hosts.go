@@ -20,10 +20,11 @@ var hosts = strings.Fields(`
 // hostCommands are the subcommands that do the same, of commands that have
 // subcommands. A rule with any arguments has to name another subcommand.
 var hostCommands = map[string][]string{
-	"bun":     {"x", "create", "exec"},
-	"cargo":   {"xtask"},
-	"gh":      {"alias", "extension", "codespace"},
-	"git":     {"bisect", "config", "difftool", "filter-branch", "for-each-repo", "mergetool", "rebase", "send-email", "submodule"},
+	"bun":   {"x", "create", "exec"},
+	"cargo": {"xtask"},
+	"gh":    {"alias", "extension", "codespace"},
+	"git": {"bisect", "citool", "clone", "config", "credential", "daemon", "difftool", "filter-branch", "for-each-repo", "gui", "hook", "instaweb",
+		"mergetool", "p4", "rebase", "receive-pack", "send-email", "shell", "submodule", "svn", "upload-pack"},
 	"go":      {"generate", "run", "tool"},
 	"kubectl": {"debug", "exec", "run"},
 	"npm":     {"config", "create", "exec", "init", "set", "x"},
@@ -33,19 +34,24 @@ var hostCommands = map[string][]string{
 	"yarn":    {"config", "create", "dlx", "exec"},
 }
 
+// writers are commands that people think of as readers, and that write to any
+// file that their options name, such as one that a shell runs when it starts.
+var writers = []string{"curl", "wget"}
+
 // hostOptions are the options with which other commands run what the option
-// says. A command with one of them is not allowed by a rule with any arguments.
+// says, or write to the file that it names. A command with one of them is not
+// allowed by a rule with any arguments.
 var hostOptions = map[string][]string{
 	"cargo": {"--config"},
-	"git":   {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--receive-pack", "--template", "--textconv", "--upload-pack"},
-	"go":    {"-exec", "-toolexec", "-vettool", "-ldflags", "-gccgoflags", "-overlay"},
-	"make":  {"--eval", "--file", "--makefile", "-E", "-f"},
-	"npm":   {"--script-shell", "--node-options"},
-	"pnpm":  {"--script-shell", "--node-options"},
-	"rg":    {"--pre", "--hostname-bin"},
-	"sort":  {"--compress-program"},
-	"wget":  {"--execute", "--use-askpass", "-e"},
-	"yarn":  {"--script-shell", "--node-options"},
+	"git": {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--output", "--output-directory",
+		"--receive-pack", "--template", "--textconv", "--upload-pack"},
+	"go":   {"--exec", "--toolexec", "--vettool", "--ldflags", "--gccgoflags", "--overlay", "--o", "--outputdir"},
+	"make": {"--eval", "--file", "--makefile", "-E", "-f"},
+	"npm":  {"--script-shell", "--node-options"},
+	"pnpm": {"--script-shell", "--node-options"},
+	"rg":   {"--pre", "--hostname-bin"},
+	"sort": {"--compress-program", "--output", "-o"},
+	"yarn": {"--script-shell", "--node-options"},
 }
 
 // runsOthers reports whether a command that matches the first n words of a
@@ -55,13 +61,13 @@ func runsOthers(words []string, n int) bool {
 	for _, w := range words[n:] {
 		option, _, _ := strings.Cut(w, "=")
 		for _, o := range hostOptions[name] {
-			if isOption(option, o) {
+			if isOption(name, option, o) {
 				return true
 			}
 		}
 		switch {
-		case name == "git" && (strings.Contains(w, "::") || slices.Contains(words, "clone") && strings.HasPrefix(w, "-u")):
-			return true // a transport by its command
+		case name == "git" && (strings.Contains(w, "::") || strings.HasPrefix(w, "-o") && slices.Contains([]string{"archive", "format-patch"}, words[1])):
+			return true // a transport by its command, or a file
 		case (name == "make" || name == "gmake") && strings.Contains(w, "="):
 			return true // a variable, such as SHELL
 		}
@@ -69,15 +75,17 @@ func runsOthers(words []string, n int) bool {
 	return false
 }
 
-// isOption reports whether a word may be an option, which programs take with one
-// dash or two, cut short where it is long, and with its value where it is short.
-func isOption(w, option string) bool {
-	if len(option) == 2 {
-		return strings.HasPrefix(w, option) && !strings.HasPrefix(w, "--")
+// isOption reports whether a word may be an option of a command. A short one may
+// stand among others, and a long one may be cut short. Go's options have one
+// dash or two, and are written out.
+func isOption(name, w, option string) bool {
+	if name == "go" {
+		return strings.HasPrefix(w, "-") && strings.TrimLeft(w, "-") == strings.TrimLeft(option, "-")
 	}
-	long := strings.TrimLeft(option, "-")
-	bare := strings.TrimLeft(w, "-")
-	return bare != w && bare != "" && strings.HasPrefix(long, bare)
+	if len(option) == 2 {
+		return strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "--") && strings.Contains(w, option[1:])
+	}
+	return len(w) > 2 && strings.HasPrefix(w, "--") && strings.HasPrefix(option, w)
 }
 
 // checkWildcard returns why a rule that allows a pattern with any arguments
@@ -89,6 +97,9 @@ func checkWildcard(p commandPattern) string {
 	name := path.Base(p.words[0])
 	if slices.Contains(hosts, name) || strings.HasPrefix(name, "python") || strings.HasPrefix(name, "ruby") {
 		return name + " runs the commands that its arguments name, so the rule would allow every command"
+	}
+	if slices.Contains(writers, name) {
+		return name + " writes what it gets to any file that its options name"
 	}
 	subs, has := hostCommands[name]
 	if !has {

@@ -275,6 +275,8 @@ func TestCheck(t *testing.T) {
 		{allow(store.RuleExecute, "sh -c *"), "!sh runs"},
 		{allow(store.RuleExecute, "ssh host *"), "!ssh runs"},
 		{allow(store.RuleExecute, "npx *"), "!npx runs"},
+		{allow(store.RuleExecute, "curl *"), "!curl writes"},
+		{allow(store.RuleExecute, "git clone *"), "!git clone runs"},
 		{allow(store.RuleExecute, "git\nstatus"), "!printable"},
 		{allow(store.RuleExecute, strings.Repeat("x", 5000)), "!4096"},
 		{deny(store.RuleExecute, "*"), "*"},
