@@ -3,6 +3,7 @@ package runnel
 import (
 	"cmp"
 	"maps"
+	"slices"
 
 	"github.com/runnel-dev/runnel/event"
 )
@@ -19,6 +20,7 @@ type given struct {
 func startedWith(opt Options) given {
 	return given{Settings: Settings{
 		Model: opt.Model, PermissionMode: cmp.Or(opt.PermissionMode, ModeDefault), ReasoningEffort: opt.ReasoningEffort, Config: maps.Clone(opt.Config),
+		ThinkingDisplay: cmp.Or(opt.ThinkingDisplay, ThinkingSummarized), DisallowedTools: union(opt.DisallowedTools),
 	}}
 }
 
@@ -32,6 +34,12 @@ func (g *given) missing(set Settings) Settings {
 	}
 	if set.ReasoningEffort == g.ReasoningEffort {
 		set.ReasoningEffort = ""
+	}
+	if set.ThinkingDisplay == g.ThinkingDisplay {
+		set.ThinkingDisplay = ""
+	}
+	if g.DisallowedTools != nil && slices.Equal(set.DisallowedTools, g.DisallowedTools) {
+		set.DisallowedTools = nil
 	}
 	set.Config = maps.Clone(set.Config)
 	maps.DeleteFunc(set.Config, func(id, value string) bool {
@@ -49,7 +57,7 @@ func (g *given) missing(set Settings) Settings {
 // round: of those nothing is known then.
 func (g *given) gave(set Settings) {
 	if len(set.Config) > 0 {
-		*g = given{Settings: Settings{Config: g.Config}}
+		*g = given{Settings: Settings{Config: g.Config, ThinkingDisplay: g.ThinkingDisplay, DisallowedTools: g.DisallowedTools}}
 	}
 	if set.Model != "" || set.PermissionMode != "" || set.ReasoningEffort != "" {
 		g.Config = nil

@@ -185,6 +185,9 @@ func (s *Session) catchUp(opt Options) error {
 	if s.opt.ReasoningEffort != opt.ReasoningEffort {
 		late.ReasoningEffort = s.opt.ReasoningEffort
 	}
+	if s.opt.ThinkingDisplay != opt.ThinkingDisplay {
+		late.ThinkingDisplay = s.opt.ThinkingDisplay
+	}
 	for id, value := range s.opt.Config {
 		if opt.Config[id] != value {
 			late.Config[id] = value
@@ -222,6 +225,12 @@ func checkSetters(conn Conn, set Settings) error {
 	if _, ok := conn.(ConfigSetter); len(set.Config) > 0 && !ok {
 		return unsettable("configuration")
 	}
+	if _, ok := conn.(ThinkingDisplayer); set.ThinkingDisplay != "" && !ok {
+		return unsettable("display of its reasoning")
+	}
+	if _, ok := conn.(ToolDisallower); set.DisallowedTools != nil && !ok {
+		return unsettable("disallowed tools")
+	}
 	return nil
 }
 
@@ -245,6 +254,16 @@ func (s *Session) setLive(set Settings) error {
 	}
 	if set.ReasoningEffort != "" {
 		if err := conn.(EffortSetter).SetReasoningEffort(s.ctx, set.ReasoningEffort); err != nil {
+			return Safe(err)
+		}
+	}
+	if set.ThinkingDisplay != "" {
+		if err := conn.(ThinkingDisplayer).SetThinkingDisplay(s.ctx, set.ThinkingDisplay); err != nil {
+			return Safe(err)
+		}
+	}
+	if set.DisallowedTools != nil {
+		if err := conn.(ToolDisallower).SetDisallowedTools(s.ctx, union(s.opt.Disallowed, set.DisallowedTools)); err != nil {
 			return Safe(err)
 		}
 	}

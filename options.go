@@ -25,6 +25,7 @@ type Takes struct {
 	Tools              bool
 	MaxTurns           bool
 	MaxThinkingTokens  bool
+	ThinkingDisplay    bool
 	AddDirs            bool
 	SystemPromptAppend bool
 	MCPServers         bool
@@ -42,8 +43,9 @@ type Takes struct {
 	// AnyEffort says that only a conversation shows the words.
 	AnyEffort bool
 
-	// Disallowed says that the agent leaves out the tools of Options.Disallowed.
-	// Any other agent ignores that option: it only asks before it uses them.
+	// Disallowed says that the agent leaves out the tools of Options.Disallowed
+	// and DisallowedTools. Any other agent ignores the first and refuses the
+	// second: it only asks before it uses tools.
 	Disallowed bool
 
 	// SubagentTools are the names of the tools with which the agent starts
@@ -158,6 +160,9 @@ func optionChecks() []optionCheck {
 		{"config", func(o *Options) bool { return len(o.Config) > 0 }, func(t *Takes) bool { return t.Config }, checkConfig},
 		{"maxThinkingTokens", func(o *Options) bool { return o.MaxThinkingTokens != 0 }, func(t *Takes) bool { return t.MaxThinkingTokens },
 			func(c checked) error { return checkCount("maxThinkingTokens", c.opt.MaxThinkingTokens) }},
+		{"disallowedTools", func(o *Options) bool { return len(o.DisallowedTools) > 0 }, func(t *Takes) bool { return t.Disallowed },
+			func(c checked) error { return checkToolNames("disallowedTools", c.opt.DisallowedTools) }},
+		{"thinkingDisplay", func(o *Options) bool { return o.ThinkingDisplay != "" }, func(t *Takes) bool { return t.ThinkingDisplay }, checkThinkingDisplay},
 		{"addDirs", func(o *Options) bool { return len(o.AddDirs) > 0 }, func(t *Takes) bool { return t.AddDirs }, checkDirs},
 		{"systemPromptAppend", func(o *Options) bool { return o.SystemPromptAppend != "" }, func(t *Takes) bool { return t.SystemPromptAppend },
 			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
@@ -241,14 +246,23 @@ func notText(field string) string {
 	return field + ": holds a NUL character or is not valid UTF-8; agents take neither"
 }
 
-func checkTools(c checked) error {
-	if n := len(c.opt.Tools); n > maxTools {
-		return Fail(InvalidRequest, fmt.Sprintf("tools: %d are too many; at most %d are allowed", n, maxTools))
+func checkTools(c checked) error { return checkToolNames("tools", c.opt.Tools) }
+
+func checkToolNames(field string, tools []string) error {
+	if n := len(tools); n > maxTools {
+		return Fail(InvalidRequest, fmt.Sprintf("%s: %d are too many; at most %d are allowed", field, n, maxTools))
 	}
-	for i, tool := range c.opt.Tools {
+	for i, tool := range tools {
 		if !word.MatchString(tool) {
-			return Fail(InvalidRequest, fmt.Sprintf("tools.%d: %s is not the name of a tool; it has letters, digits and . _ : / @ -", i, shown(tool)))
+			return Fail(InvalidRequest, fmt.Sprintf("%s.%d: %s is not the name of a tool; it has letters, digits and . _ : / @ -", field, i, shown(tool)))
 		}
+	}
+	return nil
+}
+
+func checkThinkingDisplay(c checked) error {
+	if has := []ThinkingDisplay{ThinkingSummarized, ThinkingOmitted}; !slices.Contains(has, c.opt.ThinkingDisplay) {
+		return Fail(InvalidRequest, "thinkingDisplay: unknown value "+shown(string(c.opt.ThinkingDisplay))+"; want "+oneOf(has))
 	}
 	return nil
 }

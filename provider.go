@@ -72,6 +72,16 @@ type (
 	ConfigSetter interface {
 		SetConfig(ctx context.Context, id, value string) error
 	}
+	// A ToolDisallower can take tools away from a live conversation. These are all
+	// that are disallowed from then on: what the agent was started without stays
+	// away as well.
+	ToolDisallower interface {
+		SetDisallowedTools(ctx context.Context, tools []string) error
+	}
+	// A ThinkingDisplayer can change how a live conversation shows reasoning.
+	ThinkingDisplayer interface {
+		SetThinkingDisplay(ctx context.Context, d ThinkingDisplay) error
+	}
 	// A SettingsChecker knows in advance which settings it refuses. It returns
 	// the error with which it would refuse one of them, and changes nothing.
 	// A Conn that refuses any settings implements it, so that a prompt that is
@@ -266,6 +276,8 @@ type Options struct {
 	AddDirs            []string        `json:"addDirs,omitzero"`            // further absolute directories the agent may use
 	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
+	DisallowedTools    []string        `json:"disallowedTools,omitzero"`    // tools that the agent does not get. Default: none
+	ThinkingDisplay    ThinkingDisplay `json:"thinkingDisplay,omitzero"`    // how the agent shows its reasoning. Default: ThinkingSummarized, where the agent takes it
 	Auth               Auth            `json:"auth,omitzero"`               // agent-login or api-key. Default: as configured, else the agent chooses
 
 	Extensions     Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
@@ -273,7 +285,7 @@ type Options struct {
 	Dir            string                     `json:"-"` // Default: the current directory
 	Resume         string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
 	Fork           bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
-	Disallowed     []string                   `json:"-"` // tools that the agent does not get, where it can leave tools out. Default: none
+	Disallowed     []string                   `json:"-"` // DisallowedTools of others than the client, which count where the agent can leave tools out. Default: none
 	Delegation     Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
 	Subagents      []Subagent                 `json:"-"` // further ones that the agent has, if it takes them. Default: its own
 	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH
@@ -290,6 +302,15 @@ type Options struct {
 	Counters       *Counters                  `json:"-"` // of what the agent prints and no log records. Default: not counted
 	Warn           func(code, message string) `json:"-"` // told of dangerous settings. Default: dropped
 }
+
+// ThinkingDisplay says how an agent shows the reasoning of its model.
+type ThinkingDisplay string
+
+// The ways to show reasoning.
+const (
+	ThinkingSummarized ThinkingDisplay = "summarized"
+	ThinkingOmitted    ThinkingDisplay = "omitted"
+)
 
 // Values are settings of an agent's own, by the id of their event.ConfigOption.
 type Values map[string]string

@@ -170,11 +170,18 @@ type Settings struct {
 	PermissionMode  PermissionMode `json:"permissionMode,omitzero"`
 	ReasoningEffort string         `json:"reasoningEffort,omitzero"`
 	Config          Values         `json:"config,omitzero"`
+
+	ThinkingDisplay ThinkingDisplay `json:"thinkingDisplay,omitzero"`
+
+	// DisallowedTools are all that the agent does not get. For a turn they come on
+	// top of those of the session. Default: as they are.
+	DisallowedTools []string `json:"disallowedTools,omitzero"`
 }
 
 // IsZero reports whether s changes nothing.
 func (s Settings) IsZero() bool {
-	return s.Model == "" && s.PermissionMode == "" && s.ReasoningEffort == "" && len(s.Config) == 0
+	return s.Model == "" && s.PermissionMode == "" && s.ReasoningEffort == "" && len(s.Config) == 0 &&
+		s.ThinkingDisplay == "" && s.DisallowedTools == nil
 }
 
 // Apply returns opt with the settings in it.
@@ -187,6 +194,12 @@ func (s Settings) Apply(opt Options) Options {
 	}
 	if s.ReasoningEffort != "" {
 		opt.ReasoningEffort = s.ReasoningEffort
+	}
+	if s.ThinkingDisplay != "" {
+		opt.ThinkingDisplay = s.ThinkingDisplay
+	}
+	if s.DisallowedTools != nil {
+		opt.DisallowedTools = s.DisallowedTools
 	}
 	if len(s.Config) > 0 {
 		opt.Config = maps.Clone(opt.Config)

@@ -8,8 +8,10 @@ import (
 // Settings returns the options that can change in a session with a running agent,
 // and the names in JSON of the others that o has.
 func (o Options) Settings() (set Settings, others []string) {
-	set = Settings{Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config}
-	live := []string{"model", "permissionMode", "reasoningEffort", "config", "resume", "projectDir"}
+	set = Settings{
+		Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config, ThinkingDisplay: o.ThinkingDisplay,
+	}
+	live := []string{"model", "permissionMode", "reasoningEffort", "config", "thinkingDisplay", "resume", "projectDir"}
 	for _, c := range optionChecks() {
 		if !slices.Contains(live, c.name) && c.given(&o) {
 			others = append(others, c.name)
@@ -18,18 +20,25 @@ func (o Options) Settings() (set Settings, others []string) {
 	return set, others
 }
 
+// Without returns the tools that the agent does not get: Disallowed and
+// DisallowedTools.
+func (o Options) Without() []string { return union(o.Disallowed, o.DisallowedTools) }
+
 // TurnSettings returns the options of a prompt as settings for its turn alone. It
 // fails with UNSUPPORTED_CAPABILITY for an option that the agent of p does not
 // take, or takes only when it starts.
 func TurnSettings(p Provider, opt Options) (Settings, error) {
 	set, others := opt.Settings()
-	if len(others) == 0 {
-		return set, nil
-	}
 	if err := checkTakes(p, others); err != nil {
 		return set, err
 	}
-	return set, notForOneTurn(p, others)
+	if i := slices.Index(others, "disallowedTools"); i >= 0 { // which a turn can only add to
+		set.DisallowedTools, others = opt.DisallowedTools, slices.Delete(others, i, i+1)
+	}
+	if len(others) > 0 {
+		return set, notForOneTurn(p, others)
+	}
+	return set, nil
 }
 
 // checkTakes returns the error for the first of the options that the agent of p

@@ -14,6 +14,9 @@ import (
 // which they are refused. It changes nothing.
 func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
 	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
+	if set.DisallowedTools != nil { // nothing that the session forbids is allowed for a turn
+		set.DisallowedTools = union(s.opt.DisallowedTools, set.DisallowedTools)
+	}
 	missing := s.missing(set)
 	if err != nil || missing.IsZero() {
 		return set, err
@@ -59,6 +62,7 @@ func (s Settings) names() (out []string) {
 	}{
 		{"model", s.Model != ""}, {"permissionMode", s.PermissionMode != ""},
 		{"reasoningEffort", s.ReasoningEffort != ""}, {"config", len(s.Config) > 0},
+		{"thinkingDisplay", s.ThinkingDisplay != ""}, {"disallowedTools", s.DisallowedTools != nil},
 	} {
 		if f.set {
 			out = append(out, f.name)
@@ -90,7 +94,10 @@ func (s *Session) replaced(set Settings) (Settings, error) {
 // them. The agent's configuration may be part of what makes a permission mode,
 // so it belongs to that.
 func (s *Session) ownOf(set Settings) Settings {
-	own := Settings{Model: s.opt.Model, PermissionMode: cmp.Or(s.opt.PermissionMode, ModeDefault), ReasoningEffort: s.opt.ReasoningEffort, Config: s.opt.Config}
+	own := Settings{
+		Model: s.opt.Model, PermissionMode: cmp.Or(s.opt.PermissionMode, ModeDefault), ReasoningEffort: s.opt.ReasoningEffort, Config: s.opt.Config,
+		ThinkingDisplay: cmp.Or(s.opt.ThinkingDisplay, ThinkingSummarized), DisallowedTools: union(s.opt.DisallowedTools),
+	}
 	out := own.only(set)
 	if set.PermissionMode != "" {
 		out.Config = maps.Clone(own.Config)
@@ -112,13 +119,19 @@ func (s *Session) beginSettings(lt *liveTurn, set Settings) {
 func (s *Session) stageSettings(set, back Settings) {
 	s.stage(event.Event{At: time.Now(), Body: event.SessionUpdated{
 		ModelID: set.Model, PermissionMode: string(set.PermissionMode),
-		Restores: &event.SessionSettings{Model: back.Model, PermissionMode: string(back.PermissionMode), ReasoningEffort: back.ReasoningEffort, Config: back.Config},
+		Restores: &event.SessionSettings{
+			Model: back.Model, PermissionMode: string(back.PermissionMode), ReasoningEffort: back.ReasoningEffort, Config: back.Config,
+			ThinkingDisplay: string(back.ThinkingDisplay), DisallowedTools: back.DisallowedTools,
+		},
 	}})
 }
 
 // settingsOf returns settings as an event has them.
 func settingsOf(s event.SessionSettings) Settings {
-	return Settings{Model: s.Model, PermissionMode: PermissionMode(s.PermissionMode), ReasoningEffort: s.ReasoningEffort, Config: s.Config}
+	return Settings{
+		Model: s.Model, PermissionMode: PermissionMode(s.PermissionMode), ReasoningEffort: s.ReasoningEffort, Config: s.Config,
+		ThinkingDisplay: ThinkingDisplay(s.ThinkingDisplay), DisallowedTools: s.DisallowedTools,
+	}
 }
 
 // giveSettings gives the running agent the settings of a turn. What they replace
@@ -239,6 +252,10 @@ func (s Settings) or(other Settings) Settings {
 	s.PermissionMode = cmp.Or(s.PermissionMode, other.PermissionMode)
 	s.ReasoningEffort = cmp.Or(s.ReasoningEffort, other.ReasoningEffort)
 	s.Config = merged(other.Config, s.Config)
+	s.ThinkingDisplay = cmp.Or(s.ThinkingDisplay, other.ThinkingDisplay)
+	if s.DisallowedTools == nil {
+		s.DisallowedTools = other.DisallowedTools
+	}
 	return s
 }
 
@@ -249,10 +266,14 @@ func (s Settings) only(set Settings) Settings { return s.without(s.without(set))
 func (s Settings) without(other Settings) Settings {
 	for _, f := range [][2]*string{
 		{&s.Model, &other.Model}, {(*string)(&s.PermissionMode), (*string)(&other.PermissionMode)}, {&s.ReasoningEffort, &other.ReasoningEffort},
+		{(*string)(&s.ThinkingDisplay), (*string)(&other.ThinkingDisplay)},
 	} {
 		if *f[1] != "" {
 			*f[0] = ""
 		}
+	}
+	if other.DisallowedTools != nil {
+		s.DisallowedTools = nil
 	}
 	s.Config = maps.Clone(s.Config)
 	maps.DeleteFunc(s.Config, func(id, _ string) bool { return other.Config[id] != "" })
@@ -260,6 +281,19 @@ func (s Settings) without(other Settings) Settings {
 		s.Config = nil
 	}
 	return s
+}
+
+// union returns what is in any of the lists, each once. It is never nil.
+func union(lists ...[]string) []string {
+	out := []string{}
+	for _, list := range lists {
+		for _, s := range list {
+			if !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
 }
 
 func merged(first, second Values) Values {

@@ -210,6 +210,8 @@ type SessionSettings struct {
 	PermissionMode  string            `json:"permissionMode,omitzero"`
 	ReasoningEffort string            `json:"reasoningEffort,omitzero"`
 	Config          map[string]string `json:"config,omitzero"` // values by the ids of ConfigOptions
+	ThinkingDisplay string            `json:"thinkingDisplay,omitzero"`
+	DisallowedTools []string          `json:"disallowedTools,omitzero"` // empty: none
 }
 
 // A ConfigChoice is a value that a ConfigOption may have.

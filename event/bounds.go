@@ -333,6 +333,11 @@ func (l *leftOut) settings(s SessionSettings) *SessionSettings {
 		config[id] = value
 	}
 	s.Config = config
+	l.id("restores.thinkingDisplay", &s.ThinkingDisplay, MaxName)
+	if s.DisallowedTools != nil {
+		kept := each(l, "restores.disallowedTools", s.DisallowedTools, MaxOffered, func(name *string) bool { return len(*name) <= MaxName })
+		s.DisallowedTools = append([]string{}, kept...) // none is not the same as unset
+	}
 	return &s
 }
 

@@ -188,6 +188,71 @@ func TestRunningAgentGetsOnlyOptionsThatDiffer(t *testing.T) {
 	}
 }
 
+// handy is the scripted agent whose tools and display of reasoning can change
+// while it runs.
+type handy struct{ told }
+
+func (p *handy) Takes() runnel.Takes {
+	t := p.told.Takes()
+	t.Disallowed, t.ThinkingDisplay, t.MaxTurns = true, true, true
+	return t
+}
+
+func (p *handy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	conn, err := p.told.Open(ctx, opt)
+	return &handyConn{conn.(*toldConn)}, err
+}
+
+func (p *handy) Prototype() runnel.Conn { return (*handyConn)(nil) }
+
+type handyConn struct{ *toldConn }
+
+func (c *handyConn) SetDisallowedTools(_ context.Context, tools []string) error {
+	c.p.hear("without " + strings.Join(tools, ","))
+	return nil
+}
+
+func (c *handyConn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDisplay) error {
+	c.p.hear("thinking " + string(d))
+	return nil
+}
+
+// A turn can take away tools, and gives back what the session has.
+func TestTurnDisallowsToolsForItselfAlone(t *testing.T) {
+	timed(t, minute)
+	for _, alive := range []bool{true, false} {
+		p := new(handy)
+		s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+		body := `{"cliType":"script","projectDir":"` + s.dir + `","options":{"disallowedTools":["Write"]}}`
+		id := call[createAnswer](s.rig, "POST", "/api/session/create", body, 201).SessionID
+		s.events(id, s.prompt(id, "text"))
+		if !alive {
+			call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/kill", "", 200)
+			call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/load", "{}", 200)
+		}
+		before := s.settled(id)
+		for _, queue := range []bool{false, true} {
+			p.take()
+			w := s.do("POST", "/api/session/"+id+"/send", fmt.Sprintf(`{"content":"text","queue":%v,"opts":{"disallowedTools":["Bash"],"thinkingDisplay":"omitted"}}`, queue))
+			if !strings.Contains(w.Body.String(), `"disallowedTools":{"value":["Write","Bash"],"from":"turn","also":["session"]}`) {
+				t.Errorf("queue %v: got %s", queue, w.Body)
+			}
+			s.events(id, turnIn(t, w.Body.Bytes()))
+			s.events(id, s.prompt(id, "text"))
+			want := []string{"thinking omitted", "without Write,Bash", "thinking summarized", "without Write"}
+			if got := p.take(); !slices.Equal(got, want) {
+				t.Errorf("agent runs %v, queue %v: it was told %q, want %q", alive, queue, got, want)
+			}
+		}
+		if after := s.settled(id); after != before {
+			t.Errorf("the session has changed\nfrom %s\nto   %s", before, after)
+		}
+		if rec, err := s.cat.Session(t.Context(), id); err != nil || !strings.Contains(string(rec.Options), `"disallowedTools":["Write"]`) || strings.Contains(string(rec.Options), "omitted") {
+			t.Errorf("the record has %s, %v", rec.Options, err)
+		}
+	}
+}
+
 // bare is the scripted agent without any of the methods that change a setting.
 type bare struct{ *script.Provider }
 

@@ -60,7 +60,8 @@ var ends = Resolved{
 // Resolve returns the options with which an agent starts, and where each of them
 // is from. Sources are in order, strongest first: for each option the first one
 // that has it counts. Settings of the agent's own are options of their own here.
-// The text of a profile is no option: systemPromptAppend comes behind it.
+// These accumulate: systemPromptAppend comes behind the text of a profile, and no
+// source allows what another one has in disallowedTools.
 //
 // Fields without a name in JSON are those of the first source. Resolve is pure,
 // and judges nothing; see [Source.Checked].
@@ -124,6 +125,11 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 			parts = append(parts, s.Options.SystemPromptAppend)
 		}
 		out.SystemPromptAppend = strings.Join(parts, "\n\n")
+	case "disallowedTools":
+		out.DisallowedTools = nil
+		for _, s := range having {
+			out.DisallowedTools = union(out.DisallowedTools, s.Options.DisallowedTools)
+		}
 	default:
 		o.in(out).Set(o.in(&having[0].Options))
 		having = having[:1]
@@ -197,6 +203,24 @@ func (r Resolved) With(from From, set runnel.Settings) Resolved {
 	out := maps.Clone(r)
 	for _, o := range options {
 		o.resolve(sources, new(runnel.Options), out)
+	}
+	const accumulates = "disallowedTools"
+	had, ok := r[accumulates]
+	tools, isList := had.Value.([]string)
+	if ok && isList && set.DisallowedTools != nil {
+		out[accumulates] = ResolvedOption{Value: union(tools, set.DisallowedTools), From: from, Also: append([]From{had.From}, had.Also...)}
+	}
+	return out
+}
+
+// union returns what is in any of the lists, each once.
+func union(lists ...[]string) (out []string) {
+	for _, list := range lists {
+		for _, s := range list {
+			if !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
 	}
 	return out
 }

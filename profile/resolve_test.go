@@ -36,15 +36,20 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 		"permissionMode":     func(i int) any { return []string{"plan", "acceptEdits", "dontAsk", "default", "plan", "dontAsk"}[i] },
 		"reasoningEffort":    func(i int) any { return "effort-" + string(rune('a'+i)) },
 		"maxThinkingTokens":  func(i int) any { return 1000 * (i + 1) },
+		"auth":               func(i int) any { return []string{"api-key", "agent-login"}[i%2] },
+		"thinkingDisplay":    func(i int) any { return []string{"omitted", "summarized"}[i%2] },
+		"disallowedTools":    nil, // accumulates
 		"addDirs":            func(i int) any { return []string{"/dir/" + string(rune('a'+i))} },
 		"config":             func(i int) any { return map[string]string{"pace": string(rune('a' + i))} },
 		"mcpServers":         func(i int) any { return map[string]any{"server-" + string(rune('a'+i)): map[string]any{}} },
 		"systemPromptAppend": func(i int) any { return "text " + string(rune('a'+i)) },
 	}
 	for _, o := range options {
-		value := values[o.name]
-		if value == nil {
+		value, ok := values[o.name]
+		if !ok {
 			t.Errorf("%s: is not in this test's table", o.name)
+		}
+		if value == nil {
 			continue
 		}
 		for strongest := range chain {
@@ -116,6 +121,20 @@ func TestTextOfAProfileComesBeforeThatOfTheSession(t *testing.T) {
 	opt, by = Resolve(add(FromProject, strings.Repeat("x", 1000)))
 	if len(opt.SystemPromptAppend) != 1000 || len(by["systemPromptAppend"].Value.(string)) > maxShown {
 		t.Errorf("the agent gets %d bytes, readers %v", len(opt.SystemPromptAppend), by["systemPromptAppend"])
+	}
+}
+
+func TestWhatOneSourceForbidsNoOtherAllows(t *testing.T) {
+	forbid := func(from From, tools ...string) Source {
+		return Source{From: from, Options: runnel.Options{DisallowedTools: tools}}
+	}
+	opt, by := Resolve(forbid(FromSession, "Bash"), forbid(FromProject, "Write", "Bash"), Source{From: FromEnvironment}, forbid(FromGlobal, "WebFetch"))
+	if diff := cmp.Diff([]string{"Bash", "Write", "WebFetch"}, opt.DisallowedTools); diff != "" {
+		t.Error(diff)
+	}
+	want := ResolvedOption{Value: []string{"Bash", "Write", "WebFetch"}, From: FromSession, Also: []From{FromProject, FromGlobal}}
+	if diff := cmp.Diff(want, by["disallowedTools"]); diff != "" {
+		t.Error(diff)
 	}
 }
 

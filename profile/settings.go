@@ -32,6 +32,10 @@ func settings() []setting {
 		{"reasoningEffort", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxScalar, &o.ReasoningEffort) }},
 		{"config", func(o *runnel.Options, n *yaml.Node) *problem { return readValues(n, &o.Config) }},
 		{"maxThinkingTokens", func(o *runnel.Options, n *yaml.Node) *problem { return readNumber(n, &o.MaxThinkingTokens) }},
+		{"disallowedTools", func(o *runnel.Options, n *yaml.Node) *problem { return readList(n, &o.DisallowedTools, checkTool) }},
+		{"thinkingDisplay", func(o *runnel.Options, n *yaml.Node) *problem {
+			return readText(n, maxScalar, (*string)(&o.ThinkingDisplay))
+		}},
 		{"addDirs", func(o *runnel.Options, n *yaml.Node) *problem { return readList(n, &o.AddDirs, checkPath) }},
 		{"systemPromptAppend", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxPrompt, &o.SystemPromptAppend) }},
 	}

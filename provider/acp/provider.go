@@ -98,7 +98,7 @@ func (p *provider) Extra() []runnel.Capability {
 func (p *provider) Takes() runnel.Takes {
 	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
 	return runnel.Takes{
-		Tools: q.passesOptions, MaxTurns: q.passesOptions, SystemPromptAppend: q.prepare != nil, MCPServers: true,
+		Tools: q.passesOptions, MaxTurns: q.passesOptions, ThinkingDisplay: q.showsThinking, SystemPromptAppend: q.prepare != nil, MCPServers: true,
 		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0,
 		Disallowed: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,

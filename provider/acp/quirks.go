@@ -36,6 +36,8 @@ type startupQuirks struct {
 	absent string
 	// passesOptions says that prepare passes on the options tools and maxTurns.
 	passesOptions bool
+	// showsThinking says that environ passes on the option thinkingDisplay.
+	showsThinking bool
 	// passesDisallowed says that prepare or environ pass on the option Disallowed.
 	passesDisallowed bool
 	// subagentTools are runnel.Takes.SubagentTools.

@@ -25,6 +25,10 @@ func claudeAgent() *quirks {
 			bypass:        []setting{{"mode", "bypassPermissions"}, {"mode", "auto"}},
 			prepare:       claudeOptions,
 			passesOptions: true, passesDisallowed: true,
+			showsThinking: true,
+			environ: func(opt runnel.Options) []string {
+				return []string{"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized))}
+			},
 			subagentTools: claudeSubagents,
 			delegations:   []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 			notices:       true, // settings
@@ -84,7 +88,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
 	}
-	disallowed := slices.Clone(opt.Disallowed)
+	disallowed := opt.Without()
 	if opt.Delegation == runnel.DelegateNever {
 		disallowed = append(disallowed, claudeSubagents...)
 	}

@@ -162,7 +162,7 @@ func opencodeAsks(opt runnel.Options) []string {
 	case runnel.ModeBypass:
 		rule = map[string]string{"bash": "allow", "edit": "allow", "webfetch": "allow"}
 	}
-	for _, tool := range opt.Disallowed {
+	for _, tool := range opt.Without() {
 		rule[opencodeRule(tool)] = "deny"
 	}
 	if opt.Delegation == runnel.DelegateNever {

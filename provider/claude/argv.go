@@ -71,14 +71,14 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 // disallowed returns the tools that the agent does not get. A tool that has two
 // names is left out by both.
 func disallowed(opt runnel.Options) []string {
+	out := opt.Without()
 	var further []string
 	switch {
 	case opt.Delegation == runnel.DelegateNever:
 		further = subagentTools
-	case slices.ContainsFunc(opt.Disallowed, func(name string) bool { return slices.Contains(subagentNames, name) }):
+	case slices.ContainsFunc(out, func(name string) bool { return slices.Contains(subagentNames, name) }):
 		further = subagentNames
 	}
-	out := slices.Clone(opt.Disallowed)
 	for _, name := range further {
 		if !slices.Contains(out, name) {
 			out = append(out, name)
@@ -146,15 +146,8 @@ func nativeMode(m runnel.PermissionMode, allowBypass bool) (string, error) {
 // The first is initialize.
 func setup(opt runnel.Options) ([]controlRequest, error) {
 	reqs := []controlRequest{{Subtype: "initialize", AppendSystemPrompt: opt.SystemPromptAppend, ForwardSubagent: true, Agents: subagents(opt)}}
-	permissions := map[string]any{}
-	if len(opt.AddDirs) > 0 {
-		permissions["additionalDirectories"] = opt.AddDirs
-	}
-	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
-		permissions["ask"] = subagentTools
-	}
-	if len(permissions) > 0 {
-		settings, err := json.Marshal(map[string]any{"permissions": permissions})
+	if p := permissions(opt); len(p) > 0 {
+		settings, err := json.Marshal(map[string]any{"permissions": p})
 		if err != nil {
 			return nil, err
 		}
@@ -168,6 +161,19 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 		reqs = append(reqs, controlRequest{Subtype: "mcp_set_servers", Servers: servers})
 	}
 	return reqs, nil
+}
+
+// permissions are the settings of that name that an agent gets over its standard
+// input.
+func permissions(opt runnel.Options) map[string]any {
+	out := map[string]any{}
+	if len(opt.AddDirs) > 0 {
+		out["additionalDirectories"] = opt.AddDirs
+	}
+	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
+		out["ask"] = subagentTools
+	}
+	return out
 }
 
 // subagents returns the definitions of further subagents, by name. The agent

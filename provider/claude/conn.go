@@ -13,9 +13,9 @@ import (
 // conn is one conversation with one process.
 type conn struct {
 	*agentconn.Conn
-	tr     *translator // shared with Conn: touched within Do only
-	bypass bool
-	dir    string
+	tr     *translator    // shared with Conn: touched within Do only
+	opt    runnel.Options // it was started with
+	budget string         // see thinkingBudget
 }
 
 // handshake sends reqs and returns when all are answered. It fails if the model
@@ -23,8 +23,11 @@ type conn struct {
 func (c *conn) handshake(ctx context.Context, reqs []controlRequest, opt runnel.Options) error {
 	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs, opt) })
 	if err == nil {
-		// Nobody waits for the answer; if the agent has gone, Next reports it.
+		// Nobody waits for the answers; if the agent has gone, Next reports it.
 		_, _ = c.control(controlRequest{Subtype: "get_settings"})
+		if opt.ThinkingDisplay == "" { // a version that cannot change it goes on as it is
+			_, _ = c.control(displayRequest("", c.budget))
+		}
 	}
 	return err
 }
@@ -56,6 +59,9 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 		what := open[f.Response.RequestID]
 		delete(open, f.Response.RequestID)
 		if what != "" && f.Response.Subtype != "success" {
+			if what == showThinking {
+				return runnel.Fail(runnel.UnsupportedCapability, "thinkingDisplay: this version of Claude Code does not take it; leave it out, or update Claude Code")
+			}
 			return refused(what)
 		}
 		if what != "initialize" {
@@ -100,7 +106,7 @@ func (c *conn) control(r controlRequest) (id string, err error) {
 // Prompt implements [runnel.Conn].
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	return c.Conn.Prompt(in, func() (any, error) {
-		return prompt(turn, c.dir, in, func(name string) bool { return c.tr.session.commands[name] }), nil
+		return prompt(turn, c.opt.Dir, in, func(name string) bool { return c.tr.session.commands[name] }), nil
 	})
 }
 
@@ -135,7 +141,7 @@ func (c *conn) SetModel(_ context.Context, model string) error {
 
 // SetPermissionMode implements [runnel.ModeSetter].
 func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) error {
-	native, err := nativeMode(mode, c.bypass)
+	native, err := nativeMode(mode, c.opt.AllowBypass)
 	if err != nil {
 		return err
 	}
@@ -162,7 +168,7 @@ const defaultModel = "default"
 
 // CheckSettings implements [runnel.SettingsChecker].
 func (c *conn) CheckSettings(set runnel.Settings) error {
-	_, err := nativeMode(set.PermissionMode, c.bypass)
+	_, err := nativeMode(set.PermissionMode, c.opt.AllowBypass)
 	return err
 }
 

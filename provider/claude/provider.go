@@ -92,7 +92,7 @@ var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true,
-		Efforts: efforts, Disallowed: true, SubagentTools: subagentTools,
+		Efforts: efforts, Disallowed: true, ThinkingDisplay: true, SubagentTools: subagentTools,
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
 }
@@ -134,7 +134,10 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{shell, tr, opt.AllowBypass, opt.Dir}
+	c := &conn{shell, tr, opt, thinkingBudget(opt, env)}
+	if opt.ThinkingDisplay != "" {
+		reqs = append(reqs, displayRequest(opt.ThinkingDisplay, c.budget))
+	}
 	if err := c.handshake(ctx, reqs, opt); err != nil {
 		return nil, err
 	}
@@ -149,7 +152,7 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	if err != nil {
 		return nil, back, err
 	}
-	return &conn{c, tr, opt.AllowBypass, opt.Dir}, back, nil
+	return &conn{c, tr, opt, thinkingBudget(opt, environ(parentEnviron(), opt))}, back, nil
 }
 
 // configDir is where the agent keeps its conversations.

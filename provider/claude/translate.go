@@ -304,8 +304,11 @@ func (t *translator) answered(r *controlResponse) {
 		if offered := t.session.offers(translate.Loose[initialized](r.Response)); len(offered) > 0 {
 			t.turns.emit(event.SessionUpdated{Commands: offered})
 		}
-	case r.Subtype == "error" && (subtype == "set_model" || subtype == "set_permission_mode"):
-		t.turns.notice(event.LevelWarning, "OPTION_REFUSED", "The agent refused to change its "+map[string]string{
-			"set_model": "model", "set_permission_mode": "permission mode"}[subtype]+".")
+	case r.Subtype == "error" && refusable[subtype] != "":
+		t.turns.notice(event.LevelWarning, "OPTION_REFUSED", "The agent refused to change its "+refusable[subtype]+".")
 	}
 }
+
+// refusable are what requests of ours change that the agent may refuse, by their
+// subtypes.
+var refusable = map[string]string{"set_model": "model", "set_permission_mode": "permission mode", "apply_flag_settings": "disallowed tools"}

@@ -209,6 +209,8 @@ type controlRequest struct {
 	AppendSystemPrompt string          `json:"appendSystemPrompt,omitempty"`
 	ForwardSubagent    bool            `json:"forwardSubagentText,omitempty"`
 	Settings           json.RawMessage `json:"settings,omitempty"`
+	MaxThinkingTokens  json.RawMessage `json:"max_thinking_tokens,omitempty"`
+	ThinkingDisplay    string          `json:"thinking_display,omitempty"`
 	Servers            json.RawMessage `json:"servers,omitempty"`
 
 	Agents map[string]subagent `json:"agents,omitempty"`
