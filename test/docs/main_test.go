@@ -1,0 +1,185 @@
+//go:build unix
+
+package docs
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/supervise"
+)
+
+var update = flag.Bool("update", false, "write the answers of this run into the pages")
+
+// patience bounds every wait for the server.
+const patience = 90 * time.Second
+
+// binaryDir is where build puts the program under test.
+var binaryDir string
+
+func TestMain(m *testing.M) {
+	supervise.Main()
+	dir, err := os.MkdirTemp("", "runnel-docs")
+	if err != nil {
+		panic(err)
+	}
+	binaryDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build builds the program under test for the first test that needs it, and
+// returns its path.
+var build = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(binaryDir, "runnel")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// reader is somebody who follows a page: a home of their own, a project in it,
+// and a server that knows the scripted agent only.
+type reader struct {
+	t    *testing.T
+	home string
+	env  []string
+	api  string // address of the API
+	said bytes.Buffer
+}
+
+var (
+	apiAt = regexp.MustCompile(`its API is at (http://\S+)`)
+	link  = regexp.MustCompile(`http://\S+/#c=\S+`)
+)
+
+// newReader starts a server for a reader.
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{t: t, home: t.TempDir()}
+	for _, dir := range []string{"bin", "app"} {
+		if err := os.Mkdir(filepath.Join(r.home, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.env = []string{"HOME=" + r.home, "PATH=" + filepath.Join(r.home, "bin") + ":" + filepath.Dir(binary) + ":/usr/bin:/bin", "LC_ALL=C.UTF-8"}
+	r.serve(binary)
+	r.env = append(r.env, "API="+r.api)
+	return r
+}
+
+// serve starts the server, which ends with the test.
+func (r *reader) serve(binary string) {
+	r.t.Helper()
+	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0")
+	cmd.Env, cmd.Stderr = r.env, &r.said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			r.t.Errorf("serve: %v\n%s", err, r.said.String())
+		}
+	})
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if m := apiAt.FindStringSubmatch(line); m != nil {
+			r.api = m[1]
+		}
+		if link.MatchString(line) {
+			break
+		}
+		if err != nil {
+			r.t.Fatalf("the server does not start: %s", r.said.String())
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
+}
+
+// page returns the path of a page in docs/, and its text.
+func page(t *testing.T, name string) (path, text string) {
+	t.Helper()
+	path = filepath.Join("../../docs", name)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, string(data)
+}
+
+// save writes a page whose answers are those of this run, if that is asked for.
+func save(t *testing.T, path, old, text string) {
+	t.Helper()
+	if !*update || text == old {
+		return
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// anonymous replaces what differs from run to run and from machine to machine by
+// examples: ids are numbered in the order in which they come.
+type anonymous struct {
+	home, api string
+	ids       map[string]string
+}
+
+func newAnonymous(r *reader) *anonymous {
+	return &anonymous{r.home, r.api, make(map[string]string)}
+}
+
+var (
+	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	digests  = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	moments  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	secrets  = regexp.MustCompile(`rnl_[A-Za-z0-9_-]{43}`)
+	origins  = regexp.MustCompile(`[a-z2-7]{26}\.localhost:\d+`)
+	projects = regexp.MustCompile(`("projectId": ?)"[0-9a-f]{16}"`)
+	versions = regexp.MustCompile(`("status": ?"ok", *"version": ?)"[^"]*"`)
+)
+
+// text returns s with examples in it.
+func (a *anonymous) text(s string) string {
+	s = strings.ReplaceAll(s, a.home, "/home/you")
+	s = strings.ReplaceAll(s, strings.TrimPrefix(a.api, "http://"), "127.0.0.1:7317")
+	s = uuids.ReplaceAllStringFunc(s, func(id string) string {
+		if a.ids[id] == "" {
+			a.ids[id] = fmt.Sprintf("0192f0c1-7d5e-7c3a-9d0e-%012d", len(a.ids)+1)
+		}
+		return a.ids[id]
+	})
+	s = digests.ReplaceAllString(s, "3638a13e569b4e6377758b66ed02f187b7a54be715875e25f9ba2f4f3f6bcbfd")
+	s = moments.ReplaceAllString(s, "2026-11-22T09:30:00.123456789Z")
+	s = secrets.ReplaceAllString(s, "rnl_…")
+	s = origins.ReplaceAllString(s, "abcdefghijklmnopqrstuvwxyz.localhost:7317")
+	s = projects.ReplaceAllString(s, `$1"0af903985acc4526"`)
+	return versions.ReplaceAllString(s, `$1"0.1.0"`)
+}
