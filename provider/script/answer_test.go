@@ -151,3 +151,17 @@ func TestAcceptEditsAsksAboutCommandsOnly(t *testing.T) {
 		}
 	}
 }
+
+// A text that fails ends with its error, and the turn goes on.
+func TestTextEndsWithItsError(t *testing.T) {
+	evs := played(t, script.New(), runnel.Options{}, `{"steps":[{"text":"half a","error":{"code":"AGENT_ERROR","message":"cut off"}},{"text":"so"}]}`, nil)
+	failed := 0
+	for _, ev := range evs {
+		if b, ok := ev.Body.(event.ItemError); ok && b.Error.Message == "cut off" {
+			failed++
+		}
+	}
+	if last, ok := evs[len(evs)-1].Body.(event.ResponseDone); failed != 1 || !ok || last.Status != event.StatusCompleted {
+		t.Errorf("%d texts failed, and the turn ended with %+v", failed, evs[len(evs)-1])
+	}
+}

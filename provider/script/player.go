@@ -130,6 +130,9 @@ func (c *compiler) speak(typ event.ItemType, st Step) []action {
 	}
 	out := []action{{body: event.ItemStart{ItemID: id, ItemType: typ, ParentCallID: c.parent}}}
 	out = append(out, deltas(id, text, st.Rate)...)
+	if st.Error != nil {
+		return append(out, action{body: event.ItemError{ItemID: id, Error: *st.Error}})
+	}
 	var final event.FinalItem = event.Message{Content: text, Origin: event.OriginAgent}
 	if typ == event.TypeReasoning {
 		final = event.Reasoning{Content: text, ProviderID: Name}

@@ -42,9 +42,10 @@ type Step struct {
 	Crash     bool                  `json:"crash,omitzero"` // the agent is gone
 	Hang      bool                  `json:"hang,omitzero"`  // nothing more happens until it is interrupted
 
-	Repeat  int     `json:"repeat,omitzero"`  // how often Text or Reasoning is said. Default: once
-	Rate    float64 `json:"rate,omitzero"`    // words a second of Text, Reasoning and arguments. Default: no delay
-	PauseMS int     `json:"pauseMs,omitzero"` // silence before the step
+	Error   *event.Fault `json:"error,omitzero"`   // ends Text or Reasoning as failed; the turn goes on
+	Repeat  int          `json:"repeat,omitzero"`  // how often Text or Reasoning is said. Default: once
+	Rate    float64      `json:"rate,omitzero"`    // words a second of Text, Reasoning and arguments. Default: no delay
+	PauseMS int          `json:"pauseMs,omitzero"` // silence before the step
 }
 
 // A Tool is a call and what it gives.
