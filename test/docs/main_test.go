@@ -60,6 +60,9 @@ type reader struct {
 	env  []string
 	api  string // address of the API
 	said bytes.Buffer
+
+	stop    func()          // stops the server; the test does at its end
+	streams []chan struct{} // closed once the server has ended a stream
 }
 
 var (
@@ -101,12 +104,13 @@ func (r *reader) serve(binary string) {
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
 			r.t.Errorf("serve: %v\n%s", err, r.said.String())
 		}
 	})
+	r.t.Cleanup(r.stop)
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
@@ -121,6 +125,19 @@ func (r *reader) serve(binary string) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
+}
+
+// command runs a program as the reader and returns the first line of its output.
+func (r *reader) command(name string, args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", `exec "$0" "$@"`, name}, args...)...)
+	cmd.Env = r.env
+	out, err := cmd.Output()
+	if err != nil {
+		r.t.Fatalf("%s: %v", name, err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
 }
 
 // page returns the path of a page in docs/, and its text.
