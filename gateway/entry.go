@@ -21,6 +21,7 @@ type entry struct {
 	feed       *feed
 	records    *recordWriter
 	queue      *promptQueue
+	tally      *tally
 	gov        *governor
 
 	// Guarded by sessions.mu:
@@ -71,6 +72,7 @@ func (e *entry) recorded(evs []event.Event) {
 		visible, urgent, ended = visible || v, urgent || u, ended || event.Ends(ev.Body)
 		if event.Ends(ev.Body) {
 			e.gov.endTurn(ev.Turn)
+			e.tally.turn(e.rec.CLIType, ev)
 		}
 	}
 	drain := ended && e.waiting > 0
@@ -82,6 +84,24 @@ func (e *entry) recorded(evs []event.Event) {
 	if drain {
 		e.queue.start(e)
 	}
+}
+
+// reserve is called by the session before its agent is started. running says that
+// the agent is taken over from another server instead.
+func (e *entry) reserve(running bool) (release func(), err error) {
+	if release, err = e.limits.agent(e.credential, running); err != nil {
+		return nil, err
+	}
+	rec, _ := e.snapshot()
+	switch {
+	case running:
+		e.tally.start(rec.CLIType, "taken_over")
+	case rec.AgentSessionID != "":
+		e.tally.start(rec.CLIType, "resumed")
+	default:
+		e.tally.start(rec.CLIType, "new")
+	}
+	return release, nil
 }
 
 // asked is called by the session when people may answer an approval.

@@ -29,6 +29,7 @@ type opener struct {
 	policy    policy.Sources // what decides approvals without a person
 	rules     *rulebook
 	counters  map[string]*runnel.Counters // by the names of providers
+	tally     *tally
 }
 
 // NotFound is the error for a session that does not exist, by the id that a
@@ -80,7 +81,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 // to the open ones. waiting is the number of its queued prompts. cfg has what
 // differs between sessions: start sets the rest.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, rec: rec, resolved: res.by, waiting: waiting}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, rec: rec, resolved: res.by, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -102,7 +103,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	o.recallTurn(e, rec)
 	cfg.Annotate = e.gov.annotate
 	cfg.Judge, cfg.Decided = e.gov.sources(o.policy).Judge(e.call(event.Approval{})), o.decided(rec.ID)
-	cfg.Reserve = func(running bool) (func(), error) { return o.limits.agent(e.credential, running) }
+	cfg.Reserve = e.reserve
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {
@@ -120,6 +121,7 @@ func (o *opener) decided(session string) func(runnel.Decided) {
 		if d.Maker.Rule != 0 {
 			o.rules.used(d.Maker.Rule, d.At)
 		}
+		o.tally.approval(d)
 		o.cfg.Audit(audit.Of(session, d))
 	}
 }

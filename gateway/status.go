@@ -140,22 +140,6 @@ func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
 // Counters returns what was counted of each kind of agent, by its name.
 func (g *Gateway) Counters() map[string]*runnel.Counters { return g.opener.counters }
 
-// Counts says how many sessions are open, how many have an agent and how many
-// run a turn.
-func (g *Gateway) Counts() (open, alive, working int) {
-	entries := g.sessions.all()
-	for _, e := range entries {
-		st := e.session.Status()
-		if st.AgentAlive {
-			alive++
-		}
-		if st.Turn != "" {
-			working++
-		}
-	}
-	return len(entries), alive, working
-}
-
 func (e *entry) status() Status {
 	live := e.session.Status()
 	rec, waiting := e.snapshot()

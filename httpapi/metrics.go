@@ -11,8 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/conns"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -26,6 +28,8 @@ type metrics struct {
 	streams   *prometheus.GaugeVec
 	messages  *prometheus.CounterVec
 	stalled   prometheus.Counter
+	lag       *prometheus.HistogramVec
+	answers   *prometheus.CounterVec
 	limits    limitCounts
 	doors     *doors
 	handler   http.Handler
@@ -42,9 +46,13 @@ func newMetrics(gw *gateway.Gateway) *metrics {
 		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "runnel_streams", Help: "Streams that are open, by family."}, []string{"family"}),
 		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_messages_total", Help: "Messages written to streams, by family."}, []string{"family"}),
 		stalled:   prometheus.NewCounter(prometheus.CounterOpts{Name: "runnel_streams_stalled_total", Help: "Streams closed because their reader took nothing."}),
-		doors:     new(doors),
+		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "runnel_stream_lag_seconds",
+			Help:    "Age of new events when they were written to a stream, by family (upsert-v1: when they were read): the oldest of each batch.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30}}, []string{"family"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_refusals_total", Help: "Errors that clients got, by code."}, []string{"code"}),
+		doors:   new(doors),
 	}
-	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.doors,
+	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.lag, m.answers, m.doors,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gw, &m.limits})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
@@ -119,6 +127,19 @@ func (d *doors) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(connectionsDesc(), prometheus.GaugeValue, float64(unauthenticated), "unauthenticated")
 }
 
+// answered counts an error that a client gets.
+func (m *metrics) answered(code runnel.Code) {
+	m.answers.WithLabelValues(knownCode(string(code))).Inc()
+}
+
+// knownCode returns a code of ours as it is, and one name for all others.
+func knownCode(code string) string {
+	if code != "" && reply.StatusOf(runnel.Code(code)) == 0 {
+		return gateway.OtherCode
+	}
+	return code
+}
+
 func (m *metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
 
 // ofStreams returns what counts the streams.
@@ -132,72 +153,14 @@ func (m *metrics) ofStreams() stream.Metrics {
 		},
 		Message: func(family string) func() { return m.messages.WithLabelValues(family).Inc },
 		Stalled: m.stalled.Inc,
+		Lag: func(family string) func(time.Duration) {
+			h := m.lag.WithLabelValues(family)
+			return func(d time.Duration) { h.Observe(d.Seconds()) }
+		},
 	}
 }
 
 func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
 	m.handler.ServeHTTP(w, r)
 	return nil
-}
-
-// sessionCollector asks the gateway at each scrape.
-type sessionCollector struct {
-	gw     *gateway.Gateway
-	limits *limitCounts
-}
-
-func limitDesc() *prometheus.Desc {
-	return prometheus.NewDesc("runnel_limit_reached_total", "What was refused or ended because of a limit, by the name of its setting.", []string{"limit"}, nil)
-}
-
-func sessionsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("runnel_sessions", "Open sessions: all, those with an agent, those in a turn.", []string{"which"}, nil)
-}
-
-func prewarmDescs() (ready, sessions, agents *prometheus.Desc) {
-	return prometheus.NewDesc("runnel_prewarm_ready", "Agents that wait for a session.", nil, nil),
-		prometheus.NewDesc("runnel_prewarm_sessions_total", "New sessions: those that got a prewarmed agent (hit), those that started their own (miss).", []string{"result"}, nil),
-		prometheus.NewDesc("runnel_prewarm_agents_total", "Agents kept ready: those started, those that failed, those ended unused.", []string{"what"}, nil)
-}
-
-func droppedDesc() *prometheus.Desc {
-	return prometheus.NewDesc("runnel_agent_dropped_total",
-		"What agents print and no log records: events after the end of their turn, invalid or repeated; messages without a meaning for Runnel; lines that are too long or cannot be decoded.",
-		[]string{"agent", "what"}, nil)
-}
-
-// Describe implements [prometheus.Collector].
-func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
-	ready, sessions, agents := prewarmDescs()
-	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents, droppedDesc(), limitDesc()} {
-		out <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
-	open, alive, working := c.gw.Counts()
-	d := sessionsDesc()
-	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(open), "open")
-	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(alive), "alive")
-	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(working), "working")
-	p := c.gw.Prewarmed()
-	ready, sessions, agents := prewarmDescs()
-	out <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, float64(p.Ready))
-	out <- prometheus.MustNewConstMetric(sessions, prometheus.CounterValue, float64(p.Hits), "hit")
-	out <- prometheus.MustNewConstMetric(sessions, prometheus.CounterValue, float64(p.Misses), "miss")
-	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Started), "started")
-	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Failed), "failed")
-	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Unused), "unused")
-	dropped := droppedDesc()
-	for _, limits := range []map[string]int64{c.gw.LimitsReached(), c.limits.counts()} { // no setting is in both
-		for setting, n := range limits {
-			out <- prometheus.MustNewConstMetric(limitDesc(), prometheus.CounterValue, float64(n), setting)
-		}
-	}
-	for agent, n := range c.gw.Counters() {
-		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Events.Load()), agent, "event")
-		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Messages.Load()), agent, "message")
-		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Lines.Load()), agent, "line")
-	}
 }

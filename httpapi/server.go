@@ -73,10 +73,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		log: cfg.Logger, reply: reply.Writer{Redact: cfg.Redact, Log: cfg.Logger},
-		hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway),
-	}
+	s := &Server{log: cfg.Logger, hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway)}
+	s.reply = reply.Writer{Redact: cfg.Redact, Log: cfg.Logger, Count: s.metrics.answered}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
 	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger, proxied: cfg.Proxied}
 	visible := access.Sessions{Gateway: cfg.Gateway}

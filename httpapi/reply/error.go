@@ -104,12 +104,17 @@ type ErrorBody struct {
 type Writer struct {
 	Redact func(string) string // takes secrets out of the messages of errors
 	Log    *slog.Logger
+	Count  func(runnel.Code) // is called with the code of each error that a client gets. Default: none
 }
 
 // Explain turns any error into what may leave the process. It logs an error
 // without a code under an id, and returns only the id.
 func (w Writer) Explain(ctx context.Context, err error) Problem {
-	if e := runnel.Safe(err); e.Code != runnel.Internal {
+	e := runnel.Safe(err)
+	if w.Count != nil {
+		w.Count(e.Code)
+	}
+	if e.Code != runnel.Internal {
 		return Problem{e.Code, Bounded(w.Redact(e.Message)), e.Details}
 	}
 	id := uuid.NewString()

@@ -97,7 +97,7 @@ func TestFeedErrors(t *testing.T) {
 				s := feeds(t, tt.log(log), tt.catalogue(log))
 				appendTurns(t, log, event.Event{Turn: "a", Body: begins})
 				w := httptest.NewRecorder()
-				out := &sse{ctx: t.Context(), w: w, rc: http.NewResponseController(w), stall: time.Second, count: func() {}}
+				out := &sse{ctx: t.Context(), w: w, rc: http.NewResponseController(w), stall: time.Second, count: func() {}, lag: lagMeter{observe: func(time.Duration) {}}}
 				after := int64(0)
 				err := s.follow(t.Context(), sessionID, &after, out, func(event.Event) (bool, error) { return false, nil })
 				if runnel.CodeOf(err) != tt.want || !errors.Is(err, errDisk) {

@@ -24,6 +24,7 @@ type pump struct {
 	stop    context.CancelFunc
 	done    chan struct{} // closed when run has returned
 	sent    atomic.Int64  // position of the newest event that the client has
+	lag     lagMeter
 }
 
 // The messages about a session.
@@ -77,7 +78,7 @@ func (k *socket) subscribe(data []byte) error {
 	if err := k.s.follows.add(caller, most{l.Subscriptions, "max-subscriptions"}, most{l.SubscriptionsPerCredential, "max-subscriptions-per-credential"}); err != nil {
 		return k.s.refuse("subscriptions; unsubscribe from some", err)
 	}
-	p := &pump{k: k, session: id, done: make(chan struct{})}
+	p := &pump{k: k, session: id, done: make(chan struct{}), lag: k.s.lagOf(k.family)}
 	ctx, end := context.WithCancelCause(k.ctx)
 	p.stop = func() { end(context.Canceled) }
 	p.sent.Store(after)
@@ -276,6 +277,7 @@ func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer)
 			return err
 		}
 	}
+	p.lag.wrote(evs)
 	return nil
 }
 
@@ -333,6 +335,7 @@ func (p *pump) liveEvents(evs []event.Event) error {
 			return err
 		}
 	}
+	p.lag.wrote(evs)
 	return nil
 }
 

@@ -26,6 +26,7 @@ type sse struct {
 	stall time.Duration
 	count func() // counts a message
 	stuck func() // counts a stream whose client read nothing
+	lag   lagMeter
 	buf   []byte
 }
 
@@ -42,6 +43,7 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	out := &sse{
 		ctx: ctx, w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall,
 		count: s.cfg.Metrics.Message(family), stuck: s.cfg.Metrics.Stalled,
+		lag: s.lagOf(family),
 	}
 	hastened := make(chan struct{})
 	unhasten := context.AfterFunc(ctx, func() {
@@ -231,6 +233,9 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 		}
 		for _, ev := range evs {
 			last, err := f(ev)
+			if last {
+				out.lag.wrote(evs) // the caller flushes
+			}
 			if err != nil || last {
 				return err
 			}
@@ -239,6 +244,7 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 		if err := out.flush(); err != nil {
 			return err
 		}
+		out.lag.wrote(evs)
 		if evs, err = feed.next(ctx, time.Now().Add(s.cfg.Heartbeat)); err == nil && len(evs) == 0 {
 			out.beat()
 		}

@@ -53,6 +53,10 @@ type Metrics struct {
 	Open    func(family string) (closed func())
 	Message func(family string) (count func())
 	Stalled func() // a stream was closed because its client took nothing
+
+	// Lag is called with the age of the oldest event of a batch that was read,
+	// and, but for upserts, written. Batches with history are left out.
+	Lag func(family string) func(time.Duration)
 }
 
 // Streams serves every stream of a server. Its methods may be called concurrently.

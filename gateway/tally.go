@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// A TurnEnd is how turns of a kind of agent ended.
+type TurnEnd struct {
+	Agent   string // name of the provider
+	Outcome string // completed, cancelled or failed
+	Code    string // of a failed turn
+}
+
+// An ApprovalEnd is how approvals were resolved.
+type ApprovalEnd struct {
+	By       event.Resolver
+	Source   string // of policies, if one of them decided
+	Decision string // kind of the choice; withdrawn if there was none
+}
+
+// An AgentStart is how agents of a kind came to a session.
+type AgentStart struct {
+	Agent string // name of the provider
+	How   string // new, resumed or taken_over
+}
+
+// A Tally is what happened in all sessions since the gateway was opened.
+type Tally struct {
+	Turns     map[TurnEnd]int64
+	Approvals map[ApprovalEnd]int64
+	Starts    map[AgentStart]int64
+}
+
+// maxCodes bounds the codes of failed turns that are told apart: a code may come
+// from an agent.
+const maxCodes = 64
+
+// OtherCode stands for codes of failed turns beyond those that are told apart.
+const OtherCode = "OTHER"
+
+// tally counts. The zero value is ready to use.
+type tally struct {
+	mu    sync.Mutex
+	n     Tally
+	codes map[string]bool
+}
+
+// Tally returns what happened in all sessions since the gateway was opened.
+func (g *Gateway) Tally() Tally {
+	t := g.opener.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Tally{maps.Clone(t.n.Turns), maps.Clone(t.n.Approvals), maps.Clone(t.n.Starts)}
+}
+
+// turn counts the end of a turn, if ev is one.
+func (t *tally) turn(agent string, ev event.Event) {
+	end := TurnEnd{Agent: agent}
+	switch b := ev.Body.(type) {
+	case event.ResponseDone:
+		end.Outcome = string(b.Status)
+	case event.ResponseError:
+		end.Outcome, end.Code = "failed", b.Error.Code
+	default:
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.codes[end.Code] && len(t.codes) >= maxCodes {
+		end.Code = OtherCode
+	}
+	count(&t.codes, end.Code, true)
+	count(&t.n.Turns, end, t.n.Turns[end]+1)
+}
+
+// approval counts the answer to an approval.
+func (t *tally) approval(d runnel.Decided) {
+	end := ApprovalEnd{By: d.Resolved.By, Decision: event.ChoiceWithdrawn}
+	if end.By == event.ByPolicy {
+		end.Source = d.Maker.Name
+	}
+	choices := d.Approval.Choices
+	if i := slices.IndexFunc(choices, func(c event.Choice) bool { return c.ID == d.Resolved.Choice }); i >= 0 {
+		end.Decision = string(choices[i].Kind)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count(&t.n.Approvals, end, t.n.Approvals[end]+1)
+}
+
+// start counts an agent that is about to be started, or was taken over.
+func (t *tally) start(agent, how string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := AgentStart{agent, how}
+	count(&t.n.Starts, s, t.n.Starts[s]+1)
+}
+
+func count[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[k] = v
+}
+
+// A Census is how many sessions there are at a moment.
+type Census struct {
+	Open      int // sessions
+	Alive     int // with an agent
+	Working   int // that run a turn
+	Approvals int // that wait for an answer
+
+	Agents map[string]int // that run, by the name of their provider
+}
+
+// Census counts the open sessions.
+func (g *Gateway) Census() Census {
+	c := Census{Agents: make(map[string]int)}
+	for _, p := range g.cfg.Providers {
+		c.Agents[p.Name()] = 0
+	}
+	for _, e := range g.sessions.all() {
+		st := e.session.Status()
+		c.Open++
+		c.Approvals += len(st.Pending)
+		if st.AgentAlive {
+			c.Alive++
+			c.Agents[st.Provider]++
+		}
+		if st.Turn != "" {
+			c.Working++
+		}
+	}
+	return c
+}
