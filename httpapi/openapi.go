@@ -141,6 +141,11 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
 	}
 	ok := &huma.Response{Description: http.StatusText(rt.status)}
+	if rt.repeats() {
+		ok.Headers = map[string]*huma.Param{command.ReplayedHeader: {
+			Description: "true, if a request before this one was the same and got the same answer", Schema: &huma.Schema{Type: huma.TypeBoolean},
+		}}
+	}
 	switch rt.out.(type) {
 	case nil:
 	case reply.Empty: // as a request it takes no fields
