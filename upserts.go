@@ -246,14 +246,15 @@ func (r *itemReader) send(outs []upsert.Out) error {
 
 // close ends the reading, with an error if it did not reach its end.
 func (r *itemReader) close(ctx context.Context, err error) {
-	if err != nil && err != errStopped && ctx.Err() != nil {
+	if err == nil || errors.Is(err, errStopped) {
+		return
+	}
+	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	var outs []upsert.Out
 	destroyed, ok := errors.AsType[Destroyed](err)
 	switch {
-	case err == nil || err == errStopped:
-		return
 	case ok:
 		outs = r.pacer.Destroy(destroyed.Reason, time.Now())
 	case ctx.Err() == nil: // the log failed

@@ -99,7 +99,10 @@ func TestConfiguredRefuses(t *testing.T) {
 }
 
 func TestRegistryHasTheReservedKinds(t *testing.T) {
-	r := Registry()
+	r, err := Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(r.Kinds()) != len(Providers()) {
 		t.Errorf("kinds %q", r.Kinds())
 	}
