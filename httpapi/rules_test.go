@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
 // asks is a prompt with which the script agent asks to run a command.
@@ -182,4 +183,27 @@ func (rg *rig) wantError(method, target, body string, status int, want runnel.Co
 	var b struct{ Error struct{ Message string } }
 	_ = json.Unmarshal(w.Body.Bytes(), &b)
 	return b.Error.Message
+}
+
+// The WebSocket remembers a decision as HTTP does.
+func TestADecisionOnTheWebSocketBecomesARule(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	id := s.create()
+	a := s.asked(id, "git status")
+	p := s.join(stream.FamilyUpsert)
+	decide := func(remember string) frame {
+		p.say(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"allow","argumentsDigest":%q,"remember":%s}`, id, a.ID, a.ArgumentsDigest, remember)
+		return p.await("response", "error")
+	}
+	if f := decide(`{"kind":"execute","pattern":"git *"}`); f.Type != "error" || !strings.Contains(f.Error.Message, "name the subcommand first") {
+		t.Errorf("got %+v", f)
+	}
+	if f := decide(`{"kind":"execute","pattern":"git status"}`); f.Type != "response" {
+		t.Errorf("got %+v", f.Error)
+	}
+	if list := call[rulesAnswer](s.rig, "GET", "/api/rules", "", 200).Rules; len(list) != 1 || list[0].Pattern != "git status" {
+		t.Errorf("listed %+v", list)
+	}
+	_ = p.conn.CloseNow()
 }
