@@ -211,8 +211,9 @@ Output formats:
   text       the answer as it is written
   events     the canonical events, one JSON object a line
   upserts    whole items as they change, one JSON object a line
-  universal  finished pieces in a flat envelope, one JSON object a line; tools
-             with arguments and outputs if --extension ` + string(runnel.CapToolsResults) + `=true
+  universal  finished pieces in a flat envelope, one JSON object a line. Tools
+             have their arguments and outputs only with
+             --extension ` + string(runnel.CapToolsResults) + `=true
 ` + exitHelpText,
 		Example: `  runnel run "why does the build fail?"
   runnel run < prompt.md
