@@ -159,11 +159,6 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 		}
 		ok.Content[typ] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 	}
-	if rt.repeats() {
-		ok.Headers = map[string]*huma.Param{command.ReplayedHeader: {
-			Description: "true: the answer is that to the first of these requests", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
-		}}
-	}
 	op.Responses[strconv.Itoa(rt.status)] = ok
 	return op
 }

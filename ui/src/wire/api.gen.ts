@@ -904,10 +904,10 @@ export interface components {
         Auth: "agent-login" | "api-key";
         Boot: {
             /**
-             * @description why it was not started, or not resumed
+             * @description why it was not started, not resumed, or started again
              * @enum {string}
              */
-            reason?: "already_booted" | "forced" | "missing_agent_session";
+            reason?: "already_booted" | "forced" | "missing_agent_session" | "fingerprint_changed";
             /** @description it goes on with its own conversation */
             resumed: boolean;
             started: boolean;
@@ -1220,7 +1220,8 @@ export interface components {
         InitData: {
             /** @description id of the item, the same in all that is about it */
             itemId?: string;
-            modelId?: string;
+            /** @description unknown, if nobody knows it yet */
+            modelId: string;
             /** @description the turn's options by name, with the source that each is from */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
@@ -1592,6 +1593,7 @@ export interface components {
              * @enum {string}
              */
             delegation?: "governed" | "agent";
+            disallowedTools?: string[];
             /** Format: int64 */
             maxThinkingTokens?: number;
             /** Format: int64 */
@@ -1606,6 +1608,7 @@ export interface components {
             reasoningEffort?: string;
             subagentGovernance?: components["schemas"]["Governance"];
             systemPromptAppend?: string;
+            thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
             tools?: string[];
         } & {
             [key: string]: unknown;
@@ -1614,6 +1617,13 @@ export interface components {
             activity: components["schemas"]["Activity"];
             /** @description the agent's own id of the conversation */
             agentSessionId?: string;
+            /** @description hash of what that agent was started with: profile, tools, model, directory and the other options */
+            bootFingerprint?: string;
+            /**
+             * Format: date-time
+             * @description when its agent was last started
+             */
+            bootedAt?: string;
             /** @description kind of agent */
             cliType: string;
             /** @description what the agent offers to set, as it reported last; not in lists */
@@ -2313,6 +2323,7 @@ export interface components {
             config?: {
                 [key: string]: string;
             };
+            disallowedTools?: string[];
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
             reasoningEffort?: string;
@@ -2320,6 +2331,7 @@ export interface components {
             requestId?: string;
             /** @description id of the session */
             sessionId: string;
+            thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -2356,9 +2368,11 @@ export interface components {
             config?: {
                 [key: string]: string;
             };
+            disallowedTools?: string[];
             model?: string;
             permissionMode?: string;
             reasoningEffort?: string;
+            thinkingDisplay?: string;
         };
         /** @enum {string} */
         SessionState: "open" | "loading" | "dead";
@@ -2366,6 +2380,13 @@ export interface components {
             activity: components["schemas"]["Activity"];
             /** @description the agent's own id of the conversation */
             agentSessionId?: string;
+            /** @description hash of what that agent was started with: profile, tools, model, directory and the other options */
+            bootFingerprint?: string;
+            /**
+             * Format: date-time
+             * @description when its agent was last started
+             */
+            bootedAt?: string;
             /** @description kind of agent */
             cliType: string;
             /** @description what the agent offers to set, as it reported last; not in lists */
@@ -2564,12 +2585,14 @@ export interface components {
             config?: {
                 [key: string]: string;
             };
+            disallowedTools?: string[];
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
             /** @description A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session. */
             persona?: string;
             reasoningEffort?: string;
             subagentGovernance?: components["schemas"]["Governance"];
+            thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
         } & {
             [key: string]: unknown;
         };
@@ -2609,6 +2632,8 @@ export interface components {
             /** @description id of the turn */
             turnId: string;
         };
+        /** @enum {string} */
+        ThinkingDisplay: "summarized" | "omitted";
         ThinkingUpsert: {
             /**
              * Format: date-time
@@ -3480,8 +3505,8 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description true: the answer is that to the first of these requests */
-                    "Idempotency-Replayed"?: "true";
+                    /** @description true, if a request before this one was the same and got the same answer */
+                    "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3958,8 +3983,8 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description true: the answer is that to the first of these requests */
-                    "Idempotency-Replayed"?: "true";
+                    /** @description true, if a request before this one was the same and got the same answer */
+                    "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
                 content: {
@@ -5334,8 +5359,8 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
-                    /** @description true: the answer is that to the first of these requests */
-                    "Idempotency-Replayed"?: "true";
+                    /** @description true, if a request before this one was the same and got the same answer */
+                    "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6220,8 +6245,8 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
-                    /** @description true: the answer is that to the first of these requests */
-                    "Idempotency-Replayed"?: "true";
+                    /** @description true, if a request before this one was the same and got the same answer */
+                    "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6965,8 +6990,8 @@ export interface operations {
             /** @description Accepted */
             202: {
                 headers: {
-                    /** @description true: the answer is that to the first of these requests */
-                    "Idempotency-Replayed"?: "true";
+                    /** @description true, if a request before this one was the same and got the same answer */
+                    "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
                 content: {

@@ -162,6 +162,7 @@ func (e Auth) Valid() bool {
 // Defines values for BootReason.
 const (
 	BootReasonAlreadyBooted       BootReason = "already_booted"
+	BootReasonFingerprintChanged  BootReason = "fingerprint_changed"
 	BootReasonForced              BootReason = "forced"
 	BootReasonMissingAgentSession BootReason = "missing_agent_session"
 )
@@ -170,6 +171,8 @@ const (
 func (e BootReason) Valid() bool {
 	switch e {
 	case BootReasonAlreadyBooted:
+		return true
+	case BootReasonFingerprintChanged:
 		return true
 	case BootReasonForced:
 		return true
@@ -1509,6 +1512,24 @@ func (e StreamOpenFrameEvent) Valid() bool {
 	}
 }
 
+// Defines values for ThinkingDisplay.
+const (
+	ThinkingDisplayOmitted    ThinkingDisplay = "omitted"
+	ThinkingDisplaySummarized ThinkingDisplay = "summarized"
+)
+
+// Valid indicates whether the value is a known member of the ThinkingDisplay enum.
+func (e ThinkingDisplay) Valid() bool {
+	switch e {
+	case ThinkingDisplayOmitted:
+		return true
+	case ThinkingDisplaySummarized:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ThinkingUpsertType.
 const (
 	ThinkingUpsertTypeThinking ThinkingUpsertType = "thinking"
@@ -2003,7 +2024,7 @@ type Auth string
 
 // Boot defines model for Boot.
 type Boot struct {
-	// Reason why it was not started, or not resumed
+	// Reason why it was not started, not resumed, or started again
 	Reason *BootReason `json:"reason,omitempty"`
 
 	// Resumed it goes on with its own conversation
@@ -2011,7 +2032,7 @@ type Boot struct {
 	Started bool `json:"started"`
 }
 
-// BootReason why it was not started, or not resumed
+// BootReason why it was not started, not resumed, or started again
 type BootReason string
 
 // BootAnswer defines model for BootAnswer.
@@ -2385,8 +2406,10 @@ type Hunk struct {
 // InitData defines model for InitData.
 type InitData struct {
 	// ItemId id of the item, the same in all that is about it
-	ItemId  *string `json:"itemId,omitempty"`
-	ModelId *string `json:"modelId,omitempty"`
+	ItemId *string `json:"itemId,omitempty"`
+
+	// ModelId unknown, if nobody knows it yet
+	ModelId string `json:"modelId"`
 
 	// Resolved the turn's options by name, with the source that each is from
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
@@ -2798,6 +2821,7 @@ type Options struct {
 
 	// Delegation Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.
 	Delegation        *OptionsDelegation      `json:"delegation,omitempty"`
+	DisallowedTools   *[]string               `json:"disallowedTools,omitempty"`
 	MaxThinkingTokens *int64                  `json:"maxThinkingTokens,omitempty"`
 	MaxTurns          *int64                  `json:"maxTurns,omitempty"`
 	McpServers        *map[string]interface{} `json:"mcpServers,omitempty"`
@@ -2809,6 +2833,7 @@ type Options struct {
 	ReasoningEffort      *string                `json:"reasoningEffort,omitempty"`
 	SubagentGovernance   *Governance            `json:"subagentGovernance,omitempty"`
 	SystemPromptAppend   *string                `json:"systemPromptAppend,omitempty"`
+	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
 	Tools                *[]string              `json:"tools,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -2822,6 +2847,12 @@ type OptionsAnswer struct {
 
 	// AgentSessionId the agent's own id of the conversation
 	AgentSessionId *string `json:"agentSessionId,omitempty"`
+
+	// BootFingerprint hash of what that agent was started with: profile, tools, model, directory and the other options
+	BootFingerprint *string `json:"bootFingerprint,omitempty"`
+
+	// BootedAt when its agent was last started
+	BootedAt *time.Time `json:"bootedAt,omitempty"`
 
 	// CliType kind of agent
 	CliType string `json:"cliType"`
@@ -3476,9 +3507,11 @@ type SessionRequest struct {
 // SessionSettings defines model for SessionSettings.
 type SessionSettings struct {
 	Config          *map[string]string `json:"config,omitempty"`
+	DisallowedTools *[]string          `json:"disallowedTools,omitempty"`
 	Model           *string            `json:"model,omitempty"`
 	PermissionMode  *string            `json:"permissionMode,omitempty"`
 	ReasoningEffort *string            `json:"reasoningEffort,omitempty"`
+	ThinkingDisplay *string            `json:"thinkingDisplay,omitempty"`
 }
 
 // SessionState defines model for SessionState.
@@ -3490,6 +3523,12 @@ type SessionStatus struct {
 
 	// AgentSessionId the agent's own id of the conversation
 	AgentSessionId *string `json:"agentSessionId,omitempty"`
+
+	// BootFingerprint hash of what that agent was started with: profile, tools, model, directory and the other options
+	BootFingerprint *string `json:"bootFingerprint,omitempty"`
+
+	// BootedAt when its agent was last started
+	BootedAt *time.Time `json:"bootedAt,omitempty"`
 
 	// CliType kind of agent
 	CliType string `json:"cliType"`
@@ -3618,14 +3657,16 @@ type SessionUsageEntryType string
 
 // Settings An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
 type Settings struct {
-	Config         *map[string]string `json:"config,omitempty"`
-	Model          *string            `json:"model,omitempty"`
-	PermissionMode *PermissionMode    `json:"permissionMode,omitempty"`
+	Config          *map[string]string `json:"config,omitempty"`
+	DisallowedTools *[]string          `json:"disallowedTools,omitempty"`
+	Model           *string            `json:"model,omitempty"`
+	PermissionMode  *PermissionMode    `json:"permissionMode,omitempty"`
 
 	// Persona A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session.
 	Persona              *string                `json:"persona,omitempty"`
 	ReasoningEffort      *string                `json:"reasoningEffort,omitempty"`
 	SubagentGovernance   *Governance            `json:"subagentGovernance,omitempty"`
+	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -3668,6 +3709,9 @@ type TextData struct {
 	// TurnId id of the turn
 	TurnId string `json:"turnId"`
 }
+
+// ThinkingDisplay defines model for ThinkingDisplay.
+type ThinkingDisplay string
 
 // ThinkingUpsert defines model for ThinkingUpsert.
 type ThinkingUpsert struct {
@@ -4363,6 +4407,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "delegation")
 	}
 
+	if raw, found := object["disallowedTools"]; found {
+		err = json.Unmarshal(raw, &a.DisallowedTools)
+		if err != nil {
+			return fmt.Errorf("error reading 'disallowedTools': %w", err)
+		}
+		delete(object, "disallowedTools")
+	}
+
 	if raw, found := object["maxThinkingTokens"]; found {
 		err = json.Unmarshal(raw, &a.MaxThinkingTokens)
 		if err != nil {
@@ -4435,6 +4487,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "systemPromptAppend")
 	}
 
+	if raw, found := object["thinkingDisplay"]; found {
+		err = json.Unmarshal(raw, &a.ThinkingDisplay)
+		if err != nil {
+			return fmt.Errorf("error reading 'thinkingDisplay': %w", err)
+		}
+		delete(object, "thinkingDisplay")
+	}
+
 	if raw, found := object["tools"]; found {
 		err = json.Unmarshal(raw, &a.Tools)
 		if err != nil {
@@ -4487,6 +4547,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		object["delegation"], err = json.Marshal(a.Delegation)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'delegation': %w", err)
+		}
+	}
+
+	if a.DisallowedTools != nil {
+		object["disallowedTools"], err = json.Marshal(a.DisallowedTools)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'disallowedTools': %w", err)
 		}
 	}
 
@@ -4553,6 +4620,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.ThinkingDisplay != nil {
+		object["thinkingDisplay"], err = json.Marshal(a.ThinkingDisplay)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'thinkingDisplay': %w", err)
+		}
+	}
+
 	if a.Tools != nil {
 		object["tools"], err = json.Marshal(a.Tools)
 		if err != nil {
@@ -4602,6 +4676,14 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 		delete(object, "config")
 	}
 
+	if raw, found := object["disallowedTools"]; found {
+		err = json.Unmarshal(raw, &a.DisallowedTools)
+		if err != nil {
+			return fmt.Errorf("error reading 'disallowedTools': %w", err)
+		}
+		delete(object, "disallowedTools")
+	}
+
 	if raw, found := object["model"]; found {
 		err = json.Unmarshal(raw, &a.Model)
 		if err != nil {
@@ -4642,6 +4724,14 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 		delete(object, "subagentGovernance")
 	}
 
+	if raw, found := object["thinkingDisplay"]; found {
+		err = json.Unmarshal(raw, &a.ThinkingDisplay)
+		if err != nil {
+			return fmt.Errorf("error reading 'thinkingDisplay': %w", err)
+		}
+		delete(object, "thinkingDisplay")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -4665,6 +4755,13 @@ func (a Settings) MarshalJSON() ([]byte, error) {
 		object["config"], err = json.Marshal(a.Config)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'config': %w", err)
+		}
+	}
+
+	if a.DisallowedTools != nil {
+		object["disallowedTools"], err = json.Marshal(a.DisallowedTools)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'disallowedTools': %w", err)
 		}
 	}
 
@@ -4700,6 +4797,13 @@ func (a Settings) MarshalJSON() ([]byte, error) {
 		object["subagentGovernance"], err = json.Marshal(a.SubagentGovernance)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'subagentGovernance': %w", err)
+		}
+	}
+
+	if a.ThinkingDisplay != nil {
+		object["thinkingDisplay"], err = json.Marshal(a.ThinkingDisplay)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'thinkingDisplay': %w", err)
 		}
 	}
 
@@ -11327,7 +11431,7 @@ func (r HarnessBootResponse) ContentType() string {
 
 // HarnessCreateResponse200Headers the declared response headers of an HTTP 200 response for HarnessCreate
 type HarnessCreateResponse200Headers struct {
-	IdempotencyReplayed *string
+	IdempotencyReplayed *bool
 }
 
 // HarnessCreateResponse429Headers the declared response headers of an HTTP 429 response for HarnessCreate
@@ -11813,7 +11917,7 @@ func (r HarnessStatusResponse) ContentType() string {
 
 // StreamTurnResponse200Headers the declared response headers of an HTTP 200 response for StreamTurn
 type StreamTurnResponse200Headers struct {
-	IdempotencyReplayed *string
+	IdempotencyReplayed *bool
 }
 
 // StreamTurnResponse429Headers the declared response headers of an HTTP 429 response for StreamTurn
@@ -13242,7 +13346,7 @@ func (r DeleteRuleResponse) ContentType() string {
 
 // CreateSessionResponse201Headers the declared response headers of an HTTP 201 response for CreateSession
 type CreateSessionResponse201Headers struct {
-	IdempotencyReplayed *string
+	IdempotencyReplayed *bool
 }
 
 // CreateSessionResponse429Headers the declared response headers of an HTTP 429 response for CreateSession
@@ -14096,7 +14200,7 @@ func (r ExportSessionResponse) ContentType() string {
 
 // ForkSessionResponse201Headers the declared response headers of an HTTP 201 response for ForkSession
 type ForkSessionResponse201Headers struct {
-	IdempotencyReplayed *string
+	IdempotencyReplayed *bool
 }
 
 // ForkSessionResponse429Headers the declared response headers of an HTTP 429 response for ForkSession
@@ -14805,7 +14909,7 @@ func (r SetOptionsResponse) ContentType() string {
 
 // SendPromptResponse202Headers the declared response headers of an HTTP 202 response for SendPrompt
 type SendPromptResponse202Headers struct {
-	IdempotencyReplayed *string
+	IdempotencyReplayed *bool
 }
 
 // SendPromptResponse429Headers the declared response headers of an HTTP 429 response for SendPrompt
@@ -17175,8 +17279,8 @@ func ParseHarnessCreateResponse(rsp *http.Response) (*HarnessCreateResponse, err
 	case rsp.StatusCode == 200:
 		var headers HarnessCreateResponse200Headers
 		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.IdempotencyReplayed = &value
@@ -17621,8 +17725,8 @@ func ParseStreamTurnResponse(rsp *http.Response) (*StreamTurnResponse, error) {
 	case rsp.StatusCode == 200:
 		var headers StreamTurnResponse200Headers
 		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.IdempotencyReplayed = &value
@@ -18940,8 +19044,8 @@ func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, err
 	case rsp.StatusCode == 201:
 		var headers CreateSessionResponse201Headers
 		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.IdempotencyReplayed = &value
@@ -19734,8 +19838,8 @@ func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) 
 	case rsp.StatusCode == 201:
 		var headers ForkSessionResponse201Headers
 		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.IdempotencyReplayed = &value
@@ -20401,8 +20505,8 @@ func ParseSendPromptResponse(rsp *http.Response) (*SendPromptResponse, error) {
 	case rsp.StatusCode == 202:
 		var headers SendPromptResponse202Headers
 		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			}
 			headers.IdempotencyReplayed = &value
