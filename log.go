@@ -15,6 +15,9 @@ type (
 	LogState = store.LogState
 	// An OpenTurn is a turn without a terminal event.
 	OpenTurn = store.OpenTurn
+	// An Identified is a Log that is another than its copies. See
+	// [store.Identified].
+	Identified = store.Identified
 	// Memory is a Log that forgets when it is dropped, and the default. The zero
 	// value is ready to use.
 	Memory = memory.Log

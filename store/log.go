@@ -35,6 +35,13 @@ type Log interface {
 	State(ctx context.Context, session string) (LogState, error)
 }
 
+// An Identified is a Log that is another than its copies. A position counts only
+// in the log that it was read from: a copy that was restored goes on by itself.
+type Identified interface {
+	// LogID returns what identifies the log. It stays the same over restarts.
+	LogID() string
+}
+
 // A Sizer is a Log that knows how much it keeps.
 type Sizer interface {
 	// Size returns how many bytes the events of a session take, about.

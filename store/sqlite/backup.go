@@ -70,6 +70,24 @@ func copyInto(ctx context.Context, path, to string) error {
 		return err
 	}
 	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	return forgetIdentity(ctx, to)
+}
+
+// forgetIdentity has the copy at path get an id of its own when it is opened. An
+// older version's has none.
+func forgetIdentity(ctx context.Context, path string) error {
+	db, err := openDB(path, "", commonPragmas)
+	if err != nil {
+		return err
+	}
+	var tables int
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'identity'").Scan(&tables)
+	if err == nil && tables > 0 {
+		_, err = db.ExecContext(ctx, "UPDATE identity SET id = ''")
+	}
 	return errors.Join(err, db.Close())
 }
 

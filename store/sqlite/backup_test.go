@@ -152,3 +152,36 @@ func TestF14_BackupRefused(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 }
+
+// A backup is another log: what is appended to it does not follow in the one
+// that it was made of.
+func TestRestoredBackupIsAnotherLog(t *testing.T) {
+	dir, out := ownDir(t), ownDir(t)
+	s := openTest(t, dir, small)
+	id := s.LogID()
+	file := filepath.Join(out, "backup")
+	if err := s.Backup(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{"": true, id: true}
+	for range 2 { // restored twice, they are two
+		copied := restored(t, file)
+		if seen[copied.LogID()] {
+			t.Errorf("the backup is %q, what it was made of %q", copied.LogID(), id)
+		}
+		seen[copied.LogID()] = true
+		path, now := filepath.Dir(copied.writer.path), copied.LogID()
+		if err := copied.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if again := openTest(t, path, small); again.LogID() != now {
+			t.Errorf("opened again it is %q, it was %q", again.LogID(), now)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again := openTest(t, dir, small); again.LogID() != id {
+		t.Errorf("after a restart it is %q, it was %q", again.LogID(), id)
+	}
+}

@@ -52,8 +52,9 @@ type Store struct {
 }
 
 var (
-	_ runnel.Log      = (*Store)(nil)
-	_ store.Catalogue = (*Store)(nil)
+	_ runnel.Log       = (*Store)(nil)
+	_ store.Catalogue  = (*Store)(nil)
+	_ store.Identified = (*Store)(nil)
 )
 
 // Open opens the store in cfg.Dir, makes it if there is none, and brings an
@@ -128,6 +129,9 @@ func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string)
 	}
 	return w, err
 }
+
+// LogID implements [store.Identified].
+func (s *Store) LogID() string { return s.writer.id }
 
 // Close waits for the transaction under way, refuses what comes later, and lets
 // the next server in. It may be called more than once.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+
+	"github.com/google/uuid"
 )
 
 // A writer is the one connection that writes. It belongs to the committer's leader.
@@ -14,6 +16,7 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	path  string
+	id    string // of the logs
 	files [2]os.FileInfo // the database and its write-ahead log, as they were first
 	room  *reserve
 
@@ -69,7 +72,19 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 	if err := w.useLog(ctx); err != nil {
 		return nil, err
 	}
+	if w.id, err = identify(ctx, w.conn); err != nil {
+		return nil, err
+	}
 	return w, w.prepare(ctx)
+}
+
+// identify returns the id of the logs. A new database and a backup get one now.
+func identify(ctx context.Context, conn *sql.Conn) (id string, err error) {
+	if _, err := conn.ExecContext(ctx, "UPDATE identity SET id = ? WHERE id = ''", uuid.NewString()); err != nil {
+		return "", err
+	}
+	err = conn.QueryRowContext(ctx, "SELECT id FROM identity").Scan(&id)
+	return id, err
 }
 
 // useLog has the connection write to a write-ahead log. Where that cannot be,
