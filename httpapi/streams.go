@@ -12,6 +12,7 @@ func streamRoutes(s *stream.Streams) []route {
 	cursor := []param{
 		{name: "after", doc: "position after which to begin", number: true},
 		{name: "Last-Event-ID", doc: "as after, and wins over it"},
+		{name: "logId", doc: "of the log that the position is one of, as the first frame said; the stream begins anew if this is another log"},
 	}
 	return []route{
 		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",

@@ -108,6 +108,7 @@ type (
 type TurnFrames struct {
 	Resolved profile.Resolved // the turn's options, for the first frame. Default: not known
 	ModelID  string           // for the first frame. Default: that of the turn's first event
+	LogID    string           // of the log that has the turn. Default: it has none
 
 	session, turn string
 	items         map[string]*turnItem
@@ -150,7 +151,7 @@ func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
 // init returns the first frame of the turn, whose first event has this body.
 func (t *TurnFrames) init(a About, first event.Body) initFrame {
 	start, _ := first.(event.ResponseStart)
-	return initFrame{a, t.session, cmp.Or(t.ModelID, start.ModelID, runnel.UnknownModel), Resume{Status: "ok"}, t.Resolved}
+	return initFrame{a, t.session, cmp.Or(t.ModelID, start.ModelID, runnel.UnknownModel), Resume{Status: "ok", LogID: t.LogID}, t.Resolved}
 }
 
 // warn returns the notices for the warnings that have no frame yet.

@@ -155,7 +155,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	verdict, after, err := s.judgeCursor(r.Context(), id, after)
+	verdict, after, err := s.judgeCursor(r.Context(), id, after, "")
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (k *socket) subscribe(data []byte) error {
 	if len(k.pumps) >= subscriptionsEach {
 		return runnel.Fail(runnel.RateLimited, "this connection has too many subscriptions; unsubscribe from some")
 	}
-	verdict, after, err := k.s.judgeCursor(k.ctx, id, after)
+	verdict, after, err := k.s.judgeCursor(k.ctx, id, after, in.LogID)
 	if err != nil {
 		return err
 	}

@@ -139,19 +139,33 @@ type Resume struct {
 	From   int64  `json:"from,omitempty"`   // gap: the positions that are gone
 	To     int64  `json:"to,omitempty"`     // gap
 	Reason string `json:"reason,omitempty"` // reset: why it begins anew
+	LogID  string `json:"logId,omitempty" doc:"of the log whose positions these are; a client gives it back with the position that it resumes after"`
 }
 
-// judgeCursor reports how a client that has the events up to position after
-// resumes, and after which position.
-func (s *Streams) judgeCursor(ctx context.Context, session string, after int64) (Resume, int64, error) {
+// logID returns the id of the log; "" if the log has none.
+func (s *Streams) logID() string {
+	if log, ok := s.cfg.Gateway.Log().(runnel.Identified); ok {
+		return log.LogID()
+	}
+	return ""
+}
+
+// judgeCursor reports how a client that has the events up to position after of
+// the log with this id resumes, and after which position. Without an id the
+// position counts as one of this log.
+func (s *Streams) judgeCursor(ctx context.Context, session string, after int64, log string) (Resume, int64, error) {
 	st, err := s.cfg.Gateway.Log().State(ctx, session)
 	if err != nil {
 		return Resume{}, 0, runnel.Fail(runnel.StoreUnavailable, "the session's log cannot be read now; see the server's log", err)
 	}
-	if after > st.Head {
-		return Resume{Status: "reset", Reason: "the position is beyond the end of this session's log"}, 0, nil
+	own := s.logID()
+	switch {
+	case log != "" && after > 0 && log != own:
+		return Resume{Status: "reset", Reason: "the position is one of another log: the server's data was restored from a backup", LogID: own}, 0, nil
+	case after > st.Head:
+		return Resume{Status: "reset", Reason: "the position is beyond the end of this session's log", LogID: own}, 0, nil
 	}
-	return Resume{Status: "ok"}, after, nil
+	return Resume{Status: "ok", LogID: own}, after, nil
 }
 
 // An openFrame is the first frame of a stream of events.
@@ -179,7 +193,7 @@ func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	verdict, after, err := s.judgeCursor(r.Context(), id, after)
+	verdict, after, err := s.judgeCursor(r.Context(), id, after, r.URL.Query().Get("logId"))
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	out, ctx, stop := s.stream(w, r, sent.SessionID, "sse-turn")
 	defer stop()
 	frames, after := NewTurnFrames(sent.SessionID, sent.TurnID, sent.Warnings...), sent.After
-	frames.Resolved, frames.ModelID = sent.Resolved, s.modelOf(ctx, sent.Sent)
+	frames.Resolved, frames.ModelID, frames.LogID = sent.Resolved, s.modelOf(ctx, sent.Sent), s.logID()
 	err = s.follow(ctx, sent.SessionID, &after, out, func(ev event.Event) (bool, error) {
 		if ev.Turn != sent.TurnID {
 			return false, nil

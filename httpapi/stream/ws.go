@@ -253,6 +253,7 @@ type (
 		Message
 		SessionID string `json:"sessionId"`
 		After     *int64 `json:"after,omitempty"`
+		LogID     string `json:"logId,omitempty" doc:"of the log that after is a position of, as its resume said"`
 	}
 	sessionMessage struct {
 		Message
