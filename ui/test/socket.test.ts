@@ -79,7 +79,7 @@ beforeEach(() => {
         transcript = reduce(transcript, fs);
       },
       status: (s) => said.push(s),
-      after: () => resumeFrom(transcript),
+      after: () => ({ after: resumeFrom(transcript), logId: transcript.logId }),
       proof: () => proof,
       admitted: async () => loggedIn,
     },
@@ -138,6 +138,29 @@ describe("Link", () => {
     expect(got).toEqual([]);
     draw();
     expect(got.length).toBeGreaterThan(1);
+  });
+
+  it("says of which log it has a position, and begins anew where that is another", async () => {
+    link.start();
+    link.watch(S);
+    last().open();
+    const past = (resume: object) =>
+      last().tell({ type: "session:history", sessionId: S, entries: [], seq: 7, resume, done: true });
+    past({ status: "ok", logId: "one" });
+    last().cut();
+    await settle();
+    timers.at(-1)?.f();
+    last().open();
+    expect(last().sent).toContainEqual({
+      type: "session:subscribe",
+      requestId: S,
+      sessionId: S,
+      after: 7,
+      logId: "one",
+    });
+    past({ status: "reset", reason: "restored from a backup", logId: "two" });
+    last().cut();
+    expect([transcript.logId, transcript.breaks.length]).toEqual(["two", 1]);
   });
 
   it("comes back after each cut without loss or repetition", async () => {

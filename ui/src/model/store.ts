@@ -64,7 +64,8 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   },
   after: (id) => {
     const t = get().transcripts.get(id);
-    return t && resumeFrom(t);
+    const after = t && resumeFrom(t);
+    return after === undefined ? {} : { after, logId: t?.logId };
   },
   proof,
   admitted,

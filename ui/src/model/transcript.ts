@@ -33,6 +33,7 @@ export interface Break {
 
 export interface Transcript {
   readonly seq: number; // newest position seen
+  readonly logId?: string; // of the log that it is a position of, as the server said
   readonly loaded: boolean; // the history has been read to its end
   readonly turns: readonly Turn[];
   readonly index: ReadonlyMap<string, number>; // turn id to its place in turns
@@ -122,6 +123,7 @@ class Draft {
       const { from, to } = f.resume;
       this.break(`Something is missing here: the server no longer has events ${from} to ${to}.`);
     }
+    if (f.resume) this.s.logId = f.resume.logId;
     for (const e of f.entries) this.entry(e);
     this.s.seq = Math.max(this.s.seq, f.seq);
     if (f.done) this.s.loaded = true;

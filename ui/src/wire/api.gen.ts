@@ -2043,6 +2043,8 @@ export interface components {
         Resume: {
             /** Format: int64 */
             from?: number;
+            /** @description of the log whose positions these are; a client gives it back with the position that it resumes after */
+            logId?: string;
             reason?: string;
             /** @enum {string} */
             status: "ok" | "gap" | "reset";
@@ -2450,6 +2452,8 @@ export interface components {
         SessionSubscribeMessage: {
             /** Format: int64 */
             after?: number;
+            /** @description of the log that after is a position of, as its resume said */
+            logId?: string;
             /** @description chosen by the client; the answer has the same */
             requestId?: string;
             /** @description id of the session */
@@ -6005,6 +6009,8 @@ export interface operations {
             query?: {
                 /** @description position after which to begin */
                 after?: number;
+                /** @description of the log that the position is one of, as the first frame said; the stream begins anew if this is another log */
+                logId?: string;
             };
             header?: {
                 /** @description as after, and wins over it */

@@ -96,9 +96,10 @@ export function parseFrame(text: string): Frame | undefined {
 
 function parseResume(v: unknown): Extract<Frame, { type: "session:history" }>["resume"] {
   if (!isObj(v)) return undefined;
-  if (v.status === "gap") return { status: "gap", from: num(v.from), to: num(v.to) };
-  if (v.status === "reset") return { status: "reset", reason: str(v.reason) };
-  return { status: "ok" };
+  const logId = optStr(v.logId);
+  if (v.status === "gap") return { status: "gap", from: num(v.from), to: num(v.to), logId };
+  if (v.status === "reset") return { status: "reset", reason: str(v.reason), logId };
+  return { status: "ok", logId };
 }
 
 export function parseEntry(v: unknown): Entry | undefined {

@@ -9,12 +9,17 @@ import type { Frame } from "./types";
 /** Foreign: the program at the server's address did not prove that it is the server. */
 export type LinkStatus = "connecting" | "open" | "waiting" | "foreign" | "refused";
 
+export interface Position {
+  after?: number;
+  logId?: string;
+}
+
 export interface LinkEvents {
   /** Called with what arrived since the last time, in order. */
   frames(frames: Frame[]): void;
   status(status: LinkStatus): void;
-  /** The position from which a session is resumed, if any of it is here. */
-  after(sessionId: string): number | undefined;
+  /** The position from which a session is resumed, if any of it is here, and of which log. */
+  after(sessionId: string): Position;
   /** Fails with an ApiError unless the server proves itself; nothing where no proof is needed. */
   proof(): Promise<void> | undefined;
   /** Resolves to false if the server no longer knows this browser. */
@@ -194,7 +199,7 @@ export class Link {
 
   private subscribe(sessionId: string) {
     // The request is named after its session, so that an error can be told whose it is.
-    this.say({ type: "session:subscribe", requestId: sessionId, sessionId, after: this.on.after(sessionId) });
+    this.say({ type: "session:subscribe", requestId: sessionId, sessionId, ...this.on.after(sessionId) });
   }
 
   private say(message: object) {

@@ -75,7 +75,8 @@ export type Entry =
 
 type Verdict<Status extends Schemas["Resume"]["status"], K extends keyof Schemas["Resume"] = never> = {
   status: Status;
-} & Required<Pick<Schemas["Resume"], K>>;
+} & Required<Pick<Schemas["Resume"], K>> &
+  Pick<Schemas["Resume"], "logId">;
 
 export type Resume = Verdict<"ok"> | Verdict<"gap", "from" | "to"> | Verdict<"reset", "reason">;
 

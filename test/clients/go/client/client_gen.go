@@ -3320,7 +3320,10 @@ type ResponseStartEventType string
 
 // Resume defines model for Resume.
 type Resume struct {
-	From   *int64       `json:"from,omitempty"`
+	From *int64 `json:"from,omitempty"`
+
+	// LogId of the log whose positions these are; a client gives it back with the position that it resumes after
+	LogId  *string      `json:"logId,omitempty"`
 	Reason *string      `json:"reason,omitempty"`
 	Status ResumeStatus `json:"status"`
 	To     *int64       `json:"to,omitempty"`
@@ -4252,6 +4255,9 @@ type ListSessionsParams struct {
 type FollowEventsParams struct {
 	// After position after which to begin
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// LogId of the log that the position is one of, as the first frame said; the stream begins anew if this is another log
+	LogId *string `form:"logId,omitempty" json:"logId,omitempty"`
 
 	// LastEventID as after, and wins over it
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
@@ -9741,6 +9747,18 @@ func NewFollowEventsRequest(server string, id string, params *FollowEventsParams
 		if params.After != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LogId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "logId", *params.LogId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
