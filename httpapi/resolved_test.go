@@ -101,11 +101,13 @@ func TestAnswersSayWhichSourceEachOptionIsFrom(t *testing.T) {
 	busy := turnIn(t, w.Body.Bytes())
 	check("status during the turn", call[withResolved](s.rig, "GET", "/api/session/"+id+"/status", "", 200), turn)
 	w = s.do("POST", "/api/session/"+id+"/send", `{"content":"text","queue":true,"opts":{"model":"later"}}`)
-	if queued := turnIn(t, w.Body.Bytes()); strings.Contains(w.Body.String(), "resolved") {
+	queued := turnIn(t, w.Body.Bytes())
+	if strings.Contains(w.Body.String(), "resolved") {
 		t.Errorf("the queued prompt %s: its options count when its turn starts, but the answer is %s", queued, w.Body)
 	}
 	call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
 	s.events(id, busy)
+	s.events(id, queued)
 	s.settled(id)
 
 	res := s.roundTrip("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text","opts":{"model":"of-turn"}}`)
