@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/policy"
 	"github.com/runnel-dev/runnel/profile"
@@ -103,5 +104,43 @@ func TestGovernorForgetsWhatIsOver(t *testing.T) {
 	}
 	if len(g.watched) > maxWatched {
 		t.Errorf("%d calls are remembered", len(g.watched))
+	}
+}
+
+// A session whose profile is gone does not go on, and can be seen and ended all
+// the same, also by a server that has just started.
+func TestSessionWithoutItsProfileCanBeEnded(t *testing.T) {
+	d, dir := newDisk(t), t.TempDir()
+	file := filepath.Join(dir, "p.md")
+	if err := os.WriteFile(file, []byte("---\ndisallowed_tools: [Bash]\n---\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	profiles := func(c *Config) { c.ProfilesDir = dir }
+	g := d.open(t, profiles)
+	var ids []string
+	for range 2 {
+		st, err := g.Create(t.Context(), "script", d.dir, runnel.Options{}, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, st.SessionID)
+	}
+	closeIt(t, g)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	g = d.open(t, profiles)
+	defer closeIt(t, g)
+	if list, err := g.List(t.Context(), Filter{}); err != nil || len(list) != 2 || list[0].Persona != "p" {
+		t.Errorf("listed: %+v, %v", list, err)
+	}
+	if _, err := g.Send(t.Context(), ids[0], Prompt{Text: "text"}); runnel.CodeOf(err) != runnel.PersonaNotFound {
+		t.Errorf("sent: %v", err)
+	}
+	if err := g.Kill(t.Context(), ids[0]); err != nil {
+		t.Errorf("killed: %v", err)
+	}
+	if err := g.Delete(t.Context(), ids[1]); err != nil {
+		t.Errorf("deleted: %v", err)
 	}
 }

@@ -67,8 +67,10 @@ func (o *opener) open(id, credential string) (*entry, error) {
 		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
 	}
 	res, err := o.options(ctx, rec)
-	if err != nil {
-		return nil, err
+	if err != nil { // such as a profile that is gone: the next prompt returns it, and the session can be ended
+		if res, err = o.ownOptions(ctx, rec); err != nil {
+			return nil, err
+		}
 	}
 	waiting, err := o.cfg.Catalogue.Queue(ctx, id)
 	if err != nil {
