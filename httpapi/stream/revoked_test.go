@@ -58,6 +58,14 @@ func TestRevokedSocketDecidesNothing(t *testing.T) {
 			break
 		}
 	}
+	for version := int64(0); ; { // until a person may answer
+		changed := gw.Changed(version)
+		_, version = gw.Changes(version)
+		if st, err := gw.Status(t.Context(), id); err != nil || len(st.PendingApprovals) == 1 {
+			break
+		}
+		<-changed
+	}
 	ctx, end := context.WithCancelCause(t.Context())
 	k := &socket{s: s, id: auth.Identity{ID: "x", Scopes: auth.All()}, req: httptest.NewRequest("GET", "/api/ws", nil), ctx: ctx, end: end}
 	end(auth.ErrEnded)
