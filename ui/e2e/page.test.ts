@@ -378,7 +378,10 @@ describe.skipIf(skip)("the page", () => {
     await bar.getByRole("button", { name: "Always allow…" }).click();
     const offers = bar.getByRole("region", { name: "Always allow" }).getByRole("button");
     await offers.first().waitFor();
-    expect(await offers.allInnerTexts()).toEqual(["git log -p", "git log * with any further words"]);
+    expect(await offers.allInnerTexts()).toEqual([
+      "Always allow git log -p",
+      "Always allow git log * with any further words",
+    ]);
     await expectAccessible(page);
     await offers.last().click();
     await bar.waitFor({ state: "detached" });

@@ -82,8 +82,8 @@ it("shows the exact pattern before it allows it from now on", async () => {
   expect(asked).toEqual([]); // nothing is asked for until someone wants it
   await click(button("Always allow…"));
   expect([...host.querySelectorAll("[data-rule]")].map((b) => b.textContent)).toEqual([
-    "git log -p",
-    "git log * with any further words",
+    "Always allow git log -p",
+    "Always allow git log * with any further words",
   ]);
   await click(host.querySelectorAll<HTMLElement>("[data-rule]")[1] as HTMLElement);
   expect(JSON.parse(asked[1]?.replace("POST /api/session/s/approvals/a ", "") ?? "")).toEqual({

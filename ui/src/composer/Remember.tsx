@@ -43,19 +43,21 @@ export function Remember({
   return (
     <section className="mb-3 rounded border p-3" aria-label="Always allow">
       <p className="mb-2 text-sm text-muted">
-        Allow this call, and from now on without asking, in this project and with this agent:
+        Allow this call, and calls like it in this project from now on, without asking:
       </p>
       <ul className="flex flex-col gap-2">
         {rules.map((rule) => (
           <li key={`${rule.kind} ${rule.tool} ${rule.pattern}`}>
             <button
               type="button"
-              className="button w-full text-left whitespace-normal"
+              className="button w-full justify-start text-left whitespace-normal"
               data-rule={rule.pattern ?? rule.tool}
               disabled={disabled}
               onClick={() => onRemember(rule)}
             >
-              <RuleText rule={rule} dir={dir} />
+              <span>
+                Always allow <RuleText rule={rule} dir={dir} />
+              </span>
             </button>
           </li>
         ))}
