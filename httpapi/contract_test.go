@@ -227,6 +227,9 @@ func (d document) walk(s *schema, path string, f func(s *schema, path string)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		d.walk(s.Properties[name], path+"."+name, f)
 	}
+	if more, ok := s.Additional.(map[string]any); ok {
+		d.walk(schemaIn(more), path+".*", f)
+	}
 }
 
 // A type with constants has exactly their values in the document.

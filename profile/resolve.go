@@ -39,7 +39,7 @@ type Source struct {
 // A ResolvedOption is what an option was resolved to.
 type ResolvedOption struct {
 	Value any    `json:"value,omitempty" doc:"absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own"`
-	From  From   `json:"from" enum:"turn,session,profile,project,environment,global,agent" doc:"the strongest source that has the option"`
+	From  From   `json:"from" doc:"the strongest source that has the option"`
 	Also  []From `json:"also,omitempty" doc:"further sources that are part of the value"`
 }
 
