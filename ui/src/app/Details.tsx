@@ -9,7 +9,7 @@ import { absolute, cost, count, plural, shortPath } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { modeLabel } from "../text/words";
-import type { SessionStatus } from "../wire/types";
+import type { ResolvedOption, SessionStatus } from "../wire/types";
 import { CopyButton } from "./Copy";
 import { Dialog } from "./Dialog";
 import { Rules } from "./Rules";
@@ -63,6 +63,7 @@ export function Details({
           </span>
         </Fact>
       </Facts>
+      <Options resolved={s.resolved} />
       {(context || spent > 0 || rateLimit?.utilization !== undefined) && (
         <section>
           <h3 className="mb-2 text-sm font-semibold">Usage</h3>
@@ -120,6 +121,39 @@ export function Details({
     </aside>
   );
 }
+
+/** What each option was resolved to, and where it is from. */
+function Options({ resolved = [] }: { resolved?: ResolvedOption[] }) {
+  if (resolved.length === 0) return null;
+  return (
+    <section aria-label="Options">
+      <h3 className="mb-2 text-sm font-semibold">Options</h3>
+      <dl className="flex flex-col gap-2 text-sm">
+        {resolved.map((o) => (
+          <div key={o.name}>
+            <dt className="flex gap-2 text-xs text-muted">
+              <span className="truncate">{plain(o.name, 80)}</span>
+              <span className="ml-auto shrink-0">
+                {o.from.map((f) => sources[f] ?? plain(f, 40)).join(", ")}
+              </span>
+            </dt>
+            <dd className="break-words">{o.value === undefined ? "the agent's own" : plain(o.value, 300)}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+const sources: Record<string, string> = {
+  turn: "this turn",
+  session: "session",
+  profile: "profile",
+  project: "project file",
+  environment: "environment",
+  global: "configuration",
+  agent: "agent",
+};
 
 function Facts({ children }: { children: ReactNode }) {
   return <dl className="flex flex-col gap-2 text-sm">{children}</dl>;

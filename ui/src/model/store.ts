@@ -158,7 +158,12 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
 // Lists leave out what an agent offers to set, and its files: what was told of them stays.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
-  sessions.set(s.sessionId, { ...s, config: s.config ?? old?.config, files: s.files ?? old?.files });
+  sessions.set(s.sessionId, {
+    ...s,
+    config: s.config ?? old?.config,
+    files: s.files ?? old?.files,
+    resolved: s.resolved ?? old?.resolved,
+  });
 }
 
 /** Takes what the server answered about a session. */

@@ -12,6 +12,7 @@ import type {
   Hunk,
   Profile,
   Project,
+  ResolvedOption,
   Rule,
   RuleFields,
   SessionStatus,
@@ -328,6 +329,7 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
         : list(v.files, (f) =>
             isObj(f) && str(f.path) ? { path: str(f.path), kind: str(f.kind) } : undefined,
           ),
+    resolved: v.resolved === undefined ? undefined : parseResolved(v.resolved),
     lastLine: optStr(v.lastLine),
     lastTurn:
       v.lastTurn === undefined
@@ -338,6 +340,26 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     createdAt: str(v.createdAt),
     lastActiveAt: str(v.lastActiveAt),
   };
+}
+
+function parseResolved(v: unknown): ResolvedOption[] {
+  if (!isObj(v)) return [];
+  const text = (value: unknown) =>
+    Array.isArray(value)
+      ? value.map(String).join(", ")
+      : typeof value === "string"
+        ? value
+        : JSON.stringify(value);
+  return Object.keys(v)
+    .sort()
+    .flatMap((name) => {
+      const o = v[name];
+      if (!isObj(o) || !str(o.from)) return [];
+      const also = list(o.also, (f) => str(f) || undefined);
+      return [
+        { name, value: o.value === undefined ? undefined : text(o.value), from: [str(o.from), ...also] },
+      ];
+    });
 }
 
 function parseOption(v: unknown): ConfigOption | undefined {

@@ -53,14 +53,22 @@ export type ApprovalEvent = Schemas["UpsertApproval"];
 export type Notice = Schemas["UpsertNotice"];
 export type UsageEvent = Schemas["UpsertUsage"];
 
-/** Its config, files and given settings are those that were told this time. */
+/** Its config, files, options and given settings are those that were told this time. */
 export type SessionStatus = Omit<
   Schemas["SessionStatus"],
   "status" | "agentSessionId" | "delegation" | "resolved" | "given" | "config"
 > & {
   given: Readonly<Record<string, string>>; // what was set of its config, by id
   config?: ConfigOption[]; // what the agent offers to set
+  resolved?: ResolvedOption[]; // by name
 };
+
+/** What an option was resolved to, and which sources that is from, strongest first. */
+export interface ResolvedOption {
+  name: string;
+  value?: string; // absent: only the agent knows it
+  from: string[];
+}
 
 /** A file of the agent's own: a plan that it wrote for itself, a skill that it read. */
 export type AgentFile = Schemas["AgentFile"];
