@@ -471,3 +471,23 @@ func (w *ws) stopped() {
 	}()
 	w.streams = append(w.streams, ended)
 }
+
+// The page about compatibility names only frames and messages that exist.
+func TestNamesOfCompatibilityPageExist(t *testing.T) {
+	_, text := page(t, "compatibility.md")
+	d, exist := stream.Describe(), make(map[string]bool)
+	for _, names := range []map[string]any{d.Payloads, d.Frames, d.Control, d.Client, d.Server, d.Live} {
+		for name := range names {
+			exist[name] = true
+		}
+	}
+	named := regexp.MustCompile("`((?:session|sessions|chat|reasoning|tool|plan|permission|turn|process|stream):[a-z:]+|(?:item|response|approval)_[a-z]+)`").FindAllStringSubmatch(text, -1)
+	if len(named) < 20 {
+		t.Errorf("%d names found", len(named))
+	}
+	for _, m := range named {
+		if !exist[m[1]] {
+			t.Errorf("%s does not exist", m[1])
+		}
+	}
+}
