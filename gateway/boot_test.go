@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -212,6 +213,7 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 		"effort": func(o *runnel.Options) { o.ReasoningEffort = "high" }, "config": func(o *runnel.Options) { o.Config = runnel.Values{"a": "b"} },
 		"thinking": func(o *runnel.Options) { o.MaxThinkingTokens = 9 }, "directories": func(o *runnel.Options) { o.AddDirs = []string{"/r"} },
 		"no mcp servers": func(o *runnel.Options) { o.MCPServers = nil }, "forbidden tools": func(o *runnel.Options) { o.Disallowed = []string{"Bash"} },
+		"subagents":  func(o *runnel.Options) { o.Subagents = []runnel.Subagent{{Name: "tester"}} },
 		"delegation": func(o *runnel.Options) { o.Delegation = "never" }, "trust": func(o *runnel.Options) { o.Trusted = true },
 		"untrusted": func(o *runnel.Options) { o.UntrustedDirs = []string{"/r"} }, "program": func(o *runnel.Options) { o.Path = "/bin/x" },
 		"environment": func(o *runnel.Options) { o.Env = []string{"A=b"} },
@@ -228,5 +230,18 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 	same.Resume, same.Counters, same.MCPServers = "agent-1", new(runnel.Counters), json.RawMessage(`{"a":{"env":{"KEY":"guessed"}}}`)
 	if seen[fingerprint(rec, same)] != "nothing" {
 		t.Error("the conversation or a secret is in the fingerprint")
+	}
+}
+
+// A new option that is not part of its JSON has to be put into one of the lists.
+func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
+	covered := []string{"Dir", "Path", "Env", "Disallowed", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
+	leftOut := []string{ // of the server or of one run, or the same for every agent of a session
+		"Extensions", "Keep", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Counters", "Warn",
+	}
+	for f := range reflect.TypeFor[runnel.Options]().Fields() {
+		if f.Tag.Get("json") == "-" && !slices.Contains(covered, f.Name) && !slices.Contains(leftOut, f.Name) {
+			t.Errorf("%s is new: does the agent get it?", f.Name)
+		}
 	}
 }

@@ -29,9 +29,10 @@ func fingerprint(rec store.Session, opt runnel.Options) string {
 		Dir, Path       string
 		Env, Disallowed []string
 		Delegation      runnel.Delegation
+		Subagents       []runnel.Subagent
 		Trusted         bool
 		UntrustedDirs   []string
-	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.Disallowed, opt.Delegation, opt.Trusted, opt.UntrustedDirs})
+	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.Disallowed, opt.Delegation, opt.Subagents, opt.Trusted, opt.UntrustedDirs})
 	if err != nil {
 		return "" // never: mcpServers was checked
 	}
