@@ -32,7 +32,8 @@ func deltas(session string, head int64, n int) []event.Event {
 func ptr[T any](v T) *T { return &v }
 
 // samples holds at least one body of every type, with the values that get lost
-// easily: empty, absent, zero, large, not ASCII, not what a parser expects.
+// easily: empty, absent, zero, large, not ASCII, not what a parser expects. A list
+// that an event always has is empty, never absent: so it is encoded.
 func samples() []event.Body {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	text := "plain \"quoted\" <b>&amp;</b> \u2028\u2029 \x00\x1b[31m 日本語 👩\u200d👩\u200d👧 \\u0041 \r\n\t"
@@ -57,12 +58,12 @@ func samples() []event.Body {
 		event.ItemDone{ItemID: "t1:0:3", FinalItem: event.FunctionCallOutput{CallID: "c2", Output: text, IsError: true, ExitCode: ptr(0),
 			Detail: raw(`{"n":0}`), Truncated: true, TotalBytes: 1 << 40, Changes: []event.Change{
 				{Path: "gone", Kind: event.ChangeUpdate, OldText: ptr("x"), NewText: ptr(""), Hunks: []event.Hunk{{OldStart: 1, OldLines: 1, Lines: []string{"-x"}}}},
-				{Path: "new", Kind: event.ChangeCreate, NewText: ptr("")},
+				{Path: "new", Kind: event.ChangeCreate, NewText: ptr(""), Hunks: []event.Hunk{}},
 				{Path: "moved", Kind: event.ChangeMove, MovedTo: "there", Hunks: []event.Hunk{}},
 			}}},
 		event.ItemDone{ItemID: "t1:0:3", FinalItem: event.FunctionCallOutput{CallID: "c3"}},
 		event.ItemDone{ItemID: "t1:0:4", FinalItem: event.Plan{Entries: []event.PlanEntry{{Content: "do it", Status: "pending", Priority: "high"}, {}}}},
-		event.ItemDone{ItemID: "t1:0:4", FinalItem: event.Plan{}},
+		event.ItemDone{ItemID: "t1:0:4", FinalItem: event.Plan{Entries: []event.PlanEntry{}}},
 		event.ItemDone{ItemID: "t1:0:5", FinalItem: event.FunctionCallOutput{CallID: "big", Output: large()}},
 		event.ItemError{ItemID: "t1:0:0", Error: event.Fault{Code: "AGENT_ERROR"}},
 		event.ItemError{ItemID: "t1:0:0", Error: event.Fault{Code: "AGENT_ERROR", Message: text}},
@@ -70,7 +71,7 @@ func samples() []event.Body {
 		event.ItemCancelled{ItemID: "t1:0:0", Reason: event.ReasonProcessDeath},
 		event.ApprovalRequested{Approval: event.Approval{ID: "a1", ItemID: "t1:0:2", CallID: "c2", Kind: event.ApprovalTool, Title: "Edit?",
 			ToolName: "Edit", Arguments: raw(`{"path":"a"}`), ArgumentsEditable: true, ArgumentsDigest: "00ff", Why: "outside",
-			Changes: []event.Change{{Path: "a", Kind: event.ChangeDelete}},
+			Changes: []event.Change{{Path: "a", Kind: event.ChangeDelete, Hunks: []event.Hunk{}}},
 			Choices: []event.Choice{{ID: "yes", Kind: event.ChoiceAllowOnce, Label: "Yes"}, {ID: "no", Kind: event.ChoiceDeny}}}},
 		event.ApprovalResolved{ApprovalID: "a1", Choice: "yes", By: event.ByUser},
 		event.ApprovalResolved{ApprovalID: "a1", Choice: event.ChoiceWithdrawn, By: event.ByAgent, Reason: text},
