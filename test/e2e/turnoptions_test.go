@@ -21,14 +21,22 @@ import (
 // own: the model is asked as the options say, and the next turn is as the session
 // has it, also if the agent or the server died in between.
 func TestOptionsOfATurnAreRestored(t *testing.T) {
-	for agent, other := range map[string]string{ // models that are not the default
-		"claude-code": "claude-other-1",
-		"codex":       "gpt-other-1",
-	} {
-		t.Run(agent, func(t *testing.T) {
-			s := serve(t, realagents.Find(t, agent))
-			c := &turns{root: s, session: s.create(), other: other}
+	type driven struct {
+		realagents.Binary
+		other string // a model that is not the default
+	}
+	agents := []driven{{realagents.Find(t, "codex"), "gpt-other-1"}}
+	for _, b := range realagents.Claude(t) {
+		agents = append(agents, driven{b, "claude-other-1"})
+	}
+	for _, agent := range agents {
+		t.Run(agent.Name+"@"+agent.Version, func(t *testing.T) {
+			s := serve(t, agent.Binary)
+			c := &turns{root: s, session: s.create(), other: agent.other}
 			options := map[string]any{"model": c.other, "permissionMode": "plan"}
+			if agent.Name == "claude-code" {
+				t.Run("Tools", func(t *testing.T) { c.on(t).tools() })
+			}
 			t.Run("FirstTurn", func(t *testing.T) { c.on(t).pair(options) })
 			t.Run("LaterTurn", func(t *testing.T) { c.on(t).pair(options) })
 			t.Run("Queued", func(t *testing.T) { c.on(t).queued(options) })
@@ -36,6 +44,54 @@ func TestOptionsOfATurnAreRestored(t *testing.T) {
 			t.Run("ServerKilled", func(t *testing.T) { c.on(t).outlived(options) })
 		})
 	}
+}
+
+// TestModeOfATurnIsRestored has agents that speak ACP run a turn in another mode.
+func TestModeOfATurnIsRestored(t *testing.T) {
+	for _, agent := range []string{"opencode", "qwen"} {
+		t.Run(agent, func(t *testing.T) {
+			s := serve(t, realagents.Find(t, agent))
+			c := &turns{root: s, session: s.create()}
+			c.on(t)
+			c.over(c.send(c.words("first", done), nil, false), "completed")
+			before := c.mode()
+			turn := c.send(c.words("plans", stalled), map[string]any{"permissionMode": "plan"}, false)
+			c.await("another mode", func(ev event.Event) bool {
+				b, ok := ev.Body.(event.SessionUpdated)
+				return ok && ev.Turn == turn && modeIn(b.Config) != "" && modeIn(b.Config) != before
+			})
+			c.streams(turn)
+			if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{}, nil); code != http.StatusOK {
+				t.Fatalf("cancel: %d", code)
+			}
+			c.over(turn, "completed")
+			c.over(c.send(c.words("after", done), nil, false), "completed")
+			if now := c.mode(); now != before {
+				t.Errorf("the next turn ran in the mode %q, want %q", now, before)
+			}
+		})
+	}
+}
+
+// mode returns the agent's own word for its mode.
+func (c *turns) mode() string {
+	c.t.Helper()
+	var st struct{ Config []event.ConfigOption }
+	c.s.call("GET", "/api/session/"+c.session+"/status", nil, &st)
+	mode := modeIn(st.Config)
+	if mode == "" {
+		c.t.Fatalf("the agent reports no mode: %+v", st.Config)
+	}
+	return mode
+}
+
+func modeIn(config []event.ConfigOption) string {
+	for _, o := range config {
+		if o.Category == "mode" || o.ID == "mode" {
+			return o.Value
+		}
+	}
+	return ""
 }
 
 // turns sends the prompts of one session.
@@ -158,6 +214,34 @@ func (c *turns) usually(word string) {
 
 func (c *turns) words(word string, steps ...fakemodel.Step) string {
 	return fakemodel.Scenario{Steps: steps}.Prompt(word)
+}
+
+// tools runs a turn without a tool, and one in which the tool is back: the agent
+// asks before it uses it.
+func (c *turns) tools() {
+	call := fakemodel.Step{Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", Input: json.RawMessage(`{"command":"touch ran","description":"Touch"}`)}}}
+	asked := func(turn string) (n int) {
+		c.await("end of the turn, or a question", func(ev event.Event) bool {
+			_, is := ev.Body.(event.ApprovalRequested)
+			if is && ev.Turn == turn {
+				n++
+			}
+			return ev.Turn == turn && (is || event.Ends(ev.Body))
+		})
+		return n
+	}
+	if n := asked(c.send(c.words("tool-with", call, done), map[string]any{"disallowedTools": []string{"Bash"}}, false)); n != 0 {
+		c.t.Error("it asked for a tool that it must not use")
+	}
+	turn := c.send(c.words("tool-then", call, done), nil, false)
+	if asked(turn) != 1 {
+		c.t.Error("the tool is not back in the next turn")
+	}
+	if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{}, nil); code != http.StatusOK {
+		c.t.Fatalf("cancel: %d", code)
+	}
+	c.over(turn, "completed")
+	c.asked = len(c.s.model.Requests())
 }
 
 // pair runs a turn with options and one without.
