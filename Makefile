@@ -116,7 +116,7 @@ test: ## run everything that a commit must pass; installs what that needs
 # What the later tiers need; each of them sees to it as well when it is run alone.
 .PHONY: test-setup
 test-setup: $(AGENTS_READY) $(CLIENT_READY) build
-	@.ci/need cc chromium
+	@.ci/need cc chromium curl jq
 
 .PHONY: test-vet
 test-vet: vet
@@ -137,6 +137,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 
 .PHONY: test-binary
 test-binary: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
+	@.ci/need curl jq
 	@.ci/gotest -timeout 15m -count 1 -p 2 -parallel 4 -- $(BINARY)
 	@.ci/gotest RUNNEL_TLS=1 -timeout 15m -count 1 -parallel 4 -- ./test/e2e
 

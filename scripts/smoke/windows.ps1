@@ -31,7 +31,7 @@ function Serve {
     foreach ($try in 1..300) {
         if ($script:server.HasExited) { Fail "the server has ended: $(Get-Content -Raw $errors)" }
         $text = if (Test-Path $out) { Get-Content -Raw $out } else { '' }
-        if ($text -match 'its API is at (http:\S+)') {
+        if ($text -match 'its API is at (http:\S+)\s') {
             $script:api = $Matches[1]
             return
         }
@@ -50,7 +50,7 @@ function Ask([string]$Method, [string]$Path, $Body = $null) {
         $request.ContentType = 'application/json'
         $request.Body = $Body | ConvertTo-Json -Compress -Depth 5
     }
-    $answer = (Invoke-WebRequest @request).Content
+    try { $answer = (Invoke-WebRequest @request).Content } catch { Fail "$Method ${Path}: $_" }
     if ($answer -is [byte[]]) { $answer = [Text.Encoding]::UTF8.GetString($answer) }
     return $answer
 }
