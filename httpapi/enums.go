@@ -38,7 +38,6 @@ func enums() map[reflect.Type][]any {
 	enum(out, runnel.AuthAgentLogin, runnel.AuthAPIKey)
 	enum(out, profile.FromTurn, profile.FromSession, profile.FromProfile, profile.FromProject, profile.FromEnvironment,
 		profile.FromGlobal, profile.FromAgent)
-	enum(out, runnel.ThinkingSummarized, runnel.ThinkingOmitted)
 	enum(out, auth.Read, auth.Send, auth.Approve, auth.Admin)
 	enum(out, store.EffectAllow, store.EffectDeny)
 	enum(out, store.RuleExecute, store.RuleEdit, store.RuleRead, store.RuleFetch, store.RuleTool)

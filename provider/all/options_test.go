@@ -89,6 +89,13 @@ func optionCases(t *testing.T) []optionCase {
 		{"mcpServers", everyone("claude-code", "codex"), servers(`{"s":{"command":"true"}}`), []func(*runnel.Options){
 			servers(`[]`), servers(`"x"`), servers(`null`), servers(`{"s":1}`), servers(`{`),
 		}},
+		{"disallowedTools", []string{"claude-code", "claude-agent-acp", "opencode"}, func(o *runnel.Options) { o.DisallowedTools = []string{"WebSearch"} }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.DisallowedTools = []string{"--settings={}"} },
+			func(o *runnel.Options) { o.DisallowedTools = []string{""} },
+		}},
+		{"thinkingDisplay", []string{"claude-code", "claude-agent-acp"}, func(o *runnel.Options) { o.ThinkingDisplay = runnel.ThinkingOmitted }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.ThinkingDisplay = "shown" },
+		}},
 		{"auth", nil, func(o *runnel.Options) { o.Auth = runnel.AuthAgentLogin }, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey + "s" },
 		}},
