@@ -2637,7 +2637,7 @@ export interface components {
             turnId: string;
         };
         /** @enum {string} */
-        ThinkingDisplay: "summarized" | "omitted" | "summarized" | "omitted";
+        ThinkingDisplay: "summarized" | "omitted";
         ThinkingUpsert: {
             /**
              * Format: date-time
