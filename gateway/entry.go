@@ -40,6 +40,7 @@ type entry struct {
 	mu       sync.Mutex // guards the rest
 	rec      store.Session
 	resolved profile.Resolved // of its agent, or of the next one; nil: not known
+	started  runnel.Options   // with which its agent was started, or the next one will be
 	waiting  int              // prompts in the queue
 	known    int64            // turns is complete for positions from here on
 	head     int64            // and up to here

@@ -83,7 +83,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 // to the open ones. waiting is the number of its queued prompts. cfg has what
 // differs between sessions: start sets the rest.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, rec: rec, resolved: res.by, waiting: waiting}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, rec: rec, resolved: res.by, started: res.Options, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {

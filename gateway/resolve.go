@@ -66,6 +66,9 @@ func (o *opener) renewWith(ctx context.Context, e *entry, res resolution) error 
 		return err
 	}
 	e.gov.begin(res.rules)
+	e.mu.Lock()
+	e.started = res.Options
+	e.mu.Unlock()
 	if reflect.DeepEqual(res.by, e.resolvedNow()) {
 		return nil
 	}

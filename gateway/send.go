@@ -72,11 +72,11 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if waiting >= maxQueue {
 		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts wait in this session; cancel its turn, or wait for some of them")
 	}
-	set, err := g.turnSettings(rec.CLIType, st, p.Options)
-	if err != nil {
+	if err := g.opener.renew(ctx, e); err != nil {
 		return Sent{}, err
 	}
-	if err := g.opener.renew(ctx, e); err != nil {
+	set, err := g.turnSettings(rec.CLIType, st, e.differing(p.Options))
+	if err != nil {
 		return Sent{}, err
 	}
 	if err := e.session.CheckSettings(ctx, set); err != nil {
@@ -120,6 +120,15 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	}
 	sent.Queued, sent.Resolved = true, nil
 	return sent, g.queue.add(ctx, e, queuedPrompt{in, set, choice.turnRules})
+}
+
+// differing returns the options of a prompt without those that the agent takes
+// only when it starts, and was started with.
+func (e *entry) differing(opt runnel.Options) runnel.Options {
+	_, others := opt.Settings()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return profile.Without(opt, others, e.started)
 }
 
 // turnSettings returns the options of a prompt as settings for its turn, checked

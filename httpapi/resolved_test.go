@@ -287,7 +287,8 @@ func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 	if got := st.says("model", "tools", "maxTurns"); got != "model=m2(session) tools=[Read](session) maxTurns=3(session)" {
 		t.Errorf("got %s", got)
 	}
-	turn := s.prompt(id, "text")
+	w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"tools":["Read"],"maxTurns":3}}`) // which it has
+	turn := turnIn(t, w.Body.Bytes())
 	if got := modelOf(s.events(id, turn), turn); got != "m2" {
 		t.Errorf("the turn ran with %q", got)
 	}

@@ -225,6 +225,17 @@ func union(lists ...[]string) (out []string) {
 	return out
 }
 
+// Without returns opt without those of the options in names that have the same
+// value in other.
+func Without(opt runnel.Options, names []string, other runnel.Options) runnel.Options {
+	for _, o := range options {
+		if slices.Contains(names, o.name) && reflect.DeepEqual(o.in(&opt).Interface(), o.in(&other).Interface()) {
+			o.in(&opt).SetZero()
+		}
+	}
+	return opt
+}
+
 // Checked returns s as check returns its options, which it is given one by one.
 // The error for an option says which source it is from, and in which line.
 func (s Source) Checked(check func(runnel.Options) (runnel.Options, error)) (Source, error) {
