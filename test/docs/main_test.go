@@ -163,18 +163,23 @@ func save(t *testing.T, path, old, text string) {
 }
 
 // anonymous replaces what differs from run to run and from machine to machine by
-// examples: ids are numbered in the order in which they come.
+// examples: ids of each kind are numbered in the order in which they come.
 type anonymous struct {
 	home, api string
 	ids       map[string]string
+	n         map[int]int // ids by kind
 }
 
 func newAnonymous(r *reader) *anonymous {
-	return &anonymous{r.home, r.api, make(map[string]string)}
+	return &anonymous{r.home, r.api, make(map[string]string), make(map[int]int)}
 }
 
+// idKinds are the fields whose ids are numbered apart, so that a new id of one
+// kind changes no others on the page.
+var idKinds = map[string]int{"sessionId": 1, "turnId": 2, "agentSessionId": 3, "logId": 4, "uploadId": 5, "login": 6}
+
 var (
-	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	uuids    = regexp.MustCompile(`(?:"(\w+)": ?")?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})`)
 	digests  = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 	moments  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	secrets  = regexp.MustCompile(`rnl_[A-Za-z0-9_-]{43}`)
@@ -187,11 +192,14 @@ var (
 func (a *anonymous) text(s string) string {
 	s = strings.ReplaceAll(s, a.home, "/home/you")
 	s = strings.ReplaceAll(s, strings.TrimPrefix(a.api, "http://"), "127.0.0.1:7317")
-	s = uuids.ReplaceAllStringFunc(s, func(id string) string {
+	s = uuids.ReplaceAllStringFunc(s, func(found string) string {
+		m := uuids.FindStringSubmatch(found)
+		kind, id := idKinds[m[1]], m[2]
 		if a.ids[id] == "" {
-			a.ids[id] = fmt.Sprintf("0192f0c1-7d5e-7c3a-9d0e-%012d", len(a.ids)+1)
+			a.n[kind]++
+			a.ids[id] = fmt.Sprintf("0192f0c1-7d5e-7c3a-9d0e-%d%011d", kind, a.n[kind])
 		}
-		return a.ids[id]
+		return strings.Replace(found, id, a.ids[id], 1)
 	})
 	s = digests.ReplaceAllString(s, "3638a13e569b4e6377758b66ed02f187b7a54be715875e25f9ba2f4f3f6bcbfd")
 	s = moments.ReplaceAllString(s, "2026-11-22T09:30:00.123456789Z")
