@@ -156,7 +156,7 @@ func TestInvalidOptionOfASourceNamesItAndTheLine(t *testing.T) {
 	timed(t, minute)
 	for settings, want := range map[string]string{
 		"model: m\npermissionMode: yolo\n":         `config.yaml:2: permissionMode: unknown value \"yolo\"`,
-		"modle: m\n":                               `config.yaml:1: unknown key \"modle\"; did you mean model?`,
+		"modl: m\n":                               `config.yaml:1: unknown key \"modl\"; did you mean model?`,
 		"permissionMode: bypass\n":                 `config.yaml:1: permissionMode: a project cannot choose bypass`,
 		"mcpServers:\n  a: {command: rm}\n":        `config.yaml:1: mcpServers: cannot be set in a file`,
 		"# none\n\nreasoningEffort: very-much ✓\n": `config.yaml:3: reasoningEffort: `,
@@ -227,7 +227,7 @@ func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 		t.Errorf("after a crash the agent has %q", got)
 	}
 	s.events(id, s.prompt(id, `{"steps":[{"crash":true}]}`))
-	writeSettings(t, dir, "modle: x\n")
+	writeSettings(t, dir, "modl: x\n")
 	w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`)
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `config.yaml:1: unknown key`) {
 		t.Errorf("with a mistake in the file: %d %s", w.Code, w.Body)
@@ -242,7 +242,7 @@ func TestQueuedPromptWaitsForAMendedFile(t *testing.T) {
 	id := s.createIn(dir, `{}`).SessionID
 	busy := s.prompt(id, "hang")
 	s.until(id, func(ev event.Event) bool { return ev.Turn == busy && is[event.ResponseStart](ev) })
-	writeSettings(t, dir, "modle: x\n")
+	writeSettings(t, dir, "modl: x\n")
 	w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","queue":true,"opts":{"model":"m2"}}`)
 	queued := turnIn(t, w.Body.Bytes())
 	p.crash()

@@ -16,7 +16,7 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	path  string
-	id    string // of the logs
+	id    string         // of the logs
 	files [2]os.FileInfo // the database and its write-ahead log, as they were first
 	room  *reserve
 
