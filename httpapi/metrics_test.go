@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -145,6 +146,23 @@ func TestMetricsCountRefusals(t *testing.T) {
 	s.wantMetrics(`runnel_refusals_total{code="SESSION_NOT_FOUND"} 3`, `runnel_refusals_total{code="UNAUTHORIZED"} 1`)
 }
 
+// answeredTurn streams a turn that waits until its reader answers an approval.
+func (s *site) answeredTurn(id string) {
+	s.t.Helper()
+	body, _ := json.Marshal(map[string]string{"sessionId": id, "message": asks("make")})
+	res := s.roundTrip("POST", "/api/harness/turn", string(body))
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if lines.Text() == "event: permission:request" {
+			a := s.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+			call[any](s.rig, "POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"deny"}`, 200)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		s.t.Error(err)
+	}
+}
+
 // A reader's lag is measured for what happened since it came, not for history.
 func TestMetricsMeasureLagByFamily(t *testing.T) {
 	s := serve(t)
@@ -164,7 +182,7 @@ func TestMetricsMeasureLagByFamily(t *testing.T) {
 	if got := measured(); len(got) != 0 {
 		t.Errorf("history has a lag: %v", got)
 	}
-	s.turn(id, "text", "")
+	s.answeredTurn(id)
 	for f := readers["upsert-v1"].await("session:turn"); !strings.Contains(string(f.Payload), "turn_complete"); f = readers["upsert-v1"].await("session:turn") {
 	}
 	for f := readers["events-v1"].await("session:event"); !strings.Contains(string(f.Payload), "response_done"); f = readers["events-v1"].await("session:event") {
