@@ -151,7 +151,7 @@ type checked struct {
 func optionChecks() []optionCheck {
 	return []optionCheck{
 		{"model", func(o *Options) bool { return o.Model != "" }, nil, checkModel},
-		{"tools", func(o *Options) bool { return len(o.Tools) > 0 }, func(t *Takes) bool { return t.Tools }, checkTools},
+		{"tools", func(o *Options) bool { return o.Tools != nil }, func(t *Takes) bool { return t.Tools }, checkTools},
 		{"maxTurns", func(o *Options) bool { return o.MaxTurns != 0 }, func(t *Takes) bool { return t.MaxTurns },
 			func(c checked) error { return checkCount("maxTurns", c.opt.MaxTurns) }},
 		{"permissionMode", func(*Options) bool { return true }, nil, checkMode},
@@ -246,7 +246,12 @@ func notText(field string) string {
 	return field + ": holds a NUL character or is not valid UTF-8; agents take neither"
 }
 
-func checkTools(c checked) error { return checkToolNames("tools", c.opt.Tools) }
+func checkTools(c checked) error {
+	if len(c.opt.Tools) == 0 { // it could mean no tools, or all
+		return Fail(InvalidRequest, "tools: is an empty list; name tools, or leave it out for the agent's own")
+	}
+	return checkToolNames("tools", c.opt.Tools)
+}
 
 func checkToolNames(field string, tools []string) error {
 	if n := len(tools); n > maxTools {

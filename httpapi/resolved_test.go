@@ -278,6 +278,9 @@ func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 			t.Errorf("for the session, %s: %d %s", opts, w.Code, w.Body)
 		}
 	}
+	if w := s.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+s.dir+`","options":{"tools":[]}}`); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "tools: is an empty list") {
+		t.Errorf("a list without tools: %d %s", w.Code, w.Body)
+	}
 	if heard := p.take(); len(heard) > 0 {
 		t.Errorf("the agent was told %q", heard)
 	}
