@@ -156,7 +156,7 @@ func TestInvalidOptionOfASourceNamesItAndTheLine(t *testing.T) {
 	timed(t, minute)
 	for settings, want := range map[string]string{
 		"model: m\npermissionMode: yolo\n":         `config.yaml:2: permissionMode: unknown value \"yolo\"`,
-		"modl: m\n":                               `config.yaml:1: unknown key \"modl\"; did you mean model?`,
+		"modl: m\n":                                `config.yaml:1: unknown key \"modl\"; did you mean model?`,
 		"permissionMode: bypass\n":                 `config.yaml:1: permissionMode: a project cannot choose bypass`,
 		"mcpServers:\n  a: {command: rm}\n":        `config.yaml:1: mcpServers: cannot be set in a file`,
 		"# none\n\nreasoningEffort: very-much ✓\n": `config.yaml:3: reasoningEffort: `,

@@ -65,7 +65,7 @@ func TestParseNamesFileLineAndCause(t *testing.T) {
 		"# Title\n":                                         "reviewer.md:1: does not begin with front matter",
 		"---\nmodel: opus\n":                                "reviewer.md:1: the front matter does not end; write a line --- behind the settings",
 		"\n---\nmodel: opus\n---\n":                         "reviewer.md:1: does not begin with front matter",
-		front("model: a\n\nmodle: opus"):                    `reviewer.md:4: unknown key "modle"; did you mean model?`,
+		front("model: a\n\nmodl: opus"):                     `reviewer.md:4: unknown key "modl"; did you mean model?`,
 		front("disallowed-tools: [Bash]"):                   `reviewer.md:2: unknown key "disallowed-tools"; did you mean disallowed_tools?`,
 		front("maxTurns: 3"):                                `reviewer.md:2: unknown key "maxTurns"; did you mean max_turns?`,
 		front("agent_type: 2"):                              `reviewer.md:2: unknown key "agent_type"; did you mean AGENT_TYPE?`,

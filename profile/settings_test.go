@@ -60,7 +60,7 @@ systemPromptAppend: |
 
 func TestProjectFileIsStrict(t *testing.T) {
 	for settings, want := range map[string]string{
-		"model: m\nmodle: n":               `:2: unknown key "modle"; did you mean model?`,
+		"model: m\nmodl: n":                `:2: unknown key "modl"; did you mean model?`,
 		"model: m\nx: 1":                   `:2: unknown key "x"; the keys are model, tools,`,
 		"model: m\n\nmodel: n":             ":3: model: is set in line 1 already",
 		"mcpServers: {}":                   ":1: mcpServers: cannot be set in a file",
@@ -145,7 +145,7 @@ agents:
 	}
 	for text, want := range map[string]string{
 		"options: m":               "config.yaml:1: options: must be options",
-		"options:\n  modle: m":     "config.yaml:2: unknown key",
+		"options:\n  modl: m":      "config.yaml:2: unknown key",
 		"options:\n  addDirs: [x]": `config.yaml:2: addDirs: "x" is not an absolute path`,
 	} {
 		if _, err := Global("config.yaml", []byte(text), "options"); err == nil || !strings.Contains(err.Error(), want) {

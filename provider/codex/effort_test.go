@@ -21,6 +21,7 @@ while read -r line; do
 	id=${id%%\}*}
 	case $line in
 	*'"initialize"'*) echo '{"id":'"$id"',"result":{}}' ;;
+	*'"account/read"'*) echo '{"id":'"$id"',"result":{"account":null,"requiresOpenaiAuth":false}}' ;;
 	*'"thread/start"'*)
 		model=${line#*\"model\":\"}
 		opened='{"id":'"$id"',"result":{"thread":{"id":"t"},"model":"'"${model%%\"*}"'","sandbox":{"type":"workspaceWrite"},"approvalPolicy":"on-request"}}'
