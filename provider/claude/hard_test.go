@@ -350,11 +350,12 @@ func TestNotLoggedIn(t *testing.T) {
 	eachAgentInTurn(t, func(t *testing.T, r *rig) {
 		r.Opt.Env = append(r.Opt.Env, "ANTHROPIC_API_KEY=")
 		t.Setenv("ANTHROPIC_API_KEY", "")
-		r.Send("hi")
-		evs := r.Finish("")
-		b, ok := last(evs).(event.ResponseError)
-		if !ok || b.Error.Code != string(runnel.AgentNotLoggedIn) || !strings.Contains(b.Error.Message, loginCommand) {
-			t.Errorf("got %+v", last(evs))
+		c, err := New().Open(t.Context(), r.Opt)
+		if runnel.CodeOf(err) != runnel.AgentNotLoggedIn || !strings.Contains(err.Error(), loginCommand) {
+			t.Errorf("got %v", err)
+		}
+		if err == nil {
+			_ = c.Close()
 		}
 	})
 }

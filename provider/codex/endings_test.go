@@ -12,6 +12,7 @@ import (
 func TestEndings(t *testing.T) {
 	providertest.Endings(t, providertest.Dialect{
 		Open: `  *'"method":"initialize"'*) reply '{"userAgent":"runnel"}' ;;
+  *'"account/read"'*) reply '{"account":null,"requiresOpenaiAuth":false}' ;;
   *'"thread/start"'*|*'"thread/resume"'*) reply '{"thread":{"id":"t1"},"model":"m","approvalPolicy":"on-request","sandbox":{"type":"workspaceWrite"}}' ;;
   *'"model/list"'*) reply '{"data":[]}' ;;`,
 		Prompt: `*'"turn/start"'*`,
