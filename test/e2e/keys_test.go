@@ -117,7 +117,7 @@ func TestAPIKeyIsUsedAndKept(t *testing.T) {
 			t.Fatalf("create: %d %+v", code, made.Error)
 		}
 		d := &sse{s, made.SessionID, "0", make(map[string]string)}
-		if out := d.turn(play(step(fakemodel.Block{Text: "Hello."})), ignore); out.Status != "completed" {
+		if out := d.turn(play(step(fakemodel.Block{Type: "text", Text: "Hello."})), ignore); out.Status != "completed" {
 			t.Fatalf("turn: %+v", out)
 		}
 		if !slices.ContainsFunc(s.model.Requests(), func(r fakemodel.Request) bool {
@@ -188,8 +188,10 @@ func TestAgentLoginGetsNoKey(t *testing.T) {
 		if code != http.StatusServiceUnavailable || out.Error.Type != "AGENT_NOT_LOGGED_IN" || out.Error.Details["category"] != "LOGIN_MISSING" {
 			t.Errorf("create: %d %+v", code, out.Error)
 		}
-		if len(s.model.Requests()) > 0 {
-			t.Error("the model was asked")
+		for _, r := range s.model.Requests() { // Claude Code 2.1.197 looks whether there is a server
+			if r.Method == http.MethodPost {
+				t.Errorf("the model was asked: %s", r.Path)
+			}
 		}
 	})
 }
