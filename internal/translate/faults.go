@@ -1,6 +1,11 @@
 package translate
 
-import "github.com/runnel-dev/runnel/event"
+import (
+	"fmt"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
 
 // Messages of failures that several agents report, with one text each. Each says
 // what happened and what to do.
@@ -21,6 +26,10 @@ const (
 	// session says of such a turn.
 	FaultUnasked = "the agent stopped the turn although nobody asked it to; send the prompt again"
 
+	// FaultTimedOut is for a model API that gave up waiting. It takes the HTTP
+	// status.
+	FaultTimedOut = "The model API did not answer in time (%d). Send the prompt again."
+
 	// FaultBrokeOff is for an answer of the model that ends in its middle.
 	FaultBrokeOff = "The model API's answer broke off. Send the prompt again."
 
@@ -31,6 +40,32 @@ const (
 	// FaultBudget is for a conversation that has used up its budget.
 	FaultBudget = "The agent stopped: the budget is used up."
 )
+
+// ByStatus returns the failure that an HTTP status of the model API stands for,
+// alike for all agents. It reports false for a status that is no failure, and for
+// 401 and 403, which mean a key or a login, depending on the agent.
+func ByStatus(status int) (event.Fault, bool) {
+	fault := func(code runnel.Code, format string, args ...any) (event.Fault, bool) {
+		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}, true
+	}
+	switch {
+	case status < 400 || status == 401 || status == 403:
+		return event.Fault{}, false
+	case status == 404:
+		return fault(runnel.AgentError, FaultModel)
+	case status == 408, status == 504:
+		return fault(runnel.Timeout, FaultTimedOut, status)
+	case status == 413:
+		return fault(runnel.AgentError, "The request was too large for the model API. Send less, or start a new conversation.")
+	case status == 429:
+		return fault(runnel.RateLimited, FaultRateLimited)
+	case status == 529:
+		return fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
+	case status >= 500:
+		return fault(runnel.AgentError, FaultFailed, status)
+	}
+	return fault(runnel.AgentError, "The model API rejected the request (%d).", status)
+}
 
 // TextLost ends a turn whose last text is not known: the agent's messages
 // contradict each other.

@@ -2,6 +2,9 @@ package acp
 
 import (
 	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -11,6 +14,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
+// statusWord matches a reason that begins with the status of the model API's
+// answer.
+var statusWord = regexp.MustCompile(`^(?:API Error: )?([45][0-9][0-9])\b`)
+
 // fault puts an error of the agent into words, with the agent's reason in one
 // line.
 func (a Agent) fault(e *jsonrpc.Error) event.Fault {
@@ -19,10 +26,12 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 		Kind    string `json:"errorKind"`
 		Details string `json:"details"`
 	}](e.Data)
-	kind, status := data.Kind, ""
 	if details := reasonOf(data.Details); details != "" {
 		why = details
-		status, _, _ = strings.Cut(details, " ") // of the model API's answer
+	}
+	kind, status := data.Kind, int(e.Code) // some agents give the status of the model API's answer as code
+	if m := statusWord.FindStringSubmatch(why); m != nil && status < http.StatusBadRequest {
+		status, _ = strconv.Atoi(m[1]) // it has three digits
 	}
 	because := func(code runnel.Code, message string) event.Fault {
 		if why != "" {
@@ -33,11 +42,15 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	switch {
 	case e.Code == codeAuthRequired:
 		return event.Fault{Code: string(runnel.AgentNotLoggedIn), Message: name + " is not logged in, or its login is no longer good." + a.howToLogIn()}
-	case e.Code == 401 || e.Code == 403 || status == "401" || status == "403" || strings.HasPrefix(kind, "auth"):
+	case status == 401 || status == 403 || strings.HasPrefix(kind, "auth"):
 		return because(runnel.InvalidAPIKey, "The model API refused the key or the login. Check it.")
-	case e.Code == 429 || status == "429" || kind == "rate_limit":
+	case kind == "rate_limit":
 		return because(runnel.RateLimited, translate.FaultRateLimited)
-	case why == "":
+	}
+	if f, ok := translate.ByStatus(status); ok && status != http.StatusBadRequest { // of that the agent says more
+		return because(runnel.Code(f.Code), f.Message)
+	}
+	if why == "" {
 		return event.Fault{Code: string(runnel.AgentError), Message: name + " ended the turn with an error and gave no reason. Send the prompt again."}
 	}
 	return event.Fault{Code: string(runnel.AgentError), Message: name + " ended the turn with an error: " + why}

@@ -47,22 +47,19 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 		return fault(runnel.AgentNotLoggedIn, "Claude Code is not logged in, or its login is no longer good. Run: %s", loginCommand)
 	case status == 401 || status == 403 || word == "authentication_failed":
 		return fault(runnel.InvalidAPIKey, "The model API refused the API key (%d). Check ANTHROPIC_API_KEY.", status)
-	case status == 429 || word == "rate_limit":
+	case word == "rate_limit":
 		return fault(runnel.RateLimited, translate.FaultRateLimited)
 	case word == "billing_error":
 		return fault(runnel.AgentError, "The model API refused for a reason of billing. Check the account's balance.")
-	case status == 404 || word == "model_not_found":
+	case word == "model_not_found":
 		return fault(runnel.AgentError, translate.FaultModel)
-	case status == 413:
-		return fault(runnel.AgentError, "The request was too large for the model API. Send less, or start a new conversation.")
-	case status == 529 || word == "overloaded":
+	case word == "overloaded":
 		return fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
-	case status >= 500:
-		return fault(runnel.AgentError, translate.FaultFailed, status)
-	case status >= 400:
-		return fault(runnel.AgentError, "The model API rejected the request (%d).", status)
 	case word == "max_output_tokens":
 		return fault(runnel.AgentError, "The model's answer is longer than it may be. Ask for less at once.")
+	}
+	if f, ok := translate.ByStatus(status); ok {
+		return f
 	}
 	return fault(runnel.AgentError, translate.FaultBrokeOff)
 }

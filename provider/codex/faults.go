@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -64,14 +65,13 @@ func fault(e turnError) event.Fault {
 	case "badRequest":
 		k.status = max(k.status, 400)
 	}
+	if f, ok := translate.ByStatus(k.status); ok && k.status != http.StatusBadRequest { // of that the agent says more
+		return f
+	}
 	switch {
 	case k.status == 401 || k.status == 403:
 		return say(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
-	case k.status == 429:
-		return say(runnel.RateLimited, translate.FaultRateLimited)
-	case k.status >= 500:
-		return say(runnel.AgentError, translate.FaultFailed, k.status)
-	case k.status >= 400:
+	case k.status == http.StatusBadRequest:
 		return say(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
 	case strings.HasPrefix(e.Message, "Missing environment variable"):
 		return say(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")

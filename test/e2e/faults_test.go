@@ -1,0 +1,42 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// TestFailuresOfTheModelAreClassifiedAlike has the model API refuse real agents in
+// every way that has a code of its own. Agents that try most failures again for
+// minutes are refused in those that they do not try again. Not here are opencode,
+// which does not report the status, and GitHub Copilot. Of a refused key
+// claude-agent-acp reports what it reports of a missing login.
+func TestFailuresOfTheModelAreClassifiedAlike(t *testing.T) {
+	refused := map[int]string{401: "INVALID_API_KEY", 403: "INVALID_API_KEY", 404: "AGENT_ERROR"}
+	adapter := map[int]string{401: "AGENT_NOT_LOGGED_IN", 403: "AGENT_NOT_LOGGED_IN", 404: "AGENT_ERROR"}
+	failed := map[int]string{429: "RATE_LIMITED", 408: "TIMEOUT", 500: "AGENT_ERROR", 503: "AGENT_ERROR", 504: "TIMEOUT"}
+	for agent, tries := range map[string][]map[int]string{
+		"claude-code": {refused, failed}, "codex": {refused, failed}, "claude-agent-acp": {adapter, failed},
+		"gemini": {refused}, "qwen": {refused},
+	} {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, realagents.Find(t, agent))
+			for _, cases := range tries {
+				for status, want := range cases {
+					t.Run(fmt.Sprint(status), func(t *testing.T) {
+						d := newSSE(s.on(t))
+						refusal := fakemodel.Step{Fail: &fakemodel.Failure{Status: status, Type: "refused", Message: "No.", Times: 1000}}
+						if out := d.turn(play(refusal), ignore); out.Status != want {
+							t.Errorf("got %s, want %s", out.Status, want)
+						}
+					})
+				}
+			}
+		})
+	}
+}
