@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/redact"
@@ -52,9 +53,23 @@ var (
 	fetchKeys = []string{"url", "prompt", "format", "timeout", "description"}
 )
 
-// unstorable are tools that give an agent more than one call: a rule that
-// allows them would switch approvals off.
-var unstorable = []string{"request_permissions"}
+// unstorable are tools that no rule allows, and why.
+var unstorable = map[string]string{
+	"request_permissions": "gives the agent more permissions",
+	"write_stdin":         "writes what is not shown to a command that runs",
+}
+
+// nameless are the names of calls of which the agent says only of which kind
+// they are, such as all that run a command, or all that are of no other kind.
+var nameless = []string{"delete", "move", "search", "execute", "think", "switch_mode", "other", "tool"}
+
+// whyUnstorable returns why no rule allows a tool as a whole, "" if one may.
+func whyUnstorable(tool string) string {
+	if slices.Contains(nameless, tool) {
+		return "stands for many tools of which the agent does not tell the names"
+	}
+	return unstorable[tool]
+}
 
 // actionOf returns what a call would do.
 func actionOf(c Call) *action {
@@ -109,6 +124,7 @@ func (a *action) readDir(args map[string]json.RawMessage) {
 			a.plain = false
 			continue
 		}
+		a.plain = a.plain && isClear(dir) && (filepath.IsAbs(dir) || strings.IndexFunc(dir, notOfNames) < 0)
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(a.dir, dir)
 		}
@@ -160,6 +176,10 @@ func (a *action) readChanges(changes []event.Change) bool {
 	return ok
 }
 
+// addPath takes a path. It reports false if the agent may mean another file
+// than the path names: some expand ~ and variables, take a URL for a path, or a
+// list of files, and what a relative path is relative to is not always the
+// session's folder, but for instance the root of the repository.
 func (a *action) addPath(path string) bool {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return false
@@ -167,7 +187,19 @@ func (a *action) addPath(path string) bool {
 	if !slices.Contains(a.paths, path) {
 		a.paths = append(a.paths, path)
 	}
-	return true
+	return filepath.IsAbs(path) && isClear(path)
+}
+
+// isClear reports whether agents take a path as it is: some trim spaces, and
+// remove backslashes as a shell does.
+func isClear(path string) bool {
+	return shown(path, maxPattern) && strings.TrimSpace(path) == path && (filepath.Separator == '\\' || !strings.Contains(path, `\`))
+}
+
+// notOfNames reports whether a relative path with r in it may mean something else
+// to an agent, such as a home directory.
+func notOfNames(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/ ", r)
 }
 
 // onlyKeys reports whether all arguments but those that say nothing are among

@@ -97,8 +97,8 @@ func checkTool(r store.Rule) (store.Rule, error) {
 		return r, errors.New("pattern: a rule of kind tool has none; it is about every call of the tool")
 	case r.Effect == store.EffectDeny:
 		return r, nil
-	case slices.Contains(unstorable, r.Tool):
-		return r, fmt.Errorf("tool: %s gives the agent more permissions; answer each of its questions", r.Tool)
+	case whyUnstorable(r.Tool) != "":
+		return r, fmt.Errorf("tool: %s %s; answer each of its questions", r.Tool, whyUnstorable(r.Tool))
 	}
 	for kind, tools := range map[store.RuleKind][]string{
 		store.RuleExecute: shellTools, store.RuleEdit: editTools, store.RuleRead: readTools, store.RuleFetch: fetchTools,

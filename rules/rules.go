@@ -145,7 +145,7 @@ func (r compiled) allows(a *action) bool {
 		host, err := hostOf(a.url)
 		return err == nil && hostMatches(r.Pattern, host)
 	case store.RuleTool:
-		return r.Tool != ""
+		return r.Tool != "" && whyUnstorable(r.Tool) == ""
 	}
 	return false
 }

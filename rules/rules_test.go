@@ -171,7 +171,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		denied, unsure bool
 	}{
 		{in("src/a"), true, false, false},
-		{"src/a", true, false, false},
+		{"src/a", false, false, true}, // the agent may mean another folder's
 		{in("src"), true, false, false},
 		{in("src/new"), true, false, false},
 		{in("src/new/folder/file"), true, false, false},
@@ -187,7 +187,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		{"../out/secret", false, false, true},
 		{in("srcs"), false, false, false},
 		{dir, false, false, false},
-		{"~/x", false, false, false},
+		{"~/x", false, false, true},
 		{filepath.Join(out, "secret"), false, true, false},
 		{"", false, false, true},
 	} {
@@ -219,6 +219,64 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 	link(out, "src")
 	if Matches(edits, call(dir, "Write", args{"file_path": in("src/secret")})) {
 		t.Error("a link in place of the rule's folder is followed")
+	}
+}
+
+// Agents read such paths in another way than the file system does: they expand
+// a home directory, trim spaces, remove backslashes, take a link for a path, or
+// mean another folder than the session's by a relative path, such as the root of
+// the repository. So a rule neither allows what they name, nor is sure that it
+// need not deny it.
+func TestPathsThatAgentsReadInTheirOwnWayAsk(t *testing.T) {
+	dir := realDir(t)
+	edits, reads, denies := allow(store.RuleEdit, dir), allow(store.RuleRead, dir), deny(store.RuleEdit, "/etc")
+	for _, path := range []string{
+		"~", "~/.bashrc", "~root/.bashrc", "$HOME/.bashrc", "${HOME}/.bashrc", "%USERPROFILE%/x", "@/etc/passwd", "file:///etc/passwd",
+		" /etc/passwd", "\t/etc/passwd", "\u00a0/etc/passwd", `"/etc/passwd"`, "a.txt, b.txt", "home/you/.bashrc", "packages/other/x",
+		dir + "/x ", dir + "/x\n", dir + `/a\ b`, dir + "/a\u200bb",
+	} {
+		for tool, rule := range map[string]store.Rule{"Write": edits, "Read": reads} {
+			if Matches(rule, call(dir, tool, args{"file_path": path})) {
+				t.Errorf("%s of %q is allowed in %s", tool, path, dir)
+			}
+		}
+		c := call(dir, "edit", args{"filepath": path, "diff": "x"})
+		c.Approval.Changes = []event.Change{{Path: path}}
+		if Matches(edits, c) || len(Suggest(c)) != 0 {
+			t.Errorf("a change of %q is allowed in %s", path, dir)
+		}
+		if _, denied, ask := NewSet([]store.Rule{denies}).Denies(c); !denied && !ask {
+			t.Errorf("a rule that denies is sure about %q", path)
+		}
+	}
+	git := allow(store.RuleExecute, "git status")
+	git.ProjectDir = dir
+	for _, cwd := range []string{"~", "~/x", "$HOME", " /etc", "file:///etc", dir + "/x ", dir + `/a\ b`} {
+		if Matches(git, call(dir, "shell", args{"command": "git status", "cwd": cwd})) {
+			t.Errorf("a command in %q is allowed in %s", cwd, dir)
+		}
+	}
+}
+
+// Where an agent names no tool, its kind stands for the name, and for every tool
+// of that kind. What is written to a running command is not shown.
+func TestToolsWithoutANameOfTheirOwnCannotBeAllowed(t *testing.T) {
+	for _, tool := range []string{"delete", "move", "search", "execute", "think", "switch_mode", "other", "tool", "write_stdin", "request_permissions"} {
+		r := store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: tool}
+		if _, err := Check(r); err == nil {
+			t.Errorf("a rule allows every call of %s", tool)
+		}
+		c := call("/p", tool, args{"command": "rm -rf /"})
+		if got := Suggest(c); len(got) != 0 {
+			t.Errorf("%s: suggested %+v", tool, got)
+		}
+		if Matches(r, c) {
+			t.Errorf("a rule that was stored before allows every call of %s", tool)
+		}
+		r.Effect = store.EffectDeny
+		if _, err := Check(r); err != nil {
+			t.Errorf("%s cannot be denied: %v", tool, err)
+		}
 	}
 }
 
