@@ -62,6 +62,7 @@ type turnRules struct {
 	Turn       string              `json:"turn"`
 	Persona    string              `json:"persona,omitzero"`
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
+	Unattended bool                `json:"unattended,omitzero"`
 
 	profile *profile.Profile
 }

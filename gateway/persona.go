@@ -36,6 +36,7 @@ type kept struct {
 	Delegation string              `json:"delegation,omitzero"` // Default: ByAgent
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
 	Turn       *turnRules          `json:"turnRules,omitzero"` // of the last turn that had any
+	Unattended bool                `json:"unattended,omitzero"`
 }
 
 // in returns options as the catalogue keeps them, with k in them.
@@ -54,7 +55,7 @@ func keptOf(options json.RawMessage) (k kept) {
 
 // chosen checks the choice of a client.
 func (o *opener) chosen(dir string, c Choice) (kept, error) {
-	k := kept{Persona: c.Persona, Delegation: c.Delegation, Governance: c.Governance}
+	k := kept{Persona: c.Persona, Delegation: c.Delegation, Governance: c.Governance, Unattended: c.Unattended}
 	switch k.Delegation {
 	case "", Governed:
 	case ByAgent:
@@ -83,6 +84,17 @@ func (o *opener) find(dir, name string) (profile.Profile, error) {
 		f.Project = dir
 	}
 	return profile.Find(f, name)
+}
+
+// choose returns the profile with a name as it counts for a client. For one that
+// must not answer approvals it approves nothing, whatever its file says by now,
+// but for the server's default beside the configuration.
+func (o *opener) choose(dir, name string, unattended bool) (profile.Profile, error) {
+	p, err := o.find(dir, name)
+	if unattended && (p.Project || p.Name != o.cfg.Profile) {
+		p.AutoApproveTools = nil
+	}
+	return p, err
 }
 
 // govern completes options with what the profile of a session and its delegation
@@ -210,7 +222,7 @@ func (o *opener) personaFor(rec store.Session, p Prompt) (c turnChoice, err erro
 	if p.Unattended && len(found.AutoApproveTools) > 0 {
 		return c, runnel.Fail(runnel.Forbidden, "persona: this profile approves tools in advance, and this credential lacks the scope \"approve\"")
 	}
-	c.Persona, c.profile, c.model = found.Name, &found, found.Model
+	c.Persona, c.Unattended, c.profile, c.model = found.Name, p.Unattended, &found, found.Model
 	return c, nil
 }
 
@@ -249,7 +261,7 @@ func (o *opener) recall(dir string, t *turnRules) error {
 	if t.Persona == "" {
 		return nil
 	}
-	found, err := o.find(dir, t.Persona)
+	found, err := o.choose(dir, t.Persona, t.Unattended)
 	t.profile = &found
 	return err
 }

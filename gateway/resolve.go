@@ -25,7 +25,7 @@ type resolution struct {
 func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k kept) (resolution, error) {
 	var prof *profile.Profile
 	if k.Persona != "" {
-		found, err := o.find(dir, k.Persona)
+		found, err := o.choose(dir, k.Persona, k.Unattended)
 		if err != nil {
 			return resolution{}, err
 		}

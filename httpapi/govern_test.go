@@ -16,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
@@ -413,6 +414,41 @@ func TestProfileThatApprovesNeedsTheScopeApprove(t *testing.T) {
 	}
 	rg.token = all
 	rg.createWith(`{"persona":"approves"}`)
+}
+
+// A profile that approves nothing when it is chosen may do so later, and a
+// project's own stands for one beside the configuration, also for the default.
+// So the profile of a session that was made without the scope approve never
+// approves, unless it is the server's default beside the configuration.
+func TestProfilesApproveNothingForWhoMustNotApprove(t *testing.T) {
+	const approves = "---\nauto_approve_tools: [Bash]\n---\n"
+	rg, _ := withAble(t, map[string]string{"default": approves, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) { g.Profile = "default" })
+	all, send := rg.token, rg.mint(auth.Read, auth.Send)
+	own := func(profiles map[string]string) { putProfiles(t, filepath.Join(rg.dir, profile.ProjectDir), profiles) }
+	asks := func(name, id string, want int) {
+		t.Helper()
+		rg.token = all
+		a := rg.asked(id, "touch x")
+		w := rg.do("POST", "/api/session/"+id+"/approvals/"+a.ID, `{"choice":"deny","argumentsDigest":"`+a.ArgumentsDigest+`"}`)
+		if w.Code != want {
+			t.Errorf("%s: an answer to the approval got %d %s, want %d", name, w.Code, w.Body, want)
+		}
+		rg.token = send
+	}
+	rg.token = send
+	asks("the server's default", rg.createWith(`{}`), 409)
+
+	changed, turn := rg.createWith(`{"persona":"plain"}`), rg.createWith(`{"persona":"plain"}`)
+	own(map[string]string{"default": approves, "plain": approves})
+	asks("the project's own default", rg.createWith(`{}`), 200)
+	for _, what := range []string{"kill", "load"} {
+		call[struct{}](rg, "POST", "/api/session/"+changed+"/"+what, "{}", 200)
+	}
+	asks("a profile that was changed", changed, 200)
+	asks("a profile that was changed, of an agent that runs", turn, 200)
+
+	rg.token = all
+	asks("whoever may approve", rg.createWith(`{"persona":"plain"}`), 409)
 }
 
 func TestDefaultProfileIsThatOfSessionsThatChooseNone(t *testing.T) {
