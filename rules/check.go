@@ -65,6 +65,9 @@ func checkCommand(r store.Rule) (store.Rule, error) {
 		return r, fmt.Errorf("pattern: %q is %w; want such as git status, or git log * for any further words", r.Pattern, err)
 	}
 	r.Pattern = p.String()
+	if _, err := parsePattern(r.Pattern); err != nil {
+		return r, fmt.Errorf("pattern: a word of %q ends with a backslash, so no rule can be about it", r.Pattern)
+	}
 	if r.Effect == store.EffectDeny {
 		return r, nil
 	}

@@ -119,7 +119,7 @@ func literal(w *syntax.Word) (string, bool) {
 			}
 			b.WriteString(p.Value)
 		case *syntax.SglQuoted:
-			if p.Dollar {
+			if p.Dollar || strings.HasSuffix(p.Value, `\`) { // in fish, that quotes the quote
 				return "", false
 			}
 			b.WriteString(p.Value)

@@ -39,7 +39,7 @@ var notSimple = []string{
 	"git *", "git ?", "git [a]", "git {a,b}", "git {1..3}", "git ~", "git ~/x", "git --x=~/y", "git a:~", "=git status", "git =ls", `git \status`,
 	`\git status`, "git sta\ttus", "git\x00status", "git \x1b[0mstatus", "git\u00a0status", "git \u202estatus", "git st\u200batus", "gіt status",
 	"git status\u2028rm", "ｇit", "git \xff", "git status !", `git "!!"`, "[[ a ]]", "((1))", "let x=1", "declare x=1", "export X=1", "git 'a", `git "a`, "git $(",
-	"git status \\", "git @(a|b)", "for x in a; do git status; done", "case x in x) git;; esac",
+	"git status \\", "git @(a|b)", `git log 'a\' 'b; id #'`, `git log 'a\'`, "for x in a; do git status; done", "case x in x) git;; esac",
 }
 
 func TestNotSimpleCommand(t *testing.T) {
@@ -59,6 +59,8 @@ func TestPatternAllows(t *testing.T) {
 		{"git ls-files *", "git ls-files -o", "git ls-files --outp=x"},
 		{"git fetch *", "git fetch origin", "git fetch --upload-pack=x|git fetch --upload-p x|git fetch ext::sh"},
 		{"make test *", "make test V", "make test SHELL=/x|make test -f x|make test -fx|make test -kf x|make test --eval=x|make test --ev x"},
+		{"gh repo *", "gh repo view", "gh repo clone a/b -- --upload-pack=x"},
+		{"kubectl get *", "kubectl get pods", "kubectl get pods --kubeconfig=x|kubectl get pods --kubeconfig x"},
 		{"echo 'a b'", `echo "a b"|echo a' 'b`, "echo a b"},
 	} {
 		p, err := parsePattern(tc.pattern)

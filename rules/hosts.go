@@ -25,7 +25,7 @@ var hostCommands = map[string][]string{
 	"gh":    {"alias", "extension", "codespace"},
 	"git": {"bisect", "citool", "clone", "config", "credential", "daemon", "difftool", "filter-branch", "for-each-repo", "gui", "hook", "instaweb",
 		"mergetool", "p4", "rebase", "receive-pack", "send-email", "shell", "submodule", "svn", "upload-pack"},
-	"go":      {"generate", "run", "tool"},
+	"go":      {"env", "generate", "run", "tool"}, // env -w keeps options for every later command
 	"kubectl": {"debug", "exec", "run"},
 	"npm":     {"config", "create", "exec", "init", "set", "x"},
 	"pnpm":    {"config", "create", "dlx", "exec"},
@@ -45,13 +45,14 @@ var hostOptions = map[string][]string{
 	"cargo": {"--config"},
 	"git": {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--output", "--output-directory",
 		"--receive-pack", "--template", "--textconv", "--upload-pack"},
-	"go":   {"--exec", "--toolexec", "--vettool", "--ldflags", "--gccgoflags", "--overlay", "--o", "--outputdir"},
-	"make": {"--eval", "--file", "--makefile", "-E", "-f"},
-	"npm":  {"--script-shell", "--node-options"},
-	"pnpm": {"--script-shell", "--node-options"},
-	"rg":   {"--pre", "--hostname-bin"},
-	"sort": {"--compress-program", "--output", "-o"},
-	"yarn": {"--script-shell", "--node-options"},
+	"go":      {"--exec", "--toolexec", "--vettool", "--ldflags", "--gccgoflags", "--overlay", "--o", "--outputdir"},
+	"kubectl": {"--kubeconfig"}, // it names programs that log in
+	"make":    {"--eval", "--file", "--makefile", "-E", "-f"},
+	"npm":     {"--script-shell", "--node-options"},
+	"pnpm":    {"--script-shell", "--node-options"},
+	"rg":      {"--pre", "--hostname-bin"},
+	"sort":    {"--compress-program", "--output", "-o"},
+	"yarn":    {"--script-shell", "--node-options"},
 }
 
 // runsOthers reports whether a command that matches the first n words of a
@@ -70,6 +71,8 @@ func runsOthers(words []string, n int) bool {
 			return true // a transport by its command, or a file
 		case (name == "make" || name == "gmake") && strings.Contains(w, "="):
 			return true // a variable, such as SHELL
+		case name == "gh" && w == "--":
+			return true // options of git
 		}
 	}
 	return false

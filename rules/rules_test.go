@@ -325,6 +325,8 @@ func TestCheck(t *testing.T) {
 		{allow(store.RuleExecute, "git -c x=y *"), "!name the subcommand first"},
 		{allow(store.RuleExecute, "git rebase *"), "!git rebase runs the commands"},
 		{allow(store.RuleExecute, "npm exec *"), "!npm exec runs"},
+		{allow(store.RuleExecute, "go env *"), "!go env runs"},
+		{deny(store.RuleExecute, `grep "a\\"`), "!ends with a backslash"},
 		{allow(store.RuleExecute, "/usr/bin/env *"), "!env runs"},
 		{allow(store.RuleExecute, "sudo ls *"), "!sudo runs"},
 		{allow(store.RuleExecute, "python3.12 *"), "!python3.12 runs"},
