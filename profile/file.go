@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -127,8 +128,20 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // parseYAML returns the settings that front holds, or nil if front is empty.
 func parseYAML(front []byte) (*yaml.Node, *problem) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(front, &doc); err != nil {
+	var doc, more yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(front))
+	err := dec.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err == nil { // what follows a line such as ... would be ignored
+		if err = dec.Decode(&more); err == nil {
+			return nil, wrong(more.Line, "is not YAML: the settings end before their last line")
+		} else if errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	if err != nil {
 		why := err.Error()
 		if list, ok := errors.AsType[*yaml.TypeError](err); ok && len(list.Errors) > 0 {
 			why = "yaml: " + list.Errors[0]
