@@ -98,6 +98,7 @@ func actionOf(c Call) *action {
 		a.kind = store.RuleFetch
 		a.plain = a.plain && a.url != "" && onlyKeys(args, fetchKeys)
 	default:
+		a.readPaths(args) // for rules that deny
 		a.plain = a.plain && a.tool != ""
 	}
 	return a

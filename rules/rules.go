@@ -163,6 +163,9 @@ func (r compiled) denies(a *action, s script) tri {
 		}
 		return max(r.command.denies(s), a.unsure())
 	case store.RuleEdit, store.RuleRead:
+		if a.kind == store.RuleTool && a.touches(r.Pattern) == yes {
+			return unknown
+		}
 		if a.kind != r.Kind {
 			return no
 		}

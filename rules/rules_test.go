@@ -303,6 +303,21 @@ func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
 	}
 }
 
+// What a tool does with a path is not known of every tool, such as one that
+// searches. A rule that denies reading there lets nothing else allow it.
+func TestDenyRulesAskAboutPathsOfOtherTools(t *testing.T) {
+	for _, kind := range []store.RuleKind{store.RuleRead, store.RuleEdit} {
+		set := NewSet([]store.Rule{deny(kind, "/etc")})
+		for path, want := range map[string]bool{"/etc": true, "/etc/ssl/x": true, "/": false, "/usr": false, "": false} {
+			for _, tool := range []string{"Grep", "mcp__files__move"} {
+				if _, denied, ask := set.Denies(call("/p", tool, args{"pattern": "x", "path": path})); denied || ask != want {
+					t.Errorf("%s: %s of %q: denied %v, ask %v, want %v", kind, tool, path, denied, ask, want)
+				}
+			}
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	dir := realDir(t)
 	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
