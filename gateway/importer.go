@@ -59,9 +59,10 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 }
 
 // Resolve returns our id for what a client may call a session: that id, or
-// cliType:agentId of a conversation that we know.
-func (g *Gateway) Resolve(ctx context.Context, ref string) (string, error) {
-	return g.importer.resolve(ctx, ref, "", false)
+// cliType:agentId of a conversation that we know. With a project dir the sessions
+// of others have no part in the answer.
+func (g *Gateway) Resolve(ctx context.Context, ref, dir string) (string, error) {
+	return g.importer.resolveIn(ctx, ref, "", dir, false)
 }
 
 // An importer finds sessions by what clients call them, and copies conversations
@@ -72,9 +73,14 @@ type importer struct {
 	group    singleflight.Group // of copies, by conversation
 }
 
-// resolve is Gateway.Resolve. With copyIt it copies a conversation that is no
+// resolve is Gateway.Resolve for all projects. With copyIt it copies a conversation that is no
 // session yet; file then says from which file.
 func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (string, error) {
+	return m.resolveIn(ctx, ref, file, "", copyIt)
+}
+
+// resolveIn is resolve among the sessions of the project dir; of all if dir is "".
+func (m *importer) resolveIn(ctx context.Context, ref, file, dir string, copyIt bool) (string, error) {
 	cli, agentID, foreign := strings.Cut(ref, ":")
 	if !foreign {
 		if uuid.Validate(ref) != nil {
@@ -89,7 +95,7 @@ func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (
 	if err != nil {
 		return "", err
 	}
-	rec, err := m.opener.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID)
+	rec, err := m.continuing(ctx, p, agentID, dir)
 	switch {
 	case err == nil && rec.State != event.StateLoading: // else it is being copied
 		return rec.ID, nil
@@ -101,6 +107,30 @@ func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (
 		return "", e
 	}
 	return m.copyOnce(ctx, p, agentID, file)
+}
+
+// continuing returns the newest session in the project dir, or in any if that is
+// "", that continues the agent's conversation. It fails if sessions of several
+// projects do: agents say which conversation is theirs, and none of them can have
+// what is meant for another's.
+func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, dir string) (store.Session, error) {
+	list, err := m.opener.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), agentID)
+	if err != nil {
+		return store.Session{}, err
+	}
+	if dir != "" {
+		list = slices.DeleteFunc(list, func(r store.Session) bool { return r.ProjectDir != dir })
+	}
+	if len(list) == 0 {
+		return store.Session{}, store.ErrNotFound
+	}
+	if i := slices.IndexFunc(list, func(r store.Session) bool { return r.ProjectDir != list[0].ProjectDir }); i >= 0 {
+		return store.Session{}, &runnel.Error{
+			Code: runnel.InvalidRequest, Message: "sessions of several projects have this agent's id; use the sessionId of one of them",
+			Details: map[string][]string{"sessionIds": {list[0].ID, list[i].ID}},
+		}
+	}
+	return list[0], nil
 }
 
 // copyOnce is copyConversation, once for all who ask. A copy goes on when its
@@ -125,7 +155,7 @@ func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, fil
 // copyConversation returns the session of a conversation that an agent keeps. It
 // copies the conversation into a new session if there is none.
 func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
-	if rec, err := m.opener.cfg.Catalogue.SessionByAgent(ctx, p.Name(), agentID); err == nil {
+	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
 		return rec.ID, nil // it was copied meanwhile
 	}
 	h, ok := p.(runnel.Historian)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
@@ -226,5 +227,67 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	call[okAnswer](s.rig, "DELETE", "/api/harness/session/"+second, "", 200)
 	if seen[other] > 0 || seen[own] == 0 {
 		t.Errorf("told of %v", seen)
+	}
+}
+
+// An agent may report the id of another project's conversation as its own. That
+// neither takes the id from the session that has it, nor opens that session.
+func TestAgentCannotTakeTheIDOfAnotherProjectsSession(t *testing.T) {
+	timed(t, minute)
+	rg := newRig(t)
+	whole, mine, theirs := rg.token, t.TempDir(), t.TempDir()
+	rg.dir = theirs
+	other := rg.create()
+	rg.events(other, rg.prompt(other, "text"))
+	id := call[gateway.Status](rg, "GET", "/api/session/"+other+"/status", "", 200).AgentSessionID
+	ref := "script:" + id
+	rg.untilKept(other, id)
+	turn, _ := json.Marshal(stream.TurnRequest{SessionID: ref, Message: `{"steps":[{"text":"of theirs"}]}`, TurnID: "01890a5d-ac96-774b-bcce-b302099a8057"})
+	if w := rg.do("POST", "/api/harness/turn", string(turn)); w.Code != 200 || !strings.Contains(w.Body.String(), "of theirs") {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	rg.dir = mine
+	own := rg.create()
+	rg.events(own, rg.prompt(own, `{"steps":[{"session":{"agentSessionId":"`+id+`"}},{"text":"mine"}]}`))
+	rg.untilKept(own, id)
+
+	rg.token = rg.bindAs(whole, mine)
+	if st := call[gateway.Status](rg, "GET", "/api/session/"+ref+"/status", "", 200); st.SessionID != own {
+		t.Errorf("its own project finds %+v", st)
+	}
+	if w := rg.do("POST", "/api/harness/turn", string(turn)); w.Code != 409 || strings.Contains(w.Body.String(), "of theirs") {
+		t.Errorf("the other project's turn, repeated: got %d %s", w.Code, w.Body)
+	}
+	rg.token = rg.bindAs(whole, theirs)
+	if w := rg.do("GET", "/api/session/"+ref+"/status", ""); w.Code != 200 || !strings.Contains(w.Body.String(), other) {
+		t.Errorf("the project whose id it is finds %d %s", w.Code, w.Body)
+	}
+	rg.token = whole
+	if w := rg.do("POST", "/api/session/"+ref+"/send", `{"content":"text"}`); w.Code != 400 || !strings.Contains(w.Body.String(), own) || !strings.Contains(w.Body.String(), other) {
+		t.Errorf("a prompt that may be for either: got %d %s", w.Code, w.Body)
+	}
+	call[gateway.Status](rg, "GET", "/api/session/"+other+"/status", "", 200)
+}
+
+// bindAs is bind with the token that makes the new one.
+func (rg *rig) bindAs(token, dir string) string {
+	rg.token = token
+	return rg.bind(dir, "read", "send", "approve")
+}
+
+// untilKept waits until the record of a session has the agent's id: records are
+// written behind the answers.
+func (rg *rig) untilKept(session, id string) {
+	rg.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		rec, err := rg.cat.Session(rg.t.Context(), session)
+		if err != nil {
+			rg.t.Fatal(err)
+		}
+		if rec.AgentSessionID == id {
+			return
+		}
 	}
 }

@@ -25,9 +25,9 @@ type Catalogue interface {
 	PutSession(ctx context.Context, s Session) error
 	// Session returns the record with this id, or ErrNotFound.
 	Session(ctx context.Context, id string) (Session, error)
-	// SessionByAgent returns the newest session that continues the agent's
-	// conversation, or ErrNotFound.
-	SessionByAgent(ctx context.Context, cliType, agentSessionID string) (Session, error)
+	// SessionsByAgent returns the sessions that continue the agent's conversation,
+	// newest first. There is more than one if agents have said the same id.
+	SessionsByAgent(ctx context.Context, cliType, agentSessionID string) ([]Session, error)
 	// Sessions returns the records that f selects, newest activity first.
 	Sessions(ctx context.Context, f SessionFilter) ([]Session, error)
 	// PutReport replaces what the agent of a session reported about itself.

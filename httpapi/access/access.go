@@ -40,7 +40,11 @@ func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
 	if own == "" {
 		return ref, nil
 	}
-	st, err := s.Gateway.Status(ctx, ref)
+	id, err := s.Gateway.Resolve(ctx, ref, own)
+	var st gateway.Status
+	if err == nil {
+		st, err = s.Gateway.Status(ctx, id)
+	}
 	if err == nil && st.ProjectDir != own || runnel.CodeOf(err) == runnel.SessionNotFound {
 		return "", gateway.NotFound(ref)
 	}

@@ -69,11 +69,12 @@ func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (
 	if err != nil {
 		return out, err
 	}
-	ref := id
 	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
 		return out, err
 	}
-	a, err := c.Once(r, key, in.TurnID, "send "+ref, in, func(ctx context.Context) (any, error) {
+	// By what the caller may know of: an agent's id can be that of sessions in
+	// several projects, and whoever repeats a request gets the stream of its turn.
+	a, err := c.Once(r, key, in.TurnID, "send "+id, in, func(ctx context.Context) (any, error) {
 		var err error
 		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
 		return answer(out.Sent, warnings), err

@@ -385,7 +385,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 		return nil, k.subscribe(data)
 	case "session:unsubscribe":
 		return k.about(data, func(id string) error {
-			id, err := k.s.cfg.Gateway.Resolve(k.ctx, id)
+			id, err := k.s.cfg.Gateway.Resolve(k.ctx, id, "")
 			if err == nil {
 				k.unsubscribe(id)
 			}

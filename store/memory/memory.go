@@ -75,19 +75,17 @@ func (c *Catalogue) Report(_ context.Context, session string) (store.Report, err
 	return r, nil
 }
 
-// SessionByAgent implements [store.Catalogue].
-func (c *Catalogue) SessionByAgent(_ context.Context, cliType, agentSessionID string) (store.Session, error) {
+// SessionsByAgent implements [store.Catalogue].
+func (c *Catalogue) SessionsByAgent(_ context.Context, cliType, agentSessionID string) ([]store.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found store.Session
+	var found []store.Session
 	for _, s := range c.sessions {
-		if agentSessionID != "" && s.CLIType == cliType && s.AgentSessionID == agentSessionID && (found.ID == "" || s.CreatedAt.After(found.CreatedAt)) {
-			found = s
+		if agentSessionID != "" && s.CLIType == cliType && s.AgentSessionID == agentSessionID {
+			found = append(found, s)
 		}
 	}
-	if found.ID == "" {
-		return store.Session{}, store.ErrNotFound
-	}
+	slices.SortFunc(found, func(a, b store.Session) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return found, nil
 }
 

@@ -34,11 +34,11 @@ func (s *Store) Session(ctx context.Context, id string) (store.Session, error) {
 	return one(ctx, s, scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE id = ?", id)
 }
 
-// SessionByAgent implements [store.Catalogue].
-func (s *Store) SessionByAgent(ctx context.Context, cliType, agentSessionID string) (store.Session, error) {
-	return one(ctx, s, scanSession, "SELECT "+sessionColumns+` FROM sessions
+// SessionsByAgent implements [store.Catalogue].
+func (s *Store) SessionsByAgent(ctx context.Context, cliType, agentSessionID string) ([]store.Session, error) {
+	return all(ctx, s, scanSession, "SELECT "+sessionColumns+` FROM sessions
 		WHERE cli_type = ? AND agent_session_id = ? AND agent_session_id <> ''
-		ORDER BY created_at DESC, last_active_at DESC LIMIT 1`, cliType, agentSessionID)
+		ORDER BY created_at DESC, last_active_at DESC`, cliType, agentSessionID)
 }
 
 // Sessions implements [store.Catalogue].

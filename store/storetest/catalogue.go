@@ -24,7 +24,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		run  func(*testing.T, runnel.Log, store.Catalogue)
 	}{
 		{"Session", testSession},
-		{"SessionByAgent", testSessionByAgent},
+		{"SessionsByAgent", testSessionsByAgent},
 		{"Sessions", testSessions},
 		{"DeleteSession", testDeleteSession},
 		{"Unfinished", testUnfinished},
@@ -127,22 +127,20 @@ func testReport(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 }
 
-func testSessionByAgent(t *testing.T, _ runnel.Log, c store.Catalogue) {
+func testSessionsByAgent(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	old, young, other := full("old"), full("young"), full("other")
 	old.AgentSessionID, young.AgentSessionID, other.AgentSessionID = "x", "x", "x"
 	young.CreatedAt, other.CLIType = at.Add(time.Second), "codex"
 	old.LastActiveAt, old.State = at.Add(time.Hour), event.StateDead
 	put(t, c, young, old, other, store.Session{ID: "none", CLIType: "claude-code"})
 	for _, tt := range []struct{ cli, agent, want string }{
-		{"claude-code", "x", "young"}, {"codex", "x", "other"}, {"claude-code", "X", ""}, {"gemini", "x", ""},
+		{"claude-code", "x", "young old"}, {"codex", "x", "other"}, {"claude-code", "X", ""}, {"gemini", "x", ""}, {"claude-code", "", ""},
 	} {
-		s, err := c.SessionByAgent(t.Context(), tt.cli, tt.agent)
-		if s.ID != tt.want || (err != nil) != (tt.want == "") || err != nil && !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("SessionByAgent(%s, %s) = %q, %v, want %q", tt.cli, tt.agent, s.ID, err, tt.want)
+		var ids []string
+		for _, s := range must[[]store.Session](t)(c.SessionsByAgent(t.Context(), tt.cli, tt.agent)) {
+			ids = append(ids, s.ID)
 		}
-	}
-	if s, err := c.SessionByAgent(t.Context(), "claude-code", ""); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("SessionByAgent without an agent's id = %q, %v, want ErrNotFound", s.ID, err)
+		equal(t, tt.cli+" "+tt.agent, strings.Join(ids, " "), tt.want)
 	}
 }
 
@@ -309,7 +307,7 @@ func testHostile(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		s.Title, s.AgentSessionID, s.ProjectDir = text, text, text
 		put(t, c, s)
 		equal(t, text, must[store.Session](t)(c.Session(t.Context(), text)), s)
-		equal(t, text, must[store.Session](t)(c.SessionByAgent(t.Context(), s.CLIType, text)), s)
+		equal(t, text, must[[]store.Session](t)(c.SessionsByAgent(t.Context(), s.CLIType, text)), []store.Session{s})
 		equal(t, text, ids(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{ProjectDir: text}))), text)
 		enqueue(t, c, text, text)
 		equal(t, text, queued(t, c, text), text+"/"+text)
