@@ -25,7 +25,8 @@ type app struct {
 	providers []runnel.Provider
 	trusted   []string         // folders whose own settings may run code, as the configuration has it
 	options   []profile.Source // that sessions have unless they have others; see optionSources
-	secrets   *redact.Redactor // nothing that we print or log holds one
+	issued    *redact.Redactor // knows the credentials that we made
+	secrets   *redact.Redactor // above issued: nothing that we print or log holds one
 }
 
 // The exit codes.

@@ -12,7 +12,7 @@ func TestDoctorPrintsNoSecretAndNothingThatATerminalObeys(t *testing.T) {
 	const hostile = "agent\u009b31m \u202e/"
 	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
-		a := &app{out: &out, secrets: knownSecrets([]string{"ANTHROPIC_API_KEY=" + key})}
+		a := &app{out: &out, secrets: knownSecrets(nil, []string{"ANTHROPIC_API_KEY=" + key})}
 		d := &diagnosis{}
 		d.add(finding{"agents", "claude-code", warning, hostile + key, "run " + hostile + key})
 		if err := a.printDiagnosis(d, asJSON); err != nil {

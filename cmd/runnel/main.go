@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/provider/all"
 	"github.com/runnel-dev/runnel/supervise"
 )
@@ -17,6 +18,7 @@ func main() {
 
 // run is main without the end of the process.
 func run(args []string) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, providers: all.Providers(), secrets: knownSecrets(os.Environ())}
+	issued := redact.New()
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, providers: all.Providers(), issued: issued, secrets: knownSecrets(issued, os.Environ())}
 	return a.run(context.Background(), args)
 }

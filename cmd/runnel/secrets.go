@@ -7,9 +7,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/redact"
 )
 
-// knownSecrets finds the secrets of our own environment. An agent is given some
-// of them, and prints them like any other text.
-func knownSecrets(environ []string) *redact.Redactor { return redact.New(redact.Env(environ)...) }
+// knownSecrets finds the secrets of our own environment, beside those that issued
+// knows. An agent is given some of them, and prints them like any other text.
+// However many credentials we make, none of the others is forgotten.
+func knownSecrets(issued *redact.Redactor, environ []string) *redact.Redactor {
+	return redact.Above(issued, redact.Env(environ)...)
+}
 
 // filter makes the filter of what an agent says that is run with opt. It is a
 // [runnel.Options] Filter.

@@ -99,7 +99,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 	keys := auth.NewKeyring(st)
-	keys.Seen = func(secret string) { a.secrets.Add(secret) }
+	keys.Seen = func(secret string) { a.issued.Add(secret) }
 	if err := keys.Purge(ctx); err != nil { // on a full disk: the next login tries again
 		log.Warn("expired logins were not removed", "error", err)
 	}

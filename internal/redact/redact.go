@@ -26,47 +26,64 @@ type Redactor struct {
 	below *Redactor // its values are known too
 	known atomic.Pointer[forms]
 
-	mu     sync.Mutex
-	values []string // guarded by mu; oldest first
+	mu    sync.Mutex
+	told  []string // with New
+	added []string // guarded by mu; oldest first
 }
 
-// maxValues bounds the values that one Redactor knows; the oldest are forgotten.
-const maxValues = 512
+// maxAdded bounds the values that are added to one Redactor; the oldest are
+// forgotten.
+const maxAdded = 512
 
-// New returns a Redactor that knows values. See [Env] for where they come from;
-// what is too short or too plain to be told from text is left out.
+// New returns a Redactor that knows values, and never forgets them. See [Env] for
+// where they come from; what is too short or too plain to be told from text is
+// left out.
 func New(values ...string) *Redactor {
 	r := new(Redactor)
-	r.Add(values...)
+	for _, v := range values {
+		if distinct(v) && !slices.Contains(r.told, v) {
+			r.told = append(r.told, v)
+		}
+	}
+	if len(r.told) > 0 {
+		r.known.Store(compile(r.told))
+	}
 	return r
 }
 
-// With returns a Redactor that knows what r does, also what r learns later, and
-// values.
+// Above returns a Redactor that knows what below does, also what below learns
+// later, and values. What is added to one of the two makes the other forget
+// nothing.
+func Above(below *Redactor, values ...string) *Redactor {
+	r := New(values...)
+	r.below = below
+	return r
+}
+
+// With is [Above] where there are values to look for, and r where there are none.
 func (r *Redactor) With(values ...string) *Redactor {
 	if !slices.ContainsFunc(values, distinct) {
 		return r
 	}
-	w := New(values...)
-	w.below = r
-	return w
+	return Above(r, values...)
 }
 
-// Add makes more values known, to every text that begins afterwards.
+// Add makes more values known, to every text that begins afterwards. It may have
+// r forget values that were added before.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := len(r.values)
+	before := len(r.added)
 	for _, v := range values {
-		if distinct(v) && !slices.Contains(r.values, v) {
-			r.values = append(r.values, v)
+		if distinct(v) && !slices.Contains(r.told, v) && !slices.Contains(r.added, v) {
+			r.added = append(r.added, v)
 		}
 	}
-	if len(r.values) == before {
+	if len(r.added) == before {
 		return
 	}
-	r.values = slices.Delete(r.values, 0, max(0, len(r.values)-maxValues))
-	r.known.Store(compile(r.values))
+	r.added = slices.Delete(r.added, 0, max(0, len(r.added)-maxAdded))
+	r.known.Store(compile(slices.Concat(r.told, r.added)))
 }
 
 // String returns s without secrets.

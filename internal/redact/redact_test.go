@@ -155,12 +155,28 @@ func TestWithAndAdd(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	var many []string
-	for i := range 2 * maxValues {
+	for i := range 2 * maxAdded {
 		many = append(many, "secret-number-"+strconv.Itoa(i))
 	}
 	base.Add(many...)
-	if len(base.values) != maxValues || base.String("first-secret") == Marker {
-		t.Errorf("%d values are kept", len(base.values))
+	if len(base.added) != maxAdded || base.String("third-secret") == Marker {
+		t.Errorf("%d values are kept", len(base.added))
+	}
+	if got := base.String("first-secret"); got != Marker {
+		t.Errorf("what the redactor was made with is forgotten: %q", got)
+	}
+}
+
+func TestWhatIsAddedBelowTakesNothingFromAbove(t *testing.T) {
+	below := New()
+	r := Above(below)
+	r.Add("first-secret")
+	for i := range 2 * maxAdded {
+		below.Add("secret-number-" + strconv.Itoa(i))
+	}
+	last := "secret-number-" + strconv.Itoa(2*maxAdded-1)
+	if got, want := r.String("first-secret "+last), Marker+" "+Marker; got != want {
+		t.Errorf("got %q", got)
 	}
 }
 
