@@ -113,6 +113,17 @@ func (a *app) readKey(path string) (string, error) {
 	return key, nil
 }
 
+// knowKeys reads the API keys of agents that may run already, started by the
+// server before this one. A file that cannot be read is an error when it is
+// needed.
+func (a *app) knowKeys(agents map[string]all.Agent) {
+	for _, agent := range agents {
+		if agent.KeyFile != "" {
+			_, _ = a.readKey(agent.KeyFile)
+		}
+	}
+}
+
 // canonical gives known agents their own names instead of others they go by.
 func (a *app) canonical(agents map[string]all.Agent) (map[string]all.Agent, error) {
 	out := make(map[string]all.Agent, len(agents))

@@ -113,6 +113,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 
+	a.knowKeys(c.agents)
 	a.warnOfSwitch(c)
 	told, ignore := firstEndSignal() // from now on there may be agents to end
 	defer ignore()

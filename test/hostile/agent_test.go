@@ -30,6 +30,7 @@ type plan struct {
 	Pages    int           `json:"pages,omitzero"`    // messages of 4 KiB
 	Stderr   int           `json:"stderr,omitzero"`   // MiB
 	DieAt    int           `json:"dieAt,omitzero"`    // exits after that many bytes of this turn
+	Tell     string        `json:"tell,omitzero"`     // a variable whose value is said at the end
 }
 
 const planWord = "plan: "
@@ -201,6 +202,9 @@ func (a *agent) text(id string, p plan, stop chan struct{}) (stopped bool) {
 		case <-time.After(p.Pace):
 		}
 		say(fmt.Sprintf("word %d ", i))
+	}
+	if p.Tell != "" {
+		say("It is " + os.Getenv(p.Tell) + ".")
 	}
 	a.write(object{"type": "assistant", "session_id": a.session, "message": a.message(id, object{"type": "text", "text": all.String()}), "parent_tool_use_id": nil})
 	a.event(object{"type": "content_block_stop", "index": 0})

@@ -1,0 +1,96 @@
+//go:build linux
+
+package hostile
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/testapi"
+)
+
+// untypical is a key that looks like none of the known kinds.
+const untypical = "gateway.Vq7RzT2mXw9LkB4n"
+
+// hides waits for the end of a turn in which the agent tells its key, and checks
+// that what it says is there without the key.
+func (w *world) hides(c *testapi.Client, turn, key string) {
+	w.t.Helper()
+	c.End(turn)
+	told := ""
+	for _, ev := range c.Events {
+		if b, ok := ev.Body.(event.ItemDone); ok && ev.Turn == turn {
+			if m, ok := b.FinalItem.(event.Message); ok && strings.Contains(m.Content, "It is ") {
+				told = m.Content
+			}
+		}
+	}
+	if !strings.Contains(told, "[redacted]") || strings.Contains(told, key) {
+		w.t.Errorf("the agent's message is %q", told)
+	}
+	if found := w.holders(key); found != nil {
+		w.t.Errorf("the key is in %v", found)
+	}
+}
+
+// keyed has the agents of a world work with a key from a file.
+func (w *world) keyed() {
+	w.t.Helper()
+	file, config := filepath.Join(w.dir, "key"), filepath.Join(w.dir, "config.yaml")
+	for path, text := range map[string]string{
+		file:   untypical + "\n",
+		config: "agents:\n  claude-code:\n    auth: api-key\n    apiKeyFile: " + file + "\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.flags = append(w.flags, "--config", config)
+}
+
+// A server that takes over an agent of the server before it has not read the
+// agent's key to start it.
+func TestKeyOfAgentThatIsTakenOverIsHidden(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.keyed()
+	w.start()
+	c := w.Follow(w.create())
+	turn := c.Send(plan{Deltas: 40, Pace: 100 * time.Millisecond, Tell: "ANTHROPIC_API_KEY"}.prompt())
+	c.Until("beginning of the text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok && ev.Turn == turn })
+	w.kill()
+	w.start()
+	if !w.says("agent taken over", 1) {
+		t.Fatal("the agent was not taken over")
+	}
+	w.hides(c, turn, untypical)
+}
+
+// Every credential that is made is a secret, too.
+func TestKeyStaysHiddenAfterManyCredentials(t *testing.T) {
+	for name, from := range map[string]func(w *world){
+		"file":     func(w *world) { w.keyed() },
+		"variable": func(w *world) { w.under = []string{"/usr/bin/env", "ANTHROPIC_API_KEY=" + untypical} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "60s")
+			from(w)
+			w.start()
+			c := w.Follow(w.create())
+			tell := plan{Deltas: 1, Tell: "ANTHROPIC_API_KEY"}.prompt()
+			w.hides(c, c.Send(tell), untypical)
+			admin := testapi.Server{T: t, Addr: w.Addr, Token: w.runnel("token", "create", "admin", "--scope", "read,admin", "--data", w.data)}
+			for n := range 600 {
+				if code, _ := admin.Call("POST", "/api/tokens", object{"name": fmt.Sprint("job ", n), "scopes": []string{"read"}}, nil); code != http.StatusCreated {
+					t.Fatalf("token %d: %d", n, code)
+				}
+			}
+			w.hides(c, c.Send(tell), untypical)
+		})
+	}
+}
