@@ -47,7 +47,8 @@ type Binding struct {
 
 	requests *Requests
 	rows     []store.Request
-	written  bool // this run has recorded what it binds
+	written  bool        // this run has recorded what it binds
+	detach   func() bool // has the run go on without its client; false: the client has gone, and the run ends
 }
 
 // An Answer is what a client gets.
@@ -83,8 +84,9 @@ func New(s store.Requests, log *slog.Logger) *Requests {
 }
 
 // Do returns the answer to a request. The first such request calls run, which
-// calls [Binding.Bind] when nothing but the work itself can fail any more; its
-// context does not end with ctx, so that a client that disconnects leaves nothing
+// calls [Binding.Bind] when nothing but the work itself can fail any more. Until
+// then its context ends with ctx, so that nothing is held for a client that has
+// gone; from then on it does not, so that a client that disconnects leaves nothing
 // half done. A request that comes meanwhile waits for it, and later ones get its
 // answer. If run fails, what it bound must not exist, unless the store failed:
 // then the next request runs again.
@@ -96,17 +98,27 @@ func (r *Requests) Do(ctx context.Context, req Request, run func(ctx context.Con
 	if len(ids) == 0 {
 		return answer(ctx, new(Binding), run)
 	}
-	f, same := r.enter(ids, req.Digest)
-	switch {
-	case same != nil && f.digest != req.Digest:
-		return Answer{}, conflict(*same)
-	case same != nil:
-		return f.wait(ctx)
+	for {
+		f, same := r.enter(ids, req.Digest)
+		switch {
+		case same != nil && f.digest != req.Digest:
+			return Answer{}, conflict(*same)
+		case same != nil:
+			a, err := f.wait(ctx)
+			if errors.Is(err, errLeft) {
+				continue
+			}
+			return a, err
+		}
+		defer r.leave(ids, f)
+		f.answer, f.err = r.first(ctx, req, ids, run)
+		return f.answer, f.err
 	}
-	defer r.leave(ids, f)
-	f.answer, f.err = r.first(context.WithoutCancel(ctx), req, ids, run)
-	return f.answer, f.err
 }
+
+// errLeft means that the client of the first request disconnected before the
+// request bound anything.
+var errLeft = fmt.Errorf("once: the client disconnected: %w", context.Canceled)
 
 // ids returns what the request is known by.
 func (req Request) ids() (ids []id) {
@@ -160,9 +172,14 @@ func (f *flight) wait(ctx context.Context) (Answer, error) {
 	}
 }
 
-// first answers a request that is not being answered already.
-func (r *Requests) first(ctx context.Context, req Request, ids []id, run func(context.Context, *Binding) (any, error)) (Answer, error) {
-	b := &Binding{requests: r}
+// first answers a request that is not being answered already, of a client that is
+// there until the end of client.
+func (r *Requests) first(client context.Context, req Request, ids []id, run func(context.Context, *Binding) (any, error)) (Answer, error) {
+	ctx := context.WithoutCancel(client)
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	b := &Binding{requests: r, detach: context.AfterFunc(client, func() { end(errLeft) })}
+	defer b.detach()
 	now := time.Now().UTC()
 	for _, i := range ids {
 		b.rows = append(b.rows, store.Request{Credential: i.credential, Key: i.key, Digest: req.Digest, At: now})
@@ -179,8 +196,11 @@ func (r *Requests) first(ctx context.Context, req Request, ids []id, run func(co
 			b.Session, b.Turn = row.Session, row.Turn
 		}
 	}
-	a, err := answer(ctx, b, run)
+	a, err := answer(running, b, run)
 	if err != nil {
+		if cause := context.Cause(running); cause != nil {
+			err = cause
+		}
 		b.forget(ctx, err)
 		return Answer{}, err
 	}
@@ -209,6 +229,9 @@ func (b *Binding) Bind(ctx context.Context, session, turn string) error {
 	b.Session, b.Turn = session, turn
 	if len(b.rows) == 0 {
 		return nil
+	}
+	if !b.written && !b.detach() {
+		return errLeft
 	}
 	b.written = true
 	return b.put(ctx, nil)

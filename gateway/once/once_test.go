@@ -263,6 +263,47 @@ func TestClientThatLeavesInterruptsNothing(t *testing.T) {
 	})
 }
 
+// A request that has bound nothing, because it waits for a lock, is of no use to
+// a client that has gone.
+func TestClientThatLeavesEarlyIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, s := requests()
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := r.Do(ctx, both, func(ctx context.Context, b *once.Binding) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			left <- err
+		}()
+		synctest.Wait()
+		again := make(chan once.Answer)
+		w := new(work)
+		go func() {
+			a, err := do(t, r, both, w)
+			wants(t, a, err, `{"n":1}`, false)
+			again <- a
+		}()
+		synctest.Wait()
+		leave()
+		if err := <-left; err == nil {
+			t.Error("the request of a client that has gone goes on")
+		}
+		<-again
+
+		// It has gone just before the request binds something.
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := r.Do(gone, once.Request{Credential: "ci", Key: "late"}, w.run); err == nil {
+			t.Error("the request of a client that has gone binds something")
+		}
+		if _, err := s.Request(t.Context(), "ci", "late"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the key is kept: %v", err)
+		}
+	})
+}
+
 func TestRepeatedRequestWaitsForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := requests()
