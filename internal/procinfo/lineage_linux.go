@@ -50,8 +50,12 @@ func climb(pid int) ([]Kin, error) {
 	var line []Kin
 	for range maxGenerations {
 		// The command line of a process that is gone cannot be read; nor can its
-		// stat, which decides.
-		supervisor, _ := IsSupervisor(pid)
+		// stat, which decides. Any process of our user can lower our limits, so
+		// that one of the two files does not open, and the other does.
+		supervisor, err := IsSupervisor(pid)
+		if err != nil && !IsGone(err) {
+			return nil, err
+		}
 		line = append(line, Kin{pid, supervisor})
 		if pid <= 1 {
 			return line, nil

@@ -154,10 +154,15 @@ func (p *Peer) scanHolders() (again bool, err error) {
 }
 
 // MayHold reports whether a process has a descriptor of the socket with this
-// inode, or is our user's and hides its descriptors.
+// inode, or is our user's and hides its descriptors, or whether that cannot be
+// told, since it lacks descriptors itself.
 func MayHold(pid int, inode uint64) bool {
 	held, err := HoldsSocket(pid, inode)
-	return held || errors.Is(err, fs.ErrPermission) && Owner(pid) == os.Geteuid()
+	if held || err == nil || IsGone(err) {
+		return held
+	}
+	owner := Owner(pid)
+	return owner == os.Geteuid() || owner < 0 && !errors.Is(err, fs.ErrPermission)
 }
 
 // Owner returns the effective user of a process; -1 if there is none.
