@@ -180,6 +180,9 @@ func anyAgent() bool { return mayBeAgents(os.Geteuid()) }
 //     that user. It may be, too, while an agent runs and that user has no other
 //     process: whoever opened the socket has changed its user since.
 //   - Root can do everything anyway.
+//
+// A process of which nothing can be read counts as an agent's: any process of
+// our user can lower our limits, so that no file opens.
 func mayBeAgents(uid int) bool {
 	ours := uid == os.Geteuid() || subordinate(uid)
 	if uid == 0 && !ours {
@@ -198,7 +201,7 @@ func mayBeAgents(uid int) bool {
 		its := procinfo.Owner(pid) == uid
 		if !fromAgentOf(self, pid) {
 			others = others || its
-		} else if _, err := procinfo.ReadStat(pid); err == nil { // and has not ended meanwhile
+		} else if _, err := procinfo.ReadStat(pid); !procinfo.IsGone(err) { // and has not ended meanwhile
 			if ours || its {
 				return true
 			}
