@@ -29,16 +29,16 @@ func awaitExit(cmd *exec.Cmd) {
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
 // survey reads the whole table in one call.
-func survey(table map[int]entry, _ map[identity]bool) (complete bool) {
+func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
-		return true
+		return false, false
 	}
 	for i := range list {
 		e := fromKernel(&list[i])
 		table[e.pid] = e
 	}
-	return true
+	return true, true
 }
 
 func process(pid int) (entry, bool) {

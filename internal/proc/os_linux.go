@@ -42,10 +42,14 @@ func process(pid int) (entry, bool) {
 	if err != nil {
 		return entry{}, false
 	}
+	return row(st), true
+}
+
+func row(st procinfo.Stat) entry {
 	return entry{
-		identity: identity{pid: pid, start: st.Start},
+		identity: identity{pid: st.Pid, start: st.Start},
 		ppid:     st.Parent, pgid: st.Group, sid: st.Session, dead: st.Dead,
-	}, true
+	}
 }
 
 // list returns the numbers of all processes, as far as they can be listed.
@@ -57,23 +61,38 @@ func list() []int {
 // survey adds to table who is not in it yet, and is complete if it reports
 // true. Someone who ends while we look may have started someone whom we do not
 // see; but numbers are given out in rising order, so that another survey does.
-func survey(table map[int]entry, ended map[identity]bool) (complete bool) {
+// It does not see if a file of the table did not open for want of descriptors.
+func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) {
+	pids, err := procinfo.Pids()
+	if err != nil {
+		return false, false
+	}
 	complete = true
-	for _, pid := range list() {
+	for _, pid := range pids {
 		if _, ok := table[pid]; ok {
 			continue
 		}
-		e, ok := process(pid)
-		if !ok {
+		st, err := procinfo.ReadStat(pid)
+		if starved(err) {
+			return false, false
+		}
+		if err != nil {
 			complete = false
 			continue
 		}
+		e := row(st)
 		table[pid] = e
 		if e.dead && !ended[e.identity] {
 			complete = false
 		}
 	}
-	return complete
+	return complete, true
+}
+
+// starved reports whether a file did not open because there are too many. Any
+// process of our user can bring that about, and end it again, by our limits.
+func starved(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // findMark looks for an entry in the environment that the process began with.

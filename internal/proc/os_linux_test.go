@@ -1,8 +1,13 @@
 package proc
 
 import (
+	"math/rand/v2"
+	"os"
 	"os/exec"
+	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,14 +23,69 @@ func TestSurveyNoticesTheEnded(t *testing.T) {
 	until(t, "a zombie", func() bool { return zombie(cmd.Process.Pid) })
 
 	table := make(map[int]entry)
-	if survey(table, nil) {
+	if complete, _ := survey(table, nil); complete {
 		t.Error("complete, although a process was found that had just ended")
 	}
 	e := table[cmd.Process.Pid]
 	if !e.dead {
 		t.Errorf("row is %+v", e)
 	}
-	until(t, "complete once all the ended are known", func() bool { return survey(table, nil) })
+	until(t, "complete once all the ended are known", func() bool { complete, _ := survey(table, nil); return complete })
+}
+
+// TestLookNeverMissesAChildForWantOfDescriptors looks while something lowers
+// and raises the limit of our descriptors.
+func TestLookNeverMissesAChildForWantOfDescriptors(t *testing.T) {
+	child := exec.Command("/bin/sleep", "60")
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // our own session is never touched
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	var limit unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	before := newTree(os.Getpid(), "", nil, false)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for low := (unix.Rlimit{Max: limit.Max}); ; {
+			_ = unix.Prlimit(0, unix.RLIMIT_NOFILE, &low, nil)
+			for range rand.IntN(20) {
+				runtime.Gosched()
+			}
+			_ = unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil)
+			for range rand.IntN(200) {
+				runtime.Gosched()
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	saw, blind, missed := 0, 0, 0
+	for began := time.Now(); time.Since(began) < time.Second; {
+		tr := newTree(os.Getpid(), "", nil, false)
+		tr.root, tr.self = before.root, before.self
+		living, sees := tr.look()
+		switch {
+		case !sees:
+			blind++
+		case len(living) == 0:
+			missed++
+		default:
+			saw++
+		}
+	}
+	close(stop)
+	<-stopped
+	t.Logf("%d looks saw the child, %d were blind", saw, blind)
+	if missed > 0 {
+		t.Errorf("%d looks missed the child", missed)
+	}
 }
 
 func TestFindMark(t *testing.T) {

@@ -25,10 +25,10 @@ func reap(cmd *exec.Cmd) error {
 }
 
 // survey finds this process only: the table of others is not read here.
-func survey(table map[int]entry, _ map[identity]bool) (complete bool) {
+func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
 	self, _ := process(os.Getpid())
 	table[self.pid] = self
-	return true
+	return true, true
 }
 
 func process(pid int) (entry, bool) { return entry{identity: identity{pid: pid}}, true }

@@ -74,10 +74,10 @@ func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 func endGroup(int) {}
 
 // survey reads the whole table at once.
-func survey(table map[int]entry, _ map[identity]bool) (complete bool) {
+func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
-		return true
+		return false, false
 	}
 	defer windows.CloseHandle(snapshot)
 	row := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
@@ -87,7 +87,7 @@ func survey(table map[int]entry, _ map[identity]bool) (complete bool) {
 			table[e.pid] = e
 		}
 	}
-	return true
+	return true, true
 }
 
 // process leaves out the parent, which only the whole table has.

@@ -121,20 +121,26 @@ func heldByPidfd() (map[int]bool, error) {
 	return held, nil
 }
 
+var errBlind = errors.New("the process table cannot be read")
+
 // adopted returns the children of this process that it did not start.
-func adopted() []identity {
+func adopted() ([]identity, error) {
 	self := os.Getpid()
+	rows := make(map[int]entry)
+	if _, sees := survey(rows, nil); !sees {
+		return nil, errBlind
+	}
 	var found []identity
-	for _, pid := range list() {
-		if e, ok := process(pid); ok && e.ppid == self && !e.dead {
+	for _, e := range rows {
+		if e.ppid == self && !e.dead {
 			found = append(found, e.identity)
 		}
 	}
 	held, err := heldByPidfd() // after the table: who was started since is not in it
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return slices.DeleteFunc(found, func(id identity) bool { return held[id.pid] })
+	return slices.DeleteFunc(found, func(id identity) bool { return held[id.pid] }), nil
 }
 
 // reaping is true between BecomeSubreaper and its stop.

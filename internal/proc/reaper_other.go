@@ -8,7 +8,7 @@ import "errors"
 // always fall to its init.
 func BecomeSubreaper() (stop func(), err error) { return nil, errors.ErrUnsupported }
 
-func adopted() []identity { return nil }
+func adopted() ([]identity, error) { return nil, nil }
 
 // IsSubreaper reports whether orphaned descendants fall to this process.
 func IsSubreaper() bool { return false }

@@ -86,13 +86,19 @@ func (t *tree) look() (living []member, sees bool) {
 	defer t.mu.Unlock()
 	for try := 1; ; try++ {
 		rows := make(map[int]entry)
-		for round := 1; !survey(rows, t.ended) && round < lookTries; round++ {
+		for round, complete := 0, false; !complete && round < lookTries; round++ {
+			// Any process of our user can lower our limits, so that no file opens.
+			if complete, sees = survey(rows, t.ended); !sees {
+				return nil, false
+			}
 		}
-		// Any process of our user can lower our limits, so that no file opens.
 		if _, sees = rows[os.Getpid()]; !sees {
 			return nil, false
 		}
-		living, sure := t.lookIn(rows)
+		living, sure, sees := t.lookIn(rows)
+		if !sees {
+			return nil, false
+		}
 		if len(living) > 0 || sure || try == lookTries {
 			return living, true
 		}
@@ -101,7 +107,16 @@ func (t *tree) look() (living []member, sees bool) {
 }
 
 // lookIn is look in a process table, once.
-func (t *tree) lookIn(rows map[int]entry) (living []member, sure bool) {
+func (t *tree) lookIn(rows map[int]entry) (living []member, sure, sees bool) {
+	if t.orphans {
+		orphans, err := adopted() // each time anew: who forks and ends leaves another one
+		if err != nil {
+			return nil, false, false
+		}
+		for _, o := range orphans {
+			t.known[o] = true
+		}
+	}
 	table := slices.Collect(maps.Values(rows))
 	ended, strangers := make(map[identity]bool), make(map[identity]bool)
 	for _, e := range table {
@@ -113,11 +128,6 @@ func (t *tree) lookIn(rows map[int]entry) (living []member, sure bool) {
 		}
 	}
 	t.ended, t.strangers = ended, strangers // without those that are gone
-	if t.orphans {
-		for _, o := range adopted() { // each time anew: who forks and ends leaves another one
-			t.known[o] = true
-		}
-	}
 
 	sure = true
 	found := t.members(table, func(e entry) bool {
@@ -136,7 +146,7 @@ func (t *tree) lookIn(rows map[int]entry) (living []member, sure bool) {
 			living = append(living, m)
 		}
 	}
-	return living, sure
+	return living, sure, true
 }
 
 // finding is what a look at a process's environment gave.
