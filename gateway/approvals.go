@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -92,6 +91,7 @@ func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runn
 
 // DecideAndRemember answers an approval, and stores a rule that answers calls
 // like this one in the same way from now on. It returns the rule as it is stored.
+// If the rule cannot be stored, the approval is answered all the same.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -101,17 +101,13 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	if r, err = remembered(ctx, e, approval, d, r); err != nil {
 		return r, err
 	}
-	r, made, err := as.g.rules.add(ctx, r)
-	if err != nil {
-		return r, err
-	}
+	// The rule is stored last: a judge that has not passed yet would find it, and
+	// answer in place of the caller.
 	if err := e.session.Decide(ctx, approval, d); err != nil {
-		if made { // somebody else has answered, perhaps otherwise
-			err = errors.Join(err, as.g.rules.remove(context.WithoutCancel(ctx), r.ID))
-		}
 		return r, err
 	}
-	return r, nil
+	r, _, err = as.g.rules.add(ctx, r)
+	return r, err
 }
 
 func errNoChoice() error {
