@@ -328,8 +328,9 @@ func defaultConfig() string {
 	return filepath.Join(dir, "runnel", "config.yaml")
 }
 
-// profilesDir returns the folder of everybody's profiles: the one that is set,
-// or the one beside the configuration file.
+// profilesDir returns the folder of the profiles that every project can use. Set
+// is the setting's value; without one, the folder is beside the configuration
+// file.
 func profilesDir(set, file string) (string, error) {
 	if set == "" {
 		if file == "" {

@@ -78,8 +78,9 @@ func (e exhaust) run(r *exhausted) error {
 	return nil
 }
 
-// try sends the request on a connection that the server has accepted, and lowers the limit of its descriptors a while
-// after that.
+// try connects, gives the server five milliseconds to accept, and sends the
+// request. With lower it takes the server's descriptors away once after has
+// passed, and gives them back when it returns.
 func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took time.Duration, status int, err error) {
 	c, err := net.Dial("tcp", e.Addr)
 	if err != nil {
