@@ -86,7 +86,7 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 # The longest first: two run at a time.
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # These run the built program, which the cache of test results does not see.
-BINARY := ./test/kill ./test/e2e ./test/hostile ./test/extract ./test/clients ./test/docs
+BINARY := ./test/kill ./test/e2e ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
 # text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
@@ -150,7 +150,7 @@ test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser t
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/extract ./test/clients ./test/docs,$(BINARY))
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs,$(BINARY))
 
 .PHONY: test-long
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
