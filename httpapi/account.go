@@ -235,7 +235,7 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, auth.ErrThrottled):
 		return runnel.Fail(runnel.RateLimited, "too many wrong codes; make a new link with `runnel login`, which is accepted at once")
 	case errors.Is(err, auth.ErrInvalid):
-		return runnel.Fail(runnel.Unauthorized, "this link was used already or is older than a minute; make a new one with `runnel login`")
+		return runnel.Fail(runnel.Unauthorized, "This link has expired or was already used. Get a new one with `runnel login`.")
 	case err != nil:
 		return runnel.Fail(runnel.StoreUnavailable, "the login cannot be recorded now; see the server's log", err)
 	}

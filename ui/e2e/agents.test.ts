@@ -176,7 +176,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     // What cannot be done is said where it was tried.
     await page.route("**/options", (r) => r.abort());
     await mode.selectOption("auto");
-    await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "not responding" }).waitFor();
     expect(await mode.inputValue()).toBe("plan");
     await good();
   });
@@ -206,9 +206,9 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
       "fetched in 0.6 s",
     );
     await good();
-    await row.getByRole("button", { name: "Exact" }).click();
+    await row.getByRole("button", { name: "Show raw" }).click();
     expect(await row.locator("pre").last().innerText()).toContain("OSC 0;make test");
-    await row.getByRole("button", { name: "Exact" }).click();
+    await row.getByRole("button", { name: "Show raw" }).click();
 
     const long = page.locator("[data-row=tool]").nth(1);
     await long.getByRole("button").first().click();

@@ -164,7 +164,7 @@ describe.skipIf(skip)("the page", () => {
           .click({ timeout: 2000 })
           .catch(() => undefined);
     }
-    expect(await page.getByText("allowed by you").count()).toBeGreaterThan(0);
+    expect(await page.getByText("allowed once by you").count()).toBeGreaterThan(0);
     await page
       .getByRole("button", { name: /changed/ })
       .last()
@@ -331,7 +331,7 @@ describe.skipIf(skip)("the page", () => {
     await bar.waitFor();
     const lines = (await bar.innerText()).split("\n").filter((l) => l.trim() !== "");
     expect(lines).toEqual([
-      "Allow Bash?",
+      "Run this command? Bash",
       "command",
       "echo safeESC[2KRLOgnp.exeZWSP↵",
       ...Array(11).fill("↵"),
@@ -345,8 +345,8 @@ describe.skipIf(skip)("the page", () => {
         "Deny",
         "4",
         "Deny and stop",
-        "Always allow…",
-        "Say why not",
+        "Always allow in this project…",
+        "Deny with a reason",
         "Why am I asked?",
       ],
     ]);
@@ -356,7 +356,7 @@ describe.skipIf(skip)("the page", () => {
     // The buttons are outside of what the agent can fill.
     expect(await bar.getByRole("button", { name: "Deny", exact: true }).isVisible()).toBe(true);
 
-    await bar.getByRole("button", { name: "Say why not" }).click();
+    await bar.getByRole("button", { name: "Deny with a reason" }).click();
     await bar.getByRole("textbox", { name: "Reason" }).fill("not on this machine");
     await bar.getByRole("button", { name: "Deny", exact: true }).click();
     await bar.waitFor({ state: "detached" });
@@ -375,7 +375,7 @@ describe.skipIf(skip)("the page", () => {
     const id = await session(page, server, asks("git log -p"));
     await page.goto(addressOf(server, id));
     const bar = page.getByRole("region", { name: "Approval" });
-    await bar.getByRole("button", { name: "Always allow…" }).click();
+    await bar.getByRole("button", { name: "Always allow in this project…" }).click();
     const offers = bar.getByRole("region", { name: "Always allow" }).getByRole("button");
     await offers.first().waitFor();
     expect(await offers.allInnerTexts()).toEqual([
@@ -454,21 +454,21 @@ describe.skipIf(skip)("the page", () => {
     await composer.fill("do not lose me");
     await page.route("**/send", (r) => r.abort());
     await page.keyboard.press("Enter");
-    await page.getByRole("alert").filter({ hasText: "does not answer" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "not responding" }).waitFor();
     expect(await composer.inputValue()).toBe("do not lose me");
     await page.reload();
     await composer.waitFor();
     expect(await composer.inputValue()).toBe("do not lose me");
   });
 
-  it("takes back that the server does not answer, once it does", async () => {
+  it("takes back that the server not responding, once it does", async () => {
     await login();
     const id = await session(page, server);
     await page.goto(addressOf(server, id));
     await page.getByRole("textbox", { name: "Prompt" }).fill("text");
     await page.route("**/send", (r) => r.abort());
     await page.keyboard.press("Enter");
-    const alert = page.getByRole("alert").filter({ hasText: "does not answer" });
+    const alert = page.getByRole("alert").filter({ hasText: "not responding" });
     await alert.waitFor();
     await alert.waitFor({ state: "detached" });
   });
@@ -544,7 +544,7 @@ describe.skipIf(skip)("the page", () => {
     // Another browser has no files to send again, and says so.
     await page.evaluate(() => localStorage.removeItem("runnel.uploads"));
     await page.reload();
-    await page.getByRole("button", { name: "Try again without its files" }).first().waitFor();
+    await page.getByRole("button", { name: "Try again without the files" }).first().waitFor();
     expectQuiet(watch);
   });
 

@@ -70,7 +70,7 @@ it("shows what can be copied, and folds what is missing once something is here",
   const row = (id: string) => host.querySelector(`[data-agent=${id}]`)?.textContent;
   expect(row("ready")).toBe("READY1.2.3");
   expect(row("locked")).toContain("2.0 · not logged inLog in withlocked login");
-  expect(row("looking")).toContain("looking for it…If it is not here, install it withget looking");
+  expect(row("looking")).toContain("checking…If it is not installed, install it withget looking");
   const folded = host.querySelector("details");
   expect(folded?.querySelector("summary")?.textContent).toBe("4 more that are not installed");
   expect(folded?.querySelectorAll("[data-agent]").length).toBe(4);

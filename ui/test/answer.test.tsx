@@ -107,7 +107,7 @@ describe("a form", () => {
     const input = field("name").querySelector("input") as HTMLInputElement;
     expect(input.getAttribute("aria-invalid")).toBe("true");
     expect(document.getElementById(input.getAttribute("aria-describedby") ?? "")?.textContent).toBe(
-      "This is needed.",
+      "Required.",
     );
     type("name", "x");
     expect(field("name").textContent).toContain("At least 2 characters.");
@@ -142,9 +142,9 @@ describe("a form", () => {
     ]);
   });
 
-  it("cannot be sent where a part of it is kept from view", async () => {
+  it("cannot be sent if part of it is hidden", async () => {
     await show({ arguments: args, argumentsEditable: false });
-    expect(host.textContent).toContain("This cannot be answered here");
+    expect(host.textContent).toContain("This form cannot be answered here");
     expect((host.querySelector("[data-choice=allow_once]") as HTMLButtonElement).disabled).toBe(true);
     await press("Decline");
     expect(asked.length).toBe(1);

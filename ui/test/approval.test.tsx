@@ -77,7 +77,7 @@ it("shows the plan of the call that asks, where the question has none", () => {
   ]);
   const host = render({ kind: "plan", arguments: {}, callId: "c" }, transcript);
   expect(host.querySelector("li")?.textContent).toBe("rm it");
-  expect(render({ kind: "plan", arguments: {} }).textContent).toContain("does not say what it plans");
+  expect(render({ kind: "plan", arguments: {} }).textContent).toContain("The plan is empty");
 });
 
 it("survives arguments of any form", () => {

@@ -108,7 +108,7 @@ describe("a schema", () => {
 describe("what is entered", () => {
   it.each<[string, object, boolean, Entered, string | undefined]>([
     ["nothing needed", { type: "string" }, false, nothing, undefined],
-    ["needed", { type: "string" }, true, nothing, "This is needed."],
+    ["needed", { type: "string" }, true, nothing, "Required."],
     ["too short", { type: "string", minLength: 3 }, false, typed("ab"), "At least 3 characters."],
     ["counted as people do", { type: "string", maxLength: 2 }, false, typed("😀😀"), undefined],
     ["too long", { type: "string", maxLength: 2 }, false, typed("abc"), "At most 2 characters."],
@@ -120,10 +120,10 @@ describe("what is entered", () => {
       { format: "uri" },
       false,
       typed("a/b"),
-      "This must be a whole address, such as https://example.org.",
+      "This must be a full URL, such as https://example.org.",
     ],
     ["date", { format: "date" }, false, typed("2024-02-29"), undefined],
-    ["no date", { format: "date" }, false, typed("2026-02-29"), "This must be a date: year-month-day."],
+    ["no date", { format: "date" }, false, typed("2026-02-29"), "This must be a date: YYYY-MM-DD."],
     ["moment", { format: "date-time" }, false, typed("2026-01-02T03:04"), undefined],
     ["no moment", { format: "date-time" }, false, typed("noon"), "This must be a date and a time."],
     ["number", { type: "number" }, false, typed("-1.5e3"), undefined],
@@ -269,7 +269,7 @@ describe("questions", () => {
   it("are all to be answered, in their own words too", () => {
     const [which, of] = questionsOf(args) as [Field, Field];
     expect(fault(which, nothing)).toBe("Choose one.");
-    expect(fault(which, { ...nothing, other: true })).toBe("Say it in your own words, or choose one.");
+    expect(fault(which, { ...nothing, other: true })).toBe("Type an answer or choose one.");
     expect(fault(which, { ...nothing, other: true, text: "C" })).toBeUndefined();
     expect(fault(of, nothing)).toBe("Choose at least 1.");
     expect(fault(of, chose('"x"'))).toBeUndefined();

@@ -80,7 +80,7 @@ it("shows the exact pattern before it allows it from now on", async () => {
   answers["GET /api/session/s/approvals/a"] = { approval, suggestedRules: rules };
   await bar(approval);
   expect(asked).toEqual([]); // nothing is asked for until someone wants it
-  await click(button("Always allow…"));
+  await click(button("Always allow in this project…"));
   expect([...host.querySelectorAll("[data-rule]")].map((b) => b.textContent)).toEqual([
     "Always allow git log -p",
     "Always allow git log * with any further words",
@@ -93,19 +93,19 @@ it("shows the exact pattern before it allows it from now on", async () => {
   });
 });
 
-it("says so where no rule can express what is asked", async () => {
+it("says that no rule can match the call", async () => {
   answers["GET /api/session/s/approvals/a"] = { approval, suggestedRules: [] };
   await bar(approval);
-  await click(button("Always allow…"));
-  expect(host.textContent).toContain("No rule can say exactly this");
+  await click(button("Always allow in this project…"));
+  expect(host.textContent).toContain("No rule can match exactly this call");
   expect(host.querySelector("[data-rule]")).toBeNull();
 });
 
 it("offers no rule for a question, or without a choice that allows once", async () => {
   await bar({ ...approval, kind: "plan" });
-  expect(button("Always allow…")).toBeUndefined();
+  expect(button("Always allow in this project…")).toBeUndefined();
   await bar({ ...approval, id: "b", choices: approval.choices.slice(1) });
-  expect(button("Always allow…")).toBeUndefined();
+  expect(button("Always allow in this project…")).toBeUndefined();
 });
 
 it("lists the rules of a session and removes one", async () => {

@@ -97,9 +97,9 @@ function LinkBar() {
     >
       {offline ? "This device is offline. " : ""}
       {link === "foreign"
-        ? "Another program answers at the server's address. Nothing is sent to it, and what you see is kept."
+        ? "A different program answers at the server’s address. Nothing is sent to it; this page keeps what it shows."
         : ever
-          ? "Reconnecting. What you see is kept, and what happens meanwhile will follow."
+          ? "Reconnecting. Missed events will follow."
           : "Connecting to the server."}
     </div>
   );

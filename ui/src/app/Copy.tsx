@@ -28,11 +28,11 @@ export function CopyButton({ text, label = "Copy" }: { text: string | (() => str
       className="quiet shrink-0"
       onClick={copy}
       aria-label={label}
-      title={state === "failed" ? "The browser refused" : label}
+      title={state === "failed" ? "Copy failed" : label}
     >
       {state === "done" ? <Check size={14} aria-hidden /> : <Icon size={14} aria-hidden />}
       <span className="sr-only" role="status">
-        {state === "done" ? "Copied" : state === "failed" ? "The browser refused to copy" : ""}
+        {state === "done" ? "Copied" : state === "failed" ? "Copy failed" : ""}
       </span>
     </button>
   );

@@ -2,16 +2,16 @@ import { Dialog } from "./Dialog";
 
 const keys: [string[], string][] = [
   [["n"], "New session"],
-  [["/"], "Filter the sessions"],
+  [["/"], "Filter sessions"],
   [["j", "k"], "Next and previous session"],
   [["i"], "Write a prompt"],
   [["Enter"], "Send, or queue while a turn runs"],
-  [["Shift", "Enter"], "Begin a new line"],
+  [["Shift", "Enter"], "New line"],
   [["Esc", "Esc"], "Stop the turn"],
-  [["1", "2", "3", "4"], "Answer the approval, outside of a field"],
-  [["d"], "Details of the session"],
-  [["Ctrl", "End"], "To the end of the conversation"],
-  [["?"], "These keys"],
+  [["1", "2", "3", "4"], "Answer the approval (outside of text fields)"],
+  [["d"], "Session details"],
+  [["Ctrl", "End"], "Jump to the end of the conversation"],
+  [["?"], "Show these keys"],
 ];
 
 export function Keys({ onClose }: { onClose: () => void }) {

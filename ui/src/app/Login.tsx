@@ -17,7 +17,8 @@ export function Login({ why }: { why?: string }) {
           </p>
         )}
         <p className="mt-3 text-muted">
-          Run this where the server runs, and open the link that it prints. A link works once, for a minute.
+          Run this command on the server’s machine and open the link it prints. The link works once and
+          expires after one minute.
         </p>
         <p className="mt-3">
           <Command text="runnel login" />

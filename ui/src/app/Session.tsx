@@ -49,8 +49,8 @@ export function Session({ id }: { id: string }) {
     return (
       <main className="flex flex-1 items-center justify-center p-6 text-center">
         <div>
-          <h1 className="text-lg font-semibold">There is no such session</h1>
-          <p className="mt-1 text-muted">It may have been removed, or the address is not complete.</p>
+          <h1 className="text-lg font-semibold">Session not found</h1>
+          <p className="mt-1 text-muted">It may have been deleted, or the address is incomplete.</p>
           <button type="button" className="button mt-4" onClick={() => go({ at: "list" })}>
             All sessions
           </button>
@@ -174,7 +174,7 @@ function Begin({ s }: { s?: SessionStatus }) {
         <p>
           {s && scripted(s.cliType)
             ? "Try the prompts demo, tools, terminal, approve, question, form, settings, long or fail."
-            : "What the agent does will be shown here as it happens."}
+            : "The agent’s work appears here live."}
         </p>
       </div>
     </div>

@@ -122,7 +122,7 @@ function One({
           {of > 1 && <span className="ml-auto shrink-0 text-sm font-normal text-muted">1 of {of}</span>}
         </h2>
       </div>
-      <section className="min-h-0 flex-1 overflow-y-auto" tabIndex={0} aria-label="What is asked">
+      <section className="min-h-0 flex-1 overflow-y-auto" tabIndex={0} aria-label="Request">
         <div className="mx-auto w-full max-w-[52rem] px-4 py-2">
           {extra === "edit" ? (
             <EditArguments value={edited ?? jsonText(a.arguments)} onChange={setEdited} bad={bad} />
@@ -141,12 +141,12 @@ function One({
         </div>
       </section>
       <div className="mx-auto w-full max-w-[52rem] px-4 pt-1 pb-3 narrow:pb-[max(12px,env(safe-area-inset-bottom))]">
-        {changed && extra !== "edit" && <p className="mb-2 text-sm text-accent">The arguments are edited.</p>}
+        {changed && extra !== "edit" && <p className="mb-2 text-sm text-accent">You edited the arguments.</p>}
         {extra === "reason" && (
           <input
             className="field mb-2"
-            placeholder="Why not? The agent is told."
-            aria-label="Reason for a denial"
+            placeholder="Reason, sent to the agent"
+            aria-label="Reason for the denial"
             value={reason}
             // biome-ignore lint/a11y/noAutofocus: it appears where it was asked for
             autoFocus
@@ -201,16 +201,16 @@ function One({
             )}
             {form && (
               <Toggle on={extra === "exact"} set={(on) => setExtra(on ? "exact" : "")}>
-                Exact
+                Show raw
               </Toggle>
             )}
             {once && (
               <Toggle on={extra === "always"} set={(on) => setExtra(on ? "always" : "")}>
-                Always allow…
+                Always allow in this project…
               </Toggle>
             )}
             <Toggle on={extra === "reason"} set={(on) => setExtra(on ? "reason" : "")}>
-              Say why not
+              Deny with a reason
             </Toggle>
             {a.why && (
               <Toggle on={extra === "why"} set={(on) => setExtra(on ? "why" : "")}>
@@ -256,11 +256,23 @@ function heading(a: Approval) {
   if (a.kind === "question") return "The agent asks you";
   if (a.kind === "form")
     return <>{a.toolName ? <code className="font-mono">{asker(a.toolName)}</code> : "The agent"} asks you</>;
+  const tool = a.toolName && (
+    <code className="font-mono font-normal text-muted">{plain(a.toolName, 80)}</code>
+  );
   return (
     <>
-      Allow <code className="font-mono">{plain(a.toolName ?? "this tool", 80)}</code>?
+      {asks(a)} {tool}
     </>
   );
+}
+
+// The question follows from what would run, never from what the agent calls it.
+function asks(a: Approval): string {
+  if (a.changes && a.changes.length > 0)
+    return a.changes.length > 1 ? "Make these changes?" : "Make this change?";
+  const args = a.arguments;
+  const runs = typeof args === "object" && args !== null && "command" in args;
+  return runs ? "Run this command?" : "Allow this tool call?";
 }
 
 // What allows least comes first, what denies last: the first button is never the

@@ -8,7 +8,7 @@ import { Visible } from "../text/Shown";
 import type { Approval, ToolCall } from "../wire/types";
 import { Page } from "./Page";
 
-/** What is asked, in exact words: the tool's arguments and changes, never a summary of them. */
+/** Approval details, in exact words: the tool's arguments and changes, never a summary of them. */
 export function Asked({ approval: a, call, dir }: { approval: Approval; call?: ToolCall; dir: string }) {
   const readable = inWords(a, call, dir);
   return (
@@ -16,7 +16,7 @@ export function Asked({ approval: a, call, dir }: { approval: Approval; call?: T
       {readable}
       {readable && a.arguments !== undefined ? (
         <details>
-          <summary className="quiet -ml-1.5">Exact arguments</summary>
+          <summary className="quiet -ml-1.5">Show raw</summary>
           <div className="pt-1">
             <Arguments value={a.arguments} />
           </div>
@@ -47,7 +47,7 @@ function inWords(a: Approval, call: ToolCall | undefined, dir: string): ReactNod
 
 function Plan({ text }: { text: string | undefined }) {
   if (text !== undefined) return <Prose text={text} live={false} />;
-  return <p className="text-mark">The agent does not say what it plans. Keep it planning, and ask it to.</p>;
+  return <p className="text-mark">The plan is empty. Keep planning and ask the agent for it.</p>;
 }
 
 // A form as it was asked for; it is filled in elsewhere.

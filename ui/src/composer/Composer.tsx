@@ -115,7 +115,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
             rows={1}
             aria-label="Prompt"
             className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none"
-            placeholder={runs ? "Say what comes next" : "Tell the agent what to do"}
+            placeholder={runs ? "Queue a follow-up" : "Tell the agent what to do"}
             value={text}
             onChange={(e) => setText(e.target.value)}
             onKeyDown={onKeyDown}
@@ -169,7 +169,7 @@ function Ended({ s, onReload }: { s: SessionStatus; onReload: () => void }) {
   return (
     <div className="shrink-0 border-t pb-[max(12px,env(safe-area-inset-bottom))]">
       <div className="mx-auto flex w-full max-w-[52rem] items-center gap-4 px-4 pt-3">
-        <p className="text-muted">This session has ended. Its record is kept.</p>
+        <p className="text-muted">This session has ended. You can still read it.</p>
         <button
           type="button"
           className="button primary ml-auto"

@@ -3,21 +3,20 @@ import { Exact, Visible } from "../text/Shown";
 
 /** Where a page that an agent wants to be visited leads, or why nobody is led there. */
 export function pageOf(url: string): { href: string; host: string; warning?: string } | { why: string } {
-  if (/[\0-\x20\x7f-\x9f]/.test(url) || !URL.canParse(url))
-    return { why: "This is no address that could be opened." };
+  if (/[\0-\x20\x7f-\x9f]/.test(url) || !URL.canParse(url)) return { why: "This is not a valid address." };
   const u = new URL(url);
   if (u.protocol !== "https:" && u.protocol !== "http:")
-    return { why: "Only pages of the web can be opened from here." };
+    return { why: "Only http and https addresses can be opened." };
   if (u.username || u.password)
-    return { why: "The address has a name before its host, which can make it look like another’s." };
+    return { why: "The address contains a user name, which can disguise its host." };
   if (u.host.split(".").some((part) => part.startsWith("xn--")))
     return {
       href: u.href,
       host: u.host,
-      warning: "Its name is written with letters that can look like others.",
+      warning: "The host name contains letters that can imitate others.",
     };
   if (u.protocol === "http:" && !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(u.hostname))
-    return { href: u.href, host: u.host, warning: "The way there is not encrypted." };
+    return { href: u.href, host: u.host, warning: "The connection is not encrypted." };
   return { href: u.href, host: u.host };
 }
 

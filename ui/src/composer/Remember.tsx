@@ -36,15 +36,13 @@ export function Remember({
   if (rules.length === 0)
     return (
       <p className="mb-2 text-sm text-muted">
-        No rule can say exactly this, so you are asked each time. A rule for a command allows one simple
-        command, without operators, substitutions or redirections.
+        No rule can match exactly this call, so you are asked each time. A rule for a command allows one
+        simple command, without operators, substitutions or redirections.
       </p>
     );
   return (
     <section className="mb-3 rounded border p-3" aria-label="Always allow">
-      <p className="mb-2 text-sm text-muted">
-        Allow this call, and calls like it in this project from now on, without asking:
-      </p>
+      <p className="mb-2 text-sm text-muted">Allow in this project from now on, without asking:</p>
       <ul className="flex flex-col gap-2">
         {rules.map((rule) => (
           <li key={`${rule.kind} ${rule.tool} ${rule.pattern}`}>
@@ -62,7 +60,7 @@ export function Remember({
           </li>
         ))}
       </ul>
-      <p className="mt-2 text-xs text-muted">The details of the session list the rules and remove them.</p>
+      <p className="mt-2 text-xs text-muted">You can remove rules in the session’s details.</p>
     </section>
   );
 }

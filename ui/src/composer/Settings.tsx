@@ -105,7 +105,7 @@ export function Pills({ s }: { s: SessionStatus }) {
         onClick={() => setOpen(true)}
         aria-haspopup="dialog"
         aria-label={near[0] ? `Settings: ${plain(nameOf(near[0]), 40)}` : "Settings"}
-        title="Settings of the agent"
+        title="Agent settings"
       >
         <SlidersHorizontal size={15} aria-hidden className="shrink-0" />
         <span className="min-w-0 max-w-36 truncate wide:hidden">{near[0] && plain(nameOf(near[0]), 40)}</span>
@@ -149,7 +149,7 @@ function Sheet({
           </div>
         </div>
       ))}
-      {!alive && <p className="text-sm text-muted">The agent is told when it starts for the next prompt.</p>}
+      {!alive && <p className="text-sm text-muted">Takes effect with your next prompt.</p>}
     </div>
   );
 }

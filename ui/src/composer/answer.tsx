@@ -55,7 +55,7 @@ export function useAnswer(a: Approval): Answer | undefined {
             onChange={(key, e) => setValues((all) => new Map(all).set(key, e))}
           />
         ) : (
-          <p className="text-del">This cannot be answered here: a part of it is kept from view.</p>
+          <p className="text-del">This form cannot be answered here: part of it is hidden.</p>
         )}
         {ready && fields.length > 0 && (
           <p className="text-xs text-muted">

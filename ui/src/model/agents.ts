@@ -51,7 +51,7 @@ export function help(a: Agent): Help[] {
   const state = readiness(a);
   if (a.install && state === "missing") out.push({ text: "Install it with", command: a.install });
   if (a.install && state === "checking")
-    out.push({ text: "If it is not here, install it with", command: a.install });
+    out.push({ text: "If it is not installed, install it with", command: a.install });
   if (a.login && state === "locked") out.push({ text: "Log in with", command: a.login });
   if (a.login && (state === "missing" || state === "checking"))
     out.push({ text: "Then log in with", command: a.login });

@@ -246,17 +246,17 @@ export function fault(f: Field, e: Entered): string | undefined {
     case "boolean":
       return undefined;
     case "one":
-      if (e.other && t === "") return "Say it in your own words, or choose one.";
+      if (e.other && t === "") return "Type an answer or choose one.";
       return f.required && !e.other && e.chosen.length === 0 ? "Choose one." : undefined;
     case "many": {
-      if (e.other && t === "") return "Say it in your own words, or take the mark away.";
+      if (e.other && t === "") return "Type an answer or clear this choice.";
       const n = e.chosen.length + (e.other ? 1 : 0);
       if (n === 0 && !f.required) return undefined;
       if (n < Math.max(f.min ?? 0, f.required ? 1 : 0)) return `Choose at least ${Math.max(f.min ?? 1, 1)}.`;
       return f.max !== undefined && n > f.max ? `Choose at most ${f.max}.` : undefined;
     }
   }
-  if (t === "") return f.required ? "This is needed." : undefined;
+  if (t === "") return f.required ? "Required." : undefined;
   return faultOfText(f, t);
 }
 
@@ -278,10 +278,10 @@ function faultOfText(f: Field, t: string): string | undefined {
       if (t.length > 320 || !email.test(t)) return "This must be an e-mail address.";
       break;
     case "uri":
-      if (!URL.canParse(t)) return "This must be a whole address, such as https://example.org.";
+      if (!URL.canParse(t)) return "This must be a full URL, such as https://example.org.";
       break;
     case "date":
-      if (!isDate(t)) return "This must be a date: year-month-day.";
+      if (!isDate(t)) return "This must be a date: YYYY-MM-DD.";
       break;
     case "datetime":
       if (Number.isNaN(Date.parse(t))) return "This must be a date and a time.";

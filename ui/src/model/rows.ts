@@ -364,13 +364,15 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
     }
     case "delegate":
       return {
-        verb: "Delegate",
+        verb: "Subagent",
         object: pick("description") ?? t.title ?? pick("prompt") ?? t.toolName,
         code: false,
       };
     case "think":
+      if (todoTools.has(t.toolName)) return { verb: "Updated tasks", object: "", code: false };
       return { verb: "Think", object: t.title ?? pick("thought") ?? t.toolName, code: false };
     case "switch_mode":
+      if (planTools.has(t.toolName)) return { verb: "Proposed a plan", object: "", code: false };
       return { verb: "Switch mode", object: t.title ?? pick("mode", "plan") ?? "", code: false };
   }
   const command = pick("command") ?? words(args.command);
@@ -386,6 +388,10 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
     code: !!(command ?? rel),
   };
 }
+
+// Tools that agents call to show their tasks or a plan.
+const todoTools = new Set(["TodoWrite", "todo_write", "todowrite", "update_plan"]);
+const planTools = new Set(["ExitPlanMode", "exit_plan_mode"]);
 
 const isRecord = (v: unknown): v is Record<string, unknown> =>
   typeof v === "object" && v !== null && !Array.isArray(v);

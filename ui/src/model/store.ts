@@ -52,7 +52,7 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   frames: take,
   status: (status) => {
     proofHolds(status === "open");
-    if (status === "refused") out("Your login has ended.");
+    if (status === "refused") out("Your login has expired.");
     else {
       // The server may be another one now; when the page opens, begin has asked already.
       const again = status === "open" && (get().everOpen || (!get().listed && !reading));
@@ -146,7 +146,7 @@ async function readAll() {
   ]);
   for (const r of results)
     if (r.status === "rejected" && r.reason instanceof ApiError && r.reason.status === 401)
-      out("Your login has ended.");
+      out("Your login has expired.");
 }
 
 function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
@@ -307,7 +307,7 @@ export function complain(text: string | undefined) {
 
 const askAgain = 3000; // ms between two questions whether the server answers
 
-// unreachable says that the server does not answer, for as long as it does not.
+// unreachable says that the server not responding, for as long as it does not.
 function unreachable(text: string) {
   const problem = { text, at: Date.now(), unreachable: true };
   set({ problem });
@@ -321,7 +321,7 @@ function unreachable(text: string) {
 
 const isTrue = () => true;
 
-// reached takes back that the server does not answer.
+// reached takes back that the server not responding.
 function reached() {
   if (get().problem?.unreachable) complain(undefined);
 }
@@ -340,7 +340,7 @@ export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
 
 /** Says at the foot of the page what went wrong. */
 export function failed(e: unknown) {
-  if (e instanceof ApiError && e.status === 401) out("Your login has ended.");
+  if (e instanceof ApiError && e.status === 401) out("Your login has expired.");
   else if (e instanceof ApiError && e.status === 0) unreachable(e.message);
   else complain(e instanceof Error ? e.message : String(e));
 }

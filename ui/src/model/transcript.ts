@@ -117,11 +117,11 @@ class Draft {
       this.works.clear();
       this.places.clear();
       const why = f.resume.reason ? ` (${f.resume.reason})` : "";
-      this.break(`The server began this session's record anew${why}. What follows is all it has.`);
+      this.break(`The server replaced this session’s event log${why}. Older events are gone.`);
     }
     if (f.resume?.status === "gap") {
       const { from, to } = f.resume;
-      this.break(`Something is missing here: the server no longer has events ${from} to ${to}.`);
+      this.break(`Events ${from} to ${to} are missing: the server no longer has them.`);
     }
     if (f.resume) this.s.logId = f.resume.logId;
     for (const e of f.entries) this.entry(e);

@@ -58,8 +58,8 @@ function AgentRow({
   const word = {
     ready: a.version ? plain(a.version, 40) : "ready",
     broken: "has a problem",
-    silent: "does not answer",
-    checking: "looking for it…",
+    silent: "not responding",
+    checking: "checking…",
     missing: "not installed",
     locked: "not logged in",
   }[state];
@@ -77,7 +77,9 @@ function AgentRow({
         </span>
       </label>
       {scripted(a.cliType) && (
-        <p className="pl-6 text-sm text-muted">Plays scripted turns, to try things out. No model is asked.</p>
+        <p className="pl-6 text-sm text-muted">
+          Plays scripted turns without a model, so you can try Runnel.
+        </p>
       )}
       {a.problem && !helps.some((h) => a.problem?.includes(h.command)) && (
         <p className="isolate-text mt-1 pl-6 text-sm text-muted">{plain(a.problem, 500)}</p>

@@ -133,7 +133,7 @@ const SessionRow = memo(function SessionRow({
         {line && <span className="col-start-2 col-end-4 truncate text-sm text-muted">{plain(line)}</span>}
         <span className="col-start-2 col-end-4 truncate text-xs text-muted">
           {plain(about)}
-          {unseen && <span className="sr-only">, has news</span>}
+          {unseen && <span className="sr-only">, unread</span>}
         </span>
       </a>
     </li>

@@ -83,13 +83,11 @@ export function New({ first }: { first: boolean }) {
           <h1 className="text-xl font-semibold tracking-tight">
             {first ? "Start your first session" : "New session"}
           </h1>
-          {first && (
-            <p className="mt-1 text-muted">Choose an agent, give it a folder, and tell it what to do.</p>
-          )}
+          {first && <p className="mt-1 text-muted">Choose an agent and a folder, then write a prompt.</p>}
         </div>
 
         <Step n={1} title="Agent">
-          {!agents && <div className="shape h-24" role="status" aria-label="Looking for agents" />}
+          {!agents && <div className="shape h-24" role="status" aria-label="Checking for agents" />}
           {noneInstalled && (
             <p className="mb-3 text-muted">
               No agent is installed on this machine yet. Install one with its command, or try the page with
@@ -178,7 +176,7 @@ function LookAgain() {
   };
   return (
     <button type="button" className="quiet mt-1 -ml-1.5" disabled={busy} onClick={() => void look()}>
-      <RefreshCw size={14} aria-hidden /> {busy ? "Looking…" : "Look again"}
+      <RefreshCw size={14} aria-hidden /> {busy ? "Checking…" : "Check again"}
     </button>
   );
 }

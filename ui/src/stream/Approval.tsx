@@ -49,8 +49,8 @@ export const ApprovalCard = memo(function ApprovalCard({
 function outcome(e: ApprovalEvent, over: boolean): string {
   const tool = plain(e.approval.toolName ?? e.approval.title, 80);
   if (e.status === "pending")
-    return over ? `${tool}: the turn ended before an answer` : `${tool}: waiting for your answer`;
-  if (e.choice === "withdrawn" || !e.choice) return `${tool}: the question was withdrawn`;
+    return over ? `${tool}: not answered before the turn ended` : `${tool}: waiting for your answer`;
+  if (e.choice === "withdrawn" || !e.choice) return `${tool}: withdrawn by the agent`;
   const c = e.approval.choices.find((x) => x.id === e.choice);
   if (!c && !e.choice.startsWith("deny")) return `${tool}: answered ${resolverLabel(e.by)}`;
   const asks = e.approval.kind === "question" || e.approval.kind === "form";
@@ -63,6 +63,8 @@ function outcome(e: ApprovalEvent, over: boolean): string {
         ? "allowed always"
         : c?.kind === "allow_session"
           ? "allowed for this session"
-          : "allowed";
+          : e.by === "user"
+            ? "allowed once"
+            : "allowed";
   return `${tool}: ${word} ${resolverLabel(e.by)}`;
 }

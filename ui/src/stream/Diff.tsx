@@ -82,11 +82,11 @@ function Hunks({ change }: { change: Change }) {
 
 function nothing(c: Change): string {
   if (c.kind === "create")
-    return c.newText === "" ? "An empty file." : "A new file; the agent did not say what is in it.";
-  if (c.kind === "delete") return "The file is deleted.";
-  if (c.kind === "move") return "The file is moved, not changed.";
+    return c.newText === "" ? "Empty file." : "New file. The agent did not report its content.";
+  if (c.kind === "delete") return "Deleted file.";
+  if (c.kind === "move") return "Moved without changes.";
   const n = countChange(c);
-  return n.added + n.removed === 0 ? "The agent did not say what changed." : "";
+  return n.added + n.removed === 0 ? "The agent did not report the changes." : "";
 }
 
 function HunkLines({ hunk, lines, gap }: { hunk: Hunk; lines: string[]; gap: boolean }) {

@@ -9,7 +9,8 @@ export class Guard extends Component<{ children: ReactNode }, { failed: boolean 
   }
 
   override render() {
-    if (this.state.failed) return <p className="px-1 text-sm text-muted">This part cannot be shown here.</p>;
+    if (this.state.failed)
+      return <p className="px-1 text-sm text-muted">This part could not be displayed.</p>;
     return this.props.children;
   }
 }

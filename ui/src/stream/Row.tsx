@@ -90,7 +90,7 @@ function Prompt({ row }: { row: Of<"prompt"> }) {
       </div>
       {fold && (
         <button type="button" className="quiet -ml-1.5" onClick={() => setAll(true)}>
-          Show all of it
+          Show all
         </button>
       )}
       {m.attachments && m.attachments.length > 0 && (

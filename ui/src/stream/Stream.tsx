@@ -60,7 +60,7 @@ export function Stream({
     follow();
   }, [end, follow]);
 
-  // What is asked above what is read: the prompt of the topmost row, once it has scrolled away.
+  // Approval details above what is read: the prompt of the topmost row, once it has scrolled away.
   const look = useCallback(() => {
     looking.current = 0;
     const el = scroller.current;

@@ -50,9 +50,9 @@ export const Terminal = memo(function Terminal({
               className="quiet text-xs"
               aria-pressed={exact}
               onClick={() => setExact(!exact)}
-              title={`${plural(skipped, "control sequence")} that the terminal would obey`}
+              title={`${plural(skipped, "control sequence")} hidden`}
             >
-              Exact
+              Show raw
             </button>
           )}
           {!bare && <CopyOutput lines={lines} />}
@@ -68,7 +68,7 @@ export const Terminal = memo(function Terminal({
         </button>
       )}
       {bare ? (
-        <p className="text-sm text-muted">{running ? "Nothing so far." : "No output."}</p>
+        <p className="text-sm text-muted">{running ? "No output yet." : "No output."}</p>
       ) : (
         <pre
           className={`mono-block ${screen ? "terminal" : ""} ${shown > first ? "max-h-[70dvh] overflow-y-auto" : ""}`}

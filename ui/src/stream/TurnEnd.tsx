@@ -95,7 +95,7 @@ function Failure({ turn, session }: { turn: Turn; session: string }) {
       </div>
       {(text || uploads.length > 0) && (
         <button type="button" className="button" disabled={busy} onClick={again}>
-          {bare ? "Try again without its files" : "Try again"}
+          {bare ? "Try again without the files" : "Try again"}
         </button>
       )}
     </div>

@@ -4,7 +4,7 @@ const modes: Record<string, string> = {
   default: "Ask first",
   acceptEdits: "Accept edits",
   plan: "Plan only",
-  dontAsk: "Deny instead of asking",
+  dontAsk: "Never ask, deny",
   bypass: "Never ask (dangerous)",
 };
 
@@ -14,14 +14,14 @@ export const modeLabel = (mode: string, own: Readonly<Record<string, string>> = 
 
 const faults: Record<string, string> = {
   PROCESS_CRASH: "The agent’s process ended unexpectedly",
-  AGENT_STALLED: "The agent went silent",
+  AGENT_STALLED: "The agent stopped responding",
   AGENT_ERROR: "The agent reported an error",
   AGENT_NOT_LOGGED_IN: "The agent is not logged in",
-  INVALID_API_KEY: "The API key was not accepted",
-  RATE_LIMITED: "The rate limit is reached",
-  TIMEOUT: "It took too long",
-  PROTOCOL_ERROR: "The agent said something unexpected",
-  STORE_UNAVAILABLE: "The record could not be written",
+  INVALID_API_KEY: "The API key was rejected",
+  RATE_LIMITED: "The rate limit was reached",
+  TIMEOUT: "The turn timed out",
+  PROTOCOL_ERROR: "The agent sent an invalid message",
+  STORE_UNAVAILABLE: "The event log could not be written",
 };
 
 export const faultLabel = (code: string | undefined) => faults[code ?? ""] ?? "The turn failed";
@@ -29,7 +29,7 @@ export const faultLabel = (code: string | undefined) => faults[code ?? ""] ?? "T
 const resolvers: Record<string, string> = {
   user: "by you",
   policy: "by a rule",
-  timeout: "because nobody answered in time",
+  timeout: "because the approval timed out",
   agent: "by the agent",
 };
 

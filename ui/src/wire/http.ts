@@ -50,7 +50,7 @@ async function send(
       signal: AbortSignal.timeout(file ? slow : patience),
     });
   } catch {
-    throw new ApiError("UNREACHABLE", "The server does not answer. Is it running?", 0);
+    throw new ApiError("UNREACHABLE", "The server not responding. Is it running?", 0);
   }
   const text = await res.text();
   let v: unknown;
@@ -92,7 +92,7 @@ export const api = {
     const v = (await send("POST", "/api/login", body, {}, "same-origin")) as Record<string, unknown>;
     const { key, login: id, proofKey } = v;
     if (typeof key !== "string" || typeof id !== "string" || typeof proofKey !== "string")
-      throw new ApiError("INTERNAL", "The server let us in without a key.", 0);
+      throw new ApiError("INTERNAL", "The server’s login answer has no key.", 0);
     keepLogin({ id, key, proofKey });
   },
   me: () => call("GET", "/api/me"),
@@ -109,7 +109,7 @@ export const api = {
       sessionId?: unknown;
     };
     if (typeof v.sessionId !== "string")
-      throw new ApiError("INTERNAL", "The server made a session without an id.", 0);
+      throw new ApiError("INTERNAL", "The server’s answer has no session id.", 0);
     return v.sessionId;
   },
   load: (id: string) => post(`${session(id)}/load`, {}),
@@ -134,7 +134,7 @@ export const api = {
       uploadId?: unknown;
     };
     if (typeof v.uploadId !== "string")
-      throw new ApiError("INTERNAL", "The server kept a file without an id.", 0);
+      throw new ApiError("INTERNAL", "The server’s answer has no upload id.", 0);
     return v.uploadId;
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),

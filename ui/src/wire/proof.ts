@@ -43,13 +43,13 @@ async function ask() {
       signal: AbortSignal.timeout(patience),
     });
   } catch {
-    throw new ApiError("UNREACHABLE", "The server does not answer. Is it running?", 0);
+    throw new ApiError("UNREACHABLE", "The server not responding. Is it running?", 0);
   }
   if (res.status === 401 || res.status === 403)
     // 403: the page has another origin now
     throw new ApiError(
       "UNAUTHORIZED",
-      "This browser's login has ended. Run `runnel login` for a new link.",
+      "This browser’s login has expired. Run `runnel login` for a new link.",
       401,
     );
   try {
