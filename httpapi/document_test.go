@@ -525,7 +525,7 @@ func TestReadmeNamesRoutesThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## The API\n")
+	_, section, _ := strings.Cut(string(text), "\n### The API\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	named := 0
 	for _, m := range regexp.MustCompile("`(GET |POST |DELETE )?(/[a-z.]+[^`?]*|…/[^`?]*)[^`]*`").FindAllStringSubmatch(section, -1) {

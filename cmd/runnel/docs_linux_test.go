@@ -95,7 +95,7 @@ func TestReadmeFirstLook(t *testing.T) {
 	if code != exitOK || !strings.Contains(seen, "The tests pass.") {
 		t.Errorf("exit %d:\n%s", code, seen)
 	}
-	if !strings.Contains(page(t, "README.md"), "| the scripted one | built in | | `"+strings.TrimPrefix(firsts[0], "bin/")+"` |") {
+	if !strings.Contains(page(t, "README.md"), "| the scripted agent | built in | | `"+strings.TrimPrefix(firsts[0], "bin/")+"` |") {
 		t.Error("the table of agents has another command for the scripted agent")
 	}
 }
