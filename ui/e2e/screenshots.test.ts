@@ -77,7 +77,7 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
           await take("questions");
           await page.route("**/api/agents", (r) => r.fulfill({ json: { agents: sampleAgents } }));
           await page.goto(`${server.origin}/?new`);
-          await page.getByText("looking for it").waitFor();
+          await page.getByText("checking…").waitFor();
           await take("agents");
           await page.unroute("**/api/agents");
           await open("fail to deploy", "[data-row=end]");
