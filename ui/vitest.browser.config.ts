@@ -5,7 +5,9 @@ export default defineConfig({
     include: ["e2e/**/*.test.ts"],
     environment: "node",
     fileParallelism: false,
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    // These end a test that hangs. A busy machine may take long.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: 60_000 } },
   },
 });

@@ -1,5 +1,7 @@
 // What agents offer and ask: settings, forms, questions, terminals.
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
@@ -18,6 +20,8 @@ const sizes = {
   wide: { viewport: { width: 1440, height: 900 } },
   phone: { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
 };
+
+const terminal = join(import.meta.dirname, "../../provider/script/scripts/terminal.json");
 
 describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, options) => {
   let server: Server;
@@ -182,13 +186,20 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
   });
 
   it("shows a terminal’s output as it grows, in its colours, and obeys nothing of it", async () => {
-    await open("terminal");
+    const script = JSON.parse(readFileSync(terminal, "utf8"));
+    script.steps[1].tool.ask = {}; // waits until its output can be seen
+    await open(script);
     const row = page.locator("[data-row=tool]").first();
     await row.getByRole("button").first().click();
     const out = row.locator("pre.terminal");
-    await out.filter({ hasText: /\[=+ *\]/ }).waitFor(); // a progress line, while it runs
-    const seen = await out.innerText();
-    expect(seen.match(/%/g)?.length).toBe(1);
+    // A progress line, while it runs: the page itself looks, in every frame.
+    const progress = page.waitForFunction(() => {
+      const text = document.querySelector<HTMLElement>("[data-row=tool] pre.terminal")?.innerText ?? "";
+      return /\[=+ *\]/.test(text) ? text : undefined;
+    });
+    await bar().getByRole("button", { name: "Allow once" }).and(page.locator(":enabled")).click();
+    const seen = await (await progress).jsonValue();
+    expect(seen?.match(/%/g)?.length).toBe(1);
     await row.locator("[data-exit='1']").waitFor();
     await ended();
     const text = await out.innerText();

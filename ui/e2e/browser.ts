@@ -65,7 +65,7 @@ export async function newContext(
   options: BrowserContextOptions = {},
 ): Promise<{ context: BrowserContext; watch: Watch }> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(60_000); // a busy machine may take long
   const watch: Watch = { violations: [], foreign: [], errors: [] };
   await context.exposeBinding("__violated", (_source, what: string) => watch.violations.push(what));
   await context.addInitScript(() => {

@@ -29,7 +29,6 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     browser = await launch();
     const made = await newContext(browser, { origin });
     watch = made.watch;
-    made.context.setDefaultTimeout(45_000); // agents take their time to start
     page = await made.context.newPage();
     await page.goto(link);
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
@@ -50,21 +49,18 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     await send(prompt);
     let asked = 0;
     await expect
-      .poll(
-        async () => {
-          const choice = page.locator(`[data-choice=${kind}]:enabled`).first();
-          if (
-            (await choice.count()) &&
-            (await choice.click({ timeout: 1000 }).then(
-              () => true,
-              () => false,
-            ))
-          )
-            asked++;
-          return ends();
-        },
-        { timeout: 60_000 },
-      )
+      .poll(async () => {
+        const choice = page.locator(`[data-choice=${kind}]:enabled`).first();
+        if (
+          (await choice.count()) &&
+          (await choice.click({ timeout: 1000 }).then(
+            () => true,
+            () => false,
+          ))
+        )
+          asked++;
+        return ends();
+      })
       .toBe(before + 1);
     return asked;
   };
@@ -80,7 +76,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     const row = page.locator(`[data-agent="${agent}"]`);
     // It is looked for meanwhile; what is missing may be folded.
     const state = async () => `${await row.getAttribute("data-state")}: ${await row.textContent()}`;
-    await expect.poll(state, { timeout: 30_000 }).toMatch(/^(ready|silent): /);
+    await expect.poll(state).toMatch(/^(ready|silent): /);
     if (!/did not say/.test(await state())) expect(await row.innerText()).toMatch(/\d+\.\d+/);
     await row.getByRole("radio").check();
     await page.getByRole("textbox", { name: "Folder" }).fill(project);
@@ -121,7 +117,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
       const wanted = values.find((v) => v !== was && v !== "") ?? was;
       for (const value of [wanted, was]) {
         await select.selectOption(value);
-        await expect.poll(() => field.getAttribute("aria-busy"), { timeout: 15_000 }).toBe("false");
+        await expect.poll(() => field.getAttribute("aria-busy")).toBe("false");
         if ((await select.inputValue()) !== value)
           expect(await field.innerText()).toMatch(/kept|cannot|no such|not/);
       }
@@ -184,7 +180,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     await send(prompts.long);
     await last("prose").filter({ hasText: "on and" }).waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
-    await expect.poll(ends, { timeout: 30_000 }).toBe(before + 1);
+    await expect.poll(ends).toBe(before + 1);
     await last("end").getByText("Stopped by you").waitFor();
   });
 
@@ -203,7 +199,6 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     while (await opened.count()) await opened.first().click();
     const before = await told(page);
     await page.reload();
-    await expect.poll(ends).toBeGreaterThan(0);
-    expect(await told(page)).toEqual(before);
+    await expect.poll(() => told(page)).toEqual(before);
   });
 });

@@ -33,7 +33,6 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
     [server, browser] = await Promise.all([Server.start(env, work.project), launch()]);
     const made = await newContext(browser, server);
     watch = made.watch;
-    made.context.setDefaultTimeout(30_000); // agents take their time to start
     page = await made.context.newPage();
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
@@ -64,21 +63,20 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
   describe.skipIf(!has("claude-code"))("the end of the conversation", () => {
     const gap = () => stream().evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
     const atEnd = async () => {
-      await expect.poll(gap, { timeout: 2000 }).toBeLessThan(2);
-      expect(await page.getByRole("button", { name: /^(To the end|\d+ new)$/ }).count()).toBe(0);
+      const away = page.getByRole("button", { name: /^(To the end|\d+ new)$/ });
+      await expect.poll(async () => [(await gap()) < 2, await away.count()]).toEqual([true, 0]);
     };
-    const seen = (text: ReturnType<Page["locator"]>) =>
-      text.evaluate((e) => {
-        const [box, all] = [e, e.closest("section") as Element].map((x) => x.getBoundingClientRect());
+    /** Waits until the nth prompt is in view. The page itself looks, in every frame: the answer soon moves it. */
+    const seen = (n: number) =>
+      page.waitForFunction((n) => {
+        const text = document.querySelectorAll("[data-row=prompt]")[n]?.querySelector("h1, h2, h3, h4");
+        const [box, all] = [text, text?.closest("section")].map((x) => x?.getBoundingClientRect());
         return box !== undefined && all !== undefined && box.bottom > all.top && box.top < all.bottom;
-      });
+      }, n);
     /** A turn whose prompt has to be seen once it is sent, and whose end once it is there. */
     const turn = async (prompt: string, asked = 0) => {
       const before = await ends();
-      await send(prompt);
-      const sent = page.locator("[data-row=prompt]").nth(before).getByRole("heading");
-      await sent.waitFor();
-      await expect.poll(() => seen(sent), { timeout: 2000 }).toBe(true);
+      await Promise.all([seen(before), send(prompt)]);
       for (let i = 0; i < asked; i++) {
         await page
           .locator(`[data-row=approval]`)
@@ -88,7 +86,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
         await atEnd();
         await allow();
       }
-      await expect.poll(ends, { timeout: 30_000 }).toBe(before + 1);
+      await expect.poll(ends).toBe(before + 1);
       await atEnd();
     };
 
@@ -174,7 +172,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await bar().locator("[data-choice=allow_once]:enabled").waitFor();
       await shot(page, "approval-while-typing");
       await bar().locator("[data-choice=deny]").click();
-      await expect.poll(ends, { timeout: 30_000 }).toBe(1);
+      await expect.poll(ends).toBe(1);
       expect(await page.getByText("denied by you").count()).toBe(1);
       expect(existsSync(precious)).toBe(true);
     });
@@ -190,7 +188,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       expect(await composer().inputValue()).toBe("1");
       await shot(page, "approval-while-typing-narrow");
       await bar().locator("[data-choice=deny]:enabled").click();
-      await expect.poll(ends, { timeout: 30_000 }).toBe(2);
+      await expect.poll(ends).toBe(2);
       expect(existsSync(precious)).toBe(true);
       await page.setViewportSize({ width: 1440, height: 900 });
     });
@@ -200,7 +198,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
     const one = async (prompt: string) => {
       const before = await ends();
       await send(prompt);
-      await expect.poll(ends, { timeout: 30_000 }).toBe(before + 1);
+      await expect.poll(ends).toBe(before + 1);
     };
     const says = (row: string) => page.locator(`[data-row=${row}]`).allInnerTexts();
 
@@ -229,7 +227,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await bar().locator("li", { hasText: "Remove the cellar." }).waitFor();
       await shot(page, "plan");
       await bar().locator("[data-choice=deny]:enabled").click();
-      await expect.poll(ends, { timeout: 30_000 }).toBe(1);
+      await expect.poll(ends).toBe(1);
     });
 
     it("counts a plan that the agent wrote for itself as no changed file", async () => {
@@ -240,7 +238,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await send(play(write, call("ExitPlanMode", {}), { text: "Planned." }));
       await bar().locator("li", { hasText: "Do it." }).waitFor();
       await bar().locator("[data-choice=deny]:enabled").click();
-      await expect.poll(ends, { timeout: 30_000 }).toBe(2);
+      await expect.poll(ends).toBe(2);
       await page.locator("[data-row=prose]", { hasText: "Planned." }).waitFor();
       expect(await page.getByRole("button", { name: /changed/ }).count()).toBe(0);
       await page.getByRole("button", { name: "Details" }).click();
@@ -274,7 +272,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await page.getByRole("button", { name: "Send" }).and(page.locator(":enabled")).waitFor();
       await one(play({ fail: { status: 400, message: "the model has a cold" } }));
       await page.getByRole("button", { name: "Try again", exact: true }).click();
-      await expect.poll(ends, { timeout: 30_000 }).toBe(2);
+      await expect.poll(ends).toBe(2);
       expect(await page.locator("[data-row=prompt]").getByText("dot.png").count()).toBe(2);
     });
 
@@ -311,7 +309,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
     it("say what a mode does with this agent", async () => {
       await page.goto(`${server.origin}/?new`);
       const row = page.locator('[data-agent="codex"]');
-      await expect.poll(() => row.getAttribute("data-state"), { timeout: 30_000 }).toBe("ready");
+      await expect.poll(() => row.getAttribute("data-state")).toBe("ready");
       await row.getByRole("radio").check();
       const modes = await page.getByLabel("Permissions").locator("option").allInnerTexts();
       expect(modes).toContain("Ask only outside the project");
@@ -331,14 +329,14 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
         option(id).choices.find((c: { value: string }) => c.value !== option(id).value)?.value;
       await open("codex", { model: other("model"), reasoningEffort: "low" });
       await send(play({ text: "Here." }));
-      await expect.poll(ends, { timeout: 30_000 }).toBe(1);
+      await expect.poll(ends).toBe(1);
       const before = await pills();
       expect(before.join()).toContain("low");
       await server.stop();
       await server.start();
       await page.reload();
-      await expect.poll(ends, { timeout: 15_000 }).toBe(1);
-      await expect.poll(pills, { timeout: 30_000 }).toEqual(before);
+      await expect.poll(ends).toBe(1);
+      await expect.poll(pills).toEqual(before);
       await shot(page, "pills-after-restart");
       watch.errors.length = 0; // of the connection, while there was no server
     });
