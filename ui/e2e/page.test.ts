@@ -684,7 +684,7 @@ describe.skipIf(skip)("the page", () => {
     await new Promise<void>((done) => other.listen(0, "127.0.0.1", done));
     onTestFinished(() => void other.close());
     await page.goto(`http://127.0.0.1:${(other.address() as AddressInfo).port}/`);
-    expect(page.frames().map((f) => f.url())[1]).toMatch(/^chrome-error:/);
+    await expect.poll(() => page.frames()[1]?.url()).toMatch(/^chrome-error:/);
   });
 });
 
