@@ -257,7 +257,7 @@ func TestListenerOfAgentGetsNoToken(t *testing.T) {
 			users(t, func(t *testing.T, user *syscall.Credential) {
 				w := newWorld(t, user, "60s")
 				w.start()
-				addr := freeAddr(t)
+				addr := testapi.FreeAddr(t)
 				c := w.Watch(w.create())
 				defer c.Leave()
 				c.Send(plan{Deltas: 1, Ask: true}.prompt())
@@ -292,7 +292,7 @@ func TestForgedServerFileIsNotBelieved(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
 		w.start()
-		addr := freeAddr(t)
+		addr := testapi.FreeAddr(t)
 		defer w.replace(impostor{Addr: addr}).Leave()
 		for _, url := range []string{evil, "http://" + addr} {
 			w.forge("server.json", object{"url": url, "pid": w.cmd.Process.Pid})

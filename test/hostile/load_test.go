@@ -303,7 +303,7 @@ func TestD17_DoubleSend(t *testing.T) {
 		c.Decide(asked.Body.(event.ApprovalRequested).Approval)
 		c.End(asked.Turn)
 	}
-	second := w.command("serve", "--listen", freeAddr(t), "--data", w.data)
+	second := w.command("serve", "--listen", testapi.FreeAddr(t), "--data", w.data)
 	if out, err := second.CombinedOutput(); err == nil {
 		t.Errorf("a second server: %s", out)
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -77,7 +76,7 @@ func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		Server: testapi.Server{T: t, Addr: freeAddr(t)}, t: t, user: user, dir: dir, data: filepath.Join(dir, "data"), project: filepath.Join(dir, "project"), window: window,
+		Server: testapi.Server{T: t, Addr: testapi.FreeAddr(t)}, t: t, user: user, dir: dir, data: filepath.Join(dir, "data"), project: filepath.Join(dir, "project"), window: window,
 	}
 	t.Cleanup(w.end)
 	for _, d := range []string{dir, w.project, filepath.Join(dir, "bin"), filepath.Join(dir, "other")} {
@@ -118,16 +117,6 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 // command is one of the world's user.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -113,7 +112,7 @@ func newWorldOf(t *testing.T, agent, window, data string) *world {
 	}
 	t.Cleanup(func() { _ = model.Close() })
 	w := &world{
-		Server: testapi.Server{T: t, Addr: freeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
+		Server: testapi.Server{T: t, Addr: testapi.FreeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
 		window: window, binary: binaries[0], binaries: binaries, agent: agent,
 	}
 	command := strings.TrimSuffix(agent, "-code") // as it is called in PATH
@@ -129,15 +128,6 @@ func newWorldOf(t *testing.T, agent, window, data string) *world {
 	w.Token = strings.TrimSpace(string(secret))
 	t.Cleanup(w.end)
 	return w
-}
-
-func freeAddr(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 func (w *world) environ() []string {

@@ -118,13 +118,18 @@ export class Server {
   }
 }
 
-function freePort(): Promise<number> {
-  return new Promise((done, fail) => {
+/** A port below those that the system gives to whoever asks for any, as others may while the server is down. */
+async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    if ((await isFree(port, "127.0.0.1")) && (await isFree(port, "::1"))) return port;
+  }
+}
+
+function isFree(port: number, host: string): Promise<boolean> {
+  return new Promise((done) => {
     const s = createServer();
-    s.once("error", fail);
-    s.listen(0, "127.0.0.1", () => {
-      const a = s.address();
-      s.close(() => (typeof a === "object" && a ? done(a.port) : fail(new Error("no port"))));
-    });
+    s.once("error", (e: NodeJS.ErrnoException) => done(e.code !== "EADDRINUSE"));
+    s.listen(port, host, () => s.close(() => done(true)));
   });
 }
