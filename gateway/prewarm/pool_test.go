@@ -390,7 +390,7 @@ func TestUseDoesNotWaitForDirectories(t *testing.T) {
 	}()
 	select {
 	case <-used:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits")
 	}
 }

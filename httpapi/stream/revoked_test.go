@@ -29,7 +29,7 @@ func TestRevokedSocketDecidesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
 		if err := gw.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

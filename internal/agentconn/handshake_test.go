@@ -56,7 +56,7 @@ func TestAHandshakeIsBounded(t *testing.T) {
 
 // The event of a line takes more memory than a short line.
 func TestShortLinesOfAHandshakeAreBounded(t *testing.T) {
-	c, err := listen(t, `yes | head -c 1000000; exec sleep 600`, 5*time.Second)
+	c, err := listen(t, `yes | head -c 1000000; exec sleep 600`, time.Minute)
 	if runnel.CodeOf(err) != runnel.ProtocolError {
 		t.Errorf("got %v", err)
 	}

@@ -271,7 +271,7 @@ func TestCloseEndsAStalledStream(t *testing.T) {
 
 func TestRequestsAreKept(t *testing.T) {
 	s := start(t, fakemodel.Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found := make(chan fakemodel.Request, 1)
 	go func() {

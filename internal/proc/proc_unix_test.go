@@ -102,11 +102,7 @@ func TestD05_LadderByDefault(t *testing.T) {
 func TestD05_LadderStopsWhenTheChildDoes(t *testing.T) {
 	p := start(t, command("polite"))
 	awaitReady(t, p, 1)
-	begin := time.Now()
-	stop(t, p, Ladder{Interrupt: 20 * time.Second})
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("took %v", took)
-	}
+	stop(t, p, Ladder{Interrupt: time.Hour})
 	if got, _ := io.ReadAll(p.Stdout()); string(got) != "goodbye\n" {
 		t.Errorf("it said %q", got)
 	}
@@ -185,7 +181,7 @@ func TestD07_StdoutHeld(t *testing.T) {
 func TestD07_LateOutput(t *testing.T) {
 	t.Parallel()
 	c := command("leave a late talker")
-	c.Linger = time.Second
+	c.Linger = testload.Room(time.Second) // in which the talker has to be scheduled
 	p := start(t, c)
 	if diff := cmp.Diff(ExitStatus{StdoutHeld: true}, wait(t, p)); diff != "" {
 		t.Error(diff)

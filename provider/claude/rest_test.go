@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 func TestLimitsAndFallbacksAreTold(t *testing.T) {
@@ -74,12 +75,12 @@ func turnIn(t *testing.T, s *runnel.Session, steps ...fakemodel.Step) (runnel.Re
 	return turn.Wait(ctx)
 }
 
-// TestAStalledModelEndsTheTurn: the timeout is longer than a busy machine takes
-// to start the agent, since that is a silence too.
+// TestAStalledModelEndsTheTurn: the timeout grows with the load of the machine,
+// since the start of the agent is a silence too.
 func TestAStalledModelEndsTheTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		log := new(runnel.Memory)
-		s := r.session(runnel.Config{Log: log, StallTimeout: 10 * time.Second})
+		s := r.session(runnel.Config{Log: log, StallTimeout: testload.Room(10 * time.Second)})
 		if _, err := turnIn(t, s, says("Before.")); err != nil {
 			t.Fatal(err)
 		}
