@@ -113,7 +113,7 @@ func TestD01_EveryAgentWithoutWindow(t *testing.T) {
 		c := w.Follow(w.create())
 		defer c.Leave()
 		for i, phase := range []string{"tool", "text"}[:rounds(2, 1)] {
-			turn := c.Send(w.turnPrompt(2 * i))
+			turn := c.Send(w.heldPrompt(2 * i))
 			if _, ok := reach(c, turn, phase); !ok {
 				t.Fatalf("a turn without the phase %s", phase)
 			}

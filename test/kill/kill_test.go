@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 const (
@@ -24,13 +25,24 @@ const (
 
 // turnPrompt is a turn of about a second that has all there is: thinking, text,
 // arguments, an approval, a tool that takes its time, and text again.
-func (w *world) turnPrompt(n int) string {
+func (w *world) turnPrompt(n int) string { return w.prompt(n) }
+
+// heldPrompt is such a turn that cannot end before the test opens its gate: its
+// last words wait there, so that a kill is never too late.
+func (w *world) heldPrompt(n int) string {
+	return w.prompt(n, fakemodel.Fault{Kind: fakemodel.Stall, After: 1, Gate: gateOf(n)})
+}
+
+// gateOf returns the name of the gate in the turn with this number.
+func gateOf(n int) string { return fmt.Sprintf("end of turn %d", n) }
+
+func (w *world) prompt(n int, last ...fakemodel.Fault) string {
 	tool := realagents.WordsOf(w.agent).Ask(fmt.Sprintf("echo begin %d; sleep 0.3; touch done-%d; echo a long line of arguments that takes a while to be written", n, n))
 	return fakemodel.Scenario{Steps: []fakemodel.Step{
 		{Chunk: 4, Pace: 150, Blocks: []fakemodel.Block{
 			{Type: "thinking", Text: "Let me think about this for a while."}, {Type: "text", Text: before}, tool,
 		}},
-		{Chunk: 4, Pace: 150, Text: after},
+		{Chunk: 4, Pace: 150, Text: after, Faults: last},
 	}}.Prompt(fmt.Sprintf("turn %d", n))
 }
 
@@ -236,17 +248,18 @@ func TestD03_BothKilled(t *testing.T) {
 // TestWindowEnds leaves the supervisors without a server: when their window is
 // over, all are gone within a second.
 func TestWindowEnds(t *testing.T) {
-	w := newWorld(t, "2s")
+	window := testload.Room(2 * time.Second) // in which the test has to see the supervisor
+	w := newWorld(t, window.String())
 	w.start()
 	c := w.Follow(w.create())
 	defer c.Leave()
-	turn := c.Send(w.turnPrompt(1))
+	turn := c.Send(w.heldPrompt(1))
 	c.Until("text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok })
 	w.kill()
 	if len(w.supervisors()) != 1 {
 		t.Error("the supervisor did not wait")
 	}
-	pass(2 * time.Second)
+	pass(window)
 	w.empty(time.Second)
 	w.start()
 	end := c.End(turn)
