@@ -78,6 +78,7 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 #   go test -short             shortens long tests and skips real agents
 #   RUNNEL_SKIP_REAL_AGENTS=1  skips every test that drives a real agent
 #   RUNNEL_AGENTS=codex,qwen   drives only these agents
+#   RUNNEL_BIN=PATH            tests this program, by its full path, in the packages that else build one
 #   RUNNEL_LONG=1              repeats rare moments often; adds what is too long for a commit
 
 # Real agents are driven by the tests of these packages. What runs concurrently
@@ -124,29 +125,29 @@ test-vet: vet
 
 .PHONY: test-unit
 test-unit:
-	@.ci/gotest -timeout 10m -p 4 -- $(SEQUENTIAL) $(TWICE)
+	@.ci/gotest -timeout 30m -p 4 -- $(SEQUENTIAL) $(TWICE)
 
 .PHONY: test-race
 test-race: $(SUPERVISOR)
 	@.ci/need cc
-	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 10m -p 4 -- $(CONCURRENT)
+	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 30m -p 4 -- $(CONCURRENT)
 
 .PHONY: test-agents
 test-agents: $(SUPERVISOR) $(AGENTS_READY)
-	@.ci/gotest -timeout 15m -count 1 -p 2 -- $(DRIVERS)
+	@.ci/gotest -timeout 30m -count 1 -p 2 -- $(DRIVERS)
 
 .PHONY: test-binary
-test-binary: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
+test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need curl jq
-	@.ci/gotest -timeout 15m -count 1 -p 2 -parallel 4 -- $(BINARY)
-	@.ci/gotest RUNNEL_TLS=1 -timeout 15m -count 1 -parallel 4 -- ./test/e2e
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 -timeout 30m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-ui
 test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents
 	@.ci/need chromium
 	npm test --prefix ui
 	RUNNEL_BIN=$(CURDIR)/bin/runnel npm run --prefix ui test:browser
-	@.ci/gotest RUNNEL_BROWSER=1 RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 10m -count 1 -run WorkWithRealAgentsInABrowser -- ./test/e2e
+	@.ci/gotest RUNNEL_BROWSER=1 RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -run WorkWithRealAgentsInABrowser -- ./test/e2e
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some

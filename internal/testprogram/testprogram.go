@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package testprogram builds the runnel program once for the tests of a package
-// and starts servers from it, each with its own home and data directory.
+// Package testprogram builds the runnel program once for the tests of a package,
+// unless RUNNEL_BIN names one, and starts servers from it, each with its own home
+// and data directory.
 package testprogram
 
 import (
@@ -34,8 +35,12 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Build builds the program when it is called first, and returns its path.
+// Build returns the path of the program: RUNNEL_BIN, a full path, if that is
+// set, or else a program that it builds when it is called first.
 var Build = sync.OnceValues(func() (string, error) {
+	if built := os.Getenv("RUNNEL_BIN"); built != "" {
+		return built, nil
+	}
 	if directory == "" {
 		return "", fmt.Errorf("testprogram: TestMain does not call Main")
 	}
@@ -47,7 +52,8 @@ var Build = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// Path builds the program and returns its path; it ends the test if that fails.
+// Path returns the path of the program as Build does, and ends the test if there
+// is none.
 func Path(t testing.TB) string {
 	t.Helper()
 	program, err := Build()

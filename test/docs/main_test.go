@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runnel-dev/runnel/internal/testprogram"
 	"github.com/runnel-dev/runnel/supervise"
 )
 
@@ -26,31 +27,10 @@ var update = flag.Bool("update", false, "write the answers of this run into the 
 // patience bounds every wait for the server.
 const patience = 90 * time.Second
 
-// binaryDir is where build puts the program under test.
-var binaryDir string
-
 func TestMain(m *testing.M) {
 	supervise.Main()
-	dir, err := os.MkdirTemp("", "runnel-docs")
-	if err != nil {
-		panic(err)
-	}
-	binaryDir = dir
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(testprogram.Main(m))
 }
-
-// build builds the program under test for the first test that needs it, and
-// returns its path.
-var build = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(binaryDir, "runnel")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return binary, nil
-})
 
 // reader is somebody who follows a page: a home of their own, a project in it,
 // and a server that knows the scripted agent only.
@@ -76,10 +56,7 @@ func newReader(t *testing.T) *reader {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Path(t)
 	r := &reader{t: t, home: t.TempDir()}
 	for _, dir := range []string{"bin", "app"} {
 		if err := os.Mkdir(filepath.Join(r.home, dir), 0o700); err != nil {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
 // smoke runs a smoke script with a program, on a system that calls itself so.
@@ -30,10 +32,7 @@ func TestSmokeScriptsPass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Path(t)
 	for script, system := range map[string]string{"linux.sh": "Linux", "macos.sh": "Darwin"} {
 		out, err := smoke(t, script, binary, system)
 		if err != nil || !strings.Contains(out, "ok: no process is left\n") {
@@ -47,10 +46,7 @@ func TestSmokeScriptFailsForBrokenProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Path(t)
 	for name, c := range map[string]struct{ command, want string }{
 		"not runnel":    {"exit 0", "not ok: installed"},
 		"no server":     {`[ "$1" = serve ] && { echo broken; exit 1; }`, "not ok: the server has ended: broken"},

@@ -89,11 +89,9 @@ func TestWorkWithRealAgentsInABrowser(t *testing.T) {
 	if len(found) == 0 {
 		t.Skip("RUNNEL_AGENTS selects none of the agents")
 	}
-	binary := os.Getenv("RUNNEL_BIN")
-	if binary == "" {
-		if binary, err = build(); err != nil {
-			t.Fatal(err)
-		}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	told, err := json.Marshal(map[string]any{"agents": found, "project": home.Project, "env": env})
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
 // patience bounds every wait for the server or an agent.
@@ -32,30 +32,10 @@ const patience = 90 * time.Second
 // its protocol has it.
 var overTLS = os.Getenv("RUNNEL_TLS") == "1"
 
-// binaryDir is where build puts the program under test.
-var binaryDir string
+func TestMain(m *testing.M) { os.Exit(testprogram.Main(m)) }
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "runnel-e2e")
-	if err != nil {
-		panic(err)
-	}
-	binaryDir = dir
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// build builds the program under test for the first test that needs it, and
-// returns its path.
-var build = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(binaryDir, "runnel")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/runnel-dev/runnel/cmd/runnel").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return binary, nil
-})
+// build returns the path of the program under test.
+var build = testprogram.Build
 
 // server is a running `runnel serve` with a real agent on its PATH.
 type server struct {
