@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // users calls f as whoever runs the test and, if that is root, as a stranger, whom other rules hold for.
@@ -266,6 +267,7 @@ func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 // TestD04_TreeZoo ends agents whose tools are hard to get rid of, in every way there is.
 func TestD04_TreeZoo(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
+		short := testload.Room(time.Second) // in which the test has to see the supervisor
 		for name, end := range map[string]func(w *world, c *testapi.Client){
 			"killed": func(w *world, _ *testapi.Client) { w.killSessions() },
 			"cancelled": func(w *world, c *testapi.Client) {
@@ -286,12 +288,12 @@ func TestD04_TreeZoo(t *testing.T) {
 				}
 			},
 			"server killed, no window": func(w *world, _ *testapi.Client) { w.kill() },
-			"server killed, window of 1s": func(w *world, _ *testapi.Client) {
+			"server killed, with a window": func(w *world, _ *testapi.Client) {
 				w.kill()
 				if len(w.supervisors()) == 0 {
 					w.t.Error("the supervisor did not wait")
 				}
-				<-time.After(time.Second)
+				<-time.After(short)
 			},
 			"server asked to end": func(w *world, _ *testapi.Client) { w.stop() },
 		} {
@@ -300,8 +302,8 @@ func TestD04_TreeZoo(t *testing.T) {
 				switch {
 				case strings.Contains(name, "no window"):
 					window = "-1s"
-				case strings.Contains(name, "1s"):
-					window = "1s"
+				case strings.Contains(name, "with a window"):
+					window = short.String()
 				}
 				w := newWorld(t, user, window)
 				w.start()
