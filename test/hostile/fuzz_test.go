@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/testapi"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // fuzzTime is how long a fuzzer runs: RUNNEL_FUZZ, or minutes with RUNNEL_LONG,
@@ -388,7 +389,7 @@ func (f *fuzzer) settles(before holding) {
 	fits := func() bool {
 		return back(after.heap, before.heap) && back(after.resident, before.resident) && after.goroutines <= before.goroutines+2 && after.fds <= before.fds+2
 	}
-	for deadline := time.Now().Add(settleTime); !fits() && time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(testload.Room(settleTime)); !fits() && time.Now().Before(deadline); <-tick.C {
 		h := f.collected()
 		after = holding{min(after.heap, h.heap), min(after.resident, h.resident), min(after.goroutines, h.goroutines), min(after.fds, h.fds)}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
 // newWarmWorld returns a world whose server keeps one agent ready.
@@ -52,7 +53,7 @@ func (w *world) warm() {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); w.metric("runnel_prewarm_ready") != "1"; <-tick.C {
+	for deadline := time.Now().Add(testapi.Patience); w.metric("runnel_prewarm_ready") != "1"; <-tick.C {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("no agent became ready: %+v", w.processes())
 		}
