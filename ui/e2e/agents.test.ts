@@ -76,6 +76,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     if (await all.count()) await all.click();
     return row.locator("pre").last().innerText();
   };
+  const copied = () => page.evaluate(() => navigator.clipboard.readText());
   const status = (id: string) =>
     page.evaluate(
       async (id) =>
@@ -96,7 +97,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     expect(text).toContain("Install it with");
     const command = await missing.locator("code").first().innerText();
     await missing.getByRole("button", { name: `Copy ${command}` }).click();
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(command);
+    await expect.poll(copied).toBe(command);
     await missing.getByRole("radio").check();
     expect(await page.getByRole("button", { name: "Start session" }).isDisabled()).toBe(true);
     await good();
@@ -116,7 +117,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await page.reload();
     await page.getByRole("button", { name: "Settings" }).click();
     const sheet = page.getByRole("dialog", { name: "Settings" });
-    expect(await sheet.getByLabel("Pace").inputValue()).toBe("fast");
+    await expect.poll(() => sheet.getByLabel("Pace").inputValue()).toBe("fast");
     expect(await sheet.getByRole("switch").isChecked()).toBe(false);
   });
 
@@ -143,7 +144,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await sheet.getByRole("button", { name: "Model: River 1" }).click();
     const list = page.getByRole("dialog", { name: "Model" });
     await list.getByRole("combobox").fill("delta hard 3");
-    expect(await list.getByRole("option").count()).toBe(1);
+    await expect.poll(() => list.getByRole("option").count()).toBe(1);
     await good();
     await page.keyboard.press("Enter");
     await expect.poll(() => value("model")).toBe("sample-delta-3");
@@ -213,9 +214,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     expect(await out.locator(".ansi-1.font-semibold").first().innerText()).toBe("--- FAIL");
     expect(await out.locator("[style], [onclick], a").count()).toBe(0);
     await row.getByRole("button", { name: "Copy output" }).click();
-    expect((await page.evaluate(() => navigator.clipboard.readText())).split("\n")[1]).toBe(
-      "fetched in 0.6 s",
-    );
+    await expect.poll(async () => (await copied()).split("\n")[1]).toBe("fetched in 0.6 s");
     await good();
     await row.getByRole("button", { name: "Show raw" }).click();
     expect(await row.locator("pre").last().innerText()).toContain("OSC 0;make test");
@@ -239,9 +238,9 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await bar().getByRole("button", { name: "Send" }).and(page.locator(":enabled")).click();
     await bar().getByText("At least 2 characters.").waitFor();
     expect(await bar().locator("[data-wrong]").count()).toBe(4);
-    expect(
-      await page.evaluate(() => document.activeElement?.closest("[data-field]")?.getAttribute("data-field")),
-    ).toBe("name");
+    const focused = () =>
+      page.evaluate(() => document.activeElement?.closest("[data-field]")?.getAttribute("data-field"));
+    await expect.poll(focused).toBe("name");
     await good();
     await bar().getByRole("textbox", { name: "Name of the service" }).fill("greeter");
     await bar().getByRole("textbox", { name: "Who is told" }).fill("ops@example.org");

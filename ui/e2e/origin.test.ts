@@ -82,9 +82,9 @@ describe.skipIf(skip)("the page's origin", () => {
     await second.getByRole("navigation", { name: "Sessions" }).waitFor();
     await page.goto(there);
     await page.getByText("FORBIDDEN_ORIGIN").waitFor();
-    expect(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length)).toBe(
-      0,
-    );
+    const workers = () =>
+      page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length);
+    await expect.poll(workers).toBe(0);
   });
 
   it("cannot be taken by a program on [::1]", async () => {
