@@ -109,7 +109,7 @@ func TestAnAgentThatWaitedAnswers(t *testing.T) {
 }
 
 func answersWarm(t *testing.T, agent string) {
-	w := newWarmWorld(t, agent, "10s")
+	w := newWarmWorld(t, agent, "60s")
 	w.start()
 	_, cold := w.firstWord()
 	w.warm()
