@@ -478,10 +478,12 @@ func (s *Session) shut(now time.Time) {
 	}
 }
 
+const overtime = "the run took longer than its timeout allows"
+
 // expire ends the session because its lifetime is over.
 func (s *Session) expire(now time.Time) {
 	for _, lt := range slices.Clone(s.live) {
-		s.take(lt, lt.rules.end(now, event.ResponseError{Error: event.Fault{Code: string(Timeout), Message: "the run took longer than its timeout allows"}}))
+		s.take(lt, lt.rules.end(now, event.ResponseError{Error: event.Fault{Code: string(Timeout), Message: overtime}}))
 	}
 	_ = s.flush()
 	s.closing = append(s.closing, make(chan error, 1))

@@ -62,6 +62,9 @@ func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (
 	}
 	if r.turn, err = r.session.Send(ctx, in); err != nil {
 		_ = r.session.Close()
+		if opt.Timeout > 0 && CodeOf(err) == SessionDead { // nothing else ends it before its prompt
+			err = Fail(Timeout, overtime)
+		}
 		return nil, err
 	}
 	if opt.EndWithContext {

@@ -82,6 +82,20 @@ func TestRunTimeout(t *testing.T) {
 	})
 }
 
+// A timeout that is over before the prompt is sent is reported as one, too.
+func TestRunTimeoutBeforeItsPrompt(t *testing.T) {
+	for range 200 {
+		p := &script.Provider{Script: script.Script{Steps: []script.Step{hang}}}
+		run, err := runnel.Start(t.Context(), p, runnel.Options{Timeout: 1}, runnel.Text("x"))
+		if err == nil {
+			_, err = run.Wait(t.Context())
+		}
+		if runnel.CodeOf(err) != runnel.Timeout {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRunCancelWinsOverAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
