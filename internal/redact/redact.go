@@ -25,6 +25,7 @@ const Marker = "[redacted]"
 type Redactor struct {
 	below *Redactor // its values are known too
 	known atomic.Pointer[forms]
+	stale atomic.Bool // values were added to those of known
 
 	mu    sync.Mutex
 	told  []string // with New
@@ -83,7 +84,21 @@ func (r *Redactor) Add(values ...string) {
 		return
 	}
 	r.added = slices.Delete(r.added, 0, max(0, len(r.added)-maxAdded))
-	r.known.Store(compile(slices.Concat(r.told, r.added)))
+	r.stale.Store(true)
+}
+
+// forms returns what to look for; nil if there is nothing. The first text after
+// values were added compiles them, which takes long if they are many.
+func (r *Redactor) forms() *forms {
+	if r.stale.Load() {
+		r.mu.Lock()
+		if r.stale.Load() {
+			r.known.Store(compile(slices.Concat(r.told, r.added)))
+			r.stale.Store(false)
+		}
+		r.mu.Unlock()
+	}
+	return r.known.Load()
 }
 
 // String returns s without secrets.
@@ -109,7 +124,7 @@ func (r *Redactor) Bytes(b []byte) []byte { return []byte(r.String(string(b))) }
 func (r *Redactor) Stream() *Stream {
 	s := new(Stream)
 	for ; r != nil; r = r.below {
-		if f := r.known.Load(); f != nil {
+		if f := r.forms(); f != nil {
 			s.stages = append(s.stages, &matcher{set: f.plain}, &matcher{set: f.encoded})
 		}
 	}

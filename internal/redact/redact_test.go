@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -164,6 +165,30 @@ func TestWithAndAdd(t *testing.T) {
 	}
 	if got := base.String("first-secret"); got != Marker {
 		t.Errorf("what the redactor was made with is forgotten: %q", got)
+	}
+}
+
+// What is added is compiled once, for the first text after it, whoever begins one.
+func TestAddedValuesAreCompiledForTheNextText(t *testing.T) {
+	r, secrets := New(), []string{"one-Secret-1", "two-Secret-2"}
+	for _, s := range secrets {
+		r.Add(s)
+	}
+	if r.known.Load() != nil {
+		t.Error("values were compiled before there was a text")
+	}
+	var texts sync.WaitGroup
+	for range 8 {
+		texts.Go(func() {
+			if got := r.String(strings.Join(secrets, " ")); got != Marker+" "+Marker {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+	texts.Wait()
+	first := r.known.Load()
+	if r.String("some other text"); r.known.Load() != first {
+		t.Error("the same values were compiled again")
 	}
 }
 
