@@ -80,7 +80,7 @@ func turnIn(t *testing.T, s *runnel.Session, steps ...fakemodel.Step) (runnel.Re
 func TestAStalledModelEndsTheTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		log := new(runnel.Memory)
-		s := r.session(runnel.Config{Log: log, StallTimeout: testload.Room(10 * time.Second)})
+		s := r.session(runnel.Config{Log: log, StallTimeout: min(testload.Room(10*time.Second), 40*time.Second)})
 		if _, err := turnIn(t, s, says("Before.")); err != nil {
 			t.Fatal(err)
 		}
