@@ -376,7 +376,7 @@ func TestChildHasThreeDescriptors(t *testing.T) {
 			got = append(got, number+" "+rest)
 		}
 	}
-	if diff := cmp.Diff([]string{"0 false pipe", "1 false pipe", "2 false pipe"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"0 false socket", "1 false socket", "2 false pipe"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

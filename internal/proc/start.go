@@ -78,9 +78,9 @@ func spawn(c Command) (*child, error) {
 			p.write.Close()
 		}
 	}
-	for i := range pipes {
+	for i, open := range []func() (read, write *os.File, err error){inputChannel, outputChannel, os.Pipe} {
 		var err error
-		if pipes[i].read, pipes[i].write, err = os.Pipe(); err != nil {
+		if pipes[i].read, pipes[i].write, err = open(); err != nil {
 			closeAll()
 			return fail(reasonOf(c, bare(err)))
 		}
