@@ -30,11 +30,13 @@ var ErrNoGit = errors.New("git is not installed, or not in PATH")
 // Find returns the findings in the configurations that git would read in dir,
 // in the folders below it and in those above it: of repositories, worktrees,
 // submodules and bare repositories, with every file that they include under any
-// condition. dir is absolute. Find runs the git in the PATH of env to parse the
+// condition. If a repository holds dir, links from dir into the rest of it are
+// followed. dir is absolute. Find runs the git in the PATH of env to parse the
 // files, and nothing else.
 //
-// Below dir it looks at maxEntries files, nearest first, and at as many in git
-// directories. Of a repository beyond them it knows nothing.
+// Below dir it looks at maxEntries files, nearest first, at as many in git
+// directories and behind links, and at as many beside objects of git. Of a
+// repository beyond them it knows nothing.
 func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -43,12 +45,11 @@ func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 	f.root = dir
 	f.above(dir)
 	f.walk(dir)
-	f.left = maxEntries                    // of git directories, which may be elsewhere
-	for len(f.later) > 0 && !f.stopped() { // a walk may add to them
-		next := f.later[0]
-		f.later = f.later[1:]
-		f.walk(next)
-	}
+	f.left = maxEntries // of git directories, which may be elsewhere
+	f.walkAll(&f.later)
+	f.left = maxEntries
+	f.walkAll(&f.last)
+	f.walkAll(&f.later)
 	if f.err == nil {
 		f.err = ctx.Err()
 	}

@@ -221,6 +221,12 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 			git(t, "", "init", "-q", dir+"/.git/objects/a")
 			write(t, dir+"/.git/objects/a/.git/config", evil)
 		}, "core.fsmonitor (.git/objects/a/.git/config)"},
+		"repositories in place of objects": {func(t *testing.T, dir string) {
+			for _, name := range []string{"ab", "pack/x"} {
+				git(t, "", "init", "-q", dir+"/.git/objects/"+name)
+				write(t, dir+"/.git/objects/"+name+"/.git/config", evil)
+			}
+		}, "core.fsmonitor (.git/objects/ab/.git/config), core.fsmonitor (.git/objects/pack/x/.git/config)"},
 		"repository in a folder that looks like objects": {func(t *testing.T, dir string) {
 			git(t, "", "init", "-q", dir+"/a/objects/ab")
 			write(t, dir+"/a/objects/ab/.git/config", evil)
@@ -292,6 +298,43 @@ func TestRepositoryAboveTheFolderIsRead(t *testing.T) {
 	t.Setenv("HOME", dir) // the repository of a home directory is the user's own
 	if got := found(t, dir+"/a/b"); got != "" {
 		t.Errorf("found %q", got)
+	}
+}
+
+// A link may lead to what else the repository above holds. What lies elsewhere
+// is not the repository's.
+func TestLinksIntoTheRepositoryAboveAreFollowed(t *testing.T) {
+	dir := repo(t)
+	git(t, "", "init", "-q", "--bare", dir+"/c/store")
+	write(t, dir+"/c/store/config", evil)
+	write(t, dir+"/c/store/below/x", "")
+	elsewhere := filepath.Join(filepath.Dir(dir), "elsewhere")
+	git(t, "", "init", "-q", elsewhere)
+	write(t, elsewhere+"/.git/config", evil)
+	write(t, dir+"/a/b/x", "")
+	if got := found(t, dir+"/a/b"); got != "" {
+		t.Errorf("found %q without a link", got)
+	}
+	for name, to := range map[string]string{"elsewhere": elsewhere, "nowhere": "nothing", "itself": ".", "file": "x"} {
+		if err := os.Symlink(to, filepath.Join(dir, "a", "b", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := found(t, dir+"/a/b"); got != "" {
+		t.Errorf("found %q", got)
+	}
+	want := "core.fsmonitor (" + dir + "/c/store/config)"
+	for name, to := range map[string]string{"above it": "../../c", "it": "../../c/store", "below it": "../../c/store/below"} {
+		link := filepath.Join(dir, "a", "b", name)
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+		if got := found(t, dir+"/a/b"); got != want {
+			t.Errorf("a link to the folder %s: found %q, want %q", name, got, want)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

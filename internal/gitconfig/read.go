@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/proc"
@@ -101,7 +102,7 @@ func (f *finder) mayHold(gitDir, worktree string) bool {
 	if real, err := filepath.EvalSymlinks(to); err == nil {
 		to = real
 	}
-	if rel, err := filepath.Rel(f.root, to); err == nil && filepath.IsLocal(rel) {
+	if within(to, f.root) {
 		return true
 	}
 	own := filepath.Join(to, ".git")
@@ -188,11 +189,17 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	case !st.Mode().IsRegular():
 		return nil, errNoFile
 	}
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	if st, err = file.Stat(); err == nil && !st.Mode().IsRegular() {
+		err = errNoFile
+	}
+	if err != nil {
+		return nil, err
+	}
 	b, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(b)) > limit {
 		err = errTooLong

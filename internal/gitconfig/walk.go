@@ -29,7 +29,9 @@ type finder struct {
 	dirs  map[string]bool // walked
 	files map[string]bool // configurations that were read
 	left  int             // entries that may still be looked at
-	later []string        // git directories to walk after the folder itself
+	outer string          // outermost repository above root, "" if there is none
+	later []string        // what to walk after the folder itself: git directories, and what links lead to
+	last  []string        // folders of objects, to walk after everything else
 	found []Finding
 	known map[Finding]bool // that are in found
 	err   error
@@ -55,9 +57,14 @@ func (f *finder) above(dir string) {
 			return
 		}
 		dir = up
-		f.pointer(filepath.Join(dir, ".git"))
-		if isGitDir(dir) {
+		own := filepath.Join(dir, ".git")
+		f.pointer(own)
+		bare := isGitDir(dir)
+		if bare {
 			f.gitDir(dir)
+		}
+		if _, err := os.Lstat(own); (err == nil || bare) && within(f.root, dir) {
+			f.outer = dir // the last is the outermost
 		}
 	}
 }
@@ -132,8 +139,17 @@ func (f *finder) gitDir(dir string) {
 	}
 }
 
-// walk looks for git directories in root and below it, nearest first. It does
-// not follow links, other than a ".git".
+// walkAll walks a list of folders to its end. A walk may add to it.
+func (f *finder) walkAll(dirs *[]string) {
+	for len(*dirs) > 0 && !f.stopped() {
+		next := (*dirs)[0]
+		*dirs = (*dirs)[1:]
+		f.walk(next)
+	}
+}
+
+// walk looks for git directories in root and below it, nearest first. Of links,
+// it follows a ".git", and what link does.
 func (f *finder) walk(root string) {
 	if real, err := filepath.EvalSymlinks(root); err == nil {
 		root = real
@@ -151,15 +167,46 @@ func (f *finder) walk(root string) {
 		}
 		inObjects := filepath.Base(dir) == "objects" && inGitDir(root, dir)
 		for _, e := range entries {
-			if e.IsDir() && !(inObjects && objects.MatchString(e.Name())) {
-				queue = append(queue, filepath.Join(dir, e.Name()))
+			path := filepath.Join(dir, e.Name())
+			switch {
+			case e.Type()&fs.ModeSymlink != 0:
+				f.link(path)
+			case !e.IsDir():
+			case inObjects && objects.MatchString(e.Name()):
+				f.last = append(f.last, path) // many files, and as a rule no repository
+			default:
+				queue = append(queue, path)
 			}
 		}
 	}
 }
 
-// inGitDir reports whether nobody works in dir, a folder in root: it is in a
-// git directory, and not in a folder that only looks like one.
+// link looks at a link that leads to another part of the repository above root.
+// Whoever made the repository chose what is there, as with root. What lies
+// elsewhere was chosen by others.
+func (f *finder) link(path string) {
+	if f.outer == "" {
+		return
+	}
+	to, err := filepath.EvalSymlinks(path)
+	if err != nil || !within(to, f.outer) || within(to, f.root) {
+		return
+	}
+	if st, err := os.Stat(to); err != nil || !st.IsDir() {
+		return
+	}
+	f.above(to)
+	f.later = append(f.later, to)
+}
+
+// within reports whether path is root or lies in it. Both are free of links.
+func within(path, root string) bool {
+	rel, err := filepath.Rel(root, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// inGitDir reports whether dir, a folder in root, is in a git directory, and
+// not in a folder of the work tree that only looks like one.
 func inGitDir(root, dir string) bool {
 	rel, err := filepath.Rel(filepath.Dir(root), dir)
 	return err == nil && slices.Contains(strings.Split(filepath.ToSlash(rel), "/"), ".git")
@@ -186,8 +233,8 @@ func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	return entries, all
 }
 
-// objects matches a folder of "objects" with nothing but objects of a
-// repository.
+// objects matches a folder of "objects" in which git stores objects. A
+// repository may have been put there all the same.
 var objects = regexp.MustCompile(`^([0-9a-f]{2}|pack|info)$`)
 
 // looksLikeGitDir reports whether git could take a folder with these entries

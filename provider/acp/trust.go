@@ -73,8 +73,9 @@ func leadsOut(dir string, names []string) string {
 const maxWalk = 10_000
 
 // above looks for files in the folder and in those above it, up to the root of
-// its repository. It looks for a name that begins with anywhere up to the root
-// of the file system.
+// the outermost repository that holds it: agents differ in what they take for a
+// repository. It looks for a name that begins with anywhere up to the root of
+// the file system.
 func above(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""
@@ -86,7 +87,10 @@ func above(dir string, names []string, is func(path string) bool) string {
 		dir = real
 	}
 	home, _ := os.UserHomeDir() // without it, no directory is exempt
-	root := repository(dir)
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	root := outermost(dir, home)
 	for inside := true; dir != home; {
 		for _, name := range names {
 			name, everywhere := strings.CutPrefix(name, anywhere)
@@ -106,6 +110,25 @@ func above(dir string, names []string, is func(path string) bool) string {
 
 // anywhere is the prefix of names that count in every folder above.
 const anywhere = "**/"
+
+// outermost returns the root of the outermost repository that holds the folder
+// and lies below the home directory or outside of it, or the folder if there is
+// none.
+func outermost(dir, home string) string {
+	for root, at := dir, dir; ; {
+		if at == home {
+			return root
+		}
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			root = at
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return root
+		}
+		at = up
+	}
+}
 
 // repository returns the root of the folder's repository, or the folder if
 // there is none.

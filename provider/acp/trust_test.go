@@ -38,6 +38,40 @@ func TestQwenIsNotStartedBesideFilesThatItObeys(t *testing.T) {
 	}
 }
 
+// An agent takes for its project the repository that it finds, and not every
+// ".git" is one.
+func TestFilesOfTheOutermostRepositoryCount(t *testing.T) {
+	t.Setenv("HOME", filepath.Join(t.TempDir(), "no-home"))
+	outer, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(outer, "a", "b")
+	for _, d := range []string{filepath.Join(outer, ".git"), filepath.Join(dir, ".git"), filepath.Join(dir, "c")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := filepath.Join(outer, ".mcp.json")
+	for _, in := range []string{dir, filepath.Join(dir, "c")} {
+		if got := obeyed(in, []string{".mcp.json"}); got != "" {
+			t.Errorf("%s: obeyed %s", in, got)
+		}
+	}
+	if err := os.WriteFile(settings, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []string{dir, filepath.Join(dir, "c")} {
+		if got := obeyed(in, []string{".mcp.json"}); got != settings {
+			t.Errorf("%s: obeyed %q, want %s", in, got, settings)
+		}
+	}
+	t.Setenv("HOME", outer) // the files of a home directory are the user's own
+	if got := obeyed(dir, []string{".mcp.json"}); got != "" {
+		t.Errorf("obeyed %s of the home directory", got)
+	}
+}
+
 func TestCodexPinsKeepTheUsersConfiguration(t *testing.T) {
 	pins := map[string]string{"GIT_CONFIG_COUNT": "1"}
 	for given, want := range map[string]string{

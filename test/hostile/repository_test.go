@@ -143,6 +143,14 @@ func TestCraftedRepositoriesAreRefused(t *testing.T) {
 				w.git("init", "-q", filepath.Join(dir, "objects", "ab"))
 				w.put(filepath.Join(dir, "objects", "ab", ".git", "config"), evil, 0o600)
 			}, "objects/ab", "core.fsmonitor (objects/ab/.git/config)"},
+			"repository in place of objects": {func(dir string) {
+				w.git("init", "-q", dir)
+				w.git("init", "-q", filepath.Join(dir, ".git", "objects", "ab"))
+				w.put(filepath.Join(dir, ".git", "objects", "ab", ".git", "config"), evil, 0o600)
+				if err := os.Symlink(filepath.Join(".git", "objects", "ab"), filepath.Join(dir, "src")); err != nil {
+					t.Fatal(err)
+				}
+			}, "src", "core.fsmonitor (.git/objects/ab/.git/config)"},
 			"bare repository in a folder like one of objects": {func(dir string) {
 				w.git("init", "-q", "--bare", filepath.Join(dir, "a", "objects", "pack"))
 				w.put(filepath.Join(dir, "a", "objects", "pack", "config"), evil+"\tbare = false\n\tworktree = .\n", 0o600)
