@@ -31,6 +31,9 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 	if dir, err = g.opener.projects.check(dir); err != nil {
 		return Status{}, err
 	}
+	if own := onlyProject(ctx); own != "" && dir != own {
+		return Status{}, errMoved
+	}
 	opt.AllowBypass = g.cfg.AllowBypass
 	if opt, err = runnel.CheckOptions(p, opt, g.detector.Last(p.Name())); err != nil {
 		return Status{}, err
@@ -92,7 +95,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if turn := e.session.Status().Turn; turn != "" {
 		return Status{}, inProgress(from.ID, turn)
 	}
-	if _, err := g.opener.projects.check(from.ProjectDir); err != nil { // the copy's agent is about to start there
+	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the copy's agent is about to start there
 		return Status{}, err
 	}
 	res, err := g.opener.options(ctx, from)

@@ -36,7 +36,7 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	if rec.State == event.StateDead {
-		if _, err := g.opener.projects.check(rec.ProjectDir); err != nil { // no agent could be started there
+		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil { // no agent could be started there
 			return Status{}, err
 		}
 		rec.State, rec.LastActiveAt = event.StateOpen, time.Now().UTC()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -57,6 +58,38 @@ func (p projects) check(dir string) (string, error) {
 		return "", inaccessible("the project directory must be readable and writable")
 	}
 	return real, nil
+}
+
+// recheck is check for a directory under the name that a record has for it.
+func (p projects) recheck(dir string) error {
+	real, err := p.check(dir)
+	if err == nil && real != dir {
+		return errMoved
+	}
+	return err
+}
+
+// errMoved does not say where the link leads: that may be no business of the
+// client's.
+var errMoved = inaccessible("the project directory, or one above it, has become a link to somewhere else; put it back, or make a new session where it leads")
+
+// InPlace reports whether a directory is still the one that records mean by its
+// name: nothing on the way to it has become a link.
+func InPlace(dir string) bool { return canonical(dir) == dir }
+
+type projectKey struct{}
+
+// WithProject returns a context in which sessions are created and listed only in
+// one directory, and only under the name that records have for it: not where a
+// link of that name leads. The empty name sets no limit.
+func WithProject(ctx context.Context, dir string) context.Context {
+	return context.WithValue(ctx, projectKey{}, dir)
+}
+
+// onlyProject returns the directory of WithProject; "" if there is none.
+func onlyProject(ctx context.Context) string {
+	dir, _ := ctx.Value(projectKey{}).(string)
+	return dir
 }
 
 // checkDataDir rejects a directory that holds our own data or lies in it: an

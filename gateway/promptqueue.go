@@ -152,7 +152,7 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error {
 	if !e.session.Status().AgentAlive {
 		rec, _ := e.snapshot()
-		if _, err := q.projects.check(rec.ProjectDir); err != nil {
+		if err := q.projects.recheck(rec.ProjectDir); err != nil {
 			return err
 		}
 		if err := q.renew(ctx, e); err != nil {

@@ -82,6 +82,9 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.session.CheckSettings(ctx, set); err != nil {
 		return Sent{}, err
 	}
+	if len(p.Attachments) > 0 && !InPlace(rec.ProjectDir) { // they are read from there
+		return Sent{}, errMoved
+	}
 	in, err := g.uploads.check(ctx, p, e.session, rec.ProjectDir)
 	if err != nil {
 		return Sent{}, err
@@ -103,7 +106,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 		if err := g.opener.limits.mayStart(e.credential); err != nil {
 			return Sent{}, err
 		}
-		if _, err := g.opener.projects.check(rec.ProjectDir); err != nil {
+		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil {
 			return Sent{}, err
 		}
 	}

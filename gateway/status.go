@@ -83,10 +83,18 @@ type Filter struct {
 	Dead                  bool   // ended ones too
 }
 
-// List returns the sessions that f selects, newest activity first.
+// List returns the sessions that f selects, newest activity first; with
+// WithProject, those of its project.
 func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
-	if f.ProjectDir != "" {
+	own := onlyProject(ctx)
+	if f.ProjectDir != "" && f.ProjectDir != own {
 		f.ProjectDir = canonical(f.ProjectDir)
+	}
+	if own != "" {
+		if f.ProjectDir != "" && f.ProjectDir != own {
+			return []Status{}, nil
+		}
+		f.ProjectDir = own
 	}
 	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead})
 	if err != nil {

@@ -167,6 +167,64 @@ func TestSessionIsolation(t *testing.T) {
 	}
 }
 
+// A token is for the directory that it was made for, whatever is put in its
+// place later: an agent there, or another client, could make it a link.
+func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
+	for _, replaced := range []string{"mine", "mine/project"} { // the directory above it, and itself
+		t.Run(replaced, func(t *testing.T) {
+			rg := newRig(t)
+			base, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine, theirs := filepath.Join(base, "mine", "project"), filepath.Join(base, "theirs", "project")
+			for _, dir := range []string{mine, theirs} {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rg.dir = theirs
+			rg.create()
+			rg.dir = mine
+			own := rg.create()
+			rg.events(own, rg.prompt(own, "text"))
+			call[json.RawMessage](rg, "POST", "/api/session/"+own+"/kill", "{}", 200)
+			rg.token = rg.bind(mine, "read", "send", "approve")
+
+			at := filepath.Join(base, filepath.FromSlash(replaced))
+			if err := os.Rename(at, at+".old"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(filepath.Join(base, "theirs", strings.TrimPrefix(replaced, "mine")), at); err != nil {
+				t.Skip(err)
+			}
+			for _, query := range []string{"?projectId=*&all=1", "?projectDir=" + url.QueryEscape(mine) + "&all=1", "?projectDir=" + url.QueryEscape(theirs) + "&all=1"} {
+				for _, st := range call[listAnswer](rg, "GET", "/api/session/list"+query, "", 200).Sessions {
+					if st.SessionID != own {
+						t.Errorf("%q lists %+v", query, st)
+					}
+				}
+			}
+			for _, target := range []string{"GET /api/profiles", "GET /api/profiles?projectDir=" + url.QueryEscape(mine), "GET /api/profiles?projectDir=" + url.QueryEscape(theirs)} {
+				method, p, _ := strings.Cut(target, " ")
+				if w := rg.do(method, p, ""); w.Code != 404 {
+					t.Errorf("%s: got %d %s", target, w.Code, w.Body)
+				}
+			}
+			for _, dir := range []string{mine, theirs} {
+				body, _ := json.Marshal(createRequest{CLIType: "script", ProjectDir: dir})
+				if w := rg.do("POST", "/api/session/create", string(body)); w.Code != 404 {
+					t.Errorf("a new session in %s: got %d %s", dir, w.Code, w.Body)
+				}
+			}
+			if w := rg.do("POST", "/api/session/"+own+"/load", "{}"); w.Code != 404 || !strings.Contains(w.Body.String(), "link") {
+				t.Errorf("the session that was there goes on: got %d %s", w.Code, w.Body)
+			}
+			call[json.RawMessage](rg, "GET", "/api/session/"+own+"/items", "", 200) // what happened before is its own
+		})
+	}
+}
+
 // A14
 func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	timed(t, minute)

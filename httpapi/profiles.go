@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 
@@ -52,10 +53,7 @@ func (p *profiles) get(r *http.Request) (profileAnswer, error) {
 // projectOf returns the directory that a request is about: for a credential of
 // one project always that project.
 func projectOf(r *http.Request) (string, error) {
-	if own := access.Caller(r.Context()).Project; own != "" && r.URL.Query().Get("projectDir") == "" {
-		return own, nil
-	}
-	return access.Home(r.Context(), r.URL.Query().Get("projectDir"))
+	return access.Home(r.Context(), cmp.Or(r.URL.Query().Get("projectDir"), access.Caller(r.Context()).Project))
 }
 
 // describeChoices adds to the options of a session, and to those of a turn, what

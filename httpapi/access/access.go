@@ -22,7 +22,8 @@ func Caller(ctx context.Context) auth.Identity {
 // WithCaller returns a context in which [Caller] is id, and on whose account
 // sessions are opened.
 func WithCaller(ctx context.Context, id auth.Identity) context.Context {
-	return gateway.WithCredential(context.WithValue(ctx, callerKey{}, id), id.ID)
+	ctx = gateway.WithProject(context.WithValue(ctx, callerKey{}, id), id.Project)
+	return gateway.WithCredential(ctx, id.ID)
 }
 
 // Sessions are those of a gateway, as far as the caller of a request may know
@@ -63,14 +64,7 @@ func (s Sessions) Resolve(ctx context.Context, ref string) (string, error) {
 
 // List returns the sessions that f selects and the caller may know of.
 func (s Sessions) List(ctx context.Context, f gateway.Filter) ([]gateway.Status, error) {
-	if own := Caller(ctx).Project; own != "" {
-		id := gateway.ProjectID(own)
-		if f.ProjectID != "" && f.ProjectID != id || f.ProjectDir != "" && gateway.ProjectID(f.ProjectDir) != id {
-			return []gateway.Status{}, nil
-		}
-		f.ProjectID, f.ProjectDir = "", own
-	}
-	return s.Gateway.List(ctx, f)
+	return s.Gateway.List(ctx, f) // for the project that the context is limited to
 }
 
 // Home returns the directory for a new session. Another than the caller's own
@@ -80,7 +74,7 @@ func Home(ctx context.Context, dir string) (string, error) {
 	switch {
 	case own == "" || dir == "":
 		return dir, nil
-	case gateway.ProjectID(dir) == gateway.ProjectID(own):
+	case gateway.InPlace(own) && gateway.ProjectID(dir) == gateway.ProjectID(own):
 		return own, nil // not what a link leads to by the time it is used
 	}
 	return "", runnel.Fail(runnel.WorkingRootInaccessible, "the project directory does not exist or cannot be reached")
