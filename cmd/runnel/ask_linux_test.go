@@ -3,14 +3,18 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -170,19 +174,9 @@ func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "runnel", "run", "--agent", "script", "--answers", "-o", "events", "approve")
 			var errOut bytes.Buffer
 			cmd.Stderr = &errOut
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			channel := startAnswered(t, cmd)
 			choice := ""
-			for sc := bufio.NewScanner(out); sc.Scan(); {
+			for sc := bufio.NewScanner(channel); sc.Scan(); {
 				var ev event.Event
 				if err := json.Unmarshal(sc.Bytes(), &ev); err != nil {
 					t.Fatal(err)
@@ -190,9 +184,9 @@ func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 				switch b := ev.Body.(type) {
 				case event.ApprovalRequested:
 					if c.answer != nil {
-						fmt.Fprintln(in, c.answer(b.Approval))
+						fmt.Fprintln(channel, c.answer(b.Approval))
 					} else {
-						_ = in.Close()
+						_ = channel.CloseWrite()
 					}
 				case event.ApprovalResolved:
 					choice = b.Choice
@@ -201,6 +195,82 @@ func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 			_ = cmd.Wait()
 			if code := cmd.ProcessState.ExitCode(); code != c.code || choice != c.choice || !strings.Contains(errOut.String(), c.stderr) {
 				t.Errorf("exit %d, choice %q, stderr %q; want %d, %q and %q", code, choice, errOut.String(), c.code, c.choice, c.stderr)
+			}
+		})
+	}
+}
+
+// startAnswered starts a command whose standard input and output are one
+// socket, and returns the other end.
+func startAnswered(t *testing.T, cmd *exec.Cmd) *net.UnixConn {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	defer ours.Close()
+	defer theirs.Close()
+	c, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	cmd.Stdin, cmd.Stdout = theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.UnixConn)
+}
+
+// An agent can open what is no socket: a pipe through /proc, in the program that
+// answers, and a file by its name. It could then answer its own question, or
+// show the program another one.
+func TestAnswersComeThroughSocketsOnly(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, other := os.NewFile(uintptr(pair[0]), "socket"), os.NewFile(uintptr(pair[1]), "other")
+	defer socket.Close()
+	defer other.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for name, c := range map[string]struct {
+		in, out *os.File
+		says    string
+	}{
+		"a pipe for answers":    {r, socket, "standard input"},
+		"a file of answers":     {file, socket, "standard input"},
+		"nothing for answers":   {null, socket, "standard input"},
+		"a pipe for questions":  {socket, w, "standard output"},
+		"a file of questions":   {socket, file, "standard output"},
+		"nobody reads of them":  {socket, null, "standard output"},
+		"a pipe for everything": {r, w, "standard input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // one that is not refused waits for an answer
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "runnel", "run", "--agent", "script", "--answers", "-o", "events", "approve")
+			var errOut bytes.Buffer
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out, &errOut
+			_ = cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(errOut.String(), c.says+" is neither a socket nor a terminal") || !strings.Contains(errOut.String(), "socketpair") {
+				t.Errorf("exit %d, stderr %q", code, errOut.String())
 			}
 		})
 	}

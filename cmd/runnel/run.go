@@ -205,7 +205,9 @@ A program answers with --answers and --output events or upserts: it reads of an
 approval and writes {"approvalId":"…","choice":"…","argumentsDigest":"…"} to
 standard input, one line each, also with "reason" or "updatedArguments". The
 digest is the approval's; only a denial needs none. What is open when standard
-input ends, or holds something else, is denied.
+input ends, or holds something else, is denied. On Linux standard input and
+output have to be sockets, such as one end of a socketpair, or terminals: an
+agent can open pipes and files.
 
 Output formats:
   text       the answer as it is written
@@ -280,6 +282,9 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 	return a.drive(ctx, p, opt, text, out)
 }
 
+const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own question, or show you another one. " +
+	"Give the command one end of a socketpair as standard input and output: Node.js does so by itself, Python with socket.socketpair(), a shell with socat"
+
 // canAnswer checks whether what the agent asks can be answered as the flags
 // say. Only what is typed at a terminal is known to be typed about a question.
 func (a *app) canAnswer(f runFlags, args []string) error {
@@ -292,6 +297,10 @@ func (a *app) canAnswer(f runFlags, args []string) error {
 		return usage("answers are read from standard input, so the prompt has to be an argument")
 	case f.answers && f.output != "events" && f.output != "upserts":
 		return usage("--answers needs --output events or upserts, which show the ids of questions")
+	case f.answers && !isPrivate(fileOf(a.in)):
+		return usage(notPrivate, "input")
+	case f.answers && !isPrivate(fileOf(a.out)):
+		return usage(notPrivate, "output")
 	case f.ask && !(a.terminal(a.in) && a.terminal(a.err)):
 		return usage("--ask needs a terminal for questions (standard error) and answers (standard input): what comes through a pipe was written before the question. A program answers with --answers; --permission-mode decides what is asked at all")
 	}
