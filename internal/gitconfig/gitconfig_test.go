@@ -305,6 +305,7 @@ func TestRepositoryAboveTheFolderIsRead(t *testing.T) {
 // is not the repository's.
 func TestLinksIntoTheRepositoryAboveAreFollowed(t *testing.T) {
 	dir := repo(t)
+	t.Setenv("HOME", filepath.Dir(dir)) // no repository above that counts
 	git(t, "", "init", "-q", "--bare", dir+"/c/store")
 	write(t, dir+"/c/store/config", evil)
 	write(t, dir+"/c/store/below/x", "")
