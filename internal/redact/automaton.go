@@ -14,6 +14,7 @@ type node struct {
 	fail           int32 // the longest other beginning that this one ends with
 	depth          int32 // length of the beginning
 	out            int32 // length of the longest string that ends here
+	shortest       int32 // length of the shortest string that begins so
 }
 
 func newSet(words []string, wraps bool) *set {
@@ -31,7 +32,7 @@ func (s *set) insert(w string) {
 		next := s.child(at, w[i])
 		if next == 0 {
 			next = int32(len(s.nodes))
-			s.nodes = append(s.nodes, node{label: w[i], depth: int32(i + 1)})
+			s.nodes = append(s.nodes, node{label: w[i], depth: int32(i + 1), shortest: int32(len(w))})
 			if at == 0 {
 				s.root[w[i]] = next
 			} else {
@@ -40,6 +41,7 @@ func (s *set) insert(w string) {
 			}
 		}
 		at = next
+		s.nodes[at].shortest = min(s.nodes[at].shortest, int32(len(w)))
 	}
 	s.nodes[at].out = int32(len(w))
 }
@@ -86,9 +88,27 @@ func (s *set) next(at int32, b byte) int32 {
 	return s.root[b]
 }
 
-// partial is how long the beginning of a secret at the end of a text has to be
-// to count as one.
-const partial = 12
+// partial and leastPartial are how long the beginning of a secret at the end of a
+// text has to be to count as one: so many bytes, or half of the secret if that is
+// less, but not too little.
+const (
+	partial      = 12
+	leastPartial = 6
+)
+
+// cutOff returns the length of the longest beginning of a string that the text up
+// to a node ends with, if that counts as a secret where the text is cut; else 0.
+func (s *set) cutOff(at int32) int {
+	for ; at != 0; at = s.nodes[at].fail {
+		if n := s.nodes[at]; n.depth >= partial || n.depth >= leastPartial && 2*n.depth >= n.shortest {
+			return int(n.depth)
+		}
+	}
+	return 0
+}
+
+// ellipsis stands where somebody has shortened a text.
+const ellipsis = "…"
 
 // maxBreaks bounds the bytes of a line break within a string, "\r\n".
 const maxBreaks = 2
@@ -102,6 +122,7 @@ type matcher struct {
 	breaks []byte // line breaks after held
 	hide   int    // so many of the next bytes belong to a string that was found
 	hidden bool   // the last byte did
+	dots   int    // so many bytes of an ellipsis follow held
 }
 
 type held struct {
@@ -131,8 +152,41 @@ func (m *matcher) append(dst, p []byte) []byte {
 	return dst
 }
 
-// take moves the state on by b.
+// take moves the state on by b. Before an ellipsis, the beginning of a string is
+// the end of a text.
 func (m *matcher) take(dst []byte, b byte) []byte {
+	switch {
+	case b == ellipsis[m.dots] && (m.dots > 0 || m.set.child(m.state, b) == 0 && m.set.cutOff(m.state) > 0):
+		if m.dots++; m.dots < len(ellipsis) {
+			return dst
+		}
+		m.coverCutOff()
+		dst, b = m.takeDots(dst, m.dots-1), ellipsis[m.dots-1]
+		m.dots = 0
+	case m.dots > 0:
+		dst = m.takeDots(dst, m.dots)
+		m.dots = 0
+	}
+	return m.step(dst, b)
+}
+
+// takeDots takes the first n bytes of an ellipsis that was waited for.
+func (m *matcher) takeDots(dst []byte, n int) []byte {
+	for i := range n {
+		dst = m.step(dst, ellipsis[i])
+	}
+	return dst
+}
+
+// coverCutOff has the beginning of a string that is held count as a secret.
+func (m *matcher) coverCutOff() {
+	if n := m.set.cutOff(m.state); n > 0 {
+		first := &m.held[len(m.held)-n]
+		first.covers = max(first.covers, int32(n))
+	}
+}
+
+func (m *matcher) step(dst []byte, b byte) []byte {
 	if m.set.wraps && (b == '\n' || b == '\r') {
 		if m.state != 0 && len(m.breaks) < maxBreaks {
 			m.breaks = append(m.breaks, b)
@@ -198,10 +252,9 @@ func (m *matcher) plain(dst []byte, b byte) []byte {
 }
 
 func (m *matcher) end(dst []byte) []byte {
-	if n := len(m.held) - m.head; n >= partial {
-		m.held[m.head].covers = max(m.held[m.head].covers, int32(n))
-	}
-	m.state = 0
+	m.coverCutOff()
+	dst = m.takeDots(dst, m.dots)
+	m.dots, m.state = 0, 0
 	dst = m.release(dst)
 	m.hide, m.hidden = 0, false
 	return dst

@@ -180,12 +180,19 @@ func address(text []byte, final bool) (v verdict, keep, past int) {
 		return no, 0, 0
 	case len(rest) == 0:
 		return open, 0, 0
+	case rest[0] == ellipsis[0] && !isPort(text[keep:i]):
+		return cutOff(i-keep, rest, final), keep, i
 	case rest[0] != '@' || i-keep < minPassword, bytes.HasPrefix(rest, []byte(digest)):
 		return no, 0, 0
 	case open == more && len(rest) < len(digest) && bytes.HasPrefix([]byte(digest), rest):
 		return more, 0, 0
 	}
 	return yes, keep, i
+}
+
+// isPort reports whether text may be the number of a port.
+func isPort(text []byte) bool {
+	return len(text) <= len("65535") && len(bytes.Trim(text, digits)) == 0
 }
 
 // webToken says whether text is a JSON web token: two parts that are JSON
@@ -215,6 +222,8 @@ func webToken(text []byte, final bool) (v verdict, past int) {
 			return yes, i
 		case i == len(text):
 			return open, 0
+		case part == 1 && text[i] == ellipsis[0]:
+			return cutOff(i-begin, text[i:], final), i
 		case part == 1 || i-begin < minPart || text[i] != '.':
 			return no, 0
 		}

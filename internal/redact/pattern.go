@@ -1,6 +1,12 @@
 package redact
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/runnel-dev/runnel/event"
+)
 
 // A scanner is the stage that finds well-known kinds of keys by their looks.
 // It never holds back more than what decides about one beginning.
@@ -9,6 +15,7 @@ type scanner struct {
 	before [6]byte // the bytes before held
 	body   *class  // the rest of a secret that was found
 	key    *pem    // likewise, if it is a private key
+	size   int     // bytes of the text so far
 }
 
 // class is a set of bytes.
@@ -56,10 +63,25 @@ const (
 	yes
 )
 
-func (s *scanner) append(dst, p []byte) []byte { return s.scan(dst, p, false) }
+func (s *scanner) append(dst, p []byte) []byte {
+	s.size += len(p)
+	return s.scan(dst, p, false)
+}
+
+// bounded is from which size on a text may have been cut at its end: where an
+// event's bound did it, no ellipsis shows that.
+const bounded = event.MaxOutput - utf8.UTFMax
 
 func (s *scanner) end(dst []byte) []byte {
-	dst = s.scan(dst, nil, true)
+	if s.size > bounded {
+		before := len(dst)
+		dst = s.scan(dst, []byte(ellipsis), true)
+		if s.key == nil { // which has passed over it
+			dst = dst[:max(before, len(dst)-len(ellipsis))]
+		}
+	} else {
+		dst = s.scan(dst, nil, true)
+	}
 	*s = scanner{held: s.held[:0]}
 	return dst
 }
@@ -134,13 +156,13 @@ func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past i
 	text := buf[at:]
 	undecided := false
 	for _, l := range byFirst[text[0]] {
-		switch l.at(text, final) {
+		switch v, past := l.at(text, final); v {
 		case yes:
 			if l.alone && s.inWord(buf, at) {
 				continue
 			}
 			s.body = l.body
-			return yes, 0, len(l.prefix) + l.min
+			return yes, 0, past
 		case more:
 			undecided = undecided || !l.alone || !s.inWord(buf, at)
 		}
@@ -195,21 +217,41 @@ func (s *scanner) inWord(buf []byte, at int) bool {
 	return prev(6) != '\\' || prev(5) != 'u' || !hexes[prev(4)] || !hexes[prev(3)] || !hexes[prev(2)] || !hexes[prev(1)]
 }
 
-func (l look) at(text []byte, final bool) verdict {
+// leastCutOff is how many bytes of a key's body have to precede an ellipsis for
+// the beginning to count as a secret. What has fewer is of no use to anyone.
+const leastCutOff = 6
+
+// cutOff says whether the text was shortened before rest, behind n bytes of what
+// may be a secret.
+func cutOff(n int, rest []byte, final bool) verdict {
+	switch {
+	case n < leastCutOff:
+		return no
+	case bytes.HasPrefix(rest, []byte(ellipsis)):
+		return yes
+	case !final && strings.HasPrefix(ellipsis, string(rest)):
+		return more
+	}
+	return no
+}
+
+// at says whether text begins with such a key, of which the first past bytes
+// decide that.
+func (l look) at(text []byte, final bool) (v verdict, past int) {
 	n := min(len(text), len(l.prefix))
 	if string(text[:n]) != l.prefix[:n] {
-		return no
+		return no, 0
 	}
 	for n < len(text) && n-len(l.prefix) < l.min && l.body[text[n]] {
 		n++
 	}
 	switch {
 	case n-len(l.prefix) >= l.min:
-		return yes
+		return yes, n
 	case n == len(text) && !final:
-		return more
+		return more, 0
 	}
-	return no
+	return cutOff(n-len(l.prefix), text[n:], final), n
 }
 
 // The lengths of a header's secret that make it one: prose follows a colon too.
@@ -268,7 +310,7 @@ func header(text []byte, name string, final bool) (v verdict, keep int) {
 	case i+n == len(text):
 		return open, 0
 	}
-	return no, 0
+	return cutOff(n, text[i+n:], final), i
 }
 
 func quotes(text []byte, i int) int {

@@ -8,9 +8,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxRemarks bounds the text that is kept of what the agent says out of turn,
-// in bytes.
-const maxRemarks = 2000
+// maxRemark and maxRemarks bound what the agent says out of turn, in bytes: the
+// notice, and the text that is kept for it, of which the notice shows the cut.
+const (
+	maxRemark  = 500
+	maxRemarks = 5 * maxRemark
+)
 
 // remarks are what the agent says while no turn runs. They come in pieces, and
 // are shown as one notice once the agent sends something else.
@@ -24,7 +27,7 @@ func (r *remarks) add(words string) {
 }
 
 func (r *remarks) flush(out translate.TurnEmitter) {
-	if line := text.OneLine(r.words.String(), 500); line != "" {
+	if line := text.OneLine(r.words.String(), maxRemark); line != "" {
 		out.Emit(translate.AgentSays(event.LevelInfo, line))
 	}
 	r.words.Reset()

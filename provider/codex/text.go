@@ -12,7 +12,4 @@ func cut(s string, max int) (string, bool) { return text.Cut(s, max) }
 func key(native string) string    { return translate.Key(providerID, native) }
 func derive(native string) string { return translate.Derive(providerID, native) }
 
-func clip(s string, max int) string {
-	s, _ = cut(s, max)
-	return s
-}
+func clip(s string, max int) string { return text.Shorten(s, max) }
