@@ -164,7 +164,7 @@ func Raw(w http.ResponseWriter, status int, data json.RawMessage) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Timeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // a caller that has gone does not need it
+	_, _ = w.Write(append(slices.Clip(data), '\n')) // a caller that has gone does not need it
 }
 
 // Codes returns every code of an error that has a status.
