@@ -28,6 +28,9 @@ func (k *Keyring) Bind(ctx context.Context, id Identity) (bound context.Context,
 	}
 	k.bound[id.ID][b] = struct{}{}
 	b.timer = time.AfterFunc(recheck, func() { k.judge(bound, id, b) })
+	if v, ok := k.verified[id.hash]; !ok || v.id.ID != id.ID { // it may have been revoked since it was checked
+		k.check(bound, id, b)
+	}
 	return bound, func() { k.unbind(id, b) }
 }
 
@@ -35,9 +38,12 @@ func (k *Keyring) Bind(ctx context.Context, id Identity) (bound context.Context,
 func (k *Keyring) judge(ctx context.Context, id Identity, b *binding) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.bound[id.ID][b]; !ok {
-		return
+	if _, ok := k.bound[id.ID][b]; ok {
+		k.check(ctx, id, b)
 	}
+}
+
+func (k *Keyring) check(ctx context.Context, id Identity, b *binding) { // k.mu is held
 	if _, err := k.valid(ctx, id.hash, id.Kind, time.Now()); errors.Is(err, ErrInvalid) {
 		b.cancel(ErrEnded)
 		return

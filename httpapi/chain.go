@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -81,7 +84,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer done()
 		r.Body = http.MaxBytesReader(sw, r.Body, maxPublicBody)
 	}
-	s.router.serve(sw, r, route)
+	s.served(sw, r, route)
 }
 
 // limits refuses what is too big or malformed before anything looks at it.
@@ -154,9 +157,13 @@ type statusWriter struct {
 	http.ResponseWriter
 	head   bool // the answer has no body
 	status int
+	watch  *watch // of a request with a credential
 }
 
 func (w *statusWriter) WriteHeader(status int) {
+	if w.watch.over() {
+		return
+	}
 	if w.status == 0 {
 		w.status = status
 	}
@@ -164,6 +171,9 @@ func (w *statusWriter) WriteHeader(status int) {
 }
 
 func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.watch.over() {
+		return 0, auth.ErrEnded
+	}
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
@@ -172,6 +182,25 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return n, err
+}
+
+// FlushError serves http.ResponseController, like the next two.
+func (w *statusWriter) FlushError() error {
+	if w.watch.over() {
+		return auth.ErrEnded
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack leaves the connection to its new owner, who sees to its credential.
+func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.watch != nil {
+		w.watch.leave()
+	}
+	if w.watch.over() {
+		return nil, nil, auth.ErrEnded
+	}
+	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
 // Unwrap serves http.ResponseController.

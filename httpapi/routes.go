@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path"
 	"strings"
@@ -32,6 +33,7 @@ type route struct {
 	fails   []runnel.Code // errors beyond those that follow from the other fields; see codes
 	refused []int         // further statuses of INVALID_REQUEST; see refusals
 	page    bool          // only under a Host of the page
+	endsOwn bool          // the handler may end the caller's own credential, and is answered all the same
 	bound   bool          // the handler itself keeps a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error
 }
@@ -78,7 +80,7 @@ func (rs *router) add(rt *route) {
 		if err == nil {
 			err = rt.serve(w, r)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(context.Cause(r.Context()), auth.ErrEnded) { // Server.served answers that
 			rs.reply.Error(w, r, err)
 		}
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -31,12 +30,11 @@ type sse struct {
 }
 
 // stream begins an SSE answer after reserve. The context it returns ends with the
-// request, with the caller's credential, with the session and with the server.
+// request, which ends with the caller's credential, with the session and with the
+// server.
 // The caller calls stop.
 func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
-	id := access.Caller(r.Context())
-	bound, unbind := s.cfg.Keyring.Bind(r.Context(), id)
-	ctx, cancel := context.WithCancelCause(bound)
+	ctx, cancel := context.WithCancelCause(r.Context())
 	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
 	forget := s.deletions.add(session, cancel)
 	closed := s.cfg.Metrics.Open(family)
@@ -57,7 +55,6 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 		forget()
 		unhook()
 		cancel(nil)
-		unbind()
 		closed()
 	}
 	h := w.Header()

@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/access"
+)
+
+// farewell is how long a write goes on whose credential has ended, and how long
+// the client has to take the error.
+const farewell = 500 * time.Millisecond
+
+// served has the route's handler answer r, which authorize has let through. Once
+// the caller's credential ends, nothing more is read from the client, and of the
+// answer nothing more is written: a client whose answer has not begun gets a 401.
+func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
+	if rt.scope == "" {
+		s.router.serve(w, r, rt)
+		return
+	}
+	bound, unbind := s.gate.keys.Bind(r.Context(), access.Caller(r.Context()))
+	defer unbind()
+	wt := &watch{bound: bound, rc: http.NewResponseController(w.ResponseWriter), answers: rt.endsOwn}
+	ended := make(chan struct{})
+	unwatch := context.AfterFunc(bound, func() {
+		defer close(ended)
+		wt.hasten()
+	})
+	wt.leave = sync.OnceFunc(func() {
+		if !unwatch() {
+			<-ended // over HTTP/2 the writer must not be used once the handler has returned
+		}
+	})
+	w.watch = wt
+	defer wt.leave()
+	if wt.ended() {
+		wt.hasten()
+	}
+	req := r
+	if !rt.endsOwn {
+		req = r.WithContext(bound)
+	}
+	if r.Body != nil {
+		req.Body = &watchedBody{r.Body, wt}
+	}
+	s.router.serve(w, req, rt)
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && !wt.read && w.status != 0 {
+		_ = w.FlushError() // net/http reads the rest of the body first
+	}
+	wt.leave()
+	if !wt.over() {
+		return
+	}
+	if w.status != 0 {
+		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
+	}
+	wt.hasten()
+	wt.answers = true
+	clear(w.Header())
+	secure(w.Header())
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // what is left of the body
+	}
+	s.gate.metrics.refused("unauthorized")
+	s.reply.Error(w, r, runnel.Fail(runnel.Unauthorized, "the credential was revoked or has expired while the request was served"))
+}
+
+// A watch keeps a request from outliving its credential. The handler's goroutine
+// uses it while another one calls hasten.
+type watch struct {
+	bound   context.Context          // ends with the credential, and when the client goes
+	rc      *http.ResponseController // of the connection
+	leave   func()                   // returns once hasten is not running and will not be called
+	answers bool                     // the answer is written all the same: the request may have ended its own credential
+
+	mu    sync.Mutex
+	until time.Time // latest deadline of a write, once hasten has run; zero before
+	read  bool      // the body has arrived
+}
+
+// hasten interrupts what reads and writes once the credential has ended.
+func (wt *watch) hasten() {
+	wt.mu.Lock()
+	defer wt.mu.Unlock()
+	if !wt.ended() || !wt.until.IsZero() {
+		return
+	}
+	now := time.Now()
+	wt.until = now.Add(farewell)
+	_ = wt.rc.SetWriteDeadline(wt.until)
+	if !wt.read {
+		_ = wt.rc.SetReadDeadline(now)
+	}
+}
+
+// ended reports whether the credential has ended, at once when it does.
+func (wt *watch) ended() bool { return errors.Is(context.Cause(wt.bound), auth.ErrEnded) }
+
+// over reports whether the answer may not go on.
+func (wt *watch) over() bool { return wt != nil && !wt.answers && wt.ended() }
+
+// SetReadDeadline sets that of the request's body.
+func (w *statusWriter) SetReadDeadline(t time.Time) error {
+	if w.watch == nil {
+		return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
+	}
+	w.watch.mu.Lock()
+	defer w.watch.mu.Unlock()
+	if !w.watch.until.IsZero() && !w.watch.read {
+		return auth.ErrEnded
+	}
+	return w.watch.rc.SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets that of the answer.
+func (w *statusWriter) SetWriteDeadline(t time.Time) error {
+	if w.watch == nil {
+		return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+	}
+	w.watch.mu.Lock()
+	defer w.watch.mu.Unlock()
+	if until := w.watch.until; !until.IsZero() && (t.IsZero() || t.After(until)) {
+		t = until
+	}
+	return w.watch.rc.SetWriteDeadline(t)
+}
+
+// A watchedBody is a body that ends with the credential, also what has arrived of
+// it and was not read.
+type watchedBody struct {
+	io.ReadCloser
+	watch *watch
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.watch.mu.Lock()
+	defer b.watch.mu.Unlock()
+	if b.watch.ended() && !b.watch.read {
+		return 0, auth.ErrEnded
+	}
+	b.watch.read = b.watch.read || errors.Is(err, io.EOF)
+	return n, err
+}
