@@ -42,6 +42,9 @@ the copies that were made before: delete those, too.`,
 			if !exists(c.Data) {
 				return fmt.Errorf("there is nothing to copy: nothing is kept in %s yet", termtext.Clean(c.Data))
 			}
+			if err := refuseAgent(c.Data); err != nil {
+				return err
+			}
 			if err := sqlite.Backup(cmd.Context(), c.Data, args[0]); err != nil {
 				return err
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
-	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
 // ruleRow is what lists show of a rule, and what makes one.
@@ -225,7 +224,7 @@ func withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
 	if !errors.Is(err, errNoServer) {
 		return err
 	}
-	st, err := sqlite.Open(cmd.Context(), sqlite.Config{Dir: c.Data})
+	st, err := openStore(cmd.Context(), c.Data)
 	if err != nil {
 		return err
 	}

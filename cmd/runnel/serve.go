@@ -80,6 +80,9 @@ const shutdownTime = 20 * time.Second
 
 // serve runs the server until it is told to end.
 func (a *app) serve(ctx context.Context, c config) (err error) {
+	if err := refuseAgent(c.Data); err != nil {
+		return err
+	}
 	log := a.logger(c)
 	for _, harden := range []func() (func(), error){hideMemory, adoptOrphans} {
 		undo, err := harden()

@@ -292,7 +292,7 @@ func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
 	if !exists(c.Data) {
 		return f(noSessions{}) // looking makes no data directory
 	}
-	st, err := sqlite.Open(cmd.Context(), sqlite.Config{Dir: c.Data})
+	st, err := openStore(cmd.Context(), c.Data)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/store"
-	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
 // tokenRow is what lists show of a credential.
@@ -244,7 +243,7 @@ func withKeyring(cmd *cobra.Command, f func(keyring) error) error {
 	if !errors.Is(err, errNoServer) {
 		return err
 	}
-	st, err := sqlite.Open(cmd.Context(), sqlite.Config{Dir: c.Data})
+	st, err := openStore(cmd.Context(), c.Data)
 	if err != nil {
 		return err
 	}

@@ -137,6 +137,12 @@ func Supervises(pid int, session string) bool {
 	return ok && its == session
 }
 
+// SessionOf returns the session that a process supervises; "" if it does not.
+func SessionOf(pid int) string {
+	session, _, _ := supervisedBy(pid)
+	return session
+}
+
 func supervisedBy(pid int) (session string, ok bool, err error) {
 	var buf [argsSize]byte
 	line, err := ReadFile(pid, "cmdline", buf[:])

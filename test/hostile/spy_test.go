@@ -100,15 +100,16 @@ func spy(args []string) {
 		_ = os.Rename(name+".half", name)
 	}
 	if way == spyDirect {
-		detach(dir)
+		detach("play-spy", dir, spyDetached)
 	}
 	<-time.After(testapi.Patience)
 }
 
-// detach starts a spy without a parent, a session of ours, a name, an environment, or an open file.
-func detach(dir string) {
+// detach starts a role without a parent, a session of ours, a name, an environment, or an open file.
+func detach(role ...string) {
 	self, _ := os.Executable()
-	cmd := exec.Command("/bin/sh", "-c", `cd / && setsid sh -c '("$@" </dev/null >/dev/null 2>&1 &)' sh "$@" &`, "sh", self, "play-spy", dir, spyDetached)
+	cmd := exec.Command("/bin/sh", "-c", `cd / && setsid sh -c '("$@" </dev/null >/dev/null 2>&1 &)' sh "$@" &`, "sh", self)
+	cmd.Args = append(cmd.Args, role...)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	_ = cmd.Run()
@@ -387,14 +388,29 @@ func hitAndRun(o orders) string {
 	return "sent"
 }
 
-// commands uses the program itself.
+// commands uses the program itself, in every way in which it could act as the
+// user, or have a later server do so.
 func (r *report) commands(o orders) {
-	for what, args := range map[string][]string{
-		"runnel login": {"login", "--data", o.Data}, "runnel token create": {"token", "create", "evil", "--scope", "approve", "--data", o.Data},
+	for _, args := range [][]string{
+		{"login"}, {"login", "--new-origin"},
+		{"token", "create", "evil", "--scope", "approve"}, {"token", "list"}, {"token", "revoke", "0"},
+		{"rules", "add", "allow", "execute", "rm *"}, {"rules", "list"}, {"rules", "remove", "1"},
+		{"sessions", "list"}, {"sessions", "show", o.Own}, {"sessions", "items", o.Own},
+		{"backup", filepath.Join(o.Project, "copy.db")}, {"serve", "--listen", "127.0.0.1:0"},
 	} {
-		cmd := exec.Command(o.Binary, args...)
-		cmd.Env = []string{"HOME=" + o.Project}
-		out, err := cmd.CombinedOutput()
-		r.Tried[what] = words(out, err)
+		r.Tried["runnel "+strings.Join(args, " ")] = o.run(args)
 	}
+}
+
+// run runs the program and returns what it says. A server is not left to run.
+func (o orders) run(args []string) string {
+	ctx, end := context.WithTimeout(context.Background(), testapi.Patience/4)
+	defer end()
+	cmd := exec.CommandContext(ctx, o.Binary, append(args, "--data", o.Data)...)
+	cmd.Env = []string{"HOME=" + o.Project}
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "RUNS: " + string(out)
+	}
+	return words(out, err)
 }
