@@ -89,8 +89,8 @@ func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took t
 	defer c.Close()
 	time.Sleep(5 * time.Millisecond)
 	began := time.Now()
-	if _, err := c.Write(e.Say); err != nil {
-		return 0, 0, err
+	if _, err := c.Write(e.Say); err != nil { // the server has closed it
+		return time.Since(began), 0, nil
 	}
 	if lower {
 		for time.Since(began) < after {
@@ -233,6 +233,7 @@ func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 		if r.Statuses[http.StatusOK] > 0 {
 			t.Errorf("the agent answered its own question in try %d: %v", r.Tries, r.Statuses)
 		}
+		http.DefaultClient.CloseIdleConnections() // one that was judged meanwhile stays refused
 		w.killSessions()
 	})
 }
