@@ -31,7 +31,7 @@ const (
 // ServeHTTP is the one chain that every request goes through, whatever it asks
 // for: limits, Host, Origin, authentication, scope, handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead}
+	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread}
 	began := time.Now()
 	conns.Answering(r)
 	route := s.router.find(r)
@@ -157,7 +157,8 @@ type statusWriter struct {
 	http.ResponseWriter
 	head   bool // the answer has no body
 	status int
-	watch  *watch // of a request with a credential
+	watch  *watch                                   // of a request with a credential
+	unread func(bytes int, cut func()) (end func()) // see Streams.Unread
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -177,12 +178,18 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+	if w.unread != nil {
+		defer w.unread(len(p), w.cut)()
+	}
 	n, err := w.ResponseWriter.Write(p)
 	if w.head { // over HTTP/2 a write fails once the header has been sent
 		return len(p), nil
 	}
 	return n, err
 }
+
+// cut ends a write.
+func (w *statusWriter) cut() { _ = w.SetWriteDeadline(time.Now()) }
 
 // FlushError serves http.ResponseController, like the next two.
 func (w *statusWriter) FlushError() error {

@@ -21,7 +21,7 @@ type Limits struct {
 	SubscriptionsPerCredential int // of all WebSockets of one credential. Default: 2,048
 	Fragments                  int // frames without a message or content that a WebSocket may send in a second. Default: 1,000
 
-	UnreadBytes int64 // of large messages that clients of WebSockets have not read, in all. Default: 64 MiB
+	UnreadBytes int64 // of large messages and answers that clients have not read, in all. Default: 64 MiB
 }
 
 func (l *Limits) complete() {

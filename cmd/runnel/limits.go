@@ -57,7 +57,7 @@ func limitSettings() []limitSetting {
 		{"max-streams-per-credential", func(l *limits) *int { return &l.MaxStreamsPerCredential }, 256, "at most `N` streams of one credential are open at once"},
 		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "all WebSockets have at most `N` subscriptions at once"},
 		{"max-subscriptions-per-credential", func(l *limits) *int { return &l.MaxSubscriptionsPerCredential }, 2048, "the WebSockets of one credential have at most `N` subscriptions at once"},
-		{"max-unread-mib", func(l *limits) *int { return &l.MaxUnreadMiB }, 64, "WebSockets hold at most `N` MiB of large messages that clients have not read; beyond that the one that waits for longest is cut off"},
+		{"max-unread-mib", func(l *limits) *int { return &l.MaxUnreadMiB }, 64, "clients leave at most `N` MiB of large messages and answers unread; beyond that the one that waits for longest is cut off"},
 		{"max-fragments", func(l *limits) *int { return &l.MaxFragments }, 1000, "close a WebSocket that sends more than `N` small fragments in a second"},
 		{"max-connections", func(l *limits) *int { return &l.MaxConnections }, autoConnections, "at most `N` connections to the address are open at once; 0: as many as there are file descriptors for, less a reserve for the socket and for running turns"},
 		{"max-unauthenticated-connections", func(l *limits) *int { return &l.MaxUnauthenticatedConnections }, 256, "of them, at most `N` on which no credential was accepted yet"},

@@ -35,7 +35,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	defer s.exports.remove(id)
 	format := r.URL.Query().Get("format")
 	var media string
-	var write func(context.Context, *bufio.Writer, gateway.Status) error
+	var write func(context.Context, io.Writer, gateway.Status) error
 	switch format {
 	case "jsonl":
 		media, write = "application/jsonl", s.exportEvents
@@ -50,15 +50,30 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", media)
 	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", st.SessionID+"."+format))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	out := bufio.NewWriterSize(&deadlineWriter{w, http.NewResponseController(w), s.cfg.WriteStall}, 32<<10)
+	rc := http.NewResponseController(w)
+	out := bufio.NewWriterSize(&deadlineWriter{w, rc, s.cfg.WriteStall}, 32<<10)
 	w.WriteHeader(http.StatusOK)
-	if err := write(r.Context(), out, st); err != nil {
+	counted := &unreadWriter{out, s, func() { _ = rc.SetWriteDeadline(time.Now()) }}
+	if err := write(r.Context(), counted, st); err != nil {
 		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
 	}
 	if err := out.Flush(); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// An unreadWriter counts what it writes as unread until it is written, also where
+// the buffer below it writes only a part at once.
+type unreadWriter struct {
+	out *bufio.Writer
+	s   *Streams
+	cut func()
+}
+
+func (u *unreadWriter) Write(p []byte) (int, error) {
+	defer u.s.Unread(len(p), u.cut)()
+	return u.out.Write(p)
 }
 
 // A deadlineWriter gives each write its own deadline.
@@ -73,7 +88,7 @@ func (d *deadlineWriter) Write(p []byte) (int, error) {
 	return d.Writer.Write(p)
 }
 
-func (s *Streams) exportEvents(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+func (s *Streams) exportEvents(ctx context.Context, w io.Writer, st gateway.Status) error {
 	for cursor := runnel.NewCursor(s.cfg.Gateway.Log(), st.SessionID, 0); ; {
 		evs, err := cursor.Read(ctx)
 		if err != nil || len(evs) == 0 {
@@ -138,7 +153,7 @@ func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out
 	}
 }
 
-func (s *Streams) exportMarkdown(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+func (s *Streams) exportMarkdown(ctx context.Context, w io.Writer, st gateway.Status) error {
 	fmt.Fprintf(w, "# %s\n\n%s in `%s`, %s\n", oneLine(st.Title), st.CLIType, st.ProjectDir, st.CreatedAt.Format(time.RFC3339))
 	for o, err := range s.outs(ctx, st.SessionID) {
 		if err != nil {
@@ -161,7 +176,7 @@ func (s *Streams) exportMarkdown(ctx context.Context, w *bufio.Writer, st gatewa
 
 // exportHTML writes a page that holds text only: all of it escaped, no script,
 // no style, no link.
-func (s *Streams) exportHTML(ctx context.Context, w *bufio.Writer, st gateway.Status) error {
+func (s *Streams) exportHTML(ctx context.Context, w io.Writer, st gateway.Status) error {
 	title := html.EscapeString(oneLine(st.Title))
 	fmt.Fprintf(w, "<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\"><title>%s</title></head>\n<body>\n<h1>%s</h1>\n<p>%s in <code>%s</code></p>\n",
 		title, title, html.EscapeString(st.CLIType), html.EscapeString(st.ProjectDir))

@@ -192,13 +192,15 @@ func (s *Streams) items(w http.ResponseWriter, r *http.Request, history *history
 		}
 		last := !c.more || list.count >= limit || list.bytes > waitingBytes
 		_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteStall))
-		if err := list.write(last); err != nil {
+		written := s.unread.begin(list.bytes, func() { _ = rc.SetWriteDeadline(time.Now()) })
+		err := list.write(last)
+		written()
+		if err != nil {
 			return err
 		}
 		if last {
 			break
 		}
-		var err error
 		if c, err = history.next(r.Context()); err != nil {
 			if r.Context().Err() == nil {
 				s.cfg.Reply.Explain(r.Context(), err) // logs it

@@ -45,7 +45,7 @@ type Limits struct {
 	SubscriptionsPerCredential int // of all WebSockets of one credential
 	Fragments                  int // frames without a message or content that a WebSocket may send in a second
 
-	UnreadBytes int64 // of large messages that clients have not read, in all
+	UnreadBytes int64 // of large messages and answers that clients have not read, in all
 }
 
 // Metrics counts streams and their messages, by family.
@@ -90,6 +90,11 @@ func (s *Streams) End(ctx context.Context) error {
 	s.stop(errShutdown)
 	return s.open.wait(ctx)
 }
+
+// Unread counts in what a client has not read yet, while it is being written.
+// See [Limits.UnreadBytes]: cut is called if the write has to end; it must not
+// block. The caller calls end once it is written.
+func (s *Streams) Unread(bytes int, cut func()) (end func()) { return s.unread.begin(bytes, cut) }
 
 // Counts returns how many streams and exports are open, and how many sessions
 // have streams that their deletion would end.

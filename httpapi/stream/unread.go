@@ -9,7 +9,8 @@ import (
 // written: smaller ones are what any subscription may hold.
 const largeMessage = 64 << 10
 
-// unread bounds the memory of large messages that clients do not read. When there
+// unread bounds the memory of large messages and of large parts of answers that
+// clients do not read. When there
 // are too many bytes, the connection that has been writing for longest is cut:
 // one whose client reads is hardly ever that.
 type unread struct {

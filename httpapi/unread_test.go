@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// TestUnreadAnswersAreBounded has clients ask for large answers of every kind and
+// read nothing. What is held for them is bounded: those that wait for longest are
+// cut off at once, not when their time is over.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	const clients, limit = 8, 2 << 20
+	for _, kind := range []string{"events", "items", "export?format=md"} {
+		t.Run(kind, func(t *testing.T) {
+			timed(t, minute)
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = limit })
+				id := s.create()
+				large := burst(200_000) // a megabyte
+				s.events(id, s.prompt(id, large))
+				var conns []net.Conn
+				for n := range clients {
+					c, err := s.ln.dial(t.Context(), "", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					conns = append(conns, c)
+					token := s.token
+					if n%2 == 0 { // a credential has two exports at a time
+						s.token = s.mint(auth.All()...)
+					}
+					request := "GET /api/session/" + id + "/" + kind + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + token + "\r\n\r\n"
+					_, _ = io.WriteString(c, request)
+					readHead(t, c)
+					synctest.Wait()
+				}
+				cut := 0
+				for _, c := range conns {
+					if _, err := c.Write([]byte{0}); err != nil {
+						cut++
+					}
+				}
+				if cut < clients/2 {
+					t.Errorf("%d of %d were cut off", cut, clients)
+				}
+				if got := s.do("GET", "/metrics", "").Body.String(); !strings.Contains(got, `max-unread-mib`) {
+					t.Error("it was not counted")
+				}
+			})
+		})
+	}
+}
+
+// readHead reads the head of an answer.
+func readHead(t *testing.T, c net.Conn) {
+	t.Helper()
+	var head []byte
+	for one := make([]byte, 1); !strings.HasSuffix(string(head), "\r\n\r\n"); head = append(head, one[0]) {
+		if _, err := io.ReadFull(c, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
