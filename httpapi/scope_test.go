@@ -70,3 +70,37 @@ func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 		}
 	}
 }
+
+// A credential that may not approve gives agents no commands of their own: a
+// command changes what the agent asks about.
+func TestCommandsNeedTheScopeApprove(t *testing.T) {
+	s := serve(t)
+	id := s.create()
+	whole := s.token
+	s.token = s.mint(auth.Read, auth.Send)
+	p := s.join(stream.FamilyUpsert)
+	for _, text := range []string{
+		"/config tools.approvalMode=auto", "/x", "/", " /x", "\t\n/x", "\ufeff/x", "\u00a0/x", "\u200b/x", "\u2028/x", "$extensions link /tmp", "!touch x",
+	} {
+		content, _ := json.Marshal(text)
+		for _, at := range []struct{ path, body string }{
+			{"/api/session/" + id + "/send", `{"content":` + string(content) + `}`},
+			{"/api/session/" + id + "/send", `{"content":` + string(content) + `,"queue":true}`},
+			{"/api/harness/turn", `{"sessionId":"` + id + `","message":` + string(content) + `}`},
+		} {
+			if w := s.do("POST", at.path, at.body); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
+				t.Errorf("%s %q: got %d %s", at.path, text, w.Code, w.Body)
+			}
+		}
+		p.say(`{"type":"session:send","requestId":"1","sessionId":"%s","content":%s}`, id, content)
+		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {
+			t.Errorf("%q: got %+v", text, f)
+		}
+	}
+	for token, text := range map[string]string{s.token: "say /x", whole: "/x"} {
+		s.token = token
+		if w := s.do("POST", "/api/session/"+s.create()+"/send", `{"content":"`+text+`"}`); w.Code != http.StatusAccepted {
+			t.Errorf("%q: got %d %s", text, w.Code, w.Body)
+		}
+	}
+}

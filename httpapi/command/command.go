@@ -7,12 +7,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
+	"unicode"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/strictjson"
 	"github.com/runnel-dev/runnel/profile"
 )
 
@@ -109,6 +113,9 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 	if err := checkTurnID(in.TurnID); err != nil {
 		return p, nil, err
 	}
+	if err := checkCommand(r, field, in.Content); err != nil {
+		return p, nil, err
+	}
 	opt, err := CallersOptions(r, in.Opts)
 	if err != nil {
 		return p, nil, err
@@ -127,6 +134,25 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 		Persona: opt.Choice.Persona, Governance: opt.Choice.Governance, Unattended: opt.Choice.Unattended,
 	}, opt.Warnings, nil
 }
+
+// checkCommand refuses a prompt that an agent may take for a command of its own,
+// unless the caller may approve. A command changes at once what the agent asks
+// about: Qwen Code's /config writes the user's settings, and Gemini CLI's
+// "/extensions link", also written "$extensions link", starts programs. Agents
+// offer commands that they do not list, and skip what they call white space
+// before a command, so the first visible character decides.
+func checkCommand(r *http.Request, field, content string) error {
+	content = strings.TrimLeftFunc(content, func(c rune) bool { return unicode.In(c, unicode.White_Space, unicode.Z, unicode.C) })
+	if content == "" || !strings.ContainsRune(commandSigns, rune(content[0])) || access.Caller(r.Context()).Has(auth.Approve) {
+		return nil
+	}
+	return runnel.Fail(runnel.Forbidden, field+": a prompt that begins with "+strictjson.Quote(content[:1])+
+		" may be a command, which changes what the agent does without asking; this credential lacks the scope \"approve\", which that needs. Begin the prompt with a word")
+}
+
+// commandSigns are the characters with which commands of agents begin: those for
+// the agent itself, and those for a shell.
+const commandSigns = "/$!"
 
 // Decide answers an approval.
 func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest) (DecideAnswer, error) {

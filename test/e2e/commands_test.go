@@ -5,6 +5,9 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,4 +62,41 @@ func (s *server) printedOnce(session string) {
 	if len(turns) != 2 {
 		s.t.Errorf("the table is in %d turns, want 2", len(turns))
 	}
+}
+
+// TestCommandsNeedTheScopeApprove sends a command of Qwen Code that writes the
+// user's settings, which decide what it does without asking, with a credential
+// that must not approve.
+func TestCommandsNeedTheScopeApprove(t *testing.T) {
+	s := serve(t, realagents.Find(t, "qwen"))
+	d := &sse{s, s.create(), "0", make(map[string]string)}
+	settings := filepath.Join(s.home.Dir, ".qwen", "settings.json")
+	s.token = s.narrower("read,send")
+	var refused struct{ Error struct{ Code string } }
+	code := s.call("POST", "/api/session/"+d.session+"/send", map[string]any{"content": "/config tools.approvalMode=auto-edit"}, &refused)
+	if code != http.StatusForbidden || refused.Error.Code != "FORBIDDEN" {
+		t.Errorf("got %d %+v, want FORBIDDEN", code, refused)
+	}
+	if got := d.turn(play(done), ignore); got.Status != "completed" {
+		t.Errorf("another prompt of the same credential: %+v", got)
+	}
+	if b, err := os.ReadFile(settings); err != nil || strings.Contains(string(b), "auto-edit") {
+		t.Errorf("the settings are %s %v", b, err)
+	}
+}
+
+// narrower makes a token with some scopes and returns it.
+func (s *server) narrower(scopes string) string {
+	s.t.Helper()
+	binary, err := build()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	token := exec.CommandContext(s.t.Context(), binary, "token", "create", "narrow", "--scope", scopes, "--data", s.data)
+	token.Env = s.env
+	secret, err := token.Output()
+	if err != nil {
+		s.t.Fatalf("token create: %v", err)
+	}
+	return strings.TrimSpace(string(secret))
 }
