@@ -72,9 +72,9 @@ func TestCommandsNeedTheScopeApprove(t *testing.T) {
 	d := &sse{s, s.create(), "0", make(map[string]string)}
 	settings := filepath.Join(s.home.Dir, ".qwen", "settings.json")
 	s.token = s.narrower("read,send")
-	var refused struct{ Error struct{ Code string } }
+	var refused struct{ Error struct{ Type string } }
 	code := s.call("POST", "/api/session/"+d.session+"/send", map[string]any{"content": "/config tools.approvalMode=auto-edit"}, &refused)
-	if code != http.StatusForbidden || refused.Error.Code != "FORBIDDEN" {
+	if code != http.StatusForbidden || refused.Error.Type != "FORBIDDEN" {
 		t.Errorf("got %d %+v, want FORBIDDEN", code, refused)
 	}
 	if got := d.turn(play(done), ignore); got.Status != "completed" {
