@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -70,12 +71,13 @@ const maxSettings = 1 << 20
 // selectedLogin returns the login that a file of settings selects; "" if it
 // selects none, or cannot be read.
 func selectedLogin(path string) string {
-	st, err := os.Stat(path)
-	if err != nil || !st.Mode().IsRegular() || st.Size() > maxSettings {
+	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
+	if err != nil {
 		return ""
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSettings))
+	if err != nil || st.Size() > maxSettings {
 		return ""
 	}
 	if m := selectedType.FindSubmatch(data); m != nil {

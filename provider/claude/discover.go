@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -88,7 +89,7 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 	if err != nil {
 		return false
 	}
-	f, err := root.Open(rel)
+	f, _, err := agentconn.OpenPlain(root.OpenFile, rel)
 	if err != nil {
 		return false
 	}

@@ -236,8 +236,7 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 64<<10))
 }
 
-// openPlain opens a regular file. It checks the type first: opening a pipe
-// would wait for its other end.
+// openPlain opens a regular file that is no link.
 func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	st, err := root.Lstat(name)
 	if err != nil {
@@ -246,8 +245,7 @@ func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	if !st.Mode().IsRegular() {
 		return nil, nil, errors.New("claude: not a regular file")
 	}
-	f, err := root.Open(name)
-	return f, st, err
+	return agentconn.OpenPlain(root.OpenFile, name)
 }
 
 // Translate implements [runnel.Translator]. It yields the events of Next, and

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -60,15 +61,11 @@ func quoteMeta(path string) string {
 
 // meta returns the conversation that the first line of a file describes.
 func meta(file, id string) (c runnel.Conversation, ok bool) {
-	f, err := os.Open(file)
+	f, st, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {
 		return c, false
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return c, false
-	}
 	line, err := jsonl.NewReader(f, 0).Next()
 	if err != nil {
 		return c, false

@@ -4,6 +4,7 @@ package codex
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -335,12 +336,13 @@ func keyVariables(home string) (names []string) {
 // userConfig returns the agent's configuration; nil if there is none to read.
 func userConfig(home string) []byte {
 	path := filepath.Join(home, "config.toml")
-	st, err := os.Stat(path)
-	if err != nil || !st.Mode().IsRegular() || st.Size() > maxConfig {
+	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
+	if err != nil {
 		return nil
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil || st.Size() > maxConfig {
 		return nil
 	}
 	return text

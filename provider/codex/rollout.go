@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -31,7 +32,7 @@ func rollouts(id string) []string {
 // threadOf reads the conversation's id and its model provider from the first
 // line of its file.
 func threadOf(file string) (id, models string, err error) {
-	f, err := os.Open(file)
+	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {
 		return "", "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
 	}
@@ -112,7 +113,7 @@ func join(out io.Writer, files []string, end int64) error {
 	if len(files) == 0 {
 		return errContinues
 	}
-	f, err := os.Open(files[0])
+	f, _, err := agentconn.OpenPlain(os.OpenFile, files[0])
 	if err != nil {
 		return err
 	}

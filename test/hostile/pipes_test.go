@@ -1,0 +1,39 @@
+//go:build linux
+
+package hostile
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestPipesAmongConversationsHoldNothing puts pipes, as every agent can, where
+// agents keep their conversations. Whoever loads one is refused at once; a
+// server that waited for the pipe's other end would lose a thread with each.
+func TestPipesAmongConversationsHoldNothing(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	for ref, path := range map[string]string{
+		"codex:00000000-0000-4000-8000-000000000001":       ".codex/sessions/2026/01/02/rollout-2026-01-02T03-04-05-00000000-0000-4000-8000-000000000001.jsonl",
+		"codex:00000000-0000-4000-8000-000000000002":       ".codex/archived_sessions/rollout-2026-01-02T03-04-05-00000000-0000-4000-8000-000000000002.jsonl",
+		"claude-code:00000000-0000-4000-8000-000000000003": ".claude/projects/-pipe/00000000-0000-4000-8000-000000000003.jsonl",
+	} {
+		path = filepath.Join(w.dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out struct {
+			Error struct{ Type, Message string }
+		}
+		if code, ok := w.Call("POST", "/api/session/"+ref+"/load", object{}, &out); !ok || code == http.StatusOK {
+			t.Errorf("%s: %d %+v %t", ref, code, out.Error, ok)
+		}
+	}
+	w.stop()
+}
