@@ -104,3 +104,23 @@ func TestCommandsNeedTheScopeApprove(t *testing.T) {
 		}
 	}
 }
+
+// What a session may use without asking was chosen with it: a credential that
+// may not approve gives it no further directories or tools.
+func TestNoReachInAdvance(t *testing.T) {
+	s := serve(t)
+	dir, _ := json.Marshal(s.dir)
+	made := call[createAnswer](s.rig, "POST", "/api/session/create", `{"cliType":"script","projectDir":`+string(dir)+`,"options":{"permissionMode":"acceptEdits"}}`, http.StatusCreated)
+	s.token = s.mint(auth.Read, auth.Send)
+	p := s.join(stream.FamilyUpsert)
+	other, _ := json.Marshal(t.TempDir())
+	for _, opts := range []string{`"addDirs":[` + string(other) + `]`, `"tools":["Bash"]`, `"disallowedTools":["x"]`, `"disallowedTools":[]`, `"model":"m","addDirs":[]`} {
+		if w := s.do("POST", "/api/session/"+made.SessionID+"/options", "{"+opts+"}"); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
+			t.Errorf("%s: got %d %s", opts, w.Code, w.Body)
+		}
+		p.say(`{"type":"session:options","requestId":"1","sessionId":"%s",%s}`, made.SessionID, opts)
+		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {
+			t.Errorf("%s: got %+v", opts, f)
+		}
+	}
+}

@@ -186,11 +186,35 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	return DecideAnswer{&stored}, nil
 }
 
+// checkReach refuses new directories and tools for a session that exists, unless
+// the caller may approve. The session may accept edits or bypass permissions:
+// whoever chose that chose it for the directories and tools of then.
+func checkReach(r *http.Request, opt runnel.Options) error {
+	if access.Caller(r.Context()).Has(auth.Approve) {
+		return nil
+	}
+	what := ""
+	switch {
+	case opt.AddDirs != nil:
+		what = "addDirs"
+	case opt.Tools != nil:
+		what = "tools"
+	case opt.DisallowedTools != nil:
+		what = "disallowedTools"
+	default:
+		return nil
+	}
+	return runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which changing this in a session needs: the session may use it without asking")
+}
+
 // SetOptions changes options of a session; in are the options as the client wrote
 // them.
 func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
 	opt, err := CallersOptions(r, in)
 	if err != nil {
+		return OptionsAnswer{}, err
+	}
+	if err := checkReach(r, opt.Options); err != nil {
 		return OptionsAnswer{}, err
 	}
 	switch {
