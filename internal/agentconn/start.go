@@ -121,15 +121,10 @@ const maxOutput = 64 << 10
 
 // Output runs a program with arguments of ours and returns what it prints, at
 // most maxOutput bytes. The exit status does not matter: some agents fail where
-// the answer is no. The program runs in an empty directory, because agents obey
-// the files in theirs.
+// the answer is no. The program runs in an empty directory of this user's, not
+// in one for temporary files: agents obey the files in theirs and above it.
 func Output(ctx context.Context, path string, env []string, args ...string) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "runnel-probe-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: dir, Env: env})
+	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: EmptyDir(), Env: env})
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error
 	}
 	servers, err := a.noServers()
 	if err == nil {
-		err = a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true, "cwd": os.TempDir(), "config": map[string]any{"mcp_servers": servers}}, nil)
+		err = a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true, "cwd": agentconn.EmptyDir(), "config": map[string]any{"mcp_servers": servers}}, nil)
 	}
 	if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
 		return turns, next, nil // it is open elsewhere, or has had no turn

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 	"github.com/runnel-dev/runnel/internal/proc"
@@ -23,20 +24,17 @@ type asker struct {
 	peer    jsonrpc.Peer
 }
 
-// query starts an app-server, calls do with it, and stops it.
+// query starts an app-server, calls do with it, and stops it. The app-server
+// runs away from projects, whose settings could run programs, and from the
+// folder for temporary files, where other users can put such settings.
 func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *asker) error) error {
 	opt = p.program.Configured(opt)
 	path, args, err := p.executable(opt)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "runnel-codex-") // an empty directory: a project may have settings
-	if err != nil {
-		return runnel.Fail(runnel.AgentError, "There is no room for temporary files.", err)
-	}
-	defer os.RemoveAll(dir)
 	path, managed := native(path)
-	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: dir, Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
+	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: agentconn.EmptyDir(), Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
 	if err != nil {
 		return runnel.Fail(runnel.AgentError, "Codex could not be started to be asked.", err)
 	}

@@ -255,7 +255,8 @@ func TestElicitedAddressIsAPage(t *testing.T) {
 }
 
 // To look at a conversation that is in no index of the agent's has it opened,
-// and starts no server of tools.
+// and starts no server of tools: none of the user's, and none that others put
+// into the folder for temporary files, even if the user trusts that folder.
 func TestRecallStartsNoServers(t *testing.T) {
 	r := newRig(t)
 	r.Play(says("Kept."))
@@ -274,7 +275,16 @@ func TestRecallStartsNoServers(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "started")
 	config, err := os.ReadFile(filepath.Join(home, "config.toml"))
 	if err == nil {
-		config = fmt.Appendf(config, "\n[mcp_servers.mark]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"touch %s; cat\"]\n", mark)
+		server := "\n[mcp_servers.%s]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"touch %s; cat\"]\n"
+		shared := t.TempDir()
+		if err := os.Mkdir(filepath.Join(shared, ".codex"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(shared, ".codex", "config.toml"), fmt.Appendf(nil, server, "planted", mark+"-planted"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TMPDIR", shared)
+		config = fmt.Appendf(config, server+"\n[projects.%q]\ntrust_level = \"trusted\"\n", "mark", mark, shared)
 		err = os.WriteFile(filepath.Join(home, "config.toml"), config, 0o600)
 	}
 	if err != nil {
@@ -295,8 +305,8 @@ func TestRecallStartsNoServers(t *testing.T) {
 	if said == 0 {
 		t.Error("nothing is recalled")
 	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a server of tools was started")
+	if started, err := filepath.Glob(mark + "*"); err != nil || len(started) > 0 {
+		t.Errorf("servers of tools were started: %q %v", started, err)
 	}
 }
 
