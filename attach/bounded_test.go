@@ -1,8 +1,11 @@
 package attach
 
 import (
+	"io"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,4 +47,51 @@ func TestStoreIsBounded(t *testing.T) {
 	if again := openStore(t, dir); again.kept != s.kept || again.kept == 0 {
 		t.Errorf("opened again: %d bytes are counted, want %d", again.kept, s.kept)
 	}
+}
+
+// Uploads that arrive slowly are on the disk and not in memory, so many of them
+// at once hold none of it.
+func TestSlowUploadsHoldNoMemory(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "uploads"))
+	const uploads, half = 30, MaxFile / 2
+	var arrived, all sync.WaitGroup
+	goOn := make(chan struct{})
+	arrived.Add(uploads)
+	for range uploads {
+		all.Go(func() {
+			if _, err := s.Save(&slow{left: half, arrived: arrived.Done, goOn: goOn}, "a.txt"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	arrived.Wait()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if most := uint64(uploads * half / 4); m.HeapAlloc > most {
+		t.Errorf("%d uploads of %d bytes hold %d bytes of memory, want %d at most", uploads, half, m.HeapAlloc, most)
+	}
+	close(goOn)
+	all.Wait()
+}
+
+// slow is an upload that waits before its end.
+type slow struct {
+	left    int
+	arrived func()
+	goOn    chan struct{}
+}
+
+func (r *slow) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		r.arrived()
+		<-r.goOn
+		return 0, io.EOF
+	}
+	n := min(len(p), r.left)
+	for i := range p[:n] {
+		p[i] = 'a'
+	}
+	r.left -= n
+	return n, nil
 }

@@ -26,6 +26,8 @@ type Store struct {
 	mu   sync.Mutex
 	kept int64 // bytes, those being written among them
 	most int64
+
+	check sync.Mutex // held by the one upload that is in memory, to be checked
 }
 
 // MaxKept bounds the uploads of a Store, in bytes, and what it holds back for a
@@ -104,6 +106,17 @@ func (s *Store) reserve(size int64) bool {
 	return true
 }
 
+// extend makes room for more of a file that has some, or not.
+func (s *Store) extend(size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept+size > s.most {
+		return false
+	}
+	s.kept += size
+	return true
+}
+
 func (s *Store) release(size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,42 +135,92 @@ func (s *Store) Save(r io.Reader, name string) (Upload, error) {
 	if up.MediaType == "" {
 		return Upload{}, rejected(name, refuse(badExtension, "the extension is not one of "+strings.Join(extensions(), " ")))
 	}
-	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
-	switch {
-	case err != nil:
-		return Upload{}, runnel.Fail(runnel.InvalidRequest, "the upload broke off; send it again", err)
-	case len(data) > MaxFile:
-		return Upload{}, runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
-	}
-	if why := matches(up.MediaType, data); why != nil {
-		return Upload{}, rejected(name, why)
-	}
-	up.Size, up.Path = int64(len(data)), filepath.Join(s.dir, up.ID, name)
-	if !s.reserve(up.Size) {
-		return Upload{}, runnel.Fail(runnel.RateLimited, "there are too many uploads already; those that nobody sends are removed after a day")
-	}
-	if err := s.write(up.ID, name, data); err != nil {
-		s.release(up.Size)
-		return Upload{}, runnel.Fail(runnel.StoreUnavailable, "the upload cannot be kept; is the disk full?", err)
+	up.Path = filepath.Join(s.dir, up.ID, name)
+	if err := s.write(&up, r); err != nil {
+		return Upload{}, err
 	}
 	return up, nil
 }
 
-func (s *Store) write(id, name string, data []byte) (err error) {
-	if err := s.root.Mkdir(id, 0o700); err != nil {
-		return err
-	}
+// write writes a file as it arrives, so that many slow uploads hold no memory,
+// and checks it then. On failure it leaves nothing behind.
+func (s *Store) write(up *Upload, r io.Reader) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.root.RemoveAll(id))
+			_ = s.root.RemoveAll(up.ID)
 		}
 	}()
-	f, err := s.root.OpenFile(filepath.Join(id, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	rel := filepath.Join(up.ID, up.Name)
+	f, err := s.create(up.ID, rel)
 	if err != nil {
-		return err
+		return notStored(err)
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	in := &incoming{s: s, r: io.LimitReader(r, MaxFile+1)}
+	if !s.reserve(0) {
+		err = errTooMany
+	} else {
+		defer func() {
+			if err != nil {
+				s.release(in.size)
+			}
+		}()
+		_, err = io.Copy(f, in)
+	}
+	err = errors.Join(err, f.Close())
+	switch {
+	case errors.Is(err, errTooMany):
+		return runnel.Fail(runnel.RateLimited, "there are too many uploads already; those that nobody sends are removed after a day")
+	case in.err != nil:
+		return runnel.Fail(runnel.InvalidRequest, "the upload broke off; send it again", in.err)
+	case err != nil:
+		return notStored(err)
+	case in.size > MaxFile:
+		return runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
+	}
+	up.Size = in.size
+	s.check.Lock()
+	defer s.check.Unlock()
+	data, err := s.root.ReadFile(rel)
+	if err != nil {
+		return notStored(err)
+	}
+	if why := matches(up.MediaType, data); why != nil {
+		return rejected(up.Name, why)
+	}
+	return nil
+}
+
+func (s *Store) create(id, rel string) (*os.File, error) {
+	if err := s.root.Mkdir(id, 0o700); err != nil {
+		return nil, err
+	}
+	return s.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func notStored(cause error) error {
+	return runnel.Fail(runnel.StoreUnavailable, "the upload cannot be kept; is the disk full?", cause)
+}
+
+var errTooMany = errors.New("attach: too many uploads")
+
+// incoming is the content of an upload. It makes room for what it reads.
+type incoming struct {
+	s    *Store
+	r    io.Reader
+	size int64
+	err  error // of reading
+}
+
+func (in *incoming) Read(p []byte) (int, error) {
+	n, err := in.r.Read(p)
+	if !in.s.extend(int64(n)) {
+		return 0, errTooMany
+	}
+	in.size += int64(n)
+	if err != nil && err != io.EOF {
+		in.err = err
+	}
+	return n, err
 }
 
 // Prune removes the uploads that are older than before.

@@ -342,7 +342,7 @@ func TestStoreLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.write("id", strings.Repeat("n", 300), []byte("x")); err == nil { // no file system takes that name
+	if err := s.write(&Upload{ID: "id", Name: strings.Repeat("n", 300)}, strings.NewReader("x")); err == nil { // no file system takes that name
 		t.Fatal("written")
 	}
 	broken := io.MultiReader(strings.NewReader("half"), iotestErr{})

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +19,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -412,4 +416,45 @@ func TestConnectionHasFewRequestsWithoutACredentialAtOnce(t *testing.T) {
 	if statuses[http.StatusTooManyRequests] != 1 || statuses[http.StatusBadRequest] != most {
 		t.Errorf("statuses %v", statuses)
 	}
+}
+
+// What one credential sends and does not finish is bounded in all, not only for
+// each request; another credential does not notice.
+func TestArrivingBodiesAreBounded(t *testing.T) { synctest.Test(t, arrivingBodiesAreBounded) }
+
+func arrivingBodiesAreBounded(t *testing.T) {
+	s := serve(t)
+	id, mine, other := s.create(), s.token, s.mint(auth.Read, auth.Send)
+	const beyond = 6
+	var conns []net.Conn
+	refused := make(chan int, maxArriving/reply.MaxBody+beyond)
+	for range cap(refused) {
+		c, err := s.ln.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+		go func() {
+			_, _ = fmt.Fprintf(c, "POST /api/session/%s/send HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", id, mine, reply.MaxBody)
+			if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				refused <- res.StatusCode
+			}
+		}()
+	}
+	for range beyond {
+		if got := <-refused; got != http.StatusTooManyRequests {
+			t.Errorf("got %d", got)
+		}
+	}
+	if w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`); w.Code != http.StatusTooManyRequests || code(w) != "RATE_LIMITED" {
+		t.Errorf("one more: got %d %s", w.Code, w.Body)
+	}
+	s.token = other
+	if w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`); w.Code != http.StatusAccepted {
+		t.Errorf("another credential: got %d %s", w.Code, w.Body)
+	}
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	time.Sleep(time.Second) // net/http lingers on connections that it closes
 }

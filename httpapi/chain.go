@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -83,6 +84,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer done()
 		r.Body = http.MaxBytesReader(sw, r.Body, maxPublicBody)
+	}
+	if route.scope != "" {
+		done, err := s.arriving.take(r, access.Caller(r.Context()).ID)
+		if err != nil {
+			s.reply.Error(sw, r, err)
+			return
+		}
+		defer done()
 	}
 	s.served(sw, r, route)
 }

@@ -60,6 +60,8 @@ type Server struct {
 	router  *router
 	streams *stream.Streams
 	metrics *metrics
+
+	arriving arriving
 }
 
 // New returns a Server. It starts nothing.
