@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A program that says who it is obeys what lies in the folder that it runs in:
-// so that is never the caller's.
+// A program that says who it is obeys what lies in the folder that it runs in,
+// and above: so that is never the caller's, nor one for temporary files, to which
+// other users can add.
 func TestOutputIsOfNoProject(t *testing.T) {
 	project := t.TempDir()
 	t.Chdir(project)
@@ -22,6 +23,12 @@ func TestOutputIsOfNoProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", tmp)
+	cache, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache)
 	sh, err := Find("sh", Agent{}, runnel.Options{})
 	if err != nil {
 		t.Skip("there is no shell")
@@ -31,8 +38,8 @@ func TestOutputIsOfNoProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir, files, _ := strings.Cut(string(out), "\n")
-	if filepath.Dir(dir) != tmp || files != "" {
-		t.Errorf("it ran in %s beside %q, not in an empty directory of its own below %s", dir, files, tmp)
+	if !strings.HasPrefix(dir, cache+string(filepath.Separator)) || files != "" {
+		t.Errorf("it ran in %s beside %q, not in an empty directory below %s", dir, files, cache)
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
