@@ -89,6 +89,8 @@ func (s *Session) handle(m message) {
 	case sendMsg:
 		t, err := s.begin(m.in, m.set)
 		m.reply <- answer[*Turn]{t, err}
+	case startMsg:
+		s.start(m.reply)
 	case cancelMsg:
 		s.cancel(time.Now())
 		m.reply <- answer[struct{}]{}

@@ -139,6 +139,7 @@ func (s *Session) attach(o openedMsg) {
 			reply <- answer[bool]{value: s.detach()}
 		}
 		s.departing = nil
+		s.tellStarted(o.err)
 	}()
 	// What the agent before it still had to say has been overtaken.
 	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))

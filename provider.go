@@ -13,8 +13,8 @@ import (
 //
 // It may implement more than this: [Historian], [Positional], [Discoverer],
 // [Finder], [Translator], [Forker], [Preparer], [Accepter], [Prober],
-// [OptionTaker] and [ConnPrototype] are found by type assertion, and
-// [Capabilities] is computed from them.
+// [OptionTaker], [LoginChecker] and [ConnPrototype] are found by type assertion,
+// and [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string

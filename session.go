@@ -51,6 +51,7 @@ type Session struct {
 	gone      <-chan struct{} // closed once the agent before it has gone
 	opening   context.CancelFunc
 	closing   []chan error        // who waits for the end of the session
+	starting  []chan error        // who waits for the start of the agent
 	departing []chan answer[bool] // who waits to detach until the agent is there
 	facts     facts
 	returned  Settings // that the agent got back after turns with their own, until it reports settings
@@ -498,10 +499,14 @@ func ask[T any](ctx context.Context, s *Session, m func(chan answer[T]) message)
 	select {
 	case s.box <- m(reply):
 	case <-s.ended:
-		return zero, Fail(SessionDead, "the session has ended; start a new one or load it again")
+		return zero, errEnded()
 	case <-ctx.Done():
 		return zero, ctx.Err()
 	}
 	a := <-reply
 	return a.value, a.err
+}
+
+func errEnded() *Error {
+	return Fail(SessionDead, "the session has ended; start a new one or load it again")
 }

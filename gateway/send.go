@@ -3,7 +3,9 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
@@ -21,6 +23,10 @@ type Prompt struct {
 	Governance *profile.Governance // of the turn: it can only tighten the session's. Default: the session's
 	Unattended bool                // as Choice.Unattended
 	Queue      bool                // wait for the running turn instead of failing
+
+	// AwaitLogin says to wait for an agent that has to be started, if it checks its
+	// login then, and to fail with AGENT_NOT_LOGGED_IN before the turn begins.
+	AwaitLogin bool
 }
 
 // Sent says what became of a prompt.
@@ -34,25 +40,73 @@ type Sent struct {
 }
 
 // Send begins a turn, or lets the prompt wait for its turn. It returns once that
-// is durable, and never waits for the agent. Everything about the prompt is
-// judged under the session's turn lock, in the order of the contract. A prompt
-// whose turn an earlier run of the same request began gets that turn.
+// is durable, and waits for the agent only as Prompt.AwaitLogin says. Everything
+// about the prompt is judged under the session's turn lock, in the order of the
+// contract. A prompt whose turn an earlier run of the same request began gets that
+// turn.
 func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) {
 	g.pool.Use()
+	for {
+		sent, asleep, err := g.attempt(ctx, ref, p)
+		if asleep == nil {
+			return sent, err
+		}
+		err = awaitLogin(ctx, asleep.session)
+		g.sessions.release(asleep)
+		if err != nil {
+			return Sent{}, err
+		}
+		p.AwaitLogin = false
+	}
+}
+
+// attempt is Send, but for a session whose agent has to be awaited first. It has
+// judged everything else about the prompt then, and returns the session, which
+// the caller releases.
+func (g *Gateway) attempt(ctx context.Context, ref string, p Prompt) (sent Sent, asleep *entry, err error) {
 	e, err := g.lock(ctx, ref)
 	if err != nil {
-		return Sent{}, err
+		return Sent{}, nil, err
 	}
-	defer g.unlock(e)
+	defer func() {
+		e.sending.Unlock()
+		if asleep == nil {
+			g.sessions.release(e)
+		}
+	}()
 	if b := bindingOf(ctx); b != nil {
 		p.TurnID = cmp.Or(p.TurnID, b.Turn)
 	}
 	if p.TurnID != "" {
-		if sent, err := g.begun(ctx, e.session.ID(), p.TurnID); err != nil || sent.TurnID != "" {
-			return sent, err
-		}
+		sent, err = g.begun(ctx, e.session.ID(), p.TurnID)
 	}
-	return g.begin(ctx, e, p)
+	if err == nil && sent.TurnID == "" {
+		sent, err = g.begin(ctx, e, p)
+	}
+	if errors.Is(err, errAsleep) {
+		return Sent{}, e, nil
+	}
+	return sent, nil, err
+}
+
+// errAsleep means that the agent of a session has to be awaited before the turn
+// begins.
+var errAsleep = errors.New("gateway: no agent runs")
+
+// loginPatience bounds how long a prompt waits for an agent to check its login.
+const loginPatience = 10 * time.Second
+
+// awaitLogin starts the agent of a session and returns its error if it is not
+// logged in. Another error is that of the turn, which tries again. Nobody's turn
+// lock is held, so that the session can be ended meanwhile.
+func awaitLogin(client context.Context, s *runnel.Session) error {
+	ctx, stop := context.WithTimeout(client, loginPatience)
+	defer stop()
+	err := s.Start(ctx)
+	if client.Err() != nil || runnel.CodeOf(err) == runnel.AgentNotLoggedIn {
+		return err
+	}
+	return nil
 }
 
 // begin is Send for a prompt whose turn has not begun; e.sending is held.
@@ -75,7 +129,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := g.opener.renew(ctx, e); err != nil {
 		return Sent{}, err
 	}
-	set, err := g.turnSettings(rec.CLIType, st, e.differing(p.Options))
+	set, err := g.opener.turnSettings(rec.CLIType, st, e.differing(p.Options))
 	if err != nil {
 		return Sent{}, err
 	}
@@ -92,7 +146,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	choice, err := g.opener.chosenFor(rec, p)
 	if err == nil && choice.model != "" && set.Model == "" {
 		set.Model = choice.model
-		if set, err = g.checkSettings(rec.CLIType, st, set); err == nil {
+		if set, err = g.opener.checkSettings(rec.CLIType, st, set); err == nil {
 			err = e.session.CheckSettings(ctx, set)
 		}
 	}
@@ -108,6 +162,9 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 		}
 		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil {
 			return Sent{}, err
+		}
+		if p.AwaitLogin && !busy && e.session.ChecksLogin() {
+			return Sent{}, errAsleep
 		}
 	}
 	if err := bindingOf(ctx).Bind(ctx, rec.ID, in.Turn); err != nil { // from here on only the store can fail
@@ -136,8 +193,8 @@ func (e *entry) differing(opt runnel.Options) runnel.Options {
 
 // turnSettings returns the options of a prompt as settings for its turn, checked
 // before anything is changed.
-func (g *Gateway) turnSettings(cliType string, st runnel.Status, opt runnel.Options) (runnel.Settings, error) {
-	p, err := g.opener.providers.Choose(cliType)
+func (o *opener) turnSettings(cliType string, st runnel.Status, opt runnel.Options) (runnel.Settings, error) {
+	p, err := o.providers.Choose(cliType)
 	if err != nil {
 		return runnel.Settings{}, err
 	}
@@ -145,21 +202,21 @@ func (g *Gateway) turnSettings(cliType string, st runnel.Status, opt runnel.Opti
 	if err != nil {
 		return set, err
 	}
-	return g.checkSettings(cliType, st, set)
+	return o.checkSettings(cliType, st, set)
 }
 
 // checkSettings checks settings before anything is changed. What a session
 // offers counts more than what the last probe of its agent found.
-func (g *Gateway) checkSettings(cliType string, st runnel.Status, set runnel.Settings) (runnel.Settings, error) {
-	p, err := g.opener.providers.Choose(cliType)
+func (o *opener) checkSettings(cliType string, st runnel.Status, set runnel.Settings) (runnel.Settings, error) {
+	p, err := o.providers.Choose(cliType)
 	if err != nil {
 		return set, err
 	}
-	known := g.detector.Last(p.Name())
+	known := o.detector.Last(p.Name())
 	if st.Config != nil {
 		known = &runnel.Installation{Config: st.Config}
 	}
-	return runnel.CheckSettings(p, runnel.Options{AllowBypass: g.cfg.AllowBypass}, set, known)
+	return runnel.CheckSettings(p, runnel.Options{AllowBypass: o.cfg.AllowBypass}, set, known)
 }
 
 // Cancel ends the running turn; none is not an error.
@@ -185,7 +242,7 @@ func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Stat
 	if len(others) > 0 {
 		err = g.setOthers(ctx, e, opt, others)
 	} else {
-		set, err = g.checkSettings(rec.CLIType, e.session.Status(), set)
+		set, err = g.opener.checkSettings(rec.CLIType, e.session.Status(), set)
 	}
 	if err == nil && !set.IsZero() {
 		err = e.session.Set(ctx, set)

@@ -66,13 +66,19 @@ type Accepted struct {
 
 // Send begins a turn, or queues the prompt. Field is what the client calls the
 // content, key its Idempotency-Key. The shape of the whole request is checked
-// before the session is looked up.
+// before the session is looked up. A missing login that the agent reports when it
+// starts is an error before the turn begins.
 func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (Accepted, error) {
+	return c.send(r, id, field, key, in, true)
+}
+
+func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, awaitLogin bool) (Accepted, error) {
 	var out Accepted
 	p, warnings, err := prompt(r, field, in)
 	if err != nil {
 		return out, err
 	}
+	p.AwaitLogin = awaitLogin
 	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
 		return out, err
 	}

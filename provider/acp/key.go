@@ -18,6 +18,9 @@ func (p *provider) CheckKey(opt runnel.Options) error {
 	return err
 }
 
+// ChecksLogin implements [runnel.LoginChecker].
+func (p *provider) ChecksLogin() {}
+
 // WithKey implements [runnel.KeyTaker].
 func (p *provider) WithKey(source runnel.KeySource) runnel.Provider {
 	return newProvider(&provider{agent: p.agent, env: p.env, keys: source})

@@ -50,6 +50,9 @@ func (p *Provider) CheckKey(opt runnel.Options) error {
 	return err
 }
 
+// ChecksLogin implements [runnel.LoginChecker].
+func (p *Provider) ChecksLogin() {}
+
 // WithKey implements [runnel.KeyTaker].
 func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
 	program := p.program

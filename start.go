@@ -1,0 +1,59 @@
+package runnel
+
+import "context"
+
+// A LoginChecker is a Provider whose agents check their credential when they
+// start: Open fails with AGENT_NOT_LOGGED_IN if an agent has none. Other agents
+// report a missing login with their first prompt at the earliest.
+type LoginChecker interface{ ChecksLogin() }
+
+// ChecksLogin reports whether the session's provider is a [LoginChecker].
+func (s *Session) ChecksLogin() bool {
+	_, ok := s.provider.(LoginChecker)
+	return ok
+}
+
+// Start starts the session's agent if none runs, and returns once it takes
+// prompts, or the error with which it did not start. The start goes on if ctx
+// ends before.
+func (s *Session) Start(ctx context.Context) error {
+	reply := make(chan error, 1)
+	select {
+	case s.box <- startMsg{reply}:
+	case <-s.ended:
+		return errEnded()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-reply:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type startMsg struct{ reply chan error }
+
+func (startMsg) message() {}
+
+// start begins to start the agent for somebody who waits for it.
+func (s *Session) start(reply chan error) {
+	switch {
+	case len(s.closing) > 0:
+		reply <- errEnded()
+	case s.alive():
+		reply <- nil
+	default:
+		s.starting = append(s.starting, reply)
+		s.open()
+	}
+}
+
+// tellStarted answers those who wait for the agent's start.
+func (s *Session) tellStarted(err error) {
+	for _, reply := range s.starting {
+		reply <- err
+	}
+	s.starting = nil
+}
