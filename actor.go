@@ -89,6 +89,8 @@ func (s *Session) handle(m message) {
 	case sendMsg:
 		t, err := s.begin(m.in, m.set)
 		m.reply <- answer[*Turn]{t, err}
+	case refuseMsg:
+		m.reply <- answer[struct{}]{err: s.refuse(m.in, m.why)}
 	case startMsg:
 		s.start(m.reply)
 	case cancelMsg:
@@ -271,20 +273,8 @@ func (s *Session) annotate(lt *liveTurn, ev event.Event) {
 // refused changes nothing: everything is checked and the prompt is in the log
 // before the agent gets the first setting.
 func (s *Session) begin(in Input, set Settings) (*Turn, error) {
-	if len(s.closing) > 0 {
-		return nil, Fail(SessionDead, "the session is being ended")
-	}
-	if s.recover != nil {
-		if err := s.reconcile(s.ctx); err != nil {
-			return nil, err
-		}
-	}
-	if len(s.live) > 0 {
-		return nil, &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, or cancel it",
-			Details: map[string]string{"turnId": s.live[0].rules.turn}}
-	}
-	if s.over[in.Turn] {
-		return nil, Fail(InvalidRequest, "turn: this id is that of a turn that is over")
+	if err := s.free(in.Turn); err != nil {
+		return nil, err
 	}
 	if in.Turn == "" {
 		in.Turn = uuid.NewString()
@@ -307,6 +297,27 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	lt.prompt = &in
 	s.prompt(lt)
 	return lt.handle, nil
+}
+
+// free returns the error with which a turn cannot begin now, whatever its prompt
+// is.
+func (s *Session) free(turn string) error {
+	if len(s.closing) > 0 {
+		return Fail(SessionDead, "the session is being ended")
+	}
+	if s.recover != nil {
+		if err := s.reconcile(s.ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.live) > 0 {
+		return &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, or cancel it",
+			Details: map[string]string{"turnId": s.live[0].rules.turn}}
+	}
+	if s.over[turn] {
+		return Fail(InvalidRequest, "turn: this id is that of a turn that is over")
+	}
+	return nil
 }
 
 // prompt hands a turn's settings and its prompt to the agent, or begins to start

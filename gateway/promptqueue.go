@@ -123,16 +123,8 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 		if e.session.Status().Turn != "" {
 			return false
 		}
-		var p queuedPrompt
-		if err = json.Unmarshal(next.Input, &p); err == nil {
-			p.Input.Turn = next.Turn
-			err = q.send(ctx, e, p)
-		}
-		if !final(err) {
+		if err = q.next(ctx, e, next); err != nil {
 			break
-		}
-		if err != nil {
-			q.log.LogAttrs(ctx, slog.LevelError, "waiting prompt refused", slog.String("session", next.Session), slog.String("turn", next.Turn), slog.String("error", err.Error()))
 		}
 		if err = q.catalogue.Dequeue(ctx, next.Session, next.Turn); err != nil {
 			break
@@ -144,6 +136,21 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	}
 	q.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
 	return true
+}
+
+// next begins the turn of a queued prompt. A turn that cannot begin ends with the
+// reason, so that nobody waits for it and the next prompt gets its turn. An error
+// means that the prompt has to stay in the queue; e.sending is held.
+func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) error {
+	var p queuedPrompt
+	err := json.Unmarshal(next.Input, &p)
+	if p.Input.Turn = next.Turn; err != nil {
+		err = runnel.Fail(runnel.InvalidRequest, "the prompt cannot be read; send it again", err)
+	} else if err = q.send(ctx, e, p); err == nil || passing(err) {
+		return err
+	}
+	q.log.LogAttrs(ctx, slog.LevelError, "waiting prompt refused", slog.String("session", next.Session), slog.String("turn", next.Turn), slog.String("error", err.Error()))
+	return e.session.Refuse(ctx, p.Input, err)
 }
 
 // send begins the turn of a queued prompt. The project directory may have
@@ -172,14 +179,14 @@ type unresolved struct{ error }
 
 func (u *unresolved) Unwrap() error { return u.error }
 
-// final reports whether a queued prompt needs no further try: its turn began, or
-// never can.
-func final(err error) bool {
+// passing reports whether the reason for which the turn of a queued prompt does
+// not begin may pass while the prompt waits.
+func passing(err error) bool {
 	if _, ok := errors.AsType[*unresolved](err); ok {
-		return false // the file may be mended
+		return true // the file may be mended
 	}
 	switch runnel.CodeOf(err) {
-	case "", runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.AttachmentFailure:
+	case runnel.TurnInProgress, runnel.SessionDead, runnel.StoreUnavailable, runnel.Overloaded, runnel.RateLimited, runnel.Internal:
 		return true
 	}
 	return false

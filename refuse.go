@@ -1,0 +1,43 @@
+package runnel
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Refuse records a prompt that was accepted earlier, such as one from a queue,
+// and whose turn cannot begin because of err: a turn with the user's message that
+// ends with err. The agent gets nothing. If the turn has ended already Refuse does
+// nothing. It fails with TURN_IN_PROGRESS if a turn is running.
+func (s *Session) Refuse(ctx context.Context, in Input, err error) error {
+	_, failed := ask(ctx, s, func(reply chan answer[struct{}]) message { return refuseMsg{in, Safe(err), reply} })
+	return failed
+}
+
+type refuseMsg struct {
+	in    Input
+	why   *Error
+	reply chan answer[struct{}]
+}
+
+func (refuseMsg) message() {}
+
+func (s *Session) refuse(in Input, why *Error) error {
+	if s.over[in.Turn] {
+		return nil
+	}
+	if err := s.free(in.Turn); err != nil {
+		return err
+	}
+	if in.Turn == "" {
+		in.Turn = uuid.NewString()
+	}
+	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
+	s.take(lt, lt.rules.user(time.Now(), in))
+	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(why)}))
+	return s.flush()
+}
