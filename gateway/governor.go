@@ -48,6 +48,7 @@ type constraints struct {
 	on         bool                // Config.GovernedDelegation
 	governance *profile.Governance // of the session; nil: none
 	targets    map[string]target   // the profiles of the subagents that profile lists
+	asks       bool                // the agent asks before each delegation
 	start      *profile.Permit     // whether the agent got its tools for subagents; nil: nobody wanted it to delegate
 }
 
@@ -230,8 +231,11 @@ func (g *governor) annotate(ev event.Event) []event.Notice {
 			return nil
 		}
 		g.untold = false
-		if g.rules.start.Allowed {
+		switch {
+		case g.rules.start.Allowed && g.rules.asks:
 			return []event.Notice{permitNotice(*g.rules.start, "; the agent asks before each delegation")}
+		case g.rules.start.Allowed:
+			return []event.Notice{permitNotice(*g.rules.start, "; the gates decide again when the agent asks, and a delegation without asking is reported")}
 		}
 		return []event.Notice{permitNotice(*g.rules.start, "; the agent was started without its tools for subagents, where it can be")}
 	case event.ApprovalResolved:

@@ -152,6 +152,7 @@ func (r *constraints) delegation(p runnel.Provider) (d runnel.Delegation) {
 			permit = profile.Permit{Gate: profile.GateSwitch, Reason: "this agent does not ask before it delegates"}
 		}
 	}
+	r.asks = d == runnel.DelegateAsking
 	if r.governance != nil || r.profile != nil && len(r.profile.Subagents) > 0 {
 		r.start = &permit
 	}

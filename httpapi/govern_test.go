@@ -319,6 +319,39 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	}
 }
 
+// rash is an agent that asks before a delegation only as long as it likes to, and
+// cannot be started without its tool.
+type rash struct{ *able }
+
+func (p *rash) Takes() runnel.Takes {
+	t := p.able.Takes()
+	t.Delegations = nil
+	return t
+}
+
+// The gates decide on what such an agent asks for, and the rest is reported.
+func TestGatesDecideWheneverAnAgentAsks(t *testing.T) {
+	rg, _ := withAble(t, map[string]string{"lead": lead, "tester": tester, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) {
+		g.GovernedDelegation = true
+		g.Providers = []runnel.Provider{&rash{&able{Provider: script.New()}}}
+	})
+	id := rg.harnessWith(`,"persona":"lead","opts":{"subagentGovernance":` + approved + `}`)
+	const (
+		yes = `delegation allowed: every gate passed for the subagent "tester", approved as "run-7"`
+		no  = `delegation refused at the gate profile: the profile "lead" does not list the subagent "other"`
+	)
+	want := []string{
+		"DELEGATION_ALLOWED " + yes + "; the gates decide again when the agent asks, and a delegation without asking is reported",
+		"Agent allow by policy: " + yes, "DELEGATION_ALLOWED " + yes,
+		"Agent deny by policy: " + no, "DELEGATION_REFUSED " + no,
+		`FORBIDDEN_TOOL_RAN "Agent" ran without asking: the session's delegation is governed, and Agent was not allowed`,
+		"completed",
+	}
+	if got := rg.sendWith(id, toolCalls("Agent tester", "Agent other", "Agent! tester"), `{}`); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Governed delegation is refused unless everything permits it: then the agent
 // starts without its tool, and a call that it makes all the same is refused.
 func TestGovernedSessionsAreClosedByDefault(t *testing.T) {

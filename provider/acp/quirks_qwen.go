@@ -22,6 +22,8 @@ func qwen() *quirks {
 			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides, and 0.24.4 starts so
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
+
+			subagentTools: []string{"agent"}, // it asks in the mode default; its own settings may allow it without
 		},
 		live: liveQuirks{
 			noBlobs:    true, // it takes a document, and does not show it to the model
