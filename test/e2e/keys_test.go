@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 	"github.com/runnel-dev/runnel/internal/realagents"
@@ -56,21 +59,28 @@ func (k keyed) server(t *testing.T, agent realagents.Binary, value string) *serv
 	t.Helper()
 	s := prepare(t, agent)
 	k.set(s, value)
-	if k.file != "" {
-		path := filepath.Join(s.home.Dir, k.file)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed := strings.Replace(string(text), `env_key = "CODEX_FAKE_API_KEY"`, "requires_openai_auth = true", 1)
-		if changed == string(text) {
-			t.Fatalf("%s has no env_key", path)
-		}
-		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.requireLogin(s)
 	return s
+}
+
+// requireLogin has the agent's own configuration, if it has one, ask for a login.
+func (k keyed) requireLogin(s *server) {
+	s.t.Helper()
+	if k.file == "" {
+		return
+	}
+	path := filepath.Join(s.home.Dir, k.file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), `env_key = "CODEX_FAKE_API_KEY"`, "requires_openai_auth = true", 1)
+	if changed == string(text) {
+		s.t.Fatalf("%s has no env_key", path)
+	}
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (k keyed) set(s *server, value string) {
@@ -192,6 +202,45 @@ func TestAgentLoginGetsNoKey(t *testing.T) {
 			if r.Method == http.MethodPost {
 				t.Errorf("the model was asked: %s", r.Path)
 			}
+		}
+	})
+}
+
+// TestLoginThatIsGoneIsAnErrorBeforeTheTurn takes the credential away from real
+// agents that do not run. A prompt that starts one is refused before its turn.
+func TestLoginThatIsGoneIsAnErrorBeforeTheTurn(t *testing.T) {
+	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
+		switch k.agent {
+		case "gemini", "qwen", "claude-agent-acp":
+			t.Skip("the agent learns with its first prompt that it has no credential")
+		}
+		s := serve(t, agent)
+		session := s.create()
+		s.stop()
+		k.set(s, "")
+		k.requireLogin(s)
+		s.launch()
+		began := time.Now()
+		res := s.do(t.Context(), "POST", "/api/harness/turn", map[string]any{"sessionId": session, "message": "hi"})
+		waited := time.Since(began)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode == http.StatusOK && waited > 10*time.Second { // no prompt waits longer for an agent
+			if !bytes.Contains(body, []byte(`"errorType":"AGENT_NOT_LOGGED_IN"`)) {
+				t.Errorf("the turn of an agent that started slowly: %s", body)
+			}
+			return
+		}
+		var out refused
+		if err := json.Unmarshal(body, &out); err != nil || res.StatusCode != http.StatusServiceUnavailable || out.Error.Type != "AGENT_NOT_LOGGED_IN" ||
+			out.Error.Details["category"] != "LOGIN_MISSING" || !strings.Contains(out.Error.Message, "login") {
+			t.Errorf("after %v: %d %s", waited, res.StatusCode, body)
+		}
+		if log := (&sse{s: s, session: session}).log(); strings.Contains(log, "response_start") {
+			t.Errorf("a turn began\n%s", log)
 		}
 	})
 }

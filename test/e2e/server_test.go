@@ -143,15 +143,30 @@ func (s *server) stop() {
 	}
 }
 
-// restart ends the server and starts it again over the same data.
-func (s *server) restart() {
+// launch starts a server that does not run.
+func (s *server) launch() {
 	s.t.Helper()
-	s.stop()
 	binary, err := build()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.start(binary)
+}
+
+// crash ends the server as the system does when it is out of memory.
+func (s *server) crash() {
+	s.t.Helper()
+	if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+}
+
+// restart ends the server and starts it again over the same data.
+func (s *server) restart() {
+	s.t.Helper()
+	s.stop()
+	s.launch()
 }
 
 func (s *server) on(t *testing.T) *server {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/runnel-dev/runnel/event"
@@ -309,15 +308,8 @@ func (c *turns) killed(options map[string]any) {
 func (c *turns) outlived(options map[string]any) {
 	turn := c.send(c.words("outlives", stalled), options, false)
 	c.streams(turn)
-	if err := syscall.Kill(c.root.pid, syscall.SIGKILL); err != nil {
-		c.t.Fatal(err)
-	}
-	_ = c.root.cmd.Wait()
-	binary, err := build()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.root.start(binary)
+	c.root.crash()
+	c.root.launch()
 	c.on(c.t)
 	if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{}, nil); code != http.StatusOK {
 		c.t.Fatalf("cancel: %d", code)
