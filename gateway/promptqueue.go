@@ -138,9 +138,9 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	return true
 }
 
-// next begins the turn of a queued prompt. A turn that cannot begin ends with the
-// reason, so that nobody waits for it and the next prompt gets its turn. An error
-// means that the prompt has to stay in the queue; e.sending is held.
+// next begins the turn of a queued prompt. A turn that cannot begin ends with
+// the reason, so that nobody waits for it and the next prompt gets its turn. An
+// error means that the prompt has to stay in the queue; e.sending is held.
 func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) error {
 	var p queuedPrompt
 	err := json.Unmarshal(next.Input, &p)

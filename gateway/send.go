@@ -39,11 +39,11 @@ type Sent struct {
 	Resolved  profile.Resolved // the turn's options; nil for a queued prompt, whose turn resolves them
 }
 
-// Send begins a turn, or lets the prompt wait for its turn. It returns once that
-// is durable, and waits for the agent only as Prompt.AwaitLogin says. Everything
-// about the prompt is judged under the session's turn lock, in the order of the
-// contract. A prompt whose turn an earlier run of the same request began gets that
-// turn.
+// Send begins a turn, or lets the prompt wait for its turn. It returns once
+// that is durable, and waits for the agent only as Prompt.AwaitLogin says.
+// Everything about the prompt is judged under the session's turn lock, in the
+// order of the contract. A prompt whose turn an earlier run of the same request
+// began gets that turn.
 func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) {
 	g.pool.Use()
 	for {
@@ -60,9 +60,9 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	}
 }
 
-// attempt is Send, but for a session whose agent has to be awaited first. It has
-// judged everything else about the prompt then, and returns the session, which
-// the caller releases.
+// attempt is Send, but for a session whose agent has to be awaited first. It
+// has judged everything else about the prompt then, and returns the session,
+// which the caller releases.
 func (g *Gateway) attempt(ctx context.Context, ref string, p Prompt) (sent Sent, asleep *entry, err error) {
 	e, err := g.lock(ctx, ref)
 	if err != nil {
@@ -97,8 +97,8 @@ var errAsleep = errors.New("gateway: no agent runs")
 const loginPatience = 10 * time.Second
 
 // awaitLogin starts the agent of a session and returns its error if it is not
-// logged in. Another error is that of the turn, which tries again. Nobody's turn
-// lock is held, so that the session can be ended meanwhile.
+// logged in. Another error is that of the turn, which tries again. Nobody's
+// turn lock is held, so that the session can be ended meanwhile.
 func awaitLogin(client context.Context, s *runnel.Session) error {
 	ctx, stop := context.WithTimeout(client, loginPatience)
 	defer stop()

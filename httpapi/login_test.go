@@ -17,8 +17,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// guarded is the scripted agent, which starts only if nothing is wrong, and takes
-// only attachments then.
+// guarded is the scripted agent, which starts only if nothing is wrong, and
+// takes only attachments then.
 type guarded struct {
 	script.Provider
 	mu      sync.Mutex
@@ -144,7 +144,8 @@ func TestMissingLoginIsAnErrorBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// On the WebSocket no message waits for an agent: a missing login ends the turn.
+// On the WebSocket no message waits for an agent: a missing login ends the
+// turn.
 func TestMissingLoginEndsTheTurnOfAMessage(t *testing.T) {
 	timed(t, minute)
 	p := newGuarded()
@@ -192,8 +193,8 @@ func wantEnd(t *testing.T, evs []event.Event, turn, code string) {
 	}
 }
 
-// An agent that takes long to start holds a prompt for ten seconds and no longer:
-// then the turn begins without it.
+// An agent that takes long to start holds a prompt for ten seconds and no
+// longer: then the turn begins without it.
 func TestPromptWaitsTenSecondsForTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newGuarded()

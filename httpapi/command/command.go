@@ -66,8 +66,8 @@ type Accepted struct {
 
 // Send begins a turn, or queues the prompt. Field is what the client calls the
 // content, key its Idempotency-Key. The shape of the whole request is checked
-// before the session is looked up. A missing login that the agent reports when it
-// starts is an error before the turn begins.
+// before the session is looked up. A missing login that the agent reports when
+// it starts is an error before the turn begins.
 func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (Accepted, error) {
 	return c.send(r, id, field, key, in, true)
 }

@@ -42,9 +42,9 @@ func Key(r *http.Request) (string, error) {
 	return "", reply.Invalid(KeyHeader + ": must be one key that is not empty")
 }
 
-// SendMessage is [Commands.Send] for a message, whose key is a field of it. It does
-// not wait for the agent, because the messages behind it would wait, too: a missing
-// login is the error of the turn.
+// SendMessage is [Commands.Send] for a message, whose key is a field of it. It
+// does not wait for the agent, because the messages behind it would wait, too:
+// a missing login is the error of the turn.
 func (c Commands) SendMessage(r *http.Request, id, key string, in SendRequest) (Accepted, error) {
 	if err := checkKey("idempotencyKey", key); err != nil {
 		return Accepted{}, err

@@ -40,8 +40,8 @@ var travellers = []traveller{
 	{named: named{"qwen", "run_shell_command"}, subagent: "agent", to: "general-purpose", asks: true, stops: true, reads: true, variable: "OPENAI_API_KEY"},
 }
 
-// A journey is one user's conversation over HTTP, from its profile to the restart
-// of the server.
+// A journey is one user's conversation over HTTP, from its profile to the
+// restart of the server.
 type journey struct {
 	*harness
 	who   traveller
@@ -50,7 +50,8 @@ type journey struct {
 
 // TestJourneyOfAUserThroughTheWholeContract has one user of each agent meet the
 // rules of the contract one after the other, on one server and in one session.
-// Where an agent cannot do a step the user is refused, with the contract's error.
+// Where an agent cannot do a step the user is refused, with the contract's
+// error.
 func TestJourneyOfAUserThroughTheWholeContract(t *testing.T) {
 	list := make([]named, len(travellers))
 	for i, who := range travellers {
@@ -134,8 +135,8 @@ type taken struct {
 	notices []string // code and message of each
 }
 
-// take runs a turn with a word of its own in the prompt, and with options of its
-// own.
+// take runs a turn with a word of its own in the prompt, and with options of
+// its own.
 func (j *journey) take(word string, opts map[string]any, react func(moment) reaction, steps ...fakemodel.Step) taken {
 	t := j.s.t
 	t.Helper()
@@ -169,8 +170,8 @@ func (tk taken) noticed(code, text string) bool {
 	return slices.ContainsFunc(tk.notices, func(n string) bool { return strings.HasPrefix(n, code+" ") && strings.Contains(n, text) })
 }
 
-// forbiddenTool has the agent call a tool that the profile of the turn forbids: it
-// does not run, and nobody is asked.
+// forbiddenTool has the agent call a tool that the profile of the turn forbids:
+// it does not run, and nobody is asked.
 func (j *journey) forbiddenTool() {
 	t := j.s.t
 	t.Helper()
@@ -273,8 +274,8 @@ func (j *journey) settings(tk taken, word string) (s settings) {
 	return s
 }
 
-// rules stores rules that answer what they name. A second command behind one asks
-// the user, who denies it.
+// rules stores rules that answer what they name. A second command behind one
+// asks the user, who denies it.
 func (j *journey) rules() {
 	t := j.s.t
 	t.Helper()

@@ -63,7 +63,8 @@ func (k keyed) server(t *testing.T, agent realagents.Binary, value string) *serv
 	return s
 }
 
-// requireLogin has the agent's own configuration, if it has one, ask for a login.
+// requireLogin has the agent's own configuration, if it has one, ask for a
+// login.
 func (k keyed) requireLogin(s *server) {
 	s.t.Helper()
 	if k.file == "" {
