@@ -27,7 +27,8 @@ type table struct {
 	intro string   // what the rows are, and under which conditions they are checked
 	head  []string // headings of the columns
 	rows  []row
-	file  string // of the checks, in this folder
+	file  string           // of the checks, in this folder
+	setup func(*testing.T) // starts what the rows share, before the first of them; may be nil
 }
 
 // A row is one promise of the contract. Exactly one of check and test is set.
@@ -67,6 +68,9 @@ func TestEveryRowOfTheContract(t *testing.T) {
 	}
 	for _, tab := range tables() {
 		t.Run(tab.name, func(t *testing.T) {
+			if tab.setup != nil {
+				tab.setup(t)
+			}
 			for _, r := range tab.rows {
 				if len(r.cells) != len(tab.head) || (r.check == nil) == (r.test == "") {
 					t.Errorf("%v: want %d cells, and either a check or a test", r.cells, len(tab.head))
