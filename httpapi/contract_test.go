@@ -72,7 +72,7 @@ func TestDocumentIsCommitted(t *testing.T) {
 func TestDocumentSuitsGenerators(t *testing.T) {
 	d := newRig(t).document()
 	for name, s := range d.Components.Schemas {
-		d.walk(s, name, func(s *schema, path string) {
+		walk(s, name, func(s *schema, path string) {
 			if several, ok := s.Type.([]any); ok {
 				t.Errorf("%s: several types: %v", path, several)
 			}
@@ -87,7 +87,7 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 			continue
 		}
 		for value, target := range s.Discriminator.Mapping {
-			p := d.resolve(&schema{Ref: target}).Properties[s.Discriminator.PropertyName]
+			p := d.Resolve(&schema{Ref: target}).Properties[s.Discriminator.PropertyName]
 			if p == nil || !slices.Contains(p.Enum, any(value)) {
 				t.Errorf("%s: %s is not %s of %s", name, value, s.Discriminator.PropertyName, target)
 			}
@@ -136,7 +136,7 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
 	d := newRig(t).document()
 	for _, name := range []string{"Event", "TurnFrame", "SessionFrame", "ClientMessage", "ServerMessage"} {
-		for value, s := range d.members(d.Components.Schemas[name]) {
+		for value, s := range d.Members(d.Components.Schemas[name]) {
 			if s.Description == "" {
 				t.Errorf("%s: nothing is said of %s; see httpapi/stream/meaning.go", name, value)
 			}
@@ -175,35 +175,35 @@ func TestRequestsAreStrictAndAnswersOpen(t *testing.T) {
 		}
 	}
 	open := map[string]bool{"Options": true, "Settings": true}
-	for name, s := range d.reachable(requests) {
+	for name, s := range reachable(d, requests) {
 		if s.Type == "object" && s.Additional != false && !open[name] {
 			t.Errorf("a request takes any field: %s", name)
 		}
 	}
-	for name, s := range d.reachable(answers) {
-		d.walk(s, name, func(s *schema, path string) {
+	for name, s := range reachable(d, answers) {
+		walk(s, name, func(s *schema, path string) {
 			if s.Additional == false {
 				t.Errorf("an answer may have no further field: %s", path)
 			}
 		})
 	}
 	for name := range d.Components.Schemas {
-		if d.reachable(requests)[name] == nil && d.reachable(answers)[name] == nil {
+		if reachable(d, requests)[name] == nil && reachable(d, answers)[name] == nil {
 			t.Errorf("nothing refers to %s", name)
 		}
 	}
 }
 
 // reachable returns the components that roots refer to.
-func (d document) reachable(roots []*schema) map[string]*schema {
+func reachable(d document, roots []*schema) map[string]*schema {
 	out := make(map[string]*schema)
 	for len(roots) > 0 {
 		root := roots[0]
 		roots = roots[1:]
-		d.walk(root, "", func(s *schema, _ string) {
+		walk(root, "", func(s *schema, _ string) {
 			name := strings.TrimPrefix(s.Ref, "#/components/schemas/")
 			if s.Ref != "" && out[name] == nil {
-				out[name] = d.resolve(s)
+				out[name] = d.Resolve(s)
 				roots = append(roots, out[name])
 			}
 		})
@@ -212,24 +212,19 @@ func (d document) reachable(roots []*schema) map[string]*schema {
 }
 
 // walk calls f for a schema and those inside it; it follows no reference.
-func (d document) walk(s *schema, path string, f func(s *schema, path string)) {
+func walk(s *schema, path string, f func(s *schema, path string)) {
 	if s == nil {
 		return
 	}
 	f(s, path)
-	d.walk(s.Items, path, f)
-	if more, ok := s.Additional.(map[string]any); ok {
-		d.walk(schemaIn(more), path, f)
-	}
+	walk(s.Items, path, f)
 	for _, one := range s.OneOf {
-		d.walk(one, path, f)
+		walk(one, path, f)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		d.walk(s.Properties[name], path+"."+name, f)
+		walk(s.Properties[name], path+"."+name, f)
 	}
-	if more, ok := s.Additional.(map[string]any); ok {
-		d.walk(schemaIn(more), path+".*", f)
-	}
+	walk(s.AdditionalSchema(), path+".*", f)
 }
 
 // A type with constants has exactly their values in the document.

@@ -18,190 +18,21 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/testschema"
 )
 
-// A schema is what the test reads of one.
-type schema struct {
-	Ref           string `json:"$ref"`
-	Type          any
-	Description   string
-	Properties    map[string]*schema
-	Required      []string
-	Items         *schema
-	OneOf         []*schema
-	Enum          []any
-	Additional    any `json:"additionalProperties"`
-	Discriminator *struct {
-		PropertyName string
-		Mapping      map[string]string
-	}
-}
-
-// document is the OpenAPI document as a client reads it.
-type document struct {
-	Paths map[string]map[string]*struct {
-		OperationID, Description string
-		Tags                     []string
-		Parameters               []parameter
-		RequestBody              *struct {
-			Required bool
-			Content  map[string]struct{ Schema *schema }
-		}
-		Responses map[string]struct {
-			Description string
-			Content     map[string]struct{ Schema *schema }
-		}
-	}
-	Components struct{ Schemas map[string]*schema }
-	Tags       []struct{ Name string }
-	WebSocket  struct {
-		Path           string
-		Client, Server *schema
-	} `json:"x-websocket"`
-}
-
-type parameter struct {
-	Name, In string
-	Required bool
-	Schema   *schema
-}
+type (
+	schema   = testschema.Schema
+	document = testschema.Document
+)
 
 func (rg *rig) document() document {
 	rg.t.Helper()
-	var d document
-	if err := json.Unmarshal(rg.do("GET", "/openapi.json", "").Body.Bytes(), &d); err != nil {
+	d, err := testschema.Parse(rg.do("GET", "/openapi.json", "").Body.Bytes())
+	if err != nil {
 		rg.t.Fatal(err)
 	}
 	return d
-}
-
-func (d document) resolve(s *schema) *schema {
-	for s != nil && s.Ref != "" {
-		s = d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
-	}
-	return s
-}
-
-// check returns how v deviates from s; "" if it does not.
-func (d document) check(s *schema, v any, path string) string {
-	if s = d.resolve(s); s == nil {
-		return path + ": no schema"
-	}
-	if s.Discriminator != nil {
-		return d.chosen(s, v, path)
-	}
-	if len(s.OneOf) > 0 {
-		return d.oneOf(s, v, path)
-	}
-	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
-		return fmt.Sprintf("%s: %v is none of %v", path, v, s.Enum)
-	}
-	if !typed(s.Type, v) {
-		return fmt.Sprintf("%s: %T is no %v", path, v, s.Type)
-	}
-	switch v := v.(type) {
-	case []any:
-		for i, e := range v {
-			if why := d.check(s.Items, e, fmt.Sprintf("%s.%d", path, i)); s.Items != nil && why != "" {
-				return why
-			}
-		}
-	case map[string]any:
-		return d.object(s, v, path)
-	}
-	return ""
-}
-
-// chosen checks v against the member that its discriminator names.
-func (d document) chosen(s *schema, v any, path string) string {
-	m, _ := v.(map[string]any)
-	value, _ := m[s.Discriminator.PropertyName].(string)
-	target, ok := s.Discriminator.Mapping[value]
-	if !ok {
-		return fmt.Sprintf("%s: no member for %s %q", path, s.Discriminator.PropertyName, value)
-	}
-	return d.check(&schema{Ref: target}, v, path)
-}
-
-// members returns the members of a union by the values of its discriminator.
-func (d document) members(s *schema) map[string]*schema {
-	out := make(map[string]*schema)
-	for value, target := range d.resolve(s).Discriminator.Mapping {
-		out[value] = d.resolve(&schema{Ref: target})
-	}
-	return out
-}
-
-func (d document) oneOf(s *schema, v any, path string) string {
-	var whys []string
-	for _, one := range s.OneOf {
-		why := d.check(one, v, path)
-		if why == "" {
-			return ""
-		}
-		whys = append(whys, why)
-	}
-	return path + ": fits none: " + strings.Join(whys, "; ")
-}
-
-func (d document) object(s *schema, v map[string]any, path string) string {
-	for _, name := range s.Required {
-		if _, ok := v[name]; !ok {
-			return path + "." + name + ": is missing"
-		}
-	}
-	for name, e := range v {
-		p := s.Properties[name]
-		if p == nil && (s.Additional == true || s.Type == nil) {
-			continue
-		}
-		if p == nil {
-			if more, ok := s.Additional.(map[string]any); ok {
-				if why := d.check(schemaIn(more), e, path+"."+name); why != "" {
-					return why
-				}
-				continue
-			}
-			return path + "." + name + ": is not described"
-		}
-		if why := d.check(p, e, path+"."+name); why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-// schemaIn returns the schema that decoded JSON holds.
-func schemaIn(v map[string]any) (s *schema) {
-	data, _ := json.Marshal(v)   // it was decoded from JSON
-	_ = json.Unmarshal(data, &s) // as a part of the document was
-	return s
-}
-
-func typed(want, v any) bool {
-	if list, ok := want.([]any); ok {
-		return slices.ContainsFunc(list, func(one any) bool { return typed(one, v) })
-	}
-	switch want {
-	case nil:
-		return true
-	case "null":
-		return v == nil
-	case "integer", "number":
-		_, ok := v.(float64)
-		return ok
-	case "string":
-		_, ok := v.(string)
-		return ok
-	case "boolean":
-		_, ok := v.(bool)
-		return ok
-	case "array":
-		_, ok := v.([]any)
-		return ok
-	}
-	_, ok := v.(map[string]any)
-	return ok
 }
 
 // Every route but the page is described, and every described route exists.
@@ -240,7 +71,7 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 			if op.RequestBody == nil || op.RequestBody.Content["application/json"].Schema == nil {
 				continue
 			}
-			s := d.resolve(op.RequestBody.Content["application/json"].Schema)
+			s := d.Resolve(op.RequestBody.Content["application/json"].Schema)
 			target := strings.NewReplacer("{id}", id, "{approvalId}", "a").Replace(path)
 			ask := func(field string, value any) string {
 				body, _ := json.Marshal(map[string]any{field: value})
@@ -253,7 +84,7 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 				checked++
 				// A number in the place of an object, and an object elsewhere, fit no field.
 				wrong := any(map[string]any{"x": 1})
-				if p := d.resolve(s.Properties[name]); p.Type == "object" {
+				if p := d.Resolve(s.Properties[name]); p.Type == "object" {
 					wrong = 1
 				}
 				if got := ask(name, wrong); strings.Contains(got, "unknown field") || strings.Contains(got, "unknown, ignored") {
@@ -318,7 +149,7 @@ func (rg *rig) answers(d document, method, path, target, body string) map[string
 	}
 	for query := range strings.SplitSeq(strings.TrimPrefix(target, strings.SplitN(target, "?", 2)[0]), "&") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(query, "?"), "=")
-		if name != "" && !slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.Name == name && p.In == "query" }) {
+		if name != "" && !slices.ContainsFunc(op.Parameters, func(p testschema.Parameter) bool { return p.Name == name && p.In == "query" }) {
 			rg.t.Errorf("%s %s: the parameter %s is not described", method, path, name)
 		}
 	}
@@ -326,7 +157,7 @@ func (rg *rig) answers(d document, method, path, target, body string) map[string
 	if s := res.Content["application/json"].Schema; s != nil {
 		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
 			rg.t.Errorf("%s %s: %v", method, path, err)
-		} else if why := d.check(s, v, method+" "+path); why != "" {
+		} else if why := d.Check(s, v, method+" "+path); why != "" {
 			rg.t.Errorf("%s in %s", why, w.Body)
 		}
 	}
@@ -372,13 +203,13 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if err := json.Unmarshal(upload.Body.Bytes(), &v); err != nil || upload.Code != http.StatusCreated {
 		t.Fatalf("%d %s", upload.Code, upload.Body)
 	}
-	if why := d.check(d.Paths["/api/uploads"]["post"].Responses["201"].Content["application/json"].Schema, v, "upload"); why != "" {
+	if why := d.Check(d.Paths["/api/uploads"]["post"].Responses["201"].Content["application/json"].Schema, v, "upload"); why != "" {
 		t.Error(why)
 	}
 	// Every error has the same body.
 	refused := rg.do("GET", "/api/session/list", "")
 	_ = json.Unmarshal(refused.Body.Bytes(), &v)
-	if why := d.check(d.Paths["/api/session/list"]["get"].Responses["default"].Content["application/json"].Schema, v, "error"); why != "" {
+	if why := d.Check(d.Paths["/api/session/list"]["get"].Responses["default"].Content["application/json"].Schema, v, "error"); why != "" {
 		t.Error(why)
 	}
 }
@@ -395,7 +226,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 	check := func(union *schema, name string, v any) {
 		t.Helper()
 		seen[name] = true
-		if why := d.check(union, v, name); why != "" {
+		if why := d.Check(union, v, name); why != "" {
 			t.Errorf("%s in %v", why, v)
 		}
 	}
@@ -437,13 +268,13 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 		frame(events, f)
 		at = f.id
 	}
-	for name := range d.members(turn) {
+	for name := range d.Members(turn) {
 		if !seen[name] && name != "stream:end" && name != "permission:request" && name != "permission:resolved" {
 			t.Errorf("%s was not seen", name)
 		}
 	}
 
-	client := d.members(d.WebSocket.Client)
+	client := d.Members(d.WebSocket.Client)
 	for verb := range stream.Verbs() {
 		if client[verb] == nil {
 			t.Errorf("%s is not described", verb)
@@ -497,7 +328,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 		said.Wait()
 		_ = p.conn.CloseNow()
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.members(d.WebSocket.Server))) {
+	for _, name := range slices.Sorted(maps.Keys(d.Members(d.WebSocket.Server))) {
 		if !seen[name] && name != "session:end" && name != "session:usage" && name != "session:hello:ack" && name != "session:notice" && name != "session:approval" {
 			t.Errorf("%s was not seen", name)
 		}
