@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,7 +174,7 @@ func (a answer) ok(t *testing.T, status int) object {
 		t.Fatalf("%s: got %d %s, want %d", a.what, a.status, a.body, status)
 	}
 	var body object
-	if strings.HasPrefix(a.header.Get("Content-Type"), "application/json") {
+	if a.header.Get("Content-Type") == "application/json" {
 		if err := json.Unmarshal(a.body, &body); err != nil {
 			t.Fatalf("%s: %v in %s", a.what, err, a.body)
 		}
@@ -321,8 +322,13 @@ func (c client) stream(t *testing.T, method, path string, body any) *eventStream
 		data, _ := io.ReadAll(res.Body)
 		t.Fatalf("%s %s: got %d %s, want an event stream", method, path, res.StatusCode, data)
 	}
-	return &eventStream{res, bufio.NewReader(res.Body)}
+	s := streamOf(res.Body)
+	s.res = res
+	return s
 }
+
+// streamOf returns a reader of the frames in r.
+func streamOf(r io.Reader) *eventStream { return &eventStream{lines: bufio.NewReader(r)} }
 
 // next returns the next frame, and false at the end of the stream.
 func (s *eventStream) next(t *testing.T) (frame, bool) {
@@ -389,6 +395,9 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
+// number returns a whole number of JSON as text.
+func number(n float64) string { return strconv.FormatInt(int64(n), 10) }
+
 // at returns the value at a path of keys and indexes in a JSON value, and nil
 // where the path leads nowhere.
 func at(value any, path ...any) any {
@@ -408,4 +417,40 @@ func at(value any, path ...any) any {
 		}
 	}
 	return value
+}
+
+// readFrames returns the frames in the begin of an event stream. What follows
+// the last whole frame does not count.
+func readFrames(t *testing.T, body []byte) frames {
+	t.Helper()
+	whole := body[:bytes.LastIndex(body, []byte("\n\n"))+2]
+	return streamOf(bytes.NewReader(whole)).rest(t)
+}
+
+// token returns a new token with the scopes; projectDir binds it to a project
+// unless it is "".
+func (s *server) token(t *testing.T, projectDir string, scopes ...string) string {
+	t.Helper()
+	body := object{"name": "test", "scopes": scopes}
+	if projectDir != "" {
+		body["projectDir"] = projectDir
+	}
+	return s.post(t, "/api/tokens", body).ok(t, http.StatusCreated)["token"].(string)
+}
+
+// asPage returns a client at the page's address, without a credential. The
+// address leads to the API's, since not every system resolves its name.
+func (s *server) asPage() client {
+	return s.as("").with("Host", strings.TrimPrefix(s.Page, "http://")).with("Origin", s.Page)
+}
+
+// browser returns a client with the cookie and the key of a browser that has
+// logged in, and the answer to the login.
+func (s *server) browser(t *testing.T) (client, answer) {
+	t.Helper()
+	code := s.post(t, "/api/login/code", object{}).ok(t, http.StatusCreated)["code"]
+	login := s.asPage().post(t, "/api/login", object{"code": code})
+	key := login.ok(t, http.StatusOK)["key"].(string)
+	cookie, _, _ := strings.Cut(login.header.Get("Set-Cookie"), ";")
+	return s.asPage().with("Cookie", cookie).with("Runnel-Key", key).with("Sec-Fetch-Site", "same-origin"), login
 }

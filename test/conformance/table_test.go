@@ -60,7 +60,16 @@ func tables() []table {
 	return all
 }
 
-func TestMain(m *testing.M) { os.Exit(testprogram.Main(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == fakeAgent {
+		if err := playAgent(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(testprogram.Main(m))
+}
 
 func TestEveryRowOfTheContract(t *testing.T) {
 	if testing.Short() {

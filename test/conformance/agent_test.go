@@ -1,0 +1,128 @@
+//go:build unix
+
+package conformance
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakeAgent is the first argument that makes the test program an agent that
+// speaks ACP. The second one is a file that names the agent's behaviour:
+//
+//	answers      opens conversations, copies of them too, and repeats prompts
+//	login        opens no conversation without a login
+//	ends         ends before it is ready
+//	old          speaks an unknown version of the protocol
+//	key          fails every prompt, since the model API refuses the key
+//	fails        fails every prompt with an internal error
+//	limited      fails every prompt, since the model API limits the rate
+//	forgetful    answers, but resumes no conversation
+const fakeAgent = "fake-agent"
+
+// agentFile returns a program that is the fake agent with a behaviour, and the
+// file in which a test changes the behaviour.
+func agentFile(t *testing.T, behaviour string) (program, file string) {
+	t.Helper()
+	dir := folder(t)
+	file = write(t, dir, "behaviour", behaviour)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = write(t, dir, "agent", fmt.Sprintf("#!/bin/sh\nexec '%s' %s '%s'\n", self, fakeAgent, file))
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return program, file
+}
+
+// configure writes the server's configuration file. Call it before start.
+func (s *server) configure(t *testing.T, yaml string) {
+	t.Helper()
+	s.Args = append(s.Args, "--config", write(t, folder(t), "config.yaml", yaml))
+}
+
+// playAgent is the fake agent. It returns when its input ends.
+func playAgent(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	behaviour := strings.TrimSpace(string(data))
+	out := json.NewEncoder(os.Stdout)
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 16<<20)
+	modes := object{"currentModeId": "default", "availableModes": []object{{"id": "default", "name": "Default"}}}
+	for conversations := 0; in.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				SessionID string
+				Prompt    []struct{ Text string }
+			}
+		}
+		if json.Unmarshal(in.Bytes(), &m) != nil || len(m.ID) == 0 {
+			continue
+		}
+		answer := object{"jsonrpc": "2.0", "id": m.ID}
+		refuse := func(code int, message string) { answer["error"] = object{"code": code, "message": message} }
+		switch m.Method {
+		case "initialize":
+			version := 1
+			switch behaviour {
+			case "ends":
+				return nil
+			case "old":
+				version = 99
+			}
+			able := object{"fork": object{}, "resume": object{}, "list": object{}}
+			answer["result"] = object{
+				"protocolVersion": version, "agentInfo": object{"name": "fake", "version": "1.0.0"},
+				"agentCapabilities": object{"loadSession": true, "sessionCapabilities": able},
+			}
+		case "session/new", "session/fork":
+			conversations++
+			answer["result"] = object{"sessionId": fmt.Sprintf("%s-%d-%d", filepath.Base(m.Method), os.Getpid(), conversations), "modes": modes}
+			if behaviour == "login" {
+				delete(answer, "result")
+				refuse(-32000, "Authentication required")
+			}
+		case "session/resume", "session/load":
+			answer["result"] = object{"modes": modes}
+			if behaviour == "forgetful" {
+				delete(answer, "result")
+				refuse(-32603, "The conversation is damaged")
+			}
+		case "session/prompt":
+			switch behaviour {
+			case "key":
+				refuse(-32603, "API Error: 401 invalid x-api-key")
+			case "fails":
+				refuse(-32603, "Something broke")
+			case "limited":
+				refuse(-32603, "API Error: 429 rate limit exceeded")
+			default:
+				var text string
+				for _, p := range m.Params.Prompt {
+					text += p.Text
+				}
+				update := object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": text}}
+				_ = out.Encode(object{"jsonrpc": "2.0", "method": "session/update", "params": object{"sessionId": m.Params.SessionID, "update": update}})
+				answer["result"] = object{"stopReason": "end_turn"}
+			}
+		default:
+			refuse(-32601, "Method not found")
+		}
+		if err := out.Encode(answer); err != nil {
+			return err
+		}
+	}
+	return in.Err()
+}

@@ -1,0 +1,237 @@
+//go:build unix
+
+package conformance
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// successes has a request that succeeds for each operation, by operationId. It
+// returns the answer, which the caller checks.
+var successes = map[string]func(t *testing.T, r *routes) answer{
+	"health":  func(t *testing.T, r *routes) answer { return r.as("").get(t, "/api/health") },
+	"openapi": func(t *testing.T, r *routes) answer { return r.as("").get(t, "/openapi.json") },
+	"docs":    func(t *testing.T, r *routes) answer { return r.get(t, "/docs") },
+	"metrics": func(t *testing.T, r *routes) answer { return r.get(t, "/metrics") },
+	"me":      func(t *testing.T, r *routes) answer { return r.get(t, "/api/me") },
+
+	"listAgents":   func(t *testing.T, r *routes) answer { return r.get(t, "/api/agents?refresh=false") },
+	"listProjects": func(t *testing.T, r *routes) answer { return r.get(t, "/api/projects") },
+	"listProfiles": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/profiles?projectDir="+url.QueryEscape(r.project))
+	},
+	"getProfile": func(t *testing.T, r *routes) answer { return r.get(t, "/api/profiles/reviewer") },
+
+	"createSession": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/create", object{"cliType": "script", "projectDir": r.project, "options": object{"model": "scripted", "later": 1}})
+	},
+	"listSessions": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/session/list?all=true&projectDir="+url.QueryEscape(r.project))
+	},
+	"sessionStatus": func(t *testing.T, r *routes) answer { return r.get(t, "/api/session/"+r.ended+"/status") },
+	"listItems": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/session/"+r.ended+"/items?after=0&limit=5")
+	},
+	"exportSession": func(t *testing.T, r *routes) answer { return r.get(t, "/api/session/"+r.ended+"/export?format=jsonl") },
+	"followEvents":  followEvents,
+	"sendPrompt": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.session(t, nil)+"/send", object{"content": script(object{"text": "x"}), "opts": object{"later": 1}})
+	},
+	"cancelTurn": func(t *testing.T, r *routes) answer {
+		id, _ := r.running(t)
+		return r.post(t, "/api/session/"+id+"/cancel", object{})
+	},
+	"killSession": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.session(t, nil)+"/kill", object{})
+	},
+	"loadSession": func(t *testing.T, r *routes) answer {
+		id := r.session(t, nil)
+		r.post(t, "/api/session/"+id+"/kill", object{}).ok(t, http.StatusOK)
+		return r.post(t, "/api/session/"+id+"/load", object{})
+	},
+	"setOptions": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.session(t, nil)+"/options", object{"permissionMode": "acceptEdits", "later": 1})
+	},
+	"forkSession": func(t *testing.T, r *routes) answer {
+		id := r.sessionOf(t, "claude-agent-acp")
+		r.turn(t, id, r.send(t, id, "hello"))
+		return r.post(t, "/api/session/"+id+"/fork", object{})
+	},
+	"getApproval": func(t *testing.T, r *routes) answer {
+		id, approval := r.asking(t)
+		return r.get(t, "/api/session/"+id+"/approvals/"+approval["id"].(string))
+	},
+	"decideApproval": func(t *testing.T, r *routes) answer {
+		id, approval := r.asking(t)
+		remember := object{"kind": "execute", "pattern": "make", "projectDir": r.project}
+		return r.post(t, "/api/session/"+id+"/approvals/"+approval["id"].(string),
+			object{"choice": "allow", "argumentsDigest": approval["argumentsDigest"], "remember": remember})
+	},
+
+	"listRules":  func(t *testing.T, r *routes) answer { r.rule(t); return r.get(t, "/api/rules") },
+	"createRule": func(t *testing.T, r *routes) answer { return r.rule(t) },
+	"deleteRule": func(t *testing.T, r *routes) answer {
+		id := at(r.rule(t).ok(t, http.StatusCreated), "rule", "id").(float64)
+		return r.do(t, http.MethodDelete, "/api/rules/"+number(id), nil)
+	},
+
+	"upload": func(t *testing.T, r *routes) answer {
+		return r.with("Content-Type", "application/octet-stream").post(t, "/api/uploads?name=a.txt", "text")
+	},
+
+	"streamTurn": func(t *testing.T, r *routes) answer {
+		steps := []object{
+			{"reasoning": "hm"}, {"text": "a b"}, {"plan": []object{{"content": "do", "status": "pending"}}},
+			{"tool": object{"name": "Bash", "arguments": object{"command": "ls"}, "pieces": []string{"a", "b"}, "exitCode": 1}},
+		}
+		return r.post(t, "/api/harness/turn", object{"sessionId": r.session(t, nil), "message": script(steps...)})
+	},
+	"harnessCreate": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/harness/session/create", object{"projectRoot": r.project, "cliType": "script"})
+	},
+	"harnessBoot": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/harness/session/boot", object{"sessionId": r.session(t, nil), "force": true})
+	},
+	"harnessList": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/harness/session/list?projectRoot="+url.QueryEscape(r.project))
+	},
+	"harnessStatus": func(t *testing.T, r *routes) answer { return r.get(t, "/api/harness/session/"+r.ended) },
+	"harnessDelete": func(t *testing.T, r *routes) answer {
+		return r.do(t, http.MethodDelete, "/api/harness/session/"+r.session(t, nil), nil)
+	},
+	"harnessInterrupt": func(t *testing.T, r *routes) answer {
+		id, _ := r.running(t)
+		return r.post(t, "/api/harness/interrupt", object{"sessionId": id})
+	},
+
+	"createToken": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/tokens", object{"name": "x", "scopes": []string{"read"}, "lifeDays": 1, "projectDir": r.project})
+	},
+	"listTokens": func(t *testing.T, r *routes) answer { return r.get(t, "/api/tokens") },
+	"revokeToken": func(t *testing.T, r *routes) answer {
+		id := r.post(t, "/api/tokens", object{"name": "x", "scopes": []string{"read"}}).ok(t, http.StatusCreated)["id"]
+		return r.post(t, "/api/tokens/"+id.(string)+"/revoke", object{})
+	},
+	"createLoginCode": func(t *testing.T, r *routes) answer { return r.post(t, "/api/login/code", object{}) },
+	"login": func(t *testing.T, r *routes) answer {
+		_, login := r.browser(t)
+		return login
+	},
+	"proveServer": func(t *testing.T, r *routes) answer {
+		_, login := r.browser(t)
+		return r.asPage().post(t, "/api/login/proof", object{"login": login.ok(t, http.StatusOK)["login"], "nonce": strings.Repeat("n", 22)})
+	},
+	"logout": func(t *testing.T, r *routes) answer {
+		c, _ := r.browser(t)
+		return c.post(t, "/api/logout", object{})
+	},
+}
+
+// followEvents returns the events of a session that ended a turn, as far as the
+// end of that turn.
+func followEvents(t *testing.T, r *routes) answer {
+	res := r.open(t, http.MethodGet, "/api/session/"+r.ended+"/events", nil)
+	defer func() { _ = res.Body.Close() }()
+	var body bytes.Buffer
+	s := streamOf(io.TeeReader(res.Body, &body))
+	for f, ok := s.next(t); ok && !f.ends(); f, ok = s.next(t) {
+	}
+	return answer{"GET events", res.StatusCode, res.Header, body.Bytes()}
+}
+
+// sessionOf creates a session of an agent and returns its id.
+func (s *server) sessionOf(t *testing.T, cliType string) string {
+	t.Helper()
+	return s.post(t, "/api/session/create", object{"cliType": cliType, "projectDir": s.project}).ok(t, http.StatusCreated)["sessionId"].(string)
+}
+
+// running creates a session with a turn that goes on until it is cancelled.
+func (s *server) running(t *testing.T) (session, turn string) {
+	t.Helper()
+	session = s.session(t, nil)
+	turn = s.send(t, session, script(object{"text": "begun"}, object{"hang": true}))
+	s.events(t, session, func(f frame) bool { return f.event == "item_delta" })
+	return session, turn
+}
+
+// asking creates a session with a turn that waits for an approval.
+func (s *server) asking(t *testing.T) (session string, approval object) {
+	t.Helper()
+	session = s.session(t, nil)
+	s.send(t, session, script(object{"tool": object{"name": "Bash", "kind": "execute", "arguments": object{"command": "make"}, "ask": object{}}}))
+	asked := s.events(t, session, func(f frame) bool { return f.event == "approval_requested" }).find("approval_requested")
+	return session, asked.payload()["approval"].(object)
+}
+
+// rule stores a rule that concerns no other test.
+func (s *server) rule(t *testing.T) answer {
+	t.Helper()
+	return s.post(t, "/api/rules", object{"effect": "deny", "kind": "execute", "pattern": "never-run", "projectDir": s.project})
+}
+
+// A boundAnswer is what a token that is bound to another project gets.
+type boundAnswer struct {
+	says  string
+	check func(t *testing.T, r *routes, op operation, bound client)
+}
+
+// boundAnswers are the answers of the operations about no session, by
+// operationId.
+func boundAnswers() map[string]boundAnswer {
+	all := make(map[string]boundAnswer)
+	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode"} {
+		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
+			_, path, body := r.request(op, r.ended)
+			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")
+		}}
+	}
+	for id, body := range map[string]func(r *routes) object{
+		"createSession": func(r *routes) object { return object{"cliType": "script", "projectDir": r.project} },
+		"harnessCreate": func(r *routes) object { return object{"cliType": "script", "projectRoot": r.project} },
+	} {
+		all[id] = boundAnswer{"404 WORKING_ROOT_INACCESSIBLE, as for a folder that does not exist", func(t *testing.T, r *routes, op operation, bound client) {
+			bound.post(t, op.path, body(r)).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
+		}}
+	}
+	for _, id := range []string{"listAgents", "docs", "me", "upload"} {
+		all[id] = boundAnswer{"as described, about no project but its own", func(t *testing.T, r *routes, op operation, bound client) {
+			c, path, body := r.request(op, r.ended)
+			a := c.with("Authorization", bound.header.Get("Authorization")).do(t, op.method, path, body)
+			conforms(t, r.d, op, a)
+			r.unseen(t, a)
+		}}
+	}
+	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "listRules": "", "listProfiles": ""} {
+		all[id] = boundAnswer{"200, without anything of this project", func(t *testing.T, r *routes, op operation, bound client) {
+			r.rule(t)
+			a := bound.get(t, op.path+query)
+			a.ok(t, http.StatusOK)
+			r.unseen(t, a)
+		}}
+	}
+	all["getProfile"] = boundAnswer{"200 for a profile of all projects", func(t *testing.T, r *routes, _ operation, bound client) {
+		bound.get(t, "/api/profiles/reviewer").ok(t, http.StatusOK)
+	}}
+	all["deleteRule"] = boundAnswer{"404 INVALID_REQUEST, as for an unknown rule", func(t *testing.T, r *routes, _ operation, bound client) {
+		id := at(r.rule(t).ok(t, http.StatusCreated), "rule", "id").(float64)
+		bound.do(t, http.MethodDelete, "/api/rules/"+number(id), nil).fails(t, http.StatusNotFound, "INVALID_REQUEST")
+	}}
+	all["createRule"] = boundAnswer{"403 FORBIDDEN for a folder of this project", func(t *testing.T, r *routes, op operation, bound client) {
+		bound.post(t, op.path, object{"effect": "deny", "kind": "execute", "pattern": "x", "projectDir": r.project}).fails(t, http.StatusForbidden, "FORBIDDEN")
+	}}
+	all["logout"] = boundAnswer{"403 FORBIDDEN", all["metrics"].check}
+	return all
+}
+
+// unseen reports an error if the answer shows the table's session or folder.
+func (r *routes) unseen(t *testing.T, a answer) {
+	t.Helper()
+	if strings.Contains(string(a.body), r.ended) || strings.Contains(string(a.body), r.project) {
+		t.Errorf("%s shows another project: %s", a.what, a.body)
+	}
+}
