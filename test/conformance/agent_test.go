@@ -16,13 +16,15 @@ import (
 // speaks ACP. The second one is a file that names the agent's behaviour:
 //
 //	answers      opens conversations, copies of them too, and repeats prompts
-//	login        opens no conversation without a login
+//	crashes      ends instead of answering a prompt
 //	ends         ends before it is ready
-//	old          speaks an unknown version of the protocol
-//	key          fails every prompt, since the model API refuses the key
 //	fails        fails every prompt with an internal error
-//	limited      fails every prompt, since the model API limits the rate
 //	forgetful    answers, but resumes no conversation
+//	key          fails every prompt, since the model API refuses the key
+//	limited      fails every prompt, since the model API limits the rate
+//	login        opens no conversation without a login
+//	old          speaks an unknown version of the protocol
+//	waits        begins to answer every prompt, and ends it when it is cancelled
 const fakeAgent = "fake-agent"
 
 // agentFile returns a program that is the fake agent with a behaviour, and the
@@ -59,6 +61,7 @@ func playAgent(file string) error {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
 	modes := object{"currentModeId": "default", "availableModes": []object{{"id": "default", "name": "Default"}}}
+	var waiting json.RawMessage // id of the prompt that is not answered yet
 	for conversations := 0; in.Scan(); {
 		var m struct {
 			ID     json.RawMessage
@@ -68,7 +71,13 @@ func playAgent(file string) error {
 				Prompt    []struct{ Text string }
 			}
 		}
-		if json.Unmarshal(in.Bytes(), &m) != nil || len(m.ID) == 0 {
+		if json.Unmarshal(in.Bytes(), &m) != nil {
+			continue
+		}
+		if m.Method == "session/cancel" && waiting != nil {
+			m.ID, waiting = waiting, nil
+		}
+		if len(m.ID) == 0 {
 			continue
 		}
 		answer := object{"jsonrpc": "2.0", "id": m.ID}
@@ -94,6 +103,8 @@ func playAgent(file string) error {
 				delete(answer, "result")
 				refuse(-32000, "Authentication required")
 			}
+		case "session/list":
+			answer["result"] = object{"sessions": []object{}}
 		case "session/resume", "session/load":
 			answer["result"] = object{"modes": modes}
 			if behaviour == "forgetful" {
@@ -102,6 +113,8 @@ func playAgent(file string) error {
 			}
 		case "session/prompt":
 			switch behaviour {
+			case "crashes":
+				return nil
 			case "key":
 				refuse(-32603, "API Error: 401 invalid x-api-key")
 			case "fails":
@@ -116,7 +129,13 @@ func playAgent(file string) error {
 				update := object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": text}}
 				_ = out.Encode(object{"jsonrpc": "2.0", "method": "session/update", "params": object{"sessionId": m.Params.SessionID, "update": update}})
 				answer["result"] = object{"stopReason": "end_turn"}
+				if behaviour == "waits" {
+					waiting = m.ID
+					continue
+				}
 			}
+		case "session/cancel":
+			answer["result"] = object{"stopReason": "cancelled"}
 		default:
 			refuse(-32601, "Method not found")
 		}

@@ -454,3 +454,11 @@ func (s *server) browser(t *testing.T) (client, answer) {
 	cookie, _, _ := strings.Cut(login.header.Get("Set-Cookie"), ";")
 	return s.asPage().with("Cookie", cookie).with("Runnel-Key", key).with("Sec-Fetch-Site", "same-origin"), login
 }
+
+// symlink makes a symbolic link.
+func symlink(t *testing.T, target, link string) {
+	t.Helper()
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+}
