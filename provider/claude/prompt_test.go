@@ -10,9 +10,12 @@ import (
 
 func TestPromptHasOneBlockForEachPartThatIsThere(t *testing.T) {
 	note := runnel.Attachment{Name: "a.txt", MediaType: "text/plain", Text: "alpha"}
+	picture := runnel.Attachment{Name: "p.png", MediaType: "image/png", Data: []byte("png")}
+	paper := runnel.Attachment{Name: "d.pdf", MediaType: "application/pdf", Data: []byte("pdf")}
 	gone := []runnel.Rejection{{Path: "/p/b.png", Reason: "it is empty"}}
 	const (
 		document = `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"alpha"},"title":"a.txt"}`
+		blocks   = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}},{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"cGRm"},"title":"d.pdf"}`
 		warning  = `{"type":"text","text":"Attachment warning: 1 attachment(s) could not be processed. Continuing with available content.\nRejected attachments:\n- b.png: it is empty"}`
 		text     = `{"type":"text","text":"go"}`
 	)
@@ -22,6 +25,7 @@ func TestPromptHasOneBlockForEachPartThatIsThere(t *testing.T) {
 	}{
 		"text":                      {runnel.Text("go"), `"go"`},
 		"attachment":                {runnel.Input{Attachments: []runnel.Attachment{note}}, `[` + document + `]`},
+		"image and PDF":             {runnel.Input{Attachments: []runnel.Attachment{picture, paper}}, `[` + blocks + `]`},
 		"attachment and text":       {runnel.Input{Text: "go", Attachments: []runnel.Attachment{note}}, `[` + document + `,` + text + `]`},
 		"rejection and text":        {runnel.Input{Text: "go", Rejected: gone}, `[` + warning + `,` + text + `]`},
 		"rejection and attachment":  {runnel.Input{Attachments: []runnel.Attachment{note}, Rejected: gone}, `[` + warning + `,` + document + `]`},
