@@ -237,7 +237,8 @@ func (c client) play(t *testing.T, session string, steps ...object) (turn string
 	return turn, c.turn(t, session, turn)
 }
 
-// turn returns the events of a turn, up to its terminal event, for which it waits.
+// turn returns the events of a turn, up to its terminal event, for which it
+// waits.
 func (c client) turn(t *testing.T, session, turn string) []frame {
 	t.Helper()
 	return c.events(t, session, func(f frame) bool { return f.data["turnId"] == turn && f.ends() }).of(turn)
@@ -298,7 +299,8 @@ func (fs frames) of(turn string) frames {
 	return found
 }
 
-// find returns the first frame with the name, and an empty frame if there is none.
+// find returns the first frame with the name, and an empty frame if there is
+// none.
 func (fs frames) find(event string) frame {
 	for _, f := range fs {
 		if f.event == event {

@@ -80,7 +80,7 @@ func (e *errorCodes) setup(t *testing.T) {
 	e.behaviour = behaviour
 	withoutLogin, _ := agentFile(t, "login")
 	ending, _ := agentFile(t, "ends")
-	e.configure(t, fmt.Sprintf("agents:\n  mine: {protocol: acp, command: [%s]}\n  no-login: {protocol: acp, command: [%s]}\n  ending: {protocol: acp, command: [%s]}\n"+
+	e.configure(t, fmt.Sprintf("agents:\n  mine: {protocol: acp, command: [%s]}\n  claude-agent-acp: {path: %s}\n  ending: {protocol: acp, command: [%s]}\n"+
 		"  absent: {protocol: acp, command: [/none/agent]}\n", mine, withoutLogin, ending))
 	e.start(t)
 	e.limited.Args = []string{"--stall-timeout", "300ms", "--max-sessions", "2", "--max-new-sessions-per-credential", "4"}
@@ -238,11 +238,16 @@ func (e *errorCodes) provoked() map[string][]provocation {
 		"MISSING_API_KEY": {{what: "the agent is to use a key, and there is none", message: "ANTHROPIC_API_KEY", ask: func(t *testing.T) answer {
 			return e.create(t, object{"cliType": "claude-code", "projectDir": dir(), "options": object{"auth": "api-key"}})
 		}}},
-		"AGENT_NOT_INSTALLED": {{what: "the agent's program does not exist", ask: func(t *testing.T) answer {
-			return e.create(t, object{"cliType": "absent", "projectDir": dir()})
-		}}},
-		"AGENT_NOT_LOGGED_IN": {{what: "the agent opens no conversation without a login", ask: func(t *testing.T) answer {
-			return e.create(t, object{"cliType": "no-login", "projectDir": dir()})
+		"AGENT_NOT_INSTALLED": {
+			{what: "the agent's program is nowhere: the message has the command that installs it", message: "npm install -g @google/gemini-cli", ask: func(t *testing.T) answer {
+				return e.create(t, object{"cliType": "gemini", "projectDir": dir()})
+			}},
+			{what: "the program that the configuration names does not exist", message: "Check the command in the configuration", ask: func(t *testing.T) answer {
+				return e.create(t, object{"cliType": "absent", "projectDir": dir()})
+			}},
+		},
+		"AGENT_NOT_LOGGED_IN": {{what: "the agent opens no conversation without a login: the message has the command that logs in", message: "claude auth login", ask: func(t *testing.T) answer {
+			return e.create(t, object{"cliType": "claude-agent-acp", "projectDir": dir()})
 		}}},
 		"AGENT_STALLED": {{what: "the agent says nothing for the stall timeout", turn: func(t *testing.T) (string, string, *server) {
 			return e.limited.session(t, nil), script(object{"hang": true}), &e.limited

@@ -96,6 +96,10 @@ func (h *harness) createRows(tab *table) {
 		equal(t, "harness", at(post(t, object{"projectRoot": h.project}).ok(t, http.StatusOK), "session", "delegation"), "governed")
 		equal(t, "Session API", h.get(t, "/api/session/"+h.session(t, nil)+"/status").ok(t, http.StatusOK)["delegation"], "agent")
 	})
+	tab.add(create, "an unknown option", "200 with a warning that names the option", func(t *testing.T) {
+		body := post(t, object{"projectRoot": h.project, "opts": object{"colour": "red"}}).ok(t, http.StatusOK)
+		equal(t, "warnings", body["warnings"], []string{`opts."colour": unknown, ignored`})
+	})
 	for _, r := range []struct {
 		condition string
 		status    int

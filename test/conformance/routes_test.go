@@ -141,6 +141,15 @@ func (r *routes) ask(t *testing.T, op operation, session string, edit func(clien
 	return edit(c).do(t, op.method, path, body)
 }
 
+// refused checks the error with which the operation answers, also against the
+// document. It returns the error.
+func (r *routes) refused(t *testing.T, op operation, a answer, status int, typ string) problem {
+	t.Helper()
+	p := a.fails(t, status, typ)
+	conforms(t, r.d, op, a)
+	return p
+}
+
 func same(c client) client { return c }
 
 // rows adds the rows of an operation.
@@ -158,40 +167,40 @@ func (r *routes) rows(tab *table, op operation) {
 	if op.scope != "" {
 		tab.add(op.name(), "no credential", "401 UNAUTHORIZED", func(t *testing.T) {
 			a := r.ask(t, op, r.ended, func(c client) client { return c.with("Authorization", "") })
-			a.fails(t, http.StatusUnauthorized, "UNAUTHORIZED")
+			r.refused(t, op, a, http.StatusUnauthorized, "UNAUTHORIZED")
 			equal(t, "WWW-Authenticate", a.header.Get("WWW-Authenticate"), `Bearer realm="runnel"`)
 		})
 		tab.add(op.name(), "the credential lacks the scope "+op.scope, "403 FORBIDDEN", func(t *testing.T) {
-			r.ask(t, op, r.ended, func(c client) client { return c.with("Authorization", "Bearer "+r.lacks[op.scope]) }).fails(t, http.StatusForbidden, "FORBIDDEN")
+			r.refused(t, op, r.ask(t, op, r.ended, func(c client) client { return c.with("Authorization", "Bearer "+r.lacks[op.scope]) }), http.StatusForbidden, "FORBIDDEN")
 		})
 	}
 	tab.add(op.name(), "the method is PUT", "405 INVALID_REQUEST, and Allow lists the methods", func(t *testing.T) {
 		_, path, _ := r.request(op, r.ended)
 		a := r.do(t, http.MethodPut, path, nil)
-		a.fails(t, http.StatusMethodNotAllowed, "INVALID_REQUEST")
+		r.refused(t, op, a, http.StatusMethodNotAllowed, "INVALID_REQUEST")
 		equal(t, "Allow", a.header.Get("Allow"), strings.Join(r.methods(path), ", "))
 	})
 	tab.add(op.name(), "the Host is another site's", "403 FORBIDDEN_ORIGIN", func(t *testing.T) {
-		r.ask(t, op, r.ended, func(c client) client { return c.with("Host", "evil.example") }).fails(t, http.StatusForbidden, "FORBIDDEN_ORIGIN")
+		r.refused(t, op, r.ask(t, op, r.ended, func(c client) client { return c.with("Host", "evil.example") }), http.StatusForbidden, "FORBIDDEN_ORIGIN")
 	})
 	tab.add(op.name(), "the Origin is another site's", "403 FORBIDDEN_ORIGIN", func(t *testing.T) {
-		r.ask(t, op, r.ended, func(c client) client { return c.with("Origin", "http://evil.example") }).fails(t, http.StatusForbidden, "FORBIDDEN_ORIGIN")
+		r.refused(t, op, r.ask(t, op, r.ended, func(c client) client { return c.with("Origin", "http://evil.example") }), http.StatusForbidden, "FORBIDDEN_ORIGIN")
 	})
 	if op.method == http.MethodGet {
 		tab.add(op.name(), "the request has a body", "400 INVALID_REQUEST", func(t *testing.T) {
 			c, path, _ := r.request(op, r.ended)
-			c.do(t, op.method, path, "{}").fails(t, http.StatusBadRequest, "INVALID_REQUEST")
+			r.refused(t, op, c.do(t, op.method, path, "{}"), http.StatusBadRequest, "INVALID_REQUEST")
 		})
 	}
 	r.bodyRows(tab, op)
 	if op.aboutSession() {
 		tab.add(op.name(), "the session is unknown", "404 SESSION_NOT_FOUND with its sessionId", func(t *testing.T) {
-			p := r.ask(t, op, nobody, same).fails(t, http.StatusNotFound, "SESSION_NOT_FOUND")
+			p := r.refused(t, op, r.ask(t, op, nobody, same), http.StatusNotFound, "SESSION_NOT_FOUND")
 			equal(t, "details", p.Details, object{"sessionId": nobody})
 		})
 		tab.add(op.name(), "the token is bound to another project", "404 SESSION_NOT_FOUND, as for an unknown session", func(t *testing.T) {
 			asBound := func(c client) client { return c.with("Authorization", "Bearer "+r.bound) }
-			p := r.ask(t, op, r.ended, asBound).fails(t, http.StatusNotFound, "SESSION_NOT_FOUND")
+			p := r.refused(t, op, r.ask(t, op, r.ended, asBound), http.StatusNotFound, "SESSION_NOT_FOUND")
 			equal(t, "details", p.Details, object{"sessionId": r.ended})
 			equal(t, "message", p.Message, r.ask(t, op, nobody, asBound).fails(t, http.StatusNotFound, "SESSION_NOT_FOUND").Message)
 		})
@@ -232,11 +241,11 @@ func (r *routes) bodyRows(tab *table, op operation) {
 	if schema == nil { // a file
 		tab.add(op.name(), "the file has more than 10 MiB", "413 PAYLOAD_TOO_LARGE", func(t *testing.T) {
 			c, path, _ := r.request(op, r.ended)
-			c.post(t, path, make([]byte, 10<<20+1)).fails(t, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+			r.refused(t, op, c.post(t, path, make([]byte, 10<<20+1)), http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		})
 		tab.add(op.name(), "the media type is application/json", "415 INVALID_REQUEST", func(t *testing.T) {
 			c, path, _ := r.request(op, r.ended)
-			c.with("Content-Type", "application/json").post(t, path, "{}").fails(t, http.StatusUnsupportedMediaType, "INVALID_REQUEST")
+			r.refused(t, op, c.with("Content-Type", "application/json").post(t, path, "{}"), http.StatusUnsupportedMediaType, "INVALID_REQUEST")
 		})
 		return
 	}
@@ -248,11 +257,11 @@ func (r *routes) bodyRows(tab *table, op operation) {
 		{"the body is no JSON", "{"}, {"the body is JSON but no object", "[]"}, {"the body has something after the object", "{} {}"},
 	} {
 		tab.add(op.name(), bad.what, "400 INVALID_REQUEST", func(t *testing.T) {
-			send(t, "application/json", bad.body).fails(t, http.StatusBadRequest, "INVALID_REQUEST")
+			r.refused(t, op, send(t, "application/json", bad.body), http.StatusBadRequest, "INVALID_REQUEST")
 		})
 	}
 	tab.add(op.name(), "the media type is text/plain", "415 INVALID_REQUEST", func(t *testing.T) {
-		send(t, "text/plain", "{}").fails(t, http.StatusUnsupportedMediaType, "INVALID_REQUEST")
+		r.refused(t, op, send(t, "text/plain", "{}"), http.StatusUnsupportedMediaType, "INVALID_REQUEST")
 	})
 	if schema.Additional == true {
 		tab.add(op.name(), "the body has an unknown field", "200, and a warning names the field", func(t *testing.T) {
@@ -262,7 +271,7 @@ func (r *routes) bodyRows(tab *table, op operation) {
 		})
 	} else {
 		tab.add(op.name(), "the body has an unknown field", "400 INVALID_REQUEST that names the field", func(t *testing.T) {
-			p := send(t, "application/json", `{"colour":"red"}`).fails(t, http.StatusBadRequest, "INVALID_REQUEST")
+			p := r.refused(t, op, send(t, "application/json", `{"colour":"red"}`), http.StatusBadRequest, "INVALID_REQUEST")
 			if !strings.Contains(p.Message, "colour") {
 				t.Errorf("the message does not name the field: %s", p.Message)
 			}
@@ -270,11 +279,11 @@ func (r *routes) bodyRows(tab *table, op operation) {
 	}
 	for _, name := range fieldNames(schema)[:min(1, len(schema.Properties))] {
 		tab.add(op.name(), "the body has the field "+name+" twice", "400 INVALID_REQUEST", func(t *testing.T) {
-			send(t, "application/json", fmt.Sprintf(`{%q:null,%q:null}`, name, name)).fails(t, http.StatusBadRequest, "INVALID_REQUEST")
+			r.refused(t, op, send(t, "application/json", fmt.Sprintf(`{%q:null,%q:null}`, name, name)), http.StatusBadRequest, "INVALID_REQUEST")
 		})
 		capitals := strings.ToUpper(name)
 		tab.add(op.name(), "the body has "+capitals+" instead of "+name, "400 INVALID_REQUEST", func(t *testing.T) {
-			send(t, "application/json", fmt.Sprintf(`{%q:null}`, capitals)).fails(t, http.StatusBadRequest, "INVALID_REQUEST")
+			r.refused(t, op, send(t, "application/json", fmt.Sprintf(`{%q:null}`, capitals)), http.StatusBadRequest, "INVALID_REQUEST")
 		})
 	}
 	limit, size := 1<<20, "1 MiB"
@@ -282,7 +291,7 @@ func (r *routes) bodyRows(tab *table, op operation) {
 		limit, size = 4<<10, "4 KiB"
 	}
 	tab.add(op.name(), "the body has more than "+size, "413 PAYLOAD_TOO_LARGE", func(t *testing.T) {
-		send(t, "application/json", "{}"+strings.Repeat(" ", limit-1)).fails(t, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+		r.refused(t, op, send(t, "application/json", "{}"+strings.Repeat(" ", limit-1)), http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 	})
 	tab.add(op.name(), "the body has exactly "+size, "is read", func(t *testing.T) {
 		const unknown = `{"model":"scripted","colour":1}`
@@ -335,6 +344,24 @@ func (r *routes) socketRows(tab *table) {
 		a.fails(t, http.StatusMethodNotAllowed, "INVALID_REQUEST")
 		equal(t, "Allow", a.header.Get("Allow"), http.MethodGet)
 	})
+	tab.add("(any GET)", "the method is HEAD", "the status and headers of GET, and no body", func(t *testing.T) {
+		head, get := r.do(t, http.MethodHead, "/api/me", nil), r.get(t, "/api/me")
+		equal(t, "answer", []any{head.status, head.header.Get("Content-Type"), len(head.body)}, []any{get.status, get.header.Get("Content-Type"), 0})
+	})
+	tab.add("(any stream)", "the method is HEAD", "405", func(t *testing.T) {
+		equal(t, "status", r.do(t, http.MethodHead, "/api/session/"+r.ended+"/events", nil).status, http.StatusMethodNotAllowed)
+	})
+	tab.add("(any POST)", "the media type is application/json; charset=UTF-8", "is read", func(t *testing.T) {
+		r.with("Content-Type", "application/json; charset=UTF-8").post(t, "/api/harness/interrupt", object{"sessionId": r.ended}).ok(t, http.StatusOK)
+	})
+	tab.add("(any POST)", "the media type is application/json with another charset", "415 INVALID_REQUEST", func(t *testing.T) {
+		r.with("Content-Type", "application/json; charset=utf-16").post(t, "/api/logout", "{}").fails(t, http.StatusUnsupportedMediaType, "INVALID_REQUEST")
+	})
+	tab.link("(any POST)", "JSON with keys twice at any depth, deep nesting, or invalid UTF-8", "400 INVALID_REQUEST", "httpapi.TestJSONStrict")
+	tab.link("(any)", "the answer or the error is one that the document does not list", "no request of the fuzzers gets one", "test/hostile.TestServerWithstandsFuzzedRequests")
+	tab.link("POST /api/uploads", "the credential has uploaded as much as it may in a day", "429 RATE_LIMITED", "httpapi.TestLimitsOfACredential")
+	tab.link("GET /api/session/{id}/export", "the credential runs as many exports as it may", "429 RATE_LIMITED", "httpapi.TestLimitOfExports")
+	tab.link("(any stream)", "the credential has as many streams as it may", "429 RATE_LIMITED", "httpapi.TestTooManyStreams")
 	tab.add("(any)", "the path does not exist", "404 INVALID_REQUEST", func(t *testing.T) {
 		r.get(t, "/api/nothing").fails(t, http.StatusNotFound, "INVALID_REQUEST")
 	})

@@ -118,6 +118,7 @@ var _ = register(71, func() table {
 	g.cookieRows(&tab)
 	g.pageRows(&tab)
 	g.tokenRows(&tab)
+	g.scopeRows(&tab)
 	return tab
 })
 
@@ -309,4 +310,58 @@ func (g *gate) tokenRows(tab *table) {
 	tab.link("routes without a credential", "all", "the page's files, the login, /openapi.json and /api/health", "httpapi.TestRoutesWithoutCredentialHaveAReason")
 	tab.link("listening beyond loopback", "without a token, and without TLS or a stated proxy", "the server does not start", "cmd/runnel.TestA06_NonLoopbackIsRefused")
 	tab.link("prompts", "they look like flags", "reach the agent through its input, never as arguments", "cmd/runnel.TestC01_PromptsAreNoArguments")
+}
+
+// scopeRows adds the rows about what a credential without the scope approve, and
+// one that is bound to a project, may not do.
+func (g *gate) scopeRows(tab *table) {
+	options := []struct {
+		name  string
+		value any
+	}{
+		{"permissionMode", "acceptEdits"}, {"permissionMode", "bypass"}, {"mcpServers", object{"x": object{"command": "sh"}}}, {"config", object{"pace": "fast"}},
+	}
+	faces := []struct {
+		name, path string
+		body       func(session string, opts object) object
+	}{
+		{"create", "/api/session/create", func(_ string, opts object) object {
+			return object{"cliType": "script", "projectDir": g.project, "options": opts}
+		}},
+		{"send", "/api/session/{id}/send", func(_ string, opts object) object { return object{"content": "{}", "opts": opts} }},
+		{"options", "/api/session/{id}/options", func(_ string, opts object) object { return opts }},
+		{"create of the harness", "/api/harness/session/create", func(_ string, opts object) object {
+			return object{"cliType": "script", "projectRoot": g.project, "opts": opts}
+		}},
+		{"turn of the harness", "/api/harness/turn", func(session string, opts object) object {
+			return object{"sessionId": session, "message": "{}", "opts": opts}
+		}},
+	}
+	post := func(t *testing.T, token string, face int, opts object) answer {
+		t.Helper()
+		session := g.session(t, nil)
+		return g.as(token).post(t, strings.Replace(faces[face].path, "{id}", session, 1), faces[face].body(session, opts))
+	}
+	for face := range faces {
+		for _, o := range options {
+			what := o.name
+			if text, ok := o.value.(string); ok {
+				what += " " + text
+			}
+			tab.add("a token without the scope approve", faces[face].name+" with "+what, "403 FORBIDDEN: it would answer in advance", func(t *testing.T) {
+				post(t, g.token(t, "", "read", "send"), face, object{o.name: o.value}).fails(t, http.StatusForbidden, "FORBIDDEN")
+			})
+		}
+		tab.add("a token that is bound to the project", faces[face].name+" with addDirs", "403 FORBIDDEN: its agents work in no other folder", func(t *testing.T) {
+			post(t, g.token(t, g.project, "read", "send", "approve"), face, object{"addDirs": []string{folder(t)}}).fails(t, http.StatusForbidden, "FORBIDDEN")
+		})
+	}
+	tab.add("a token that is bound to the project", "create and send in the project", "as for any token", func(t *testing.T) {
+		c := g.as(g.token(t, g.project, "read", "send"))
+		id := c.post(t, "/api/session/create", object{"cliType": "script", "projectDir": g.project}).ok(t, http.StatusCreated)["sessionId"].(string)
+		c.play(t, id, object{"text": "x"})
+		equal(t, "projectDir", c.get(t, "/api/me").ok(t, http.StatusOK)["projectDir"], g.project)
+	})
+	tab.link("a token that is bound to a project", "every route, about another project's session", "the same bytes as for a session that does not exist", "httpapi.TestSessionIsolation")
+	tab.link("a token that is bound to a project", "the WebSocket", "likewise", "httpapi.TestSessionIsolationOnTheWebSocket")
 }

@@ -307,6 +307,12 @@ func (s *sessions) loadRows(tab *table) {
 	tab.add("load", "the agent has no such conversation", "404 SESSION_NOT_FOUND", func(t *testing.T) {
 		s.verb(t, "claude-agent-acp:none", "load", object{}).fails(t, http.StatusNotFound, "SESSION_NOT_FOUND")
 	})
+	tab.add("load", "viewFilePath is a file outside the agents' own folders", "404 SESSION_NOT_FOUND", func(t *testing.T) {
+		file := write(t, s.project, "transcript.jsonl", "{}")
+		for _, cliType := range []string{"claude-code", "claude-agent-acp"} {
+			s.verb(t, cliType+":none", "load", object{"viewFilePath": file}).fails(t, http.StatusNotFound, "SESSION_NOT_FOUND")
+		}
+	})
 	tab.link("load", "the conversation began in a terminal", "200; a session with the conversation's history", "gateway.TestLoadForeign")
 	tab.link("load", "the conversation went on in a terminal", "200; the session gains what is new", "gateway.TestLoadAgainAddsWhatTheConversationGained")
 }
