@@ -161,9 +161,26 @@ func (h *harness) bootRows(tab *table) {
 		write(t, filepath.Dir(h.behaviour), filepath.Base(h.behaviour), "forgetful")
 		equal(t, "boot", ask(t, object{"sessionId": id}), object{"started": true, "resumed": false, "reason": "missing_agent_session"})
 	})
-	tab.link(boot, "the agent would now start with something else", "started and resumed, reason fingerprint_changed", "gateway.TestBootReasons")
+	tab.add(boot, "the text of the profile has changed since the agent started", "started, reason fingerprint_changed, and bootFingerprint differs", func(t *testing.T) {
+		write(t, h.profiles, "reviewer.md", "---\ndescription: Reads\n---\nYou review code.\n")
+		body := object{"projectRoot": h.project, "cliType": "claude-agent-acp", "persona": "reviewer"}
+		before, _ := h.post(t, "/api/harness/session/create", body).ok(t, http.StatusOK)["session"].(object)
+		write(t, h.profiles, "reviewer.md", "---\ndescription: Reads\n---\nYou review tests.\n")
+		answer := h.post(t, "/api/harness/session/boot", object{"sessionId": before["sessionId"]}).ok(t, http.StatusOK)
+		equal(t, "boot", []any{at(answer, "boot", "started"), at(answer, "boot", "reason")}, []any{true, "fingerprint_changed"})
+		if at(answer, "session", "bootFingerprint") == before["bootFingerprint"] {
+			t.Error("the fingerprint has not changed")
+		}
+		equal(t, "boot again", ask(t, object{"sessionId": before["sessionId"]})["reason"], "already_booted")
+	})
+	tab.add(boot, "the agent's key is missing", "503 MISSING_API_KEY with provider and category", func(t *testing.T) {
+		id := h.sessionOf(t, "claude-agent-acp")
+		h.removeKey(t)
+		p := h.post(t, "/api/harness/session/boot", object{"sessionId": id, "force": true}).fails(t, http.StatusServiceUnavailable, "MISSING_API_KEY")
+		equal(t, "details", p.Details, object{"provider": "claude-agent-acp", "category": "API_KEY_MISSING"})
+	})
+	tab.link(boot, "any other option of the start has changed", "started and resumed, reason fingerprint_changed", "gateway.TestBootReasons")
 	tab.link(boot, "the agent has no conversation to resume", "started, reason missing_agent_session", "gateway.TestBootWithoutConversation")
 	tab.link(boot, "a resume fails", "the agent is started exactly once more, afresh", "gateway.TestFailedResumeIsRetriedOnceAfresh")
 	tab.link(boot, "what the fingerprint covers", "profile text, tools, model, folder and every other option of a start", "gateway.TestEveryOptionIsInTheFingerprintOrLeftOut")
-	tab.link(boot, "the agent's key is missing", "503 MISSING_API_KEY with provider and category", "httpapi.TestErrorsAboutCredentialsNameTheProvider")
 }

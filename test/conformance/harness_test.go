@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -88,16 +89,21 @@ type harness struct {
 	server
 	behaviour string            // file that says how the agent "mine" behaves
 	key       string            // file with the key of claude-agent-acp
+	profiles  string            // folder of the profiles
 	turnOf    map[string]string // running turns by session
 }
+
+// keyOfAgent is the API key of an agent.
+const keyOfAgent = "sk-conformance-0123456789abcdef"
 
 func (h *harness) setup(t *testing.T) {
 	mine, behaviour := agentFile(t, "answers")
 	keyed, _ := agentFile(t, "waits")
 	h.behaviour, h.turnOf = behaviour, make(map[string]string)
-	h.key = write(t, folder(t), "key", "sk-conformance-0123456789abcdef")
+	h.key = write(t, folder(t), "key", keyOfAgent)
+	h.profiles = folder(t)
 	h.configure(t, fmt.Sprintf("agents:\n  mine: {protocol: acp, command: [%s]}\n  claude-agent-acp: {path: %s, auth: api-key, apiKeyFile: %s}\n", mine, keyed, h.key))
-	h.Args = append(h.Args, "--reattach-window", "-1s") // agents end with the server
+	h.Args = append(h.Args, "--profiles-dir", h.profiles, "--reattach-window", "-1s") // agents end with the server
 	h.start(t)
 }
 
@@ -108,10 +114,17 @@ func (h *harness) keyless(t *testing.T) (session, turn string) {
 	session = h.sessionOf(t, "claude-agent-acp")
 	turn = h.send(t, session, "hello")
 	h.events(t, session, func(f frame) bool { return f.event == "item_delta" })
+	h.removeKey(t)
+	return session, turn
+}
+
+// removeKey removes the key of claude-agent-acp until the end of the row.
+func (h *harness) removeKey(t *testing.T) {
+	t.Helper()
 	if err := os.Remove(h.key); err != nil {
 		t.Fatal(err)
 	}
-	return session, turn
+	t.Cleanup(func() { write(t, filepath.Dir(h.key), filepath.Base(h.key), keyOfAgent) })
 }
 
 // frames returns all frames of a turn.
