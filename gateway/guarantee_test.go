@@ -78,6 +78,49 @@ func TestQueuedPromptBeginsOnceDespiteCatalogueErrors(t *testing.T) {
 	}
 }
 
+// unwritten is a catalogue that fails to write records while broken is set.
+type unwritten struct {
+	store.Catalogue
+	broken atomic.Bool
+}
+
+func (u *unwritten) PutSession(ctx context.Context, s store.Session) error {
+	if u.broken.Load() {
+		return errShaky
+	}
+	return u.Catalogue.PutSession(ctx, s)
+}
+
+// The record of a session is written after its status is shown. A client may name
+// the session by the agent's id as soon as it has seen the id.
+func TestSessionIsFoundByTheAgentsIDBeforeItsRecordIsWritten(t *testing.T) {
+	d := newDisk(t)
+	cat := &unwritten{Catalogue: d.cat}
+	g := d.open(t, func(c *Config) { c.Catalogue = cat })
+	defer closeIt(t, g)
+	defer cat.broken.Store(false) // the gateway writes what is left when it closes
+	id := d.create(t, g)
+	name := func() string {
+		st, err := g.Status(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "script:" + st.AgentSessionID
+	}
+	cat.broken.Store(true)
+	d.ends(t, send(t, g, id, "text"))
+	d.untilIdle(t, g, id)
+	if got, err := g.Resolve(t.Context(), name(), ""); got != id || err != nil {
+		t.Errorf("%s is %q, %v; want %s", name(), got, err, id)
+	}
+	if st, err := g.Load(t.Context(), name(), ""); st.SessionID != id || err != nil {
+		t.Errorf("loaded %+v, %v; want %s", st, err, id)
+	}
+	if got, err := g.Resolve(t.Context(), name(), "/elsewhere"); err == nil {
+		t.Errorf("in another folder it is %q", got)
+	}
+}
+
 // Whether a turn runs is known only after the transition.
 func TestCancelWaitsForTransition(t *testing.T) {
 	d := newDisk(t)

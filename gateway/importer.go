@@ -118,6 +118,7 @@ func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, d
 	if err != nil {
 		return store.Session{}, err
 	}
+	list = m.withOpen(list, p.Name(), agentID)
 	if dir != "" {
 		list = slices.DeleteFunc(list, func(r store.Session) bool { return r.ProjectDir != dir })
 	}
@@ -131,6 +132,21 @@ func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, d
 		}
 	}
 	return list[0], nil
+}
+
+// withOpen returns the list that the catalogue has for an agent's conversation,
+// with what open sessions know: clients learn of an agent's id before the record
+// with it is written.
+func (m *importer) withOpen(list []store.Session, cliType, agentID string) []store.Session {
+	for _, e := range m.sessions.all() {
+		rec, _ := e.snapshot()
+		list = slices.DeleteFunc(list, func(r store.Session) bool { return r.ID == rec.ID })
+		if agentID != "" && rec.CLIType == cliType && rec.AgentSessionID == agentID {
+			list = append(list, rec)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b store.Session) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return list
 }
 
 // copyOnce is copyConversation, once for all who ask. A copy goes on when its
