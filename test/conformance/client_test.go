@@ -98,8 +98,9 @@ func (c client) with(header, value string) client {
 }
 
 // open sends a request and returns the answer with its body unread. A body of
-// type string or []byte is sent as it is, nil means no body, and everything else
-// is sent as JSON. The request and the body of the answer end when t does.
+// type string or []byte is sent as it is, nil means no body, and everything
+// else is sent as JSON. The request and the body of the answer end when t
+// does.
 func (c client) open(t *testing.T, method, path string, body any) *http.Response {
 	t.Helper()
 	var r io.Reader
@@ -229,8 +230,8 @@ func (c client) send(t *testing.T, session, prompt string) string {
 	return c.post(t, "/api/session/"+session+"/send", object{"content": prompt}).ok(t, http.StatusAccepted)["turnId"].(string)
 }
 
-// play plays the steps as one turn and returns the events of the turn, up to its
-// terminal event.
+// play plays the steps as one turn and returns the events of the turn, up to
+// its terminal event.
 func (c client) play(t *testing.T, session string, steps ...object) (turn string, events []frame) {
 	t.Helper()
 	turn = c.send(t, session, script(steps...))

@@ -68,9 +68,10 @@ func document() (testschema.Document, []operation, error) {
 	return d, list, nil
 }
 
-// conforms reports an error unless the answer is one that the document lists for
-// the operation, in its media type and with a body of its schema. The document
-// lists the statuses of INVALID_REQUEST, which are those of HTTP, as default.
+// conforms reports an error unless the answer is one that the document lists
+// for the operation, in its media type and with a body of its schema. The
+// document lists the statuses of INVALID_REQUEST, which are those of HTTP, as
+// default.
 func conforms(t *testing.T, d testschema.Document, op operation, a answer) {
 	t.Helper()
 	listed, ok := op.Responses[fmt.Sprint(a.status)]
@@ -124,8 +125,8 @@ func values(t *testing.T, media string, body []byte) []any {
 	return all
 }
 
-// frameValues returns the frames of an event stream, as a parser of such streams
-// returns them.
+// frameValues returns the frames of an event stream, as a parser of such
+// streams returns them.
 func frameValues(t *testing.T, body []byte) []any {
 	t.Helper()
 	var all []any

@@ -312,8 +312,8 @@ func (g *gate) tokenRows(tab *table) {
 	tab.link("prompts", "they look like flags", "reach the agent through its input, never as arguments", "cmd/runnel.TestC01_PromptsAreNoArguments")
 }
 
-// scopeRows adds the rows about what a credential without the scope approve, and
-// one that is bound to a project, may not do.
+// scopeRows adds the rows about what a credential without the scope approve,
+// and one that is bound to a project, may not do.
 func (g *gate) scopeRows(tab *table) {
 	options := []struct {
 		name  string
