@@ -241,8 +241,7 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	}
 	conns.Authenticated(r)
 	http.SetCookie(w, a.cookies.Make(r, secret.Cookie, auth.BrowserLife))
-	reply.JSON(w, http.StatusOK, loginAnswer{secret.Key, id.ID, auth.ProofKey(id)})
-	return nil
+	return reply.JSON(w, http.StatusOK, loginAnswer{secret.Key, id.ID, auth.ProofKey(id)})
 }
 
 // prove answers a tab that has sent nothing of worth yet. The answer holds for
@@ -267,8 +266,7 @@ func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
 	}
-	reply.JSON(w, http.StatusOK, proofAnswer{proof})
-	return nil
+	return reply.JSON(w, http.StatusOK, proofAnswer{proof})
 }
 
 // logout ends the credential that r came with, if it is a browser's.

@@ -150,7 +150,7 @@ func secure(h http.Header) {
 // the log holds the value of the panic: it may be anything.
 func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(p)
+		panic(http.ErrAbortHandler)
 	}
 	id := uuid.NewString()
 	s.log.LogAttrs(r.Context(), slog.LevelError, "handler panicked",
@@ -158,7 +158,7 @@ func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
 	}
-	reply.JSON(w, http.StatusInternalServerError, reply.ErrorBody{Error: reply.Hidden(id)})
+	_ = reply.JSON(w, http.StatusInternalServerError, reply.ErrorBody{Error: reply.Hidden(id)}) // always encodes
 }
 
 // statusWriter remembers whether and how an answer began.

@@ -58,11 +58,17 @@ The WebSocket at /api/ws is no operation: x-websocket says how to open it, and w
 // Document returns the OpenAPI document, which is the same for every server of
 // this version of the program.
 func Document() ([]byte, error) {
-	sessions, streams := new(sessions), new(stream.Streams)
-	return describe(apiRoutes(sessions, new(profiles), new(rulebook), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about)))
+	return describe(documented())
 }
 
-// describe makes the OpenAPI document from a list of routes.
+// documented returns the routes of the document. They answer nothing.
+func documented() []route {
+	sessions, streams := new(sessions), new(stream.Streams)
+	return apiRoutes(sessions, new(profiles), new(rulebook), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
+}
+
+// describe makes the OpenAPI document from a list of routes. It fails if two of
+// their types contradict each other in it.
 func describe(list []route) ([]byte, error) {
 	reg := newSchemas()
 	doc := &huma.OpenAPI{
@@ -92,6 +98,9 @@ func describe(list []route) ([]byte, error) {
 	d.streams(doc)
 	d.known()
 	reg.finish(d.requests(doc), d.answers(doc))
+	if reg.err != nil {
+		return nil, reg.err
+	}
 	data, err := json.MarshalIndent(doc, "", " ")
 	return append(data, '\n'), err
 }

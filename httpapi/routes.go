@@ -159,8 +159,7 @@ func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) ro
 		if err != nil {
 			return err
 		}
-		reply.JSON(w, rt.status, out)
-		return nil
+		return reply.JSON(w, rt.status, out)
 	}
 	return rt
 }
@@ -218,8 +217,7 @@ func handle[O any](rt route, f func(r *http.Request) (O, error)) route {
 		if err != nil {
 			return err
 		}
-		reply.JSON(w, http.StatusOK, out)
-		return nil
+		return reply.JSON(w, http.StatusOK, out)
 	}
 	return rt
 }

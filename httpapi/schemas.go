@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -23,6 +24,7 @@ type schemas struct {
 	named map[string]*huma.Schema
 	types map[string]reflect.Type
 	enums map[reflect.Type][]any
+	err   error // the first contradiction in the document
 }
 
 var _ huma.Registry = (*schemas)(nil)
@@ -46,7 +48,8 @@ func (s *schemas) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schem
 	}
 	name := schemaName(t, hint)
 	if other := s.types[name]; other != nil && other != t {
-		panic(fmt.Sprintf("httpapi: %v and %v have the same name in the document: %s", other, t, name))
+		s.fail(fmt.Errorf("httpapi: %v and %v have the same name in the document: %s", other, t, name))
+		return ref(name)
 	}
 	if s.named[name] == nil {
 		s.types[name], s.named[name] = t, new(huma.Schema) // first, since it may refer to itself
@@ -68,10 +71,18 @@ func isObject(t reflect.Type) bool {
 		!reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
+// fail notes an error, with which [describe] fails. The methods of a
+// [huma.Registry] cannot return one.
+func (s *schemas) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
 // define adds a component and returns a reference to it.
 func (s *schemas) define(name string, made *huma.Schema) *huma.Schema {
 	if s.named[name] != nil {
-		panic("httpapi: two schemas have the same name in the document: " + name)
+		s.fail(errors.New("httpapi: two schemas have the same name in the document: " + name))
 	}
 	s.named[name] = made
 	return ref(name)
@@ -141,7 +152,7 @@ func (s *schemas) finish(requests, answers []*huma.Schema) {
 	s.reach(answers, func(name string, at *huma.Schema) {
 		if at.AdditionalProperties == false {
 			if used[name] && name != "" {
-				panic("httpapi: requests and answers share " + name + ", which takes no further fields in a request and any in an answer: give the answer its own type")
+				s.fail(errors.New("httpapi: requests and answers share " + name + ", which takes no further fields in a request and any in an answer: give the answer its own type"))
 			}
 			at.AdditionalProperties = nil
 		}

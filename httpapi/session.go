@@ -232,8 +232,7 @@ func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reply.JSON(w, http.StatusCreated, up)
-	return nil
+	return reply.JSON(w, http.StatusCreated, up)
 }
 
 const uploadDay = 24 * time.Hour

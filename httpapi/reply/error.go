@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -141,7 +142,11 @@ func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
 	if st == http.StatusUnauthorized {
 		to.Header().Set("WWW-Authenticate", `Bearer realm="runnel"`)
 	}
-	JSON(to, st, ErrorBody{w.Explain(r.Context(), err)})
+	problem := w.Explain(r.Context(), err)
+	if JSON(to, st, ErrorBody{problem}) != nil { // its details cannot be encoded
+		problem.Details = nil
+		_ = JSON(to, st, ErrorBody{problem})
+	}
 }
 
 // Timeout bounds the writing of an answer that is no stream.
@@ -150,13 +155,15 @@ const Timeout = 30 * time.Second
 // Empty is the body of an answer that has nothing more to say.
 type Empty struct{}
 
-// JSON answers with body.
-func JSON(w http.ResponseWriter, status int, body any) {
+// JSON answers with body. It returns an error, and writes nothing, if body cannot
+// be encoded.
+func JSON(w http.ResponseWriter, status int, body any) error {
 	data, err := json.Marshal(body)
-	if err != nil { // our own types always encode
-		panic(err)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
 	}
 	Raw(w, status, data)
+	return nil
 }
 
 // Raw answers with a body that is JSON already.

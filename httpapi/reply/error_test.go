@@ -2,11 +2,14 @@ package reply
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel"
 )
 
 // Several requests may be answered with the same bytes at once: those of a
@@ -39,5 +42,18 @@ func TestErrorTableIsWhole(t *testing.T) {
 		if !slices.Contains(known, c) {
 			t.Errorf("%s has no status", c)
 		}
+	}
+}
+
+func TestAnswerThatCannotBeEncodedIsAnError(t *testing.T) {
+	w := httptest.NewRecorder()
+	if err := JSON(w, http.StatusOK, func() {}); err == nil || w.Body.Len() > 0 {
+		t.Errorf("got %v and %q", err, w.Body)
+	}
+	failed := &runnel.Error{Code: runnel.AgentError, Message: "the message", Details: func() {}}
+	writer := Writer{Redact: func(s string) string { return s }}
+	writer.Error(w, httptest.NewRequest(http.MethodGet, "/", nil), failed)
+	if want := `{"error":{"type":"AGENT_ERROR","message":"the message"}}`; w.Code != http.StatusBadGateway || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
