@@ -297,6 +297,7 @@ type Options struct {
 	AllowBypass    bool                       `json:"-"` // makes ModeBypass possible
 	Timeout        time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
 	Approve        Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
+	Judge          Judge                      `json:"-"` // of a Run: decides approvals before Approve is asked; for a session see Config.Judge. Default: none
 	Tap            func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
 	Filter         func(opt Options) Filter   `json:"-"` // makes the filter of what one agent says. Default: none
 	Counters       *Counters                  `json:"-"` // of what the agent prints and no log records. Default: not counted

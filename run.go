@@ -25,8 +25,9 @@ type Run struct {
 
 // Start runs one prompt and then ends the agent.
 //
-// Approvals are answered by opt.Approve, and denied without it. Cancelling ctx
-// after Start has returned changes nothing, unless opt.EndWithContext is set.
+// Approvals are decided by opt.Judge, else answered by opt.Approve, and denied
+// without both. Cancelling ctx after Start has returned changes nothing, unless
+// opt.EndWithContext is set.
 func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error) {
 	return start(ctx, p, Defaults{}, opt, in)
 }
@@ -50,7 +51,7 @@ func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (
 	}
 	r := &Run{results: x.results, over: make(chan struct{})}
 	opt.OneTurn = true
-	cfg := Config{Lifetime: opt.Timeout, Dormant: true, warnings: x.warnings()}
+	cfg := Config{Lifetime: opt.Timeout, Dormant: true, Judge: opt.Judge, warnings: x.warnings()}
 	if opt.Approve == nil {
 		cfg.ApprovalTimeout = -1
 	}

@@ -53,6 +53,26 @@ func TestRunDeniesWithoutAnApprover(t *testing.T) {
 	})
 }
 
+func TestJudgeOfARunDecidesBeforeItsApprover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		judge := func(_ context.Context, a event.Approval) (runnel.Decision, bool) {
+			return runnel.Decision{Choice: "allow", Reason: "known"}, a.ID != ""
+		}
+		run := start(t, runnel.Options{Judge: judge, Approve: func(_ context.Context, a event.Approval) runnel.Decision {
+			t.Error("the approver was asked")
+			return runnel.Decision{Choice: "deny"}
+		}}, ask)
+		for ev, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, ok := ev.Body.(event.ApprovalResolved); ok && (b.Choice != "allow" || b.By != event.ByPolicy || b.Reason != "known") {
+				t.Errorf("got %+v", b)
+			}
+		}
+	})
+}
+
 func TestRunAsksItsApprover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := start(t, runnel.Options{Approve: func(_ context.Context, a event.Approval) runnel.Decision {

@@ -237,7 +237,7 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
 	covered := []string{"Dir", "Path", "Env", "Disallowed", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
 	leftOut := []string{ // of the server or of one run, or the same for every agent of a session
-		"Extensions", "Keep", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Counters", "Warn",
+		"Extensions", "Keep", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Counters", "Warn",
 	}
 	for f := range reflect.TypeFor[runnel.Options]().Fields() {
 		if f.Tag.Get("json") == "-" && !slices.Contains(covered, f.Name) && !slices.Contains(leftOut, f.Name) {

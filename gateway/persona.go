@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -110,9 +109,7 @@ func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Pro
 	}
 	for _, name := range prof.Subagents {
 		if to := r.targets[name].profile; to != nil {
-			opt.Subagents = append(opt.Subagents, runnel.Subagent{
-				Name: name, Description: cmp.Or(to.Description, "The profile "+name), Prompt: to.Text, Tools: to.Tools, Model: to.Model,
-			})
+			opt.Subagents = append(opt.Subagents, to.Subagent())
 		}
 	}
 	return opt, r

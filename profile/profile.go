@@ -3,6 +3,12 @@
 // agent may start.
 package profile
 
+import (
+	"cmp"
+
+	"github.com/runnel-dev/runnel"
+)
+
 // A Profile is a named way to run an agent. It is a Markdown file: settings in
 // its front matter, then the text that is added to the agent's system prompt.
 type Profile struct {
@@ -20,6 +26,12 @@ type Profile struct {
 
 	Path    string // of the file
 	Project bool   // the file lies in the project, not beside the configuration
+}
+
+// Subagent returns the definition of the subagent that p is, for agents that take
+// such definitions.
+func (p Profile) Subagent() runnel.Subagent {
+	return runnel.Subagent{Name: p.Name, Description: cmp.Or(p.Description, "The profile "+p.Name), Prompt: p.Text, Tools: p.Tools, Model: p.Model}
 }
 
 // What a profile declares that others may delegate to.

@@ -111,9 +111,9 @@ func (a *app) checkOptions(allowBypass bool) error {
 }
 
 // resolve returns the options with which a prompt's agent starts, and which
-// source each of them is from.
-func (a *app) resolve(p runnel.Provider, opt runnel.Options) (runnel.Options, profile.Resolved, error) {
-	return profile.ForAgent(p, opt, nil, nil, a.options)
+// source each of them is from. prof is the profile of the prompt, or nil.
+func (a *app) resolve(p runnel.Provider, opt runnel.Options, prof *profile.Profile) (runnel.Options, profile.Resolved, error) {
+	return profile.ForAgent(p, opt, prof, nil, a.options)
 }
 
 // listed lists the options that neither the client nor the agent chose, for

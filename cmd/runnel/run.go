@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/profile"
 )
 
 // maxPrompt bounds what is read from standard input, in bytes.
@@ -36,6 +37,7 @@ type runFlags struct {
 	timeout          time.Duration
 	bypass, trust    bool
 	extensions       []string // run only
+	persona          string   // run only
 	output           string   // run only
 	ask, answers     bool     // run only
 	quiet, chats     bool     // run only
@@ -223,6 +225,7 @@ Output formats:
   runnel run --agent ` + a.example() + ` --permission-mode acceptEdits "fix it"
   runnel run --model MODEL --effort high "plan it"   # see 'runnel agents NAME'
   runnel run --output events "list the TODOs" | jq -r .type
+  runnel run --persona reviewer "look at the last commit"
   runnel run --resume last "and now the docs"
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
@@ -231,11 +234,20 @@ Output formats:
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
 			}
-			return a.runPrompt(cmd.Context(), f, args)
+			var folders profile.Folders
+			if f.persona != "" {
+				var err error
+				if folders, _, err = a.profileFolders(cmd, f.dir); err != nil {
+					return err
+				}
+			}
+			return a.runPrompt(cmd.Context(), f, folders, args)
 		},
 	}
 	f.register(cmd, a)
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, events, upserts or universal")
+	cmd.Flags().StringVar(&f.persona, "persona", "", "`NAME` of a profile, which gives options and decides about tools; 'runnel profiles' lists them")
+	profileFlags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "an option of the universal API, as `KEY=JSON`; repeatable")
 	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask at this terminal what the agent wants to know; needs the prompt as an argument")
 	cmd.Flags().BoolVar(&f.answers, "answers", false, "read answers of a program from standard input; needs the prompt as an argument")
@@ -244,7 +256,8 @@ Output formats:
 	return cmd
 }
 
-func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
+// runPrompt runs one prompt. folders are where the profile is that f names.
+func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders, args []string) error {
 	opt, err := f.options(a)
 	if err != nil {
 		return err
@@ -256,7 +269,17 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	opt, by, err := a.resolve(p, opt)
+	var prof *profile.Profile
+	if f.persona != "" {
+		if opt.Trusted { // by a flag or by the configuration
+			folders.Project = opt.Dir
+		}
+		if prof, err = persona(folders, f.persona, opt); err != nil {
+			return failure(err)
+		}
+		opt = enforce(folders, prof, p, opt)
+	}
+	opt, by, err := a.resolve(p, opt, prof)
 	if err != nil {
 		return failure(err)
 	}
@@ -358,7 +381,8 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 // failure gives err its exit code: a request that was refused, or that the agent
 // cannot do, is wrong usage.
 func failure(err error) error {
-	if code := runnel.CodeOf(err); code == runnel.InvalidRequest || code == runnel.UnsupportedCapability {
+	switch runnel.CodeOf(err) {
+	case runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.PersonaNotFound:
 		return &exitError{exitUsage, err}
 	}
 	return err

@@ -398,7 +398,7 @@ func TestUseDoesNotWaitForDirectories(t *testing.T) {
 // Whatever decides how an agent is started is in the key, or is the same for all
 // sessions of a server, or is about one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
-	same := []string{"Keep", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Tap", "Filter", "Warn", "Counters"}
+	same := []string{"Keep", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Warn", "Counters"}
 	key := Key{Provider: script.New()}
 	if a := (Key{Provider: script.New(), Options: runnel.Options{Disallowed: []string{"Bash"}}}); key.equal(a) || !a.equal(a) {
 		t.Error("an agent that lacks no tool is used where one is disallowed")

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway/policy"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/profile"
+)
+
+// persona returns the profile with a name for an agent that starts with opt. The
+// error for an unknown name lists the profiles that can be chosen.
+func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profile, error) {
+	p, err := profile.Find(f, name)
+	if err == nil {
+		return &p, nil
+	}
+	list, listErr := profile.List(f)
+	if listErr != nil || !profile.IsName(name) || slices.ContainsFunc(list, func(e profile.Entry) bool { return e.Name == name }) {
+		return nil, err
+	}
+	var names []string
+	for _, e := range list {
+		if e.Err == nil {
+			names = append(names, e.Name)
+		}
+	}
+	why := "persona: there is no profile " + strconv.Quote(name) + "; the profiles are " + text.Shorten(strings.Join(names, ", "), maxNames)
+	if len(names) == 0 {
+		why = "persona: there is no profile " + strconv.Quote(name) + ", and no other; 'runnel profiles --help' shows how to make one"
+	}
+	if f.Project == "" && profile.InProject(opt.Dir) {
+		why += "; those in " + profile.ProjectDir + " are not used, because this folder is not trusted"
+	}
+	return nil, runnel.Fail(runnel.PersonaNotFound, why)
+}
+
+// maxNames bounds the list of profiles in an error, in bytes.
+const maxNames = 1000
+
+// enforce completes options with what a profile enforces, and with the subagents
+// that it lists.
+func enforce(f profile.Folders, prof *profile.Profile, p runnel.Provider, opt runnel.Options) runnel.Options {
+	e := profile.Enforced{Session: prof}
+	opt.Disallowed = e.Disallowed()
+	for _, name := range prof.Subagents {
+		if to, err := profile.Find(f, name); err == nil {
+			opt.Subagents = append(opt.Subagents, to.Subagent())
+		}
+	}
+	opt.Judge = policy.Sources{
+		Forbidden: func(_ context.Context, c policy.Call) (policy.Verdict, bool) {
+			why, ok := e.Forbids(c.Approval.ToolName)
+			return policy.Verdict{Source: "profile", Reason: why}, ok
+		},
+		AutoApprove: func(_ context.Context, c policy.Call) (policy.Verdict, bool) {
+			why, ok := e.Approves(c.Approval.ToolName)
+			return policy.Verdict{Allow: true, Source: "profile", Reason: why}, ok && c.Approval.Kind == event.ApprovalTool
+		},
+	}.Judge(policy.Call{CLIType: p.Name(), Dir: opt.Dir})
+	return opt
+}
