@@ -165,3 +165,17 @@ func TestTextEndsWithItsError(t *testing.T) {
 		t.Errorf("%d texts failed, and the turn ended with %+v", failed, evs[len(evs)-1])
 	}
 }
+
+// The mode that denies what would be asked asks nothing, not even a question.
+func TestDontAskDeniesWhatWouldBeAsked(t *testing.T) {
+	for prompt, want := range map[string]int{"approve": 1, "question": 2, "form": 2} {
+		evs := played(t, script.New(), runnel.Options{PermissionMode: runnel.ModeDontAsk, Config: runnel.Values{"pace": "fast"}}, prompt, func(a event.Approval) runnel.Decision {
+			t.Errorf("%s: asked %q", prompt, a.Title)
+			return runnel.Decision{Choice: "deny"}
+		})
+		got := outputs(evs)
+		if len(got) != want || !got[0].IsError || got[0].Output != "the permission mode dontAsk denies what would be asked" {
+			t.Errorf("%s: outputs %+v", prompt, got)
+		}
+	}
+}

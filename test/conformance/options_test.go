@@ -90,7 +90,12 @@ func optionSources() table {
 			case o.option == "systemPromptAppend" && strong == ofProfile:
 				outcome = "the text of the profile, then that of the project settings, from the profile and also from the project settings"
 			}
-			tab.rows = append(tab.rows, row{cells: []string{"`" + o.option + "`", strong, weak, outcome}, check: func(t *testing.T) {
+			cells := []string{"`" + o.option + "`", strong, weak, outcome}
+			if strong == ofTurn && o.option == "disallowedTools" { // the session adds its own
+				tab.rows = append(tab.rows, row{cells: cells, test: "httpapi.TestTurnDisallowsToolsForItselfAlone"})
+				continue
+			}
+			tab.rows = append(tab.rows, row{cells: cells, check: func(t *testing.T) {
 				checkSources(t, o.option, [2]string{strong, weak}, o.values, outcome)
 			}})
 		}
@@ -221,9 +226,6 @@ func resolved(t *testing.T, given map[string]object) (runnel.Options, profile.Re
 	if own, ok := given[ofTurn]; ok {
 		var set runnel.Settings
 		decodeInto(t, own, &set)
-		if set.DisallowedTools != nil {
-			set.DisallowedTools = append(set.DisallowedTools, opt.DisallowedTools...)
-		}
 		opt, by = set.Apply(opt), by.With(profile.FromTurn, set)
 	}
 	return opt, by
