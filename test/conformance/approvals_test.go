@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	_ = register(60, modes)
-	_ = register(61, decisions)
+	_ = register(61, modes)
+	_ = register(62, decisions)
 )
 
 // The calls of the scripted agent, as steps.

@@ -18,10 +18,10 @@ import (
 )
 
 var (
-	_ = register(70, agentKinds)
-	_ = register(71, extensionKeys)
-	_ = register(72, extensionValues)
-	_ = register(73, envelope)
+	_ = register(80, agentKinds)
+	_ = register(81, extensionKeys)
+	_ = register(82, extensionValues)
+	_ = register(83, envelope)
 )
 
 // renamed is a provider with another name.
@@ -118,8 +118,8 @@ func extended(t *testing.T, keys object, prompt string, edit func(*runnel.Option
 	return (*a.started)[0], nil
 }
 
-// said is a prompt of the scripted agent that ends at once.
-const said = `{"steps":[{"text":"done"}]}`
+// promptThatEnds is a prompt of the scripted agent that ends at once.
+const promptThatEnds = `{"steps":[{"text":"done"}]}`
 
 func extensionKeys() table {
 	tab := table{
@@ -129,7 +129,7 @@ func extensionKeys() table {
 	}
 	refuse := func(keys object, prompt, outcome string, code runnel.Code) {
 		shown := string(mustJSON(keys))
-		if prompt != said {
+		if prompt != promptThatEnds {
 			shown += " with a blank prompt"
 		}
 		tab.rows = append(tab.rows, row{cells: []string{"`" + shown + "`", outcome}, check: func(t *testing.T) {
@@ -140,12 +140,12 @@ func extensionKeys() table {
 	}
 	const unsupported = "UNSUPPORTED_CAPABILITY"
 	for _, key := range []string{"nonesuch", "agent_api.nonesuch.v1", "Agent_api.config.model.v1", "agent_api.config.model.v2", "backend.codex.config.x", "backend.script.config.nonesuch", "a b", "agent_api.run"} {
-		refuse(object{key: true}, said, unsupported+": a key that the agent does not have", runnel.UnsupportedCapability)
+		refuse(object{key: true}, promptThatEnds, unsupported+": a key that the agent does not have", runnel.UnsupportedCapability)
 	}
-	refuse(object{"nonesuch": true, "agent_api.config.model.v1": 1}, said, unsupported+": an unsupported key wins over an invalid value", runnel.UnsupportedCapability)
-	refuse(object{"agent_api.exec.external_sandbox.v1": true}, said, unsupported+", unless the program allows bypassing", runnel.UnsupportedCapability)
+	refuse(object{"nonesuch": true, "agent_api.config.model.v1": 1}, promptThatEnds, unsupported+": an unsupported key wins over an invalid value", runnel.UnsupportedCapability)
+	refuse(object{"agent_api.exec.external_sandbox.v1": true}, promptThatEnds, unsupported+", unless the program allows bypassing", runnel.UnsupportedCapability)
 	refuse(object{"nonesuch": true}, " ", "INVALID_REQUEST: a blank prompt is refused first", runnel.InvalidRequest)
-	refuse(object{"agent_api.session.resume.v1": object{"selector": "last"}, "agent_api.session.fork.v1": object{"selector": "last"}}, said, "INVALID_REQUEST: one excludes the other", runnel.InvalidRequest)
+	refuse(object{"agent_api.session.resume.v1": object{"selector": "last"}, "agent_api.session.fork.v1": object{"selector": "last"}}, promptThatEnds, "INVALID_REQUEST: one excludes the other", runnel.InvalidRequest)
 	for _, key := range []string{
 		"agent_api.config.model.v1", "agent_api.exec.add_dirs.v1", "agent_api.exec.non_interactive", "agent_api.exec.external_sandbox.v1", "agent_api.session.resume.v1",
 		"agent_api.session.fork.v1", "agent_api.tools.results.v1", "backend.script.config.pace", "backend.script.config.thoughts",
@@ -176,7 +176,7 @@ func extensionValues() table {
 	const key = "agent_api."
 	take := func(name, shown string, value any, outcome string, got func(runnel.Options) any, want any, edit func(*runnel.Options)) {
 		tab.rows = append(tab.rows, row{cells: []string{"`" + key + name + "`", shown, outcome}, check: func(t *testing.T) {
-			opt, err := extended(t, object{key + name: value}, said, edit)
+			opt, err := extended(t, object{key + name: value}, promptThatEnds, edit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func extensionValues() table {
 	}
 	refuse := func(name, shown string, value any, message string) {
 		tab.rows = append(tab.rows, row{cells: []string{"`" + key + name + "`", shown, message}, check: func(t *testing.T) {
-			_, err := extended(t, object{key + name: value}, said, nil)
+			_, err := extended(t, object{key + name: value}, promptThatEnds, nil)
 			if err == nil || strings.HasPrefix(message, "invalid ") && runnel.Safe(err).Message != message || !strings.Contains(runnel.Safe(err).Message, message) {
 				t.Errorf("got %v", err)
 			}
@@ -225,7 +225,7 @@ func extensionValues() table {
 		refuse(name, "another key", object{"selector": "last", "dir": "/"}, `want {"selector": "last"} or {"selector": "id", "id": "ID"}`)
 		pin := func(shown string, value object, message string) {
 			tab.rows = append(tab.rows, row{cells: []string{"`" + key + name + "`", shown, message}, check: func(t *testing.T) {
-				_, err := extended(t, object{key + name: value}, said, nil)
+				_, err := extended(t, object{key + name: value}, promptThatEnds, nil)
 				if err == nil || runnel.Safe(err).Message != message {
 					t.Errorf("got %v", err)
 				}

@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	_ = register(62, ruleMatches)
-	_ = register(63, ruleChecks)
+	_ = register(63, ruleMatches)
+	_ = register(64, ruleChecks)
 )
 
 // What a rule does to a call.
@@ -29,7 +29,7 @@ const (
 
 func ruleMatches() table {
 	tab := table{
-		name: "rules", title: "Rules: which calls they decide", file: "rules_test.go",
+		name: "rule matches", title: "Rules: which calls they decide", file: "storedrules_test.go",
 		intro: "One stored rule and one call of an agent in the folder `/`. A call that no rule decides is left to a person.",
 		head:  []string{"rule", "call", "outcome"},
 	}
@@ -165,7 +165,7 @@ func ordered(pairs ...string) func(yield func(first, second string) bool) {
 
 func ruleChecks() table {
 	tab := table{
-		name: "stored rules", title: "Rules: what can be stored", file: "rules_test.go",
+		name: "stored rules", title: "Rules: what can be stored", file: "storedrules_test.go",
 		intro: "Rules that nobody should rely on are refused when they are made, with 400 `INVALID_REQUEST` over HTTP.",
 		head:  []string{"rule", "stored as, or the error"},
 	}
