@@ -272,9 +272,24 @@ func decisions() table {
 		equal(t, "folder", at(got, "suggestedRules", 0, "projectDir"), filepath.Clean(s.project))
 		finish(t, o, object{"choice": "deny"})
 	})
+	add("none yet", "the session waits; a client that comes later sees the same approval, with its choices", func(t *testing.T) {
+		o := s.ask(t, command)
+		for range 2 {
+			seen := s.as(s.Token(t, "read")).events(t, o.session, func(f frame) bool { return f.event == "approval_requested" })
+			equal(t, "approval", seen[len(seen)-1].payload()["approval"], o.approval)
+		}
+		var kinds []any
+		for i := range o.approval["choices"].([]any) {
+			kinds = append(kinds, at(o.approval, "choices", i, "kind"))
+		}
+		equal(t, "choices", kinds, []any{"allow_once", "allow_session", "deny", "deny_stop"})
+		equal(t, "activity", s.get(t, "/api/session/"+o.session+"/status").ok(t, http.StatusOK)["activity"], "waiting")
+		finish(t, o, object{"choice": "deny"})
+	})
 	return with(tab,
 		row{cells: []string{"two at the same time", "the first counts, and every client sees the same"}, test: "gateway.TestFirstOfTwoApproversWins"},
 		row{cells: []string{"none, of a run with no approver", "denied at once, with the message `approval required`"}, test: "..TestRunDeniesWithoutAnApprover"},
+		row{cells: []string{"none, and no client is connected", "the question waits, until the time of `approval-timeout` if there is one"}, test: "..TestApprovalsWithNobodyThere"},
 		row{cells: []string{"`updatedArguments` that a rule denies", "403 FORBIDDEN"}, test: "gateway.TestChangedArgumentsAreComparedWithDenyRules"},
 	)
 }

@@ -392,6 +392,7 @@ func optionsOverHTTP() table {
 	resolve("config.pace", "the agent's section and the general section", "", "", "", "fast", "global")
 	resolve("config.pace", "session and the agent's section", `{"config":{"pace":"written"}}`, "", "", "written", "session")
 	resolve("tools", "no source", "", "", "", "default", "agent")
+	tab.rows = append(tab.rows, row{cells: []string{"`model`", "`CHIRALITY_GLOBAL_MODEL`, and no `RUNNEL_MODEL`", "from environment"}, test: "cmd/runnel.TestScripts"})
 	tab.rows = append(tab.rows, turnRows(&s)...)
 	tab.rows = append(tab.rows, refusedRows(&s)...)
 	return tab

@@ -184,6 +184,7 @@ func profilesOverHTTP() table {
 		weak.post(t, "/api/session/create", object{"cliType": "script", "projectDir": s.project, "options": object{"persona": "strict"}}).fails(t, http.StatusForbidden, "FORBIDDEN")
 	})
 	return with(tab,
+		row{cells: []string{"`runnel run --persona NAME`", "the profile's options and its decisions about tools count; the error for an unknown name lists the profiles, with exit code 2"}, test: "cmd/runnel.TestScripts"},
 		row{cells: []string{"a server whose default profile does not exist", "does not start"}, test: "httpapi.TestServerWithoutItsDefaultProfileDoesNotStart"},
 		row{cells: []string{"a disallowed tool that ran without asking", "a notice FORBIDDEN_TOOL_RAN"}, test: "httpapi.TestForbiddenToolThatRanIsANotice"},
 		row{cells: []string{"a profile that changed", "counts from the next start of the agent on"}, test: "httpapi.TestProfileIsReadAgainWheneverTheAgentStarts"},
@@ -319,6 +320,7 @@ func delegationGates() table {
 		}})
 	}
 	return with(tab,
+		row{cells: []string{"`switch`", "`RUNNEL_GOVERNED_DELEGATION` has another value than exactly `true`", "refused"}, test: "cmd/runnel.TestVariableSwitchesDelegationOnOnlyWithTrue"},
 		row{cells: []string{"the session's `delegation`", "`POST /api/harness/session/create` does not give it", "governed"}, test: "httpapi.TestGovernedSessionsAreClosedByDefault"},
 		row{cells: []string{"the session's `delegation`", "`POST /api/session/create` does not give it", "left to the agent"}, test: "httpapi.TestOtherSessionsLeaveDelegationToTheirAgent"},
 		row{cells: []string{"every gate", "an agent asks to delegate", "the decision answers the approval, is a notice of the turn and is logged; a refusal does not fail the turn"}, test: "httpapi.TestGovernedSessionsDelegateThroughTheGates"},
