@@ -22,11 +22,10 @@ type capture struct {
 func (c *capture) captureEvents(t *testing.T) {
 	t.Helper()
 	c.events, c.turns = nil, make(map[string]frames)
-	var s server
-	s.withNativeAgent(t)
+	var s nativeServer
 	s.start(t)
-	c.rich(t, &s)
-	c.ends(t, &s)
+	c.rich(t, &s.server)
+	c.ends(t, &s.server)
 	c.native(t, &s)
 	c.impatient(t)
 }
@@ -123,7 +122,7 @@ func (c *capture) ends(t *testing.T, s *server) {
 }
 
 // native plays what only a native agent shows.
-func (c *capture) native(t *testing.T, s *server) {
+func (c *capture) native(t *testing.T, s *nativeServer) {
 	t.Helper()
 	session, turn, _ := s.native(t, native{Lines: []string{
 		nativeInit, messageStart("m1"), textStart("It"), textDelta(" runs"), textWhole("m1", "It runs"),

@@ -270,9 +270,9 @@ func keptRows(c *capture) []row {
 			}
 		}, ""},
 		{[]string{"item_done message", "`finalItem.origin` is `system`", "string", "accepted from events that are read; no agent makes one now"}, nil, "event.TestJSONRoundTrip"},
-		{[]string{"response_done", "`status` is `error`", "string", "accepted from events that are read; the server sends `response_error` instead"}, nil, ".TestLiarEvents"},
+		{[]string{"response_done", "`status` is `error`", "string", "accepted from events that are read; the server sends `response_error` instead"}, nil, "..TestLateAndDoubleEventsAreDroppedAndCounted"},
 		{[]string{"response_done", "`error`", "object", "accepted from events that are read; the server sends `response_error` instead"}, nil, "event.TestJSONRoundTrip"},
-		{[]string{"approval_resolved", "`by` is `policy`", "string", "a stored rule or a profile decided, or the turn is over"}, nil, ".TestCancelWithdrawsApprovals"},
+		{[]string{"approval_resolved", "`by` is `policy`", "string", "a stored rule or a profile decided, or the turn is over"}, nil, "..TestCancelWithdrawsApprovals"},
 		{[]string{"approval_requested", "`approval.choices[].kind` is `allow_always`", "string", "the agent offers it"}, nil, "provider/acp.TestQuestions"},
 		{[]string{"every event", "unknown fields", "any", "ignored when an event is read"}, nil, "event.TestJSONIgnoresUnknownFields"},
 		{[]string{"every event", "lists without elements", "array", "`[]`, never `null`"}, nil, "event.TestListsAreNeverNullInJSON"},

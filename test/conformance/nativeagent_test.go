@@ -138,8 +138,13 @@ func toolResult(call, text, record string) string {
 	return fmt.Sprintf(`{"type":"user","parent_tool_use_id":null,"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":%q,"content":%q,"is_error":false}]},"tool_use_result":%s}`, call, text, record)
 }
 
-// withNativeAgent lets a server that has not started find the agent as claude.
-func (s *server) withNativeAgent(t *testing.T) {
+// A nativeServer is a server that finds the agent as claude.
+type nativeServer struct {
+	server
+	session string // shared by the turns after which the agent still runs
+}
+
+func (s *nativeServer) start(t *testing.T) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -151,18 +156,24 @@ func (s *server) withNativeAgent(t *testing.T) {
 	}
 	s.Home = folder(t)
 	s.Env = []string{"HOME=" + s.Home, "PATH=" + bin + ":/usr/bin:/bin", "LC_ALL=C.UTF-8"}
+	s.server.start(t)
+	s.session = s.nativeSession(t)
 }
 
-// native plays lines as one turn of a new session of the agent, and returns the
-// session, the id of the turn and its events.
-func (s *server) native(t *testing.T, n native) (session, turn string, events frames) {
+// native plays lines as one turn, and returns the session, the id of the turn
+// and its events.
+func (s *nativeServer) native(t *testing.T, n native) (session, turn string, events frames) {
 	t.Helper()
-	session = s.nativeSession(t)
+	session = s.session
+	if n.Exit {
+		session = s.nativeSession(t)
+	}
 	turn = s.send(t, session, n.prompt())
 	return session, turn, s.turn(t, session, turn)
 }
 
-func (s *server) nativeSession(t *testing.T) string {
+// nativeSession creates a session of the agent and returns its id.
+func (s *nativeServer) nativeSession(t *testing.T) string {
 	t.Helper()
 	return s.post(t, "/api/session/create", object{"cliType": "claude", "projectDir": s.project}).ok(t, 201)["sessionId"].(string)
 }
