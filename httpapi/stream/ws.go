@@ -350,7 +350,8 @@ func (k *socket) hello(m Message, data []byte) error {
 	case FamilyUpsert, FamilyEvents:
 		k.choose(in.StreamProtocol)
 	default:
-		err := k.refuse(m, &runnel.Error{Code: runnel.InvalidRequest, Message: "streamProtocol: not one of this server's families",
+		err := k.refuse(m, &runnel.Error{Code: runnel.InvalidRequest,
+			Message: "streamProtocol: unknown family " + strictjson.Quote(in.StreamProtocol) + "; want " + strings.Join(Families(), " or "),
 			Details: map[string]any{"protocols": Families()}})
 		return errors.Join(err, errBadFamily)
 	}
