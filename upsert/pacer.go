@@ -22,7 +22,10 @@ import (
 //     at once. An item that was cancelled is not sent again.
 type Pacer struct {
 	// Gradient is how much an item must grow, in tokens, before it is sent
-	// again; the last entry repeats. Default: 10, 20, 40, 80, 120.
+	// again. The last entry repeats until it is less than a third of what was
+	// sent last: from then on that third counts, so that the gradient sends at
+	// most eight times as much of an item as the item has in the end. Default:
+	// 10, 20, 40, 80, 120.
 	Gradient []int
 
 	// NoFirstPaint holds the first text of an item back like any other.
@@ -173,7 +176,11 @@ func (p *Pacer) crossed(e *entry) bool {
 		g = gradient
 	}
 	grown, last := e.tokens.total-e.base, len(g)-1
-	enough := grown > g[min(e.step, last)]
+	threshold := g[min(e.step, last)]
+	if e.step >= last {
+		threshold = max(threshold, e.base/3)
+	}
+	enough := grown > threshold
 	for e.step < last && grown > g[e.step] {
 		e.step++
 	}
