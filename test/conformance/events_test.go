@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var _ = register(30, events)
+var _ = register(33, events)
 
 // events is the table of canonical events, their fields and the values of the
 // fields.

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	_ = register(35, histories)
-	_ = register(36, storage)
+	_ = register(38, histories)
+	_ = register(39, storage)
 )
 
 // A stored is a conversation that an agent left in a terminal, loaded by the

@@ -2,7 +2,7 @@
 
 package conformance
 
-var _ = register(37, library)
+var _ = register(39, library)
 
 // library is the table of the promises of the Go library about events and the
 // end of a run. A program that embeds Runnel needs no server, so every row links

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var _ = register(31, turnRules)
+var _ = register(34, turnRules)
 
 // turnRules is the table of the rules that hold between the events of a turn.
 func turnRules() table {

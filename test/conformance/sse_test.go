@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var _ = register(34, eventStreams)
+var _ = register(37, eventStreams)
 
 // eventStreams is the table of the streams of server-sent events.
 func eventStreams() table {
@@ -67,8 +67,8 @@ func resumes(t *testing.T, c client, session, query, status string, next float64
 	return first
 }
 
-// harness begins a turn of the harness and returns its stream.
-func harness(t *testing.T, s *server, session, query, message string) *eventStream {
+// harnessTurn begins a turn of the harness and returns its stream.
+func harnessTurn(t *testing.T, s *server, session, query, message string) *eventStream {
 	t.Helper()
 	return s.stream(t, http.MethodPost, "/api/harness/turn"+query, object{"sessionId": session, "message": message})
 }
@@ -177,12 +177,12 @@ var sseRows = []struct {
 		equal(t, "end", []any{end.data["reason"], end.data["seq"]}, []any{"server_shutdown", head})
 	}},
 	{"harness turn", "the first frame", "`session:init` with `resume`, which is `ok`", func(t *testing.T, s *server) {
-		first, _ := harness(t, s, s.session(t, nil), "", "text").next(t)
+		first, _ := harnessTurn(t, s, s.session(t, nil), "", "text").next(t)
 		equal(t, "first frame", []any{first.event, at(first.data, "resume", "status")}, []any{"session:init", "ok"})
 	}},
 	{"harness turn", "the deltas of a message", "their concatenation is the text of `chat:complete`", func(t *testing.T, s *server) {
 		text := ""
-		all := harness(t, s, s.session(t, nil), "", "text").rest(t)
+		all := harnessTurn(t, s, s.session(t, nil), "", "text").rest(t)
 		for _, f := range all {
 			if f.event == "chat:delta" {
 				text += f.data["text"].(string)
@@ -191,14 +191,14 @@ var sseRows = []struct {
 		equal(t, "text", text, all.find("chat:complete").data["text"])
 	}},
 	{"harness turn", "a plain turn", "`session:init`, `chat:delta`, `chat:complete`, `session:complete`, `process:exit`", func(t *testing.T, s *server) {
-		names := strings.ReplaceAll(harness(t, s, s.session(t, nil), "", script(object{"text": "one"})).rest(t).names(), "chat:delta chat:delta", "chat:delta")
+		names := strings.ReplaceAll(harnessTurn(t, s, s.session(t, nil), "", script(object{"text": "one"})).rest(t).names(), "chat:delta chat:delta", "chat:delta")
 		equal(t, "frames", names, "session:init chat:delta chat:complete session:complete process:exit")
 	}},
 	{"harness turn", "the client leaves; no `onDisconnect`", "the turn goes on, and `Last-Event-ID` resumes it at `/api/session/{id}/events`", leaves("")},
 	{"harness turn", "the client leaves; `?onDisconnect=detach`", "the turn goes on, and `Last-Event-ID` resumes it at `/api/session/{id}/events`", leaves("?onDisconnect=detach")},
 	{"harness turn", "the client leaves; `?onDisconnect=cancel`", "the turn ends as cancelled", func(t *testing.T, s *server) {
 		session := s.session(t, nil)
-		stream := harness(t, s, session, "?onDisconnect=cancel", "hang")
+		stream := harnessTurn(t, s, session, "?onDisconnect=cancel", "hang")
 		stream.next(t)
 		stream.close()
 		all := s.events(t, session, frame.ends)
@@ -229,7 +229,7 @@ func badPosition(position string) func(*testing.T, *server) {
 func leaves(query string) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		session := s.session(t, nil)
-		stream := harness(t, s, session, query, "approve")
+		stream := harnessTurn(t, s, session, query, "approve")
 		for {
 			f, ok := stream.next(t)
 			if !ok {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var _ = register(32, upserts)
+var _ = register(35, upserts)
 
 // A shown holds what a client of the family upsert-v1 read live, in turns in
 // which every kind of upsert occurs.

@@ -10,7 +10,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-var _ = register(33, webSocket)
+var _ = register(36, webSocket)
 
 // A socketRow is a row of the table of the WebSocket, for one family or for
 // each. The check gets the family and a connection that speaks it.
