@@ -97,7 +97,7 @@ SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crossch
 TWICE := ./store/sqlite ./test/sim
 # One goroutine at a time writes to disks that fail or lose power: these tests
 # gain nothing from the race detector and take ten times as long with it.
-DISKS := ^TestF0(2_PowerLoss|3_|6_IOErrors)
+DISKS := ^Test(PowerLoss|Flipped|Damaged|Torn|MissingEvent|FailingSystemCalls)
 # All but the sequential ones run with the race detector.
 CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
 

@@ -60,7 +60,7 @@ func reasons(c attach.Checked) (rs []string) {
 
 const secret = "SECRET"
 
-func TestC09_AttachEscape(t *testing.T) {
+func TestPathsOutsideAllowedRootsAreRefused(t *testing.T) {
 	base := tree(t, map[string]string{
 		"root/a.txt": "a", "root/sub/b.txt": "b", "root/plain.txt/keep": "", "rootx/c.txt": secret, "outside/secret.txt": secret,
 	})
@@ -152,7 +152,7 @@ func TestC09_AttachEscape(t *testing.T) {
 	}
 }
 
-func TestC12_AttachBudget(t *testing.T) {
+func TestSizeLimitsOfAttachments(t *testing.T) {
 	const mib = 1 << 20
 	size := func(n int) string { return strings.Repeat("x", n) }
 	dir := tree(t, map[string]string{
@@ -306,7 +306,7 @@ func TestRefJSON(t *testing.T) {
 }
 
 // Whatever the path, what is read is a file of the root, by identity.
-func FuzzJ06_Path(f *testing.F) {
+func FuzzReadFilesLieInTheRoot(f *testing.F) {
 	base := tree(f, map[string]string{"root/a.txt": "in", "root/sub/b.md": "in", "outside/s.txt": secret, "rootx/s.txt": secret})
 	root := filepath.Join(base, "root")
 	symlink(f, filepath.Join(base, "outside"), filepath.Join(root, "out"))

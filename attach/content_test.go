@@ -74,7 +74,7 @@ func TestAttachmentsHaveTheServersType(t *testing.T) {
 
 // The type is that of the bytes under an extension that is theirs; anything
 // else is refused, and HTML or SVG is text at most.
-func TestC13_AttachTypeLies(t *testing.T) {
+func TestContentDecidesTheTypeOfAnAttachment(t *testing.T) {
 	bodies := samples(t)
 	for name, body := range map[string]string{
 		"html":      "<!doctype html><script>alert(1)</script>",
@@ -177,7 +177,7 @@ func webpOf(chunk string, w, h int) string {
 	return string(append(b, make([]byte, 64)...))
 }
 
-func TestC14_ImageBomb(t *testing.T) {
+func TestHugeImagesAreRefusedWithoutDecoding(t *testing.T) {
 	small := map[string]string{
 		"a.png": pngOf(8000, 8000), "a.gif": gifOf(8000, 8000), "a.jpg": jpegOf(t, 8000, 8000),
 		"a.webp": webpOf("VP8 ", 8000, 8000), "b.webp": webpOf("VP8L", 8000, 8000), "c.webp": webpOf("VP8X", 8000, 8000),

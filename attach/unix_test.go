@@ -38,7 +38,7 @@ func quickest(f func()) time.Duration {
 	return best
 }
 
-func TestC11_AttachSpecial(t *testing.T) {
+func TestSpecialFilesAreRefusedWithoutBlocking(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestC11_AttachSpecial(t *testing.T) {
 
 // Devices and the files of /proc have no extension of ours; the layer below
 // refuses them all the same.
-func TestC11_AttachDevices(t *testing.T) {
+func TestDevicesAreNeverRead(t *testing.T) {
 	paths := []string{"/dev/zero", "/dev/null", "/dev/tty"}
 	if runtime.GOOS == "linux" {
 		paths = append(paths, "/proc/self/maps", "/proc/self/environ", "/proc/kmsg", "/proc/self/mem")
@@ -127,7 +127,7 @@ func TestC11_AttachDevices(t *testing.T) {
 }
 
 // A file that changes between the look at it and the end of reading is refused.
-func TestC11_AttachChanging(t *testing.T) {
+func TestFileThatChangesWhileReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
 	for name, change := range map[string]func() error{
@@ -165,7 +165,7 @@ func TestC11_AttachChanging(t *testing.T) {
 
 // One keeps swapping a file and a folder for links to a secret, while the
 // other reads through both. Whatever it gets, it is never the secret.
-func TestC10_AttachTOCTOU(t *testing.T) {
+func TestSwappingLinksNeverRevealsAFileOutside(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestC10_AttachTOCTOU(t *testing.T) {
 
 // What takes the place of a file or a folder after the look at it is not
 // opened, even if it lies within the root, and does not block.
-func TestC10_AttachSwapped(t *testing.T) {
+func TestSwappedFileOrFolderIsNotOpened(t *testing.T) {
 	base := t.TempDir()
 	in := func(name string) string { return filepath.Join(base, name) }
 	root, err := os.OpenRoot(base)

@@ -14,7 +14,7 @@ func (b *bench) microRows(ctx context.Context) error {
 		return nil
 	}
 	for _, m := range []struct{ pkg, pattern string }{
-		{"./store/sqlite", "^Benchmark(Append|I04_AppendWriters|Follow)$"},
+		{"./store/sqlite", "^Benchmark(Append|AppendByManyWriters|Follow)$"},
 		{"./provider/claude", "^BenchmarkTranslate$"},
 		{"./internal/proc", "^BenchmarkRoundTrip$"},
 	} {

@@ -40,7 +40,7 @@ func TestDist(t *testing.T) {
 
 // What is embedded is served under a policy that allows no inline script and
 // nothing from elsewhere: the page must not need them.
-func TestB12_NothingInline(t *testing.T) {
+func TestPageNeedsNoInlineScript(t *testing.T) {
 	page, _ := Dist()
 	html, err := fs.ReadFile(page, "index.html")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Characters that stand unescaped in JSON but are drawn as nothing, begin a
 // control string or turn the text around must not hide what would run.
-func TestE05_QuestionHidesNothing(t *testing.T) {
+func TestQuestionShowsInvisibleCharacters(t *testing.T) {
 	for name, command := range map[string]string{
 		"a control string":     "echo hi \u009d; rm -rf ~ \u009c",
 		"a control string cut": "echo hi \u0090; rm -rf ~",

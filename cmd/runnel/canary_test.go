@@ -35,9 +35,9 @@ func (c canary) forms() []string {
 	return forms
 }
 
-// TestH03_CanarySecrets has a real agent read, run and say secrets of every
+// TestSecretsAppearInNothingShownLoggedOrStored has a real agent read, run and say secrets of every
 // kind. None of them is in anything that the server shows, logs or keeps.
-func TestH03_CanarySecrets(t *testing.T) {
+func TestSecretsAppearInNothingShownLoggedOrStored(t *testing.T) {
 	agent := realagents.Claude(t)[0]
 	data := filepath.Join(t.TempDir(), "data")
 	created, err := exec.CommandContext(t.Context(), "runnel", "token", "create", "t", "--scope", "read,send,approve,admin", "--data", data).Output()

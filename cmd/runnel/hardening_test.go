@@ -12,7 +12,7 @@ func hardening(t *testing.T, name string) {
 	testscript.Run(t, p)
 }
 
-func TestA04_DataIsPrivate(t *testing.T)         { hardening(t, "private") }
-func TestA05_SecretsAreNowhere(t *testing.T)     { hardening(t, "at-rest") }
-func TestA06_NonLoopbackIsRefused(t *testing.T)  { hardening(t, "non-loopback") }
-func TestC01_PromptsAreNoArguments(t *testing.T) { hardening(t, "dash-prompt") }
+func TestDataDirectoryIsPrivate(t *testing.T)                  { hardening(t, "private") }
+func TestCredentialsAreStoredAsHashesOnly(t *testing.T)        { hardening(t, "at-rest") }
+func TestListeningBeyondLoopbackNeedsTokenAndTLS(t *testing.T) { hardening(t, "non-loopback") }
+func TestPromptsAreNoCommandLineArguments(t *testing.T)        { hardening(t, "dash-prompt") }

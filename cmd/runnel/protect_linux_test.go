@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestA11_OurMemoryIsHidden(t *testing.T) {
+func TestProcessMemoryIsHiddenFromAgents(t *testing.T) {
 	before, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 
 // A server that is asked to end tells each of its streams where to go on, ends
 // its turns and is gone, soon.
-func TestG16_GracefulShutdown(t *testing.T) {
+func TestGracefulShutdownTellsEveryStreamWhereToResume(t *testing.T) {
 	data, project := t.TempDir()+"/data", t.TempDir()
 	cmd := exec.Command("runnel", "serve", "--listen", "127.0.0.1:0", "--data", data)
 	var stderr bytes.Buffer

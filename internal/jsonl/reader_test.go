@@ -159,7 +159,7 @@ func (s *stream) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func TestH01_LongLine(t *testing.T) {
+func TestLineBeyondTheBoundIsAnErrorAndSkipped(t *testing.T) {
 	const bound = 40 << 20
 	for _, size := range []int{
 		1 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, jsonl.DefaultMax - 1, jsonl.DefaultMax, jsonl.DefaultMax + 1,
@@ -230,7 +230,7 @@ func split(s string, i int) io.Reader {
 	return io.MultiReader(strings.NewReader(s[:i]), strings.NewReader(s[i:]))
 }
 
-func TestG15_UTF8Seam(t *testing.T) {
+func TestCharactersCutBetweenReadsAreJoined(t *testing.T) {
 	want := []entry{{Line: `{"a":"𝄞 é"}`}, {Line: "  𝄞𝄞  "}, {Line: "𝄞", Torn: true}}
 	text := want[0].Line + "\r\n" + want[1].Line + "\n" + want[2].Line
 	check := func(src io.Reader) {
@@ -328,7 +328,7 @@ func checkAgainstReference(t *testing.T, unit, pattern string, repeat, max uint1
 	}
 }
 
-func TestJ01_LineReaderSeeds(t *testing.T) {
+func TestLineReaderAgainstReference(t *testing.T) {
 	for _, s := range seeds {
 		checkAgainstReference(t, s.unit, s.pattern, s.repeat, s.max)
 	}
@@ -349,7 +349,7 @@ func TestJ01_LineReaderSeeds(t *testing.T) {
 	}
 }
 
-func FuzzJ01_LineReader(f *testing.F) {
+func FuzzLineReaderAgainstReference(f *testing.F) {
 	for _, s := range seeds {
 		f.Add(s.unit, s.pattern, s.repeat, s.max)
 	}

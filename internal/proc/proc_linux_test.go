@@ -171,7 +171,7 @@ func killAll(t *testing.T, pids func() []int) {
 	})
 }
 
-func TestD04_TreeZoo(t *testing.T) {
+func TestStopEndsTheWholeProcessTree(t *testing.T) {
 	for name, ladder := range map[string]Ladder{
 		"asked":  {Interrupt: 50 * time.Millisecond, Terminate: 50 * time.Millisecond},
 		"killed": Now,
@@ -198,7 +198,7 @@ func TestD04_TreeZoo(t *testing.T) {
 }
 
 // What a child leaves behind when it ends by itself, or crashes, goes too.
-func TestD04_LeftoversAreSweptAfterTheExit(t *testing.T) {
+func TestDescendantsEndAfterTheChildExits(t *testing.T) {
 	for name, end := range map[string]func(*Process){
 		"exit":  func(p *Process) { p.CloseStdin() },
 		"crash": func(p *Process) { unix.Kill(p.Pid(), unix.SIGKILL) },
@@ -222,7 +222,7 @@ func TestD04_LeftoversAreSweptAfterTheExit(t *testing.T) {
 
 // Without a mark, everything is found that is still linked to the child when it
 // is stopped.
-func TestD04_UnmarkedTools(t *testing.T) {
+func TestStopEndsDescendantsWithoutAMark(t *testing.T) {
 	c, left := tagged(command("tools"))
 	p := start(t, c)
 	t.Cleanup(func() { killAll(t, left) })
@@ -244,7 +244,7 @@ func names(pids []int) string {
 
 // A holder of all our pipes that nothing links to the child is out of reach,
 // and yet does not keep us.
-func TestD07_HeldByAStranger(t *testing.T) {
+func TestPipesHeldByAForeignProcessDoNotBlockWait(t *testing.T) {
 	t.Parallel()
 	c, left := tagged(command("fork away with all", "twice"))
 	c.Linger = 200 * time.Millisecond
@@ -265,7 +265,7 @@ func TestD07_HeldByAStranger(t *testing.T) {
 	}
 }
 
-func TestD18_PidReuse(t *testing.T) {
+func TestReusedPIDIsNotSignalled(t *testing.T) {
 	bystander := start(t, command("echo"))
 	e, ok := process(bystander.Pid())
 	if !ok {
@@ -302,7 +302,7 @@ func TestD18_PidReuse(t *testing.T) {
 
 // Neither descriptors nor goroutines nor processes stay behind. The runtime's
 // own come with the first runs.
-func TestD15_NothingLeaks(t *testing.T) {
+func TestRunsLeakNoDescriptorsGoroutinesOrProcesses(t *testing.T) {
 	one := func() {
 		p, err := Start(t.Context(), command("echo"))
 		if err != nil {

@@ -74,7 +74,7 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-func TestD09_ExitCodes(t *testing.T) {
+func TestExitCodesAreReported(t *testing.T) {
 	for _, code := range []int{0, 1, 137, 143} {
 		p := start(t, command("exit", strconv.Itoa(code)))
 		if diff := cmp.Diff(ExitStatus{Code: code}, wait(t, p)); diff != "" {
@@ -129,7 +129,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-func TestC17_WindowsBatchFiles(t *testing.T) {
+func TestBatchFilesAreRefusedOnWindows(t *testing.T) {
 	for path, ok := range map[string]bool{
 		`C:\x\claude.exe`: true, `C:\x\claude.EXE`: true, `C:\x\a.com`: true,
 		`C:\x\claude.cmd`: false, `C:\x\claude.BAT`: false, `C:\x\claude`: false, `C:\x\claude.cmd.`: false,
@@ -141,7 +141,7 @@ func TestC17_WindowsBatchFiles(t *testing.T) {
 	}
 }
 
-func TestC07_EnvAllowList(t *testing.T) {
+func TestOnlyAllowedVariablesReachTheChild(t *testing.T) {
 	var parent []string
 	for i := range 50 {
 		n := strconv.Itoa(i)
@@ -206,7 +206,7 @@ func TestBaseHasNothingOfOurs(t *testing.T) {
 	}
 }
 
-func TestD13_StdinEPIPE(t *testing.T) {
+func TestSendAfterTheChildExitsIsAnError(t *testing.T) {
 	p := start(t, command("exit", "3"))
 	sent := p.Send(make([]byte, 8<<20))
 	if sent != nil && !errors.Is(sent, ErrStdinClosed) { // it may be gone already
@@ -223,7 +223,7 @@ func TestD13_StdinEPIPE(t *testing.T) {
 	}
 }
 
-func TestD14_StdinNeverRead(t *testing.T) {
+func TestBlockedStdinDoesNotBlockOtherWork(t *testing.T) {
 	c := command("block")
 	c.MaxOutbox = 4 << 20
 	p := start(t, c)
@@ -276,7 +276,7 @@ func TestSendKeepsNoReference(t *testing.T) {
 	}
 }
 
-func TestD11_StderrFlood(t *testing.T) {
+func TestStderrIsBounded(t *testing.T) {
 	p := start(t, command("stderr", "64"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

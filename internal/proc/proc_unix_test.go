@@ -75,7 +75,7 @@ func forkAwayWithAll() {
 	_, _ = begun.Read(make([]byte, 1))
 }
 
-func TestD05_LadderEndsTheDeaf(t *testing.T) {
+func TestChildThatIgnoresSignalsIsKilled(t *testing.T) {
 	p := start(t, command("deaf"))
 	awaitReady(t, p, 1)
 	stop(t, p, Ladder{Interrupt: 20 * time.Millisecond, Terminate: 20 * time.Millisecond})
@@ -84,7 +84,7 @@ func TestD05_LadderEndsTheDeaf(t *testing.T) {
 	}
 }
 
-func TestD05_LadderByDefault(t *testing.T) {
+func TestDefaultGracePeriods(t *testing.T) {
 	t.Parallel()
 	p := start(t, command("listener"))
 	awaitReady(t, p, 1)
@@ -99,7 +99,7 @@ func TestD05_LadderByDefault(t *testing.T) {
 	}
 }
 
-func TestD05_LadderStopsWhenTheChildDoes(t *testing.T) {
+func TestNoSignalFollowsTheChildsExit(t *testing.T) {
 	p := start(t, command("polite"))
 	awaitReady(t, p, 1)
 	stop(t, p, Ladder{Interrupt: time.Hour})
@@ -113,7 +113,7 @@ func TestD05_LadderStopsWhenTheChildDoes(t *testing.T) {
 
 // Many may stop the same process: each signal comes once, and the most
 // impatient counts.
-func TestD05_ConcurrentStops(t *testing.T) {
+func TestConcurrentStopsSendEachSignalOnce(t *testing.T) {
 	p := start(t, command("listener"))
 	awaitReady(t, p, 1)
 	var all sync.WaitGroup
@@ -137,7 +137,7 @@ func TestD05_ConcurrentStops(t *testing.T) {
 }
 
 // The one who asked for the end may go: the climb does not.
-func TestD05_StopOutlivesItsCaller(t *testing.T) {
+func TestStopContinuesAfterItsCallerReturns(t *testing.T) {
 	p := start(t, command("deaf"))
 	awaitReady(t, p, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,7 +150,7 @@ func TestD05_StopOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-func TestD07_StdoutHeld(t *testing.T) {
+func TestStdoutHeldByADescendantDoesNotBlockWait(t *testing.T) {
 	for _, role := range []string{"leave", "leave in session"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -178,7 +178,7 @@ func TestD07_StdoutHeld(t *testing.T) {
 }
 
 // What comes after the exit, but in time, is not lost, also when nobody reads.
-func TestD07_LateOutput(t *testing.T) {
+func TestOutputAfterTheExitIsRead(t *testing.T) {
 	t.Parallel()
 	c := command("leave a late talker")
 	c.Linger = testload.Room(time.Second) // in which the talker has to be scheduled
@@ -192,7 +192,7 @@ func TestD07_LateOutput(t *testing.T) {
 }
 
 // When we want the end, output that is held is nothing to wait for.
-func TestD07_StopCutsTheWait(t *testing.T) {
+func TestStopDoesNotWaitForHeldOutput(t *testing.T) {
 	c := command("leave")
 	c.Linger = time.Hour
 	p := start(t, c)
@@ -203,7 +203,7 @@ func TestD07_StopCutsTheWait(t *testing.T) {
 	}
 }
 
-func TestD09_Signals(t *testing.T) {
+func TestDeathBySignalIsReported(t *testing.T) {
 	p := start(t, command("block"))
 	awaitReady(t, p, 1)
 	syscall.Kill(p.Pid(), syscall.SIGKILL)
@@ -216,7 +216,7 @@ func TestD09_Signals(t *testing.T) {
 	}
 }
 
-func TestD09_StartErrors(t *testing.T) {
+func TestStartErrorsNameTheCauseAndLeakNothing(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
@@ -255,7 +255,7 @@ func TestD09_StartErrors(t *testing.T) {
 	}
 }
 
-func TestD16_NoDescriptorsLeft(t *testing.T) {
+func TestStartWithoutDescriptorsFailsCleanly(t *testing.T) {
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func TestD16_NoDescriptorsLeft(t *testing.T) {
 	}
 }
 
-func TestD19_LockedThreadChaos(t *testing.T) {
+func TestEndOfAThreadDoesNotKillTheChild(t *testing.T) {
 	p := start(t, command("echo"))
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup

@@ -214,8 +214,8 @@ func BenchmarkEventDelta(b *testing.B) {
 	}
 }
 
-// FuzzJ08_JSON: a JSON value stays one, and no string in it holds a secret.
-func FuzzJ08_JSON(f *testing.F) {
+// FuzzRedactedJSONStaysJSON: a JSON value stays one, and no string in it holds a secret.
+func FuzzRedactedJSONStaysJSON(f *testing.F) {
 	for _, doc := range []string{
 		`{"cmd":"echo correct-horse-battery-staple"}`, `["\u0063orrect-horse-battery-staple",1e5,null,{"a":[]}]`,
 		`"-----BEGIN PRIVATE KEY-----\nMIIE"`, `{"correct-horse-battery-staple":{"x":"zwölf/Boxkämpfer+jagen=Eva\\"}}`,

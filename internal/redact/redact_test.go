@@ -238,9 +238,9 @@ func TestPlainWordsAreNoSecrets(t *testing.T) {
 	}
 }
 
-// FuzzJ08_Redact: a known value never survives, in whatever form, however the
+// FuzzKnownSecretsNeverSurvive: a known value never survives, in whatever form, however the
 // text is cut; and the pieces are what the whole becomes.
-func FuzzJ08_Redact(f *testing.F) {
+func FuzzKnownSecretsNeverSurvive(f *testing.F) {
 	f.Add(key, "before ", " after", 3, 9, uint8(0))
 	f.Add("hunter22", "hunter2hunter2", "2", 1, 20, uint8(1))
 	f.Add("aaaaaaaab", "aaaaaaaa", "\n-----BEGIN PRIVATE KEY-----\n", 5, 7, uint8(2))

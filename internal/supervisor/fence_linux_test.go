@@ -32,7 +32,7 @@ func gone(t *testing.T, path string) {
 // Server and supervisor are killed at once, and what the agent started has
 // neither a parent, nor a session, nor an environment by which it could be
 // found: its fence is in the record.
-func TestD03_BothKilledWithFence(t *testing.T) {
+func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	wantFence(t)
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "zoo")

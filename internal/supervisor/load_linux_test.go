@@ -85,7 +85,7 @@ func bounded(t testing.TB, what string, a Agent, before, most int) {
 }
 
 // The agent says nothing but on standard error, and far more than anyone keeps.
-func TestD11_StderrFlood(t *testing.T) {
+func TestStderrIsBounded(t *testing.T) {
 	a := start(t, roleCommand("complain", strconv.Itoa(often(1024, 64))), Keep{})
 	before, _ := peak(t, supervisorOf(a))
 	if got := readLine(t, a.Stdout()); got != "said it" {
@@ -100,7 +100,7 @@ func TestD11_StderrFlood(t *testing.T) {
 
 // The agent is faster than its reader: it waits, and nobody keeps what was not
 // read beyond the spool.
-func TestD12_SlowReader(t *testing.T) {
+func TestSlowReaderPausesTheAgent(t *testing.T) {
 	mib := often(1024, 96) // more than a spool
 	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Keep{})
 	before, _ := peak(t, supervisorOf(a))
@@ -125,7 +125,7 @@ func TestD12_SlowReader(t *testing.T) {
 // Nobody is there: what the spool holds is kept, the agent waits with the rest,
 // and all of it comes to whoever takes over unless the turn was longer than the
 // spool.
-func TestD12_NoReader(t *testing.T) {
+func TestSpoolKeepsOutputWithoutReader(t *testing.T) {
 	k := Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("torrent", "48"), k)
 	before, _ := peak(t, supervisorOf(a))
@@ -172,9 +172,9 @@ func holds(t testing.TB) (h held) {
 	return h
 }
 
-// TestD15_Leaks runs agents to their end, by themselves and by us, again and
+// TestAgentsLeakNothing runs agents to their end, by themselves and by us, again and
 // again.
-func TestD15_Leaks(t *testing.T) {
+func TestAgentsLeakNothing(t *testing.T) {
 	dir := t.TempDir()
 	once := func(i int) {
 		k := Keep{Dir: dir, Name: "one", Window: time.Minute}
@@ -300,10 +300,10 @@ func spareThreads(n int) {
 	ended.Wait()
 }
 
-// TestD16_Exhaustion: without descriptors or processes an agent is not started,
+// TestStartFailsCleanlyWithoutDescriptorsOrProcesses: without descriptors or processes an agent is not started,
 // which is told as what it is; those that run go on, and the next starts when
 // there are some again.
-func TestD16_Exhaustion(t *testing.T) {
+func TestStartFailsCleanlyWithoutDescriptorsOrProcesses(t *testing.T) {
 	for _, what := range []string{"descriptors", "processes"} {
 		t.Run(what, func(t *testing.T) {
 			self, err := os.Executable()
@@ -356,9 +356,9 @@ func readable(t *testing.T, program string) string {
 	return dir + "/agent"
 }
 
-// TestD19_ThreadsEnd: an agent dies with its supervisor's thread, not with any
+// TestEndOfAServerThreadDoesNotKillTheAgent: an agent dies with its supervisor's thread, not with any
 // thread of ours.
-func TestD19_ThreadsEnd(t *testing.T) {
+func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup
 	threads := 0

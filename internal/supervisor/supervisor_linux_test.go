@@ -179,7 +179,7 @@ func TestAllOutputBeforeTheEnd(t *testing.T) {
 	}
 }
 
-func TestD04_TreeZoo(t *testing.T) {
+func TestStopEndsTheWholeProcessTree(t *testing.T) {
 	a := start(t, roleCommand("zoo"), Keep{})
 	pids := readyPids(t, a.Stdout(), 4)
 	if err := a.Stop(t.Context(), proc.Now); err != nil {
@@ -217,7 +217,7 @@ func serverRole(t testing.TB, dir, window, role string, args ...string) (*exec.C
 	return cmd, out
 }
 
-func TestD01_ServerKilledWithoutWindow(t *testing.T) {
+func TestAgentsEndWithAServerThatHasNoTakeoverWindow(t *testing.T) {
 	for _, role := range []string{"zoo", "deaf"} {
 		cmd, out := serverRole(t, t.TempDir(), "0s", role)
 		n := map[string]int{"zoo": 4, "deaf": 1}[role]
@@ -318,7 +318,7 @@ func TestTakeoverAfterTheEnd(t *testing.T) {
 	}
 }
 
-func TestD03_SupervisorKilled(t *testing.T) {
+func TestAgentEndsWithItsKilledSupervisor(t *testing.T) {
 	stop, err := proc.BecomeSubreaper()
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestD03_SupervisorKilled(t *testing.T) {
 
 // Both at once: the agent itself ends at once, and the next start ends the
 // rest.
-func TestD03_BothKilled(t *testing.T) {
+func TestNextStartEndsWhatKilledSupervisorsLeft(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "marked")
 	pids := readyPids(t, out, 3)
@@ -366,7 +366,7 @@ func TestD03_BothKilled(t *testing.T) {
 }
 
 // A record that names someone else's process is no reason to touch it.
-func TestD18_ForeignRecord(t *testing.T) {
+func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 	other := exec.Command("sleep", "90")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestD18_ForeignRecord(t *testing.T) {
 }
 
 // An agent that finds the socket gets nothing from it.
-func TestA11_AgentCannotTakeOver(t *testing.T) {
+func TestAgentCannotTakeOver(t *testing.T) {
 	dir := t.TempDir()
 	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
 	start(t, roleCommand("deaf"), k)

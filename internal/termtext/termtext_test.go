@@ -54,7 +54,7 @@ func TestOneTextCannotSwallowTheNext(t *testing.T) {
 	}
 }
 
-func FuzzJ09_AnsiStrip(f *testing.F) {
+func FuzzCleanTextHoldsNoControlCharacters(f *testing.F) {
 	for _, s := range []string{
 		"plain\ttext\n", "\x1b[31mred\x1b[0m", "\x1b]52;c;eA==\x07", "\x1bP\x1b\\", "\u009b1m", "\u202eabc\u200b",
 		"\xe4\xb8\x96", "\xff\xfe", "\x1b]0;\xe4", "\x1b(\x1b[", "\u2028", "\xf0\x1b[", "\xe2\x80\x1b]x",

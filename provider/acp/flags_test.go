@@ -19,9 +19,9 @@ func hostileValues(mark string) []string {
 	}
 }
 
-// TestC03_IDsThatAreFlags: what is said to continue a conversation is its id,
+// TestConversationIDsCannotBeFlags: what is said to continue a conversation is its id,
 // or nothing is started.
-func TestC03_IDsThatAreFlags(t *testing.T) {
+func TestConversationIDsCannotBeFlags(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "started")
 	program := filepath.Join(t.TempDir(), "agent")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+mark+"\n"), 0o700); err != nil {
@@ -56,9 +56,9 @@ func TestC03_IDsThatAreFlags(t *testing.T) {
 	}
 }
 
-// TestC03_ValuesThatAreFlags: agents may put what they are told on the command
+// TestOptionValuesCannotRunCommands: agents may put what they are told on the command
 // line of another program.
-func TestC03_ValuesThatAreFlags(t *testing.T) {
+func TestOptionValuesCannotRunCommands(t *testing.T) {
 	names := []string{"claude-agent-acp", "codex-acp"} // the others take little
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = realagents.ACP()

@@ -19,9 +19,9 @@ func asks(id int, call, command string) runnel.Line {
 		`"options":[{"optionId":"yes-%d","name":"Yes","kind":"allow_once"},{"optionId":"no-%d","name":"No","kind":"reject_once"}]}}`, id, call, command, command, id, id))
 }
 
-// TestE04_WhatRunsIsWhatWasAsked: the digest is that of the arguments that are
+// TestApprovalDigestMatchesTheShownArguments: the digest is that of the arguments that are
 // shown, and a call that becomes another is noticed.
-func TestE04_WhatRunsIsWhatWasAsked(t *testing.T) {
+func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 	update := func(input string) runnel.Line {
 		return upd("tool_call_update", `"toolCallId":"c1","status":"in_progress","rawInput":`+input)
 	}
@@ -67,9 +67,9 @@ func TestE04_WhatRunsIsWhatWasAsked(t *testing.T) {
 	}
 }
 
-// TestE10_ParallelBatch: eight questions at once, answered in any order: each
+// TestParallelApprovalsGetTheirOwnAnswers: eight questions at once, answered in any order: each
 // answer is to its own.
-func TestE10_ParallelBatch(t *testing.T) {
+func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for range 1000 {
 		tr := newTranslator(Agent{Name: "unknown"})
 		for _, l := range begun {
@@ -118,9 +118,9 @@ func TestE10_ParallelBatch(t *testing.T) {
 	}
 }
 
-// TestD20_WorkBehindATurn: what goes on after the turn runs nothing that nobody
+// TestQuestionsAfterTheTurnAreDenied: what goes on after the turn runs nothing that nobody
 // was asked for: a question that comes then is denied, and told.
-func TestD20_WorkBehindATurn(t *testing.T) {
+func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
 	call := upd("tool_call", `"toolCallId":"late","title":"late","kind":"execute","status":"pending","rawInput":{"command":"touch late"}`)
 	evs, due := run(t, withBegun(ended, call, asks(5, "late", "touch late"), upd("tool_call_update", `"toolCallId":"late","status":"failed"`), chunkOf("behind"))...)
 	if len(due) != 1 || !strings.Contains(due[0], `"id":5`) || !strings.Contains(due[0], `"outcome":"cancelled"`) {

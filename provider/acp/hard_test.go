@@ -90,8 +90,8 @@ func closed(t testing.TB, evs []event.Event) {
 	}
 }
 
-// TestH05_UnknownThings: what nobody knows changes nothing, in any place.
-func TestH05_UnknownThings(t *testing.T) {
+// TestUnknownMessagesChangeNothing: what nobody knows changes nothing, in any place.
+func TestUnknownMessagesChangeNothing(t *testing.T) {
 	plain, _ := run(t, withBegun(chunkOf("hi"), ended)...)
 	tr := newTranslator(Agent{Name: "unknown"})
 	odd, due := feed(tr, withBegun(
@@ -136,7 +136,7 @@ func TestH05_UnknownThings(t *testing.T) {
 	}
 }
 
-func TestH02_Junk(t *testing.T) {
+func TestUndecodableLinesBecomeNotices(t *testing.T) {
 	secret := "sk-ant-canary"
 	for _, junk := range []string{
 		"not json " + secret, `{"jsonrpc":"2.0","method":` + secret, "\x1b[31m" + secret, `"` + secret + `"`, "[1,2]", "17",
@@ -156,7 +156,7 @@ func TestH02_Junk(t *testing.T) {
 	}
 }
 
-func TestH06_Liars(t *testing.T) {
+func TestInvalidIDsOfAnAgentAreContained(t *testing.T) {
 	tool := func(status string) runnel.Line {
 		return upd("tool_call_update", `"toolCallId":"c1","status":"`+status+`","rawInput":{"a":1},"content":[{"type":"content","content":{"type":"text","text":"o"}}]`)
 	}
@@ -284,9 +284,9 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestC16_Files: an agent gets no file and no terminal from us, whatever the
+// TestAgentGetsNoFilesOrTerminals: an agent gets no file and no terminal from us, whatever the
 // path is.
-func TestC16_Files(t *testing.T) {
+func TestAgentGetsNoFilesOrTerminals(t *testing.T) {
 	for _, method := range []string{"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/kill"} {
 		for _, path := range []string{"/etc/shadow", "/p/../etc/shadow", "../x", "/p/link", "/p/own"} {
 			params, err := json.Marshal(map[string]string{"sessionId": "s1", "path": path, "content": "x", "command": path})
@@ -301,8 +301,8 @@ func TestC16_Files(t *testing.T) {
 	}
 }
 
-// TestC03_IDs: what a client says is nobody's word for something else.
-func TestC03_IDs(t *testing.T) {
+// TestInvalidConversationIDsAreRefused: what a client says is nobody's word for something else.
+func TestInvalidConversationIDsAreRefused(t *testing.T) {
 	p := underlying(New(Agent{Name: "unknown", Command: []string{"/nonexistent/agent"}}))
 	for _, resume := range []string{"a b", "x\n{}", strings.Repeat("x", 1<<20), "ü"} {
 		if _, err := p.Open(t.Context(), runnel.Options{Resume: resume}); runnel.CodeOf(err) != runnel.InvalidRequest {
@@ -330,9 +330,9 @@ func TestC03_IDs(t *testing.T) {
 	}
 }
 
-// TestD10_CrashAtByte cuts recordings after every byte. Cuts within a line are
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte. Cuts within a line are
 // the same for the turn: what cannot be decoded changes nothing.
-func TestD10_CrashAtByte(t *testing.T) {
+func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	cuts := 0
 	eachRecording(t, func(t *testing.T, a Agent, f fixture, _ string, arc *txtar.Archive) {
 		if f.name != "tool" && f.name != "approval-allowed" && f.name != "text" {
@@ -357,9 +357,9 @@ func TestD10_CrashAtByte(t *testing.T) {
 	}
 }
 
-// TestD10_CrashBetweenLines ends recordings after every line, as the agent's
+// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every line, as the agent's
 // death does.
-func TestD10_CrashBetweenLines(t *testing.T) {
+func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		for _, part := range []string{"in", "load"} {
 			lines := recordtest.All(t, section(arc, part))
@@ -373,7 +373,7 @@ func TestD10_CrashBetweenLines(t *testing.T) {
 // maxSeed keeps the inputs of fuzzing short.
 const maxSeed = 4 << 10
 
-func FuzzJ04_ACP(f *testing.F) {
+func FuzzLinesOfAnAgent(f *testing.F) {
 	for _, a := range agents {
 		paths, err := filepath.Glob(filepath.Join("testdata", a.Name, "*.txtar"))
 		if err != nil {

@@ -39,7 +39,7 @@ func (r *rig) refused() (files []string) {
 	}
 }
 
-func TestC06_RepositoryThatMeansHarm(t *testing.T) {
+func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		name := r.Agent.Name
 		trap := r.SetTrap()
@@ -101,9 +101,9 @@ var uses = map[string][]fakemodel.Block{
 // text.
 var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": true}
 
-// TestC06_TrustedRepository: the same folder, trusted, is obeyed: what is
+// TestTrustedRepositorySettingsApply: the same folder, trusted, is obeyed: what is
 // refused and switched off is what would run.
-func TestC06_TrustedRepository(t *testing.T) {
+func TestTrustedRepositorySettingsApply(t *testing.T) {
 	names := []string{"codex-acp"} // the quickest
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = realagents.ACP()
@@ -126,13 +126,13 @@ func TestC06_TrustedRepository(t *testing.T) {
 	})
 }
 
-func TestC06_RepositoryWhoseGitRunsPrograms(t *testing.T) {
+func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) {
 	eachOf(t, realagents.ACP(), func(_ *testing.T, r *rig) { r.WithstandsGit() })
 }
 
 // The configuration of Codex may keep variables whose names look like those of
 // keys from commands, and GIT_CONFIG_KEY_0 is one of them.
-func TestC06_GitIsPinnedWhereCodexFiltersVariables(t *testing.T) {
+func TestGitSettingsReachCodexToolsThatFilterVariables(t *testing.T) {
 	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
 		config, err := os.OpenFile(filepath.Join(r.Home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {

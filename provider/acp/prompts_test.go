@@ -62,7 +62,7 @@ var prompts = []string{
 	"cr\r\nlf\r\n", " surrounded ", "\U0001f469\u200d\U0001f680 \u00e9", "\u202eright to left", "\ufeffbom", "tab\tnul-free \x01\x02", "<system-reminder>x</system-reminder>",
 }
 
-func TestC01_PromptsThatLookLikeSomethingElse(t *testing.T) {
+func TestPromptsReachTheModelUnchanged(t *testing.T) {
 	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		name := r.Agent.Name
 		r.Write("a.txt", "canary-inside\n")

@@ -30,7 +30,7 @@ func begun() *translator {
 	return tr
 }
 
-func TestE04_DigestSwap(t *testing.T) {
+func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 	tr := begun()
 	evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
 	a := bodies[event.ApprovalRequested](evs)[0].Approval
@@ -59,7 +59,7 @@ func TestE04_DigestSwap(t *testing.T) {
 
 // What was approved is what runs, whatever the agent has in mind: the answer
 // carries the whole of the arguments.
-func TestE04_WhatWasApprovedRuns(t *testing.T) {
+func TestApprovedArgumentsAreSentBackWhole(t *testing.T) {
 	tr := begun()
 	input := `{"command":"ls","description":"List"}`
 	evs, _ := tr.Printed([]byte(askLine("q", "c", input)), fixtureStart)
@@ -74,7 +74,7 @@ func TestE04_WhatWasApprovedRuns(t *testing.T) {
 
 // Options and settings in which nobody would be asked do not come about
 // unnoticed.
-func TestE06_ShadowedCallback(t *testing.T) {
+func TestSettingsThatSkipApprovalsAreReported(t *testing.T) {
 	skip := "CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS=1"
 	if env := environ([]string{skip, "CLAUDE_CODE_ENTRYPOINT=x"}, runnel.Options{}); slices.Contains(env, skip) || !slices.Contains(env, "CLAUDE_CODE_ENTRYPOINT=x") {
 		t.Errorf("the agent's environment is %q", env)
@@ -108,7 +108,7 @@ func TestE06_ShadowedCallback(t *testing.T) {
 	})
 }
 
-func TestE08_SubagentDeny(t *testing.T) {
+func TestDenyRulesHoldForSubagents(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		settings := `{"permissions":{"deny":["Bash(touch:*)"]}}`
 		if err := os.WriteFile(filepath.Join(r.Home.Config, "settings.json"), []byte(settings), 0o600); err != nil {
@@ -145,7 +145,7 @@ func TestE08_SubagentDeny(t *testing.T) {
 	})
 }
 
-func TestE10_ParallelBatch(t *testing.T) {
+func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for shuffle := range uint64(1000) {
 		rnd := rand.New(rand.NewPCG(shuffle, 1))
 		tr := begun()
@@ -194,7 +194,7 @@ func TestE10_ParallelBatch(t *testing.T) {
 
 // Calls of one message are asked for one after another; those of subagents
 // side by side are asked for together.
-func TestE10_ParallelBatchOfTheAgent(t *testing.T) {
+func TestParallelSubagentsAskTogether(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		const n = 4
 		var agents []fakemodel.Block
@@ -226,7 +226,7 @@ func TestE10_ParallelBatchOfTheAgent(t *testing.T) {
 	})
 }
 
-func TestE10_EightCallsOfOneMessage(t *testing.T) {
+func TestEachCallOfOneMessageIsApprovedOnItsOwn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		var blocks []fakemodel.Block
 		for i := range 8 {
@@ -260,7 +260,7 @@ func TestE10_EightCallsOfOneMessage(t *testing.T) {
 
 // The agent runs changed arguments without another look at its rules. So none
 // are changed where rules deny anything.
-func TestE07_UpdatedInput(t *testing.T) {
+func TestArgumentsStayUneditedWhereRulesDeny(t *testing.T) {
 	edited := []byte(`{"command":"touch denied","description":"x"}`)
 	eachAgent(t, func(t *testing.T, r *rig) {
 		_, a := r.ask("touch asked", says("ok"))
@@ -293,7 +293,7 @@ func TestE07_UpdatedInput(t *testing.T) {
 	})
 }
 
-func TestE07_UnknownRulesAreRules(t *testing.T) {
+func TestUnknownPermissionRulesCount(t *testing.T) {
 	tr := newTranslator()
 	for _, tt := range []struct {
 		answer string

@@ -8,9 +8,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestE05_GrantsAreShown: what "for this session" would allow is in the label,
+// TestSessionGrantsNameWhatTheyAllow: what "for this session" would allow is in the label,
 // and what cannot be put there is not offered.
-func TestE05_GrantsAreShown(t *testing.T) {
+func TestSessionGrantsNameWhatTheyAllow(t *testing.T) {
 	rule := func(tool, content string) string {
 		return `{"type":"addRules","behavior":"allow","destination":"localSettings","rules":[{"toolName":"` + tool + `","ruleContent":"` + content + `"}]}`
 	}

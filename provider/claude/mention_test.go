@@ -9,7 +9,7 @@ import (
 
 // Claude Code has files read that a prompt names behind an @, asking nobody:
 // those outside of the folder are what a prompt is not to reach.
-func TestC01_MentionsOfFilesOutside(t *testing.T) {
+func TestMentionsOfFilesOutsideTheProjectAreNotRead(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		outside := filepath.Join(filepath.Dir(r.Home.Project), "outside.txt")
 		if err := os.WriteFile(outside, []byte("canary-beside\n"), 0o600); err != nil {

@@ -35,7 +35,7 @@ while :; do sleep 1; done
 
 // A turn ends with the agent's result, not with its process; and the process
 // ends with the session, whatever it hears.
-func TestD08_ResultNoExit(t *testing.T) {
+func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "claude")
 	if err := os.WriteFile(path, []byte(deaf), 0o700); err != nil {

@@ -188,7 +188,7 @@ func TestForksKeepApart(t *testing.T) {
 }
 
 // C06: what a folder that nobody trusts holds does nothing but be read as text.
-func TestC06_HostileFolder(t *testing.T) {
+func TestUntrustedFolderIsReadAsTextOnly(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		ran := filepath.Join(r.Home.Dir, "ran")
 		elsewhere, err := fakemodel.Start(fakemodel.Config{})
@@ -243,7 +243,7 @@ func TestC06_HostileFolder(t *testing.T) {
 
 // A folder's CLAUDE.md is read once the folder is trusted, but not what it
 // names outside of the folder.
-func TestC06_MemoryOfATrustedFolder(t *testing.T) {
+func TestMemoryOfATrustedFolderCannotImportFilesOutside(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		secret := filepath.Join(r.Home.Dir, "secret.txt")
 		if err := os.WriteFile(secret, []byte("canary-secret"), 0o600); err != nil {
@@ -258,6 +258,6 @@ func TestC06_MemoryOfATrustedFolder(t *testing.T) {
 	})
 }
 
-func TestC06_RepositoryWhoseGitRunsPrograms(t *testing.T) {
+func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) {
 	eachAgent(t, func(_ *testing.T, r *rig) { r.WithstandsGit() })
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // What an agent left among its conversations must not stop whoever reads them.
-func TestC11_StoredSpecial(t *testing.T) {
+func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 	const id = "0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11"
 	line := `{"type":"user","uuid":"a","sessionId":"` + id + `","timestamp":"2026-01-02T03:04:05Z","cwd":"/p","message":{"role":"user","content":"hi"}}` + "\n"
 	secret := filepath.Join(t.TempDir(), "secret")

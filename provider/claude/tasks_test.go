@@ -10,7 +10,7 @@ import (
 )
 
 // A subagent that goes on after the turn asks as the turn itself would.
-func TestD20_SubagentAfterResult(t *testing.T) {
+func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer func(t *testing.T, s *runnel.Session, a event.Approval)
@@ -96,7 +96,7 @@ func TestD20_SubagentAfterResult(t *testing.T) {
 
 // A question of the background outlives the prompt's turn in which it came up,
 // and holds the conversation no longer than until it is answered.
-func TestD20_QuestionsOutliveTurns(t *testing.T) {
+func TestQuestionsOfBackgroundTasksOutliveTheTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		log := new(runnel.Memory)
 		s := r.session(runnel.Config{Log: log})

@@ -61,7 +61,7 @@ func feed(t *translator, lines ...string) []event.Event {
 	return evs
 }
 
-func TestH05_UnknownEvent(t *testing.T) {
+func TestUnknownMessagesChangeNothing(t *testing.T) {
 	plain := run(initLine, startLine, blockLine, deltaLine, wholeLine, resultLine)
 	tr := newTranslator()
 	odd := feed(tr,
@@ -94,7 +94,7 @@ func TestH05_UnknownEvent(t *testing.T) {
 	}
 }
 
-func TestH02_Junk(t *testing.T) {
+func TestUndecodableLinesBecomeNotices(t *testing.T) {
 	secret := "sk-ant-canary"
 	for _, junk := range []string{
 		"not json " + secret, `{"type":"assistant","message":` + secret, "\x1b[31m" + secret, `"` + secret + `"`, "[1,2]", "null", "17",
@@ -118,7 +118,7 @@ func TestH02_Junk(t *testing.T) {
 	}
 }
 
-func TestH06_LiarIDs(t *testing.T) {
+func TestInvalidIDsOfAnAgentAreContained(t *testing.T) {
 	result := func(id string) string {
 		return `{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"x"}]}}`
 	}
@@ -267,9 +267,9 @@ func closed(t testing.TB, evs []event.Event) {
 	agentrig.Closed(t, agentrig.Ruled(t, providerID, evs))
 }
 
-// TestD10_CrashAtByte cuts recordings after every byte. Cuts within a line are
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte. Cuts within a line are
 // the same for the turn: what cannot be decoded changes nothing.
-func TestD10_CrashAtByte(t *testing.T) {
+func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	for _, name := range []string{"text@2.1.197", "tools@2.1.330", "interrupt-approval@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
 		if err != nil {
@@ -293,9 +293,9 @@ func TestD10_CrashAtByte(t *testing.T) {
 	}
 }
 
-// TestD10_CrashBetweenLines ends recordings after every line, as the agent's
+// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every line, as the agent's
 // death does: what was held is given out, and everything has an end.
-func TestD10_CrashBetweenLines(t *testing.T) {
+func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	for _, name := range []string{"background-agent@2.1.197", "background-meanwhile@2.1.330", "subagents@2.1.330", "background-left@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
 		if err != nil {
@@ -312,7 +312,7 @@ func TestD10_CrashBetweenLines(t *testing.T) {
 // made smaller first, which takes as many runs as it has bytes.
 const maxSeed = 3 << 10
 
-func FuzzJ02_ClaudeEvent(f *testing.F) {
+func FuzzLinesOfAnAgent(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
 		f.Fatal(err)
@@ -435,7 +435,7 @@ func turnOf(lines ...string) string {
 	return strings.Join(append(all, wholeLine, resultLine), "\n") + "\n"
 }
 
-func TestH01_LongLine(t *testing.T) {
+func TestLineBeyondTheBoundIsReportedAndSkipped(t *testing.T) {
 	long := `{"type":"x","y":"` + strings.Repeat("z", 17<<20) + `"}`
 	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out", turnOf(long)))
 	if !errors.Is(err, io.EOF) {
@@ -451,7 +451,7 @@ func TestH01_LongLine(t *testing.T) {
 	}
 }
 
-func TestH02_TornAndForeignLines(t *testing.T) {
+func TestTornAndForeignLinesChangeNothing(t *testing.T) {
 	out := "\r\n\n" + strings.ReplaceAll(turnOf("\xff\xfe broken", "Warning: something\x00"), "\n", "\r\n") + `{"type":"assistant","mess`
 	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out; echo noise >&2", out))
 	if !errors.Is(err, io.EOF) {
@@ -465,7 +465,7 @@ func TestH02_TornAndForeignLines(t *testing.T) {
 	}
 }
 
-func TestD07_StdoutHeld(t *testing.T) {
+func TestStdoutHeldByADescendantDoesNotBlockTheTurn(t *testing.T) {
 	t.Parallel()
 	evs, err := drainAll(t, fakeAgent(t, "read -r p; cat out; sleep 600 & exit 3", turnOf()))
 	if !errors.Is(err, io.EOF) {
@@ -476,7 +476,7 @@ func TestD07_StdoutHeld(t *testing.T) {
 	}
 }
 
-func TestD09_ExitNoResult(t *testing.T) {
+func TestExitWithoutResultIsACrash(t *testing.T) {
 	opt := fakeAgent(t, "read -r p; cat out; exit 7", strings.Join([]string{initLine, startLine, blockLine, deltaLine}, "\n")+"\n")
 	c, err := New().Open(t.Context(), opt)
 	if err != nil {
@@ -498,7 +498,7 @@ func TestD09_ExitNoResult(t *testing.T) {
 	}
 }
 
-func TestD14_StdinNeverRead(t *testing.T) {
+func TestBlockedStdinDoesNotBlockOtherWork(t *testing.T) {
 	t.Parallel()
 	c, err := New().Open(t.Context(), fakeAgent(t, "sleep 600", ""))
 	if err != nil {

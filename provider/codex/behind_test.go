@@ -9,9 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestD20_QuestionsBehindATurn: what goes on behind a turn runs nothing that
+// TestQuestionsAfterTheTurnAreDenied: what goes on behind a turn runs nothing that
 // nobody was asked for: somebody is asked, or it is denied.
-func TestD20_QuestionsBehindATurn(t *testing.T) {
+func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
 	for method, params := range map[string]string{
 		askCommand: `"command":"touch late","cwd":"/p"`, askFileChange: `"reason":"late"`,
 	} {

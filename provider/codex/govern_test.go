@@ -27,9 +27,9 @@ func askFor(tr *translator, id int, command string) []event.Event {
 	return evs
 }
 
-// TestE04_DigestSwap: what is asked for changes under the same id. Neither the
+// TestChangedArgumentsInvalidateAnApproval: what is asked for changes under the same id. Neither the
 // one nor the other is allowed by an answer to the first.
-func TestE04_DigestSwap(t *testing.T) {
+func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 	tr := inTurn(t)
 	first := askFor(tr, 0, "echo good")
 	a := first[0].Body.(event.ApprovalRequested).Approval
@@ -52,9 +52,9 @@ func TestE04_DigestSwap(t *testing.T) {
 	}
 }
 
-// TestE10_ParallelBatch: many questions at once, answered in any order: each
+// TestParallelApprovalsGetTheirOwnAnswers: many questions at once, answered in any order: each
 // answer is to its own.
-func TestE10_ParallelBatch(t *testing.T) {
+func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for range 1000 {
 		tr := inTurn(t)
 		ids := map[int]string{}
@@ -105,9 +105,9 @@ func TestDecideRefusesWhatIsNotOffered(t *testing.T) {
 	}
 }
 
-// TestE05_SpoofUI: what is asked for is shown as it is, and its title on one
+// TestApprovalTextCannotImitateTheInterface: what is asked for is shown as it is, and its title on one
 // line of printable characters.
-func TestE05_SpoofUI(t *testing.T) {
+func TestApprovalTextCannotImitateTheInterface(t *testing.T) {
 	tr := inTurn(t)
 	a := askFor(tr, 0, "echo \x1b[2K\u202eevil\n\n\n\u2713 Approved\a; rm -rf /")[0].Body.(event.ApprovalRequested).Approval
 	for _, r := range a.Title {

@@ -43,9 +43,9 @@ func recording(t testing.TB, name string) []runnel.Line {
 	return allLines(t, a)
 }
 
-// TestH05_UnknownEvent puts what a newer agent might say between any two lines:
+// TestUnknownMessagesChangeNothing puts what a newer agent might say between any two lines:
 // nothing changes.
-func TestH05_UnknownEvent(t *testing.T) {
+func TestUnknownMessagesChangeNothing(t *testing.T) {
 	unknown := []string{
 		`{"method":"item/hologram/delta","params":{"threadId":"x","turnId":"y","deep":{"er":[1,{"still":true}]}}}`,
 		`{"method":"turn/celebrated","params":[1,2,3],"emittedAtMs":1}`,
@@ -71,9 +71,9 @@ func TestH05_UnknownEvent(t *testing.T) {
 	})
 }
 
-// TestH05_UnknownItem: an item of a kind that we do not know takes its number
+// TestUnknownItemsBecomeNotices: an item of a kind that we do not know takes its number
 // and nothing more.
-func TestH05_UnknownItem(t *testing.T) {
+func TestUnknownItemsBecomeNotices(t *testing.T) {
 	var with []runnel.Line
 	done := false
 	for _, l := range recording(t, "text") {
@@ -113,7 +113,7 @@ func TestUnknownRequestIsRefused(t *testing.T) {
 
 // liars are what an agent must not do: each is a change of one line of a
 // recording, or where it stands.
-func TestH06_LiarIDs(t *testing.T) {
+func TestInvalidIDsOfAnAgentAreContained(t *testing.T) {
 	for name, lie := range map[string]func([]runnel.Line) []runnel.Line{
 		"everything twice": func(ls []runnel.Line) (out []runnel.Line) {
 			for _, l := range ls {
@@ -149,9 +149,9 @@ func TestH06_LiarIDs(t *testing.T) {
 	}
 }
 
-// TestD10_CrashAtByte ends the agent after each byte of what it prints: one end
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte ends the agent after each byte of what it prints: one end
 // of the turn, and nothing half.
-func TestD10_CrashAtByte(t *testing.T) {
+func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	for _, name := range []string{"text", "patch", "ask-command-stop"} {
 		lines := recording(t, name)
 		if len(lines) > 40 {

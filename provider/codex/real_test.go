@@ -45,7 +45,7 @@ func (r *rig) shown() (texts []string) {
 	return texts
 }
 
-func TestC01_DashPrompt(t *testing.T) {
+func TestPromptsReachTheModelUnchanged(t *testing.T) {
 	r := newRig(t)
 	for _, text := range []string{
 		"-x", "--help", "--version", "- [ ] todo", "--", "-", "-c hooks.x=1", "-o/tmp/x", "/compact", "!touch pwned", "@file", "$(touch pwned)",
@@ -66,7 +66,7 @@ func TestC01_DashPrompt(t *testing.T) {
 	}
 }
 
-func TestC03_IDInjection(t *testing.T) {
+func TestConversationIDsCannotBeFlags(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for name, opt := range map[string]runnel.Options{
 		"model": {Model: "--dangerously-bypass"}, "model path": {Model: "../x y"}, "long model": {Model: long}, "effort": {ReasoningEffort: "-c x=1"},
@@ -81,10 +81,10 @@ func TestC03_IDInjection(t *testing.T) {
 	}
 }
 
-// TestC06_HostileFolder: what a folder brings along does not run unless it is
+// TestUntrustedFolderRunsNothing: what a folder brings along does not run unless it is
 // trusted, also where the user's own configuration trusts it, or the repository
 // that it is in.
-func TestC06_HostileFolder(t *testing.T) {
+func TestUntrustedFolderRunsNothing(t *testing.T) {
 	for name, sub := range map[string]string{"folder": ".", "in a repository": "deep/er", "worktree": "tree"} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -454,9 +454,9 @@ func TestInterruptEndsCommands(t *testing.T) {
 	}
 }
 
-// TestD06_CancelRaces cancels at every event of a turn, twice: it has one end,
+// TestCancelAtAnyEventEndsTheTurnOnce cancels at every event of a turn, twice: it has one end,
 // and the next turn works.
-func TestD06_CancelRaces(t *testing.T) {
+func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 	r := newRig(t)
 	log := new(runnel.Memory)
 	sess, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s", Log: log})

@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-func TestC06_RepositoryThatMeansHarm(t *testing.T) {
+func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	r := newRig(t)
 	trap := r.SetTrap()
 	r.Withstands(trap)
@@ -31,11 +31,11 @@ func TestC06_RepositoryThatMeansHarm(t *testing.T) {
 	}
 }
 
-func TestC06_RepositoryWhoseGitRunsPrograms(t *testing.T) { newRig(t).WithstandsGit() }
+func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) { newRig(t).WithstandsGit() }
 
 // The user's configuration may keep variables whose names look like those of
 // keys from commands, and GIT_CONFIG_KEY_0 is one of them.
-func TestC06_GitIsPinnedWhereCodexFiltersVariables(t *testing.T) {
+func TestGitSettingsReachToolsThatFilterVariables(t *testing.T) {
 	r := newRig(t)
 	r.append("[shell_environment_policy]\nignore_default_excludes = false\nset = { MINE = \"1\" }\n")
 	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("echo $MINE > mine")}}, fakemodel.Step{Text: "Done."})

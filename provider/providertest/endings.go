@@ -93,7 +93,7 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 		})
 		return s, log
 	}
-	t.Run("D05_CancelLadder", func(t *testing.T) {
+	t.Run("CancelStopsTheAgentInSteps", func(t *testing.T) {
 		s, log := open(t, muteOnce)
 		turn := begin(t, s)
 		began := time.Now()
@@ -109,7 +109,7 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 			t.Errorf("the next turn: %#v", b)
 		}
 	})
-	t.Run("D08_ResultNoExit", func(t *testing.T) {
+	t.Run("TurnEndsWithItsResult", func(t *testing.T) {
 		s, log := open(t, "answer")
 		for range 2 {
 			if b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
@@ -125,7 +125,7 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 	for behave, want := range map[string]runnel.ExitStatus{
 		"exit 0": {}, held + "exit 7": {Code: 7, StdoutHeld: true}, "kill -KILL $$": {Code: -1, Signal: "SIGKILL"}, "kill -SEGV $$": {Code: -1, Signal: "SIGSEGV"},
 	} {
-		t.Run("D09_ExitNoResult/"+behave, func(t *testing.T) {
+		t.Run("ExitWithoutResult/"+behave, func(t *testing.T) {
 			s, log := open(t, behave)
 			began := time.Now()
 			b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseError)
@@ -147,7 +147,7 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 		"not executable": {program, 0o600}, "no program": {"\x00\x01\x02", 0o700}, "no interpreter": {"#!/nonexistent/sh\n", 0o700},
 		"silent": {"#!/bin/sh\nexit 0\n", 0o700}, "broken": {"#!/bin/sh\necho '{'; kill -SEGV $$\n", 0o700},
 	} {
-		t.Run("D09_StartErrors/"+name, func(t *testing.T) {
+		t.Run("StartErrors/"+name, func(t *testing.T) {
 			e := small(t, f.text, f.mode)
 			s, err := e.open(runnel.Config{})
 			if err == nil {

@@ -27,10 +27,10 @@ func restored(t *testing.T, file string) *Store {
 	return openTest(t, dir, small)
 }
 
-// TestF14_BackupWhileWriting copies a store in which four sessions write,
+// TestBackupWhileWritingHoldsEverythingAcknowledged copies a store in which four sessions write,
 // checkpoints happen and turns are compacted: each copy has all that had been
 // acknowledged, what it has is as it was written, and the writers go on.
-func TestF14_BackupWhileWriting(t *testing.T) {
+func TestBackupWhileWritingHoldsEverythingAcknowledged(t *testing.T) {
 	dir, out := ownDir(t), ownDir(t)
 	s := openTest(t, dir, small)
 	ctx, stop := context.WithCancel(t.Context())
@@ -102,7 +102,7 @@ func TestF14_BackupWhileWriting(t *testing.T) {
 	}
 }
 
-func TestF14_BackupWithoutServer(t *testing.T) {
+func TestBackupWithoutServer(t *testing.T) {
 	dir, out := ownDir(t), ownDir(t)
 	s := openTest(t, dir, small)
 	fillFixture(t, s)
@@ -118,9 +118,9 @@ func TestF14_BackupWithoutServer(t *testing.T) {
 	checkFixture(t, s)
 }
 
-// TestF14_BackupRefused asks for copies that cannot be: nothing is left of them
+// TestRefusedBackupLeavesAndOverwritesNothing asks for copies that cannot be: nothing is left of them
 // and nothing is overwritten.
-func TestF14_BackupRefused(t *testing.T) {
+func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	fillFixture(t, s)

@@ -73,7 +73,7 @@ func BenchmarkAppendBatch(b *testing.B) {
 	b.ReportMetric(float64(head)/b.Elapsed().Seconds(), "events/s")
 }
 
-func BenchmarkI04_AppendWriters(b *testing.B) {
+func BenchmarkAppendByManyWriters(b *testing.B) {
 	for name, make := range map[string]func(string, int64) event.Event{"Shown": delta, "Decided": done} {
 		b.Run(name, func(b *testing.B) {
 			s := benchStore(b)

@@ -93,9 +93,9 @@ func crashEvents(session string, head int64, n int) []event.Event {
 	return evs
 }
 
-// TestF01_Kill9Append kills a writer at random moments, while it opens the
+// TestKillWhileAppendingLosesNothingAcknowledged kills a writer at random moments, while it opens the
 // store too: what it has acknowledged is there, and there are no holes.
-func TestF01_Kill9Append(t *testing.T) {
+func TestKillWhileAppendingLosesNothingAcknowledged(t *testing.T) {
 	rounds := 100
 	switch {
 	case long:

@@ -134,9 +134,9 @@ func places(size, n int) []int {
 	return some
 }
 
-// TestF03_TornTail cuts the write-ahead log off anywhere: what was whole before
+// TestTornWriteAheadLogKeepsWholeTransactions cuts the write-ahead log off anywhere: what was whole before
 // the cut is there.
-func TestF03_TornTail(t *testing.T) {
+func TestTornWriteAheadLogKeepsWholeTransactions(t *testing.T) {
 	d := written(t, true)
 	if len(d.wal) < 64<<10 {
 		t.Fatalf("the write-ahead log has only %d bytes", len(d.wal))
@@ -159,9 +159,9 @@ func TestF03_TornTail(t *testing.T) {
 	}
 }
 
-// TestF03_FlippedLog flips bits of the write-ahead log: from there on it counts
+// TestFlippedBitsOfTheWriteAheadLogEndIt flips bits of the write-ahead log: from there on it counts
 // as torn, and nothing of what it says is believed.
-func TestF03_FlippedLog(t *testing.T) {
+func TestFlippedBitsOfTheWriteAheadLogEndIt(t *testing.T) {
 	d := written(t, true)
 	for _, at := range places(len(d.wal), 64<<10) {
 		wal := append([]byte(nil), d.wal...)
@@ -172,10 +172,10 @@ func TestF03_FlippedLog(t *testing.T) {
 	}
 }
 
-// TestF03_FlippedDatabase flips bits of the database: nothing wrong is served,
+// TestFlippedBitsOfTheDatabaseAreReported flips bits of the database: nothing wrong is served,
 // and what is missing is reported by whoever meets it, or where an index lies,
 // by SQLite's own check.
-func TestF03_FlippedDatabase(t *testing.T) {
+func TestFlippedBitsOfTheDatabaseAreReported(t *testing.T) {
 	d := written(t, false)
 	var reported, harmless, hidden int
 	for _, at := range places(len(d.db), 64<<10) {
@@ -198,9 +198,9 @@ func TestF03_FlippedDatabase(t *testing.T) {
 	}
 }
 
-// TestF03_HiddenDamage has an index that no longer leads to a session: nobody
+// TestDamagedIndexIsReported has an index that no longer leads to a session: nobody
 // who reads can know, but the store looks by itself and says so.
-func TestF03_HiddenDamage(t *testing.T) {
+func TestDamagedIndexIsReported(t *testing.T) {
 	d := written(t, false)
 	hidden := 0
 	for at := len(d.db); hidden == 0; {

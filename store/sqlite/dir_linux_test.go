@@ -31,7 +31,7 @@ func asNobody(t *testing.T, f func()) {
 	<-done
 }
 
-func TestF07_ReadOnlyDirectory(t *testing.T) {
+func TestReadOnlyDirectoryIsRefused(t *testing.T) {
 	dir, err := os.MkdirTemp("", "runnel-readonly-") // t.TempDir has parents that nobody may enter
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestF07_ReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-func TestF07_ForeignDirectory(t *testing.T) {
+func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	dir := filepath.Join(ownDir(t), "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-func TestF07_DirectoryMadePrivate(t *testing.T) {
+func TestDirectoryIsMadePrivate(t *testing.T) {
 	dir := filepath.Join(ownDir(t), "a", "b")
 	s := openTest(t, dir, small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
@@ -48,7 +48,7 @@ func checkModes(t *testing.T, dir string) {
 	}
 }
 
-func TestF07_LooseFileModesAreMended(t *testing.T) {
+func TestLooseFileModesAreRepaired(t *testing.T) {
 	dir := ownDir(t)
 	openTest(t, dir, small).Close()
 	if err := os.Chmod(filepath.Join(dir, "runnel.db"), 0o666); err != nil {
@@ -61,7 +61,7 @@ func TestF07_LooseFileModesAreMended(t *testing.T) {
 	checkModes(t, dir)
 }
 
-func TestF07_DirectoryRefused(t *testing.T) {
+func TestUnusableDirectoryIsRefusedUnchanged(t *testing.T) {
 	base := ownDir(t)
 	path := func(name string) string { return filepath.Join(base, name) }
 	mkdir := func(name string, mode fs.FileMode) string {
@@ -101,7 +101,7 @@ func TestF07_DirectoryRefused(t *testing.T) {
 	}
 }
 
-func TestF07_DirectoryRemovedWhileRunning(t *testing.T) {
+func TestAppendFailsWhenTheDirectoryIsRemoved(t *testing.T) {
 	for name, remove := range map[string]func(dir string) error{
 		"removed":     os.RemoveAll,
 		"log removed": func(dir string) error { return os.Remove(filepath.Join(dir, "runnel.db-wal")) },

@@ -38,9 +38,9 @@ func big(session string, seq int64) event.Event {
 	return ev
 }
 
-// TestF04_Full has a database that may not grow: what is too large for it is
+// TestFullDatabaseRefusesAndRecovers has a database that may not grow: what is too large for it is
 // refused, what fits is kept, and it goes on once there is room.
-func TestF04_Full(t *testing.T) {
+func TestFullDatabaseRefusesAndRecovers(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	inWriter(t, s, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(t.Context(), "PRAGMA max_page_count = 60")
@@ -122,9 +122,9 @@ func TestConflictAmongOthers(t *testing.T) {
 	}
 }
 
-// TestF03_BitFlip changes one event behind our back: it is reported, and what
+// TestDamagedEventIsReported changes one event behind our back: it is reported, and what
 // comes before it is still there.
-func TestF03_BitFlip(t *testing.T) {
+func TestDamagedEventIsReported(t *testing.T) {
 	for name, change := range map[string]string{
 		"payload": "UPDATE events SET payload = CAST(replace(payload, 'then', 'than') AS BLOB) WHERE seq = 3",
 		"time":    "UPDATE events SET at = at + 1 WHERE seq = 3",
@@ -186,9 +186,9 @@ func damageOf(t *testing.T, err error) DamageError {
 	return *damage
 }
 
-// TestF09_WAL checks that the write-ahead log does not grow for ever, also if
+// TestWriteAheadLogStaysBounded checks that the write-ahead log does not grow for ever, also if
 // the writer never rests.
-func TestF09_WAL(t *testing.T) {
+func TestWriteAheadLogStaysBounded(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	var largest int64

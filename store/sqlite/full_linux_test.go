@@ -86,10 +86,10 @@ func ending(session string, head int64, turn string) []event.Event {
 	return evs
 }
 
-// TestF04_DiskFull fills the disk in the middle of a turn: what comes is
+// TestFullDiskRefusesAndRecovers fills the disk in the middle of a turn: what comes is
 // refused, what there is can be read, the turn can be ended, and with space
 // everything goes on by itself.
-func TestF04_DiskFull(t *testing.T) {
+func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
 	if !heldReserve(t, dir) {
@@ -169,9 +169,9 @@ func TestF04_DiskFull(t *testing.T) {
 	}
 }
 
-// TestF04_DeletingMakesRoom deletes a session on a full disk: that is possible
+// TestDeletingASessionOnAFullDiskMakesRoom deletes a session on a full disk: that is possible
 // and makes room for others.
-func TestF04_DeletingMakesRoom(t *testing.T) {
+func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
 	head := int64(0)
@@ -201,9 +201,9 @@ func TestF04_DeletingMakesRoom(t *testing.T) {
 	free()
 }
 
-// TestF05_StartOnFullDisk opens a store without a free byte: with the reserve
+// TestOpenOnAFullDiskUsesTheReserve opens a store without a free byte: with the reserve
 // it works as far as it can, without it says what to do.
-func TestF05_StartOnFullDisk(t *testing.T) {
+func TestOpenOnAFullDiskUsesTheReserve(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
@@ -243,8 +243,8 @@ func TestF05_StartOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestF05_NewOnFullDisk makes a store where there is no room for one.
-func TestF05_NewOnFullDisk(t *testing.T) {
+// TestNewStoreOnAFullDiskIsRefused makes a store where there is no room for one.
+func TestNewStoreOnAFullDiskIsRefused(t *testing.T) {
 	disk := smallDisk(t, 1<<20)
 	dir := filepath.Join(disk, "data")
 	free := fillDisk(t, disk)

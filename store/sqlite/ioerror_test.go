@@ -32,10 +32,10 @@ var faults = []struct {
 	{"EIO delete", "delete", sqlite3.SQLITE_IOERR_DELETE, "disk reported an error", false},
 }
 
-// TestF06_IOErrors has every call of every kind fail, once and from then on:
+// TestFailingSystemCallsLoseNothingAcknowledged has every call of every kind fail, once and from then on:
 // whatever the store says was written is there, nobody hears of success after a
 // failure that may have cost something, and a healthy disk has it go on.
-func TestF06_IOErrors(t *testing.T) {
+func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
@@ -195,9 +195,9 @@ func (r *faultRun) verify() {
 	}
 }
 
-// TestF06_FsyncPoisons has one flush fail and all later ones succeed: the store
+// TestNoWriteAfterAFailedFlush has one flush fail and all later ones succeed: the store
 // does not write again until it is opened again.
-func TestF06_FsyncPoisons(t *testing.T) {
+func TestNoWriteAfterAFailedFlush(t *testing.T) {
 	d, dir := newDisk(t), ownDir(t)
 	s, err := open(t.Context(), Config{Dir: dir, vfs: d.name}, small)
 	if err != nil {
@@ -241,9 +241,9 @@ func TestF06_FsyncPoisons(t *testing.T) {
 	}
 }
 
-// TestF06_CheckpointFails has the flush of a checkpoint fail, of which no
+// TestFailedCheckpointFailsTheNextAppend has the flush of a checkpoint fail, of which no
 // caller hears at that moment: the next one does.
-func TestF06_CheckpointFails(t *testing.T) {
+func TestFailedCheckpointFailsTheNextAppend(t *testing.T) {
 	d := newDisk(t)
 	s, err := open(t.Context(), Config{Dir: ownDir(t), vfs: d.name}, small)
 	if err != nil {

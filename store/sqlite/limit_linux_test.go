@@ -11,8 +11,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// TestF06_WriteError runs in a process of its own, whose files may not grow.
-func TestF06_WriteError(t *testing.T) {
+// TestFileSizeLimitIsReported runs in a process of its own, whose files may not grow.
+func TestFileSizeLimitIsReported(t *testing.T) {
 	dir := ownDir(t)
 	if out, err := child(t, "limited", dir).Output(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

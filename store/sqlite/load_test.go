@@ -13,10 +13,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestI04_Append has a hundred writers whose every event is flushed to the
+// TestAHundredWritersAppend has a hundred writers whose every event is flushed to the
 // disk. It says how fast that was, which depends on the machine, and fails if
 // anything is not there.
-func TestI04_Append(t *testing.T) {
+func TestAHundredWritersAppend(t *testing.T) {
 	const writers, wantRate, wantP99 = 100, 20000, 20 * time.Millisecond
 	each := 40
 	if long {
@@ -51,9 +51,9 @@ func TestI04_Append(t *testing.T) {
 	}
 }
 
-// TestF13_ClockJump has a clock that runs wild: what is said keeps its order
+// TestOrderAndTimesSurviveClockJumps has a clock that runs wild: what is said keeps its order
 // and its times, in memory, on the disk, and after compaction.
-func TestF13_ClockJump(t *testing.T) {
+func TestOrderAndTimesSurviveClockJumps(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	now := time.Now().UTC()

@@ -86,7 +86,7 @@ func checkFixture(t *testing.T, s *Store) {
 	}
 }
 
-func TestF10_SchemaUpgrade(t *testing.T) {
+func TestSchemaUpgrade(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
 		t.Fatal(err)
@@ -147,10 +147,10 @@ func withFixture(t *testing.T, path string) (dir string) {
 	return dir
 }
 
-// TestF10_NewerSchema has databases that a later version or another program
+// TestNewerOrForeignDatabaseIsRefusedUnchanged has databases that a later version or another program
 // wrote: they are refused with one sentence and not written to. (Where there is
 // a write-ahead log SQLite itself may move it into the file, when it closes it.)
-func TestF10_NewerSchema(t *testing.T) {
+func TestNewerOrForeignDatabaseIsRefusedUnchanged(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
 		t.Fatal(err)
@@ -218,8 +218,8 @@ func readFile(t *testing.T, path string) []byte {
 	return content
 }
 
-// TestF10_Step has the schema go one version further, and fail on the way.
-func TestF10_Step(t *testing.T) {
+// TestFailedSchemaStepIsRolledBack has the schema go one version further, and fail on the way.
+func TestFailedSchemaStepIsRolledBack(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
 		t.Fatal(err)

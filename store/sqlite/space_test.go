@@ -70,9 +70,9 @@ func tidy(t *testing.T, s *Store) {
 	inWriter(t, s, func(*sql.Conn) error { return nil }) // behind the checkpoint
 }
 
-// TestF08_LogGrowth has an item of 1 MiB come in pieces of 120 tokens, and of
+// TestLogGrowsInProportionToItsText has an item of 1 MiB come in pieces of 120 tokens, and of
 // one: what it takes stays in proportion, while it runs and after.
-func TestF08_LogGrowth(t *testing.T) {
+func TestLogGrowsInProportionToItsText(t *testing.T) {
 	const size = 1 << 20
 	for _, tt := range []struct {
 		piece           int
@@ -146,9 +146,9 @@ func TestCompactedLater(t *testing.T) {
 	})
 }
 
-// TestF09_Retention deletes a session: it is gone at once, its rows soon, and
+// TestDeletedSessionGivesItsSpaceBack deletes a session: it is gone at once, its rows soon, and
 // its space is given back, while others are as they were.
-func TestF09_Retention(t *testing.T) {
+func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	kept := say(t, s, "kept", 0, "t1", 1000, 5)
@@ -182,9 +182,9 @@ func TestF09_Retention(t *testing.T) {
 	}
 }
 
-// TestF09_DeletedAndBack uses the id of a deleted session again before its rows
+// TestIDOfADeletedSessionCanBeUsedAgain uses the id of a deleted session again before its rows
 // are gone.
-func TestF09_DeletedAndBack(t *testing.T) {
+func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	say(t, s, "s", 0, "t1", 1000, 5)
 	if err := s.Append(t.Context(), "s", 204, delta("s", 205)); err != nil { // an open turn
@@ -207,9 +207,9 @@ func TestF09_DeletedAndBack(t *testing.T) {
 	}
 }
 
-// TestF09_WALUnderReader has a reader stay in the middle of a log while much is
+// TestReaderDoesNotGrowTheWriteAheadLog has a reader stay in the middle of a log while much is
 // written: the write-ahead log is no longer than without it.
-func TestF09_WALUnderReader(t *testing.T) {
+func TestReaderDoesNotGrowTheWriteAheadLog(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	head := say(t, s, "s", 0, "t", 1<<20, 1<<10)
@@ -252,9 +252,9 @@ func TestCompactionLeavesDamage(t *testing.T) {
 	}
 }
 
-// TestF03_Hole removes an event behind our back: what compaction did not take
+// TestMissingEventIsReported removes an event behind our back: what compaction did not take
 // away on purpose is reported.
-func TestF03_Hole(t *testing.T) {
+func TestMissingEventIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change string
 		upTo   int64 // -1: it can be read

@@ -54,10 +54,12 @@ func ownDir(t testing.TB) string {
 
 func openSmall(t *testing.T) runnel.Log { return openTest(t, ownDir(t), small) }
 
-func TestLog(t *testing.T)                     { storetest.RunLog(t, openNew) }
-func TestLog_SmallTails(t *testing.T)          { storetest.RunLog(t, openSmall) }
-func TestG05_SubscribeRace(t *testing.T)       { storetest.RunSubscribeRace(t, openNew) }
-func TestG05_SubscribeRace_Small(t *testing.T) { storetest.RunSubscribeRace(t, openSmall) }
+func TestLog(t *testing.T)                                  { storetest.RunLog(t, openNew) }
+func TestLog_SmallTails(t *testing.T)                       { storetest.RunLog(t, openSmall) }
+func TestSubscribeWhileAppendingMissesNothing(t *testing.T) { storetest.RunSubscribeRace(t, openNew) }
+func TestSubscribeWhileAppendingMissesNothingBeyondTheTail(t *testing.T) {
+	storetest.RunSubscribeRace(t, openSmall)
+}
 
 func TestCompaction(t *testing.T) {
 	for name, limits := range map[string]tailLimits{"small": small, "usual": {events: 1024, bytes: 1 << 20, allBytes: 8 << 20}} {
@@ -165,7 +167,7 @@ func TestTurnEndsOnce(t *testing.T) {
 	}
 }
 
-func TestD17_SecondServerRefused(t *testing.T) {
+func TestSecondServerIsRefused(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	wants(t, refused(t, dir), "another runnel server", fmt.Sprintf("(process %d)", os.Getpid()), dir)

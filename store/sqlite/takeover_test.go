@@ -9,10 +9,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestF02_WhatAStoreOpensWithLasts kills a process that had written and not
+// TestFirstReadAfterAKillIsDurable kills a process that had written and not
 // flushed. Whoever opens the store next sees what it wrote and acts on it, such
 // as by telling an agent of a decision: from then on it survives a power cut.
-func TestF02_WhatAStoreOpensWithLasts(t *testing.T) {
+func TestFirstReadAfterAKillIsDurable(t *testing.T) {
 	r := powerRun{t: t, disk: newDisk(t), rnd: rand.New(rand.NewPCG(1, 1)), said: map[string][]event.Event{}}
 	r.disk.record = true
 	dir, next := memoryDir(t), memoryDir(t)

@@ -11,8 +11,10 @@ import (
 
 func memory(*testing.T) runnel.Log { return new(runnel.Memory) }
 
-func TestMemory(t *testing.T)                   { storetest.RunLog(t, memory) }
-func TestG05_SubscribeRace_Memory(t *testing.T) { storetest.RunSubscribeRace(t, memory) }
+func TestMemory(t *testing.T) { storetest.RunLog(t, memory) }
+func TestSubscribeToMemoryWhileAppendingMissesNothing(t *testing.T) {
+	storetest.RunSubscribeRace(t, memory)
+}
 
 func TestMemoryCatalogue(t *testing.T) {
 	storetest.RunCatalogue(t, func(*testing.T) (runnel.Log, store.Catalogue) {

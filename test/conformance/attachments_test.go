@@ -151,8 +151,8 @@ func (a *attached) orderRows(tab *table) {
 			got.fails(t, http.StatusBadRequest, "INVALID_REQUEST")
 		}
 	})
-	tab.link("a file that is swapped for a link meanwhile", "any moment", "refused, or read as it was checked", "attach.TestC10_AttachTOCTOU")
-	tab.link("a device or a socket", "any", "refused, and never opened", "attach.TestC11_AttachDevices")
+	tab.link("a file that is swapped for a link meanwhile", "any moment", "refused, or read as it was checked", "attach.TestSwappingLinksNeverRevealsAFileOutside")
+	tab.link("a device or a socket", "any", "refused, and never opened", "attach.TestDevicesAreNeverRead")
 	tab.link("an attachment that the agent does not take", "the prompt has text", "left out with a warning", "httpapi.TestAttachmentThatTheAgentDoesNotTakeIsDropped")
 }
 
@@ -177,7 +177,7 @@ func (a *attached) limitRows(tab *table) {
 		equal(t, "warnings", got.ok(t, http.StatusAccepted)["warnings"], []string{warning(1, "lie.pdf: "+over)})
 	})
 	tab.add("an empty file", "alone", "refused: it is empty", func(t *testing.T) { a.refused(t, write(t, a.project, "empty.txt", ""), "it is empty") })
-	tab.link("an image of more than 8000 × 8000 pixels", "any size in bytes", "refused, before it is unpacked", "attach.TestC14_ImageBomb")
+	tab.link("an image of more than 8000 × 8000 pixels", "any size in bytes", "refused, before it is unpacked", "attach.TestHugeImagesAreRefusedWithoutDecoding")
 }
 
 // samples returns a file's content for each extension.

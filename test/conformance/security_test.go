@@ -308,8 +308,8 @@ func (g *gate) tokenRows(tab *table) {
 	tab.link("token", "on disk and in logs", "only its hash", "httpapi.TestNoSecretOnDiskOrInLogs")
 	tab.link("tokens", "many wrong ones", "429 RATE_LIMITED; valid ones are accepted at once", "httpapi.TestWrongCredentialsAreThrottledAndValidOnesAreNot")
 	tab.link("routes without a credential", "all", "the page's files, the login, /openapi.json and /api/health", "httpapi.TestRoutesWithoutCredentialHaveAReason")
-	tab.link("listening beyond loopback", "without a token, and without TLS or a stated proxy", "the server does not start", "cmd/runnel.TestA06_NonLoopbackIsRefused")
-	tab.link("prompts", "they look like flags", "reach the agent through its input, never as arguments", "cmd/runnel.TestC01_PromptsAreNoArguments")
+	tab.link("listening beyond loopback", "without a token, and without TLS or a stated proxy", "the server does not start", "cmd/runnel.TestListeningBeyondLoopbackNeedsTokenAndTLS")
+	tab.link("prompts", "they look like flags", "reach the agent through its input, never as arguments", "cmd/runnel.TestPromptsAreNoCommandLineArguments")
 }
 
 // scopeRows adds the rows about what a credential without the scope approve,

@@ -198,7 +198,7 @@ func (s *sessions) sendRows(tab *table) {
 	})
 	tab.link("send", "100 prompts at once", "one is accepted, 99 are 409", "httpapi.TestSecondTurnIsRejected")
 	tab.link("send", "prompts wait, and the server restarts", "the queue goes on", "gateway.TestOpenClosesUnfinishedTurnAndResumesQueue")
-	tab.link("send", "the answer has come", "the prompt is in the log, and survives a crash", "test/kill.TestD01_ServerKilled")
+	tab.link("send", "the answer has come", "the prompt is in the log, and survives a crash", "test/kill.TestKilledServerLosesNothing")
 }
 
 func (s *sessions) endRows(tab *table) {
@@ -231,7 +231,7 @@ func (s *sessions) endRows(tab *table) {
 		s.verb(t, id, "kill", object{}).ok(t, http.StatusOK)
 		s.verb(t, id, "kill", object{}).ok(t, http.StatusOK)
 	})
-	tab.link("kill", "the agent has started processes", "200; none of them is left", "test/hostile.TestD04_TreeZoo")
+	tab.link("kill", "the agent has started processes", "200; none of them is left", "test/hostile.TestStopEndsTheWholeProcessTree")
 	tab.add("options", "the session is open", "200 with the new status; the option counts for the next turn", func(t *testing.T) {
 		id := s.session(t, nil)
 		st := s.verb(t, id, "options", object{"permissionMode": "acceptEdits"}).ok(t, http.StatusOK)

@@ -32,7 +32,7 @@ func eventStreams() table {
 		{"events", "cut at every event, and resumed", "no event is missing or comes twice", "httpapi.TestEveryCutOfSSE"},
 		{"events", "the deltas of finished items were removed from the log", "the events that are left, with their old `seq`; `resume` is `ok`", "httpapi.TestCompactedLog"},
 		{"events", "the log of the server was restored from a backup", "`resume` is `reset` with a reason", "store/sqlite.TestRestoredBackupIsAnotherLog"},
-		{"events", "the log lost an event that no compaction removed", "the stream ends with an error; no `gap` hides the loss", "store/sqlite.TestF03_Hole"},
+		{"events", "the log lost an event that no compaction removed", "the stream ends with an error; no `gap` hides the loss", "store/sqlite.TestMissingEventIsReported"},
 		{"events", "the store fails", "`stream:end` with an error", "httpapi.TestStreamsOfAFailedStore"},
 		{"events", "the credential ends", "the stream ends at once", "httpapi.TestRevokeClosesStreams"},
 		{"events", "the client does not read", "the stream ends; others are not delayed", "httpapi.TestSlowReader"},

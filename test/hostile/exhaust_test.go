@@ -206,7 +206,7 @@ func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 		if r.Statuses[http.StatusOK] > 0 {
 			t.Errorf("the agent passed for the user in try %d: %v", r.Tries, r.Statuses)
 		}
-		c.Leave() // it reconnects all the time
+		c.Leave()                                 // it reconnects all the time
 		http.DefaultClient.CloseIdleConnections() // one that was judged meanwhile stays refused
 		w.killSessions()
 	})
@@ -234,7 +234,7 @@ func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 		if r.Statuses[http.StatusOK] > 0 {
 			t.Errorf("the agent answered its own question in try %d: %v", r.Tries, r.Statuses)
 		}
-		c.Leave() // it reconnects all the time
+		c.Leave()                                 // it reconnects all the time
 		http.DefaultClient.CloseIdleConnections() // one that was judged meanwhile stays refused
 		w.killSessions()
 	})

@@ -44,9 +44,9 @@ func (w *world) delegate() {
 	w.t.Cleanup(func() { w.group.Close() })
 }
 
-// TestD03_BothKilled kills the server and its supervisors at once, with the zoo open. What lost all that it could be
+// TestCgroupEndsWhatSurvivesServerAndSupervisor kills the server and its supervisors at once, with the zoo open. What lost all that it could be
 // known by is ended by its cgroup when the server starts again, before anyone is served.
-func TestD03_BothKilled(t *testing.T) {
+func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	if !proc.CanFence() || os.Getuid() != 0 {
 		t.Skip("no cgroup to delegate")
 	}

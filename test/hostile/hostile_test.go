@@ -28,9 +28,9 @@ func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
 	t.Run("stranger", func(t *testing.T) { f(t, stranger) })
 }
 
-// TestA11_Spy lets a program under an agent try everything to answer the agent's question, or to find what would let it:
+// TestAgentCannotAnswerItsOwnQuestion lets a program under an agent try everything to answer the agent's question, or to find what would let it:
 // as the agent's tool, and detached from all it came from.
-func TestA11_Spy(t *testing.T) {
+func TestAgentCannotAnswerItsOwnQuestion(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
 		w.start()
@@ -264,8 +264,8 @@ func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 	return c, turn
 }
 
-// TestD04_TreeZoo ends agents whose tools are hard to get rid of, in every way there is.
-func TestD04_TreeZoo(t *testing.T) {
+// TestStopEndsTheWholeProcessTree ends agents whose tools are hard to get rid of, in every way there is.
+func TestStopEndsTheWholeProcessTree(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		short := testload.Room(time.Second) // in which the test has to see the supervisor
 		for name, end := range map[string]func(w *world, c *testapi.Client){

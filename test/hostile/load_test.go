@@ -51,8 +51,8 @@ func (w *world) succeeds(c *testapi.Client, p plan) {
 	c.Agrees(turn, w.Log(c.Session, end.Seq))
 }
 
-// TestD10_AgentDiesAnywhere: the agent ends after each of many bytes of a turn.
-func TestD10_AgentDiesAnywhere(t *testing.T) {
+// TestTurnEndsOnceWhereverTheAgentDies: the agent ends after each of many bytes of a turn.
+func TestTurnEndsOnceWhereverTheAgentDies(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
 	c := w.Follow(w.create())
@@ -101,10 +101,10 @@ func (w *world) idle(session string) {
 	}
 }
 
-// TestD11_StderrFlood and TestD12_StdoutFlood: an agent says far too much, and nobody listens, or somebody slow.
-func TestD11_StderrFlood(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
+// TestStderrFloodIsBounded and TestStdoutFloodIsBounded: an agent says far too much, and nobody listens, or somebody slow.
+func TestStderrFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
 
-func TestD12_StdoutFlood(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 24)}) }
+func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 24)}) }
 
 func flood(t *testing.T, p plan) {
 	for _, slow := range []bool{false, true} {
@@ -145,8 +145,8 @@ func flood(t *testing.T, p plan) {
 	}
 }
 
-// TestD15_Leaks runs turns with an agent each, and looks at what the server holds then.
-func TestD15_Leaks(t *testing.T) {
+// TestTurnsLeakNothing runs turns with an agent each, and looks at what the server holds then.
+func TestTurnsLeakNothing(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
 	s := &soak{w: w}
@@ -191,9 +191,9 @@ func TestD15_Leaks(t *testing.T) {
 	w.empty(time.Second)
 }
 
-// TestD16_Exhaustion takes the descriptors from a server: what it cannot do it says, what runs goes on, and with enough
+// TestServerRecoversFromExhaustedDescriptors takes the descriptors from a server: what it cannot do it says, what runs goes on, and with enough
 // of them all is well.
-func TestD16_Exhaustion(t *testing.T) {
+func TestServerRecoversFromExhaustedDescriptors(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root sees how many descriptors a server has that hides itself")
 	}
@@ -262,8 +262,8 @@ func limiter(args []string) {
 	fmt.Println(old.Cur)
 }
 
-// TestD17_DoubleSend sends 64 prompts at once to a session whose agent is not there: one is taken, and one agent starts.
-func TestD17_DoubleSend(t *testing.T) {
+// TestSimultaneousPromptsStartOneTurn sends 64 prompts at once to a session whose agent is not there: one is taken, and one agent starts.
+func TestSimultaneousPromptsStartOneTurn(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
 	c := w.Watch(w.create())
@@ -309,8 +309,8 @@ func TestD17_DoubleSend(t *testing.T) {
 	}
 }
 
-// TestI08_ManyAgents has fifty at once, and weighs their supervisors.
-func TestI08_ManyAgents(t *testing.T) {
+// TestFiftyAgentsAtOnce has fifty at once, and weighs their supervisors.
+func TestFiftyAgentsAtOnce(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
 	clients := make([]*testapi.Client, 50)

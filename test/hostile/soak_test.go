@@ -57,9 +57,9 @@ const (
 	sessionTurns = 40
 )
 
-// TestI06_Soak: a turn each second, and a kill of a server, a supervisor or an agent each sixtieth of the time. In the
+// TestSoak: a turn each second, and a kill of a server, a supervisor or an agent each sixtieth of the time. In the
 // last half the server lives, and what it holds must not grow.
-func TestI06_Soak(t *testing.T) {
+func TestSoak(t *testing.T) {
 	total := soakTime(t)
 	each := min(max(total/60, time.Second), time.Minute)
 	w := newWorld(t, nil, "60s")

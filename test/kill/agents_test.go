@@ -37,9 +37,9 @@ func works(found providertest.Report, test string) bool {
 	return i < 0 || found.Results[i].Works
 }
 
-// TestF11_EveryAgent kills the server in each phase of a turn of each agent: the
+// TestTurnsOfEveryAgentContinueAfterAKill kills the server in each phase of a turn of each agent: the
 // turn goes on to its end, and the client has seen all of it once.
-func TestF11_EveryAgent(t *testing.T) {
+func TestTurnsOfEveryAgentContinueAfterAKill(t *testing.T) {
 	eachAgent(t, "60s", func(t *testing.T, w *world, found providertest.Report) {
 		c := w.Follow(w.create())
 		defer c.Leave()
@@ -105,10 +105,10 @@ func (w *world) runs(line string) {
 	}
 }
 
-// TestD01_EveryAgentWithoutWindow kills the server where nobody waits for the
+// TestTurnsOfEveryAgentCloseWithoutTakeover kills the server where nobody waits for the
 // next one: nothing of the agent is left, its turn is closed once, and the
 // conversation goes on if the agent can.
-func TestD01_EveryAgentWithoutWindow(t *testing.T) {
+func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 	eachAgent(t, "-1s", func(t *testing.T, w *world, found providertest.Report) {
 		c := w.Follow(w.create())
 		defer c.Leave()
@@ -138,10 +138,10 @@ func TestD01_EveryAgentWithoutWindow(t *testing.T) {
 	})
 }
 
-// TestD04_ZooUnderEveryAgent has a tool of each agent start processes that do
+// TestStopEndsTheProcessTreeOfEveryAgent has a tool of each agent start processes that do
 // what they can to be left behind, and ends the session, its turn, or the
 // server.
-func TestD04_ZooUnderEveryAgent(t *testing.T) {
+func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 	eachAgent(t, "-1s", func(t *testing.T, w *world, _ providertest.Report) {
 		for name, end := range map[string]func(session string){
 			"killed session": func(session string) { w.Call("POST", "/api/session/"+session+"/kill", map[string]any{}, nil) },

@@ -153,9 +153,9 @@ func seed(t *testing.T) uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// TestD01_ServerKilled kills the server at random moments of real turns. The
+// TestKilledServerLosesNothing kills the server at random moments of real turns. The
 // turns go on to their own end, and every client sees all of it once.
-func TestD01_ServerKilled(t *testing.T) {
+func TestKilledServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
 	repeat, sessions := rounds(50, 3), 4
@@ -191,8 +191,8 @@ func TestUpgradeUnderRunningTurns(t *testing.T) {
 	w.empty(time.Second)
 }
 
-// TestD02_ServerFrozen stops the server for a while: nothing is lost.
-func TestD02_ServerFrozen(t *testing.T) {
+// TestFrozenServerLosesNothing stops the server for a while: nothing is lost.
+func TestFrozenServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
 	pause := time.Duration(rounds(30, 2)) * time.Second
@@ -210,9 +210,9 @@ func TestD02_ServerFrozen(t *testing.T) {
 	}
 }
 
-// TestD03_SupervisorKilled kills the supervisors: their turns are closed with
+// TestKilledSupervisorClosesItsTurn kills the supervisors: their turns are closed with
 // the reason, at once, and nothing is left of their agents.
-func TestD03_SupervisorKilled(t *testing.T) {
+func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
 	w.start()
@@ -225,9 +225,9 @@ func TestD03_SupervisorKilled(t *testing.T) {
 	t.Logf("%+v", sum)
 }
 
-// TestD03_BothKilled kills the server and the supervisors at once. The agents
+// TestKilledServerAndSupervisorsLeaveNothing kills the server and the supervisors at once. The agents
 // end at once, what they had started with the next start.
-func TestD03_BothKilled(t *testing.T) {
+func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
 	w.start()

@@ -62,11 +62,11 @@ func reach(c *testapi.Client, turn, phase string) (at event.Event, ok bool) {
 	return at, ok
 }
 
-// TestF11_RestartInEachPhase kills the server in each phase of a turn: once
+// TestRestartInEachPhaseOfATurn kills the server in each phase of a turn: once
 // where its agent waits for the next one, and the turn goes on; once where it
 // does not, and the turn is closed with all that was open in it, and the next
 // one resumes the conversation.
-func TestF11_RestartInEachPhase(t *testing.T) {
+func TestRestartInEachPhaseOfATurn(t *testing.T) {
 	for _, window := range []string{"60s", "-1s"} {
 		t.Run("window="+window, func(t *testing.T) { restartInPhases(t, newWorld(t, window), "") })
 	}

@@ -116,8 +116,8 @@ func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 	}
 }
 
-// TestK01_CoreSim runs the core through schedules of everything that happens to it.
-func TestK01_CoreSim(t *testing.T) {
+// TestRandomSchedulesKeepTheInvariants runs the core through schedules of everything that happens to it.
+func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
 	spread(t, 10_000, makePlan,
 		"process killed", "process powerless", "process fenced", "process detached", "agent adopted", "sync failed",
 		"send ok", "send busy", "send unknown", "decide ok", "decide gone", "decide unknown", "cancel ok",
@@ -125,9 +125,9 @@ func TestK01_CoreSim(t *testing.T) {
 		"turn completed", "turn cancelled", "turn ended as AGENT_ERROR", "turn ended as PROCESS_CRASH")
 }
 
-// TestG01_ReconnectFuzz is the same with connections that hardly last, and
+// TestReconnectingClientsMissNothing is the same with connections that hardly last, and
 // processes that are killed all the time.
-func TestG01_ReconnectFuzz(t *testing.T) {
+func TestReconnectingClientsMissNothing(t *testing.T) {
 	spread(t, 10_000, func(seed uint64) plan {
 		p := makePlan(seed + 1<<32)
 		p.faults, p.unstable, p.kinds = false, p.unstable/10, nil
