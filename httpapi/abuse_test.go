@@ -456,5 +456,5 @@ func arrivingBodiesAreBounded(t *testing.T) {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	time.Sleep(time.Second) // net/http lingers on connections that it closes
+	time.Sleep(time.Second) //nolint:forbidigo // virtual time; net/http lingers on connections that it closes
 }

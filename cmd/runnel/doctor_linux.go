@@ -85,13 +85,13 @@ func landlock() int {
 	return int(version)
 }
 
-// namespaceProbe is the name under which this program does nothing but start. Any
-// program that has this package may be asked to, also a test.
+// namespaceProbe is the name under which this program starts and exits at once.
+// Tests of this package start their own binary under it.
 const namespaceProbe = "runnel-namespace-probe"
 
 func init() {
 	if os.Args[0] == namespaceProbe {
-		os.Exit(0)
+		os.Exit(0) //nolint:forbidigo // this process is only a probe
 	}
 }
 

@@ -127,7 +127,7 @@ func (m mutant) found(t *testing.T) string {
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^(TestK01|TestG01|TestK03)", "-test.timeout", "5m", "-sim.runs", mutantRuns).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^(TestRandomSchedulesKeepTheInvariants|TestReconnectingClientsMissNothing|TestAnswersToUsersAreLinearizable)$", "-test.timeout", "5m", "-sim.runs", mutantRuns).CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.ExitCode() < 0 {
 		t.Fatalf("the simulation does not find the mistake (%v):\n%.2000s", err, out)
