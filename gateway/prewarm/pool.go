@@ -30,6 +30,7 @@ const (
 	minBackoff    = 5 * time.Second  // after the first failure to start; doubled with each further one
 	maxBackoff    = 10 * time.Minute // between failures
 	checkInterval = 15 * time.Second // of whether prewarmed agents still run
+	lookTimeout   = 3 * time.Second  // for one read of a directory
 	idleAfter     = time.Hour        // without prompt and new session; then no agent is prewarmed
 )
 
@@ -55,9 +56,12 @@ type Pool struct {
 	kick wake.Signal  // holds a token once something has changed
 	used atomic.Int64 // when a prompt or a session came last, in Unix nanoseconds: prompts do not wait for mu
 
-	mu     sync.Mutex // guards the rest; held while directories are read, which may block
-	slots  []*slot    // by last use, newest first
-	unused []*Agent   // to be stopped
+	stat func(dir string) (os.FileInfo, error) // may block for as long as a file system does not answer
+
+	mu     sync.Mutex       // guards the rest; never held while a directory is read
+	slots  []*slot          // by last use, newest first
+	unused []*Agent         // to be stopped
+	looks  map[string]*look // by directory, those that go on
 	closed bool
 	stats  Stats
 }
@@ -93,7 +97,7 @@ type Stats struct {
 // New returns an empty pool. ctx bounds its life.
 func New(ctx context.Context, cfg Config) *Pool {
 	cfg.Size, cfg.MaxAge = max(cfg.Size, 0), cmp.Or(cfg.MaxAge, defaultMaxAge)
-	p := &Pool{cfg: cfg, kick: wake.New()}
+	p := &Pool{cfg: cfg, kick: wake.New(), stat: os.Stat, looks: make(map[string]*look)}
 	p.used.Store(time.Now().UnixNano())
 	p.ctx, p.stop = context.WithCancel(ctx)
 	return p
@@ -164,24 +168,35 @@ func (p *Pool) drop(s *slot) {
 
 // Take returns an agent for a session that is to be created with this key, and
 // the settings in which the agent differs from the key. It returns nil if no
-// agent fits. Of several it prefers one that differs in nothing.
+// agent fits. Of several it prefers one that differs in nothing. It reads no
+// directory but that of the key, for a few seconds at most.
 func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	if p.cfg.Size == 0 {
 		return nil, runnel.Settings{}
 	}
+	defer p.kick.Send()
+	for {
+		a, differs := p.claim(k)
+		if a == nil || p.inPlace(a) {
+			p.count(a)
+			return a, differs
+		}
+		p.discard(a)
+	}
+}
+
+// claim takes an agent that fits out of its slot, wherever its directory is by
+// now.
+func (p *Pool) claim(k Key) (*Agent, runnel.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.kick.Send()
-	if p.closed {
-		return nil, runnel.Settings{}
-	}
 	var best *slot
 	var differs runnel.Settings
 	for _, s := range p.slots {
-		if s.agent == nil || s.Provider.Name() != k.Provider.Name() {
+		if p.closed || s.agent == nil || s.Provider.Name() != k.Provider.Name() {
 			continue
 		}
-		if !s.agent.usable(p.cfg.MaxAge) {
+		if s.agent.ended() || s.agent.isOld(p.cfg.MaxAge) {
 			p.drop(s)
 			continue
 		}
@@ -194,24 +209,85 @@ func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 		}
 	}
 	if best == nil {
-		p.stats.Misses++
 		return nil, runnel.Settings{}
 	}
 	a := best.agent
 	best.agent, best.after, best.backoff = nil, time.Now().Add(refillDelay), 0
-	p.stats.Hits++
 	return a, differs
 }
 
-// usable reports whether an agent may be taken: it runs, is not too old, and the
-// name of its directory still leads to the same one.
-func (a *Agent) usable(maxAge time.Duration) bool {
-	if a.ended() || time.Since(a.started) >= maxAge {
-		return false
+// count counts the agent that Take returns, or that it returns none.
+func (p *Pool) count(a *Agent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case a != nil:
+		p.stats.Hits++
+	case !p.closed:
+		p.stats.Misses++
 	}
-	now, err := os.Stat(a.Options.Dir)
+}
+
+// discard stops an agent that is in no slot.
+func (p *Pool) discard(a *Agent) {
+	p.mu.Lock()
+	p.stats.Unused++
+	closed := p.closed
+	if !closed {
+		p.unused = append(p.unused, a)
+	}
+	p.mu.Unlock()
+	if closed {
+		_ = a.Conn.Close()
+	}
+}
+
+// inPlace reports whether the name of an agent's directory still leads to the
+// same one.
+func (p *Pool) inPlace(a *Agent) bool {
+	now, err := p.look(a.Options.Dir)
 	return err == nil && a.dir != nil && os.SameFile(now, a.dir)
 }
+
+// A look is one read of a directory, which several callers may wait for.
+type look struct {
+	done chan struct{} // closed once info and err are set
+	info os.FileInfo
+	err  error
+}
+
+// look reads a directory. It fails if the file system does not answer: one that
+// hangs delays only those who use it, and holds one goroutine.
+func (p *Pool) look(dir string) (os.FileInfo, error) {
+	p.mu.Lock()
+	l := p.looks[dir]
+	if l == nil {
+		l = &look{done: make(chan struct{})}
+		p.looks[dir] = l
+		go func() {
+			l.info, l.err = p.stat(dir)
+			p.mu.Lock()
+			delete(p.looks, dir)
+			p.mu.Unlock()
+			close(l.done)
+		}()
+	}
+	p.mu.Unlock()
+	patience := time.NewTimer(lookTimeout)
+	defer patience.Stop()
+	select {
+	case <-l.done:
+		return l.info, l.err
+	case <-patience.C:
+		return nil, errSilent
+	case <-p.ctx.Done():
+		return nil, p.ctx.Err()
+	}
+}
+
+var errSilent = runnel.Fail(runnel.WorkingRootInaccessible, "the file system of the project directory does not answer")
+
+func (a *Agent) isOld(maxAge time.Duration) bool { return time.Since(a.started) >= maxAge }
 
 func (a *Agent) ended() bool {
 	x, ok := a.Conn.(runnel.Exiter)
@@ -231,6 +307,7 @@ func (p *Pool) Run(recall func(ctx context.Context) []Key) {
 		p.mu.Unlock()
 	}
 	for {
+		p.inspect()
 		s, unused, wait := p.next(time.Now())
 		for _, a := range unused {
 			_ = a.Conn.Close()
@@ -251,6 +328,26 @@ func (p *Pool) Run(recall func(ctx context.Context) []Key) {
 	}
 }
 
+// inspect drops the agents that cannot be taken any more.
+func (p *Pool) inspect() {
+	p.mu.Lock()
+	slots := slices.Clone(p.slots)
+	p.mu.Unlock()
+	for _, s := range slots {
+		p.mu.Lock()
+		a := s.agent
+		p.mu.Unlock()
+		if a == nil || !a.ended() && !a.isOld(p.cfg.MaxAge) && p.inPlace(a) {
+			continue
+		}
+		p.mu.Lock()
+		if s.agent == a { // nobody has taken it meanwhile
+			p.drop(s)
+		}
+		p.mu.Unlock()
+	}
+}
+
 // next returns what is to be done now: the slot in which to start an agent, and
 // the agents to stop. If it returns neither, it is called again after wait.
 func (p *Pool) next(now time.Time) (fill *slot, unused []*Agent, wait time.Duration) {
@@ -262,9 +359,6 @@ func (p *Pool) next(now time.Time) (fill *slot, unused []*Agent, wait time.Durat
 	wait = checkInterval
 	idle := now.Sub(time.Unix(0, p.used.Load())) >= idleAfter
 	for _, s := range p.slots {
-		if s.agent != nil && !s.agent.usable(p.cfg.MaxAge) {
-			p.drop(s)
-		}
 		if s.agent != nil || idle || fill != nil {
 			continue
 		}
@@ -290,7 +384,7 @@ func (p *Pool) fill(s *slot) {
 	defer cancel()
 	a := &Agent{ID: uuid.Must(uuid.NewV7()).String(), Options: s.Options, started: time.Now()}
 	var err error
-	if a.dir, err = os.Stat(s.Options.Dir); err == nil {
+	if a.dir, err = p.look(s.Options.Dir); err == nil {
 		a.Conn, err = p.cfg.Start(ctx, s.Key, a.ID)
 	}
 	p.mu.Lock()

@@ -377,8 +377,8 @@ func TestEmptyPoolDoesNothing(t *testing.T) {
 	p.Close()
 }
 
-// A directory on a file system that hangs keeps mu locked; prompts go on.
-func TestUseDoesNotWaitForDirectories(t *testing.T) {
+// Prompts do not wait for whoever holds mu.
+func TestUseDoesNotWait(t *testing.T) {
 	p := New(t.Context(), Config{Size: 1})
 	defer p.Close()
 	p.mu.Lock()
@@ -393,6 +393,52 @@ func TestUseDoesNotWaitForDirectories(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it waits")
 	}
+}
+
+// A file system that hangs delays nobody who does not use it.
+func TestHungDirectoryDelaysOnlyItsSessions(t *testing.T) {
+	r := &rig{dir: t.TempDir()}
+	hung := r.key(runnel.Options{Dir: t.TempDir()})
+	fine := r.key(runnel.Options{})
+	r.Pool = New(t.Context(), Config{Size: 2, Start: r.start, Logger: slog.New(slog.DiscardHandler)})
+	asked, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.stat = func(dir string) (os.FileInfo, error) {
+		if dir == hung.Options.Dir {
+			once.Do(func() { close(asked) })
+			<-release
+		}
+		return os.Stat(dir)
+	}
+	for _, k := range []Key{hung, fine} {
+		dir, err := os.Stat(k.Options.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.slots = append(r.slots, &slot{Key: k, agent: &Agent{Conn: &agent{}, Options: k.Options, started: time.Now(), dir: dir}})
+	}
+	r.run.Go(func() { r.Run(func(context.Context) []Key { return nil }) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-asked
+		if a, _ := r.Take(fine); a == nil {
+			t.Error("no agent for a directory that answers")
+		}
+		r.Created(fine)
+		_ = r.Stats()
+		if a, _ := r.Take(hung); a != nil {
+			t.Error("took an agent whose directory does not answer")
+		}
+		r.end()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("others wait for the directory")
+	}
+	close(release)
+	<-done
 }
 
 // Whatever decides how an agent is started is in the key, or is the same for all
