@@ -35,7 +35,7 @@ func (in Installation) Bounded() Installation {
 func tooLong(fields []string) event.Notice {
 	return event.Notice{
 		Level: event.LevelWarning, Code: "VALUE_TOO_LONG",
-		Message: "The agent reported a value that is too long, or too many of them. Left out: " + strings.Join(slices.Compact(fields), ", ") + ".",
+		Message: "The agent reported a value that is too long or nested too deep, or too many of them. Left out: " + strings.Join(slices.Compact(fields), ", ") + ".",
 	}
 }
 

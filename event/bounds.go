@@ -3,6 +3,7 @@ package event
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 
 	"github.com/runnel-dev/runnel/internal/text"
 )
@@ -34,6 +35,34 @@ const (
 	MaxText           = 8 << 20  // the text of a message or of reasoning, streamed or whole: cut
 	MaxDetail         = 16 << 10 // the structured result of a call, JSON: left out. See also MaxFaultDetails
 )
+
+// MaxDepth is the bound of the nesting of JSON that an agent wrote: arguments of
+// calls, results and details of errors. Deeper JSON is left out; an approval of
+// deeper arguments is refused, since it has to show them. Many JSON decoders
+// accept no more than 128 levels, and an event or a message of a stream adds
+// some around the JSON.
+const MaxDepth = 100
+
+// TooDeep reports whether JSON is nested deeper than [MaxDepth].
+func TooDeep(raw json.RawMessage) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
 
 // The bounds of the lists in an event. What is beyond is left out.
 const (
@@ -170,7 +199,7 @@ func each[T any](l *leftOut, field string, list []T, max int, keep func(*T) bool
 func (l *leftOut) fault(f Fault) Fault {
 	label(&f.Code, MaxWord)
 	label(&f.Message, MaxNote)
-	if len(f.Details) > MaxFaultDetails {
+	if len(f.Details) > MaxFaultDetails || TooDeep(f.Details) {
 		f.Details = nil
 		*l = append(*l, "error.details")
 	}
@@ -217,6 +246,10 @@ func (l *leftOut) final(f FinalItem) FinalItem {
 		label(&f.Name, MaxName)
 		label(&f.Title, MaxTitle)
 		label(&f.Kind, MaxWord)
+		if TooDeep(f.Arguments) {
+			f.Arguments = json.RawMessage("{}")
+			*l = append(*l, "arguments")
+		}
 		f.Locations = each(l, "locations", f.Locations, MaxFiles, func(at *Location) bool { return len(at.Path) <= MaxPath })
 		return f
 	case FunctionCallOutput:
@@ -239,7 +272,7 @@ func (l *leftOut) output(f FunctionCallOutput) FunctionCallOutput {
 		f.Output, _ = text.Cut(all, MaxOutput)
 		f.Truncated, f.TotalBytes = true, max(f.TotalBytes, int64(len(all)))
 	}
-	if len(f.Detail) > MaxDetail {
+	if len(f.Detail) > MaxDetail || TooDeep(f.Detail) {
 		f.Detail = nil
 		*l = append(*l, "detail")
 	}
@@ -257,6 +290,10 @@ func (l *leftOut) changes(list []Change) []Change {
 func (l *leftOut) approval(b ApprovalRequested) (Body, []string) {
 	a := &b.Approval
 	if !l.key("approval.id", a.ID) || !l.key("approval.itemId", a.ItemID) {
+		return nil, *l
+	}
+	if TooDeep(a.Arguments) {
+		*l = append(*l, "approval.arguments")
 		return nil, *l
 	}
 	call(&a.CallID)

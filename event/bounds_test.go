@@ -146,3 +146,29 @@ func TestBoundedLeavesItsArgumentAlone(t *testing.T) {
 		t.Errorf("left out %q; the argument has %d bytes", left, len(commands[0].Description))
 	}
 }
+
+func TestJSONThatIsNestedTooDeepIsLeftOut(t *testing.T) {
+	nested := func(levels int) json.RawMessage {
+		return json.RawMessage(`{"a \"[":"{[[","b":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}")
+	}
+	fits, deep := nested(MaxDepth), nested(MaxDepth+1)
+	for name, body := range map[string]func(json.RawMessage) Body{
+		"arguments": func(raw json.RawMessage) Body {
+			return ItemDone{"i", FunctionCall{Name: "n", CallID: "c", Arguments: raw}}
+		},
+		"detail":             func(raw json.RawMessage) Body { return ItemDone{"i", FunctionCallOutput{CallID: "c", Detail: raw}} },
+		"error.details":      func(raw json.RawMessage) Body { return ResponseError{Error: Fault{Code: "C", Details: raw}} },
+		"approval.arguments": func(raw json.RawMessage) Body { return ApprovalRequested{Approval{ID: "a", Arguments: raw}} },
+	} {
+		if _, left := Bounded(body(fits)); len(left) > 0 {
+			t.Errorf("%s of %d levels: left out %q", name, MaxDepth, left)
+		}
+		got, left := Bounded(body(deep))
+		if !slices.Equal(left, []string{name}) {
+			t.Errorf("%s of %d levels: left out %q", name, MaxDepth+1, left)
+		}
+		if again, left := Bounded(got); len(left) > 0 {
+			t.Errorf("%s: bounding twice leaves out %q of %+v", name, left, again)
+		}
+	}
+}

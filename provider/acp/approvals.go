@@ -104,8 +104,8 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 		ask.Arguments = described(tc.Title, content)
 	}
 	ask.Choices = a.Question.offerAll(p.Options, tc, &ask, ts.session.q)
-	if len(ask.Arguments) > maxAsking {
-		ts.refuse(a.Question, "too large to be shown")
+	if len(ask.Arguments) > maxAsking || event.TooDeep(ask.Arguments) {
+		ts.refuse(a.Question, "too large or nested too deep to be shown")
 		return
 	}
 	ask.ArgumentsDigest = translate.Digest(ask.Arguments)
@@ -160,7 +160,7 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 		Schema  json.RawMessage `json:"schema,omitempty"`
 		URL     string          `json:"url,omitempty"`
 	}{e.Message, e.Schema, e.URL})
-	if err != nil || len(args) > maxAsking || e.URL != "" && !strings.HasPrefix(e.URL, "https://") && !strings.HasPrefix(e.URL, "http://") {
+	if err != nil || len(args) > maxAsking || event.TooDeep(args) || e.URL != "" && !strings.HasPrefix(e.URL, "https://") && !strings.HasPrefix(e.URL, "http://") {
 		ts.refuse(a.Question, "not in order")
 		return
 	}

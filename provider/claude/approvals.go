@@ -34,11 +34,11 @@ type question struct {
 }
 
 // take returns the question in a control request, nil if there is none to ask:
-// a request that we do not support is refused, and a question that is open is
-// not asked twice.
+// a request that we do not support or cannot show is refused, and a question
+// that is open is not asked twice.
 func (a *approvals) take(f frame) *question {
 	r := f.Request
-	if r.Subtype != "can_use_tool" || a.Full() {
+	if r.Subtype != "can_use_tool" || a.Full() || event.TooDeep(r.Input) {
 		a.out.Reply(response{Type: "control_response", Response: controlResponse{
 			Subtype: "error", RequestID: f.RequestID, Error: "not supported by this client",
 		}})

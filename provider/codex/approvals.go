@@ -90,9 +90,9 @@ func (t *translator) asked(m jsonrpc.Message) {
 	call := t.calling(q)
 	a := &approval{request: m.ID, method: m.Method, native: q.TurnID}
 	ok := a.describe(q, call)
-	if ok && len(a.shown.Arguments) > maxAsking {
+	if ok && (len(a.shown.Arguments) > maxAsking || event.TooDeep(a.shown.Arguments)) {
 		ok = false
-		t.notice(event.Notice{Level: event.LevelWarning, Code: "QUESTION_REFUSED", Message: "The agent asked a question that was too large to be shown; it was denied."})
+		t.notice(event.Notice{Level: event.LevelWarning, Code: "QUESTION_REFUSED", Message: "The agent asked a question that was too large or nested too deep to be shown; it was denied."})
 	}
 	if !ok || t.questions.Full() {
 		t.reply(jsonrpc.Unsupported(m), nil)

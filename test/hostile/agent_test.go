@@ -24,6 +24,7 @@ type plan struct {
 	Pace     time.Duration `json:"pace,omitzero"`     // between two
 	Ask      bool          `json:"ask,omitzero"`      // for one permission
 	Tool     []string      `json:"tool,omitzero"`     // what is run, without waiting for the answer
+	Deep     int           `json:"deep,omitzero"`     // levels of lists in the call's arguments
 	Await    bool          `json:"await,omitzero"`    // the tool's end
 	Stubborn bool          `json:"stubborn,omitzero"` // nothing but SIGKILL ends it
 	Stdout   int           `json:"stdout,omitzero"`   // MiB of messages of one each
@@ -247,6 +248,9 @@ func (a *agent) flood(mib int) {
 func (a *agent) tool(id string, p plan, stop chan struct{}) (stopped bool) {
 	call := "toolu_" + id
 	input := object{"command": "hostile", "description": "Try"}
+	if p.Deep > 0 {
+		input["lists"] = json.RawMessage(strings.Repeat("[", p.Deep) + strings.Repeat("]", p.Deep))
+	}
 	use := object{"type": "tool_use", "id": call, "name": "Bash", "input": input}
 	a.event(object{"type": "content_block_start", "index": 1, "content_block": object{"type": "tool_use", "id": call, "name": "Bash", "input": object{}}})
 	a.write(object{"type": "assistant", "session_id": a.session, "message": a.message(id, use), "parent_tool_use_id": nil})
