@@ -1,0 +1,29 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/fstest"
+)
+
+// goneWriter is the connection of a client that has gone.
+type goneWriter struct{ http.ResponseWriter }
+
+func (goneWriter) Write([]byte) (int, error) { return 0, errors.New("client disconnected") }
+
+// Anybody can ask for these and reset the request: each error would be a line in
+// the log.
+func TestClientThatIsGoneIsNoErrorWithoutACredential(t *testing.T) {
+	a := &about{document: []byte("{}")}
+	for name, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"openapi": a.serveDocument, "docs": a.serveDocs,
+		"page": newPage(fstest.MapFS{"index.html": {Data: []byte("page")}}).file("index.html"),
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if err := serve(goneWriter{httptest.NewRecorder()}, r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
