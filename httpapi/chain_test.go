@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/browser"
+	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -141,6 +142,24 @@ func TestWrongTokenShapes(t *testing.T) {
 	}
 	if w := rg.do("GET", "/api/me", ""); w.Code != http.StatusOK {
 		t.Errorf("the real one: got %d", w.Code)
+	}
+}
+
+// A caller whose token expired must not look for a header that is already there.
+func TestErrorTellsAWrongCredentialFromAMissingOne(t *testing.T) {
+	rg := newRig(t)
+	for name, tt := range map[string]struct {
+		shape func(*http.Request)
+		want  string
+	}{
+		"none":    {anonymous, "a credential is needed"},
+		"unknown": {header("Authorization", "Bearer rnl_unknown"), "this credential is unknown, expired or revoked"},
+	} {
+		w := rg.do("GET", "/api/me", "", tt.shape)
+		var b reply.ErrorBody
+		if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil || w.Code != http.StatusUnauthorized || !strings.HasPrefix(b.Error.Message, tt.want) {
+			t.Errorf("%s: got %d %s, want %q", name, w.Code, w.Body, tt.want)
+		}
 	}
 }
 

@@ -77,7 +77,10 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	case errors.Is(err, auth.ErrThrottled):
 		g.metrics.refused("throttled")
 		return auth.Identity{}, runnel.Fail(runnel.RateLimited, "too many wrong credentials; a valid one is accepted at once, and others again after a minute")
-	case errors.Is(err, auth.ErrInvalid), errors.Is(err, errUnauthorized):
+	case errors.Is(err, auth.ErrInvalid):
+		g.metrics.refused("unauthorized")
+		return auth.Identity{}, runnel.Fail(runnel.Unauthorized, "this credential is unknown, expired or revoked: open the page with `runnel login`, or send a token made with `runnel token create` as bearer token")
+	case errors.Is(err, errUnauthorized):
 		g.metrics.refused("unauthorized")
 		return auth.Identity{}, runnel.Fail(runnel.Unauthorized, "a credential is needed: open the page with `runnel login`, or send a token made with `runnel token create` as bearer token")
 	}
