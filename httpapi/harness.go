@@ -71,7 +71,7 @@ func (h *harness) routes() []route {
 }
 
 func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSession, error) {
-	opt, err := command.CallersOptions(r, in.Opts)
+	opt, err := command.CallersOptions(r, "opts", in.Opts)
 	if err != nil {
 		return harnessSession{}, err
 	}

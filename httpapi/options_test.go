@@ -145,6 +145,31 @@ func TestShapeIsCheckedBeforeTheSession(t *testing.T) {
 }
 
 // The details of these errors say which session and turn they are about.
+func TestErrorsAboutOptionsNameTheFieldOfTheRequest(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	for _, tt := range []struct{ target, body, field string }{
+		{"/api/session/create", `{"cliType":"script","projectDir":"` + rg.dir + `","options":%s}`, "options."},
+		{"/api/harness/session/create", `{"cliType":"script","projectRoot":"` + rg.dir + `","opts":%s}`, "opts."},
+		{"/api/session/" + id + "/send", `{"content":"text","opts":%s}`, "opts."},
+		{"/api/harness/turn", `{"sessionId":"` + id + `","message":"text","opts":%s}`, "opts."},
+		{"/api/session/" + id + "/options", `%s`, ""},
+	} {
+		for options, want := range map[string]string{
+			`{"model":5}`:              "model: ",
+			`{"Model":"m"}`:            `"Model": `,
+			`{"mode":"fast"}`:          "mode: ",
+			`{"subagentGovernance":1}`: "subagentGovernance: ",
+		} {
+			w := rg.do("POST", tt.target, fmt.Sprintf(tt.body, options))
+			var b reply.ErrorBody
+			if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil || w.Code != http.StatusBadRequest || !strings.HasPrefix(b.Error.Message, tt.field+want) {
+				t.Errorf("%s with %s: got %d %s, want an error about %s%s", tt.target, options, w.Code, w.Body, tt.field, want)
+			}
+		}
+	}
+}
+
 func TestErrorsNameSessionAndTurn(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -103,7 +103,7 @@ func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, erro
 	if in.CLIType == "" {
 		return createAnswer{}, runnel.Fail(runnel.UnsupportedCLIType, "cliType: say which kind of agent; GET /api/agents lists them")
 	}
-	opt, err := command.CallersOptions(r, in.Options)
+	opt, err := command.CallersOptions(r, "options", in.Options)
 	if err != nil {
 		return createAnswer{}, err
 	}

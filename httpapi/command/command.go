@@ -122,7 +122,7 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 	if err := checkCommand(r, field, in.Content); err != nil {
 		return p, nil, err
 	}
-	opt, err := CallersOptions(r, in.Opts)
+	opt, err := CallersOptions(r, "opts", in.Opts)
 	if err != nil {
 		return p, nil, err
 	}
@@ -216,7 +216,7 @@ func checkReach(r *http.Request, opt runnel.Options) error {
 // SetOptions changes options of a session; in are the options as the client wrote
 // them.
 func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
-	opt, err := CallersOptions(r, in)
+	opt, err := CallersOptions(r, "", in)
 	if err != nil {
 		return OptionsAnswer{}, err
 	}

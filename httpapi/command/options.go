@@ -30,11 +30,12 @@ type profileOptions struct {
 	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
 }
 
-// CallersOptions reads the options in r. Those that answer in advance what an
-// agent would ask, or have it run a command that nobody is asked about, are for
-// callers who may answer.
-func CallersOptions(r *http.Request, data json.RawMessage) (Options, error) {
-	opt, err := decodeOptions(data)
+// CallersOptions reads the options in r. Errors and warnings name them as members
+// of field; an empty field means that the options are the request's whole body.
+// Those that answer in advance what an agent would ask, or have it run a command
+// that nobody is asked about, are for callers who may answer.
+func CallersOptions(r *http.Request, field string, data json.RawMessage) (Options, error) {
+	opt, err := decodeOptions(field, data)
 	if err == nil && len(opt.AddDirs) > 0 && access.Caller(r.Context()).Project != "" {
 		return Options{}, runnel.Fail(runnel.Forbidden, "addDirs: this credential is for one project, and its agents work in no other directory")
 	}
@@ -59,17 +60,21 @@ func CallersOptions(r *http.Request, data json.RawMessage) (Options, error) {
 // decodeOptions reads the options of a client. Unlike in other bodies a field
 // that we do not know is passed over, with a warning in the answer; one that is
 // almost ours is refused, as everywhere.
-func decodeOptions(data json.RawMessage) (Options, error) {
+func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	var out Options
+	whole, prefix := field, field+"."
+	if field == "" {
+		whole, prefix = "the body", ""
+	}
 	if len(data) == 0 || string(data) == "null" {
 		return out, nil
 	}
 	if err := strictjson.Check(data); err != nil {
-		return out, reply.Invalid("opts: " + err.Error())
+		return out, reply.Invalid(whole + ": " + err.Error())
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
-		return out, reply.Invalid("opts: must be an object")
+		return out, reply.Invalid(whole + ": must be an object")
 	}
 	ours, others := strictjson.Fields(reflect.TypeFor[runnel.Options]()), strictjson.Fields(reflect.TypeFor[profileOptions]())
 	profiled := make(map[string]json.RawMessage)
@@ -83,25 +88,25 @@ func decodeOptions(data json.RawMessage) (Options, error) {
 			continue
 		}
 		if strictjson.Almost(key, ours) || strictjson.Almost(key, others) {
-			return out, reply.Invalid("opts." + strictjson.Unknown(key, ours))
+			return out, reply.Invalid(prefix + strictjson.Unknown(key, ours))
 		}
-		out.Warnings = append(out.Warnings, "opts."+strictjson.Quote(key)+": unknown, ignored")
+		out.Warnings = append(out.Warnings, prefix+strictjson.Quote(key)+": unknown, ignored")
 	}
 	slices.Sort(out.Warnings)
-	if err := reply.Fit("opts", members, &out.Options); err != nil {
+	if err := reply.Fit(field, members, &out.Options); err != nil {
 		return out, err
 	}
 	var p profileOptions
-	if err := reply.Fit("opts", profiled, &p); err != nil {
+	if err := reply.Fit(field, profiled, &p); err != nil {
 		return out, err
 	}
 	out.Choice.Persona, out.Choice.Delegation = p.Persona, p.Delegation
 	if len(p.SubagentGovernance) > 0 && string(p.SubagentGovernance) != "null" {
 		if out.Choice.Governance = profile.ParseGovernance(p.SubagentGovernance); out.Choice.Governance == nil {
-			return out, reply.Invalid("opts.subagentGovernance: must be an object with contextSealed, pipelineRunApproved and approvalRef")
+			return out, reply.Invalid(prefix + "subagentGovernance: must be an object with contextSealed, pipelineRunApproved and approvalRef")
 		}
 	}
-	return out, CheckMode("opts.mode", p.Mode)
+	return out, CheckMode(prefix+"mode", p.Mode)
 }
 
 // CheckMode refuses the mode of a session, which field names: profiles have none.

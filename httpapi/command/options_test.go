@@ -10,13 +10,13 @@ import (
 
 // C15
 func TestOptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
-	opt, err := decodeOptions(json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"","subagentGovernance":null}`))
+	opt, err := decodeOptions("opts", json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"","subagentGovernance":null}`))
 	if err != nil || opt.Model != "m" || opt.MaxTurns != 2 || len(opt.Warnings) != 1 || !strings.Contains(opt.Warnings[0], "futureThing") {
 		t.Errorf("got %+v, %v", opt, err)
 	}
 	for _, bad := range []string{`{"Model":"m"}`, `{"permissionmode":"bypass"}`, `{"PERSONA":"x"}`, `{"model":"a","model":"b"}`, `{"maxTurns":"2"}`,
 		`{"maxTurns":99999999999999999999}`, `[]`, `"x"`, `{"Dir":"/"}`, `{"Path":"/bin/sh"}`, `{"dir":"/"}`} {
-		opt, err := decodeOptions(json.RawMessage(bad))
+		opt, err := decodeOptions("opts", json.RawMessage(bad))
 		if strings.Contains(strings.ToLower(bad), "dir") || strings.Contains(bad, "Path") {
 			if err != nil || len(opt.Warnings) != 1 || opt.Dir != "" || opt.Path != "" { // not a client's to set: unknown
 				t.Errorf("%s: got %+v, %v", bad, opt, err)

@@ -132,14 +132,15 @@ func Almost(key string, fields map[string]reflect.Type) bool {
 	return false
 }
 
-// Fit decodes the members of an object called name into v.
+// Fit decodes the members of an object called name into v. An empty name leaves
+// the members in errors without a prefix.
 func Fit(name string, members map[string]json.RawMessage, v any) error {
 	data, err := json.Marshal(members)
 	if err != nil {
-		return errors.New(name + ": not JSON")
+		return errors.New(strings.TrimPrefix(name+": not JSON", ": "))
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return errors.New(name + "." + mismatch(err))
+		return errors.New(strings.TrimPrefix(name+"."+mismatch(err), "."))
 	}
 	return nil
 }

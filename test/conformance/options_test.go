@@ -447,7 +447,7 @@ func turnRows(s *server) []row {
 func refusedRows(s *server) []row {
 	var rows []row
 	for _, o := range []struct{ option, options, outcome string }{
-		{"an unknown name", `{"futureOption":true}`, `warning: opts."futureOption": unknown, ignored`},
+		{"an unknown name", `{"futureOption":true}`, `warning: "futureOption": unknown, ignored`},
 		{"a name that differs in the case of letters", `{"Model":"m"}`, "INVALID_REQUEST"},
 		{"`tools`", `{"tools":["Read"]}`, "UNSUPPORTED_CAPABILITY"},
 		{"`maxTurns`", `{"maxTurns":1}`, "UNSUPPORTED_CAPABILITY"},
@@ -461,9 +461,15 @@ func refusedRows(s *server) []row {
 		{"`mode`", `{"mode":"fast"}`, "UNSUPPORTED_CAPABILITY"},
 	} {
 		for _, where := range []string{"of a session", "of a turn"} {
+			field := "options."
+			if where == "of a turn" {
+				field = "opts."
+			}
+			warning, ignored := strings.CutPrefix(o.outcome, "warning: ")
+			warning = field + warning
 			outcome := "refused with " + o.outcome + ", and nothing is started"
-			if strings.HasPrefix(o.outcome, "warning") {
-				outcome = "ignored, with a " + o.outcome
+			if ignored {
+				outcome = "ignored, with a warning: " + warning
 			}
 			rows = append(rows, row{cells: []string{o.option, "options " + where, outcome}, check: func(t *testing.T) {
 				var a answer
@@ -475,7 +481,7 @@ func refusedRows(s *server) []row {
 					a = s.post(t, "/api/session/"+session+"/send", object{"content": "text", "opts": json.RawMessage(o.options)})
 					status = http.StatusAccepted
 				}
-				if warning, ok := strings.CutPrefix(o.outcome, "warning: "); ok {
+				if ignored {
 					equal(t, "warnings", at(a.ok(t, status), "warnings", 0), warning)
 					return
 				}
