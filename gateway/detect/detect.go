@@ -181,7 +181,7 @@ func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	in := prober.Probe(ctx).Bounded()
 	if ctx.Err() != nil { // the rest of the result is incomplete
 		in.Installed = in.Installed || in.Path != ""
-		in.Problem = "It did not say all about itself within " + probeTimeout.String() + ". It may be slow the first time: look again."
+		in.Problem = "It did not answer completely within " + probeTimeout.String() + ". The first start can be slow. Check again."
 	}
 	return in
 }

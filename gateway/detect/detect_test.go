@@ -94,7 +94,7 @@ func TestSlowProbeNeverBlocks(t *testing.T) {
 		}
 		<-time.After(probeTimeout)
 		list, took = ask(false)
-		if a := byType(list, "slow"); took != 0 || a.Checking || !a.Installed || !strings.Contains(a.Problem, "look again") {
+		if a := byType(list, "slow"); took != 0 || a.Checking || !a.Installed || !strings.Contains(a.Problem, "Check again") {
 			t.Errorf("after its time, in %v: %+v", took, a)
 		}
 
