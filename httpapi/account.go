@@ -223,7 +223,7 @@ type (
 // login turns a one-time code into a cookie and a key. The chain has rejected
 // pages of other sites by their Origin, so that they cannot log the browser in.
 func (a *account) login(w http.ResponseWriter, r *http.Request) error {
-	if err := a.gate.admitBrowser(r); err != nil { // a link may be found in a terminal, and is the user's
+	if err := a.gate.admitBrowser(w, r); err != nil { // a link may be found in a terminal, and is the user's
 		return err
 	}
 	var in loginRequest
@@ -248,7 +248,7 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 // the origin that the browser says it is at; a program of another user, which has
 // a tab's question and passes it on, gets none.
 func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
-	if err := a.gate.admitBrowser(r); err != nil {
+	if err := a.gate.admitBrowser(w, r); err != nil {
 		return err
 	}
 	var in proofRequest

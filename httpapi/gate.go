@@ -39,6 +39,9 @@ func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*ht
 	}
 	conns.Authenticated(r)
 	if !id.Has(rt.scope) {
+		if browser.PeerOf(r).Agent() {
+			judgeAnew(w)
+		}
 		return r, g.lacks(r, rt.scope)
 	}
 	return r.WithContext(access.WithCaller(r.Context(), id)), nil
@@ -57,11 +60,11 @@ var errUnauthorized = errors.New("no usable credential")
 func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identity, error) {
 	p := browser.PeerOf(r)
 	if p.Unix() && len(r.Header.Values("Authorization")) == 0 {
-		return g.onSocket(r, p)
+		return g.onSocket(w, r, p)
 	}
 	kind, secrets, err := credential(r)
 	if err == nil && kind == store.TokenBrowser {
-		if err := g.admitBrowser(r); err != nil {
+		if err := g.admitBrowser(w, r); err != nil {
 			return auth.Identity{}, err
 		}
 	}
@@ -70,7 +73,7 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 		secret := g.keys.Known(r.Context(), kind, secrets)
 		if id, err = g.keys.Check(r.Context(), kind, secret, g.remote(r)); err == nil {
 			g.renew(w, r, id, secret)
-			return g.curbed(r, p, id)
+			return g.curbed(w, r, p, id)
 		}
 	}
 	switch {
@@ -142,21 +145,23 @@ func (g *gate) renew(w http.ResponseWriter, r *http.Request, id auth.Identity, s
 }
 
 // onSocket returns the identity of a caller on the unix socket.
-func (g *gate) onSocket(r *http.Request, p *auth.Peer) (auth.Identity, error) {
+func (g *gate) onSocket(w http.ResponseWriter, r *http.Request, p *auth.Peer) (auth.Identity, error) {
 	if id, ok := p.Identity(); ok {
 		return id, nil
 	}
+	judgeAnew(w)
 	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
 }
 
 // curbed limits what a process that an agent started may do: it rejects tokens
 // that are not for one project, and removes the scopes with which an agent could
 // answer its own approvals or make itself tokens.
-func (g *gate) curbed(r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
+func (g *gate) curbed(w http.ResponseWriter, r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
 	if !p.Agent() {
 		return id, nil
 	}
 	if id.Project == "" {
+		judgeAnew(w)
 		return auth.Identity{}, g.refuseAgent(r, "it may use only a token that is for one project, made with `runnel token create --project`")
 	}
 	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), curbs) // the original is shared
@@ -168,11 +173,13 @@ func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
 // admitBrowser rejects callers that cannot be a browser of our user: agents, and
 // other users of this machine, who may have been sent the credential of an open
 // tab while they had our port. Behind a proxy every caller is the proxy.
-func (g *gate) admitBrowser(r *http.Request) error {
+func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case browser.PeerOf(r).Agent():
+		judgeAnew(w)
 		return g.refuseAgent(r, "it may not log in, or use the login of a browser")
 	case !g.cookies.Proxied && browser.FromOtherUser(r):
+		judgeAnew(w)
 		g.metrics.refused("user")
 		g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused a browser of another user", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 		return runnel.Fail(runnel.Forbidden, "a program of another user of this machine may not use a browser's login: run the server as the user of the browser, or, if this is a proxy, start the server with --proxied")
@@ -187,3 +194,8 @@ func (g *gate) refuseAgent(r *http.Request, why string) error {
 	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused what an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 	return runnel.Fail(runnel.Forbidden, "this process was started by an agent, or hides who started it: "+why)
 }
+
+// judgeAnew closes the connection after the answer. Who is at its other end is
+// judged once for a connection, and may have been refused only because the server
+// had no descriptors to find out; the next request comes over a new one.
+func judgeAnew(w http.ResponseWriter) { w.Header().Set("Connection", "close") }

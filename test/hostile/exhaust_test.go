@@ -4,6 +4,7 @@ package hostile
 
 import (
 	"bufio"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -238,4 +239,51 @@ func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 		http.DefaultClient.CloseIdleConnections() // one that was judged meanwhile stays refused
 		w.killSessions()
 	})
+}
+
+// TestUserIsJudgedAnewOnceDescriptorsAreBack refuses a user while the server has no descriptors to look who calls. The
+// next request of the same client is served.
+func TestUserIsJudgedAnewOnceDescriptorsAreBack(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	get := func(path string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.Addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+w.Token)
+		answer, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	if status := get("/api/health"); status != http.StatusOK { // the connection is made, and nobody has asked whose it is
+		t.Fatal(status)
+	}
+	var limit unix.Rlimit
+	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	low := limit
+	low.Cur = 0
+	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &low, nil); err != nil {
+		t.Fatal(err)
+	}
+	status := get("/api/me")
+	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	if status != http.StatusForbidden {
+		t.Fatalf("without descriptors: %d", status)
+	}
+	if status := get("/api/me"); status != http.StatusOK {
+		t.Errorf("with descriptors again: %d", status)
+	}
 }
