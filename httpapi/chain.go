@@ -36,6 +36,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	conns.Answering(r)
 	route := s.router.find(r)
+	if route.unread {
+		sw.unread = nil
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(sw, r, p)
@@ -167,7 +170,7 @@ type statusWriter struct {
 	head   bool // the answer has no body
 	status int
 	watch  *watch                                   // of a request with a credential
-	unread func(bytes int, cut func()) (end func()) // see Streams.Unread
+	unread func(bytes int, cut func()) (end func()) // see Streams.Unread; nil: writes are not counted
 }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -33,6 +33,7 @@ type route struct {
 	fails   []runnel.Code // errors beyond those that follow from the other fields; see codes
 	refused []int         // further statuses of INVALID_REQUEST; see refusals
 	page    bool          // only under a Host of the page
+	unread  bool          // the handler itself counts what its client leaves unread
 	endsOwn bool          // the handler may end the caller's own credential, and is answered all the same
 	bound   bool          // the handler itself keeps a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error

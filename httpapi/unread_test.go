@@ -58,6 +58,20 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// TestAnswerIsCountedOnceAsUnread has one client get answers that are within the
+// limit, but not twice.
+func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
+	s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
+	id := s.create()
+	s.events(id, s.prompt(id, burst(200_000))) // a megabyte
+	for _, kind := range []string{"items", "export?format=md"} {
+		s.do("GET", "/api/session/"+id+"/"+kind, "")
+		if got := s.do("GET", "/metrics", "").Body.String(); strings.Contains(got, `max-unread-mib`) {
+			t.Errorf("%s: the only answer was to be cut off", kind)
+		}
+	}
+}
+
 // readHead reads the head of an answer.
 func readHead(t *testing.T, c net.Conn) {
 	t.Helper()
