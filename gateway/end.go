@@ -43,26 +43,40 @@ func (g *Gateway) Delete(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := g.opener.record(ctx, id); err != nil {
-		return err
+	for deleted := false; !deleted; {
+		if _, err := g.opener.record(ctx, id); err != nil {
+			return err
+		}
+		if deleted, err = g.deleteOnce(ctx, id); err != nil {
+			return err
+		}
 	}
+	g.feed.touch(id)
+	return nil
+}
+
+// deleteOnce deletes a session, or reports false if it was opened meanwhile.
+func (g *Gateway) deleteOnce(ctx context.Context, id string) (bool, error) {
 	e, err := g.lockOpened(ctx, id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if e != nil {
 		defer g.unlock(e)
 		if turn := e.session.Status().Turn; turn != "" {
-			return inProgress(id, turn)
+			return false, inProgress(id, turn)
 		}
 		e.end()
 		_ = e.session.Close()
-		g.sessions.remove(id)
-		g.records.retire(e)
 	}
-	if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
-		return storeError(err)
-	}
-	g.feed.touch(id)
-	return nil
+	// Nobody can open the session from a record that is about to be deleted.
+	return g.sessions.hold(ctx, id, e, func() error {
+		if e != nil {
+			g.records.retire(e)
+		}
+		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
+			return storeError(err)
+		}
+		return nil
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,62 @@ func TestSessionIsFoundByTheAgentsIDBeforeItsRecordIsWritten(t *testing.T) {
 	}
 	if got, err := g.Resolve(t.Context(), name(), "/elsewhere"); err == nil {
 		t.Errorf("in another folder it is %q", got)
+	}
+}
+
+// slowDeletion is a catalogue whose DeleteSession waits for a gate.
+type slowDeletion struct {
+	store.Catalogue
+	begun, gate chan struct{}
+}
+
+func (c *slowDeletion) DeleteSession(ctx context.Context, id string) error {
+	close(c.begun)
+	<-c.gate
+	return c.Catalogue.DeleteSession(ctx, id)
+}
+
+// A request that arrives while a session is being deleted does not bring the
+// session back.
+func TestDeletedSessionStaysDeleted(t *testing.T) {
+	for name, request := range map[string]func(g *Gateway, ctx context.Context, id string) error{
+		"load": func(g *Gateway, ctx context.Context, id string) error { _, err := g.Load(ctx, id, ""); return err },
+		"send": func(g *Gateway, ctx context.Context, id string) error {
+			_, err := g.Send(ctx, id, Prompt{Text: "text", Queue: true})
+			return err
+		},
+	} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, killed %t", name, killed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDisk(t)
+					cat := &slowDeletion{Catalogue: d.cat, begun: make(chan struct{}), gate: make(chan struct{})}
+					g := d.open(t, func(c *Config) { c.Catalogue = cat })
+					defer closeIt(t, g)
+					id := d.create(t, g)
+					if killed {
+						if err := g.Kill(t.Context(), id); err != nil {
+							t.Fatal(err)
+						}
+					}
+					deleted, answered := make(chan error, 1), make(chan error, 1)
+					go func() { deleted <- g.Delete(t.Context(), id) }()
+					<-cat.begun
+					go func() { answered <- request(g, t.Context(), id) }()
+					synctest.Wait()
+					close(cat.gate)
+					if err := <-deleted; err != nil {
+						t.Error(err)
+					}
+					if err := <-answered; err == nil {
+						t.Error("the request succeeded")
+					}
+					if _, err := d.cat.Session(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+						t.Errorf("the session is back: %v", err)
+					}
+				})
+			})
+		}
 	}
 }
 

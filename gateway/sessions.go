@@ -210,6 +210,43 @@ func (s *sessions) closeIf(idle func(*entry) bool, shut func(id string, e *entry
 	}
 }
 
+// hold calls f while nobody can open or close the session. e is its open entry,
+// which hold takes out of the open sessions; nil if the session is not open. It
+// reports false, without calling f, if another entry is open by then.
+func (s *sessions) hold(ctx context.Context, id string, e *entry, f func() error) (held bool, err error) {
+	t := &transition{done: make(chan struct{})}
+	for {
+		s.mu.Lock()
+		other := s.transitions[id]
+		if other == nil {
+			break
+		}
+		s.mu.Unlock()
+		if _ = other.wait(ctx); ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+	}
+	if s.closing || s.open[id] != e {
+		defer s.mu.Unlock()
+		if s.closing {
+			return false, errClosing()
+		}
+		return false, nil
+	}
+	delete(s.open, id)
+	s.transitions[id] = t
+	s.work.Add(1)
+	s.mu.Unlock()
+	defer s.work.Done()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.transitions, id)
+		close(t.done)
+	}()
+	return true, f()
+}
+
 // begin starts a transition; s.mu is held. The session that f returns is open
 // after it.
 func (s *sessions) begin(id, credential string, f func() (*entry, error)) *transition {
