@@ -11,28 +11,30 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// An approval is codex's own part of an open question.
+// An approval is the Codex-specific part of an open question.
 type approval struct {
 	request jsonrpc.ID
 	method  string
-	native  string // the agent's turn; "" if it is not known
+	native  string // the native turn; "" if unknown
 	choices []choice
-	sheet   *sheet // if the question is for words of the user
-	form    bool   // if the question is for values
+	sheet   *sheet // if the user answers in text, see user
+	form    bool   // if the user fills in the values of a form
 	shown   event.Approval
 }
 
-// choice is one answer, with the result that gives it.
+// choice is one answer that the user can choose, and the result that is sent
+// for it.
 type choice struct {
 	event.Choice
 	result json.RawMessage
-	stops  bool // the turn has to be interrupted, too: the answer alone does not
+	stops  bool // the turn must also be interrupted: the result does not stop it
 }
 
-// maxAsking bounds what a question is about, in bytes.
+// maxAsking bounds the arguments of a question, in bytes.
 const maxAsking = 2 * maxArguments
 
-// question is the parameters of any of the agent's questions.
+// question holds the parameters of all kinds of questions. A question has some
+// of the fields.
 type question struct {
 	ThreadID   string `json:"threadId"`
 	TurnID     string `json:"turnId"`
@@ -77,14 +79,14 @@ type question struct {
 	} `json:"_meta"`
 }
 
-// questions are those of the agent that wait for an answer.
+// questions are the open questions of the agent.
 type questions struct {
 	translate.Approvals[*approval]
 	out *translate.Emitter
 }
 
-// asked takes a question of the agent. A question that we cannot show is
-// refused at once: the agent would wait for an answer without end.
+// asked processes a question of the agent. A question that cannot be shown is
+// rejected at once, because the agent would wait for the answer without limit.
 func (t *translator) asked(m jsonrpc.Message) {
 	q := translate.Loose[question](m.Params)
 	call := t.calling(q)
@@ -100,7 +102,7 @@ func (t *translator) asked(m jsonrpc.Message) {
 	}
 	turn, outOfTurn := t.turnToAsk(q, m.ID)
 	during := q.TurnID
-	if during == "" { // the id of the request alone repeats in each process
+	if during == "" { // request ids repeat in each process
 		during = turn
 	}
 	if call != nil {
@@ -115,14 +117,14 @@ func (t *translator) asked(m jsonrpc.Message) {
 	})
 }
 
-// askedDigest is the digest of all that is asked.
+// askedDigest returns the digest of a question's method and parameters.
 func askedDigest(m jsonrpc.Message) string {
 	return translate.Digest(append([]byte(m.Method+" "), m.Params...))
 }
 
-// answer returns the messages for a decision. It fails with ApprovalGone for an
-// approval that is not open, and with InvalidRequest for a choice that it does
-// not have.
+// answer returns the messages that send a decision. It fails with ApprovalGone
+// if the approval is not open, and with InvalidRequest if it does not have the
+// choice.
 func (t *translator) answer(id string, d runnel.Decision) ([]any, error) {
 	q, err := t.questions.Open(id)
 	if err != nil {
@@ -150,7 +152,7 @@ func (t *translator) answer(id string, d runnel.Decision) ([]any, error) {
 	return out, nil
 }
 
-// open emits a question.
+// open adds a question to the open questions and emits it.
 func (qs *questions) open(a *approval, q translate.Approval[*approval]) {
 	a.shown.ID, a.shown.ArgumentsDigest = q.ID, translate.Digest(a.shown.Arguments)
 	for _, c := range a.choices {
@@ -161,9 +163,10 @@ func (qs *questions) open(a *approval, q translate.Approval[*approval]) {
 	qs.out.Emit(q.Turn, event.ApprovalRequested{Approval: a.shown})
 }
 
-// askedAgain takes a question with the id of one that is open. If it is about
-// something else, the answer to the first would be taken for one to this: both
-// are refused with the reply.
+// askedAgain processes a question with the request id of an open question. If
+// the two differ, an answer to the first could be taken as the answer to the
+// second. So both are denied: reply is the message that does this, and due is
+// true.
 func (qs *questions) askedAgain(m jsonrpc.Message) (reply jsonrpc.Message, due bool) {
 	q, changed := qs.Changed(m.ID.Key(), askedDigest(m))
 	if !changed {
@@ -174,8 +177,8 @@ func (qs *questions) askedAgain(m jsonrpc.Message) (reply jsonrpc.Message, due b
 	return jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "what is asked changed while it was looked at; ask again"), true
 }
 
-// decided takes an answer of ours as it passes, and returns the choice that it
-// is of. It reports false for an answer to anything else.
+// decided processes a response that Runnel sends, and returns the approval and
+// the choice that it is for. It reports false for a response to anything else.
 func (qs *questions) decided(m jsonrpc.Message) (a *approval, choice string, ok bool) {
 	q, ok := qs.ByRequest(m.ID.Key())
 	if !ok {
@@ -187,10 +190,10 @@ func (qs *questions) decided(m jsonrpc.Message) (a *approval, choice string, ok 
 	return q.Question, choice, true
 }
 
-// withdrawn takes the news that a question is settled. If the question is still
-// open, the agent took it back. Turns that held nothing but a settled question
-// end now, and not with our answer: the events of a sent line reach only
-// readers of a recording.
+// withdrawn processes the agent's message that a question is settled. If the
+// question is still open, the agent withdrew it. Turns that contained only a
+// settled question end here and not when the response is sent: a live session
+// does not receive the events of a sent line.
 func (qs *questions) withdrawn(request jsonrpc.ID) {
 	if q, ok := qs.ByRequest(request.Key()); ok {
 		qs.Remove(q.ID)
@@ -201,9 +204,10 @@ func (qs *questions) withdrawn(request jsonrpc.ID) {
 	}
 }
 
-// leave takes the questions out of a turn that is over whose subagents go on,
-// and wait. If we ended the turn, the questions are denied; else they are
-// returned, to be asked again.
+// moveOut removes from an ended turn the questions of subagents that still
+// work. If the user interrupted the turn, moveOut returns denials for the
+// questions. Otherwise it returns the questions, and the caller asks them
+// again.
 func (qs *questions) leave(over *turn, subagents map[string]*subagentTurn) (left []translate.Approval[*approval], denials []jsonrpc.Message) {
 	for _, q := range qs.Of(over.id) {
 		if subagents[q.Question.native] == nil {
@@ -219,8 +223,8 @@ func (qs *questions) leave(over *turn, subagents map[string]*subagentTurn) (left
 	return left, denials
 }
 
-// askOutOfTurn asks again, in a turn that holds nothing else, what was asked in
-// one that is over.
+// askOutOfTurn asks a question of an ended turn again, in a turn that contains
+// only this question.
 func (qs *questions) askOutOfTurn(q translate.Approval[*approval], started event.ResponseStart) {
 	q.ID = derive("approval beside " + q.ID)
 	q.Turn, q.OutOfTurn = derive("question beside "+q.ID), true
@@ -230,14 +234,15 @@ func (qs *questions) askOutOfTurn(q translate.Approval[*approval], started event
 	qs.out.Emit(q.Turn, event.ApprovalRequested{Approval: q.Question.shown})
 }
 
-// denial is the answer that denies all and stops the agent, which is the last
-// choice of each question.
+// denial returns the response that denies the question and stops the agent.
+// That is the last choice of each question.
 func (a *approval) denial() (jsonrpc.Message, error) {
 	return jsonrpc.NewResult(a.request, a.choices[len(a.choices)-1].result)
 }
 
-// describe sets what is shown of a question, and its choices. call is the call
-// that the question is about, or nil. It reports false for an unknown question.
+// describe sets the text and the choices of a question. call is the tool call
+// that the question is about, or nil. It reports false if the question is
+// unknown or cannot be shown.
 func (a *approval) describe(q question, call *piece) (ok bool) {
 	ok = true
 	switch a.method {
@@ -261,8 +266,8 @@ func (a *approval) add(id string, kind event.ChoiceKind, label string, result an
 	a.choices = append(a.choices, choice{Choice: event.Choice{ID: id, Kind: kind, Label: label}, result: translate.Object(result)})
 }
 
-// stop adds the answer that also ends the turn. interrupt says that the agent
-// does not end the turn by itself.
+// stop adds the choice that denies the request and ends the turn. interrupt is
+// true if the agent does not end the turn by itself.
 func (a *approval) stop(result any, interrupt bool) {
 	a.add(translate.DenyStop, event.ChoiceDenyStop, "Deny and stop", result)
 	a.choices[len(a.choices)-1].stops = interrupt
@@ -270,8 +275,8 @@ func (a *approval) stop(result any, interrupt bool) {
 
 type decided map[string]any
 
-// command asks for permission to run a command. All answers are offered
-// although 0.169 lists only some: it accepts the others as well.
+// command describes a request to run a command. It offers all choices. The
+// agent (0.169.0) lists only some of them, but accepts the others as well.
 func (a *approval) command(q question) event.Approval {
 	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "shell", Title: oneLine(script(q.Command), 300)}
 	args := map[string]any{"command": q.Command, "cwd": q.CWD}
@@ -284,7 +289,7 @@ func (a *approval) command(q question) event.Approval {
 		args["host"], args["protocol"] = q.Network.Host, q.Network.Protocol
 	case q.Kind == "writeStdin":
 		ev.Title = oneLine("Write to a running command: "+script(q.Command), 300)
-		ev.ToolName = "write_stdin" // what it writes is not among the parameters: this is no permission to run the command
+		ev.ToolName = "write_stdin" // the request does not contain the input, and is no permission to run the command
 	}
 	ev.Arguments = translate.Object(args)
 	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
@@ -329,7 +334,7 @@ func (a *approval) fileChange(q question, c *piece) event.Approval {
 	return ev
 }
 
-// permissions asks for more than the sandbox allows.
+// permissions describes a request for more than the sandbox allows.
 func (a *approval) permissions(q question) event.Approval {
 	granted := translate.Arguments(q.Permissions)
 	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow for this turn", decided{"permissions": granted, "scope": "turn"})
@@ -343,9 +348,9 @@ func (a *approval) permissions(q question) event.Approval {
 	}
 }
 
-// elicitation asks on behalf of an MCP server: for values, or for a visit to a
-// page. The agent itself asks in this form for permission to call one of the
-// server's tools.
+// elicitation describes a request of an MCP server for values, or for the user
+// to open a page. The agent uses the same request to ask for permission to call
+// a tool of the server.
 func (a *approval) elicitation(q question) (event.Approval, bool) {
 	answer := func(action string, content, meta any) decided {
 		return decided{"action": action, "content": content, "_meta": meta}
@@ -386,7 +391,8 @@ func (a *approval) elicitation(q question) (event.Approval, bool) {
 	return ev, true
 }
 
-// persists decodes how long an answer may hold: one word or several.
+// persists decodes the durations for which an approval can hold: one string, or
+// a list of strings.
 func persists(raw json.RawMessage) []string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil {
@@ -396,7 +402,7 @@ func persists(raw json.RawMessage) []string {
 	return words[:min(len(words), 2)]
 }
 
-// fill puts the values of an answer into its result.
+// fill returns the result of a choice with the user's values in it.
 func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
 	if a.sheet != nil {
 		return a.sheet.fill(c, values)
@@ -414,7 +420,7 @@ func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, erro
 	return json.Marshal(decided{"action": "accept", "content": content, "_meta": nil})
 }
 
-// choiceOf names the choice that a result is of.
+// choiceOf returns the id of the choice that a result is for.
 func (a *approval) choiceOf(result json.RawMessage) string {
 	if a.sheet != nil {
 		return a.sheet.choiceOf(result)

@@ -9,13 +9,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxFileText bounds the text in one change, in bytes.
+// maxFileText bounds the text of one file in a change, in bytes.
 const maxFileText = 128 << 10
 
 // maxChanges bounds the files of one patch.
 const maxChanges = 1000
 
-// changes puts a patch into the shape that all agents' have.
+// changes converts a patch to the form that is the same for all agents.
 func changes(native []fileChange) []event.Change {
 	var out []event.Change
 	for _, c := range native[:min(len(native), maxChanges)] {
@@ -43,7 +43,8 @@ func changes(native []fileChange) []event.Change {
 	return out
 }
 
-// text is the diff alone: 0.169 puts a note about a move under it (patch).
+// text returns the diff without the note about a move that 0.169.0 appends to
+// it (patch).
 func (c fileChange) text() string {
 	return strings.TrimSuffix(c.Diff, "\n\nMoved to: "+c.Kind.Move)
 }
@@ -74,7 +75,7 @@ func patchTitle(cs []fileChange) string {
 	return oneLine("Edit "+strings.Join(names, ", "), 200)
 }
 
-// patchText says what was done to which file.
+// patchText returns a line for each file of a patch: A, M or D and the path.
 func patchText(cs []fileChange) string {
 	var lines []string
 	for _, c := range cs[:min(len(cs), maxChanges)] {
@@ -94,8 +95,8 @@ func patchText(cs []fileChange) string {
 	return strings.Join(lines, "\n")
 }
 
-// patchArguments is what a patch would do, without the text of what is too
-// long.
+// patchArguments returns the arguments of a patch call. Diffs that exceed
+// maxArguments bytes together are empty.
 func patchArguments(cs []fileChange) json.RawMessage {
 	size := 0
 	short := make([]fileChange, 0, min(len(cs), maxChanges))

@@ -10,13 +10,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// point is the state of a translator between two turns: all that a translator
-// that begins there has to know.
+// point is the state of a translator between two turns. A new translator
+// continues from it.
 type point struct {
 	Peer      jsonrpc.Peer
 	Thread    string
 	Over      []string          `json:",omitzero"`
-	Agents    map[string]string `json:",omitzero"` // calls of subagents by their thread
+	Agents    map[string]string `json:",omitzero"` // by thread of the subagent: the call that started it
 	Config    settings
 	Total     *tokens         `json:",omitzero"`
 	Limit     event.RateLimit `json:",omitzero"`
@@ -62,10 +62,11 @@ func (t *translator) Restore(state []byte) error {
 	return nil
 }
 
-// turnOver stands for the id of a turn that is over.
+// turnOver stands for the id of an ended turn, which a checkpoint does not
+// keep.
 const turnOver = "over"
 
-// isReady fails if the connection ended during its handshake.
+// isReady fails with ErrStarting if the handshake was not complete.
 func (t *translator) isReady() error {
 	for _, c := range t.peer.Waiting() {
 		if c.Method != methodModels {

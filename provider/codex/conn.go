@@ -15,22 +15,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// conn is one conversation with one process.
+// conn is one conversation with one app-server process.
 type conn struct {
 	*agentconn.Conn
-	tr   *translator // shared with Conn: touched within Do only
+	tr   *translator // shared with Conn; access within Do only
 	opt  runnel.Options
-	home string // folder of the agent
+	home string // see codexHome
 
-	// What was asked for last; touched within Do only. A mode comes with the model
-	// and the effort, and the agent may not have reported those yet.
+	// The model and the effort that were requested last; access within Do only.
+	// A request that sets a mode must repeat both, and the agent may not have
+	// confirmed them yet.
 	model, effort string
 }
 
-// clientInfo is how we introduce ourselves.
+// clientInfo identifies Runnel to the agent.
 var clientInfo = map[string]string{"name": "runnel", "title": "Runnel", "version": "1"}
 
-// initializeParams begins every conversation with an app-server.
+// initializeParams returns the parameters of the first request to an
+// app-server.
 func initializeParams() any {
 	return map[string]any{
 		"clientInfo":   clientInfo,
@@ -50,7 +52,8 @@ func (c *conn) call(method string, params any) (id jsonrpc.ID, err error) {
 	return id, err
 }
 
-// next makes a request whose id is the next number.
+// next returns a request whose id is the next free number. It fails with
+// AgentStalled if the agent leaves too many requests unanswered.
 func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessage, error) {
 	id, err := t.peer.NextID()
 	if err != nil {
@@ -60,7 +63,8 @@ func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessag
 	return id, line, err
 }
 
-// handshake starts the conversation. On failure it stops the process.
+// handshake opens the conversation and makes the agent ready for a prompt. On
+// failure it stops the process.
 func (c *conn) handshake(ctx context.Context, method string, params map[string]any, login login) error {
 	return c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, method, params, login) })
 }
@@ -82,13 +86,13 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	id, err := c.call(method, params)
 	var models jsonrpc.ID
 	if err == nil {
-		models, err = c.call(methodModels, map[string]any{"limit": 100}) // the translator emits the answer when it comes
+		models, err = c.call(methodModels, map[string]any{"limit": 100}) // the translator emits the models when the response arrives
 	}
 	if err != nil {
 		return c.startupFault()
 	}
 	listed := false
-	watched := func() ([]byte, error) { // notes the answer to models
+	watched := func() ([]byte, error) { // detects the response to model/list
 		line, err := next()
 		m, bad := jsonrpc.Decode(line)
 		listed = listed || err == nil && bad == nil && m.Kind() == jsonrpc.Response && m.ID.Same(models)
@@ -109,7 +113,8 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	return c.begin(next)
 }
 
-// begin sets what the request that opens a conversation cannot set.
+// begin sets plan mode if the options ask for it. The request that opens a
+// conversation cannot set it.
 func (c *conn) begin(next func() ([]byte, error)) error {
 	m, err := modeOf(c.opt.PermissionMode, c.opt.AllowBypass)
 	if err != nil || !m.plan {
@@ -118,8 +123,9 @@ func (c *conn) begin(next func() ([]byte, error)) error {
 	return c.ask(next, methodSettings, c.modeParams(m))
 }
 
-// checkEffort fails with InvalidRequest if the conversation's model is listed
-// without a reasoning effort. Models of the user's own are not listed.
+// checkEffort fails with InvalidRequest if the agent lists the conversation's
+// model and does not list the effort for it. The user's own models are not
+// listed; for these, every effort passes.
 func (c *conn) checkEffort(effort string) (err error) {
 	_ = c.Do(func(func(any) error) error {
 		model := c.tr.config.Model
@@ -137,13 +143,13 @@ func (c *conn) checkEffort(effort string) (err error) {
 	return err
 }
 
-// ask sends a request and waits for its answer.
+// ask sends a request and waits for its response.
 func (c *conn) ask(next func() ([]byte, error), method string, params any) error {
 	_, err := c.answer(next, method, params)
 	return err
 }
 
-// answer sends a request and returns the result.
+// requestResult sends a request, waits for its response and returns the result.
 func (c *conn) answer(next func() ([]byte, error), method string, params any) (json.RawMessage, error) {
 	id, err := c.call(method, params)
 	if err != nil {
@@ -152,7 +158,7 @@ func (c *conn) answer(next func() ([]byte, error), method string, params any) (j
 	return c.await(next, method, id)
 }
 
-// await reads lines up to the answer to a request, and returns the result.
+// await reads lines until the response to request id, and returns its result.
 func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) (json.RawMessage, error) {
 	for {
 		line, err := next()
@@ -175,7 +181,8 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 	}
 }
 
-// refusal puts into words why the agent does not start the conversation.
+// refusal returns the error for a request of the handshake that the agent
+// rejected with e.
 func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	switch {
 	case method == methodLogin:
@@ -192,8 +199,9 @@ func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, "Codex did not begin the conversation. Try it in a terminal: codex", e)
 }
 
-// startupFault puts into words why the agent exited before it was ready. What
-// it printed is not shown: it may hold anything.
+// startupFault stops the process and returns the error for an agent that exited
+// before it was ready. The error does not quote standard error, which may
+// contain secrets.
 func (c *conn) startupFault() error {
 	said := c.Ended()
 	cause := errors.New("codex: left before it was ready")
@@ -228,8 +236,8 @@ func (c *conn) Interrupt(context.Context) error {
 	})
 }
 
-// interruptions returns what ends all that runs: an out-of-turn question is
-// denied, so that the agent that asks it stops.
+// interruptions returns the messages that stop all running work. They deny each
+// out-of-turn question, so that the subagent that asked it stops.
 func (t *translator) interruptions() (out []any, err error) {
 	for _, q := range t.questions.All() {
 		if !q.OutOfTurn {
@@ -248,8 +256,8 @@ func (t *translator) interruptions() (out []any, err error) {
 	return out, err
 }
 
-// interruption returns the request that ends the turn that runs, or is about to
-// begin; nil if there is none.
+// interruption returns the request that interrupts the running turn, or the
+// turn that is about to begin. It returns nil if there is neither.
 func (t *translator) interruption() (json.RawMessage, error) {
 	if tn := t.turns.current(); tn != nil {
 		return outgoing(tn.interrupt(t.thread))
@@ -274,7 +282,8 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) err
 	})
 }
 
-// set changes settings of the live conversation, from the next turn on.
+// set changes settings of the live conversation. They apply from the next turn
+// on.
 func (c *conn) set(params map[string]any) error {
 	return c.Do(func(send func(any) error) error {
 		params["threadId"] = c.tr.thread
@@ -358,8 +367,8 @@ func (c *conn) modeParams(m mode) (p map[string]any) {
 	return p
 }
 
-// modeParamsLocked are the parameters that set a mode in a live conversation.
-// It is called within Do.
+// modeParamsLocked returns the parameters that set a mode in a live
+// conversation. The caller must be within Do.
 func (c *conn) modeParamsLocked(m mode) map[string]any {
 	collaboration := "default"
 	if m.plan {

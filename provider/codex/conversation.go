@@ -9,13 +9,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// A conversation is what the process works on: the turns of the main thread
-// and, beside them, those of subagents, commands that outlived their turn, and
-// questions. It passes on what one of them causes in another.
+// A conversation is the work of one process: the turns of the main thread, the
+// turns of subagents, commands that continue after their turn, and open
+// questions. It forwards effects from one of these parts to another.
 type conversation struct {
 	out       *translate.Emitter
-	thread    string // the main one; the process has those of subagents, too
-	announced bool   // the conversation's id was emitted
+	thread    string // the main thread; subagents have their own
+	announced bool   // the agent's session id was emitted
 	config    settings
 
 	turns     turns
@@ -30,7 +30,7 @@ func newConversation(out *translate.Emitter) conversation {
 	}
 }
 
-// opened takes the answer that makes a conversation.
+// opened processes the response that opens a conversation.
 func (cv *conversation) opened(o opened, resumed bool) {
 	cv.thread = o.Thread.ID
 	cv.config.opened(o)
@@ -44,7 +44,7 @@ func (cv *conversation) opened(o opened, resumed bool) {
 	cv.warnOfBypass()
 }
 
-// settings emits what has changed of the settings.
+// settings emits changed settings. It does nothing for an empty u.
 func (cv *conversation) settings(u event.SessionUpdated, sandboxChanged bool) {
 	if u.ModelID != "" || u.PermissionMode != "" || u.Config != nil {
 		cv.out.Emit(cv.turns.currentID(), u)
@@ -54,30 +54,30 @@ func (cv *conversation) settings(u event.SessionUpdated, sandboxChanged bool) {
 	}
 }
 
-// warnOfBypass emits a notice when nothing holds the agent back any more.
+// warnOfBypass emits a warning if the agent runs without a sandbox.
 func (cv *conversation) warnOfBypass() {
 	if cv.config.Sandbox == fullAccess {
 		cv.notice(event.Notice{Level: event.LevelWarning, Code: "PERMISSIONS_BYPASSED", Message: "Every tool runs without a sandbox and without asking."})
 	}
 }
 
-// notice emits a notice in the turn in flight, if there is one.
+// notice emits a notice in the running turn, or out of turn if no turn runs.
 func (cv *conversation) notice(n event.Notice) { cv.out.Emit(cv.turns.currentID(), n) }
 
-// started is the first event of a turn's answer.
+// started returns the first event of a turn's response.
 func (cv *conversation) started() event.ResponseStart {
 	return event.ResponseStart{ModelID: cv.config.Model, ProviderID: providerID}
 }
 
-// reply has a message written at once. It takes the results of the functions
-// that make one.
+// reply queues a message that is written to the agent at once. Its parameters
+// are the results of the functions that make messages.
 func (cv *conversation) reply(m jsonrpc.Message, err error) {
 	if line, err := outgoing(m, err); err == nil {
 		cv.out.Reply(line)
 	}
 }
 
-// begin takes the begin of a native turn, which may be a subagent's.
+// begin processes the start of a native turn, which may belong to a subagent.
 func (cv *conversation) begin(thread, native string) {
 	if native == "" || cv.turns.isOver(native) || cv.subagents.running[native] != nil {
 		return
@@ -95,7 +95,7 @@ func (cv *conversation) begin(thread, native string) {
 		tn = cv.turns.bind(cv.thread, native, "")
 	}
 	tn.began = true
-	if !cv.announced { // before its first turn there is nothing to resume
+	if !cv.announced { // a conversation without a turn cannot be resumed
 		cv.announced = true
 		cv.out.Emit("", event.SessionUpdated{AgentSessionID: cv.thread})
 	}
@@ -106,7 +106,7 @@ func (cv *conversation) begin(thread, native string) {
 	}
 }
 
-// running is the native turn that is known and not over, or nil.
+// running returns the running native turn with an id, nil if no such turn runs.
 func (cv *conversation) running(native string) *run {
 	if tn := cv.turns.running[native]; tn != nil {
 		return &tn.run
@@ -117,8 +117,8 @@ func (cv *conversation) running(native string) *run {
 	return nil
 }
 
-// runOf is the native turn that a notification is about. It begins the turn if
-// we missed that, and is nil for one that is over.
+// runOf returns the running native turn that a notification refers to, nil if
+// that turn is over. It begins the turn if its start was not received.
 func (cv *conversation) runOf(n note) *run {
 	if tn := cv.turns.running[n.TurnID]; n.ThreadID != "" && (tn == nil || !tn.began) {
 		cv.begin(n.ThreadID, n.TurnID)
@@ -126,7 +126,7 @@ func (cv *conversation) runOf(n note) *run {
 	return cv.running(n.TurnID)
 }
 
-// accepted takes the answer to the prompt of a turn.
+// accepted processes the response to the prompt of the turn id.
 func (cv *conversation) accepted(id string, m jsonrpc.Message) {
 	if m.Error != nil {
 		cv.turns.refused(id, m.Error)
@@ -146,8 +146,9 @@ func (cv *conversation) accepted(id string, m jsonrpc.Message) {
 	}
 }
 
-// joined takes the news that a prompt went into a turn that nobody asked for
-// and that ran already: from here on that turn is the prompt's.
+// joined processes a prompt that the agent added to a native turn that was
+// already running and had no prompt. The turn up to here ends. The rest of the
+// native turn belongs to the prompt's turn.
 func (cv *conversation) joined(tn *turn, id string) {
 	cv.commands.keep(tn.native, tn.close("joined"))
 	tn.out.Emit(event.ResponseDone{Status: event.StatusCompleted, FinishReason: "continued"})
@@ -156,31 +157,33 @@ func (cv *conversation) joined(tn *turn, id string) {
 	again.out.Emit(cv.started())
 }
 
-// stop has the agent end a turn, at most maxInterrupts times.
+// stop interrupts a turn, at most maxInterrupts times.
 func (cv *conversation) stop(tn *turn) {
 	if m, err := tn.interrupt(cv.thread); tn.stops <= maxInterrupts {
 		cv.reply(m, err)
 	}
 }
 
-// maxInterrupts bounds how often an interrupt is repeated.
+// maxInterrupts bounds how often one turn is interrupted.
 const maxInterrupts = 5
 
-// complete takes the end of a native turn. What is still open then is closed:
+// complete processes the end of a native turn and closes its open items:
 //
-//   - text that never became whole is cancelled; the agent forgets it, too;
-//   - a command that runs goes on in the background. What it printed so far is
-//     its output in this turn; all that it printed is emitted when it ends, in
-//     a turn of its own, which nobody asked for (see commandEnded);
-//   - in a turn that we interrupted everything is cancelled, and the agent is
-//     told to end its commands: it would leave them running.
+//   - Text that the agent never completed is cancelled. The agent discards it
+//     as well.
+//   - A running command continues in the background. Its output so far becomes
+//     its output in this turn. When it ends, its whole output is emitted in a
+//     background turn (see commandEnded).
+//   - In a turn that the user interrupted, every open item is cancelled. The
+//     agent would leave the turn's commands running, so it is asked to stop
+//     them.
 //
-// It returns the requests of questions that nobody answers any more.
+// complete returns the requests of questions that can no longer be answered.
 func (cv *conversation) complete(n note) []jsonrpc.ID {
 	native := n.Turn.ID
 	if cv.running(native) == nil && cv.turns.current() == nil && len(cv.turns.waiting) > 0 {
 		n.TurnID = native
-		cv.runOf(n) // its begin was lost
+		cv.runOf(n) // its start was not received
 	}
 	if tn := cv.turns.running[native]; tn != nil {
 		return cv.turnDone(tn, *n.Turn)
@@ -192,9 +195,9 @@ func (cv *conversation) complete(n note) []jsonrpc.ID {
 	return nil
 }
 
-// turnDone ends a turn of the main thread. Its subagents that work on, and the
-// questions that they ask, leave it. The requests of its other questions are
-// returned.
+// turnDone ends a turn of the main thread. Subagents that still work, and their
+// open questions, move to turns of their own. It returns the requests of the
+// turn's other open questions.
 func (cv *conversation) turnDone(tn *turn, end nativeTurn) (unanswered []jsonrpc.ID) {
 	cv.commands.keep(tn.native, tn.close(end.Status))
 	cv.turns.ended(tn.native)
@@ -221,9 +224,9 @@ func (cv *conversation) turnDone(tn *turn, end nativeTurn) (unanswered []jsonrpc
 	return unanswered
 }
 
-// place decides which turn shows what a subagent does next: the one in flight
-// if the subagent was started in it, or if its call is not known yet; else a
-// background turn.
+// place selects the turn that shows a subagent's next events. This is the
+// running turn if that turn started the subagent, or if the call that started
+// the subagent is not known yet. Otherwise it is a new background turn.
 func (cv *conversation) place(s *subagentTurn) {
 	if main := cv.turns.current(); main != nil && (s.agent.turn == main.id || s.agent.turn == "") {
 		s.nest(cv.out.ForTurn(main.id), main)
@@ -233,7 +236,7 @@ func (cv *conversation) place(s *subagentTurn) {
 	s.out.Emit(cv.started())
 }
 
-// interrupted takes note that we asked for the end of a native turn.
+// interrupted records that the user interrupted a native turn.
 func (cv *conversation) interrupted(native string) {
 	if tn := cv.turns.running[native]; tn != nil {
 		tn.interrupted = true
@@ -248,8 +251,7 @@ func (cv *conversation) interrupted(native string) {
 	}
 }
 
-// mainOf is the turn of the conversation that a native turn is shown in, or
-// nil.
+// mainOf returns the turn of the conversation that shows a native turn, or nil.
 func (cv *conversation) mainOf(native string) *turn {
 	if s := cv.subagents.running[native]; s != nil {
 		return s.main
@@ -257,7 +259,7 @@ func (cv *conversation) mainOf(native string) *turn {
 	return cv.turns.running[native]
 }
 
-// commandEnded takes the end of a command that outlived its turn: its whole
+// commandEnded emits a command that ended after its turn. The command's whole
 // output is a turn of its own.
 func (cv *conversation) commandEnded(c *piece, it item) {
 	out := cv.out.ForTurn(derive(cv.thread + " background " + it.ID))
@@ -269,7 +271,7 @@ func (cv *conversation) commandEnded(c *piece, it item) {
 	out.Emit(event.ResponseDone{Status: event.StatusCompleted})
 }
 
-// itemStarted takes an item that is not whole yet.
+// itemStarted processes the start of an item.
 func (cv *conversation) itemStarted(n note) {
 	r := cv.runOf(n)
 	if r == nil || n.Item == nil || r.pieces[n.Item.ID] != nil {
@@ -280,7 +282,7 @@ func (cv *conversation) itemStarted(n note) {
 	cv.begins(r, *n.Item)
 }
 
-// itemCompleted takes an item that is whole.
+// itemCompleted processes the end of an item.
 func (cv *conversation) itemCompleted(n note) {
 	if n.Item == nil {
 		return
@@ -291,30 +293,31 @@ func (cv *conversation) itemCompleted(n note) {
 	}
 	r := cv.runOf(n)
 	if r == nil {
-		cv.out.Skip() // of a turn that was interrupted, as a rule
+		cv.out.Skip() // usually an item of a turn that was interrupted
 		return
 	}
 	cv.whole(r, *n.Item)
 }
 
-// begins passes an item that is not whole yet to its turn.
+// begins forwards the start of an item to its turn.
 func (cv *conversation) begins(r *run, it item) {
 	if it.Type != "subAgentActivity" || cv.subagents.acts(r, it) {
 		r.begins(it)
 	}
 }
 
-// whole passes an item that is whole to its turn.
+// whole forwards a completed item to its turn.
 func (cv *conversation) whole(r *run, it item) {
 	if it.Type != "subAgentActivity" || cv.subagents.acts(r, it) {
 		r.whole(it)
 	} else if c := r.pieces[it.ID]; c != nil && !c.call {
-		c.done = true // nothing of it was shown; a call goes on until acts ends it
+		c.done = true // the item is not shown; a call stays open until subagents.acts ends it
 	}
 }
 
-// turnToAsk returns the id of the turn in which a question is asked. One of a
-// subagent while no turn runs has a turn that holds nothing else.
+// turnToAsk returns the id of the turn that shows a question. If a subagent
+// asks while no turn runs, turnToAsk begins a turn that contains only the
+// question.
 func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, outOfTurn bool) {
 	cv.runOf(note{ThreadID: q.ThreadID, TurnID: q.TurnID})
 	if tn := cv.turns.running[q.TurnID]; tn != nil {
@@ -332,7 +335,7 @@ func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, ou
 	return id, true
 }
 
-// calling returns the call that a question is about, or nil.
+// calling returns the tool call that a question is about, or nil.
 func (cv *conversation) calling(q question) *piece {
 	r := cv.running(q.TurnID)
 	if r == nil {
@@ -341,7 +344,7 @@ func (cv *conversation) calling(q question) *piece {
 	if c := r.pieces[q.ItemID]; c != nil && c.called {
 		return c
 	}
-	if q.Server != "" { // it names the server only
+	if q.Server != "" { // the question names only the server
 		for _, c := range r.inOrder() {
 			if c.call && !c.done && strings.HasPrefix(c.name, "mcp__"+q.Server+"__") {
 				return c

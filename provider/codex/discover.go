@@ -16,7 +16,8 @@ import (
 // maxListed bounds how many conversations are listed.
 const maxListed = 5000
 
-// Discover implements [runnel.Discoverer]: codex keeps an index, and is asked.
+// Discover implements [runnel.Discoverer]. It asks an app-server for the
+// agent's own index.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		if st, err := os.Stat(filepath.Join(p.home(), "sessions")); err != nil || !st.IsDir() {
@@ -32,7 +33,7 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 				}
 				for _, th := range threads {
 					n++
-					if seen[th.ID] { // it has several files: the newest comes first
+					if seen[th.ID] { // a conversation may have several files; the newest is listed first
 						continue
 					}
 					seen[th.ID] = true
@@ -54,7 +55,9 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 	}
 }
 
-// threads returns one page of conversations, newest first.
+// threads returns one page of the conversations in dir, most recently updated
+// first, and the cursor of the next page. An empty dir selects all directories.
+// The cursor is nil after the last page.
 func (a *asker) threads(dir string, cursor *string) ([]thread, *string, error) {
 	params := map[string]any{"limit": 100, "cursor": cursor, "sortKey": "updated_at", "sortDirection": "desc", "modelProviders": []string{}}
 	if dir != "" {
@@ -68,7 +71,7 @@ func (a *asker) threads(dir string, cursor *string) ([]thread, *string, error) {
 	return r.Data, r.Next, err
 }
 
-// conversationOf describes a thread of the agent's list.
+// conversationOf converts a thread of the agent's list.
 func conversationOf(th thread) runnel.Conversation {
 	c := runnel.Conversation{
 		AgentSessionID: th.ID, Dir: th.CWD, Title: oneLine(cmp.Or(th.Name, runnel.TitleOf(th.Preview)), 200), File: th.Path,
@@ -103,7 +106,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 		in.Problem = runnel.Safe(err).Message
 		return in
 	}
-	if p.credential().ByKey(opt) { // the login of the user does not matter
+	if p.credential().ByKey(opt) { // the user's own login is not used
 		in.LoggedIn, in.Problem = nil, ""
 		if err := p.CheckKey(runnel.Options{}); err != nil {
 			in.Problem = runnel.Safe(err).Message
@@ -112,7 +115,8 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	return in
 }
 
-// describe adds what the agent reports about itself.
+// describe adds the login state, the models and the options that the agent
+// reports.
 func (a *asker) describe(in *runnel.Installation) error {
 	var account struct {
 		Account *struct{} `json:"account"`
@@ -121,7 +125,7 @@ func (a *asker) describe(in *runnel.Installation) error {
 	if err := a.ask(methodAccount, map[string]any{}, &account); err != nil {
 		return runnel.Fail(runnel.AgentError, "Codex does not say whether it is logged in.", err)
 	}
-	if account.Needed { // with another model provider, codex knows nothing about the login
+	if account.Needed { // other model providers do not use this login
 		loggedIn := account.Account != nil
 		in.LoggedIn = &loggedIn
 		if !loggedIn {

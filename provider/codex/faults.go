@@ -13,15 +13,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// errorKind is the agent's word for a failure, and the status of the API's
-// answer.
+// errorKind is the agent's name of an error, and the HTTP status of the model
+// API.
 type errorKind struct {
 	word   string
-	status int // of HTTP; 0 if it is not known
+	status int // 0 if unknown
 }
 
-// errorInfo reads codexErrorInfo: a word, or an object with one word that holds
-// more.
+// errorInfo decodes codexErrorInfo. It is a name, or an object whose only key
+// is the name.
 func errorInfo(e turnError) (k errorKind) {
 	if json.Unmarshal(e.Info, &k.word) == nil {
 		return k
@@ -34,8 +34,8 @@ func errorInfo(e turnError) (k errorKind) {
 	return k
 }
 
-// fault puts a failure into words that tell the user what to do. For an unknown
-// failure, the words of the agent are added.
+// fault returns the error that users see for a failed turn. It adds the agent's
+// message if the failure is unknown.
 func fault(e turnError) event.Fault {
 	say := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
@@ -65,7 +65,7 @@ func fault(e turnError) event.Fault {
 	case "badRequest":
 		k.status = max(k.status, 400)
 	}
-	if f, ok := translate.ByStatus(k.status); ok && k.status != http.StatusBadRequest { // of that the agent says more
+	if f, ok := translate.ByStatus(k.status); ok && k.status != http.StatusBadRequest { // the agent gives more details for 400
 		return f
 	}
 	switch {
@@ -85,8 +85,8 @@ func fault(e turnError) event.Fault {
 	return say(runnel.AgentError, "The agent gave the turn up%s", because(e))
 }
 
-// because is the agent's reason, as the end of a sentence. It may be the body
-// of the API's answer.
+// because returns the agent's reason as the end of a sentence. The agent's
+// message may be the body of the model API's response.
 func because(e turnError) string {
 	body := translate.Loose[struct {
 		Message string `json:"message"`
@@ -102,7 +102,7 @@ func because(e turnError) string {
 	return ": " + why
 }
 
-// refused is the failure of a prompt whose turn did not begin.
+// refused returns the error for a prompt that the agent rejected.
 func refused(e *jsonrpc.Error) event.Fault {
 	if strings.Contains(e.Message, "overloaded") {
 		return runnel.Fail(runnel.AgentError, "Codex is overloaded. Send the prompt again in a moment.").Fault()

@@ -18,8 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// Find implements [runnel.Finder]: by the name of its file, which takes no
-// app-server. The contents of the file are read through an app-server.
+// Find implements [runnel.Finder]. It finds a conversation by file name and
+// starts no app-server.
 func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, error) {
 	absent := runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.")
 	if uuid.Validate(id) != nil {
@@ -34,7 +34,7 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 		}
 	}
 	slices.SortFunc(files, newestRollout)
-	for i, file := range files { // taking a conversation back to a turn begins another file
+	for i, file := range files { // reverting a conversation to an earlier turn starts another file
 		if c, ok := meta(file, id); ok {
 			c.Older = files[i+1:]
 			return c, nil
@@ -43,23 +43,24 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	return runnel.Conversation{}, absent
 }
 
-// newestRollout sorts the files of a conversation, the newest first. Their names
-// begin with the time of the conversation and end with an id made of the time
-// of the file.
+// newestRollout compares the files of a conversation, the newest first. A name
+// begins with the creation time of the conversation. It ends with an id that
+// contains the creation time of the file.
 func newestRollout(a, b string) int {
 	name := func(path string) string { return strings.TrimSuffix(filepath.Base(path), ".jsonl") }
 	return strings.Compare(name(b), name(a))
 }
 
-// quoteMeta returns the pattern that matches path and nothing else.
+// quoteMeta returns the glob pattern that matches only path.
 func quoteMeta(path string) string {
-	if runtime.GOOS == "windows" { // no escapes there, and no such characters but brackets
+	if runtime.GOOS == "windows" { // Windows has no escapes, and paths can contain only brackets of these characters
 		return path
 	}
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// meta returns the conversation that the first line of a file describes.
+// meta returns the conversation that the first line of a file describes. It
+// reports false if the file is not a conversation with this id.
 func meta(file, id string) (c runnel.Conversation, ok bool) {
 	f, st, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {

@@ -22,13 +22,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// page is how many turns one request asks for.
+// page is the number of turns in one response.
 const page = 50
 
-// History implements [runnel.Historian]. Codex's files have another form than
-// its messages, a conversation spans several files after a revert, and a part
-// of it is in a database: so an app-server is asked. Its items are those of the
-// live conversation, byte by byte, and pass the same translator.
+// History implements [runnel.Historian]. It asks an app-server for the stored
+// turns and does not read Codex's files: their format differs from the
+// messages, a conversation has several files after a revert, and part of it is
+// in a database. The stored items equal those of the live conversation byte for
+// byte, and the same translator processes them.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		opt, id, clean, err := p.locate(ref)
@@ -76,9 +77,10 @@ func isMissing(e *jsonrpc.Error) bool {
 	return false
 }
 
-// all returns one page as turns does. 0.169 lists nothing of a file that is not
-// in its database yet, and adds the file when the conversation is opened. So
-// the conversation is opened, away from any project and without MCP servers.
+// all returns one page of turns, as [asker.turns] does. The agent (0.169.0)
+// lists no turns of a file that is not in its database yet, and adds the file
+// when the conversation is opened. So all opens such a conversation, outside
+// any project and without MCP servers.
 func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error) {
 	turns, next, err := a.turns(thread, cursor)
 	if err != nil || len(turns) > 0 || cursor != nil {
@@ -89,7 +91,7 @@ func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error
 		err = a.ask(methodResume, map[string]any{"threadId": thread, "excludeTurns": true, "cwd": agentconn.EmptyDir(), "config": map[string]any{"mcp_servers": servers}}, nil)
 	}
 	if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
-		return turns, next, nil // it is open elsewhere, or has had no turn
+		return turns, next, nil // another process has the conversation open, or it has no turns
 	}
 	if err != nil {
 		return nil, nil, err
@@ -97,8 +99,9 @@ func (a *asker) all(thread string, cursor *string) ([]nativeTurn, *string, error
 	return a.turns(thread, nil)
 }
 
-// noServers switches off each configured MCP server by name: 0.169 merges the
-// request with the user's configuration, so that an empty list starts them all.
+// noServers returns the configuration that disables each configured MCP server
+// by name. The agent (0.169.0) merges a request with the user's configuration,
+// so an empty list of servers would start all of them.
 func (a *asker) noServers() (map[string]any, error) {
 	var r struct {
 		Config struct {
@@ -115,8 +118,8 @@ func (a *asker) noServers() (map[string]any, error) {
 	return off, nil
 }
 
-// turns returns one page of a thread's turns, oldest first, and the cursor for
-// the next: nil after the last.
+// turns returns one page of a thread's turns, oldest first, and the cursor of
+// the next page. The cursor is nil after the last page.
 func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, error) {
 	var r struct {
 		Data []nativeTurn `json:"data"`
@@ -124,12 +127,12 @@ func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, err
 	}
 	err := a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": page, "sortDirection": "asc", "itemsView": "full"}, &r)
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
-		return nil, nil, nil // 0.169 says so of a thread that has had no turn
+		return nil, nil, nil // 0.169.0 returns this for a thread without turns
 	}
 	return r.Data, r.Next, err
 }
 
-// historian feeds the translator with stored turns.
+// historian passes stored turns through the translator.
 type historian struct {
 	t     *translator
 	list  func(thread string, cursor *string) ([]nativeTurn, *string, error)
@@ -142,7 +145,7 @@ func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *stri
 	return &historian{t: t, list: list, known: make(map[string][]nativeTurn)}
 }
 
-// all passes the events of each turn to give.
+// all calls emit with the events of each turn.
 func (h *historian) all(give func([]event.Event) error) error {
 	var cursor *string
 	for {
@@ -166,21 +169,21 @@ func (h *historian) all(give func([]event.Event) error) error {
 	}
 }
 
-// said is an item with its thread and its turn.
+// threadItem is an item with its thread and its turn.
 type said struct {
 	thread, turn string
 	item         item
 }
 
-// moment is the begin or the end of an item.
+// moment is the start or the end of an item.
 type moment struct {
 	said
 	at  int64 // unix milliseconds
 	end bool
 }
 
-// moments returns the begins and the ends of items in the order of time. Items
-// are stored in the order in which they ended.
+// moments returns the starts and the ends of items in order of time. Items are
+// stored in the order in which they ended.
 func moments(all []said) []moment {
 	var out []moment
 	var before int64
@@ -193,7 +196,7 @@ func moments(all []said) []moment {
 	return out
 }
 
-// turn returns the events of a turn.
+// turn returns the events of a stored turn.
 func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	t := h.t
 	all, err := h.gather(t.thread, native, 0)
@@ -214,8 +217,8 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 		t.subagents.running[other].close()
 	}
 	switch {
-	case native.Status == "inProgress": // in another process: its end is not known
-	case native.Status == "interrupted" && !tn.interrupted: // the agent's process was killed
+	case native.Status == "inProgress": // another process runs the turn: it has no end yet
+	case native.Status == "interrupted" && !tn.interrupted: // the agent was killed
 		tn.close(native.Status)
 		tn.out.Emit(event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, translate.FaultKilled).Fault()})
 	default:
@@ -227,8 +230,9 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	return t.out.Take(), nil
 }
 
-// begin emits the prompt of a turn and its begin. The turn has our id if the
-// prompt was ours.
+// begin emits the prompt and the start of a turn. The turn gets the id that
+// Runnel sent with the prompt. If another client sent the prompt, the id is
+// derived from the native one.
 func (h *historian) begin(native nativeTurn, all []said) *turn {
 	t := h.t
 	i := slices.IndexFunc(all, func(s said) bool { return s.thread == t.thread && s.item.Type == "userMessage" })
@@ -261,7 +265,7 @@ func (h *historian) item(main *turn, m moment) {
 	}
 	if m.end && main.interrupted && m.item.wasStopped() {
 		if c := r.pieces[m.item.ID]; c != nil && c.called {
-			c.output.Append(r.out, m.item.Output) // the end of the turn cancels it, as live
+			c.output.Append(r.out, m.item.Output) // the end of the turn cancels it, as in a live session
 		}
 		return
 	}
@@ -276,10 +280,10 @@ func (h *historian) item(main *turn, m moment) {
 	}
 }
 
-// maxDepth bounds the depth of subagents of subagents.
+// maxDepth bounds the nesting of subagents.
 const maxDepth = 8
 
-// gather returns the items of a turn and of its subagents.
+// gather returns the items of a turn and of the subagents that it started.
 func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said, error) {
 	var out []said
 	seen := make(map[string]bool)
@@ -307,7 +311,7 @@ func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said,
 	return out, nil
 }
 
-// of returns the turns of a subagent; none if they are not stored.
+// turnsOf returns the turns of a subagent, none if they are not stored.
 func (h *historian) of(thread string) ([]nativeTurn, error) {
 	if turns, ok := h.known[thread]; ok {
 		return turns, nil
@@ -339,10 +343,10 @@ func milli(ms int64, before time.Time) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// locate returns the options of an app-server that knows a conversation, and
-// the conversation's id. A file must be in codex's own folder. A file elsewhere
-// is read only if ref.Anywhere allows that: it is copied into a new folder
-// without any configuration, which clean removes.
+// locate returns the options of an app-server that can read a conversation, and
+// the conversation's id. A file must be in Codex's own folder. A file elsewhere
+// is read only if ref.Anywhere is true: locate copies it into a new folder that
+// contains no user configuration. clean removes that folder.
 func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread string, clean func(), err error) {
 	clean = func() {}
 	if ref.File == "" {

@@ -10,23 +10,23 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// An itemList is the native items of a turn, and what is shown of them. They
-// are numbered from 1, in the order in which they start; a native item may be
-// shown as two.
+// An itemList holds the native items of a turn and what is shown of them. Items
+// are numbered from 1 in the order in which they start. One native item may be
+// shown as two items.
 type itemList struct {
 	out    translate.TurnEmitter
-	parent string // the call of the subagent that they are of; "" for the conversation's own
-	prefix string // of their ids
+	parent string // the call that started the subagent; "" in a turn of the conversation
+	prefix string // of the items' ids
 	line   *line
-	pieces map[string]*piece // by the agent's ids
+	pieces map[string]*piece // by native id
 	plans  int
-	prompt string // the agent's id of the prompt, where it has no id of ours
+	prompt string // the native id of a prompt that another client sent
 }
 
-// A line is what the turns of one thread have in common.
+// A line is the state that the turns of one thread share.
 type line struct {
-	next int    // ordinal of the item that starts next
-	said string // the last message
+	next int    // ordinal of the next item
+	said string // text of the last message
 }
 
 // A piece is a native item of a turn.
@@ -34,25 +34,25 @@ type piece struct {
 	native  string
 	kind    string // the native type
 	ordinal int
-	id      string // of the item that is shown; further ones derive from it
-	name    string // of the tool
+	id      string // of the item that is shown; the ids of its further items derive from it
+	name    string // tool name
 	title   string
-	phase   string // of a message: commentary, final_answer
-	call    bool   // a tool call, with an output
-	started bool   // its ItemStart is out
-	raw     bool   // that of a second item is, for reasoning in the model's own words
-	called  bool   // its FunctionCall is final
+	phase   string // for messages: commentary, final_answer
+	call    bool   // it is a tool call
+	started bool   // its ItemStart was emitted
+	raw     bool   // for reasoning: the ItemStart of the model's raw reasoning was emitted
+	called  bool   // its FunctionCall was emitted
 	done    bool
 
-	args    json.RawMessage // of a patch, with
-	changes []event.Change  // what it would do; for a question about it
+	args    json.RawMessage // arguments of a patch
+	changes []event.Change  // changes of a patch, shown in a question about it
 	output  translate.Output
-	parts   int // of a summary, the number of the one that begins next
+	parts   int // for a reasoning summary: index of the part that begins next
 }
 
 func newItems(l *line) itemList { return itemList{line: l, pieces: make(map[string]*piece)} }
 
-// place decides which turn shows the items that start from here on.
+// place sets the turn in which the items from here on are shown.
 func (is *itemList) place(out translate.TurnEmitter, parent string) {
 	is.out, is.parent, is.prefix = out, parent, translate.Prefix(out.Turn(), "")
 	if parent != "" {
@@ -60,7 +60,7 @@ func (is *itemList) place(out translate.TurnEmitter, parent string) {
 	}
 }
 
-// forget drops the items so far: what comes of them is shown as new.
+// forget drops all items. Later messages about them start new items.
 func (is *itemList) forget() { is.pieces = make(map[string]*piece) }
 
 // inOrder returns the pieces in the order in which they started.
@@ -73,8 +73,8 @@ func (is *itemList) inOrder() []*piece {
 	return out
 }
 
-// piece returns what is known of a native item, and begins it if it is new. It
-// is nil for what nobody is shown.
+// piece returns the state of a native item, and adds the item if it is new. It
+// returns nil for an item that is not shown.
 func (is *itemList) piece(it item) *piece {
 	if c := is.pieces[it.ID]; c != nil {
 		return c
@@ -89,13 +89,14 @@ func (is *itemList) piece(it item) *piece {
 	return c
 }
 
-// isEcho reports whether a message of the user's was shown already: the prompt
-// of the turn, or a subagent's, which the call that started it shows.
+// isEcho reports whether a user message was shown before: it is the turn's
+// prompt, or the prompt of a subagent, which is part of the call that started
+// the subagent.
 func (is *itemList) isEcho(it item) bool {
 	return is.parent != "" || it.ClientID == is.out.Turn() || it.ID == is.prompt
 }
 
-// begins takes an item that is not whole yet.
+// begins processes the start of an item.
 func (is *itemList) begins(it item) {
 	c := is.piece(it)
 	if c == nil {
@@ -105,13 +106,13 @@ func (is *itemList) begins(it item) {
 	case "agentMessage", "plan":
 		c.phase = it.Phase
 		is.begun(c, event.TypeMessage, it.Text)
-	case "reasoning", "userMessage", "contextCompaction": // shown as soon as there is something to show
+	case "reasoning", "userMessage", "contextCompaction": // shown once they have content
 	default:
 		is.callStarted(c, it)
 	}
 }
 
-// begun announces an item.
+// begun emits the start of an item, once.
 func (is *itemList) begun(c *piece, typ event.ItemType, text string) {
 	if c.started {
 		return
@@ -128,10 +129,10 @@ func (is *itemList) start(c *piece, b event.ItemStart) {
 	is.out.Emit(b)
 }
 
-// nativeID is how events name the native item.
+// nativeID returns the native id for the Native field of events.
 func (c *piece) nativeID() map[string]string { return map[string]string{"itemId": clip(c.native, 200)} }
 
-// add takes what is added to an item that is not whole yet.
+// add processes a delta of an item.
 func (is *itemList) add(method string, c *piece, n note) {
 	switch method {
 	case "item/agentMessage/delta", "item/plan/delta":
@@ -150,7 +151,7 @@ func (is *itemList) add(method string, c *piece, n note) {
 			is.grow(c.rawID(), n.Delta)
 		}
 	case "item/commandExecution/outputDelta":
-		if c.called { // 0.169 leaves out some of the output; all of it comes with the command's end
+		if c.called { // 0.169.0 drops some of the output here; the command's end has all of it
 			c.output.Append(is.out, n.Delta)
 		}
 	}
@@ -162,7 +163,7 @@ func (is *itemList) grow(id, text string) {
 	}
 }
 
-// paragraph stands between the parts of a summary.
+// paragraph separates the parts of a summary.
 const paragraph = "\n\n"
 
 func (is *itemList) addSummary(c *piece, text string) {
@@ -177,10 +178,11 @@ func (is *itemList) addSummary(c *piece, text string) {
 	is.grow(c.id, text)
 }
 
-// rawID is the item of a model's own words, beside that of their summary.
+// rawID returns the id of the item for the model's raw reasoning. The summary
+// has the id c.id.
 func (c *piece) rawID() string { return strings.TrimSuffix(c.id, "0") + "1" }
 
-// startRaw announces the item of a model's own words.
+// startRaw emits the start of the item for the model's raw reasoning, once.
 func (is *itemList) startRaw(c *piece) {
 	if !c.raw {
 		c.raw = true
@@ -188,7 +190,7 @@ func (is *itemList) startRaw(c *piece) {
 	}
 }
 
-// whole takes a finished item, whether it was streamed before or not.
+// whole processes the end of an item, with or without deltas before it.
 func (is *itemList) whole(it item) {
 	c := is.piece(it)
 	if c == nil || c.done {
@@ -201,7 +203,7 @@ func (is *itemList) whole(it item) {
 		is.begun(c, event.TypeMessage, "")
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: event.Message{Content: it.Text, Origin: event.OriginAgent}})
 		is.line.said = it.Text
-	case "userMessage": // one that is not the prompt of its turn
+	case "userMessage": // not the prompt of this turn
 		is.begun(c, event.TypeMessage, "")
 		said, _ := userMessage(translate.Loose[[]userInput](it.Content))
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: said})
@@ -214,14 +216,13 @@ func (is *itemList) whole(it item) {
 		if it.Type == "subAgentActivity" {
 			c.done = !c.call // the call goes on; see subagents.acts
 		} else if c.call {
-			c.args, c.changes = nil, nil // nobody asks for them any more
+			c.args, c.changes = nil, nil // no more questions about this patch can come
 			c.output.Done(is.out, toolOutput(c, it))
 		}
 	}
 }
 
-// reasoned ends reasoning, which is a summary, or the model's own words, or
-// both.
+// reasoned ends a reasoning item. It has a summary, or raw reasoning, or both.
 func (is *itemList) reasoned(c *piece, it item) {
 	parts := slices.DeleteFunc(slices.Clone(it.Summary), func(s string) bool { return s == "" })
 	if text := strings.Join(parts, paragraph); text != "" || c.started {
@@ -234,7 +235,7 @@ func (is *itemList) reasoned(c *piece, it item) {
 	}
 }
 
-// abandon cancels an item of text that will not become whole.
+// abandon cancels a text item that will not be completed.
 func (is *itemList) abandon(c *piece, why event.CancelReason) {
 	c.done = true
 	if c.started {
@@ -245,8 +246,8 @@ func (is *itemList) abandon(c *piece, why event.CancelReason) {
 	}
 }
 
-// restart abandons the text that was streamed: the agent tries again, and the
-// text comes as another item.
+// restart cancels the text items that are not complete. The agent retries the
+// request, and the text arrives as new items.
 func (is *itemList) restart() {
 	for _, c := range is.inOrder() {
 		if !c.done && !c.call {
@@ -255,8 +256,9 @@ func (is *itemList) restart() {
 	}
 }
 
-// close ends what is open when the turn is over. If calls may go on, their
-// output is what they printed so far; the commands among them are returned.
+// close ends the open items of a turn. If goesOn is true, commands and
+// subagents continue in the background: their output ends with the text so far.
+// close returns the commands that continue.
 func (is *itemList) close(goesOn bool, why event.CancelReason) (commands []*piece) {
 	for _, c := range is.inOrder() {
 		switch {
@@ -279,8 +281,8 @@ func (is *itemList) close(goesOn bool, why event.CancelReason) (commands []*piec
 	return commands
 }
 
-// planned takes the agent's list of what it means to do. Each list is whole and
-// an item of its own.
+// planned processes the agent's list of steps. Each list is complete and
+// becomes an item.
 func (is *itemList) planned(n note) {
 	var entries []event.PlanEntry
 	for _, s := range n.Plan[:min(len(n.Plan), translate.MaxSteps)] {

@@ -33,16 +33,17 @@ func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
 	return &Provider{program}
 }
 
-// A login is how an app-server gets its credential. An app-server (0.169.0)
-// takes no key from its environment: it is logged in with the key by a request,
-// and keeps the login in memory alone. The user's own login stays as it is.
+// A login gives an app-server its credential. An app-server (0.169.0) does not
+// read a key from its environment. A request logs it in with the key, and it
+// keeps this login in memory only. The user's own login does not change.
 type login struct {
 	credential agentconn.Credential
 	opt        runnel.Options
-	key        string // "" if the user's configuration decides
+	key        string // "" if the user's configuration selects the credential
 }
 
-// login returns the login for options that have the program's environment.
+// login returns the login for opt, which must be configured with the program's
+// environment.
 func (p *Provider) login(opt runnel.Options) (login, error) {
 	key, err := p.credential().Find(os.Environ(), opt)
 	return login{p.credential(), opt, key}, err
@@ -55,7 +56,7 @@ func (l login) byKey() bool { return l.credential.ByKey(l.opt) }
 // provider in the user's configuration may name its variable.
 func (l login) environ(env []string) []string { return l.credential.Apply(env, l.key, l.opt) }
 
-// args are further arguments of the program.
+// args returns the further arguments of the program.
 func (l login) args() []string {
 	if l.byKey() {
 		return []string{"-c", `cli_auth_credentials_store="ephemeral"`}
@@ -63,7 +64,7 @@ func (l login) args() []string {
 	return nil
 }
 
-// tap returns a tap that does not see the key.
+// tap returns a tap that receives every line with the key redacted.
 func (l login) tap(tap func(runnel.Dir, []byte)) func(runnel.Dir, []byte) {
 	if tap == nil || !l.byKey() {
 		return tap
@@ -73,7 +74,7 @@ func (l login) tap(tap func(runnel.Dir, []byte)) func(runnel.Dir, []byte) {
 	}
 }
 
-// give logs the agent in, and fails with AGENT_NOT_LOGGED_IN if the agent has
+// apply logs the agent in. It fails with AGENT_NOT_LOGGED_IN if the agent has
 // no credential for its model provider.
 func (l login) give(c *conn, next func() ([]byte, error)) error {
 	if l.byKey() {
@@ -85,7 +86,7 @@ func (l login) give(c *conn, next func() ([]byte, error)) error {
 	}
 	account := translate.Loose[struct {
 		Account json.RawMessage `json:"account"`
-		Needed  bool            `json:"requiresOpenaiAuth"` // not by model providers of the user's own
+		Needed  bool            `json:"requiresOpenaiAuth"` // false for the user's own model providers
 	}](result)
 	if account.Needed && string(account.Account) == "null" {
 		return runnel.Fail(runnel.AgentNotLoggedIn, "Codex is not logged in. Run: "+loginCommand+", or use an API key with auth: api-key.")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// targets are the programs that npm's package brings for each system, by
-// package and folder.
+// targets holds, for each operating system and architecture, the npm package
+// and the folder in it that contain the program.
 var targets = map[string][2]string{
 	"linux/amd64":   {"codex-linux-x64", "x86_64-unknown-linux-musl"},
 	"linux/arm64":   {"codex-linux-arm64", "aarch64-unknown-linux-musl"},
@@ -18,10 +18,10 @@ var targets = map[string][2]string{
 	"windows/arm64": {"codex-win32-arm64", "aarch64-pc-windows-msvc"},
 }
 
-// native returns the program that npm's launcher would run, and what the
-// launcher adds to its environment (bin/codex.js of 0.169.0). Without the
-// launcher a conversation starts sooner and needs no Node.js process. A path
-// that is not laid out as npm does is returned as it is.
+// native returns the program that npm's launcher would run, and the variables
+// that the launcher adds to its environment (bin/codex.js of 0.169.0). Without
+// the launcher a conversation starts faster and needs no Node.js process. A
+// path outside npm's layout is returned unchanged.
 func native(path string) (program string, env []string) {
 	launcher, err := filepath.EvalSymlinks(path)
 	target, known := targets[runtime.GOOS+"/"+runtime.GOARCH]

@@ -11,16 +11,16 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// turnParams begins a turn.
+// turnParams are the parameters of turn/start.
 type turnParams struct {
 	ThreadID string      `json:"threadId"`
 	ClientID string      `json:"clientUserMessageId"`
 	Input    []userInput `json:"input"`
 }
 
-// prompt makes the parameters for a prompt. The turn's id goes with it, so that
-// the agent's own record of the conversation names the turn as we do. Codex
-// knows images and text: a text document is sent as text within a frame.
+// prompt returns the parameters for a prompt. They include the turn's id, which
+// the agent stores with the prompt. Codex accepts images and text, so a text
+// document is sent as text between frameOpen and frameClose.
 func prompt(thread, turn string, in runnel.Input) turnParams {
 	p := turnParams{ThreadID: thread, ClientID: turn, Input: []userInput{}}
 	if warning := in.Warning(); warning != "" {
@@ -39,7 +39,7 @@ func prompt(thread, turn string, in runnel.Input) turnParams {
 	return p
 }
 
-// The frame of a text document.
+// The text before and after a text document.
 const (
 	frameOpen  = `<document title="`
 	frameClose = "\n</document>"
@@ -49,7 +49,7 @@ func textInput(s string) userInput {
 	return userInput{Type: "text", Text: &s, Elements: &[]struct{}{}}
 }
 
-// spoken returns the text of a prompt and its attachments.
+// content returns the text of a prompt and its attachments.
 func spoken(in []userInput) (text string, files []event.Attachment) {
 	var words []string
 	for i, part := range in {
@@ -70,8 +70,9 @@ func spoken(in []userInput) (text string, files []event.Attachment) {
 	return strings.Join(words, "\n"), files
 }
 
-// userMessage is the message that shows a prompt, and the warning about rejected
-// attachments that went before it, "" if there was none.
+// userMessage returns the message that shows a prompt, and the warning about
+// rejected attachments that precedes the prompt. The warning is "" if there is
+// none.
 func userMessage(in []userInput) (m event.Message, warning string) {
 	if len(in) > 1 && in[0].Text != nil {
 		all, rest := runnel.CutWarning(*in[0].Text)
@@ -92,7 +93,7 @@ func image(url string) event.Attachment {
 	return a
 }
 
-// document reads the frame of a text document.
+// document returns the attachment that a text document in a frame describes.
 func document(text string) (a event.Attachment, ok bool) {
 	rest, ok := strings.CutPrefix(text, frameOpen)
 	if !ok || !strings.HasSuffix(rest, frameClose) {
@@ -109,7 +110,7 @@ func document(text string) (a event.Attachment, ok bool) {
 	return event.Attachment{Name: html.UnescapeString(title), MediaType: html.UnescapeString(media), Size: int64(len(body) - len(frameClose))}, true
 }
 
-// Accepts implements [runnel.Accepter]: Codex takes images and text only.
+// Accepts implements [runnel.Accepter]. Codex accepts only images and text.
 func (*Provider) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
 	return func(a runnel.Attachment) string {
 		if len(a.Data) > 0 && !strings.HasPrefix(a.MediaType, "image/") {

@@ -17,14 +17,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// product is how messages to users name the agent.
+// product names the agent in messages to users.
 var product = agentconn.Agent{Name: "Codex", Install: installCommand, Try: "codex --version"}
 
-// Provider runs Codex. The zero value runs the "codex" in PATH.
+// Provider runs Codex. The zero value runs the program "codex" from PATH.
 //
-// An app-server could serve many conversations. Each conversation has one of
-// its own all the same, at a price of 90 MB: supervision, takeover and stopping
-// are by process, and a process that fails takes no other conversation with it.
+// One app-server could serve many conversations. Provider starts one app-server
+// for each conversation nevertheless, at a cost of about 90 MB. Supervision,
+// takeover and stopping work on processes, and a process that fails ends one
+// conversation only.
 type Provider struct {
 	program agentconn.Program
 }
@@ -40,7 +41,7 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
 
-// DisplayName is the product's name.
+// DisplayName returns "Codex".
 func (*Provider) DisplayName() string { return "Codex" }
 
 // Prototype implements [runnel.ConnPrototype].
@@ -53,8 +54,8 @@ func (*Provider) Extra() []runnel.Capability {
 	}
 }
 
-// efforts are the words that Codex 0.169.0 knows for the reasoning effort. Each
-// model has some of them.
+// efforts are the reasoning efforts that Codex 0.169.0 accepts. A model
+// supports some of them.
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"}
 
 // Takes implements [runnel.OptionTaker].
@@ -115,7 +116,8 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	return c, nil
 }
 
-// mark is the variable that a supervisor marks its processes with.
+// mark is the environment variable by which the supervisor finds the processes
+// that it started.
 const mark = "CODEX_" + proc.MarkSuffix
 
 // Adopt implements [runnel.Adopter].
@@ -130,18 +132,19 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	return &conn{Conn: shell, tr: tr, opt: opt, home: codexHome(env)}, back, nil
 }
 
-// executable returns the program to run and all of its arguments: nothing that
-// a client says is among them.
+// executable returns the program to run and all of its arguments. Text from API
+// clients never becomes an argument.
 func (p *Provider) executable(opt runnel.Options) (path string, args []string, err error) {
 	path, args, err = p.program.Find(opt, "codex", product)
 	return path, append(args, "app-server"), err
 }
 
-// home is the folder of the agent as this provider's configuration has it.
+// home returns the agent's folder under this provider's configured environment.
 func (p *Provider) home() string { return codexHome(append(os.Environ(), p.program.Env...)) }
 
-// threadParams are the parameters that start a conversation. What they leave
-// out is as the user's own configuration has it.
+// threadParams returns the parameters of the request method that opens a
+// conversation. The user's own configuration decides every setting that the
+// parameters omit.
 func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	if err := firstError(check("model", opt.Model), check("reasoningEffort", opt.ReasoningEffort), check("resume", opt.Resume)); err != nil {
 		return nil, err
@@ -175,7 +178,8 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	return params, nil
 }
 
-// threadConfig is the configuration that has no parameter of its own.
+// threadConfig returns the settings that thread/start has no parameter for.
+// They are passed as the "config" parameter.
 func threadConfig(opt runnel.Options) (map[string]any, error) {
 	config := map[string]any{}
 	if opt.ReasoningEffort != "" {
@@ -198,16 +202,17 @@ func threadConfig(opt runnel.Options) (map[string]any, error) {
 	return config, nil
 }
 
-// pinGit gives the pins of git to the agent's commands. The agent has them in
-// its environment, but by the user's configuration it may keep variables such as
-// GIT_CONFIG_KEY_0 from commands, and git fails where one of them is missing.
+// pinGit passes the pinned git settings to the commands that the agent runs.
+// The agent's environment already has them. The user's configuration may
+// however remove variables such as GIT_CONFIG_KEY_0 from the environment of
+// commands, and git fails if one of the set is missing.
 func pinGit(ctx context.Context, params map[string]any, env []string, opt runnel.Options) {
-	config := params["config"].(map[string]any) // of threadParams
+	config := params["config"].(map[string]any) // set by threadParams
 	config["shell_environment_policy"] = map[string]any{"set": agentconn.GitPins(ctx, env, opt)}
 }
 
-// mcpServers puts definitions of servers into codex's form, which has no field
-// for the type and another name for the headers.
+// mcpServers converts definitions of MCP servers to Codex's form. Codex has no
+// "type" field and calls the headers "http_headers".
 func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, error) {
 	servers, err := agentconn.MCPServers[map[string]json.RawMessage](given)
 	if err != nil {
@@ -223,8 +228,8 @@ func mcpServers(given json.RawMessage) (map[string]map[string]json.RawMessage, e
 	return servers, nil
 }
 
-// workDir returns the directory in which the agent is to work. It is started in
-// another one.
+// workDir returns the directory in which the agent works: dir, or the current
+// directory. The agent's process may be started in a different directory.
 func workDir(dir string) (string, error) {
 	if dir != "" {
 		return dir, nil
@@ -238,7 +243,7 @@ func workDir(dir string) (string, error) {
 
 func projectDir(dir string) string {
 	if dir == "" {
-		dir, _ = os.Getwd() // without a working directory there is no project
+		dir, _ = os.Getwd() // an empty dir means that there is no project
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real
@@ -246,7 +251,8 @@ func projectDir(dir string) string {
 	return dir
 }
 
-// applyOption sets one of the options that the agent offers.
+// applyOption sets the option id to value in params or config. It fails if the
+// value is not allowed.
 func applyOption(params, config map[string]any, id, value string, allowBypass bool) error {
 	if err := mayBe(id, value, allowBypass); err != nil {
 		return err
@@ -264,7 +270,8 @@ func applyOption(params, config map[string]any, id, value string, allowBypass bo
 	return nil
 }
 
-// mayBe fails if an option may not have a value.
+// checkOption fails with InvalidRequest if the option id does not exist or may
+// not have the value.
 func mayBe(id, value string, allowBypass bool) error {
 	for _, o := range new(settings).options() {
 		if o.ID != id || id == optionModel {
@@ -296,8 +303,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// inherited are the variables of our environment that the agent gets, beside
-// those of proc.Base.
+// inherited returns the names of the variables that the agent's process
+// inherits from the server's environment, in addition to proc.Base.
 func inherited() []string {
 	return append(proc.Base(),
 		"CODEX_*", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "AZURE_OPENAI_*",
@@ -306,9 +313,9 @@ func inherited() []string {
 	)
 }
 
-// environ builds the agent's environment: ours by allow-list, then what the
-// caller adds. The list includes the variables that hold the keys of model
-// providers, which the user's configuration names.
+// environ returns the agent's environment: the allowed variables of parent,
+// then the variables of opt.Env. The allowed variables include those that hold
+// the API keys of model providers; the user's configuration names them.
 func environ(parent []string, opt runnel.Options) []string {
 	extra := make(map[string]string)
 	for _, e := range opt.Env {
@@ -320,10 +327,11 @@ func environ(parent []string, opt runnel.Options) []string {
 	return proc.Environ(parent, allow, extra)
 }
 
-// envKey matches the variable of a key in the configuration.
+// envKey matches a setting of the configuration that names the variable of an
+// API key.
 var envKey = regexp.MustCompile(`(?m)^\s*env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]{0,99})["']`)
 
-// maxConfig bounds what is read of the configuration, in bytes.
+// maxConfig bounds the size of a configuration file that is read, in bytes.
 const maxConfig = 1 << 20
 
 func keyVariables(home string) (names []string) {
@@ -333,7 +341,8 @@ func keyVariables(home string) (names []string) {
 	return names
 }
 
-// userConfig returns the agent's configuration; nil if there is none to read.
+// userConfig returns the content of the agent's configuration file. It returns
+// nil if the file cannot be read or is larger than maxConfig.
 func userConfig(home string) []byte {
 	path := filepath.Join(home, "config.toml")
 	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
@@ -348,7 +357,8 @@ func userConfig(home string) []byte {
 	return text
 }
 
-// codexHome is where the agent keeps its configuration and its conversations.
+// codexHome returns the folder in which the agent keeps its configuration and
+// its conversations, "" if env does not determine one.
 func codexHome(env []string) string {
 	vars := make(map[string]string)
 	for _, e := range env { // the last value of a name counts

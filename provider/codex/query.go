@@ -14,10 +14,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// maxStored bounds one line of a stored conversation, in bytes.
+// maxStored bounds the length of one line of a stored conversation, in bytes.
 const maxStored = 128 << 20
 
-// asker sends requests to an app-server that has no conversation open.
+// asker sends requests to an app-server in which no conversation is open.
 type asker struct {
 	process *proc.Process
 	lines   *jsonl.Reader
@@ -25,8 +25,9 @@ type asker struct {
 }
 
 // query starts an app-server, calls do with it, and stops it. The app-server
-// runs away from projects, whose settings could run programs, and from the
-// folder for temporary files, where other users can put such settings.
+// does not run in a project, whose settings could run programs. It does not run
+// in the folder for temporary files either, where other users can put such
+// settings.
 func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *asker) error) error {
 	opt = p.program.Configured(opt)
 	path, args, err := p.executable(opt)
@@ -68,7 +69,7 @@ func (a *asker) say(m jsonrpc.Message, err error) error {
 	return a.process.Send(line)
 }
 
-// ask sends a request and decodes its answer into result.
+// ask sends a request, waits for its response and decodes the result.
 func (a *asker) ask(method string, params, result any) error {
 	id, err := a.peer.NextID()
 	if err != nil {

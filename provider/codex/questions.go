@@ -8,27 +8,27 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// userQuestion is a question that the agent wants the user to answer.
+// userQuestion is a question that the agent asks the user.
 type userQuestion struct {
 	ID       string `json:"id"`
 	Header   string `json:"header"`
 	Question string `json:"question"`
-	IsOther  *bool  `json:"isOther,omitempty"`  // free text is an answer
-	IsSecret *bool  `json:"isSecret,omitempty"` // and must not be shown
+	IsOther  *bool  `json:"isOther,omitempty"`  // free text is allowed
+	IsSecret *bool  `json:"isSecret,omitempty"` // the answer must not be shown
 	Options  []struct {
 		Label       string `json:"label"`
 		Description string `json:"description"`
 	} `json:"options"`
 }
 
-// sheet holds the questions that are asked at a time.
+// sheet holds the questions of one request.
 type sheet struct{ questions []userQuestion }
 
-// maxQuestions bounds how many are asked at a time.
+// maxQuestions bounds the questions of one request.
 const maxQuestions = 20
 
-// given is the answer to a question: a label, words of the user's own, or
-// several of them.
+// userAnswer is the answer to one question: the label of an option, free text,
+// or several of these.
 type given []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -41,11 +41,12 @@ func (g *given) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(g))
 }
 
-// user asks the user something. One question with options has them as choices.
-// All else, several questions and words of one's own, comes with
-// updatedArguments, as "answers": an object of each question's text, or its id,
-// and its answer. What is not answered there gets the first option, which is
-// the one that the agent recommends; the choice says so.
+// user describes a request that asks the user questions. If there is one
+// question, each of its options is a choice. Free text and answers to several
+// questions are sent in updatedArguments, as "answers": an object with the text
+// or the id of each question and its answer. A question without an answer there
+// gets its first option, which the agent recommends. The label of the choice
+// shows these options.
 func (a *approval) user(q question) (event.Approval, bool) {
 	if len(q.Questions) == 0 || len(q.Questions) > maxQuestions {
 		return event.Approval{}, false
@@ -75,7 +76,7 @@ func (a *approval) user(q question) (event.Approval, bool) {
 	return ev, true
 }
 
-// result is the agent's form of answers by question id.
+// result returns the answers, by question id, in the agent's form.
 func (s *sheet) result(answers map[string]given) decided {
 	out := make(map[string]map[string]given)
 	for id, g := range answers {
@@ -84,7 +85,8 @@ func (s *sheet) result(answers map[string]given) decided {
 	return decided{"answers": out}
 }
 
-// firsts completes answers with the first option of each question.
+// firsts returns the answers by question id. A question without an answer gets
+// its first option.
 func (s *sheet) firsts(answers map[string]given) map[string]given {
 	out := make(map[string]given)
 	for _, q := range s.questions {
@@ -100,7 +102,7 @@ func (s *sheet) firsts(answers map[string]given) map[string]given {
 	return out
 }
 
-// fill puts the user's own answers into a result.
+// fill returns the result of a choice with the user's own answers in it.
 func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
 	if len(values) == 0 || c.ID != translate.AllowOnce {
 		return c.result, nil
@@ -114,7 +116,7 @@ func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) 
 	return json.Marshal(s.result(s.firsts(v.Answers)))
 }
 
-// choiceOf names the choice that a result is of.
+// choiceOf returns the id of the choice that a result is for.
 func (s *sheet) choiceOf(result json.RawMessage) string {
 	r := translate.Loose[struct {
 		Answers map[string]struct{ Answers []string } `json:"answers"`

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Deviations of Codex from its protocol are noted where the code meets them.
-// Each was seen in the messages of 0.169.0; a name in parentheses is the
+// Comments in this package note where Codex deviates from its protocol. Each
+// deviation occurs in the messages of 0.169.0. A name in parentheses is the
 // recording in testdata that shows it.
 
 // loginCommand is what a user runs to log in.
@@ -15,18 +15,18 @@ const loginCommand = "codex login"
 // installCommand is what a user runs to install the agent.
 const installCommand = "npm install -g @openai/codex"
 
-// warnings are those of the agent, each of which is shown once.
+// warnings are the agent's warnings. Each is shown once.
 type warnings struct {
 	shown map[string]bool
-	fatal string // why a conversation must not begin, if the agent's configuration is at fault
+	fatal string // location of an error in the agent's configuration, "" if there is none; no conversation may begin
 }
 
 func newWarnings() warnings { return warnings{shown: make(map[string]bool)} }
 
-// take returns the text of a warning that is to be shown, or "". A warning
-// about a file of the configuration means that codex goes on as if there were
-// none: with another provider of models, and with other rules, than the user
-// wants.
+// take returns the text of a warning to show, "" for none. A warning about a
+// configuration file means that Codex ignores the file and continues without
+// it. It would then use another model provider and other rules than the user
+// configured.
 func (w *warnings) take(method string, n note) string {
 	if method == "configWarning" && n.Path != "" {
 		w.fatal = n.Path
@@ -35,11 +35,11 @@ func (w *warnings) take(method string, n note) string {
 		}
 	}
 	text := oneLine(n.Message+n.Summary, 500)
-	if text == "" || strings.HasPrefix(text, "Codex could not find bubblewrap") { // codex brings its own
+	if text == "" || strings.HasPrefix(text, "Codex could not find bubblewrap") { // Codex includes bubblewrap
 		return ""
 	}
 	if method == "warning" && w.shown[text] {
-		return "" // as a rule it repeats a configWarning
+		return "" // it usually repeats a configWarning
 	}
 	if len(w.shown) < 100 {
 		w.shown[text] = true

@@ -19,18 +19,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// rollout matches the name of a file that holds a conversation, or what was said
-// in it after it was taken back to an earlier turn: then the id is followed by
-// "_" and another one.
+// rollout matches the name of a file that holds a conversation. After a revert
+// to an earlier turn, the following turns are in a file whose name has "_" and
+// a second id after the conversation's id.
 var rollout = regexp.MustCompile(`^rollout-[0-9T-]{19}-([0-9a-f-]{36})(_[0-9a-f-]{36})?\.jsonl$`)
 
-// rollouts returns the patterns for the names of the files of a conversation.
+// rollouts returns the glob patterns that match the names of a conversation's
+// files.
 func rollouts(id string) []string {
 	return []string{"rollout-*-" + id + ".jsonl", "rollout-*-" + id + "_*.jsonl"}
 }
 
-// threadOf reads the conversation's id and its model provider from the first
-// line of its file.
+// threadOf reads a conversation's id and its model provider from the first line
+// of its file.
 func threadOf(file string) (id, models string, err error) {
 	f, _, err := agentconn.OpenPlain(os.OpenFile, file)
 	if err != nil {
@@ -54,9 +55,10 @@ func threadOf(file string) (id, models string, err error) {
 	return meta.Payload.ID, meta.Payload.Models, nil
 }
 
-// copyOf makes a folder for codex that holds one conversation as one file, and a
-// model provider with the name that the conversation has for it: without that
-// codex does not open the conversation.
+// copyOf creates a folder in Codex's layout that contains one conversation as
+// one file. It also defines a model provider with the name that the
+// conversation uses: Codex does not open a conversation whose provider is not
+// defined.
 func copyOf(file, id, models string) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "runnel-codex-"); err != nil {
 		return "", err
@@ -85,7 +87,7 @@ func copyOf(file, id, models string) (dir string, err error) {
 	return dir, errors.Join(err, out.Flush(), to.Close())
 }
 
-// filesBeside returns the files of a conversation that lie beside one of them,
+// siblings returns the files of a conversation in the folder of one of them,
 // the newest first.
 func filesBeside(file, id string) []string {
 	if !rollout.MatchString(filepath.Base(file)) {
@@ -102,13 +104,13 @@ func filesBeside(file, id string) []string {
 
 var errContinues = errors.New("codex: the file continues one that does not lie beside it")
 
-// endless is an end behind every line.
+// endless is an ordinal after the last line of any file.
 const endless = int64(1) << 62
 
-// join writes what the files of a conversation hold of it, the newest file
-// first. Codex begins another file when a conversation is taken back to an
-// earlier turn. The file names the number of the first line of the older files
-// that no longer counts. end is that number for this file.
+// join writes the valid lines of a conversation's files. files are sorted, the
+// newest first. Codex starts another file when a conversation is reverted to an
+// earlier turn. The first line of that file has the ordinal at which the older
+// files stop being valid. end is that ordinal for files[0].
 func join(out io.Writer, files []string, end int64) error {
 	if len(files) == 0 {
 		return errContinues
@@ -139,7 +141,7 @@ func join(out io.Writer, files []string, end int64) error {
 			if err := join(out, files[1:], min(end, base.End)); err != nil {
 				return err
 			}
-			continue // the oldest file has the description of the conversation
+			continue // only the oldest file's description is written
 		}
 		if head.Ordinal >= end {
 			return nil

@@ -10,21 +10,21 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// settings are those of a conversation, as the agent reported them last.
+// settings are the settings of a conversation as last reported by the agent.
 type settings struct {
 	Model    string       `json:",omitzero"`
 	Effort   string       `json:",omitzero"`
 	Approval string       `json:",omitzero"` // untrusted, on-request, never, granular
 	Sandbox  string       `json:",omitzero"` // read-only, workspace-write, danger-full-access, external
-	Plan     bool         `json:",omitzero"` // the agent plans only
-	Mode     string       `json:",omitzero"` // our word for all of it
-	Asked    string       `json:",omitzero"` // the mode that we set last
+	Plan     bool         `json:",omitzero"` // the agent only plans
+	Mode     string       `json:",omitzero"` // the permission mode that these settings amount to
+	Asked    string       `json:",omitzero"` // the permission mode that was set last
 	Models   []modelEntry `json:",omitzero"`
 
-	modes int // requests of ours for a mode
+	modes int // number of requests that set a mode
 }
 
-// Ids of the options, in the agent's words.
+// Ids of the options; the agent uses the same words.
 const (
 	optionModel    = "model"
 	optionEffort   = "effort"
@@ -40,16 +40,16 @@ const (
 	never      = "never"
 )
 
-// mode is one of our permission modes in the agent's terms.
+// mode is a permission mode in the agent's settings.
 type mode struct {
 	approval, sandbox string
 	plan              bool
 }
 
-// modeOf returns a permission mode in Codex's terms. The sandbox is what
-// protects the user: within it, the agent may change the project without
-// asking, and asks for everything else. So "default" and "acceptEdits" are the
-// same.
+// modeOf returns the agent's settings for a permission mode. Codex relies on
+// its sandbox: within it, the agent may change the project without asking, and
+// it asks for everything else. So "default" and "acceptEdits" have the same
+// settings.
 func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 	switch m {
 	case "", runnel.ModeDefault, runnel.ModeAcceptEdits:
@@ -67,7 +67,7 @@ func modeOf(m runnel.PermissionMode, allowBypass bool) (mode, error) {
 	return mode{}, agentconn.NoMode(product.Name, m)
 }
 
-// modeLabels say what the modes do: as long as the sandbox holds, Codex asks
+// modeLabels describe the modes to users. Within the sandbox, Codex asks
 // neither before an edit in the project nor before a command.
 var modeLabels = map[string]string{
 	string(runnel.ModeDefault):     "Ask only outside the project",
@@ -75,7 +75,8 @@ var modeLabels = map[string]string{
 	string(runnel.ModeDontAsk):     "Deny outside the project",
 }
 
-// word is the permission mode that the settings add up to, "" if there is none.
+// word returns the permission mode that the settings amount to, "" if there is
+// none.
 func (s *settings) word() string {
 	m := mode{s.Approval, s.Sandbox, s.Plan}
 	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked == m {
@@ -89,10 +90,12 @@ func (s *settings) word() string {
 	return ""
 }
 
-// sandboxTypes are the policies of the sandbox, by our names of them.
+// sandboxTypes maps the agent's names of sandbox policies to the values of the
+// option "sandbox".
 var sandboxTypes = map[string]string{"readOnly": readOnly, "workspaceWrite": workspace, "dangerFullAccess": fullAccess, "externalSandbox": "external"}
 
-// policy is a sandbox in the agent's form for a live conversation.
+// policy returns a sandbox policy in the form that a request in a live
+// conversation has.
 func policy(sandbox string, dirs []string) map[string]any {
 	switch sandbox {
 	case readOnly:
@@ -118,15 +121,16 @@ func (s *settings) take(model, effort string, approval json.RawMessage, sandbox 
 	s.Mode = s.word()
 }
 
-// requested takes the name of a request of ours, which may set a mode.
+// requested processes the id of a request that Runnel sends. The request may
+// set a mode.
 func (s *settings) requested(name string) {
 	if rest, ok := strings.CutPrefix(name, modePrefix); ok {
 		s.Asked, _, _ = strings.Cut(rest, ":")
 	}
 }
 
-// update takes the settings as they are now. It returns what has changed for
-// the reader, and whether the sandbox has.
+// update processes the agent's report of its settings. It returns the settings
+// that changed, and whether the sandbox changed.
 func (s *settings) update(n threadSettings) (u event.SessionUpdated, sandboxChanged bool) {
 	before, old := *s, s.options()
 	s.Plan = n.Collaboration.Mode == "plan"
@@ -143,7 +147,7 @@ func (s *settings) update(n threadSettings) (u event.SessionUpdated, sandboxChan
 	return u, s.Sandbox != before.Sandbox
 }
 
-// offered takes the models that the agent offers.
+// offered processes the agent's list of models.
 func (s *settings) offered(result json.RawMessage) {
 	list := translate.Loose[struct {
 		Data []modelEntry `json:"data"`
@@ -158,7 +162,7 @@ func (s *settings) offered(result json.RawMessage) {
 	}
 }
 
-// options are what can be set in a conversation, with the current values.
+// options returns the options of a conversation with their current values.
 func (s *settings) options() []event.ConfigOption {
 	choice := func(value, name, about string) event.ConfigChoice {
 		return event.ConfigChoice{Value: value, Name: name, Description: about}
@@ -177,7 +181,7 @@ func (s *settings) options() []event.ConfigOption {
 			effort.Choices = append(effort.Choices, choice(oneLine(f.Effort, 40), oneLine(f.Effort, 40), oneLine(f.Description, 300)))
 		}
 	}
-	if !model.Allows(s.Model) && s.Model != "" { // a model of the user's own
+	if !model.Allows(s.Model) && s.Model != "" { // a model that the user configured
 		model.Choices = append(model.Choices, choice(s.Model, s.Model, ""))
 	}
 	out := []event.ConfigOption{model}
@@ -204,8 +208,9 @@ func (s *settings) options() []event.ConfigOption {
 	})
 }
 
-// declared returns the settings of every conversation. The models are those of
-// the user's account, so any name is taken here.
+// declared returns the options that every conversation has. The option "model"
+// has no choices, because the models depend on the user's account: any valid
+// name is accepted.
 func declared() []event.ConfigOption {
 	effort := event.ConfigOption{ID: optionEffort, Type: event.ConfigSelect}
 	for _, word := range efforts {
@@ -214,7 +219,7 @@ func declared() []event.ConfigOption {
 	return append((&settings{Approval: onRequest, Sandbox: workspace}).options(), effort)
 }
 
-// with returns choices, and value with them if it is not among them.
+// with returns choices. It adds value if value is not among them.
 func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
 	for _, c := range choices {
 		if c.Value == value {
@@ -227,7 +232,7 @@ func with(value string, choices []event.ConfigChoice) []event.ConfigChoice {
 // token matches a valid name of a model, an effort or a tool.
 var token = agentconn.Token
 
-// check fails if an option has a value that is not a token.
+// check fails with InvalidRequest if a value is neither empty nor a token.
 func check(field, value string) error {
 	if value == "" {
 		return nil

@@ -8,15 +8,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// A subagent is a thread of its own in the same process.
+// A subagent is a further thread in the same process.
 //
-// It always works beside the agent that started it. What it does while the turn
-// lasts in which it was started is part of that turn, nested in the call. What
-// it does later is a background turn.
+// A subagent works concurrently with the agent that started it. Its work during
+// the turn in which it was started is part of that turn, nested in the call.
+// Its later work is a background turn.
 type subagent struct {
 	thread string
-	call   string // that started it, or asked more of it
-	piece  *piece // of that call
+	call   string // the last call that started it or sent it a message
+	piece  *piece // the piece of that call
 	turn   string // id of the turn that shows that call
 	line   line
 }
@@ -25,38 +25,40 @@ type subagent struct {
 type subagentTurn struct {
 	run
 	agent      *subagent
-	main       *turn           // the turn of the conversation that shows it, or nil
-	background *backgroundTurn // the turn of its own that it has otherwise
+	main       *turn           // the turn of the conversation that shows it; nil in a background turn
+	background *backgroundTurn // nil if main shows it
 }
 
-// A backgroundTurn is what a subagent does after the turn is over in which it
-// was started. It is held back and given out whole when the work is done.
+// A backgroundTurn shows the work that a subagent does after the turn in which
+// it was started. Its events are held until the work ends and are then emitted
+// together.
 type backgroundTurn struct {
 	id          string
 	interrupted bool
 	held        translate.Held
-	full        bool // what comes is left out
+	full        bool // further events are dropped
 }
 
-// subagents are those of the conversation, at most maxSubagents.
+// subagents are the subagents of the conversation, at most maxSubagents.
 type subagents struct {
 	out      *translate.Emitter
 	byThread map[string]*subagent
-	running  map[string]*subagentTurn // by the agent's id, until they are over
+	running  map[string]*subagentTurn // running turns, by native id
 }
 
-// Bounds of what is known of subagents.
+// Bounds of subagents.
 const (
 	maxSubagents = 1000
-	maxHeldSize  = 8 << 20 // bytes of content that are held of one
+	maxHeldSize  = 8 << 20 // bytes of events held for one background turn
 )
 
 func newSubagents(out *translate.Emitter) subagents {
 	return subagents{out: out, byThread: make(map[string]*subagent), running: make(map[string]*subagentTurn)}
 }
 
-// know returns the subagent with a thread, which may be spoken of before its
-// call is; nil if there are too many.
+// know returns the subagent of a thread, and adds it if it is new. Messages may
+// name a subagent before the call that started it. know returns nil if there
+// are too many subagents.
 func (ss *subagents) know(thread string) *subagent {
 	a := ss.byThread[thread]
 	if a == nil && len(ss.byThread) < maxSubagents {
@@ -66,8 +68,8 @@ func (ss *subagents) know(thread string) *subagent {
 	return a
 }
 
-// acts takes an item about a subagent in a turn. It reports whether the item is
-// a call: that of a subagent which was started, or asked for more.
+// acts processes an item about a subagent. It reports whether the item is a
+// call that starts a subagent or sends it a message.
 func (ss *subagents) acts(r *run, it item) bool {
 	c := r.piece(it)
 	if c == nil || c.done || it.AgentID == "" {
@@ -92,8 +94,8 @@ func (ss *subagents) acts(r *run, it item) bool {
 	return false
 }
 
-// begin takes the begin of a subagent's turn. It returns nil for a thread that
-// is not known.
+// begin processes the start of a subagent's turn. It returns nil for an unknown
+// thread.
 func (ss *subagents) begin(thread, native string) *subagentTurn {
 	a := ss.byThread[thread]
 	if a == nil {
@@ -106,8 +108,8 @@ func (ss *subagents) begin(thread, native string) *subagentTurn {
 	return s
 }
 
-// leave moves the subagents that still work out of a turn that is over. It
-// returns their turns, which have to be placed.
+// moveOut removes the subagents that still work from an ended turn. It returns
+// their turns, for which the caller must call place.
 func (ss *subagents) leave(over *turn) (moved []*subagentTurn) {
 	for _, native := range slices.Sorted(maps.Keys(ss.running)) {
 		s := ss.running[native]
@@ -121,7 +123,8 @@ func (ss *subagents) leave(over *turn) (moved []*subagentTurn) {
 	return moved
 }
 
-// end takes the end of a subagent's turn. A background turn is emitted whole.
+// end processes the end of a subagent's turn. It emits all events of a
+// background turn.
 func (ss *subagents) end(s *subagentTurn, end nativeTurn) {
 	s.close()
 	delete(ss.running, s.native)
@@ -137,13 +140,13 @@ func (ss *subagents) end(s *subagentTurn, end nativeTurn) {
 	ss.out.Emit(b.id, outcome(&end, b.interrupted, nil))
 }
 
-// nest shows the turn within one of the conversation.
+// nest shows the subagent's turn within a turn of the conversation.
 func (s *subagentTurn) nest(out translate.TurnEmitter, main *turn) {
 	s.main, s.background = main, nil
 	s.place(out, s.parent())
 }
 
-// detach shows the turn as a background turn.
+// detach shows the subagent's turn as a background turn.
 func (s *subagentTurn) detach(out translate.TurnEmitter) {
 	b := &backgroundTurn{id: out.Turn()}
 	s.main, s.background = nil, b
@@ -151,7 +154,7 @@ func (s *subagentTurn) detach(out translate.TurnEmitter) {
 	s.place(out.Holding(b.hold), s.parent())
 }
 
-// parent is the call that the items of the turn are nested in.
+// parent returns the call that contains the items of the turn.
 func (s *subagentTurn) parent() string {
 	if s.agent.call == "" {
 		return "agent-" + s.agent.thread
@@ -159,18 +162,18 @@ func (s *subagentTurn) parent() string {
 	return s.agent.call
 }
 
-// close ends what is open in the turn.
+// close ends the open items of the turn.
 func (s *subagentTurn) close() {
 	interrupted := s.main != nil && s.main.interrupted || s.background != nil && s.background.interrupted
 	s.itemList.close(false, cancelReason(interrupted))
 }
 
-// hold keeps an event. What is beyond maxHeldSize is left out.
+// hold keeps an event, or drops it if the turn would exceed maxHeldSize.
 func (b *backgroundTurn) hold(ev event.Event) {
 	size := 64
 	switch body := ev.Body.(type) {
 	case event.ItemDelta:
-		return // the whole comes
+		return // the completed item follows
 	case event.ItemDone:
 		if data, err := event.MarshalBody(body); err == nil {
 			size = len(data)
@@ -181,13 +184,13 @@ func (b *backgroundTurn) hold(ev event.Event) {
 	}
 }
 
-// commands are those that outlived their turn, by the agent's ids of both; at
-// most maxCommands.
+// commands are the commands that continue after their turn, at most
+// maxCommands, by the native ids of the turn and the item.
 type commands map[string]*piece
 
 const maxCommands = 256
 
-// keep takes commands that go on when a turn is over.
+// keep adds the commands that continue after a turn.
 func (cs commands) keep(turn string, running []*piece) {
 	for _, c := range running {
 		if len(cs) < maxCommands {
@@ -196,8 +199,8 @@ func (cs commands) keep(turn string, running []*piece) {
 	}
 }
 
-// end returns the command that has ended, or nil for an item of a turn that
-// runs.
+// end removes and returns a command that has ended. It returns nil if the item
+// belongs to a running turn.
 func (cs commands) end(turn, native string) *piece {
 	id := turn + " " + native
 	c := cs[id]

@@ -8,7 +8,7 @@ import (
 func oneLine(s string, max int) string     { return text.OneLine(s, max) }
 func cut(s string, max int) (string, bool) { return text.Cut(s, max) }
 
-// key and derive bind the provider's name.
+// key and derive are [translate.Key] and [translate.Derive] for this provider.
 func key(native string) string    { return translate.Key(providerID, native) }
 func derive(native string) string { return translate.Derive(providerID, native) }
 

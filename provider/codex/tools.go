@@ -10,11 +10,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxArguments bounds what a call shows of its arguments, in bytes.
+// maxArguments bounds the arguments that a call shows, in bytes.
 const maxArguments = 256 << 10
 
-// callStarted announces a tool call, and finishes it if its arguments are
-// known.
+// callStarted emits the start of a tool call, and completes the call if its
+// arguments are known.
 func (is *itemList) callStarted(c *piece, it item) {
 	f, ok := toolCall(it)
 	if !ok {
@@ -31,22 +31,23 @@ func (is *itemList) callStarted(c *piece, it item) {
 		c.output.Start.Native = c.nativeID()
 		is.start(c, event.ItemStart{ItemID: c.id, ItemType: event.TypeFunctionCall, CallID: f.CallID, Name: f.Name})
 	}
-	late := it.Type == "webSearch" || it.Type == "imageGeneration" // their arguments come with their end
+	late := it.Type == "webSearch" || it.Type == "imageGeneration" // their arguments arrive with their end
 	if !c.called && (!late || c.done) {
 		c.called = true
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: f})
 	}
 }
 
-// leave ends a call that goes on in the background with the output so far.
+// toBackground ends a call that continues in the background. text is its output
+// so far.
 func (is *itemList) leave(c *piece, text string) {
 	c.done = true
 	c.output.Done(is.out, event.FunctionCallOutput{CallID: c.native, Output: text, Detail: []byte(`{"status":"inProgress"}`)})
 	is.out.Notice(event.LevelInfo, "TASK_GOES_ON", "It goes on in the background: "+oneLine(c.title, 300))
 }
 
-// toolCall returns the call that a native item is. It reports false for an item
-// that is no call, or of an unknown type.
+// toolCall converts a native item to a tool call. It reports false if the item
+// is not a call or has an unknown type.
 func toolCall(it item) (event.FunctionCall, bool) {
 	f := event.FunctionCall{CallID: it.ID, Kind: event.KindOther}
 	switch it.Type {
@@ -98,7 +99,7 @@ func toolCall(it item) (event.FunctionCall, bool) {
 	return f, it.ID != ""
 }
 
-// collabName is the model's name of a tool for subagents.
+// collabName returns the name under which the model knows a tool for subagents.
 func collabName(tool string) string {
 	switch tool {
 	case "spawnAgent":
@@ -113,7 +114,7 @@ func collabName(tool string) string {
 	return clip(tool, 100)
 }
 
-// toolOutput is the output of a finished call.
+// toolOutput returns the output of a finished call.
 func toolOutput(c *piece, it item) event.FunctionCallOutput {
 	out := event.FunctionCallOutput{CallID: c.native, IsError: it.Status == "failed" || it.Status == "declined"}
 	text := ""
@@ -150,8 +151,8 @@ func toolOutput(c *piece, it item) event.FunctionCallOutput {
 	return out
 }
 
-// joined is the text of a tool's output, a line for each part; what is not text
-// is named.
+// joined returns the text of a tool's output, one line for each part. A part
+// that is not text is represented by its type.
 func joined(parts []outputPart) string {
 	var lines []string
 	for _, p := range parts {
@@ -174,7 +175,8 @@ func agentsText(it item) string {
 	return strings.Join(lines, "\n")
 }
 
-// script returns the command without the shell that codex runs it with.
+// script returns the command without the shell invocation that Codex adds to
+// it.
 func script(command string) string {
 	shell, rest, ok := strings.Cut(command, " ")
 	if !ok || !strings.HasSuffix(shell, "sh") {
