@@ -174,7 +174,7 @@ func (qs *questions) askedAgain(m jsonrpc.Message) (reply jsonrpc.Message, due b
 	}
 	qs.out.Emit(q.Turn, translate.ArgumentsChanged)
 	qs.out.Emit(q.Turn, translate.Withdrawn(q.ID))
-	return jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "what is asked changed while it was looked at; ask again"), true
+	return jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "the request changed while an approval was open; send it again"), true
 }
 
 // decided processes a response that Runnel sends, and returns the approval and
@@ -208,7 +208,7 @@ func (qs *questions) withdrawn(request jsonrpc.ID) {
 // work. If the user interrupted the turn, moveOut returns denials for the
 // questions. Otherwise it returns the questions, and the caller asks them
 // again.
-func (qs *questions) leave(over *turn, subagents map[string]*subagentTurn) (left []translate.Approval[*approval], denials []jsonrpc.Message) {
+func (qs *questions) moveOut(over *turn, subagents map[string]*subagentTurn) (left []translate.Approval[*approval], denials []jsonrpc.Message) {
 	for _, q := range qs.Of(over.id) {
 		if subagents[q.Question.native] == nil {
 			continue
@@ -415,7 +415,7 @@ func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, erro
 		return nil, err
 	}
 	if a.method != askElicitation || !a.form || c.ID != translate.AllowOnce {
-		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments: Codex does not let them be changed")
+		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments: Codex does not allow changed arguments here")
 	}
 	return json.Marshal(decided{"action": "accept", "content": content, "_meta": nil})
 }

@@ -80,7 +80,7 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	if err := c.Send(ready); err != nil {
 		return c.startupFault()
 	}
-	if err := login.give(c, next); err != nil {
+	if err := login.apply(c, next); err != nil {
 		return err
 	}
 	id, err := c.call(method, params)
@@ -145,12 +145,12 @@ func (c *conn) checkEffort(effort string) (err error) {
 
 // ask sends a request and waits for its response.
 func (c *conn) ask(next func() ([]byte, error), method string, params any) error {
-	_, err := c.answer(next, method, params)
+	_, err := c.requestResult(next, method, params)
 	return err
 }
 
 // requestResult sends a request, waits for its response and returns the result.
-func (c *conn) answer(next func() ([]byte, error), method string, params any) (json.RawMessage, error) {
+func (c *conn) requestResult(next func() ([]byte, error), method string, params any) (json.RawMessage, error) {
 	id, err := c.call(method, params)
 	if err != nil {
 		return nil, c.startupFault()
@@ -203,16 +203,16 @@ func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 // before it was ready. The error does not quote standard error, which may
 // contain secrets.
 func (c *conn) startupFault() error {
-	said := c.Ended()
-	cause := errors.New("codex: left before it was ready")
-	for _, known := range []struct{ words, tell string }{
+	stderr := c.Ended()
+	cause := errors.New("codex: exited before it was ready")
+	for _, known := range []struct{ words, message string }{
 		{"CODEX_HOME", "Codex's folder is missing: see CODEX_HOME."},
 		{"no longer supported", "A setting in Codex's configuration is no longer supported. Try it in a terminal: codex"},
 		{"config.toml", "Codex's configuration is not valid. Try it in a terminal: codex"},
 		{"unrecognized subcommand", "This version of Codex has no app-server. Update it: " + installCommand},
 	} {
-		if strings.Contains(said, known.words) {
-			return runnel.Fail(runnel.SessionCreateFailed, known.tell, cause)
+		if strings.Contains(stderr, known.words) {
+			return runnel.Fail(runnel.SessionCreateFailed, known.message, cause)
 		}
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, "Codex ended before it was ready. Try it in a terminal: "+product.Try, cause)
@@ -262,7 +262,7 @@ func (t *translator) interruption() (json.RawMessage, error) {
 	if tn := t.turns.current(); tn != nil {
 		return outgoing(tn.interrupt(t.thread))
 	}
-	native, ok := t.turns.soon()
+	native, ok := t.turns.starting()
 	if !ok {
 		return nil, nil
 	}
@@ -322,7 +322,7 @@ func (c *conn) CheckSettings(set runnel.Settings) error {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
-		if err := mayBe(id, set.Config[id], c.opt.AllowBypass); err != nil {
+		if err := checkOption(id, set.Config[id], c.opt.AllowBypass); err != nil {
 			return err
 		}
 	}
@@ -388,7 +388,7 @@ func (c *conn) modeParamsLocked(m mode) map[string]any {
 
 // SetConfig implements [runnel.ConfigSetter].
 func (c *conn) SetConfig(_ context.Context, id, value string) error {
-	if err := mayBe(id, value, c.opt.AllowBypass); err != nil {
+	if err := checkOption(id, value, c.opt.AllowBypass); err != nil {
 		return err
 	}
 	switch id {

@@ -129,7 +129,7 @@ func (cv *conversation) runOf(n note) *run {
 // accepted processes the response to the prompt of the turn id.
 func (cv *conversation) accepted(id string, m jsonrpc.Message) {
 	if m.Error != nil {
-		cv.turns.refused(id, m.Error)
+		cv.turns.rejected(id, m.Error)
 		return
 	}
 	var r struct{ Turn nativeTurn }
@@ -142,14 +142,14 @@ func (cv *conversation) accepted(id string, m jsonrpc.Message) {
 	case tn == nil:
 		cv.turns.bind(cv.thread, *native, id)
 	case tn.id != id && tn.began:
-		cv.joined(tn, id)
+		cv.join(tn, id)
 	}
 }
 
-// joined processes a prompt that the agent added to a native turn that was
+// join processes a prompt that the agent added to a native turn that was
 // already running and had no prompt. The turn up to here ends. The rest of the
 // native turn belongs to the prompt's turn.
-func (cv *conversation) joined(tn *turn, id string) {
+func (cv *conversation) join(tn *turn, id string) {
 	cv.commands.keep(tn.native, tn.close("joined"))
 	tn.out.Emit(event.ResponseDone{Status: event.StatusCompleted, FinishReason: "continued"})
 	again := cv.turns.bind(cv.thread, tn.native, id)
@@ -201,10 +201,10 @@ func (cv *conversation) complete(n note) []jsonrpc.ID {
 func (cv *conversation) turnDone(tn *turn, end nativeTurn) (unanswered []jsonrpc.ID) {
 	cv.commands.keep(tn.native, tn.close(end.Status))
 	cv.turns.ended(tn.native)
-	for _, s := range cv.subagents.leave(tn) {
+	for _, s := range cv.subagents.moveOut(tn) {
 		cv.place(s)
 	}
-	left, denials := cv.questions.leave(tn, cv.subagents.running)
+	left, denials := cv.questions.moveOut(tn, cv.subagents.running)
 	for _, m := range denials {
 		cv.reply(m, nil)
 	}
@@ -301,17 +301,17 @@ func (cv *conversation) itemCompleted(n note) {
 
 // begins forwards the start of an item to its turn.
 func (cv *conversation) begins(r *run, it item) {
-	if it.Type != "subAgentActivity" || cv.subagents.acts(r, it) {
+	if it.Type != "subAgentActivity" || cv.subagents.activity(r, it) {
 		r.begins(it)
 	}
 }
 
 // whole forwards a completed item to its turn.
 func (cv *conversation) whole(r *run, it item) {
-	if it.Type != "subAgentActivity" || cv.subagents.acts(r, it) {
+	if it.Type != "subAgentActivity" || cv.subagents.activity(r, it) {
 		r.whole(it)
 	} else if c := r.pieces[it.ID]; c != nil && !c.call {
-		c.done = true // the item is not shown; a call stays open until subagents.acts ends it
+		c.done = true // the item is not shown; a call stays open until subagents.activity ends it
 	}
 }
 

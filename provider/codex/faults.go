@@ -37,31 +37,31 @@ func errorInfo(e turnError) (k errorKind) {
 // fault returns the error that users see for a failed turn. It adds the agent's
 // message if the failure is unknown.
 func fault(e turnError) event.Fault {
-	say := func(code runnel.Code, format string, args ...any) event.Fault {
+	of := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
 	}
 	k := errorInfo(e)
 	switch k.word {
 	case "contextWindowExceeded":
-		return say(runnel.AgentError, "The conversation is too long for the model. Start a new one.")
+		return of(runnel.AgentError, "The conversation is too long for the model. Start a new one.")
 	case "sessionBudgetExceeded":
-		return say(runnel.AgentError, translate.FaultBudget)
+		return of(runnel.AgentError, translate.FaultBudget)
 	case "usageLimitExceeded", "rateLimitExceeded":
-		return say(runnel.RateLimited, translate.FaultRateLimited)
+		return of(runnel.RateLimited, translate.FaultRateLimited)
 	case "serverOverloaded", "flexUnavailable", "policyCapacityUnavailable":
-		return say(runnel.AgentError, "The model API is overloaded. Send the prompt again in a moment.")
+		return of(runnel.AgentError, "The model API is overloaded. Send the prompt again in a moment.")
 	case "modelNotFound":
-		return say(runnel.AgentError, translate.FaultModel)
+		return of(runnel.AgentError, translate.FaultModel)
 	case "cyberPolicy", "misalignmentPolicyViolation", "inferenceHookDenied":
-		return say(runnel.AgentError, translate.FaultDeclined)
+		return of(runnel.AgentError, translate.FaultDeclined)
 	case "tooManyDenials":
-		return say(runnel.AgentError, "The agent stopped: too much of what it wanted to do was denied.")
+		return of(runnel.AgentError, "The agent stopped: too much of what it wanted to do was denied.")
 	case "sandboxError":
-		return say(runnel.AgentError, "Codex's sandbox failed. See its documentation for what the sandbox needs on this system.")
+		return of(runnel.AgentError, "Codex's sandbox failed. See its documentation for what the sandbox needs on this system.")
 	case "unauthorized":
 		k.status = 401
 	case "internalServerError":
-		return say(runnel.AgentError, translate.FaultFailed, max(k.status, 500))
+		return of(runnel.AgentError, translate.FaultFailed, max(k.status, 500))
 	case "badRequest":
 		k.status = max(k.status, 400)
 	}
@@ -70,19 +70,19 @@ func fault(e turnError) event.Fault {
 	}
 	switch {
 	case k.status == 401 || k.status == 403:
-		return say(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
+		return of(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
 	case k.status == http.StatusBadRequest:
-		return say(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
+		return of(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
 	case strings.HasPrefix(e.Message, "Missing environment variable"):
-		return say(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
+		return of(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
 	case strings.HasPrefix(e.Message, "stream disconnected"), k.word == "responseStreamDisconnected", k.word == "responseStreamConnectionFailed":
-		return say(runnel.AgentError, translate.FaultBrokeOff)
+		return of(runnel.AgentError, translate.FaultBrokeOff)
 	case strings.HasPrefix(e.Message, "Incomplete response"):
-		return say(runnel.AgentError, "The model's answer was cut short.")
+		return of(runnel.AgentError, "The model's answer was cut short.")
 	case k.word == "other" && strings.HasPrefix(e.Message, "{"), strings.Contains(e.Message, "status 400"):
-		return say(runnel.AgentError, "The model API rejected the request%s", because(e))
+		return of(runnel.AgentError, "The model API rejected the request%s", because(e))
 	}
-	return say(runnel.AgentError, "The agent gave the turn up%s", because(e))
+	return of(runnel.AgentError, "The agent gave the turn up%s", because(e))
 }
 
 // because returns the agent's reason as the end of a sentence. The agent's
@@ -102,8 +102,8 @@ func because(e turnError) string {
 	return ": " + why
 }
 
-// refused returns the error for a prompt that the agent rejected.
-func refused(e *jsonrpc.Error) event.Fault {
+// rejected returns the error for a prompt that the agent rejected.
+func rejected(e *jsonrpc.Error) event.Fault {
 	if strings.Contains(e.Message, "overloaded") {
 		return runnel.Fail(runnel.AgentError, "Codex is overloaded. Send the prompt again in a moment.").Fault()
 	}

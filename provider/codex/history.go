@@ -61,7 +61,7 @@ func historyFault(err error) error {
 		if isMissing(e) {
 			return runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.", err)
 		}
-		return runnel.Fail(runnel.AgentError, "Codex did not say what was said in the conversation.", err)
+		return runnel.Fail(runnel.AgentError, "Codex did not return the turns of the conversation.", err)
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, err
 type historian struct {
 	t     *translator
 	list  func(thread string, cursor *string) ([]nativeTurn, *string, error)
-	known map[string][]nativeTurn // of subagents
+	known map[string][]nativeTurn // turns of subagents, by thread
 }
 
 func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *string, error)) *historian {
@@ -146,7 +146,7 @@ func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *stri
 }
 
 // all calls emit with the events of each turn.
-func (h *historian) all(give func([]event.Event) error) error {
+func (h *historian) all(emit func([]event.Event) error) error {
 	var cursor *string
 	for {
 		turns, next, err := h.list(h.t.thread, cursor)
@@ -158,7 +158,7 @@ func (h *historian) all(give func([]event.Event) error) error {
 			if err != nil {
 				return err
 			}
-			if err := give(evs); err != nil {
+			if err := emit(evs); err != nil {
 				return err
 			}
 		}
@@ -170,21 +170,21 @@ func (h *historian) all(give func([]event.Event) error) error {
 }
 
 // threadItem is an item with its thread and its turn.
-type said struct {
+type threadItem struct {
 	thread, turn string
 	item         item
 }
 
 // moment is the start or the end of an item.
 type moment struct {
-	said
+	threadItem
 	at  int64 // unix milliseconds
 	end bool
 }
 
 // moments returns the starts and the ends of items in order of time. Items are
 // stored in the order in which they ended.
-func moments(all []said) []moment {
+func moments(all []threadItem) []moment {
 	var out []moment
 	var before int64
 	for _, s := range all {
@@ -233,9 +233,9 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 // begin emits the prompt and the start of a turn. The turn gets the id that
 // Runnel sent with the prompt. If another client sent the prompt, the id is
 // derived from the native one.
-func (h *historian) begin(native nativeTurn, all []said) *turn {
+func (h *historian) begin(native nativeTurn, all []threadItem) *turn {
 	t := h.t
-	i := slices.IndexFunc(all, func(s said) bool { return s.thread == t.thread && s.item.Type == "userMessage" })
+	i := slices.IndexFunc(all, func(s threadItem) bool { return s.thread == t.thread && s.item.Type == "userMessage" })
 	var prompt item
 	if i >= 0 {
 		prompt = all[i].item
@@ -284,16 +284,16 @@ func (h *historian) item(main *turn, m moment) {
 const maxDepth = 8
 
 // gather returns the items of a turn and of the subagents that it started.
-func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said, error) {
-	var out []said
+func (h *historian) gather(thread string, native nativeTurn, depth int) ([]threadItem, error) {
+	var out []threadItem
 	seen := make(map[string]bool)
 	for _, it := range native.Items {
-		out = append(out, said{thread, native.ID, it})
+		out = append(out, threadItem{thread, native.ID, it})
 		if it.Type != "subAgentActivity" || it.AgentID == "" || seen[it.AgentID] || depth >= maxDepth || len(h.known) >= maxSubagents {
 			continue
 		}
 		seen[it.AgentID] = true
-		turns, err := h.of(it.AgentID)
+		turns, err := h.turnsOf(it.AgentID)
 		if err != nil {
 			return nil, err
 		}
@@ -312,7 +312,7 @@ func (h *historian) gather(thread string, native nativeTurn, depth int) ([]said,
 }
 
 // turnsOf returns the turns of a subagent, none if they are not stored.
-func (h *historian) of(thread string) ([]nativeTurn, error) {
+func (h *historian) turnsOf(thread string) ([]nativeTurn, error) {
 	if turns, ok := h.known[thread]; ok {
 		return turns, nil
 	}
@@ -320,7 +320,7 @@ func (h *historian) of(thread string) ([]nativeTurn, error) {
 	var cursor *string
 	for {
 		turns, next, err := h.list(thread, cursor)
-		if _, gone := errors.AsType[*jsonrpc.Error](err); gone {
+		if _, missing := errors.AsType[*jsonrpc.Error](err); missing {
 			break
 		}
 		if err != nil {

@@ -25,8 +25,8 @@ type itemList struct {
 
 // A line is the state that the turns of one thread share.
 type line struct {
-	next int    // ordinal of the next item
-	said string // text of the last message
+	next        int    // ordinal of the next item
+	lastMessage string // text of the last message
 }
 
 // A piece is a native item of a turn.
@@ -202,11 +202,11 @@ func (is *itemList) whole(it item) {
 		c.phase = it.Phase
 		is.begun(c, event.TypeMessage, "")
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: event.Message{Content: it.Text, Origin: event.OriginAgent}})
-		is.line.said = it.Text
+		is.line.lastMessage = it.Text
 	case "userMessage": // not the prompt of this turn
 		is.begun(c, event.TypeMessage, "")
-		said, _ := userMessage(translate.Loose[[]userInput](it.Content))
-		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: said})
+		message, _ := userMessage(translate.Loose[[]userInput](it.Content))
+		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: message})
 	case "reasoning":
 		is.reasoned(c, it)
 	case "contextCompaction":
@@ -266,10 +266,10 @@ func (is *itemList) close(goesOn bool, why event.CancelReason) (commands []*piec
 		case !c.call:
 			is.abandon(c, why)
 		case goesOn && c.kind == "commandExecution":
-			is.leave(c, c.output.Streamed())
+			is.toBackground(c, c.output.Streamed())
 			commands = append(commands, c)
 		case goesOn && c.kind == "subAgentActivity":
-			is.leave(c, "It goes on in the background.")
+			is.toBackground(c, "It goes on in the background.")
 		case !c.called:
 			c.done = true
 			is.out.Emit(event.ItemCancelled{ItemID: c.id, Reason: why})

@@ -76,11 +76,11 @@ func (l login) tap(tap func(runnel.Dir, []byte)) func(runnel.Dir, []byte) {
 
 // apply logs the agent in. It fails with AGENT_NOT_LOGGED_IN if the agent has
 // no credential for its model provider.
-func (l login) give(c *conn, next func() ([]byte, error)) error {
+func (l login) apply(c *conn, next func() ([]byte, error)) error {
 	if l.byKey() {
 		return c.ask(next, methodLogin, map[string]any{"type": "apiKey", "apiKey": l.key})
 	}
-	result, err := c.answer(next, methodAccount, map[string]any{"refreshToken": false})
+	result, err := c.requestResult(next, methodAccount, map[string]any{"refreshToken": false})
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,8 @@ func textInput(s string) userInput {
 	return userInput{Type: "text", Text: &s, Elements: &[]struct{}{}}
 }
 
-// content returns the text of a prompt and its attachments.
-func spoken(in []userInput) (text string, files []event.Attachment) {
+// promptContent returns the text of a prompt and its attachments.
+func promptContent(in []userInput) (text string, files []event.Attachment) {
 	var words []string
 	for i, part := range in {
 		switch {
@@ -80,7 +80,7 @@ func userMessage(in []userInput) (m event.Message, warning string) {
 			in, warning = in[1:], all
 		}
 	}
-	text, files := spoken(in)
+	text, files := promptContent(in)
 	return event.Message{Content: text, Origin: event.OriginUser, Attachments: files}, warning
 }
 

@@ -254,7 +254,7 @@ func projectDir(dir string) string {
 // applyOption sets the option id to value in params or config. It fails if the
 // value is not allowed.
 func applyOption(params, config map[string]any, id, value string, allowBypass bool) error {
-	if err := mayBe(id, value, allowBypass); err != nil {
+	if err := checkOption(id, value, allowBypass); err != nil {
 		return err
 	}
 	switch id {
@@ -272,7 +272,7 @@ func applyOption(params, config map[string]any, id, value string, allowBypass bo
 
 // checkOption fails with InvalidRequest if the option id does not exist or may
 // not have the value.
-func mayBe(id, value string, allowBypass bool) error {
+func checkOption(id, value string, allowBypass bool) error {
 	for _, o := range new(settings).options() {
 		if o.ID != id || id == optionModel {
 			continue

@@ -41,7 +41,7 @@ func TestPromptsComeBack(t *testing.T) {
 		{Name: "empty.txt", MediaType: "text/plain"},
 	}}
 	p := prompt("t", "u", in)
-	text, files := spoken(p.Input)
+	text, files := promptContent(p.Input)
 	want := []event.Attachment{
 		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Size: int64(len("# A\n</document>\n"))},
 		{MediaType: "image/png", Size: 5}, // its name is nowhere
@@ -50,7 +50,7 @@ func TestPromptsComeBack(t *testing.T) {
 	if d := cmp.Diff(want, files); d != "" || text != in.Text {
 		t.Errorf("%q %s", text, d)
 	}
-	if text, files := spoken(prompt("t", "u", runnel.Text("")).Input); text != "" || files != nil {
+	if text, files := promptContent(prompt("t", "u", runnel.Text("")).Input); text != "" || files != nil {
 		t.Errorf("%q %v", text, files)
 	}
 	accepts, err := New().Accepts(t.Context(), runnel.Options{})

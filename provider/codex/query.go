@@ -37,7 +37,7 @@ func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *ask
 	path, managed := native(path)
 	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: agentconn.EmptyDir(), Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
 	if err != nil {
-		return runnel.Fail(runnel.AgentError, "Codex could not be started to be asked.", err)
+		return runnel.Fail(runnel.AgentError, "Codex could not be started.", err)
 	}
 	stop := context.AfterFunc(ctx, func() { process.Stop(context.WithoutCancel(ctx), proc.Now) })
 	defer func() {
@@ -46,7 +46,7 @@ func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *ask
 	}()
 	a := &asker{process: process, lines: jsonl.NewReader(process.Stdout(), maxStored)}
 	if err = a.ask(methodInitialize, initializeParams(), nil); err == nil {
-		err = a.say(jsonrpc.NewNotification(methodInitialized, nil))
+		err = a.send(jsonrpc.NewNotification(methodInitialized, nil))
 	}
 	if err == nil {
 		err = do(a)
@@ -57,7 +57,7 @@ func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *ask
 	return err
 }
 
-func (a *asker) say(m jsonrpc.Message, err error) error {
+func (a *asker) send(m jsonrpc.Message, err error) error {
 	line, err := outgoing(m, err)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (a *asker) ask(method string, params, result any) error {
 	if err != nil {
 		return err
 	}
-	if err := a.say(jsonrpc.NewRequest(id, method, params)); err != nil {
+	if err := a.send(jsonrpc.NewRequest(id, method, params)); err != nil {
 		return err
 	}
 	for {
@@ -84,7 +84,7 @@ func (a *asker) ask(method string, params, result any) error {
 			return runnel.Fail(runnel.AgentError, "What Codex keeps of the conversation is too large.", err)
 		}
 		if err != nil {
-			return runnel.Fail(runnel.AgentError, "Codex ended while it was asked.", err)
+			return runnel.Fail(runnel.AgentError, "Codex exited before it answered a request.", err)
 		}
 		m, err := jsonrpc.Decode(line)
 		if err != nil {

@@ -29,13 +29,13 @@ const maxQuestions = 20
 
 // userAnswer is the answer to one question: the label of an option, free text,
 // or several of these.
-type given []string
+type userAnswer []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (g *given) UnmarshalJSON(data []byte) error {
+func (g *userAnswer) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
-		*g = given{one}
+		*g = userAnswer{one}
 		return nil
 	}
 	return json.Unmarshal(data, (*[]string)(g))
@@ -59,7 +59,7 @@ func (a *approval) user(q question) (event.Approval, bool) {
 	}
 	if len(q.Questions) == 1 {
 		for i, o := range first.Options[:min(len(first.Options), translate.MaxOptions)] {
-			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]given{first.ID: {o.Label}}))
+			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]userAnswer{first.ID: {o.Label}}))
 		}
 	}
 	var firsts []string
@@ -77,18 +77,18 @@ func (a *approval) user(q question) (event.Approval, bool) {
 }
 
 // result returns the answers, by question id, in the agent's form.
-func (s *sheet) result(answers map[string]given) decided {
-	out := make(map[string]map[string]given)
+func (s *sheet) result(answers map[string]userAnswer) decided {
+	out := make(map[string]map[string]userAnswer)
 	for id, g := range answers {
-		out[id] = map[string]given{"answers": g}
+		out[id] = map[string]userAnswer{"answers": g}
 	}
 	return decided{"answers": out}
 }
 
 // firsts returns the answers by question id. A question without an answer gets
 // its first option.
-func (s *sheet) firsts(answers map[string]given) map[string]given {
-	out := make(map[string]given)
+func (s *sheet) firsts(answers map[string]userAnswer) map[string]userAnswer {
+	out := make(map[string]userAnswer)
 	for _, q := range s.questions {
 		switch {
 		case len(answers[q.ID]) > 0:
@@ -96,7 +96,7 @@ func (s *sheet) firsts(answers map[string]given) map[string]given {
 		case len(answers[q.Question]) > 0:
 			out[q.ID] = answers[q.Question]
 		case len(q.Options) > 0:
-			out[q.ID] = given{q.Options[0].Label}
+			out[q.ID] = userAnswer{q.Options[0].Label}
 		}
 	}
 	return out
@@ -108,7 +108,7 @@ func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) 
 		return c.result, nil
 	}
 	var v struct {
-		Answers map[string]given `json:"answers"`
+		Answers map[string]userAnswer `json:"answers"`
 	}
 	if err := json.Unmarshal(values, &v); err != nil {
 		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments: answers: not an object of questions and their answers", err)

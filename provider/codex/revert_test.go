@@ -139,7 +139,7 @@ func TestFilesOfAConversationTakenBackTwiceAreJoined(t *testing.T) {
 	write("rollout-2026-01-01T00-00-02-"+id+"_00000000-0000-4000-8000-000000000002.jsonl", line(3, base(3))+line(4, `,"first":1`))
 	last := write("rollout-2026-01-01T00-00-03-"+id+"_00000000-0000-4000-8000-000000000003.jsonl", line(2, base(2))+line(3, `,"second":1`))
 	var out bytes.Buffer
-	if err := join(&out, filesBeside(last, id), endless); err != nil {
+	if err := join(&out, siblings(last, id), endless); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(line(0, "")+line(1, "")+line(3, `,"second":1`), out.String()); d != "" {

@@ -345,7 +345,7 @@ func TestTwoTurnsAtOnceGiveTheSameEventsEachTime(t *testing.T) {
 			d.prompt(turn)
 			d.out(`{"id":"turn:` + turn + `","result":{"turn":{"id":"n` + turn + `"}}}`)
 		}
-		if native, _ := d.tr.turns.soon(); native != "na" {
+		if native, _ := d.tr.turns.starting(); native != "na" {
 			t.Fatalf("an early interrupt ends %s, want na", native)
 		}
 		for _, native := range []string{"na", "nb", "nc"} {

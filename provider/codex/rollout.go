@@ -83,13 +83,13 @@ func copyOf(file, id, models string) (dir string, err error) {
 		return "", err
 	}
 	out := bufio.NewWriter(to)
-	err = join(out, filesBeside(file, id), endless)
+	err = join(out, siblings(file, id), endless)
 	return dir, errors.Join(err, out.Flush(), to.Close())
 }
 
 // siblings returns the files of a conversation in the folder of one of them,
 // the newest first.
-func filesBeside(file, id string) []string {
+func siblings(file, id string) []string {
 	if !rollout.MatchString(filepath.Base(file)) {
 		return []string{file}
 	}
@@ -102,7 +102,7 @@ func filesBeside(file, id string) []string {
 	return files
 }
 
-var errContinues = errors.New("codex: the file continues one that does not lie beside it")
+var errContinues = errors.New("codex: the file continues a file that is not in the same folder")
 
 // endless is an ordinal after the last line of any file.
 const endless = int64(1) << 62

@@ -56,10 +56,10 @@ func newSubagents(out *translate.Emitter) subagents {
 	return subagents{out: out, byThread: make(map[string]*subagent), running: make(map[string]*subagentTurn)}
 }
 
-// know returns the subagent of a thread, and adds it if it is new. Messages may
-// name a subagent before the call that started it. know returns nil if there
-// are too many subagents.
-func (ss *subagents) know(thread string) *subagent {
+// add returns the subagent of a thread, and adds it if it is new. Messages may
+// name a subagent before the call that started it. add returns nil if there are
+// too many subagents.
+func (ss *subagents) add(thread string) *subagent {
 	a := ss.byThread[thread]
 	if a == nil && len(ss.byThread) < maxSubagents {
 		a = &subagent{thread: thread, line: line{next: 1}}
@@ -68,15 +68,15 @@ func (ss *subagents) know(thread string) *subagent {
 	return a
 }
 
-// acts processes an item about a subagent. It reports whether the item is a
+// activity processes an item about a subagent. It reports whether the item is a
 // call that starts a subagent or sends it a message.
-func (ss *subagents) acts(r *run, it item) bool {
+func (ss *subagents) activity(r *run, it item) bool {
 	c := r.piece(it)
 	if c == nil || c.done || it.AgentID == "" {
 		return false
 	}
 	if it.Kind == "started" || it.Kind == "interacted" {
-		a := ss.know(it.AgentID)
+		a := ss.add(it.AgentID)
 		if a == nil {
 			return false
 		}
@@ -87,7 +87,7 @@ func (ss *subagents) acts(r *run, it item) bool {
 	}
 	a := ss.byThread[it.AgentID]
 	if a != nil && a.piece != nil && !a.piece.output.Opened() && a.turn == r.out.Turn() && a.piece.called {
-		text, short := cut(a.line.said, event.MaxOutput)
+		text, short := cut(a.line.lastMessage, event.MaxOutput)
 		a.piece.done = true
 		a.piece.output.Done(r.out, event.FunctionCallOutput{CallID: a.call, Output: text, IsError: it.Kind != "completed", Truncated: short})
 	}
@@ -110,7 +110,7 @@ func (ss *subagents) begin(thread, native string) *subagentTurn {
 
 // moveOut removes the subagents that still work from an ended turn. It returns
 // their turns, for which the caller must call place.
-func (ss *subagents) leave(over *turn) (moved []*subagentTurn) {
+func (ss *subagents) moveOut(over *turn) (moved []*subagentTurn) {
 	for _, native := range slices.Sorted(maps.Keys(ss.running)) {
 		s := ss.running[native]
 		if s.main != over {

@@ -40,7 +40,7 @@ func (is *itemList) callStarted(c *piece, it item) {
 
 // toBackground ends a call that continues in the background. text is its output
 // so far.
-func (is *itemList) leave(c *piece, text string) {
+func (is *itemList) toBackground(c *piece, text string) {
 	c.done = true
 	c.output.Done(is.out, event.FunctionCallOutput{CallID: c.native, Output: text, Detail: []byte(`{"status":"inProgress"}`)})
 	is.out.Notice(event.LevelInfo, "TASK_GOES_ON", "It goes on in the background: "+oneLine(c.title, 300))

@@ -11,19 +11,20 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// providerID is how events name this provider.
+// providerID identifies this provider in events.
 const providerID = "codex"
 
-// translator turns what passes between us and one app-server into events.
+// translator translates the lines between Runnel and one app-server to events.
 //
-// It is pure: lines go in, in the order in which they passed, and events come
-// out; the same lines give the same events with the same ids. All that it knows
-// it has from lines, ours included: the request that begins a turn is named
-// after it, and an interrupt that comes too early is in a line as well.
+// It is pure: the same lines in the same order give the same events with the
+// same ids. Its whole state comes from the lines, including the lines that
+// Runnel sends. For instance, the id of the request that begins a turn contains
+// the turn's id.
 //
-// A line is decoded and goes to one owner of state, which emits the events.
-// Owners do not know each other: where one has an effect on another, it returns
-// a value, and the translator or the conversation passes it on.
+// Each line is decoded and dispatched to the one part that owns the state in
+// question. That part emits the events. Parts do not call each other: a part
+// returns its effects on other parts, and the translator or the conversation
+// applies them.
 type translator struct {
 	conversation
 	peer     jsonrpc.Peer
@@ -39,7 +40,7 @@ func newTranslator() *translator {
 func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 	m, err := jsonrpc.Decode(line)
 	if err != nil {
-		return nil // ours always decode; a damaged recording may not
+		return nil // only a damaged recording contains such a line
 	}
 	t.out.Begin(at)
 	switch m.Kind() {
@@ -96,7 +97,7 @@ func (*translator) About(line []byte) agentconn.About {
 	return agentconn.About{}
 }
 
-// message dispatches a message of the agent.
+// message dispatches a message from the agent.
 func (t *translator) message(m jsonrpc.Message) {
 	verdict, call := t.peer.Got(m)
 	switch verdict {
@@ -138,7 +139,7 @@ func (t *translator) notified(m jsonrpc.Message) {
 	case "item/agentMessage/delta", "item/plan/delta", "item/commandExecution/outputDelta",
 		"item/reasoning/summaryTextDelta", "item/reasoning/summaryPartAdded", "item/reasoning/textDelta":
 		if r := t.running(n.TurnID); r == nil || !r.delta(m.Method, n) {
-			t.out.Skip() // of a turn that is over, or before its item
+			t.out.Skip() // its turn is over, or its item has not started
 		}
 	case "turn/plan/updated":
 		if r := t.runOf(n); r != nil {
@@ -150,23 +151,23 @@ func (t *translator) notified(m jsonrpc.Message) {
 		}
 	case "thread/tokenUsage/updated":
 		if n.Usage != nil && n.ThreadID == t.thread {
-			t.turns.counted(n.TurnID, *n.Usage)
+			t.turns.used(n.TurnID, *n.Usage)
 		}
 	case "thread/started":
 		if n.Thread != nil && n.Thread.ID != t.thread && n.Thread.ParentID != "" {
-			t.subagents.know(n.Thread.ID)
+			t.subagents.add(n.Thread.ID)
 		}
 	case "serverRequest/resolved":
 		t.peer.Forget(n.Request)
 		t.questions.withdrawn(n.Request)
 	default:
-		t.fact(m, n)
+		t.sessionNotified(m, n)
 	}
 }
 
-// fact dispatches a notification that is about the conversation or the account
-// rather than a part of a turn.
-func (t *translator) fact(m jsonrpc.Message, n note) {
+// sessionNotified dispatches a notification about the conversation or the
+// account.
+func (t *translator) sessionNotified(m jsonrpc.Message, n note) {
 	switch m.Method {
 	case "thread/settings/updated":
 		if n.Settings != nil && n.ThreadID == t.thread {
@@ -192,15 +193,15 @@ func (t *translator) fact(m jsonrpc.Message, n note) {
 	}
 }
 
-// requested takes a request of ours.
+// requested processes a request that Runnel sends.
 func (t *translator) requested(m jsonrpc.Message) {
 	name, _ := m.ID.Text()
 	switch {
 	case m.Method == methodTurn && strings.HasPrefix(name, turnPrefix):
-		t.turns.prompted(strings.TrimPrefix(name, turnPrefix), translate.Loose[turnParams](m.Params).Input)
+		t.turns.promptSent(strings.TrimPrefix(name, turnPrefix), translate.Loose[turnParams](m.Params).Input)
 	case m.Method == methodInterrupt:
 		native := translate.Loose[note](m.Params).TurnID
-		t.turns.stopping(name, native)
+		t.turns.interruptSent(name, native)
 		if tn := t.turns.running[native]; tn != nil {
 			for _, a := range t.questions.Of(tn.id) {
 				tn.out.Emit(translate.Cancelled(a.ID))
@@ -210,14 +211,14 @@ func (t *translator) requested(m jsonrpc.Message) {
 	t.config.requested(name)
 }
 
-// answered takes the agent's answer to a request of ours.
+// answered processes the agent's response to a request.
 func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 	name, _ := c.ID.Text()
 	switch c.Method {
 	case methodStart, methodResume, methodFork:
-		if m.Error == nil { // whoever waits for the answer reports an error
+		if m.Error == nil { // the handshake reports an error
 			if c.Method == methodStart {
-				t.turns.total = &tokens{} // a resumed one goes on counting
+				t.turns.total = &tokens{} // a resumed conversation continues its count
 			}
 			t.opened(translate.Loose[opened](m.Result), c.Method == methodResume)
 		}
@@ -233,7 +234,7 @@ func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 			t.notice(event.Notice{Level: event.LevelWarning, Code: "OPTION_REFUSED", Message: "The agent refused to change its settings."})
 		}
 	case methodInterrupt:
-		if tn := t.turns.notStopped(name); m.Error != nil && tn != nil {
+		if tn := t.turns.interruptRejected(name); m.Error != nil && tn != nil {
 			if tn.stops >= maxInterrupts || !strings.HasPrefix(m.Error.Message, notYetActive) {
 				tn.out.Emit(translate.InterruptRefused)
 			}
@@ -242,7 +243,8 @@ func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 	}
 }
 
-// outgoing is a message of ours, ready to be written.
+// outgoing encodes a message for sending. Its parameters are the results of the
+// functions that make messages.
 func outgoing(m jsonrpc.Message, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err

@@ -9,14 +9,14 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// trust returns, in the form of the agent's configuration, the folders whose
-// own settings may run code.
+// trust returns, in the form of the agent's configuration, the trust level of
+// every folder whose settings may run code.
 //
-// A folder is trusted here because whoever runs us says so, and not because the
-// agent was told so once. It looks at the folder, at the repository that it is
-// in and, of a worktree, at the one it belongs to, which a file in the folder
-// names: so whatever might count is taken back, and all that its configuration
-// trusts.
+// opt.Trusted alone decides about trust, even if the user's Codex configuration
+// trusts a folder. The agent looks up the folder, the repository that contains
+// it and, for a worktree, the main repository. A file in the folder names that
+// main repository. So trust marks as untrusted every parent folder and every
+// folder that the configuration names.
 func trust(opt runnel.Options) map[string]any {
 	dir := projectDir(opt.Dir)
 	level := func(of string) map[string]any { return map[string]any{"trust_level": of} }
@@ -38,14 +38,15 @@ func trust(opt runnel.Options) map[string]any {
 	return out
 }
 
-// quoted is a string in a configuration.
+// quoted matches a quoted string in a configuration.
 var quoted = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|'[^'\n]*'`)
 
-// maxQuoted bounds how many of them are looked at.
+// maxQuoted bounds the strings that trusted examines.
 const maxQuoted = 20000
 
-// trusted returns the folders that a configuration speaks of, whatever it says
-// of them: there are many ways to write it, and to trust one less does no harm.
+// trusted returns all absolute paths in a configuration, trusted or not. A
+// configuration can express trust in many ways, and marking too many folders as
+// untrusted does no harm.
 func trusted(config []byte) (dirs []string) {
 	for _, q := range quoted.FindAll(config, maxQuoted) {
 		dir := string(q[1 : len(q)-1])

@@ -11,53 +11,52 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// A run is a native turn in flight: one of the conversation or one of a
-// subagent.
+// A run is a running native turn: one of the conversation or one of a subagent.
 type run struct {
 	itemList
 	native  string
-	failure *turnError // why it is about to end
-	retries int        // notices of retries without anything between them
-	retry   string     // the last of them
+	failure *turnError // the error with which it is about to end
+	retries int        // consecutive notices about retries
+	retry   string     // message of the last such notice
 }
 
-// A turn is a turn of the conversation. It begins when the agent reports its
-// begin and ends when the agent reports its end.
+// A turn is a turn of the conversation. It starts and ends when the agent
+// reports its start and its end.
 type turn struct {
 	run
 	id          string
-	ordinal     int  // its place among the turns of the conversation
-	began       bool // the agent reported it
-	interrupted bool // we asked for its end
-	stops       int  // interrupts that were sent for it
+	ordinal     int  // its position among the turns of the conversation
+	began       bool // the agent reported its start
+	interrupted bool // the user interrupted it
+	stops       int  // number of interrupts sent for it
 	usage       usage
 }
 
-// turns are those of the conversation.
+// turns are the turns of the conversation.
 type turns struct {
 	out     *translate.Emitter
 	next    int              // ordinal of the turn that is bound next
-	waiting []string         // turns of ours whose begin is not confirmed
-	running map[string]*turn // by the agent's id, until they are over
-	over    []string         // native turns that are over, the last maxOver; of subagents, too
-	early   bool             // an interrupt was sent for the turn that begins next
-	total   *tokens          // used by the thread, as last reported
+	waiting []string         // ids of sent prompts whose turn has not started
+	running map[string]*turn // running turns, by native id
+	over    []string         // the last maxOver native ids of ended turns, including subagents' turns
+	early   bool             // an interrupt was sent before its turn started
+	total   *tokens          // tokens that the thread used, as last reported
 }
 
-// maxOver is how many turns that are over are known, so that what comes late is
-// not taken for the begin of another.
+// maxOver is the number of ended turns whose ids are kept. A late message about
+// an ended turn must not start a new turn.
 const maxOver = 256
 
 func newTurns(out *translate.Emitter) turns {
 	return turns{out: out, running: make(map[string]*turn)}
 }
 
-// current is the turn that runs, or nil. If the agent runs several at a time,
-// it is the first of them.
+// current returns the running turn, or nil. If several turns run, it returns
+// the first.
 func (ts *turns) current() *turn { return ts.first(true) }
 
-// first returns the first running turn that the agent has reported to begin, or
-// has not, or nil. The order does not depend on that of the map.
+// first returns the earliest turn whose start the agent has reported (began is
+// true) or has not yet reported, or nil.
 func (ts *turns) first(began bool) (first *turn) {
 	for _, tn := range ts.running {
 		if tn.began == began && (first == nil || tn.ordinal < first.ordinal) {
@@ -67,7 +66,7 @@ func (ts *turns) first(began bool) (first *turn) {
 	return first
 }
 
-// currentID is the id of the turn that runs, "" if there is none.
+// currentID returns the id of the running turn, "" if no turn runs.
 func (ts *turns) currentID() string {
 	if tn := ts.current(); tn != nil {
 		return tn.id
@@ -75,9 +74,9 @@ func (ts *turns) currentID() string {
 	return ""
 }
 
-// soon reports whether a turn of ours is about to begin, and the agent's id of
-// it if that is known.
-func (ts *turns) soon() (native string, ok bool) {
+// starting reports whether a prompted turn is about to start, and returns its
+// native id if that is known.
+func (ts *turns) starting() (native string, ok bool) {
 	if tn := ts.first(false); tn != nil {
 		return tn.native, true
 	}
@@ -86,7 +85,7 @@ func (ts *turns) soon() (native string, ok bool) {
 
 func (ts *turns) isOver(native string) bool { return slices.Contains(ts.over, native) }
 
-// ended remembers a native turn that is over.
+// ended marks a native turn as ended.
 func (ts *turns) ended(native string) {
 	delete(ts.running, native)
 	if ts.over = append(ts.over, native); len(ts.over) > maxOver {
@@ -94,26 +93,28 @@ func (ts *turns) ended(native string) {
 	}
 }
 
-// prompted takes a prompt of ours, which begins the turn with that id.
-func (ts *turns) prompted(id string, in []userInput) {
+// promptSent processes a prompt that Runnel sends. The prompt starts the turn
+// id.
+func (ts *turns) promptSent(id string, in []userInput) {
 	ts.waiting = append(ts.waiting, id)
 	prompt, warning := userMessage(in)
 	ts.out.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), prompt, warning)
 }
 
-// refused takes the refusal of a prompt whose turn did not begin.
-func (ts *turns) refused(id string, e *jsonrpc.Error) {
-	if !ts.unwait(id) {
+// rejected processes the agent's rejection of a prompt.
+func (ts *turns) rejected(id string, e *jsonrpc.Error) {
+	if !ts.removeWaiting(id) {
 		return
 	}
-	if _, soon := ts.soon(); !soon {
-		ts.early = false // it was for this one
+	if _, starting := ts.starting(); !starting {
+		ts.early = false // the interrupt was for this prompt
 	}
-	ts.out.Emit(id, event.ResponseError{Error: refused(e)})
+	ts.out.Emit(id, event.ResponseError{Error: rejected(e)})
 }
 
-// unwait reports whether a turn's begin was waited for, and waits no longer.
-func (ts *turns) unwait(id string) bool {
+// removeWaiting removes a turn from waiting. It reports whether the turn was
+// there.
+func (ts *turns) removeWaiting(id string) bool {
 	i := slices.Index(ts.waiting, id)
 	if i >= 0 {
 		ts.waiting = slices.Delete(slices.Clone(ts.waiting), i, i+1)
@@ -121,14 +122,14 @@ func (ts *turns) unwait(id string) bool {
 	return i >= 0
 }
 
-// bind makes the turn with the agent's id native. id is that of the prompt that
-// it answers. Without one it answers our oldest prompt; if nobody asked for it,
-// it is named after the agent's id.
+// bind adds the turn with the native id native. id is the id of the prompt that
+// the turn answers. If id is "", the turn answers the oldest waiting prompt. If
+// no prompt waits, the turn's id derives from the native id.
 func (ts *turns) bind(thread, native, id string) *turn {
 	if id == "" && len(ts.waiting) > 0 {
 		id = ts.waiting[0]
 	}
-	ts.unwait(id)
+	ts.removeWaiting(id)
 	if id == "" {
 		id = derive(thread + " turn " + native)
 	}
@@ -141,9 +142,10 @@ func (ts *turns) bind(thread, native, id string) *turn {
 	return tn
 }
 
-// stopping takes an interrupt of ours. One that comes before the agent began
-// its turn has no effect and is repeated once it did.
-func (ts *turns) stopping(name, native string) {
+// interruptSent processes an interrupt that Runnel sends. An interrupt has no
+// effect before the agent has started the turn. It is then repeated after the
+// start.
+func (ts *turns) interruptSent(name, native string) {
 	if tn := ts.running[native]; tn != nil {
 		tn.interrupted = true
 		if n, err := strconv.Atoi(strings.TrimPrefix(name, interruptPrefix+native+":")); err == nil {
@@ -153,18 +155,18 @@ func (ts *turns) stopping(name, native string) {
 			return
 		}
 	}
-	if _, soon := ts.soon(); soon && ts.current() == nil {
+	if _, starting := ts.starting(); starting && ts.current() == nil {
 		ts.early = true
 	}
 }
 
-// notYetActive begins the refusal of an interrupt that 0.169 prints in the
-// instant between the two messages about a turn's begin (interrupt-early).
+// notYetActive begins the error for an interrupt that arrives between the two
+// messages about the start of a turn, in 0.169.0 (interrupt-early).
 const notYetActive = "no active turn"
 
-// notStopped takes the refusal of an interrupt. It returns the turn that has to
-// be interrupted again because it runs on, or nil.
-func (ts *turns) notStopped(name string) *turn {
+// interruptRejected processes the rejection of an interrupt. It returns the
+// turn that still runs and must be interrupted again, or nil.
+func (ts *turns) interruptRejected(name string) *turn {
 	rest, ok := strings.CutPrefix(name, interruptPrefix)
 	if !ok {
 		return nil
@@ -176,8 +178,8 @@ func (ts *turns) notStopped(name string) *turn {
 	return nil
 }
 
-// counted takes how much was used.
-func (ts *turns) counted(native string, u tokenUsage) {
+// used processes a report of used tokens.
+func (ts *turns) used(native string, u tokenUsage) {
 	if tn := ts.running[native]; tn != nil {
 		tn.usage.add(u)
 		tn.out.Emit(event.UsageUpdated{Usage: tn.usage.event(), ContextTokens: max(u.Last.Total, 0), ContextWindow: max(u.Window, 0)})
@@ -185,14 +187,14 @@ func (ts *turns) counted(native string, u tokenUsage) {
 	ts.total = &u.Total
 }
 
-// interrupt is the request that ends a turn.
+// interrupt returns the request that interrupts a turn.
 func (tn *turn) interrupt(thread string) (jsonrpc.Message, error) {
 	tn.stops++
 	return jsonrpc.NewRequest(jsonrpc.String(interruptPrefix+tn.native+":"+strconv.Itoa(tn.stops)), methodInterrupt,
 		map[string]string{"threadId": thread, "turnId": tn.native})
 }
 
-// close ends what is open in a turn and returns the commands that go on.
+// close ends the open items of a turn and returns the commands that continue.
 func (tn *turn) close(status string) []*piece {
 	return tn.itemList.close(status == "completed", cancelReason(tn.interrupted))
 }
@@ -204,15 +206,15 @@ func cancelReason(interrupted bool) event.CancelReason {
 	return ""
 }
 
-// Names of our requests.
+// Prefixes of the ids of requests.
 const (
-	turnPrefix      = "turn:"      // and the id of the turn
-	modePrefix      = "mode:"      // and the permission mode, and a number
-	interruptPrefix = "interrupt:" // and the agent's id of the turn, and a number
+	turnPrefix      = "turn:"      // then the id of the turn
+	modePrefix      = "mode:"      // then the permission mode and a number
+	interruptPrefix = "interrupt:" // then the native id of the turn and a number
 	cleanPrefix     = "clean:"     // and the agent's id of the turn
 )
 
-// outcome is the terminal event for a turn.
+// outcome returns the terminal event of a turn.
 func outcome(tn *nativeTurn, interrupted bool, u *event.Usage) event.Body {
 	switch tn.Status {
 	case "interrupted":
@@ -233,8 +235,8 @@ func outcome(tn *nativeTurn, interrupted bool, u *event.Usage) event.Body {
 	return event.ResponseDone{Status: event.StatusCompleted, FinishReason: "completed", Usage: u}
 }
 
-// failed takes an error: one after which the agent tries again, or the reason
-// why the turn is about to end.
+// failed processes an error. If again is true, the agent retries. Otherwise the
+// turn is about to end with the error.
 func (r *run) failed(e turnError, again bool) {
 	if !again {
 		r.failure = &e
@@ -253,16 +255,15 @@ func (r *run) failed(e turnError, again bool) {
 	r.out.Notice(event.LevelWarning, "RETRYING", "The model API "+why+". Trying again.")
 }
 
-// maxRetries bounds the notices about retries in a row. The agent may retry
-// without end where nothing answers; then it is silent here, and counts as
-// stalled.
+// maxRetries bounds consecutive notices about retries. The agent retries
+// without limit if the model API does not respond. Without further events, the
+// session then treats the turn as stalled.
 const maxRetries = 12
 
-// progressed ends a row of retries.
+// progressed resets the count of consecutive retries.
 func (r *run) progressed() { r.retries, r.retry = 0, "" }
 
-// delta takes what is added to an item. It reports false for an item that is
-// not known.
+// delta processes a delta of an item. It reports false if the item is unknown.
 func (r *run) delta(method string, n note) bool {
 	c := r.pieces[n.ItemID]
 	if c == nil {

@@ -6,23 +6,23 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// usage is what a turn used. The agent reports totals of the thread.
+// usage counts the tokens of a turn. The agent reports totals of the thread.
 type usage struct {
-	base  *tokens // used before the turn; nil: not known yet
+	base  *tokens // the thread's total before the turn; nil if not known yet
 	used  tokens
-	known bool // used is known
+	known bool // used has a value
 }
 
-// add takes what the thread has used.
+// add processes a report of the thread's total.
 func (u *usage) add(n tokenUsage) {
-	if u.base == nil { // the conversation was resumed: what it used before is not reported
+	if u.base == nil { // a resumed conversation has no report from before the turn
 		before := n.Total.minus(n.Last)
 		u.base = &before
 	}
 	u.used, u.known = n.Total.minus(*u.base), true
 }
 
-// event is what the turn used so far; nil if nothing was reported.
+// event returns the turn's usage so far, nil if the agent has not reported any.
 func (u *usage) event() *event.Usage {
 	if !u.known {
 		return nil
@@ -41,14 +41,15 @@ func (a tokens) minus(b tokens) tokens {
 	}
 }
 
-// limits are those of the account.
+// limits are the rate limits of the account.
 type limits struct{ last event.RateLimit }
 
-// nearLimit is from how much of a limit on it counts as nearly used up.
+// nearLimit is the used part of a limit, from 0 to 1, at which users are
+// warned.
 const nearLimit = 0.8
 
-// update takes what the account has used of its limits. It returns the one that
-// is used most, and whether that has changed.
+// update processes a report of the account's limits. It returns the most used
+// limit, and whether it changed.
 func (l *limits) update(n *rateLimits) (event.RateLimit, bool) {
 	if n == nil {
 		return l.last, false
@@ -73,7 +74,7 @@ func (l *limits) update(n *rateLimits) (event.RateLimit, bool) {
 	return l.last, l.last != before
 }
 
-// window names a limit by how long it lasts.
+// window returns the name of a limit with a duration.
 func window(minutes int64) string {
 	switch {
 	case minutes <= 0:

@@ -6,10 +6,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// The messages between codex app-server and us: JSON-RPC without its version,
-// one message a line. Only the fields that are translated are decoded.
+// The messages between codex app-server and Runnel: JSON-RPC without the
+// version field, one message per line. Only fields that are translated are
+// decoded.
 
-// Methods of ours.
+// Methods that Runnel calls.
 const (
 	methodInitialize     = "initialize"
 	methodInitialized    = "initialized"
@@ -28,7 +29,7 @@ const (
 	methodConfig         = "config/read"
 )
 
-// Questions of the agent.
+// Methods that the agent calls.
 const (
 	askCommand     = "item/commandExecution/requestApproval"
 	askFileChange  = "item/fileChange/requestApproval"
@@ -37,16 +38,16 @@ const (
 	askElicitation = "mcpServer/elicitation/request"
 )
 
-// ignored are notifications that we opt out of: they are large, or about things
-// that are not translated.
+// ignored are the notifications that Runnel opts out of. They are large, or are
+// not translated.
 var ignored = []string{
 	"remoteControl/status/changed", "thread/readState/changed", "turn/diff/updated",
 	"item/fileChange/outputDelta", "item/fileChange/patchUpdated", "rawResponseItem/completed", "rawResponse/completed",
 	"fs/changed", "skills/changed", "app/list/updated",
 }
 
-// note is the parameters of any notification, and of the questions. Each has
-// some of the fields.
+// note holds the parameters of all kinds of notifications, and the ids in a
+// question. A message has some of the fields.
 type note struct {
 	ThreadID string          `json:"threadId"`
 	TurnID   string          `json:"turnId"`
@@ -88,7 +89,7 @@ type note struct {
 	Limits *rateLimits `json:"rateLimits"`
 }
 
-// thread is a conversation.
+// thread is a conversation, or the part of it that belongs to a subagent.
 type thread struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -98,10 +99,10 @@ type thread struct {
 	Model     string `json:"model"`
 	CreatedAt int64  `json:"createdAt"` // unix seconds
 	UpdatedAt int64  `json:"updatedAt"`
-	ParentID  string `json:"parentThreadId"` // of a subagent's
+	ParentID  string `json:"parentThreadId"` // set for subagents
 }
 
-// opened is the answer to thread/start, thread/resume and thread/fork.
+// opened is the result of thread/start, thread/resume and thread/fork.
 type opened struct {
 	Thread         thread          `json:"thread"`
 	Model          string          `json:"model"`
@@ -125,7 +126,7 @@ type sandboxPolicy struct {
 	WritableRoots []string `json:"writableRoots,omitempty"`
 }
 
-// nativeTurn is a turn as the agent has it.
+// nativeTurn is a turn in the agent's form.
 type nativeTurn struct {
 	ID        string     `json:"id"`
 	Root      string     `json:"rootTurnId"` // the turn of the main thread that caused it
@@ -136,22 +137,22 @@ type nativeTurn struct {
 	EndedAt   int64      `json:"completedAt"`
 }
 
-// wasCancelled reports whether a stored turn ended because the user asked for
-// it. A turn whose process was killed has the same status and no end.
+// wasCancelled reports whether the user interrupted a stored turn. A turn whose
+// process was killed has the same status, but no end time.
 func (tn *nativeTurn) wasCancelled() bool { return tn.Status == "interrupted" && tn.EndedAt > 0 }
 
 type turnError struct {
 	Message string          `json:"message"`
-	Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object with one word
+	Info    json.RawMessage `json:"codexErrorInfo"` // a string, or an object with one key
 }
 
-// wasStopped reports whether a stored command was ended because its turn was
+// wasStopped reports whether a stored command was stopped because its turn was
 // interrupted.
 func (it *item) wasStopped() bool {
 	return it.Type == "commandExecution" && it.Status == "failed" && it.Exit != nil && *it.Exit == -1
 }
 
-// item is a ThreadItem: which fields it has depends on its type.
+// item is a ThreadItem. Its type determines which fields are set.
 type item struct {
 	Type        string `json:"type"`
 	ID          string `json:"id"`
@@ -159,7 +160,7 @@ type item struct {
 	CompletedAt int64  `json:"completedAtMs"`
 	Status      string `json:"status"` // inProgress, completed, failed, declined
 
-	// userMessage; content is strings in reasoning
+	// userMessage, reasoning; in reasoning, content is a list of strings
 	ClientID string          `json:"clientId"`
 	Content  json.RawMessage `json:"content"`
 
@@ -225,8 +226,8 @@ type commandAction struct {
 	Path    string `json:"path"`
 }
 
-// fileChange is one file of a patch. Diff is the whole file if the file is new
-// or deleted, and hunks otherwise.
+// fileChange is one file of a patch. Diff is the whole text of a new or deleted
+// file. For other files it contains the hunks.
 type fileChange struct {
 	Path string `json:"path"`
 	Kind struct {
@@ -256,7 +257,7 @@ type userInput struct {
 	Path     string      `json:"path,omitempty"`
 }
 
-// rateLimits are how much of its limits the account has used.
+// rateLimits reports how much of its limits the account has used.
 type rateLimits struct {
 	Primary   *limitWindow `json:"primary"`
 	Secondary *limitWindow `json:"secondary"`
@@ -277,14 +278,14 @@ type tokenUsage struct {
 
 type tokens struct {
 	Total      int64 `json:"totalTokens"`
-	Input      int64 `json:"inputTokens"` // cached ones included
+	Input      int64 `json:"inputTokens"` // includes cached tokens
 	Cached     int64 `json:"cachedInputTokens"`
 	CacheWrite int64 `json:"cacheWriteInputTokens"`
-	Output     int64 `json:"outputTokens"` // those of reasoning included
+	Output     int64 `json:"outputTokens"` // includes reasoning tokens
 	Reasoning  int64 `json:"reasoningOutputTokens"`
 }
 
-// modelEntry is a model of model/list.
+// modelEntry is a model in the result of model/list.
 type modelEntry struct {
 	Model       string `json:"model"`
 	DisplayName string `json:"displayName"`

@@ -8,24 +8,25 @@ import (
 	"syscall"
 )
 
-// writer names who has a conversation open: codex locks a file of its while it
-// writes to it, and the system knows the process.
+// writer describes the process that has a conversation open, for an error.
+// Codex holds a lock on a file while it writes a conversation, and /proc/locks
+// contains the process id of the lock's owner.
 func writer(home, thread string) string {
-	const somebody = "another Codex on this machine"
+	const unknown = "another Codex on this machine"
 	if !token.MatchString(thread) || strings.Contains(thread, "/") {
-		return somebody
+		return unknown
 	}
 	st, err := os.Stat(filepath.Join(home, "thread-writer-locks", thread+".lock"))
 	if err != nil {
-		return somebody
+		return unknown
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
-		return somebody
+		return unknown
 	}
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return somebody
+		return unknown
 	}
 	for line := range strings.Lines(string(locks)) {
 		// 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
@@ -34,8 +35,8 @@ func writer(home, thread string) string {
 			continue
 		}
 		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
-			return somebody + ", process " + f[4]
+			return unknown + ", process " + f[4]
 		}
 	}
-	return somebody
+	return unknown
 }

@@ -2,5 +2,6 @@
 
 package codex
 
-// writer names who has a conversation open.
+// writer describes the process that has a conversation open, for an error. It
+// does not find the process id on this system.
 func writer(string, string) string { return "another Codex on this machine" }
