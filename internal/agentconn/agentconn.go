@@ -1,16 +1,17 @@
-// Package agentconn is what providers share whose agents are processes that
-// speak in lines.
+// Package agentconn contains what providers share if their agents are processes
+// that exchange lines with Runnel.
 //
-// A provider gives a [Translator], a pure function of the lines that pass in
-// both directions, and the program to start. A [Conn] does the rest: it starts
-// the program under a supervisor, keeps the lines in the order in which a
-// recording has them, writes the replies of the translator, marks where a turn
-// begins, and lets a restarted server take over in the middle of a turn. The
-// provider makes the messages that Conn.Send writes.
+// A provider supplies the program to start and a [Translator]. A translator is
+// a pure function of the lines that pass in both directions. A [Conn] does the
+// rest. It starts the program under a supervisor and processes the lines of
+// both directions in one order, which recordings have too. It writes the
+// translator's replies and marks where turns begin, and a restarted server can
+// take over in the middle of a turn. The provider makes the messages that
+// Conn.Send writes.
 //
-// One process serves one conversation, also where an agent could serve several:
-// the process is the unit that is supervised, taken over, stopped and found
-// dead, and one that fails takes no other conversation with it.
+// One process serves one conversation, even if the agent could serve several.
+// Supervision, takeover, stopping and crash detection work on processes, and a
+// process that fails ends one conversation only.
 package agentconn
 
 import (
@@ -31,110 +32,114 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// drain is how long an agent has to leave by itself once its input is closed.
+// drain is how long an agent may take to exit by itself after its input is
+// closed.
 const drain = 2 * time.Second
 
-// maxStart bounds what an agent may print before it is ready, in bytes: its
-// events wait in memory until then. Some agents repeat a whole conversation.
+// maxStart bounds what an agent may print before it is ready, in bytes. The
+// events wait in memory until then. Some agents repeat a whole conversation
+// here.
 const maxStart = 256 << 20
 
-// eventSize is what an event that waits counts for at least, in bytes.
+// eventSize is the size that a waiting event counts as at least, in bytes.
 const eventSize = 1 << 10
 
-// startTime is how long an agent may take until it is ready: some download a
-// part of themselves first.
+// startTime bounds the time until an agent is ready. Some agents first download
+// a part of themselves.
 const startTime = 5 * time.Minute
 
-// A Translator turns what passes between us and one agent into events. It is
-// pure: the same lines in the same order give the same events with the same
+// A Translator translates the lines between Runnel and one agent to events. It
+// is pure: the same lines in the same order give the same events with the same
 // ids, live, from a recording, and in a restarted server. A Conn calls it with
 // its lock held.
 type Translator interface {
-	// Sent takes a line that we wrote to the agent. Its events are for readers
-	// who have nothing but the lines: a live session recorded the prompt or the
-	// decision before it had it written.
+	// Sent processes a line that Runnel writes to the agent. Its events are
+	// only for readers of a recording: a live session logs the prompt or the
+	// decision before it sends the line.
 	Sent(line []byte, at time.Time) []event.Event
 
-	// Printed takes a line that the agent wrote, nil for one that is not JSON.
-	// The second result is what to write at once, without asking anyone; it
-	// passes through Sent as well.
+	// Printed processes a line that the agent printed. line is nil if the line
+	// is not valid JSON text. The second result is the messages to write at
+	// once. They pass through Sent as well.
 	Printed(line []byte, at time.Time) ([]event.Event, []any)
 
-	// Gone returns the events that are held back, once the agent has exited.
+	// Gone returns the events that the translator still holds. It is called
+	// after the agent has exited.
 	Gone() []event.Event
 
-	// About returns what a line that was sent, or is due, means to a restarted
-	// server that takes over.
+	// About returns what a sent or due line means to a restarted server that
+	// takes over.
 	About(line []byte) About
 
-	// Skipped returns how many messages of the agent meant nothing so far, and
+	// Skipped returns how many messages of the agent had no meaning so far, and
 	// how many of its lines could not be decoded.
 	Skipped() (messages, lines int)
 
 	// Waiting returns the ids of the open approvals.
 	Waiting() []string
 
-	// Checkpoint returns all that a translator has to know to begin with the
-	// next turn. It reports false while background work goes on: a restarted
-	// server then begins at an earlier checkpoint.
+	// Checkpoint returns the state from which a new translator can continue
+	// with the next turn. It reports false while background work is running. A
+	// restarted server then uses an earlier checkpoint.
 	Checkpoint() ([]byte, bool)
 
-	// Restore takes what Checkpoint returned.
+	// Restore sets the state that Checkpoint returned.
 	Restore(state []byte) error
 }
 
-// About is what a line of ours means.
+// About is the meaning of a line that Runnel sends.
 type About struct {
-	Prompt    string // id of the turn that it begins, or ""
-	Settles   string // name of the reply that was due; this line is that reply
-	Interrupt bool   // it asks the agent to end its turn early
+	Prompt    string // id of the turn that the line begins, or ""
+	Settles   string // name of the due reply; this line is that reply
+	Interrupt bool   // the line interrupts a turn
 }
 
-// An Agent is how messages to users name an agent.
+// An Agent names an agent in messages to users.
 type Agent struct {
 	Name    string // "Claude Code"
-	Install string // command that installs it
-	Try     string // command that shows whether it works
+	Install string // command that installs the agent
+	Try     string // command that shows whether the agent works
 }
 
 // A Conn is one conversation with one process. It has no goroutine of its own:
-// Next reads the process's output in the goroutine of its caller.
+// Next reads the process's output in the caller's goroutine.
 type Conn struct {
 	process supervisor.Agent
 	agent   Agent
-	lines   *jsonl.Reader // belongs to Next, and before that to Handshake
+	lines   *jsonl.Reader // used by Handshake, then by Next
 	tap     func(runnel.Dir, []byte)
-	ready   []event.Event // belongs to Next
-	starts  time.Duration // how long a handshake may take
+	ready   []event.Event // used by Next only
+	starts  time.Duration // maximum duration of a handshake
 	counts  *runnel.Counters
 
-	mu    sync.Mutex // guards the following fields, and the order of lines
+	mu    sync.Mutex // guards the following fields and the order of lines
 	tr    Translator
-	base  int64 // offset of lines in the agent's output
-	read  int64 // offset in the agent's output up to which the translator has it
-	ended bool  // tap has the agent's standard error
+	base  int64 // offset in the agent's output at which lines begins
+	read  int64 // offset in the agent's output up to which tr has processed it
+	ended bool  // tap has received the agent's standard error
 }
 
-// New returns a Conn with a process that runs. The caller's own methods may use
-// tr within Do.
+// New returns a Conn with a running process. The caller may use tr within Do
+// only.
 func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
 	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr, starts: startTime, counts: cmp.Or(opt.Counters, new(runnel.Counters))}
 }
 
-// Do runs f while no line passes. What f sends comes right after the last line
-// that the translator has seen.
+// Do runs f while no line passes. What f sends follows the last line that the
+// translator has processed.
 func (c *Conn) Do(f func(send func(message any) error) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f(c.write)
 }
 
-// Send writes one message, as JSON, and never waits for the agent.
+// Send queues one message, encoded as JSON, and does not wait for the agent.
 func (c *Conn) Send(message any) error {
 	return c.Do(func(send func(any) error) error { return send(message) })
 }
 
-// Prompt sends the message that compose makes as the beginning of a turn.
+// Prompt sends the message that compose returns and marks it as the beginning
+// of a turn.
 func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +154,8 @@ func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 }
 
 // Handshake calls negotiate, which reads lines with next until the agent is
-// ready for a prompt. Next returns the events of those lines later. If
-// negotiate fails, takes too long or ctx ends, the process is stopped.
+// ready for a prompt. Next returns the events of those lines later. Handshake
+// stops the process if negotiate fails, takes too long, or ctx ends.
 func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte, error)) error) error {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.starts)
@@ -164,20 +169,20 @@ func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte
 	c.process.Stop(context.WithoutCancel(ctx), proc.Now)
 	switch {
 	case whole.Err() != nil:
-		return runnel.Fail(runnel.Timeout, "starting "+c.agent.Name+" was given up", whole.Err(), err)
+		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready before the request ended", whole.Err(), err)
 	case ctx.Err() != nil:
 		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready after "+c.starts.String()+". Try it in a terminal: "+c.agent.Try, ctx.Err(), err)
 	}
 	return err
 }
 
-// next returns a line of the agent once the translator has seen it.
+// next returns the agent's next line after the translator has processed it.
 func (c *Conn) next() ([]byte, error) {
 	for {
 		line, err := c.lines.Next()
 		full := max(c.lines.Offset(), int64(len(c.ready))*eventSize) > maxStart
 		if err == nil && full {
-			err = runnel.Fail(runnel.ProtocolError, c.agent.Name+" prints without end and does not get ready. Try it in a terminal: "+c.agent.Try)
+			err = runnel.Fail(runnel.ProtocolError, c.agent.Name+" printed too much before it was ready. Try it in a terminal: "+c.agent.Try)
 		}
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long && !full {
 			c.ready = append(c.ready, c.leftOut())
@@ -191,16 +196,16 @@ func (c *Conn) next() ([]byte, error) {
 	}
 }
 
-// Ended stops the process and returns what it wrote to standard error, for a
-// provider that wants to know why its agent did not start. The text must not be
-// shown to users: it may hold anything.
+// Ended stops the process and returns the end of its standard error. A provider
+// uses the text to find out why its agent did not start. The text must not be
+// shown to users, because it may contain secrets.
 func (c *Conn) Ended() string {
 	c.process.Stop(context.Background(), proc.Now)
 	return c.process.StderrTail()
 }
 
 // translate passes a line of the agent through the translator and writes the
-// replies that are due at once.
+// replies that are due.
 func (c *Conn) translate(line []byte) []event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,20 +219,20 @@ func (c *Conn) translate(line []byte) []event.Event {
 	messages, lines := c.tr.Skipped()
 	evs, due := c.tr.Printed(line, time.Now())
 	moreMessages, moreLines := c.tr.Skipped()
-	if n := moreMessages - messages; n > 0 { // sessions share the counters: most lines leave them alone
+	if n := moreMessages - messages; n > 0 { // sessions share the counters, so most lines do not touch them
 		c.counts.Messages.Add(int64(n))
 	}
 	if n := moreLines - lines; n > 0 {
 		c.counts.Lines.Add(int64(n))
 	}
 	for _, m := range due {
-		_ = c.write(m) // a process that cannot be written to is about to exit anyway
+		_ = c.write(m) // a process that cannot be written to is about to exit
 	}
 	return evs
 }
 
-// write sends one message; c.mu is held. The events of the message are dropped:
-// the session recorded what it means before it called us.
+// write queues one message. The caller holds c.mu. write drops the events of
+// the message, because the session has already logged them.
 func (c *Conn) write(v any) error {
 	message, err := encode(v)
 	if err != nil {
@@ -235,11 +240,11 @@ func (c *Conn) write(v any) error {
 	}
 	line, err := jsonl.Append(nil, message)
 	if err != nil {
-		return runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
+		return runnel.Fail(runnel.Internal, "a message to the agent could not be encoded", err)
 	}
 	if err := c.process.Send(line, c.read); err != nil {
 		if errors.Is(err, proc.ErrOutboxFull) {
-			return runnel.Fail(runnel.AgentStalled, c.agent.Name+" does not take its input. Cancel, or end the session.", err)
+			return runnel.Fail(runnel.AgentStalled, c.agent.Name+" does not read its input. Cancel, or end the session.", err)
 		}
 		return runnel.Fail(runnel.ProcessCrash, c.agent.Name+" has ended. Send again to resume the conversation.", err)
 	}
@@ -256,7 +261,7 @@ func encode(v any) ([]byte, error) {
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return nil, runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
+		return nil, runnel.Fail(runnel.Internal, "a message to the agent could not be encoded", err)
 	}
 	return bytes.TrimRight(buf.Bytes(), "\n"), nil
 }
@@ -265,7 +270,7 @@ var tooLong = event.Notice{
 	Level: event.LevelWarning, Code: "LINE_TOO_LONG", Message: "The agent printed a message that is too long; it was left out.",
 }
 
-// leftOut returns the event that stands for a line that is too long.
+// leftOut returns the notice for a line that is too long.
 func (c *Conn) leftOut() event.Event {
 	c.counts.Lines.Add(1)
 	return event.Event{At: time.Now(), Body: tooLong}
@@ -291,7 +296,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 			}
 		case err != nil:
 			return event.Event{}, runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output broke off", err)
-		case c.lines.Torn() && !json.Valid(line): // the agent died in the middle of a line
+		case c.lines.Torn() && !json.Valid(line): // the agent exited in the middle of a line
 		default:
 			c.ready = c.translate(line)
 		}
@@ -301,7 +306,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 	return ev, nil
 }
 
-// end adds what the agent wrote to standard error to the recording.
+// end passes the end of the agent's standard error to tap, once.
 func (c *Conn) end() {
 	if c.tap == nil {
 		return
@@ -310,7 +315,7 @@ func (c *Conn) end() {
 		select {
 		case <-c.process.Done():
 		default:
-			return // the process runs on, under its supervisor
+			return // the process continues under its supervisor
 		}
 	}
 	c.mu.Lock()
@@ -327,8 +332,8 @@ func (c *Conn) end() {
 // Detach implements [runnel.Detacher].
 func (c *Conn) Detach() bool { return c.process.Detach() }
 
-// Close implements [runnel.Conn]: it closes the agent's input, and stops the
-// agent if it does not exit by itself.
+// Close implements [runnel.Conn]. It closes the agent's input, and stops the
+// agent if it does not exit within the drain period.
 func (c *Conn) Close() error {
 	return c.process.Stop(context.Background(), proc.Ladder{Drain: drain})
 }
@@ -347,5 +352,5 @@ func (c *Conn) ExitStatus() (runnel.ExitStatus, bool) {
 	return runnel.ExitStatus{Code: st.Code, Signal: st.Signal, StdoutHeld: st.StdoutHeld}, true
 }
 
-// Process returns the agent that the connection is with.
+// Process returns the agent's process.
 func (c *Conn) Process() supervisor.Agent { return c.process }

@@ -14,23 +14,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Nothing of an untrusted folder runs because an agent is started for it. What
-// holds for every agent is here: how its program is found and started, and what
-// git would run. What an agent obeys itself is its provider's to prevent.
+// Starting an agent in an untrusted folder must not run anything from that
+// folder. This file contains the checks for all agents: how the program is
+// found and started, and which programs git would run. Each provider prevents
+// its own agent from using the folder's settings.
 
 // defend prepares a command for an untrusted folder. It fails if the folder
-// would choose what runs.
+// could determine which program runs.
 func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) error {
 	dirs, err := folders(opt)
 	if err != nil {
 		return err
 	}
-	if opt.Trusted { // but not all of its further folders
+	if opt.Trusted { // some further directories are untrusted
 		c.Env = proc.FilterPath(c.Env, outside(dirs))
 		return c.judgeGit(ctx, opt, dirs, agent)
 	}
 	c.Env = proc.FilterPath(c.Env, outside(dirs))
-	if len(dirs) > 1 || dirs[0] != EmptyDir() { // else the agent is only asked about itself
+	if len(dirs) > 1 || dirs[0] != EmptyDir() { // in the empty directory, the agent only reports about itself
 		if err := c.judge(ctx, opt, dirs, agent); err != nil {
 			return err
 		}
@@ -45,7 +46,7 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 	return nil
 }
 
-// judge fails if one of the folders would choose what runs.
+// judge fails if one of the folders could determine which program runs.
 func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	args := wrapped(c.Path, c.Args)
 	if name := launcher(c.Path, args); name != "" {
@@ -76,14 +77,14 @@ func (c *Command) judgeGit(ctx context.Context, opt runnel.Options, dirs []strin
 	return nil
 }
 
-// GitPins returns the variables by which [Start] pins settings of git in the
-// environment env for an untrusted folder. It is for agents that may keep
-// variables from their commands.
+// GitPins returns the variables by which [Start] pins git settings in the
+// environment env for an untrusted folder. It serves agents that may remove
+// variables from the environment of their commands.
 func GitPins(ctx context.Context, env []string, opt runnel.Options) map[string]string {
 	pins := map[string]string{}
 	dirs, err := folders(opt)
 	if err != nil {
-		return pins // Start fails, too
+		return pins // Start reports the error
 	}
 	for _, e := range gitconfig.Pin(ctx, proc.FilterPath(env, outside(dirs))) {
 		if name, value, _ := strings.Cut(e, "="); strings.HasPrefix(name, "GIT_CONFIG_") {
@@ -93,22 +94,22 @@ func GitPins(ctx context.Context, env []string, opt runnel.Options) map[string]s
 	return pins
 }
 
-// untrusted returns the error for what is refused in the untrusted folder dir.
-// It ends with the ways to trust the folder.
+// untrusted returns the error for an operation that is rejected in the
+// untrusted folder dir. The error ends with the ways to trust the folder.
 func untrusted(opt runnel.Options, dir, why string, cause ...error) error {
 	if dirs, err := folders(runnel.Options{Dir: dir}); err == nil {
 		dir = dirs[0]
 	}
 	ways := "runnel run --trust (for one prompt), "
 	if own, err := folders(opt); err != nil || opt.Trusted || own[0] != dir {
-		ways = "" // that is about the folder in which the agent works
+		ways = "" // --trust applies only to the folder in which the agent works
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, why+" To trust the folder: "+ways+"runnel serve --trusted-folders "+
 		text.OneLine(shellWord(listItem(dir)), 500)+" (for a server), or trusted-folders in the configuration.", cause...)
 }
 
-// listItem quotes an item of a list with commas: a path may hold one, and what
-// follows it would be trusted as a folder of its own.
+// listItem quotes an item of a comma-separated list. Without quotes, the part
+// of a path after a comma would be trusted as another folder.
 func listItem(s string) string {
 	if strings.ContainsAny(s, `,"`) {
 		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
@@ -116,7 +117,7 @@ func listItem(s string) string {
 	return s
 }
 
-// shellWord quotes a word for a shell where that is needed.
+// shellWord quotes a word for a shell if necessary.
 func shellWord(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("/._-+@%,:=", r) && !isAlphanumeric(r) }) {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -129,7 +130,8 @@ func isAlphanumeric(r rune) bool {
 }
 
 // fromFolder returns the first argument that names a file in the folder by a
-// relative path, such as the script of an interpreter; "" if there is none.
+// relative path, such as an interpreter's script. It returns "" if there is
+// none.
 func fromFolder(args []string, dir string) string {
 	for _, a := range args {
 		if a == "" || strings.HasPrefix(a, "-") || filepath.IsAbs(a) {
@@ -142,14 +144,14 @@ func fromFolder(args []string, dir string) string {
 	return ""
 }
 
-// relativeProgram reports whether a program would be another file in each
+// relativeProgram reports whether a program's path depends on the current
 // directory.
 func relativeProgram(program string) bool {
 	return !filepath.IsAbs(program) && strings.ContainsAny(program, `/\`)
 }
 
-// folders returns the untrusted folders of an agent, by the directories that
-// they really are. The first is the one in which it works, if that is one.
+// folders returns the real paths of an agent's untrusted folders. If the folder
+// in which the agent works is untrusted, it is the first.
 func folders(opt runnel.Options) ([]string, error) {
 	if opt.Trusted {
 		return realPaths(slices.Clone(opt.UntrustedDirs)), nil
@@ -173,11 +175,12 @@ func realPaths(dirs []string) []string {
 	return dirs
 }
 
-// outside returns a function that reports whether a directory lies in none of
-// the folders. The user's home directory, and what holds it, hold the user's
-// own programs, and the root of the file system holds everybody's.
+// outside returns a function that reports whether a directory is in none of the
+// folders. It ignores folders that contain the user's home directory, and the
+// root of the file system: the programs there are the user's or the system's
+// own.
 func outside(folders []string) func(dir string) bool {
-	home, _ := os.UserHomeDir() // without it, every folder counts
+	home, _ := os.UserHomeDir() // if unknown, all folders count
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
@@ -193,7 +196,7 @@ func within(path, root string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// checkDir fails if an agent could not work in the directory.
+// checkDir fails if dir is not an accessible directory.
 func checkDir(dir string) error {
 	d, err := os.Open(dir)
 	if err == nil {
@@ -210,10 +213,11 @@ func checkDir(dir string) error {
 // maxEmpty bounds the directories that EmptyDir tries.
 const maxEmpty = 100
 
-// EmptyDir returns a directory without any file, in which a program finds
-// nothing to obey: if possible the same one each time, for Gemini CLI 0.61.0
-// stores every directory in which it was started. Where no such directory can
-// be made, it is the root of the file system, which belongs to no project.
+// EmptyDir returns an empty directory, in which a program finds no settings. It
+// returns the same directory each time if possible, because Gemini CLI 0.61.0
+// stores every directory in which it was started. If no such directory can be
+// created, EmptyDir returns the root of the file system, which is not part of
+// any project.
 func EmptyDir() string {
 	root := string(filepath.Separator)
 	cache, err := os.UserCacheDir()
@@ -225,7 +229,7 @@ func EmptyDir() string {
 	}
 	for i := range maxEmpty {
 		name := "empty"
-		if i > 0 { // some agent has left a file in the one before
+		if i > 0 { // an agent wrote a file into the previous directory
 			name += "-" + strconv.Itoa(i+1)
 		}
 		dir := filepath.Join(cache, "runnel", name)

@@ -9,33 +9,35 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Key describes the API key of a kind of agent.
+// A Key describes the API key of one kind of agent.
 type Key struct {
-	// Variables of our environment hold the key: the first that is set counts.
-	// The agent gets the key in Variables[0], which errors name.
+	// Variables are the variables of the server's environment that may contain
+	// the key. The first one that is set counts. The agent receives the key in
+	// Variables[0], and errors name that variable.
 	Variables []string
 
-	// Others are variables with further credentials. An agent that uses its own
-	// login or an API key does not get them.
+	// Others are variables with further credentials. Runnel removes them if the
+	// configuration selects the agent's login or an API key.
 	Others []string
 }
 
-// A Credential is what an agent is started with.
+// A Credential determines with which API key an agent starts.
 type Credential struct {
 	Key    Key
-	Source runnel.KeySource // as configured
+	Source runnel.KeySource // from the configuration
 }
 
-// auth returns the mode for an agent that is started with opt.
+// auth returns the authentication mode for opt.
 func (c Credential) auth(opt runnel.Options) runnel.Auth { return cmp.Or(opt.Auth, c.Source.Auth) }
 
-// ByKey reports whether an agent that is started with opt works with an API key
-// of ours, and with nothing else.
+// ByKey reports whether opt or the configuration selects an API key as the
+// agent's only credential.
 func (c Credential) ByKey(opt runnel.Options) bool { return c.auth(opt) == runnel.AuthAPIKey }
 
-// Find returns the API key for an agent that is started with opt, "" if it is
-// started without one of ours. env is our environment; opt.Env wins. Find fails
-// with MissingAPIKey if the agent needs a key and there is none.
+// Find returns the API key for an agent that is started with opt, "" if the
+// agent starts without a key from Runnel. env is the server's environment;
+// opt.Env takes precedence. Find fails with MissingAPIKey if the mode requires
+// a key and none is found or the key is malformed.
 func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
 	switch c.auth(opt) {
 	case runnel.AuthAgentLogin:
@@ -64,12 +66,12 @@ func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
 	return key, nil
 }
 
-// of returns the value of the first variable that is set. One that opt.Env
-// leaves empty is not set.
+// of returns the value of the first variable that is set. A variable that is
+// empty in opt.Env counts as not set.
 func (k Key) of(env []string, opt runnel.Options) string {
 	for _, name := range k.Variables {
-		value, given := lookup(opt.Env, name)
-		if !given {
+		value, isSet := lookup(opt.Env, name)
+		if !isSet {
 			value, _ = lookup(env, name)
 		}
 		if value != "" {
@@ -79,7 +81,7 @@ func (k Key) of(env []string, opt runnel.Options) string {
 	return ""
 }
 
-// lookup returns the value of a variable. The last entry of a name counts.
+// lookup returns the value of a variable. The last entry for a name counts.
 func lookup(env []string, name string) (value string, ok bool) {
 	for _, entry := range env {
 		if v, found := strings.CutPrefix(entry, name+"="); found {
@@ -89,8 +91,8 @@ func lookup(env []string, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// Apply returns the environment of an agent with the key that Find returned, and
-// without the credentials that its mode excludes.
+// Apply returns the environment of an agent with the key that Find returned,
+// and without the credentials that the authentication mode excludes.
 func (c Credential) Apply(env []string, key string, opt runnel.Options) []string {
 	drop := slices.Clone(c.Key.Variables)
 	if c.auth(opt) != "" {

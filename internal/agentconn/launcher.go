@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// launchers are programs that look for the program to run in the folder in
-// which they are started, or obey its settings before they run it. The words
-// are the subcommands that do so; none stands for all.
+// launchers are programs that search the current folder for the program to run,
+// or apply that folder's settings first. The values are the subcommands that do
+// so; nil stands for all subcommands.
 var launchers = map[string][]string{
 	"npx": nil, "pnpx": nil, "bunx": nil, "uvx": nil, "pipx": nil, "corepack": nil,
-	"pnpm": nil, "yarn": nil, "yarnpkg": nil, // also run programs of the folder by their bare names
+	"pnpm": nil, "yarn": nil, "yarnpkg": nil, // they also run programs of the folder by name alone
 	"npm": {"exec", "x", "run", "run-script", "start"}, "bun": {"x", "run"}, "deno": {"run", "task", "x"}, "node": {"--run"},
 	"uv": {"run", "tool"}, "poetry": {"run"}, "pipenv": {"run"}, "hatch": {"run"}, "pdm": {"run"}, "rye": {"run"},
 	"mise": {"exec", "x", "run"}, "volta": {"run"},
 }
 
-// wrappers are programs that run the program that their arguments name. Shells
-// are none of them: what a shell runs is a text of its own language.
+// wrappers are programs that run another program named in their arguments.
+// Shells are not included, because they run text in a language of their own.
 var wrappers = []string{
 	"env", "nice", "nohup", "timeout", "gtimeout", "time", "setsid", "stdbuf", "ionice", "chrt", "taskset", "numactl", "choom", "prlimit",
 	"sudo", "doas", "runuser", "setpriv", "chroot", "unshare", "nsenter", "systemd-run", "systemd-inhibit", "caffeinate", "arch", "flock", "xargs",
 	"strace", "ltrace", "unbuffer", "chronic", "xvfb-run", "dbus-run-session", "dotenv", "direnv", "busybox", "toybox",
 }
 
-// wrapped returns the arguments of a command. Behind a wrapper, a text that env
-// splits into words (env -S) is split here, too.
+// wrapped returns the arguments of a command. For a wrapper, it splits the
+// texts that "env -S" would split into words.
 func wrapped(path string, args []string) []string {
 	if !slices.Contains(wrappers, baseName(path)) || !slices.ContainsFunc(args, splitOption.MatchString) {
 		return args
@@ -41,27 +41,29 @@ func wrapped(path string, args []string) []string {
 	return words
 }
 
-// splitOption matches the option of env whose value may begin in the same word.
+// splitOption matches the options of env that split text. The text may begin in
+// the same argument.
 var splitOption = regexp.MustCompile(`^(-[A-Za-z0]*S|--split-string=)`)
 
-// launcher returns the launcher of a command, "" if it has none. It considers
-// every argument of a wrapper: which options have a value differs between
-// versions, and a value that is the name of a launcher costs no more than an
-// error.
+// launcher returns the launcher that a command uses, "" if there is none. After
+// a wrapper it checks every argument, because which options take a value
+// depends on the wrapper's version. At worst, an option's value that equals a
+// launcher's name causes an unnecessary error.
 func launcher(path string, args []string) string {
 	name := launches(path, args)
 	if !slices.Contains(wrappers, baseName(path)) {
 		return name
 	}
 	for i := 0; i < len(args) && name == ""; i++ {
-		if variable, _, ok := strings.Cut(args[i], "="); !ok || strings.Contains(variable, "/") { // else NAME=VALUE
+		if variable, _, ok := strings.Cut(args[i], "="); !ok || strings.Contains(variable, "/") { // skip NAME=VALUE
 			name = launches(args[i], args[i+1:])
 		}
 	}
 	return name
 }
 
-// launches returns path as a launcher, "" if it is none.
+// launches returns the name of the launcher, with its subcommand, if path is
+// one. Otherwise it returns "".
 func launches(path string, args []string) string {
 	name := baseName(path)
 	words, ok := launchers[name]
@@ -71,7 +73,7 @@ func launches(path string, args []string) string {
 	if words == nil {
 		return name
 	}
-	for _, a := range args { // an option before the subcommand may have a value
+	for _, a := range args { // options with values may precede the subcommand
 		if slices.Contains(words, a) {
 			return name + " " + a
 		}
@@ -79,7 +81,7 @@ func launches(path string, args []string) string {
 	return ""
 }
 
-// baseName returns the name of a program as it is in the tables.
+// baseName returns the name of a program in the form of the tables above.
 func baseName(path string) string {
 	name := strings.ToLower(filepath.Base(path))
 	return strings.TrimSuffix(name, filepath.Ext(name))

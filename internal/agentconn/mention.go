@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// mention matches what agents take for the name of a file that the model is to
-// see. It matches more than any agent does.
+// mention matches text that an agent could take as a reference to a file for
+// the model. It matches more than any agent does.
 var mention = regexp.MustCompile(`@(\S+)`)
 
-// MentionsOutside reports whether a prompt has an @ followed by what may be a
-// file outside of dir. An agent that reads mentioned files unasked must not get
-// such a prompt as it is. Files in dir are what users mention.
+// MentionsOutside reports whether a prompt contains an @ followed by a path
+// that may lead out of dir, or more than maxMentions @ signs. An agent that
+// reads mentioned files without asking must not receive such a prompt
+// unchanged. Files inside dir may be mentioned.
 func MentionsOutside(text, dir string) bool {
 	for _, m := range mention.FindAllStringSubmatch(text, maxMentions+1) {
 		if leadsOut(m[1], dir) {
@@ -24,11 +25,11 @@ func MentionsOutside(text, dir string) bool {
 	return strings.Count(text, "@") > maxMentions
 }
 
-// maxMentions bounds how many files a prompt may mention.
+// maxMentions bounds the files that a prompt may mention.
 const maxMentions = 200
 
 func leadsOut(name, dir string) bool {
-	name, _, _ = strings.Cut(name, "#") // lines of it
+	name, _, _ = strings.Cut(name, "#") // a fragment selects lines
 	name = strings.TrimRight(name, ".,;:!?)]}>'`")
 	if strings.ContainsAny(name, `"'\@`) || strings.HasPrefix(name, "~") || !filepath.IsLocal(name) && name != "" {
 		return true

@@ -11,21 +11,21 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// ErrStarting is the error of an isReady of [Adopt] if the earlier process
-// ended in the middle of the handshake.
-var ErrStarting = errors.New("it was still being started")
+// ErrStarting is what the isReady function of [Adopt] returns if the earlier
+// server process ended during the handshake.
+var ErrStarting = errors.New("the agent was still starting")
 
-// ErrBypass returns the error for the permission mode bypass where the options
-// do not allow it.
+// ErrBypass returns the error for the permission mode bypass if the options do
+// not allow it.
 func ErrBypass() error {
 	return runnel.Fail(runnel.InvalidRequest, "permissionMode: bypass is not allowed here")
 }
 
-// CheckFork fails with InvalidRequest if the options name no conversation to
-// fork.
+// CheckFork fails with InvalidRequest if the options do not name a conversation
+// to fork.
 func CheckFork(opt runnel.Options) error {
 	if opt.Resume == "" {
-		return runnel.Fail(runnel.InvalidRequest, "resume: which conversation to fork is missing")
+		return runnel.Fail(runnel.InvalidRequest, "resume: missing; name the conversation to fork")
 	}
 	return nil
 }
@@ -36,8 +36,9 @@ var Token = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 // maxToken bounds a value that CheckToken accepts, in bytes.
 const maxToken = 200
 
-// CheckToken fails with InvalidRequest if an option's value is not a name:
-// allowed is [Token], or a pattern that accepts a little more.
+// CheckToken fails with InvalidRequest if an option's value does not match
+// allowed or is longer than maxToken. allowed is [Token], or a pattern that
+// accepts slightly more.
 func CheckToken(field, value string, allowed *regexp.Regexp) error {
 	if len(value) <= maxToken && allowed.MatchString(value) {
 		return nil
@@ -60,7 +61,8 @@ func NoMode(agent string, mode runnel.PermissionMode) error {
 }
 
 // MCPServers decodes the mcpServers of the options: definitions of servers by
-// name. It fails with InvalidRequest if they are not a JSON object of such.
+// name. It fails with InvalidRequest if they are not a JSON object whose values
+// decode as Definition.
 func MCPServers[Definition any](given json.RawMessage) (map[string]Definition, error) {
 	var servers map[string]Definition
 	if err := json.Unmarshal(given, &servers); err != nil || servers == nil {

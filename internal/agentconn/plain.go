@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// OpenPlain opens a file of an agent's own for reading, by open, which is
-// [os.OpenFile] or that of an [os.Root]. It fails if the file is not a regular
-// one: every program of the user can put a pipe there, and opening that would
-// wait for its other end without end.
+// OpenPlain opens one of the agent's own files for reading. open is
+// [os.OpenFile] or the method of an [os.Root]. OpenPlain fails if the file is
+// not a regular file: any program of the user could create a pipe there, and
+// opening a pipe could block forever.
 func OpenPlain(open func(name string, flag int, perm fs.FileMode) (*os.File, error), name string) (*os.File, fs.FileInfo, error) {
 	f, err := open(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -6,17 +6,17 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A Program is the program of a provider as the configuration has it. The zero
-// value is the provider's usual one, looked up in PATH.
+// A Program is the configured program of a provider. The zero value is the
+// provider's usual program from PATH.
 type Program struct {
-	Command []string // the program and its first arguments, in place of the usual one
-	Env     []string // "K=V", further variables of its environment
+	Command []string // program and first arguments; empty for the usual program
+	Env     []string // "K=V", further variables of the agent's environment
 
-	Source runnel.KeySource // of its API key
+	Source runnel.KeySource // of the API key
 }
 
-// With returns the program with another command, unless that is empty, and with
-// further variables after its own.
+// With returns a copy of the program with command in place of its command,
+// unless command is empty, and with env after its own variables.
 func (p Program) With(command, env []string) Program {
 	if len(command) > 0 {
 		p.Command = slices.Clone(command)
@@ -26,15 +26,15 @@ func (p Program) With(command, env []string) Program {
 }
 
 // Find returns the absolute path of the program to run, and its first
-// arguments. usual is the name of the provider's usual one; opt.Path takes
-// precedence.
+// arguments. usual is the name of the provider's usual program. opt.Path takes
+// precedence over the configuration and over usual.
 func (p Program) Find(opt runnel.Options, usual string, agent Agent) (path string, args []string, err error) {
 	switch {
 	case opt.Path != "":
 		usual = opt.Path
 	case len(p.Command) > 0:
 		usual, args = p.Command[0], slices.Clone(p.Command[1:])
-		agent.Install = "" // an error names the configuration instead
+		agent.Install = "" // errors refer to the configuration instead
 	}
 	path, err = Find(usual, agent, opt)
 	return path, args, err
@@ -47,8 +47,9 @@ func (p Program) Configured(opt runnel.Options) runnel.Options {
 	return opt
 }
 
-// Installation returns what is known of an agent that has every permission mode
-// before it is probed. login is the command that logs a user in.
+// Installation returns what Runnel knows of an agent before it is probed. The
+// agent supports every permission mode. login is the command that logs a user
+// in.
 func (a Agent) Installation(login string) runnel.Installation {
 	return runnel.Installation{
 		Install: a.Install, Login: login,

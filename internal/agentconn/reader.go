@@ -8,29 +8,29 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Reader passes the lines of a recording through a translator, and adds the
-// events of the session.
+// A Reader passes the lines of a recording through a translator. It adds the
+// approval events that a live session would log itself.
 type Reader struct {
 	tr      Translator
-	replies map[string]bool // due, by name; the recording has not had them yet
+	replies map[string]bool // names of due replies that the recording has not shown yet
 	asked   []question      // the open approvals
 }
 
-// question is an approval that a recording has open.
+// question is an open approval in a recording.
 type question struct {
 	turn, id string
 	stops    string // id of the choice that ends the turn; "" if there is none
 }
 
-// NewReader returns a Reader for a recording's first line.
+// NewReader returns a Reader that starts at a recording's first line.
 func NewReader(tr Translator) *Reader { return &Reader{tr: tr, replies: make(map[string]bool)} }
 
-// Line returns the events of the next line, and whether the user interrupts the
-// agent with it.
+// Line returns the events of the next line. interrupts is true if the user
+// interrupts the agent with this line.
 func (r *Reader) Line(l runnel.Line) (evs []event.Event, interrupts bool) {
 	if l.Dir == runnel.DirIn {
 		about := r.tr.About(l.Text)
-		interrupts = about.Interrupt && !r.replies[about.Settles] // a translator may interrupt, too
+		interrupts = about.Interrupt && !r.replies[about.Settles] // the translator's own interrupts do not count
 		delete(r.replies, about.Settles)
 	}
 	evs, due := Feed(r.tr, l)
@@ -48,8 +48,8 @@ func (r *Reader) Line(l runnel.Line) (evs []event.Event, interrupts bool) {
 	return evs, interrupts
 }
 
-// follow keeps account of the open approvals. It returns what else a decision
-// resolves: one that ends the turn withdraws the turn's other questions.
+// follow updates the open approvals. It returns the further events of a
+// decision that ends its turn: it withdraws the turn's other questions.
 func (r *Reader) follow(ev event.Event) []event.Event {
 	switch b := ev.Body.(type) {
 	case event.ApprovalRequested:
@@ -74,11 +74,12 @@ func (r *Reader) follow(ev event.Event) []event.Event {
 	return nil
 }
 
-// withdraw resolves the open approvals that are meant, as the session does.
-func (r *Reader) withdraw(at time.Time, meant func(question) bool) (evs []event.Event) {
+// withdraw resolves the open approvals for which matches holds, as a session
+// does.
+func (r *Reader) withdraw(at time.Time, matches func(question) bool) (evs []event.Event) {
 	var kept []question
 	for _, q := range r.asked {
-		if !meant(q) {
+		if !matches(q) {
 			kept = append(kept, q)
 			continue
 		}

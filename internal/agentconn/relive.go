@@ -15,11 +15,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Adopt takes over the agent that an earlier server process left. The
-// translator is fed the lines that the supervisor has kept, in the order in
-// which they passed. If no turn has begun yet, Adopt calls isReady, which fails
-// if the earlier process ended in the middle of the handshake. On failure the
-// agent is as it was.
+// Adopt takes over an agent that an earlier server process started. It passes
+// the lines that the supervisor kept through the translator, in their original
+// order. If no turn has begun yet, Adopt calls isReady, which fails if the
+// earlier process ended during the handshake. If Adopt fails, the agent keeps
+// running under its supervisor.
 func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady func() error) (*Conn, runnel.Backlog, error) {
 	process, kept, err := supervisor.Attach(supervisor.Keep(opt.Keep), redactor(env))
 	if err != nil {
@@ -32,7 +32,7 @@ func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady
 	}
 	if err != nil {
 		if !process.Detach() {
-			_ = process.Stop(context.Background(), proc.Now) // it has exited
+			_ = process.Stop(context.Background(), proc.Now) // it has exited already
 		}
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
@@ -43,7 +43,7 @@ func notAdopted(agent Agent, cause error) error {
 	return runnel.Fail(runnel.ProcessCrash, agent.Name+" cannot be taken over", cause)
 }
 
-// Relive brings the connection to where the one of the earlier process was.
+// Relive restores the state that the connection of the earlier process had.
 func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 		}
 	}
 	c.read = kept.From
-	due := make(map[string]any) // replies that were not written, by name
+	due := make(map[string]any) // unwritten replies, by name
 	for _, l := range kept.Lines {
 		if !l.In {
 			c.read = l.End
@@ -73,14 +73,14 @@ func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.base = c.read
 	c.lines = jsonl.NewReader(io.MultiReader(bytes.NewReader(kept.Rest), c.process.Stdout()), 0)
 	for _, name := range slices.Sorted(maps.Keys(due)) {
-		_ = c.write(due[name]) // it fails if the agent has exited; Next reports that
+		_ = c.write(due[name]) // it fails if the agent has exited, which Next reports
 	}
 	back.Waiting = c.tr.Waiting()
 	return back, nil
 }
 
 // replay passes a kept line of the agent through the translator, and adds the
-// replies that it gives to due.
+// resulting replies to due.
 func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
 	line := bytes.TrimRight(l.Text, "\r\n")
 	switch {
@@ -101,8 +101,8 @@ func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
 }
 
 // Translate passes a recording through a translator. It yields the events that
-// Next returned, and those that the session recorded itself: the prompts, the
-// decisions, and what an interrupt withdrew.
+// Next returned, and those that the session logged itself: prompts, decisions,
+// and approvals that an interrupt withdrew.
 func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		each := func(evs []event.Event) bool {
@@ -128,7 +128,7 @@ func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[eve
 }
 
 // Feed passes one line of a recording through a translator. The second result
-// is what is due then; a recording has it among its next lines.
+// is the replies that are due. The recording contains them in later lines.
 func Feed(tr Translator, l runnel.Line) ([]event.Event, []any) {
 	switch l.Dir {
 	case runnel.DirIn:

@@ -18,23 +18,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Command is a program to start. No text of a client is among its arguments.
+// A Command is a program to start. Text from API clients never becomes an
+// argument.
 type Command struct {
-	Path string // absolute; see Find
+	Path string // absolute; see [Find]
 	Args []string
-	Env  []string // all of it, "K=V"
-	Mark string   // variable that the supervisor marks its processes with; ends in proc.MarkSuffix
+	Env  []string // the whole environment, "K=V"
+	Mark string   // environment variable that marks the supervisor's processes; ends in proc.MarkSuffix
 
-	// Elsewhere says that the agent learns its folder from its protocol. For an
-	// untrusted folder it is started in an empty directory.
+	// Elsewhere is true if the agent receives its folder by its protocol. For
+	// an untrusted folder, the agent is then started in an empty directory.
 	Elsewhere bool
 
-	dir string // in which it is started, if not in opt.Dir
+	dir string // start directory; "" for opt.Dir
 }
 
-// Start starts an agent in opt.Dir. It refuses an untrusted folder that would
-// choose a program to run. opt.Keep says how a restarted server finds the agent
-// again.
+// Start starts an agent in opt.Dir. It fails with SessionCreateFailed if an
+// untrusted folder could determine which program runs. opt.Keep determines how
+// a restarted server finds the agent again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
 	if !opt.Trusted || len(opt.UntrustedDirs) > 0 {
 		if err := cmd.defend(ctx, opt, agent); err != nil {
@@ -50,14 +51,15 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	return New(process, agent, tr, opt), nil
 }
 
-// redactor removes the secrets of the agent's environment from a text.
+// redactor returns a function that removes the environment's secrets from a
+// text.
 func redactor(env []string) func([]byte) []byte {
 	return func(b []byte) []byte { return redact.New(redact.Env(env)...).Bytes(b) }
 }
 
 // Find returns the absolute path of a program. A bare name is looked up in
-// PATH. An untrusted folder, and a relative path beside one, is no place for a
-// program.
+// PATH, without directories in untrusted folders. Find rejects a relative path
+// if opt.Dir is untrusted.
 func Find(program string, agent Agent, opt runnel.Options) (string, error) {
 	if !opt.Trusted && relativeProgram(program) {
 		return "", untrusted(opt, opt.Dir, "The program "+text.OneLine(program, 300)+" of "+agent.Name+" is relative: the folder could choose it. Write its whole path.")
@@ -92,10 +94,10 @@ func notInstalled(agent Agent, cause error) error {
 	return runnel.Fail(runnel.AgentNotInstalled, agent.Name+" is not installed, or not in PATH. "+do, cause)
 }
 
-// startFault puts into words why the program did not start.
+// startFault returns the error that users see for a program that did not start.
 func startFault(ctx context.Context, agent Agent, err error) error {
 	if ctx.Err() != nil {
-		return runnel.Fail(runnel.Timeout, "starting "+agent.Name+" was given up", err)
+		return runnel.Fail(runnel.Timeout, agent.Name+" did not start before the request ended", err)
 	}
 	failed := agent.Name + " could not be started"
 	start, _ := errors.AsType[*proc.StartError](err)
@@ -116,13 +118,14 @@ func badDir(cause error) error {
 	return runnel.Fail(runnel.WorkingRootInaccessible, "the project directory is missing or not accessible", cause)
 }
 
-// maxOutput bounds what Output returns, in bytes.
+// maxOutput bounds the result of Output, in bytes.
 const maxOutput = 64 << 10
 
-// Output runs a program with arguments of ours and returns what it prints, at
-// most maxOutput bytes. The exit status does not matter: some agents fail where
-// the answer is no. The program runs in an empty directory of this user's, not
-// in one for temporary files: agents obey the files in theirs and above it.
+// Output runs a program with fixed arguments and returns what it prints, at
+// most maxOutput bytes. It ignores the exit status, because some agents fail if
+// the answer is no. The program runs in an empty directory of this user. It
+// does not run in a directory for temporary files, because agents apply
+// settings from the current directory and its parents.
 func Output(ctx context.Context, path string, env []string, args ...string) ([]byte, error) {
 	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: EmptyDir(), Env: env})
 	if err != nil {

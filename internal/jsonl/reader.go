@@ -1,7 +1,8 @@
-// Package jsonl reads and writes bounded lines: one message a line, whatever the other side sends.
+// Package jsonl reads and writes JSON messages as lines of bounded length.
 //
-// It splits bytes and nothing else. A line is cut at '\n' before anything is decoded, so a rune that
-// arrives in two reads is whole again in its line. What is inside a line is the caller's business.
+// It only splits bytes. A line is split off at '\n' before it is decoded, so a
+// character that arrives in two reads is complete in its line. The caller
+// decodes the lines.
 package jsonl
 
 import (
@@ -14,44 +15,49 @@ import (
 	"weak"
 )
 
-// DefaultMax is the longest line, in bytes without its line ending, that a Reader delivers by default.
+// DefaultMax is the default bound of a line's length, in bytes without the line
+// ending.
 const DefaultMax = 16 << 20
 
 const (
-	readSize = 64 << 10 // what a pipe holds; a line within one read is not copied
-	growth   = 4        // all buffers of one line together stay below 4/3 of the largest
+	readSize = 64 << 10 // capacity of a pipe; a line within one read is not copied
+	growth   = 4        // factor by which buffers grow; all buffers of a line take less than 4/3 of the largest
 )
 
-// TooLongError stands for one line over the bound. The line was skipped; reading continues with the next.
+// TooLongError reports one line that exceeds the bound. The Reader skipped the
+// line and continues with the next.
 type TooLongError struct {
-	Length int64 // bytes, without the line ending
+	Length int64 // in bytes, without the line ending
 }
 
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("line of %d bytes is too long", e.Length)
 }
 
-// Reader delivers the lines of a stream one at a time. It belongs to one goroutine.
+// Reader returns the lines of a stream one at a time. It is not safe for
+// concurrent use.
 //
-// Its memory is bounded: 320 KiB at rest, and while a longer line is being read or used up to 4/3 of
-// the bound, which is left to the collector with the next call of Next.
+// Its memory is bounded: 320 KiB normally, and up to 4/3 of the bound while it
+// reads or returns a longer line. The next call of Next releases the memory of
+// such a line.
 type Reader struct {
 	src  *bufio.Reader
 	max  int
 	torn bool
-	took int64 // bytes of the source, up to the end of the line read last
-	err  error // sticky; what the source ended with
+	took int64 // bytes of the source up to the end of the last line
+	err  error // sticky; the error with which the source ended
 
-	// The line being read, if it spans several reads.
-	long   *buffer              // nil once the line is over the bound
-	length int64                // bytes seen of the raw line, line ending included
-	tail   [2]byte              // its last two
-	spare  weak.Pointer[buffer] // the last large buffer, for as long as the collector has not taken it
+	// The current line, if it spans several reads.
+	long   *buffer              // nil if the line exceeds the bound
+	length int64                // bytes read so far, including the line ending
+	tail   [2]byte              // the last two bytes
+	spare  weak.Pointer[buffer] // the last large buffer until it is garbage-collected
 }
 
 type buffer struct{ b []byte }
 
-// NewReader returns a Reader of src that skips lines of more than max bytes. A max of 0 means DefaultMax.
+// NewReader returns a Reader that skips lines of more than max bytes. A max of
+// 0 means DefaultMax.
 func NewReader(src io.Reader, max int) *Reader {
 	if max <= 0 {
 		max = DefaultMax
@@ -59,12 +65,13 @@ func NewReader(src io.Reader, max int) *Reader {
 	return &Reader{src: bufio.NewReaderSize(src, readSize), max: max}
 }
 
-// Next returns the next line without its line ending ("\n" or "\r\n"). Blank lines are passed over.
-// The slice is reused: it is valid until the next call.
+// Next returns the next line without its line ending ("\n" or "\r\n"). It skips
+// blank lines. The slice is valid until the next call.
 //
-// A *TooLongError reports a skipped line and is not the end. Any other error is: io.EOF, or whatever the
-// source failed with, and it comes again from every later call. Bytes after the last newline are delivered
-// before it as a line of their own, which Torn then marks.
+// A *TooLongError reports a skipped line; the caller can continue. Any other
+// error is final, and later calls return it again: io.EOF, or the error of the
+// source. Bytes after the last newline are returned as a line before that
+// error, and Torn reports true for this line.
 func (r *Reader) Next() ([]byte, error) {
 	for r.err == nil {
 		line, length, err := r.read()
@@ -82,22 +89,23 @@ func (r *Reader) Next() ([]byte, error) {
 	return nil, r.err
 }
 
-// Torn reports whether the line (or the TooLongError) that Next returned last had no newline: the stream
-// ended within it, so it may be half a message.
+// Torn reports whether the last line or TooLongError that Next returned had no
+// newline. The stream ended there, so the line may be incomplete.
 func (r *Reader) Torn() bool { return r.torn }
 
-// Offset returns where in the source the line that Next returned last ends, its line ending included, in bytes from the
-// beginning.
+// Offset returns the position in the source at which the last line that Next
+// returned ends, including its line ending, in bytes.
 func (r *Reader) Offset() int64 { return r.took }
 
-// Valid reports whether line is text that may be decoded: UTF-8 without NUL.
-// Decoders differ in what they make of the rest, often silently.
+// Valid reports whether line may be decoded: it must be UTF-8 without NUL.
+// Decoders treat other text differently, often without an error.
 func Valid(line []byte) bool {
 	return bytes.IndexByte(line, 0) < 0 && utf8.Valid(line)
 }
 
-// read takes one raw line off the source. length is right even where line, being too long, is missing.
-// An error means that the source ended, with line holding what came before.
+// read reads one raw line. length is correct even if line is missing because it
+// is too long. An error means that the source ended; line then contains the
+// bytes before the end.
 func (r *Reader) read() (line []byte, length int64, err error) {
 	r.release()
 	for {
@@ -116,7 +124,8 @@ func (r *Reader) read() (line []byte, length int64, err error) {
 	}
 }
 
-// add appends a part of a line that spans several reads, or only counts it once the line is over the bound.
+// add appends a part of a line that spans several reads. It only counts the
+// bytes if the line exceeds the bound.
 func (r *Reader) add(part []byte) {
 	r.length += int64(len(part))
 	switch n := len(part); n {
@@ -127,7 +136,7 @@ func (r *Reader) add(part []byte) {
 	default:
 		r.tail = [2]byte(part[n-2:])
 	}
-	if r.length > int64(r.max)+2 { // 2: the line ending is not counted
+	if r.length > int64(r.max)+2 { // the bound excludes the line ending
 		r.retire()
 		return
 	}
@@ -145,7 +154,7 @@ func (r *Reader) held() []byte {
 	return r.long.b
 }
 
-// grow makes r.long an empty buffer for at least need bytes.
+// grow sets r.long to an empty buffer for at least need bytes.
 func (r *Reader) grow(need int) {
 	if spare := r.spare.Value(); spare != nil && spare != r.long && cap(spare.b) >= need {
 		r.long = &buffer{spare.b[:0]}
@@ -156,7 +165,7 @@ func (r *Reader) grow(need int) {
 	r.long = &buffer{make([]byte, 0, max(need, min(size, r.max+2)))}
 }
 
-// release forgets the line read before, and with it the memory that an unusual one took.
+// release drops the previous line and the memory of a long one.
 func (r *Reader) release() {
 	r.length, r.tail = 0, [2]byte{}
 	if cap(r.held()) > growth*readSize {
@@ -166,8 +175,9 @@ func (r *Reader) release() {
 	}
 }
 
-// retire leaves the buffer to the collector, or to the next long line if that comes first:
-// without that, long lines in a row would fill the heap faster than it is collected.
+// retire makes the buffer available to the garbage collector, or to the next
+// long line before that. Without this reuse, successive long lines would fill
+// the heap faster than it is collected.
 func (r *Reader) retire() {
 	if r.long != nil {
 		r.spare, r.long = weak.Make(r.long), nil
@@ -176,7 +186,8 @@ func (r *Reader) retire() {
 
 func chomp(line []byte) []byte { return line[:len(line)-ending(line)] }
 
-// ending returns the length of the line ending: "\n", "\r\n", or the half of one that a torn line has.
+// ending returns the length of the line ending: "\n", "\r\n", or "\r" at the
+// end of a torn line.
 func ending(line []byte) int {
 	rest := bytes.TrimSuffix(line, []byte{'\n'})
 	rest = bytes.TrimSuffix(rest, []byte{'\r'})

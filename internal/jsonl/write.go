@@ -5,14 +5,17 @@ import (
 	"errors"
 )
 
-// ErrNotALine is returned for a message that a line reader would not give back as one line.
+// ErrNotALine is the error for a message that a Reader would not return as
+// exactly one line.
 var ErrNotALine = errors.New("message is not one line")
 
-// Append appends one message and its newline to dst. What it accepts, a Reader delivers as one line.
+// Append appends one message and a newline to dst. A Reader returns an accepted
+// message as one line.
 //
-// A message that is blank or holds a line break ('\n', '\r') is refused, so that no content can smuggle in
-// a second message. U+2028 and U+2029, which some readers also break at and which JSON allows only within
-// strings, are written as their JSON escapes.
+// Append rejects a message that is blank or contains a line break ('\n', '\r'),
+// so content cannot inject a second message. It writes U+2028 and U+2029 as
+// JSON escapes, because some readers treat them as line breaks. JSON allows
+// these characters only within strings.
 func Append(dst, message []byte) ([]byte, error) {
 	if blank(message) || bytes.ContainsAny(message, "\r\n") {
 		return dst, ErrNotALine

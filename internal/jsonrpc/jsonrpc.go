@@ -1,11 +1,10 @@
-// Package jsonrpc is JSON-RPC as agents speak it: the codec, and what one side
-// has to remember.
+// Package jsonrpc implements JSON-RPC as agents use it: the codec, and the
+// state of one side of a connection.
 //
-// It has no goroutine and no connection. The owner of a connection decodes the
-// lines of the other side with [Decode], encodes its own messages with
-// [Encode], and gives both to a [Peer] in the order in which they passed. A
-// recording of both directions therefore gives the same results as the
-// connection did.
+// It has no goroutine and no connection. The owner of a connection decodes
+// received lines with [Decode] and encodes its own messages with [Encode]. It
+// passes both to a [Peer] in their order on the connection. A recording of both
+// directions therefore gives the same results as the live connection.
 package jsonrpc
 
 import (
@@ -24,11 +23,12 @@ const (
 	CodeMethodNotFound   = -32601
 	CodeInvalidParams    = -32602
 	CodeInternal         = -32603
-	CodeOverloaded       = -32000 // our own: too many requests are open
+	CodeOverloaded       = -32000 // Runnel's own code: too many requests are open
 	CodeRequestCancelled = -32800
 )
 
-// cancelMethod is the notification that withdraws a request: {"requestId": …}.
+// cancelMethod is the method of the notification that withdraws a request. Its
+// parameters are {"requestId": …}.
 const cancelMethod = "$/cancel_request"
 
 // Bounds of a message that Decode accepts, in bytes.
@@ -38,14 +38,14 @@ const (
 )
 
 // ErrMalformed is the error of [Decode] for a line that is not a message. It
-// contains nothing of the line.
+// does not contain the line.
 var ErrMalformed = errors.New("jsonrpc: not a message")
 
 // ID is the id of a request: a number, which may be 0, or a string. The zero
-// value is no id.
+// value means that there is no id.
 //
-// An id is sent back as it was written. Compare ids with [ID.Same]: 1 and 1.0
-// are the same number.
+// An id is sent back exactly as it was received. Compare ids with [ID.Same]: 1
+// and 1.0 are the same number.
 type ID struct{ raw string }
 
 // Number returns the id n.
@@ -55,25 +55,25 @@ func Number(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
 func String(s string) ID {
 	raw, err := marshal(s)
 	if err != nil {
-		return ID{} // a string can always be encoded
+		return ID{} // unreachable: a string can always be encoded
 	}
 	return ID{string(raw)}
 }
 
-// IsZero reports whether there is no id.
+// IsZero reports whether the id is missing.
 func (id ID) IsZero() bool { return id.raw == "" }
 
-// Same reports whether both ids are the same.
+// Same reports whether two ids are the same string or the same number.
 func (id ID) Same(other ID) bool { return id.Key() == other.Key() }
 
 // Key returns a text that is equal for two ids if and only if they are the
-// same. It is "" for no id.
+// same. It returns "" for a missing id.
 func (id ID) Key() string {
 	if id.raw == "" {
 		return ""
 	}
 	if s, ok := id.Text(); ok {
-		if strings.ContainsRune(s, utf8.RuneError) { // invalid UTF-8: all invalid bytes decode to the same rune
+		if strings.ContainsRune(s, utf8.RuneError) { // all invalid UTF-8 decodes to this rune
 			return "r" + id.raw
 		}
 		return "s" + s
@@ -115,8 +115,7 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return []byte(id.raw), nil
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. The id of null is the zero
-// value.
+// UnmarshalJSON implements [json.Unmarshaler]. null becomes the zero value.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	data = bytes.TrimSpace(data)
 	switch {
@@ -132,8 +131,8 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Error is the failure of a request, in the words of the other side. These may
-// contain anything, so the Error method leaves them out.
+// Error is the error in a response. Message and Data come from the other side
+// and may contain secrets, so the Error method omits them.
 type Error struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
@@ -148,8 +147,8 @@ type Message struct {
 	ID     ID
 	Method string
 	Params json.RawMessage // nil if there are none
-	Result json.RawMessage // of a response that is a success
-	Error  *Error          // of a response that is a failure
+	Result json.RawMessage // of a successful response
+	Error  *Error          // of a failed response
 }
 
 // Kind is the kind of a message.
@@ -202,7 +201,7 @@ func NewFailure(id ID, code int64, text string) Message {
 	return Message{ID: id, Error: &Error{Code: code, Message: text}}
 }
 
-// envelope is a message as it is on the wire.
+// envelope is the form of a message on the wire.
 type envelope struct {
 	Version string          `json:"jsonrpc,omitempty"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -212,11 +211,12 @@ type envelope struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// Decode reads one message. It is lenient: it ignores unknown members, the
+// Decode decodes one message. It is lenient: it ignores unknown members, the
 // version may be missing, and an error may have any form. It returns
 // ErrMalformed for a line that is not a message.
 //
-// Params and Result are the bytes as received, in memory of their own.
+// Params and Result are the bytes as received. They do not share memory with
+// line.
 func Decode(line []byte) (Message, error) {
 	var e envelope
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -277,7 +277,7 @@ func decodeError(raw json.RawMessage) *Error {
 	return e
 }
 
-// Encode returns m as one line, without the line ending. version says whether
+// Encode returns m as one line, without the line ending. If version is true,
 // the line has the member "jsonrpc", which some agents omit.
 func Encode(m Message, version bool) ([]byte, error) {
 	var e envelope

@@ -9,8 +9,7 @@ import (
 // defaultMaxOpen is the default bound of the open requests in each direction.
 const defaultMaxOpen = 1024
 
-// ErrTooMany is the error of [Peer.NextID] while too many of our requests are
-// open.
+// ErrTooMany is the error of [Peer.NextID] if too many sent requests are open.
 var ErrTooMany = errors.New("jsonrpc: too many requests wait for an answer")
 
 // Call is an open request.
@@ -19,41 +18,42 @@ type Call struct {
 	Method string `json:"method"`
 }
 
-// Peer is the memory of our side of a connection: the open requests in both
-// directions. It has no lock, and knows only the messages that it is given. Its
-// JSON is its state, from which another process can continue.
+// Peer is the state of one side of a connection: the open requests in both
+// directions. It is not safe for concurrent use. It knows only the messages
+// that are passed to Sent and Got. Its JSON is its complete state, from which
+// another process can continue.
 //
 // The zero value is ready to use.
 type Peer struct {
-	MaxOpen int // in each direction. Default: 1024
+	MaxOpen int // bound in each direction; 0 means 1024
 
-	last   int64 // the highest number among the ids of our requests
-	ours   []Call
-	theirs []Call
+	last     int64 // the highest number that was the id of a sent request
+	sent     []Call
+	received []Call
 }
 
-// Verdict is what a received message means.
+// Verdict is the meaning of a received message.
 type Verdict int
 
 // The verdicts.
 const (
-	// Notified: a notification.
+	// Notified is a notification.
 	Notified Verdict = iota
-	// Asked: a request, which needs one answer.
+	// Asked is a request. It needs one response.
 	Asked
-	// AskedAgain: a request with the id of an open one. One answer settles
+	// AskedAgain is a request with the id of an open one. One response settles
 	// both.
 	AskedAgain
-	// Answered: a response to the request that is returned.
+	// Answered is a response to the returned request.
 	Answered
-	// Withdrawn: the other side does not need the answer to the request that is
-	// returned. The request stays open here; an answer such as
-	// CodeRequestCancelled does no harm.
+	// Withdrawn means that the other side no longer needs a response to the
+	// returned request. The request stays open in the Peer, and a response such
+	// as CodeRequestCancelled is harmless.
 	Withdrawn
-	// Overrun: a request beyond the bound. It is not open; answer with
+	// Overrun is a request beyond the bound. It is not open. Respond with
 	// [Refuse].
 	Overrun
-	// Stray: a response or a withdrawal without an open request.
+	// Stray is a response or a withdrawal without an open request.
 	Stray
 )
 
@@ -64,32 +64,33 @@ func (p *Peer) max() int {
 	return defaultMaxOpen
 }
 
-// NextID returns a new id for a request of ours. It fails with ErrTooMany if
-// too many are open. The id counts as used once the request was given to Sent.
+// NextID returns a new id for a request to send. It fails with ErrTooMany if
+// too many sent requests are open. The id counts as used after the request is
+// passed to Sent.
 func (p *Peer) NextID() (ID, error) {
-	if len(p.ours) >= p.max() {
+	if len(p.sent) >= p.max() {
 		return ID{}, ErrTooMany
 	}
 	return Number(p.last + 1), nil
 }
 
-// Sent takes a message of ours when it is sent.
+// Sent records a message that is sent.
 func (p *Peer) Sent(m Message) {
 	switch m.Kind() {
 	case Request:
 		if n, ok := m.ID.Int(); ok {
 			p.last = max(p.last, n)
 		}
-		if index(p.ours, m.ID) < 0 && len(p.ours) < p.max() {
-			p.ours = append(p.ours, Call{m.ID, m.Method})
+		if index(p.sent, m.ID) < 0 && len(p.sent) < p.max() {
+			p.sent = append(p.sent, Call{m.ID, m.Method})
 		}
 	case Response:
 		p.Forget(m.ID)
 	}
 }
 
-// Got takes a message of the other side. The call is the request that the
-// message is or settles.
+// Got records a received message and returns its meaning. The Call is the
+// received request, or the request that the message settles.
 func (p *Peer) Got(m Message) (Verdict, Call) {
 	switch m.Kind() {
 	case Notification:
@@ -98,22 +99,22 @@ func (p *Peer) Got(m Message) (Verdict, Call) {
 		}
 		return Notified, Call{Method: m.Method}
 	case Request:
-		if i := index(p.theirs, m.ID); i >= 0 {
-			return AskedAgain, p.theirs[i]
+		if i := index(p.received, m.ID); i >= 0 {
+			return AskedAgain, p.received[i]
 		}
 		c := Call{m.ID, m.Method}
-		if len(p.theirs) >= p.max() {
+		if len(p.received) >= p.max() {
 			return Overrun, c
 		}
-		p.theirs = append(p.theirs, c)
+		p.received = append(p.received, c)
 		return Asked, c
 	}
-	i := index(p.ours, m.ID)
+	i := index(p.sent, m.ID)
 	if i < 0 {
 		return Stray, Call{ID: m.ID}
 	}
-	c := p.ours[i]
-	p.ours = slices.Delete(p.ours, i, i+1)
+	c := p.sent[i]
+	p.sent = slices.Delete(p.sent, i, i+1)
 	return Answered, c
 }
 
@@ -122,39 +123,39 @@ func (p *Peer) withdrawn(m Message) (Verdict, Call) {
 		RequestID ID `json:"requestId"`
 	}
 	if json.Unmarshal(m.Params, &params) == nil {
-		if i := index(p.theirs, params.RequestID); i >= 0 {
-			return Withdrawn, p.theirs[i]
+		if i := index(p.received, params.RequestID); i >= 0 {
+			return Withdrawn, p.received[i]
 		}
 	}
 	return Stray, Call{ID: params.RequestID}
 }
 
-// Forget closes a request of the other side that was settled without an answer.
-// It reports whether the request was open.
+// Forget removes a received request that was settled without a response. It
+// reports whether the request was open.
 func (p *Peer) Forget(id ID) bool {
-	i := index(p.theirs, id)
+	i := index(p.received, id)
 	if i < 0 {
 		return false
 	}
-	p.theirs = slices.Delete(p.theirs, i, i+1)
+	p.received = slices.Delete(p.received, i, i+1)
 	return true
 }
 
-// Unsupported returns the answer to a request whose method we do not support.
+// Unsupported returns the response to a request whose method is not supported.
 func Unsupported(m Message) Message {
 	return NewFailure(m.ID, CodeMethodNotFound, "this client does not support the method")
 }
 
-// Refuse returns the answer to a request beyond the bound.
+// Refuse returns the response to a request beyond the bound.
 func Refuse(m Message) Message {
 	return NewFailure(m.ID, CodeOverloaded, "too many requests are open")
 }
 
-// Waiting returns our open requests, oldest first.
-func (p *Peer) Waiting() []Call { return slices.Clone(p.ours) }
+// Waiting returns the sent requests that are open, oldest first.
+func (p *Peer) Waiting() []Call { return slices.Clone(p.sent) }
 
-// Open returns the open requests of the other side, oldest first.
-func (p *Peer) Open() []Call { return slices.Clone(p.theirs) }
+// Open returns the received requests that are open, oldest first.
+func (p *Peer) Open() []Call { return slices.Clone(p.received) }
 
 func index(calls []Call, id ID) int {
 	if id.IsZero() {
@@ -179,7 +180,7 @@ type state struct {
 
 // MarshalJSON implements [json.Marshaler].
 func (p Peer) MarshalJSON() ([]byte, error) {
-	return json.Marshal(state{p.MaxOpen, p.last, p.ours, p.theirs})
+	return json.Marshal(state{p.MaxOpen, p.last, p.sent, p.received})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].

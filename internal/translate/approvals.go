@@ -11,22 +11,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Ids of choices, as a decision names them.
+// Ids of choices in decisions.
 const (
 	AllowOnce    = "allow_once"
 	AllowSession = "allow_session"
 	AllowAlways  = "allow_always"
 	Deny         = "deny"
 	DenyStop     = "deny_stop"
-	OptionPrefix = "option_" // and the number of the answer, from 1
+	OptionPrefix = "option_" // then the number of the answer, from 1
 )
 
-// Option returns the id of the choice that is the nth answer, from 1.
+// Option returns the id of the choice for the nth answer, counted from 1.
 func Option(n int) string { return OptionPrefix + strconv.Itoa(n) }
 
 // AnswerLabel returns the label of the choice with which the user answers in
-// the arguments. first are the answers to questions that are left out there:
-// the first option of each.
+// updatedArguments. first contains the first option of each question, which
+// answers a question that the arguments omit.
 func AnswerLabel(first []string) string {
 	label := "Answer in the arguments"
 	if len(first) > 0 {
@@ -37,18 +37,18 @@ func AnswerLabel(first []string) string {
 
 // Bounds of approvals.
 const (
-	MaxOpen    = 100            // questions that wait for an answer
-	MaxLabel   = event.MaxTitle // bytes of the label of a choice
-	MaxOptions = 20             // answers to a question that are choices of their own
+	MaxOpen    = 100            // open questions
+	MaxLabel   = event.MaxTitle // bytes of a choice's label
+	MaxOptions = 20             // answers to a question that are choices
 )
 
-// Approvals are the questions of the agent that wait for an answer. Q is the
-// provider's own part of a question. The zero value is ready to use.
+// Approvals are the open questions of the agent. Q is the provider's own part
+// of a question. The zero value is ready to use.
 //
-// A question that is asked while no turn runs, or by background work, has a
-// turn that holds nothing else. Such an out-of-turn question leaves its turn
-// behind when it is removed: [Approvals.Settled] returns that turn, so that the
-// translator can end it with the agent's next line.
+// A question that is asked out of turn, or by background work, gets a turn that
+// contains only this question. When such a question is removed, its turn is
+// still open. [Approvals.Settled] returns the turn, so that the translator ends
+// it with the agent's next line.
 type Approvals[Q any] struct {
 	open    map[string]Approval[Q]
 	settled []string
@@ -58,13 +58,13 @@ type Approvals[Q any] struct {
 type Approval[Q any] struct {
 	ID        string // ours
 	Turn      string // id of the turn in which it is asked
-	OutOfTurn bool   // that turn holds nothing else
+	OutOfTurn bool   // the turn contains only this question
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
-	Digest    string // of what is asked
+	Digest    string // of the question's content
 	Question  Q
 }
 
-// Add opens a question.
+// Add adds an open question.
 func (a *Approvals[Q]) Add(q Approval[Q]) {
 	if a.open == nil {
 		a.open = make(map[string]Approval[Q])
@@ -72,7 +72,7 @@ func (a *Approvals[Q]) Add(q Approval[Q]) {
 	a.open[q.ID] = q
 }
 
-// Full reports whether as many questions are open as may be.
+// Full reports whether MaxOpen questions are open.
 func (a *Approvals[Q]) Full() bool { return len(a.open) >= MaxOpen }
 
 // Len returns how many questions are open.
@@ -95,13 +95,13 @@ func (a *Approvals[Q]) Of(turn string) []Approval[Q] {
 	return slices.DeleteFunc(a.All(), func(q Approval[Q]) bool { return q.Turn != turn })
 }
 
-// Get returns the open question with an id of ours.
+// Get returns the open question with an approval id.
 func (a *Approvals[Q]) Get(id string) (Approval[Q], bool) {
 	q, ok := a.open[id]
 	return q, ok
 }
 
-// ByRequest returns the open question with the agent's id.
+// ByRequest returns the open question with the agent's id; see jsonrpc.ID.Key.
 func (a *Approvals[Q]) ByRequest(request string) (Approval[Q], bool) {
 	for _, id := range a.IDs() {
 		if q := a.open[id]; q.Request == request {
@@ -121,14 +121,14 @@ func (a *Approvals[Q]) Open(id string) (Approval[Q], error) {
 	return q, nil
 }
 
-// NoSuchChoice returns the error for a decision whose choice a question does
-// not have.
+// NoSuchChoice returns the error for a decision with a choice that the question
+// does not have.
 func NoSuchChoice() error {
 	return runnel.Fail(runnel.InvalidRequest, "choice: the approval has no such choice")
 }
 
-// Remove settles a question. Its turn, if it is out of turn, waits for its end
-// from then on.
+// Remove removes a settled question. For an out-of-turn question, Settled then
+// returns its turn.
 func (a *Approvals[Q]) Remove(id string) {
 	q, ok := a.open[id]
 	if !ok {
@@ -140,10 +140,11 @@ func (a *Approvals[Q]) Remove(id string) {
 	}
 }
 
-// Changed takes a question that the agent asks under the id of an open one. If
-// both are the same, the first one stays open, and Changed reports false. If
-// they differ, an answer to the first would be taken for one to the second: the
-// open question is removed and returned, for both to be denied.
+// Changed processes a question with the request id of an open question. If both
+// have the same digest, the first stays open and Changed reports false. If they
+// differ, an answer to the first could be taken as an answer to the second.
+// Changed then removes and returns the open question, and the caller denies
+// both.
 func (a *Approvals[Q]) Changed(request, digest string) (Approval[Q], bool) {
 	q, ok := a.ByRequest(request)
 	if !ok || q.Digest == digest {
@@ -153,8 +154,8 @@ func (a *Approvals[Q]) Changed(request, digest string) (Approval[Q], bool) {
 	return q, true
 }
 
-// Drop forgets the questions of a turn that is over, and returns them. The end
-// of the turn resolves them.
+// Drop removes and returns the questions of a turn that has ended. The end of
+// the turn resolves them.
 func (a *Approvals[Q]) Drop(turn string) []Approval[Q] {
 	dropped := a.Of(turn)
 	for _, q := range dropped {
@@ -163,30 +164,31 @@ func (a *Approvals[Q]) Drop(turn string) []Approval[Q] {
 	return dropped
 }
 
-// Settled returns the turns whose out-of-turn question is settled, in the order
-// in which they were, and forgets them: the caller ends them.
+// Settled returns the turns whose out-of-turn question was settled, oldest
+// first, and forgets them. The caller ends these turns.
 func (a *Approvals[Q]) Settled() []string {
 	turns := a.settled
 	a.settled = nil
 	return turns
 }
 
-// Idle reports whether no question is open and no turn of a settled question
-// waits for its end.
+// Idle reports whether no question is open and no turn of a settled question is
+// waiting for its end.
 func (a *Approvals[Q]) Idle() bool { return len(a.open) == 0 && len(a.settled) == 0 }
 
-// Resolved is the event for a decision of the user's.
+// Resolved returns the event for a decision by the user.
 func Resolved(id, choice string) event.ApprovalResolved {
 	return event.ApprovalResolved{ApprovalID: id, Choice: choice, By: event.ByUser}
 }
 
-// Cancelled is the event for a question that is open when we interrupt its turn.
-// A session has recorded the same before it asks for the interruption.
+// Cancelled returns the event for a question that is open when Runnel
+// interrupts its turn. A live session logs the same event before it sends the
+// interrupt.
 func Cancelled(id string) event.ApprovalResolved {
 	return event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: "the turn was cancelled"}
 }
 
-// Withdrawn is the event for a question that the agent took back.
+// Withdrawn returns the event for a question that the agent withdrew.
 func Withdrawn(id string) event.ApprovalResolved {
 	return event.ApprovalResolved{ApprovalID: id, Choice: event.ChoiceWithdrawn, By: event.ByAgent}
 }

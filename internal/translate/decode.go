@@ -7,14 +7,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Loose decodes what fits. A field of an unexpected type and an unknown field
-// are left out: agents are moving targets, and the rest of the line is good.
+// Loose decodes JSON and ignores unknown fields and fields of an unexpected
+// type. Agents change their formats often, and the rest of a line is still
+// useful.
 func Loose[T any](data []byte) (v T) {
-	_ = json.Unmarshal(data, &v) // what does not fit stays zero
+	_ = json.Unmarshal(data, &v) // fields that do not fit keep their zero value
 	return v
 }
 
-// Each decodes a list of which each element may be anything.
+// Each decodes each element of a list as Loose does.
 func Each[T any](data []byte) []T {
 	var out []T
 	for _, raw := range Loose[[]json.RawMessage](data) {
@@ -23,8 +24,8 @@ func Each[T any](data []byte) []T {
 	return out
 }
 
-// Object encodes v, which is what a call or a question is about. What cannot be
-// encoded gives an empty object.
+// Object encodes the arguments of a call or a question. It returns an empty
+// object if v cannot be encoded.
 func Object(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -33,13 +34,14 @@ func Object(v any) json.RawMessage {
 	return b
 }
 
-// IsObject reports whether raw is a JSON object with something in it.
+// IsObject reports whether raw looks like a JSON object that is not empty. It
+// does not check the syntax.
 func IsObject(raw json.RawMessage) bool {
 	s := strings.TrimSpace(string(raw))
 	return strings.HasPrefix(s, "{") && s != "{}"
 }
 
-// Arguments returns raw, or an empty object if there is nothing in it.
+// Arguments returns raw, or an empty object if raw is empty or null.
 func Arguments(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
 		return json.RawMessage("{}")

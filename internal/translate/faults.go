@@ -7,43 +7,48 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Messages of failures that several agents report, with one text each. Each says
-// what happened and what to do.
+// Messages of failures that several agents report. Each states what happened
+// and what to do.
 const (
-	// FaultRateLimited is for a rate or usage limit of the model API.
+	// FaultRateLimited is the message for a rate or usage limit of the model
+	// API.
 	FaultRateLimited = "The model API's rate or usage limit is reached. Wait, then send the prompt again."
 
-	// FaultDeclined is for a refusal by the model.
+	// FaultDeclined is the message for a refusal by the model.
 	FaultDeclined = "The model declined to answer. Put it in other words, start a new conversation, or choose another model."
 
-	// FaultModel is for a model that the model API does not offer the account.
+	// FaultModel is the message for a model that the model API does not offer
+	// to the account.
 	FaultModel = "The model API does not know the model, or the account may not use it. Choose another model."
 
-	// FaultFailed is for an error of the model API. It takes the HTTP status.
+	// FaultFailed is the message for an error of the model API. It takes the
+	// HTTP status.
 	FaultFailed = "The model API failed (%d). Send the prompt again in a moment."
 
-	// FaultUnasked is for a turn that the agent interrupted by itself. It is what a
-	// session says of such a turn.
+	// FaultUnasked is the message for a turn that the agent interrupted by
+	// itself. A live session uses the same text.
 	FaultUnasked = "the agent stopped the turn although nobody asked it to; send the prompt again"
 
-	// FaultTimedOut is for a model API that gave up waiting. It takes the HTTP
-	// status.
+	// FaultTimedOut is the message for a timeout of the model API. It takes the
+	// HTTP status.
 	FaultTimedOut = "The model API did not answer in time (%d). Send the prompt again."
 
-	// FaultBrokeOff is for an answer of the model that ends in its middle.
+	// FaultBrokeOff is the message for an incomplete response of the model API.
 	FaultBrokeOff = "The model API's answer broke off. Send the prompt again."
 
-	// FaultKilled is for a stored turn whose agent was killed in its middle. It is
-	// what a session says of such a turn.
+	// FaultKilled is the message for a stored turn during which the agent was
+	// killed. A live session uses the same text.
 	FaultKilled = "the agent ended in the middle of the turn; send again to resume the conversation"
 
-	// FaultBudget is for a conversation that has used up its budget.
+	// FaultBudget is the message for a conversation that has used up its
+	// budget.
 	FaultBudget = "The agent stopped: the budget is used up."
 )
 
-// ByStatus returns the failure that an HTTP status of the model API stands for,
-// alike for all agents. It reports false for a status that is no failure, and for
-// 401 and 403, which mean a key or a login, depending on the agent.
+// ByStatus returns the failure for an HTTP status of the model API. It is the
+// same for all agents. ByStatus reports false for a status that is not an
+// error. It also reports false for 401 and 403, which concern the API key or
+// the login depending on the agent.
 func ByStatus(status int) (event.Fault, bool) {
 	fault := func(code runnel.Code, format string, args ...any) (event.Fault, bool) {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}, true
@@ -67,8 +72,8 @@ func ByStatus(status int) (event.Fault, bool) {
 	return fault(runnel.AgentError, "The model API rejected the request (%d).", status)
 }
 
-// TextLost ends a turn whose last text is not known: the agent's messages
-// contradict each other.
+// TextLost is the error for a turn whose final text is unknown because the
+// agent's messages contradict each other.
 var TextLost = event.Fault{
 	Code: "PROTOCOL_ERROR", Message: "The agent's messages contradict each other, so its answer is not known. Send the prompt again.",
 }

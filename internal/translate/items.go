@@ -7,23 +7,25 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Numbering gives the items of one line of native messages their ids: the
-// main one of a turn, or a subagent's. Native messages and calls count from 1
-// in the order in which they are first named, and the blocks of each from 0.
+// A Numbering assigns ids to the items of one sequence of native messages: a
+// turn's own, or a subagent's. Native messages and calls are numbered from 1 in
+// the order in which they first occur. The blocks of each are numbered from 0.
 type Numbering struct {
 	prefix   string
 	ordinals map[string]int // by native message or call
-	blocks   map[string]int // by native message or call: index of its next block
+	blocks   map[string]int // by native message or call: index of the next block
 }
 
-// NewNumbering returns the numbering of the items of a turn. parent is the call
-// that started the subagent, as [Key] returns it; "" for the main line.
+// NewNumbering returns the numbering for a turn's items. parent is the call
+// that started the subagent, in the form that [Key] returns. It is "" for the
+// turn's own items.
 func NewNumbering(turn, parent string) *Numbering {
 	return &Numbering{prefix: Prefix(turn, parent), ordinals: make(map[string]int), blocks: make(map[string]int)}
 }
 
-// Prefix returns how the ids of a turn's items begin. parent is the call that
-// started the subagent, as [Key] returns it; "" for the turn's own items.
+// Prefix returns the beginning of the ids of a turn's items. parent is the call
+// that started the subagent, in the form that [Key] returns. It is "" for the
+// turn's own items.
 func Prefix(turn, parent string) string {
 	if parent == "" {
 		return turn + ":"
@@ -46,7 +48,8 @@ func (n *Numbering) Next(native string) string {
 	return n.ID(native, block)
 }
 
-// ItemID returns the id of a block of the message or call with an ordinal.
+// ItemID returns the id of a block of the message or call with the given
+// ordinal.
 func ItemID(prefix string, ordinal, block int) string {
 	return prefix + strconv.Itoa(ordinal) + ":" + strconv.Itoa(block)
 }
@@ -54,30 +57,30 @@ func ItemID(prefix string, ordinal, block int) string {
 // outputID returns the id of the output of a call's item.
 func outputID(item string) string { return item + ":output" }
 
-// An Output is the item of what a call printed. It opens once, may grow, and
+// An Output is the item for the output of a call. It starts once, may grow, and
 // ends once: done or cancelled.
 type Output struct {
-	Start event.ItemStart // all of it but its type
+	Start event.ItemStart // complete except for the type
 
 	opened, ended bool
 	streamed      []byte
 }
 
-// NewOutput returns the output of a call that is an item of its own.
+// NewOutput returns the output for the call whose item has the id item.
 func NewOutput(item, call, name, parent string) Output {
 	return Output{Start: event.ItemStart{ItemID: outputID(item), CallID: call, Name: name, ParentCallID: parent}}
 }
 
-// Opened reports whether the output's item has begun.
+// Opened reports whether the item has started.
 func (o *Output) Opened() bool { return o.opened }
 
-// Ended reports whether the output's item has ended.
+// Ended reports whether the item has ended.
 func (o *Output) Ended() bool { return o.ended }
 
-// Streamed returns what the output showed so far.
+// Streamed returns the text shown so far.
 func (o *Output) Streamed() string { return string(o.streamed) }
 
-// Open begins the item if it has not begun.
+// Open starts the item if it has not started.
 func (o *Output) Open(e TurnEmitter) {
 	if o.opened {
 		return
@@ -87,8 +90,8 @@ func (o *Output) Open(e TurnEmitter) {
 	e.Emit(o.Start)
 }
 
-// Append shows further text. Text that would make it more than
-// [event.MaxOutput] bytes is left out.
+// Append shows further text. It drops text that would exceed [event.MaxOutput]
+// bytes in total.
 func (o *Output) Append(e TurnEmitter, text string) {
 	if text == "" || o.ended || len(o.streamed)+len(text) > event.MaxOutput {
 		return
@@ -98,15 +101,17 @@ func (o *Output) Append(e TurnEmitter, text string) {
 	e.Emit(event.ItemDelta{ItemID: o.Start.ItemID, DeltaContent: text})
 }
 
-// Grow shows text as it stands now, at most [event.MaxOutput] bytes of it. It
-// shows nothing if text does not begin with what was shown.
+// Grow shows the part of all that was not shown yet, up to [event.MaxOutput]
+// bytes in total. It shows nothing if all does not begin with the text shown so
+// far.
 func (o *Output) Grow(e TurnEmitter, all string) { o.Append(e, o.rest(all)) }
 
-// Grows reports whether [Output.Grow] shows anything of a text. Some agents
-// show output before the item of the call has ended, which has to end first.
+// Grows reports whether [Output.Grow] would show anything. Some agents print
+// output before the item of the call has ended, and the caller must end that
+// item first.
 func (o *Output) Grows(all string) bool { return !o.ended && o.rest(all) != "" }
 
-// rest returns the text after what was shown, as far as it may be shown.
+// rest returns the part of all that Grow would show.
 func (o *Output) rest(all string) string {
 	all, _ = text.Cut(all, event.MaxOutput)
 	if n := len(o.streamed); len(all) > n && all[:n] == string(o.streamed) {
@@ -125,7 +130,7 @@ func (o *Output) Done(e TurnEmitter, final event.FunctionCallOutput) {
 	e.Emit(event.ItemDone{ItemID: o.Start.ItemID, FinalItem: final})
 }
 
-// Cancel ends the item unfinished; it does nothing if the item has not begun.
+// Cancel cancels the item if it is open.
 func (o *Output) Cancel(e TurnEmitter, why event.CancelReason) {
 	if !o.opened || o.ended {
 		return
@@ -134,27 +139,26 @@ func (o *Output) Cancel(e TurnEmitter, why event.CancelReason) {
 	e.Emit(event.ItemCancelled{ItemID: o.Start.ItemID, Reason: why})
 }
 
-// MaxText bounds what is kept of the text of an item, in bytes.
+// MaxText bounds the text of an item, in bytes.
 const MaxText = event.MaxText
 
-// Bounds of a plan: its entries, and the text of each in bytes.
+// Bounds of a plan: the number of entries, and the bytes of an entry's text.
 const (
 	MaxSteps    = event.MaxOffered
 	MaxStepText = event.MaxDescription
 )
 
-// MaxDetail bounds the structured result of a call that is passed on, in bytes.
+// MaxDetail bounds the structured result of a call, in bytes.
 const MaxDetail = event.MaxDetail
 
-// EmitPlan emits a plan, which is whole each time, as an item of its own.
-// parent is the call of the subagent that made it, "" if there is none.
+// EmitPlan emits a complete plan as a new item. parent is the call of the
+// subagent that made it, "" if there is none.
 func EmitPlan(e TurnEmitter, item, parent string, entries []event.PlanEntry) {
 	e.Emit(event.ItemStart{ItemID: item, ItemType: event.TypePlan, ParentCallID: parent})
 	e.Emit(event.ItemDone{ItemID: item, FinalItem: event.Plan{Entries: entries}})
 }
 
-// PlanEntry returns an entry of a plan. A state that is unknown counts as
-// pending.
+// PlanEntry returns an entry of a plan. An unknown status counts as pending.
 func PlanEntry(content, status, priority string) event.PlanEntry {
 	e := event.PlanEntry{Content: text.OneLine(content, MaxStepText), Status: "pending", Priority: text.OneLine(priority, 40)}
 	switch status {
@@ -166,8 +170,8 @@ func PlanEntry(content, status, priority string) event.PlanEntry {
 	return e
 }
 
-// SetOutput sets what a call printed, at most [event.MaxOutput] bytes of it.
-// total is how many bytes the call printed in all, of which all may be a part.
+// SetOutput sets the output of a call, at most [event.MaxOutput] bytes of it.
+// all may be a part of the whole output, which has total bytes.
 func SetOutput(out *event.FunctionCallOutput, all string, total int64) {
 	out.Output, _ = text.Cut(all, event.MaxOutput)
 	if int64(len(out.Output)) < total {

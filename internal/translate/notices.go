@@ -5,55 +5,57 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Notices that several providers emit, with one text each.
+// Notices that several providers emit.
 var (
-	// Undecodable is emitted for a line that is not in the agent's protocol.
+	// Undecodable is the notice for a line that does not follow the agent's
+	// protocol.
 	Undecodable = event.Notice{
 		Level: event.LevelWarning, Code: "UNDECODABLE_LINE",
 		Message: "The agent printed a line that is not in its protocol; it was left out.",
 	}
 
-	// BrokenStream is emitted for messages that contradict each other.
+	// BrokenStream is the notice for messages that contradict each other.
 	BrokenStream = event.Notice{
 		Level: event.LevelWarning, Code: "PROTOCOL_ERROR",
 		Message: "The agent's messages contradict each other; a part of the answer may be missing.",
 	}
 
-	// Compacted is emitted when the agent made room in its context.
+	// Compacted is the notice for a conversation that the agent summarised to
+	// make room in its context.
 	Compacted = event.Notice{
 		Level: event.LevelInfo, Code: "COMPACTED",
 		Message: "The agent summarised the conversation to make room in its context.",
 	}
 
-	// Cleared is emitted when the agent begins another conversation in the same
-	// process, because its user told it to.
+	// Cleared is the notice for a new conversation that the agent starts in the
+	// same process at its user's request.
 	Cleared = event.Notice{
 		Level: event.LevelInfo, Code: "CLEARED",
 		Message: "The agent does not remember anything above this line.",
 	}
 
-	// ArgumentsChanged is emitted when the agent asks something else under the
-	// id of a question that is open; see [Approvals.Changed].
+	// ArgumentsChanged is the notice for a different question under the id of
+	// an open question; see [Approvals.Changed].
 	ArgumentsChanged = event.Notice{
 		Level: event.LevelWarning, Code: "ARGUMENTS_CHANGED",
 		Message: "The agent changed what it had asked for while the question was open; it was denied.",
 	}
 
-	// InterruptRefused is emitted when the agent refuses an interrupt. The session
-	// stops the agent unless the turn ends all the same.
+	// InterruptRefused is the notice for an interrupt that the agent rejected.
+	// The session stops the agent unless the turn ends.
 	InterruptRefused = event.Notice{
 		Level: event.LevelWarning, Code: string(runnel.InterruptFailed),
 		Message: "The agent refused to stop. It is ended unless it stops by itself.",
 	}
 
-	// Bypassed is emitted when the agent asks nobody any more.
+	// Bypassed is the notice for an agent that runs every tool without asking.
 	Bypassed = event.Notice{
 		Level: event.LevelWarning, Code: "PERMISSIONS_BYPASSED",
 		Message: "Every tool runs without asking.",
 	}
 )
 
-// AgentSays is a notice with words of the agent's own; text is one line.
+// AgentSays returns a notice with a text of the agent. text must be one line.
 func AgentSays(level event.Level, text string) event.Notice {
 	return event.Notice{Level: level, Code: "AGENT_SAYS", Message: text}
 }

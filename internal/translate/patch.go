@@ -11,12 +11,12 @@ import (
 // hunkHead matches the first line of a hunk, such as "@@ -1,3 +1,4 @@".
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// Hunks reads a unified diff of one file. Lines outside of hunks, such as the
-// names of files, are left out. It never returns nil.
+// Hunks decodes a unified diff of one file. It drops lines outside of hunks,
+// such as file names. It never returns nil.
 func Hunks(diff string) []event.Hunk {
 	hunks := []event.Hunk{}
 	var open *event.Hunk
-	before, after := 0, 0 // lines that the open hunk still lacks
+	before, after := 0, 0 // lines still missing in the open hunk
 	for line := range strings.Lines(diff) {
 		line = strings.TrimSuffix(line, "\n")
 		if m := hunkHead.FindStringSubmatch(line); m != nil {
@@ -44,8 +44,8 @@ func Hunks(diff string) []event.Hunk {
 	return hunks
 }
 
-// count reads a number of a hunk's first line. It is 1 if it is left out, and 0
-// if it is too large.
+// count decodes a number in a hunk's first line. It returns 1 for a missing
+// number and 0 for a number that is too large.
 func count(digits string) int {
 	if digits == "" {
 		return 1

@@ -8,14 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Derive returns a UUID made of a native id. The same id of the same provider
-// gives the same UUID each time.
+// Derive returns a UUID derived from a native id. The same provider and id
+// always give the same UUID.
 func Derive(provider, native string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(provider+" "+native)).String()
 }
 
-// Key returns a native id in a form that can be part of one of ours: the id
-// itself if it is short and plain, or else a UUID derived from it.
+// Key returns a native id in a form that can be part of an item's id: the
+// native id itself if it is short and plain, otherwise a UUID derived from it.
 func Key(provider, native string) string {
 	if len(native) > 100 || strings.ContainsFunc(native, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' }) {
 		return Derive(provider, native)
@@ -23,13 +23,13 @@ func Key(provider, native string) string {
 	return native
 }
 
-// Digest returns the hex SHA-256 of what a question is about.
+// Digest returns the SHA-256 of a question's arguments, in hex.
 func Digest(arguments []byte) string {
 	sum := sha256.Sum256(arguments)
 	return hex.EncodeToString(sum[:])
 }
 
-// Base64Size returns how many bytes a text in base64 stands for.
+// Base64Size returns the number of bytes that a base64 text encodes.
 func Base64Size(text string) int64 {
 	padding := strings.Count(text[max(0, len(text)-2):], "=")
 	return int64(max(len(text)/4*3-padding, 0))
