@@ -1,8 +1,8 @@
 // Package agentrig drives a real agent through its provider in a test, with a
 // scripted model.
 //
-// It is what the tests of the providers have in common. A provider's own tests
-// wrap a [Rig] and add what only their agent has.
+// It contains what the tests of all providers share. A provider's own tests
+// wrap a [Rig] and add what is specific to their agent.
 package agentrig
 
 import (
@@ -24,11 +24,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Patience bounds every wait for a real agent. It only turns an agent that
-// hangs into a failure, so it is long enough for a busy machine.
+// Patience bounds every wait for a real agent. It only makes a test fail if the
+// agent hangs, so it is long enough for a busy machine.
 const Patience = 4 * time.Minute
 
-// A Rig is a real agent in a home of its own, with a model that plays scripts.
+// A Rig is a real agent with its own home directory and a scripted model.
 type Rig struct {
 	T        testing.TB
 	Agent    realagents.Binary
@@ -36,14 +36,14 @@ type Rig struct {
 	Home     realagents.Home
 	Provider runnel.Provider
 	Opt      runnel.Options
-	Conn     runnel.Conn // nil until the agent was started
+	Conn     runnel.Conn // nil until the agent has started
 	Turn     string      // id of the last prompt
-	Cut      func()      // if not nil, called when another agent takes over a recording
+	Cut      func()      // if not nil, called before a new process continues a recorded conversation
 }
 
-// New makes the rig of an agent in the directory root. The caller sets the
-// provider; the options hold the project and the agent's environment. The end
-// of the test closes the model.
+// New returns a Rig for an agent in the directory root. The caller sets
+// Provider. Opt already contains the project directory and the agent's
+// environment. The model stops at the end of the test.
 func New(t testing.TB, b realagents.Binary, root string) *Rig {
 	t.Helper()
 	model, err := fakemodel.Start(fakemodel.Config{})
@@ -55,7 +55,7 @@ func New(t testing.TB, b realagents.Binary, root string) *Rig {
 	return &Rig{T: t, Agent: b, Model: model, Home: home, Opt: runnel.Options{Dir: home.Project, Env: home.EnvironFor(b.Name)}}
 }
 
-// Open starts the agent. The test's end closes it.
+// Open starts the agent. The end of the test stops it.
 func (r *Rig) Open() {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)
@@ -67,20 +67,20 @@ func (r *Rig) Open() {
 	r.Takes(c)
 }
 
-// Takes makes c the rig's connection. The test's end closes it.
+// Takes sets the rig's connection to c. The end of the test closes c.
 func (r *Rig) Takes(c runnel.Conn) {
 	r.Conn = c
 	r.T.Cleanup(func() { c.Close() })
 }
 
-// Close ends the agent and reads what it still says.
+// Close stops the agent and drops its remaining events.
 func (r *Rig) Close() {
 	r.T.Helper()
 	r.Conn.Close()
 	r.Drain()
 }
 
-// Drain reads to the end of the connection.
+// Drain reads and drops the remaining events of the connection.
 func (r *Rig) Drain() {
 	r.T.Helper()
 	for {
@@ -90,7 +90,7 @@ func (r *Rig) Drain() {
 	}
 }
 
-// Kill ends the agent's process as a crash would.
+// Kill kills the agent's process, as in a crash, and waits for its end.
 func (r *Rig) Kill() {
 	r.T.Helper()
 	process := r.Conn.(interface{ Process() supervisor.Agent }).Process()
@@ -104,10 +104,10 @@ func (r *Rig) Kill() {
 	<-process.Done()
 }
 
-// Send begins a turn with a text, and starts the agent if it does not run.
+// Send begins a turn with a text prompt. It starts the agent if necessary.
 func (r *Rig) Send(text string) { r.T.Helper(); r.Input(runnel.Text(text)) }
 
-// Input is Send with attachments.
+// Input begins a turn with a prompt. It starts the agent if necessary.
 func (r *Rig) Input(in runnel.Input) {
 	r.T.Helper()
 	if r.Conn == nil {
@@ -119,13 +119,14 @@ func (r *Rig) Input(in runnel.Input) {
 	}
 }
 
-// Play begins a turn in which the model does steps.
+// Play begins a turn in which the model performs steps.
 func (r *Rig) Play(steps ...fakemodel.Step) { r.T.Helper(); r.Send(Scenario(steps...)) }
 
-// Scenario is a prompt for which the model does steps.
+// Scenario returns a prompt for which the model performs steps.
 func Scenario(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 
-// Until collects events up to the first for which stop holds.
+// Until returns the events up to and including the first one for which stop
+// returns true.
 func (r *Rig) Until(stop func(event.Event) bool) []event.Event {
 	r.T.Helper()
 	timer := time.AfterFunc(Patience, func() { r.Conn.Close() })
@@ -143,8 +144,8 @@ func (r *Rig) Until(stop func(event.Event) bool) []event.Event {
 	}
 }
 
-// Finish collects the events to the next end of a turn, and answers approvals
-// on the way with a choice.
+// Finish returns the events up to the end of any turn. It answers each approval
+// with choice.
 func (r *Rig) Finish(choice string) []event.Event {
 	r.T.Helper()
 	return r.Until(func(ev event.Event) bool {
@@ -153,8 +154,8 @@ func (r *Rig) Finish(choice string) []event.Event {
 	})
 }
 
-// FinishTurn is Finish to the end of the turn of the last prompt: other turns
-// may end before it.
+// FinishTurn returns the events up to the end of the last prompt's turn; other
+// turns may end before it. It answers each approval with choice.
 func (r *Rig) FinishTurn(choice string) []event.Event {
 	r.T.Helper()
 	return r.Until(func(ev event.Event) bool {
@@ -163,8 +164,8 @@ func (r *Rig) FinishTurn(choice string) []event.Event {
 	})
 }
 
-// Refuse collects the events to the end of the turn, and denies everything. It
-// returns how often it was asked.
+// Refuse returns the events up to the end of the last prompt's turn. It denies
+// every approval, and returns how many there were.
 func (r *Rig) Refuse() (evs []event.Event, asked int) {
 	r.T.Helper()
 	evs = r.Until(func(ev event.Event) bool {
@@ -196,14 +197,14 @@ func (r *Rig) Decide(a event.Approval, d runnel.Decision) {
 	}
 }
 
-// Asked reads to the next approval.
+// Asked reads events up to the next approval and returns it.
 func (r *Rig) Asked() event.Approval {
 	r.T.Helper()
 	evs := r.Until(func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 	return Last(evs).(event.ApprovalRequested).Approval
 }
 
-// Interrupt interrupts the turn.
+// Interrupt interrupts the running turn.
 func (r *Rig) Interrupt() {
 	r.T.Helper()
 	if err := r.Conn.Interrupt(r.T.Context()); err != nil {
@@ -214,7 +215,7 @@ func (r *Rig) Interrupt() {
 // File returns the absolute path of a file in the project.
 func (r *Rig) File(name string) string { return filepath.Join(r.Home.Project, name) }
 
-// Write makes a file in the project.
+// Write creates a file in the project.
 func (r *Rig) Write(name, content string) {
 	r.T.Helper()
 	if err := os.WriteFile(r.File(name), []byte(content), 0o600); err != nil {
@@ -232,16 +233,16 @@ func (r *Rig) Read(name string) string {
 	return string(b)
 }
 
-// Told reports whether the model was told something.
+// Told reports whether a request to the model contained a text.
 func (r *Rig) Told(what string) bool { return r.Model.Told(what) }
 
-// Exists reports whether there is a file.
+// Exists reports whether a file exists.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// Await waits for a file that another process makes.
+// Await waits until another process has created a file.
 func Await(t testing.TB, path string) {
 	t.Helper()
 	if !AwaitOr(path, nil) {
@@ -249,8 +250,8 @@ func Await(t testing.TB, path string) {
 	}
 }
 
-// AwaitOr waits for a file, and gives up when stop is closed or after Patience.
-// It reports whether the file is there.
+// AwaitOr waits until a file exists. It stops waiting when stop is closed, or
+// after Patience. It reports whether the file exists.
 func AwaitOr(path string, stop <-chan struct{}) bool {
 	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
@@ -268,9 +269,9 @@ func AwaitOr(path string, stop <-chan struct{}) bool {
 	return true
 }
 
-// Bound sets how many tests with real agents run at a time, for a TestMain:
-// their processes wait more than they work. An explicit -parallel has
-// precedence. Bound fails outside of a test binary.
+// Bound lets four tests with real agents run in parallel, for use in TestMain.
+// The agents' processes mostly wait. An explicit -parallel takes precedence.
+// Bound fails outside of a test binary.
 func Bound() error {
 	flag.Parse()
 	given := false
@@ -281,7 +282,7 @@ func Bound() error {
 	return flag.Set("test.parallel", "4")
 }
 
-// RedPixel is a picture.
+// RedPixel returns a PNG image.
 func RedPixel(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "providertest", "red.png"))

@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Dump shows events one a line.
+// Dump formats events, one per line.
 func Dump(evs []event.Event) string {
 	var b strings.Builder
 	for _, ev := range evs {
@@ -19,10 +19,10 @@ func Dump(evs []event.Event) string {
 	return b.String()
 }
 
-// Last returns the last body.
+// Last returns the body of the last event.
 func Last(evs []event.Event) event.Body { return evs[len(evs)-1].Body }
 
-// Bodies returns the bodies of one type.
+// Bodies returns the event bodies of type T.
 func Bodies[T event.Body](evs []event.Event) (found []T) {
 	for _, ev := range evs {
 		if b, ok := ev.Body.(T); ok {
@@ -32,7 +32,7 @@ func Bodies[T event.Body](evs []event.Event) (found []T) {
 	return found
 }
 
-// Items folds events.
+// Items returns the items that the events fold to.
 func Items(evs []event.Event) []event.Item {
 	var tr event.Transcript
 	for _, ev := range evs {
@@ -41,8 +41,9 @@ func Items(evs []event.Event) []event.Item {
 	return tr.Items()
 }
 
-// Sound fails the test unless the events of a translator keep the rules of a
-// turn. A turn may still run.
+// Sound fails the test if a translator's events break the rules of a turn:
+// items start once and end once, before their turn ends. The last turn may
+// still be running.
 func Sound(t testing.TB, evs []event.Event) {
 	t.Helper()
 	open, ended := map[string]bool{}, map[string]bool{}
@@ -87,7 +88,7 @@ func Sound(t testing.TB, evs []event.Event) {
 	}
 }
 
-// Ruled passes the events of a translator through the engine's rules of a turn.
+// Ruled returns the events after the engine has applied the rules of a turn.
 func Ruled(t testing.TB, provider string, evs []event.Event) (ruled []event.Event) {
 	t.Helper()
 	for ev, err := range runnel.Replay("s", provider, func(yield func(event.Event, error) bool) {
@@ -105,8 +106,8 @@ func Ruled(t testing.TB, provider string, evs []event.Event) (ruled []event.Even
 	return ruled
 }
 
-// Closed fails the test unless, in what [Ruled] returned, each turn ends once
-// and last, and what starts in it ends before.
+// Closed fails the test unless every turn in the result of [Ruled] ends exactly
+// once, with its last event, and every item ends.
 func Closed(t testing.TB, ruled []event.Event) {
 	t.Helper()
 	ended, open := map[string]int{}, map[string]bool{}

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 )
 
-// MCPServer is a variable that makes a test binary an MCP server: see
-// [ServeMCP].
+// MCPServer is the environment variable that makes a test binary an MCP server;
+// see [ServeMCP].
 const MCPServer = "RUNNEL_TEST_MCP_SERVER"
 
-// ServeMCP serves MCP on standard input and output if this process is to be a
-// server, and reports whether it was. A TestMain calls it first.
+// ServeMCP serves MCP on standard input and output if MCPServer is set, and
+// reports whether it did. TestMain calls it first.
 func ServeMCP() bool {
 	if os.Getenv(MCPServer) == "" {
 		return false
@@ -20,14 +20,14 @@ func ServeMCP() bool {
 	return true
 }
 
-// MCP gives the conversation an MCP server named t: the test's own program.
+// MCP adds an MCP server named t to the options. The server is the test binary.
 func (r *Rig) MCP() {
 	r.T.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	link := filepath.Join(filepath.Dir(r.Home.Dir), "mcp-server") // its name is part of what is recorded
+	link := filepath.Join(filepath.Dir(r.Home.Dir), "mcp-server") // recordings contain this name
 	if err := os.Symlink(self, link); err != nil {
 		r.T.Fatal(err)
 	}
@@ -39,7 +39,8 @@ func (r *Rig) MCP() {
 	}
 }
 
-// serveMCP is an MCP server with two tools: one adds, one asks the user.
+// serveMCP runs an MCP server with two tools: "add" returns a sum, "form" asks
+// the user.
 func serveMCP(in *os.File, out *os.File) {
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	type object = map[string]any

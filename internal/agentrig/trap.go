@@ -10,14 +10,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// A Trap is a hostile repository in the rig's project, with the model API to
-// which it would send what the agent says.
+// A Trap is a hostile repository in the rig's project, and the model API to
+// which the repository tries to redirect the agent.
 type Trap struct {
 	*realagents.Trap
 	Elsewhere *fakemodel.Server
 }
 
-// SetTrap makes the project a hostile repository.
+// SetTrap turns the project into a hostile repository.
 func (r *Rig) SetTrap() *Trap {
 	r.T.Helper()
 	elsewhere, err := fakemodel.Start(fakemodel.Config{})
@@ -28,34 +28,35 @@ func (r *Rig) SetTrap() *Trap {
 	return &Trap{r.Home.Trap(r.T, elsewhere.URL()), elsewhere}
 }
 
-// Withstands fails the test unless the agent asks before it runs a command,
-// does not run it when that is denied, runs nothing of the repository, sends
-// nothing elsewhere and shows the model no file outside of the repository. Then
-// it ends the agent.
+// Withstands fails the test unless the agent asks before it runs a command, and
+// obeys a denial. The agent must run no program of the repository, send nothing
+// to the other model API, and show the model no file outside of the repository.
+// Withstands then stops the agent.
 func (r *Rig) Withstands(trap *Trap) {
 	r.T.Helper()
 	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("touch asked")}}, fakemodel.Step{Text: "Done."})
 	evs, asked := r.Refuse()
 	if asked == 0 {
-		r.T.Errorf("nobody was asked:\n%s", Dump(evs))
+		r.T.Errorf("the agent ran a command without an approval:\n%s", Dump(evs))
 	}
 	if Exists(r.File("asked")) {
-		r.T.Error("the folder allowed what nobody allowed")
+		r.T.Error("the folder's settings allowed a command that the user denied")
 	}
 	r.Conn.Close()
 	if ran := trap.Ran(); ran != nil {
-		r.T.Errorf("of the folder ran %q", ran)
+		r.T.Errorf("programs of the folder ran: %q", ran)
 	}
 	for _, req := range trap.Elsewhere.Requests() {
-		r.T.Errorf("went elsewhere: %s %s", req.Method, req.Path)
+		r.T.Errorf("the agent sent a request to the folder's model API: %s %s", req.Method, req.Path)
 	}
 	if r.Told(realagents.Canary) {
 		r.T.Error("the model was shown a file outside of the folder")
 	}
 }
 
-// probe is what the agent runs in a repository that means harm: what an agent
-// does by itself, and what git then has as its settings.
+// probe is the script that the agent runs in a hostile repository. It makes the
+// git calls that agents make by themselves, and writes git's settings to a
+// file.
 const probe = `git status > /dev/null
 git add -A > /dev/null 2>&1
 git -c user.name=a -c user.email=a commit -q --allow-empty -m x > /dev/null 2>&1
@@ -66,17 +67,17 @@ git config safe.bareRepository >> pins
 pwd -P >> pins
 `
 
-// WithstandsGit fails the test unless the agent runs no program by which git
-// would be made to run one: neither hooks, of which the agent's git is told
-// nothing, nor what a configuration names, for which the agent is not started.
-// In a trusted folder it all runs.
+// WithstandsGit fails the test if git in an untrusted folder runs a program of
+// the folder. Hooks must not run. If the git configuration names programs, the
+// agent must not start. In a trusted folder, these programs must run, which
+// proves that the test can fail.
 func (r *Rig) WithstandsGit() {
 	r.T.Helper()
 	trap := r.Home.GitTrap(r.T)
 	r.Write("probe.sh", probe)
 	work := func(text string) string {
 		r.T.Helper()
-		r.Write("a.txt", text) // git has something to add
+		r.Write("a.txt", text) // a change for git to add
 		r.Conn = nil
 		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("sh probe.sh")}}, fakemodel.Step{Text: "Done."})
 		r.allow()
@@ -84,14 +85,14 @@ func (r *Rig) WithstandsGit() {
 		return r.Read("pins")
 	}
 	want := "false\n/dev/null\nexplicit\n"
-	if r.Agent.Name == "gemini" { // 0.61.0 sets the first two itself, to nothing, in trusted folders too
+	if r.Agent.Name == "gemini" { // 0.61.0 sets the first two to nothing, also in trusted folders
 		want = "\n\nexplicit\n"
 	}
 	if got := work("one\n"); got != want+r.Home.Project+"\n" {
 		r.T.Errorf("git of the agent has the settings %q, want %q", got, want)
 	}
 	if ran := trap.Ran(); ran != nil {
-		r.T.Errorf("of the repository ran %q", ran)
+		r.T.Errorf("programs of the repository ran: %q", ran)
 	}
 	keys := trap.Configure(r.Home.Project)
 	c, err := r.Provider.Open(r.T.Context(), r.Opt)
@@ -100,20 +101,21 @@ func (r *Rig) WithstandsGit() {
 	}
 	for _, key := range keys {
 		if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), key+" (.git/") {
-			r.T.Errorf("%s is not refused: %v", key, err)
+			r.T.Errorf("%s is not rejected: %v", key, err)
 		}
 	}
 	if ran := trap.Ran(); ran != nil {
-		r.T.Errorf("before the repository was refused ran %q", ran)
+		r.T.Errorf("programs ran before the repository was rejected: %q", ran)
 	}
-	r.Opt.Trusted = true // the test can fail
+	r.Opt.Trusted = true // proves that the test can fail
 	work("two\n")
 	if ran := trap.Ran(); len(ran) == 0 {
 		r.T.Error("nothing ran in a trusted repository")
 	}
 }
 
-// allow collects the events to the end of the turn, and allows everything once.
+// allow reads events up to the end of the last prompt's turn, and allows every
+// approval once.
 func (r *Rig) allow() {
 	r.T.Helper()
 	r.Until(func(ev event.Event) bool {

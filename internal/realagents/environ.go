@@ -7,21 +7,21 @@ import (
 	"path/filepath"
 )
 
-// An agent is how one program is found, started and kept to itself.
+// An agent describes how a program is found, started and isolated.
 type agent struct {
 	module  string // under node_modules
-	command string // its name in "bin" of the module's package.json
+	command string // its key in "bin" of the module's package.json
 	args    []string
 	environ func(Home) []string
-	files   func(Home) map[string]string // what it reads before it is asked anything, by path
+	files   func(Home) map[string]string // its configuration files, by path
 }
 
-// agents are the programs that Runnel drives, by the name of their provider.
+// agents are the programs that Runnel drives, by provider name.
 var agents = map[string]agent{
 	"claude-code": {module: "claude-code", command: "claude", environ: Home.claude},
 	"codex":       {module: "@openai/codex", command: "codex", args: []string{"app-server"}, environ: Home.codex, files: Home.codexFiles},
 	"codex-acp": {module: "@agentclientprotocol/codex-acp", command: "codex-acp", environ: func(h Home) []string {
-		// Its mode of its own, "agent", has a model decide about permissions.
+		// In its default mode, "agent", a model decides about permissions.
 		return append(h.codex(), "NO_BROWSER=1", "INITIAL_AGENT_MODE=workspace-write")
 	}, files: Home.codexFiles},
 	"claude-agent-acp": {module: "@agentclientprotocol/claude-agent-acp", command: "claude-agent-acp", environ: func(h Home) []string {
@@ -33,10 +33,10 @@ var agents = map[string]agent{
 	"qwen":     {module: "@qwen-code/qwen-code", command: "qwen", args: []string{"--acp"}, environ: Home.qwen, files: Home.qwenFiles},
 }
 
-// EnvironFor returns what the environment of one of the agents must hold
-// beside PATH: only the model API on loopback, only directories of this Home,
-// and no telemetry, updates or other calls home. Keys are dummies: the model
-// API takes any.
+// EnvironFor returns the environment of an agent without PATH. It contains only
+// the model API on loopback and only directories of this Home. It disables
+// telemetry, updates and other outgoing connections. API keys are dummies,
+// which the model API accepts.
 func (h Home) EnvironFor(name string) []string {
 	a, ok := agents[name]
 	if !ok {
@@ -45,10 +45,10 @@ func (h Home) EnvironFor(name string) []string {
 	return a.environ(h)
 }
 
-// Environ is EnvironFor of Claude Code.
+// Environ returns EnvironFor("claude-code").
 func (h Home) Environ() []string { return h.claude() }
 
-// xdg returns the directories that programs share.
+// xdg returns the variables for directories that all agents use.
 func (h Home) xdg() []string {
 	return []string{
 		"HOME=" + h.Dir,
@@ -71,20 +71,21 @@ func (h Home) claude() []string {
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 	}
 	if os.Getuid() == 0 {
-		env = append(env, "IS_SANDBOX=1") // Claude Code refuses to skip permissions as root without it
+		env = append(env, "IS_SANDBOX=1") // without it, Claude Code as root refuses to skip permissions
 	}
 	return env
 }
 
-// codex's TMPDIR is not above CODEX_HOME: Codex puts its sandbox helper there
-// and refuses to do so in a temporary directory.
+// codex returns the environment of Codex. TMPDIR does not contain CODEX_HOME:
+// Codex puts its sandbox helper into CODEX_HOME, and refuses to do so in a
+// temporary directory.
 func (h Home) codex() []string {
 	return append(h.xdg(), "CODEX_HOME="+h.Codex, "CODEX_FAKE_API_KEY=dummy")
 }
 
 func (h Home) codexFiles() map[string]string {
-	// The model is one of its catalog: it gives an unknown one fewer tools.
-	// Retries are few and fast, so that a test of failures is too.
+	// The model is in Codex's catalogue, because Codex gives an unknown model
+	// fewer tools. Few and fast retries keep tests of failures short.
 	return map[string]string{filepath.Join(h.Codex, "config.toml"): fmt.Sprintf(`model = "gpt-5.5"
 model_provider = "fake"
 check_for_update_on_startup = false
@@ -104,7 +105,7 @@ enabled = false
 [feedback]
 enabled = false
 
-[features] # they ask chatgpt.com and api.github.com what there is
+[features] # they send requests to chatgpt.com and api.github.com
 apps = false
 plugins = false
 remote_plugin = false
@@ -115,8 +116,8 @@ func (h Home) gemini() []string {
 	return append(h.xdg(),
 		"GEMINI_API_KEY=dummy",
 		"GOOGLE_GEMINI_BASE_URL="+h.modelURL,
-		"GEMINI_CLI_NO_RELAUNCH=true",    // else it starts itself once more, for a bigger heap
-		"GEMINI_TELEMETRY_ENABLED=false", // OpenTelemetry; the statistics are in its settings
+		"GEMINI_CLI_NO_RELAUNCH=true",    // otherwise it restarts itself with a bigger heap
+		"GEMINI_TELEMETRY_ENABLED=false", // for OpenTelemetry; its settings file disables statistics
 		"GEMINI_CLI_SYSTEM_SETTINGS_PATH="+filepath.Join(h.Dir, "no-system-settings.json"),
 		"GEMINI_CLI_SYSTEM_DEFAULTS_PATH="+filepath.Join(h.Dir, "no-system-defaults.json"),
 	)
@@ -128,7 +129,7 @@ func (h Home) geminiFiles() map[string]string {
 		"privacy":   object{"usageStatisticsEnabled": false},
 		"telemetry": object{"enabled": false},
 		"general":   object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
-		"tools":     object{"useRipgrep": false}, // it would download it
+		"tools":     object{"useRipgrep": false}, // it would download ripgrep
 	}.json()}
 }
 
@@ -164,7 +165,7 @@ func (h Home) opencode() []string {
 		"model": "fake/fake-model", "small_model": "fake/fake-model", "autoupdate": false, "share": "disabled",
 		"enabled_providers": []string{"fake"},
 		"provider": object{"fake": object{
-			"npm": "@ai-sdk/openai-compatible", "name": "Fake", // compiled into it
+			"npm": "@ai-sdk/openai-compatible", "name": "Fake", // built into OpenCode
 			"options": object{"baseURL": h.modelURL + "/v1", "apiKey": "dummy"},
 			"models":  object{"fake-model": model},
 		}},
@@ -175,7 +176,7 @@ func (h Home) opencode() []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
-		"npm_config_registry="+h.modelURL+"/npm", // it would install the types of its plugins; the model has none
+		"npm_config_registry="+h.modelURL+"/npm", // it would install type definitions for plugins; the model server has none
 	)
 }
 
@@ -187,17 +188,16 @@ func (h Home) copilot() []string {
 		"COPILOT_PROVIDER_BASE_URL="+h.modelURL+"/v1",
 		"COPILOT_PROVIDER_API_KEY=dummy",
 		"COPILOT_PROVIDER_WIRE_API=completions",
-		"COPILOT_MODEL=gpt-4.1", // one of its catalog, for the limits
+		"COPILOT_MODEL=gpt-4.1", // in its catalogue, which provides limits
 	)
 }
 
-// object is a JSON object whose fields differ by type.
 type object map[string]any
 
 func (o object) json() string {
 	b, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // all values are ours
+		panic(err) // unreachable: all values can be encoded
 	}
 	return string(b)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// GitTrap makes the project a repository of git whose hooks leave marks, and
-// which holds a bare repository whose configuration does.
+// GitTrap turns the project into a git repository whose hooks create mark
+// files. It contains a bare repository whose configuration names a work tree.
 func (h Home) GitTrap(t testing.TB) *Trap {
 	t.Helper()
 	trap := &Trap{t: t, marks: filepath.Join(filepath.Dir(h.Dir), "marks")}
@@ -30,8 +30,8 @@ func (h Home) GitTrap(t testing.TB) *Trap {
 	return trap
 }
 
-// Configure gives the repository in dir a configuration that would leave marks,
-// and returns its keys.
+// Configure sets git settings of the repository in dir that would run programs
+// which create mark files. It returns the keys of these settings.
 func (tr *Trap) Configure(dir string) []string {
 	tr.t.Helper()
 	config := filepath.Join(dir, ".git", "config")
@@ -44,10 +44,10 @@ func (tr *Trap) Configure(dir string) []string {
 	return []string{"core.fsmonitor", "filter.evil.clean", "diff.evil.textconv", "alias.st"}
 }
 
-// mark returns the path of a mark.
+// mark returns the path of a mark file.
 func (tr *Trap) mark(name string) string { return filepath.Join(tr.marks, name) }
 
-// git runs git with no configuration but the repository's.
+// git runs git without the system's and the user's configuration.
 func (tr *Trap) git(args ...string) {
 	tr.t.Helper()
 	cmd := exec.CommandContext(tr.t.Context(), "git", args...)

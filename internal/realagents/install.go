@@ -14,19 +14,20 @@ import (
 	"testing"
 )
 
-// dirVar names the directory in whose node_modules the agents are looked for.
-// Default: test/agents of the repository, which holds the pinned versions.
+// dirVar is the variable with the directory whose node_modules contain the
+// agents. Default: test/agents of the repository, with the pinned versions.
 const dirVar = "RUNNEL_AGENTS_DIR"
 
-// install is what a developer runs to have the pinned agents, from the
-// repository root.
+// install is the command that installs the pinned agents. It runs in the root
+// of the repository.
 const install = "npm ci --prefix test/agents"
 
-// systemNode is the oldest major version of Node.js that the machine may have.
-// An agent that wants a newer one is started with the Node.js of node_modules.
+// systemNode is the oldest supported major version of the system's Node.js. An
+// agent that requires a newer version is started with the Node.js in
+// node_modules.
 const systemNode = 20
 
-// manifest is what we read of a module's package.json.
+// manifest contains the used fields of a module's package.json.
 type manifest struct {
 	Version string
 	Bin     map[string]string // programs by command
@@ -64,8 +65,8 @@ func absent(t testing.TB, module string, err error) {
 
 var atLeast = regexp.MustCompile(`^>=\s*(\d+)`)
 
-// wantsNewerNode reports whether the module does not run with the oldest
-// Node.js that the machine may have.
+// wantsNewerNode reports whether the module requires a newer Node.js than
+// systemNode.
 func (m manifest) wantsNewerNode() bool {
 	if v := atLeast.FindStringSubmatch(m.Engines.Node); v != nil {
 		major, err := strconv.Atoi(v[1])
@@ -90,9 +91,9 @@ func isScript(path string) (bool, error) {
 	return bytes.HasPrefix(line, []byte("#!")) && bytes.Contains(line, []byte("node")), nil
 }
 
-// launcher returns the path of a program that starts script with the Node.js
-// of the module "node". It is one file, so that a test can link to it or name
-// it in a configuration like any other agent.
+// launcher returns the path of a shell script that starts script with the
+// Node.js of the module "node". It is a single file, so that a test can link to
+// it or name it in a configuration.
 func launcher(t testing.TB, modules, name, script string) string {
 	t.Helper()
 	node := filepath.Join(modules, "node", "bin", "node")
@@ -110,12 +111,13 @@ func launcher(t testing.TB, modules, name, script string) string {
 	return path
 }
 
-// quoted returns s as one word of a shell.
+// quoted returns s as one quoted word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// writeProgram writes an executable file in one step: other tests may start
-// it. No process may be forked while the file is open: it would inherit the
-// file, and a file that is open for writing cannot be executed.
+// writeProgram writes an executable file atomically, because other tests may
+// start it. It blocks forks while the file is open: a forked process would
+// inherit the open file, and a file that is open for writing cannot be
+// executed.
 func writeProgram(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -139,7 +141,7 @@ func writeProgram(path, text string) error {
 	return err
 }
 
-// directory returns the directory whose node_modules hold the agents.
+// directory returns the directory whose node_modules contain the agents.
 func directory(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv(dirVar); dir != "" {
@@ -148,7 +150,8 @@ func directory(t testing.TB) string {
 	return filepath.Join(repository(t), "test", "agents")
 }
 
-// repository returns the directory of go.mod above the test's package.
+// repository returns the closest parent of the current directory that contains
+// go.mod.
 func repository(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

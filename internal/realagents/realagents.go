@@ -1,9 +1,9 @@
-// Package realagents finds the real agents that tests drive and keeps them away
-// from the developer's own.
+// Package realagents finds the real agents that tests drive, and isolates them
+// from the developer's own configuration.
 //
-// They are pinned in test/agents and installed there by npm ci. It is not part
-// of fakemodel because that package is about an API and is also run by hand,
-// while this one is about programs and is for tests only.
+// npm ci installs the agents, whose versions are pinned in test/agents. This
+// package is separate from fakemodel: fakemodel implements an API and is also
+// run by hand, while realagents handles programs and serves only tests.
 package realagents
 
 import (
@@ -12,21 +12,22 @@ import (
 	"testing"
 )
 
-// skipVar, set to 1, skips every test that needs a real agent, whether the
-// agent is installed or not. The flag -short does the same.
+// skipVar is the variable that, set to 1, skips every test that needs a real
+// agent, even if the agent is installed. The flag -short does the same.
 const skipVar = "RUNNEL_SKIP_REAL_AGENTS"
 
 // A Binary is one installed agent.
 type Binary struct {
-	Name    string // of its provider
+	Name    string // of the provider
 	Version string
-	Path    string   // what npm puts into PATH, or a script that starts it with a newer Node.js
-	Args    []string // that make it speak the protocol which Runnel drives it by
+	Path    string   // the program that npm installs, or a script that starts it with a newer Node.js
+	Args    []string // for the protocol that Runnel uses
 }
 
 // Claude returns the pinned versions of Claude Code, newest first. If one is
-// not installed the test fails and says what to run: a check that skips itself
-// cannot fail. A directory of RUNNEL_AGENTS_DIR holds the newest version only.
+// not installed, the test fails with the command that installs it. The test is
+// not skipped, because a test that skips itself cannot fail. If
+// RUNNEL_AGENTS_DIR is set, Claude returns only the newest version.
 func Claude(t testing.TB) []Binary {
 	t.Helper()
 	newest := Find(t, "claude-code")
@@ -43,11 +44,10 @@ func ACP() []string {
 	return []string{"claude-agent-acp", "codex-acp", "copilot", "gemini", "opencode", "qwen"}
 }
 
-// Others returns the names of all agents but Claude Code.
+// Others returns the names of all agents except Claude Code.
 func Others() []string { return append([]string{"codex"}, ACP()...) }
 
-// Modules returns the module of npm that installs each agent, by the names of
-// their providers.
+// Modules returns the npm module of each agent, by provider name.
 func Modules() map[string]string {
 	modules := make(map[string]string)
 	for name, a := range agents {
@@ -56,8 +56,8 @@ func Modules() map[string]string {
 	return modules
 }
 
-// Find returns the pinned version of the agent with this provider's name. If
-// it is not installed the test fails as in [Claude].
+// Find returns the pinned version of the agent with this provider name. If it
+// is not installed, the test fails as in [Claude].
 func Find(t testing.TB, name string) Binary {
 	t.Helper()
 	a, ok := agents[name]
@@ -71,9 +71,8 @@ func Find(t testing.TB, name string) Binary {
 // Codex returns the pinned Codex.
 func Codex(t testing.TB) Binary { t.Helper(); return Find(t, "codex") }
 
-// Skip skips the test if real agents are switched off, by
-// RUNNEL_SKIP_REAL_AGENTS=1 or by -short. Every function of this package that
-// looks for an agent calls it.
+// Skip skips the test if RUNNEL_SKIP_REAL_AGENTS is 1 or -short is set. Every
+// function of this package that finds an agent calls Skip.
 func Skip(t testing.TB) {
 	t.Helper()
 	if os.Getenv(skipVar) == "1" {
@@ -84,29 +83,29 @@ func Skip(t testing.TB) {
 	}
 }
 
-// A Home is a place for agents to run in: nothing of the developer's
-// configuration, logins or projects is visible from it.
+// A Home is a set of directories for agents. From it, agents cannot see the
+// developer's configuration, logins or projects.
 type Home struct {
 	Dir     string // HOME
 	Config  string // CLAUDE_CONFIG_DIR
 	Codex   string // CODEX_HOME
-	Tmp     string // TMPDIR of all but Claude Code
+	Tmp     string // TMPDIR of all agents except Claude Code
 	Project string // an empty directory to work in
 
 	modelURL string
 }
 
-// NewHome makes a Home whose agents talk to the model API at modelURL.
+// NewHome creates a Home whose agents use the model API at modelURL.
 func NewHome(t testing.TB, modelURL string) Home {
 	t.Helper()
 	return NewHomeIn(t, t.TempDir(), modelURL)
 }
 
-// NewHomeIn makes a Home in a directory of the caller's, for recordings whose
-// paths are to be the same each time.
+// NewHomeIn creates a Home in the directory root. Recordings use it to have the
+// same paths each time.
 func NewHomeIn(t testing.TB, root, modelURL string) Home {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(root) // agents name their files by real paths
+	root, err := filepath.EvalSymlinks(root) // agents report real paths
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,19 +7,20 @@ import (
 	"testing"
 )
 
-// selectVar holds the agents that the tests drive: names of their providers
-// with commas between them. Without it the tests drive every agent.
+// selectVar is the variable with the provider names of the agents that tests
+// drive, separated by commas. If it is empty, tests drive every agent.
 const selectVar = "RUNNEL_AGENTS"
 
-// Selected reports whether RUNNEL_AGENTS lets the tests drive the agent with
-// this provider's name.
+// Selected reports whether RUNNEL_AGENTS selects the agent with this provider
+// name.
 func Selected(name string) bool {
 	names := os.Getenv(selectVar)
 	return names == "" || slices.Contains(strings.Split(names, ","), name)
 }
 
-// selected skips the test if the agent is not selected. A name that no agent
-// has fails the test: a misspelled selection would skip everything.
+// selected skips the test if the agent is not selected. It fails the test if
+// RUNNEL_AGENTS contains an unknown name, because a misspelled name would skip
+// every test.
 func selected(t testing.TB, name string) {
 	t.Helper()
 	for _, n := range strings.Split(os.Getenv(selectVar), ",") {

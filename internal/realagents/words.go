@@ -7,23 +7,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// Words are how a model calls the tools of one agent, and what they take: so
-// that one test says the same to all of them.
+// Words make the tool calls by which a model runs commands and edits files in
+// one agent. Tools differ between agents; Words let one test drive all of them.
 type Words struct {
 	Shell func(command string) fakemodel.Block // runs a command
-	Ask   func(command string) fakemodel.Block // runs a command that the agent asks about first
+	Ask   func(command string) fakemodel.Block // runs a command for which the agent requests approval
 	Write func(path, content string) fakemodel.Block
-	Edit  func(path, old, new string) fakemodel.Block // of one line
+	Edit  func(path, old, new string) fakemodel.Block // replaces one line
 	Plan  func(first, second string) fakemodel.Block
 
-	Silent bool // the agent does not tell us what a command printed
+	Silent bool // the agent does not report the output of a command
 }
 
-// WordsOf returns those of the agent with this provider's name.
+// WordsOf returns the Words of the agent with this provider name. It panics for
+// an unknown agent.
 func WordsOf(name string) Words {
 	w, ok := words[name]
 	if !ok {
-		panic(fmt.Sprintf("realagents: nobody knows how to speak to %q", name))
+		panic(fmt.Sprintf("realagents: no tool calls for the agent %q", name))
 	}
 	if w.Ask == nil {
 		w.Ask = w.Shell
@@ -112,17 +113,17 @@ var codexWords = Words{
 	}).two,
 }
 
-func patch(what, body string) fakemodel.Block {
-	return fakemodel.Call("apply_patch", "*** Begin Patch\n*** "+what+"\n"+body+"\n*** End Patch\n")
+func patch(header, body string) fakemodel.Block {
+	return fakemodel.Call("apply_patch", "*** Begin Patch\n*** "+header+"\n"+body+"\n*** End Patch\n")
 }
 
-// filler makes the input of a call from what is to be said with it.
-type filler func(said ...string) fakemodel.Block
+// filler returns a tool call with the given texts in its input.
+type filler func(texts ...string) fakemodel.Block
 
-func call(tool string, fill func(in object, said []string)) filler {
-	return func(said ...string) fakemodel.Block {
+func call(tool string, fill func(in object, texts []string)) filler {
+	return func(texts ...string) fakemodel.Block {
 		in := object{}
-		fill(in, said)
+		fill(in, texts)
 		return fakemodel.Call(tool, in)
 	}
 }

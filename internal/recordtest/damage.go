@@ -10,10 +10,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Damage changes the lines of a recording as a faulty agent might.
+// A Damage changes a recording's lines as a faulty agent could.
 type Damage func([]runnel.Line) []runnel.Line
 
-// Without drops the agent's lines that match a regular expression.
+// Without returns a Damage that drops the agent's lines that match a regular
+// expression.
 func Without(pattern string) Damage {
 	re := regexp.MustCompile(pattern)
 	return func(lines []runnel.Line) []runnel.Line {
@@ -21,7 +22,8 @@ func Without(pattern string) Damage {
 	}
 }
 
-// Twice repeats the agent's lines that match a regular expression.
+// Twice returns a Damage that repeats the agent's lines that match a regular
+// expression.
 func Twice(pattern string) Damage {
 	re := regexp.MustCompile(pattern)
 	return func(lines []runnel.Line) (out []runnel.Line) {
@@ -34,7 +36,7 @@ func Twice(pattern string) Damage {
 	}
 }
 
-// Replaced replaces text in the agent's lines.
+// Replaced returns a Damage that replaces text in the agent's lines.
 func Replaced(old, text string) Damage {
 	return func(lines []runnel.Line) []runnel.Line {
 		for i, l := range lines {
@@ -46,15 +48,15 @@ func Replaced(old, text string) Damage {
 	}
 }
 
-// Both does one damage and then another.
+// Both returns a Damage that applies one and then other.
 func Both(one, other Damage) Damage {
 	return func(lines []runnel.Line) []runnel.Line { return other(one(lines)) }
 }
 
 // SameTexts fails the test unless the turns of a damaged recording have the
-// texts of the whole one. The last text of a turn must be the same, or the turn
-// must have failed with the code PROTOCOL_ERROR. An earlier text may have been
-// cut off if the turn shows what there was of it, or has a notice with that
+// texts of the undamaged one. The last text of a turn must be the same, or the
+// turn must have failed with the code PROTOCOL_ERROR. An earlier text may be
+// missing if the turn shows a cancelled text for it, or has a notice with that
 // code.
 func SameTexts(t *testing.T, whole, damaged []event.Event) {
 	t.Helper()
@@ -76,11 +78,11 @@ func SameTexts(t *testing.T, whole, damaged []event.Event) {
 	}
 }
 
-// words is what the agent words in a turn, without subagents.
+// words are the agent's texts in a turn, without those of subagents.
 type words struct {
 	texts                      []string
-	cancelled                  int  // texts that were
-	completed, failed, noticed bool // failed and noticed: with PROTOCOL_ERROR
+	cancelled                  int  // cancelled texts
+	completed, failed, noticed bool // failed or noticed with PROTOCOL_ERROR
 }
 
 func wordsIn(evs []event.Event) map[string]*words {

@@ -12,12 +12,12 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// content are the fields of events that have the bound of event.MaxText, of
-// event.MaxOutput or of the line that the agent printed.
+// content lists the event fields whose bound is event.MaxText, event.MaxOutput
+// or the length of the agent's line.
 var content = []string{"content", "deltaContent", "initialContent", "arguments", "updatedArguments", "output", "oldText", "newText", "lines", "detail"}
 
-// TooLong returns the names of the fields below a JSON value whose strings are
-// longer than any bound of a label or an id.
+// TooLong returns the names of the fields in a JSON value whose strings exceed
+// event.MaxNote bytes. It ignores the fields in content.
 func TooLong(t testing.TB, encoded []byte) []string {
 	t.Helper()
 	var v any
@@ -47,11 +47,11 @@ func tooLong(name string, v any) (found []string) {
 	return found
 }
 
-// Hostile plays a recording again and again, each time with another string of
-// the agent's lines grown to size bytes, and loads the result into a gateway.
-// Nothing in an event or in the gateway's catalogue may be over its bound.
-// Only strings whose path ends in one of fields are grown, all if there are
-// none. Hostile fails the test if there are fewer than least.
+// Hostile replays a recording once for each string in the agent's lines, grown
+// to size bytes, and loads the result into a gateway. It fails the test if a
+// field of an event or of the gateway's catalogue exceeds its bound. If fields
+// is not empty, only strings whose path ends in one of fields are grown.
+// Hostile also fails the test if there are fewer than least such strings.
 func Hostile(t *testing.T, p runnel.Provider, in []byte, size, least int, fields ...string) {
 	t.Helper()
 	lines := All(t, in)
@@ -97,9 +97,9 @@ func Hostile(t *testing.T, p runnel.Provider, in []byte, size, least int, fields
 	}
 }
 
-// rewrite returns a line of JSON with every string as change returns it. A path
-// is the keys that lead to a string; elements of a list have the list's path. A
-// line that is not JSON stays as it is.
+// rewrite returns a line of JSON with every string replaced by the result of
+// change. A path consists of the keys that lead to a string; elements of a list
+// have the list's path. rewrite returns a line that is not JSON unchanged.
 func rewrite(line []byte, change func(path, value string) string) []byte {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.UseNumber()

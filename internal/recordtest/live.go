@@ -18,35 +18,35 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// Session is the id of the session in the events of [Replayed] and [Live].
+// Session is the session id in the events of [Replayed] and [Live].
 const Session = "recorded"
 
-// A Step is a moment of a conversation: what the user does, or the events that
-// the agent's connection returns. The zero values of the other fields mean that
-// the user does nothing.
+// A Step is one step of a conversation: an action of the user, or the events
+// that the agent's connection returns. At most one of Prompt, Approval,
+// Interrupt and Events is set.
 type Step struct {
 	At        time.Time
-	Prompt    *runnel.Input // with the id of its turn
-	Approval  string        // the approval that Decision answers
+	Prompt    *runnel.Input // includes the turn's id
+	Approval  string        // id of the approval that Decision answers
 	Decision  runnel.Decision
 	Interrupt bool
 	Events    []event.Event
 }
 
-// byUser reports whether the step is the user's.
+// byUser reports whether the step is an action of the user.
 func (s Step) byUser() bool { return s.Prompt != nil || s.Approval != "" || s.Interrupt }
 
-// Batching is how many events of the agent a session appends at once.
+// Batching selects how many of the agent's events a session appends at once.
 type Batching bool
 
-// The two extremes: an agent that pauses after each event, and one that prints
-// everything before the session looks.
+// OneByOne stands for an agent that pauses after each event. AtOnce stands for
+// an agent that prints everything before the session reads it.
 const (
 	OneByOne Batching = false
 	AtOnce   Batching = true
 )
 
-// Live plays a conversation through a session, at the times of its steps, and
+// Live performs a conversation with a session, at the times of its steps. It
 // returns the events that the session logged until the agent exited.
 func Live(t *testing.T, provider string, steps []Step, batching Batching) (logged []event.Event) {
 	t.Helper()
@@ -89,7 +89,7 @@ func Live(t *testing.T, provider string, steps []Step, batching Batching) (logge
 	return logged
 }
 
-// act does what the user does in a step.
+// act performs the user's action.
 func (s Step) act(t *testing.T, session *runnel.Session) error {
 	switch {
 	case s.Prompt != nil:
@@ -107,10 +107,10 @@ func (s Step) act(t *testing.T, session *runnel.Session) error {
 	return session.Cancel(t.Context())
 }
 
-// gatedLog is a log whose Append waits for the gate.
+// gatedLog is a log whose Append blocks until the gate is open.
 type gatedLog struct {
 	runnel.Memory
-	gate chan struct{} // holds one token while the gate is open
+	gate chan struct{} // contains one token while the gate is open
 }
 
 func (l *gatedLog) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
@@ -119,7 +119,8 @@ func (l *gatedLog) Append(ctx context.Context, session string, head int64, evs .
 	return l.Memory.Append(ctx, session, head, evs...)
 }
 
-// player is a provider and its one connection: it emits what it is given.
+// player is a provider and its only connection. It returns the events passed to
+// emit.
 type player struct {
 	name   string
 	events chan event.Event
@@ -142,11 +143,13 @@ func (p *player) Next(context.Context) (event.Event, error) {
 	}
 }
 
-// maxBatch is less than the events that a session takes into one batch.
+// maxBatch is less than the number of events that a session appends in one
+// batch.
 const maxBatch = 200
 
-// emit has the session take events. At once, the session appends the first one
-// alone and then all the others, which arrived meanwhile, in one batch.
+// emit passes events to the session. With AtOnce, the session appends the first
+// event alone. The other events arrive meanwhile, and the session appends them
+// in one batch.
 func (p *player) emit(log *gatedLog, evs []event.Event, batching Batching) {
 	for part := range slices.Chunk(evs, maxBatch) {
 		if batching == AtOnce {
@@ -166,15 +169,15 @@ func (p *player) emit(log *gatedLog, evs []event.Event, batching Batching) {
 	}
 }
 
-// exit ends the agent.
+// exit simulates the exit of the agent.
 func (p *player) exit() { close(p.closed) }
 
-// Steps returns the steps of a recording. Lines of the agent that follow one
-// another are one step.
+// Steps returns the steps of a recording. Consecutive lines of the agent are
+// one step.
 func Steps(t *testing.T, tr agentconn.Translator, lines []runnel.Line) (steps []Step) {
 	t.Helper()
 	reader := agentconn.NewReader(tr)
-	withdrawn := make(map[string]bool) // approvals, by an interrupt
+	withdrawn := make(map[string]bool) // approvals that an interrupt withdrew
 	for _, l := range lines {
 		evs, interrupts := reader.Line(l)
 		switch {
@@ -191,8 +194,8 @@ func Steps(t *testing.T, tr agentconn.Translator, lines []runnel.Line) (steps []
 		case l.Dir == runnel.DirOut:
 			steps = append(steps, Step{At: l.At, Events: evs})
 		case l.Dir == runnel.DirIn:
-			for _, step := range said(t, l.At, evs) {
-				if !withdrawn[step.Approval] { // else it is part of the interrupt
+			for _, step := range userSteps(t, l.At, evs) {
+				if !withdrawn[step.Approval] { // a withdrawal is part of the interrupt
 					steps = append(steps, step)
 				}
 			}
@@ -204,8 +207,9 @@ func Steps(t *testing.T, tr agentconn.Translator, lines []runnel.Line) (steps []
 	return steps
 }
 
-// said returns the steps of the user that the events of a sent line stand for.
-func said(t *testing.T, at time.Time, evs []event.Event) (steps []Step) {
+// userSteps returns the user's actions that the events of a sent line
+// represent.
+func userSteps(t *testing.T, at time.Time, evs []event.Event) (steps []Step) {
 	t.Helper()
 	for _, ev := range evs {
 		switch b := ev.Body.(type) {
@@ -216,11 +220,11 @@ func said(t *testing.T, at time.Time, evs []event.Event) (steps []Step) {
 			}
 			steps = append(steps, Step{At: at, Prompt: input(ev.Turn, m)})
 		case event.ApprovalResolved:
-			if b.By == event.ByPolicy { // the session withdraws it by itself
+			if b.By == event.ByPolicy { // the session logs this by itself
 				continue
 			}
 			steps = append(steps, Step{At: at, Approval: b.ApprovalID, Decision: runnel.Decision{Choice: b.Choice, By: b.By}})
-		case event.ItemStart: // of the prompt
+		case event.ItemStart: // the start of the prompt's item
 		default:
 			t.Fatalf("a sent line gives %s, which no live session logs", event.Type(b))
 		}
@@ -228,7 +232,7 @@ func said(t *testing.T, at time.Time, evs []event.Event) (steps []Step) {
 	return steps
 }
 
-// input returns the prompt for which a session logs this message of the user.
+// input returns the prompt for which a session logs the user message m.
 func input(turn string, m event.Message) *runnel.Input {
 	in := runnel.Input{Turn: turn, Text: m.Content}
 	for _, a := range m.Attachments {
@@ -237,7 +241,7 @@ func input(turn string, m event.Message) *runnel.Input {
 	return &in
 }
 
-// Replayed returns the events that a reader of a recording gets.
+// Replayed returns the events that runnel.Replay gives for a recording.
 func Replayed(t testing.TB, p runnel.Provider, lines []runnel.Line) (evs []event.Event) {
 	t.Helper()
 	tr, ok := p.(runnel.Translator)
@@ -258,7 +262,7 @@ func replay(t testing.TB, p runnel.Provider, of []event.Event) (evs []event.Even
 	return evs
 }
 
-// seq yields events.
+// seq returns an iterator over events.
 func seq(evs []event.Event) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for _, ev := range evs {
@@ -269,9 +273,9 @@ func seq(evs []event.Event) iter.Seq2[event.Event, error] {
 	}
 }
 
-// SameLive fails the test unless a live session logs what a reader of the
-// recording gets, the same events at the same positions, and unless these are
-// all in the universal envelope. It returns them.
+// SameLive fails the test unless a live session logs the same events at the
+// same positions as a replay of the recording. It also fails the test if
+// [Universal] does for these events. It returns the events.
 func SameLive[T agentconn.Translator](t *testing.T, p runnel.Provider, in []byte, fresh func() T) []event.Event {
 	t.Helper()
 	lines := All(t, in)

@@ -14,17 +14,18 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// History reads a conversation, as a [runnel.Historian] does.
+// History returns the events of a stored conversation, as a [runnel.Historian]
+// does.
 type History func(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error]
 
-// Loaded loads a conversation that an agent keeps into a gateway, and returns
-// the events that the gateway's log has of it then.
+// Loaded loads a stored conversation of an agent into a gateway, and returns
+// the events that the gateway logged.
 func Loaded(t *testing.T, provider string, ref runnel.Conversation, history History) (evs []event.Event) {
 	t.Helper()
 	if ref.AgentSessionID == "" {
 		ref.AgentSessionID = "conversation"
 	}
-	ref.Dir = t.TempDir() // that of the recording is gone
+	ref.Dir = t.TempDir() // the recording's directory no longer exists
 	log := new(runnel.Memory)
 	g, err := gateway.Open(t.Context(), gateway.Config{
 		Log: log, Catalogue: memory.New(log), Providers: []runnel.Provider{keeper{provider, ref, history}},
@@ -57,23 +58,23 @@ func Loaded(t *testing.T, provider string, ref runnel.Conversation, history Hist
 	return evs
 }
 
-// LoadedEvents is [Loaded] with a history that is known already.
+// LoadedEvents is [Loaded] for a conversation whose events are kept.
 func LoadedEvents(t *testing.T, provider string, kept []event.Event) []event.Event {
 	t.Helper()
 	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) })
 }
 
-// NothingAdded loads a session whose log has the events of a live conversation,
-// while the agent keeps that conversation as kept. Loading must not add
-// anything: the session recorded all of it. positional says that the provider
-// is a [runnel.Positional].
+// NothingAdded loads a session whose log contains the events live, while the
+// agent's stored conversation has the events kept. It fails the test if loading
+// adds events, because the session has already logged all of them. positional
+// is true if the provider is a [runnel.Positional].
 func NothingAdded(t *testing.T, provider string, live, kept []event.Event, positional bool) {
 	t.Helper()
 	k := keeper{provider, runnel.Conversation{Dir: t.TempDir(), AgentSessionID: "conversation"},
 		func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) }}
 	var p runnel.Provider = k
 	if positional {
-		p = placing{k}
+		p = positionalKeeper{k}
 	}
 	log := new(runnel.Memory)
 	cat := memory.New(log)
@@ -106,12 +107,12 @@ func NothingAdded(t *testing.T, provider string, live, kept []event.Event, posit
 	}
 }
 
-// placing is a keeper that names turns after their place.
-type placing struct{ keeper }
+// positionalKeeper is a keeper that derives turn ids from positions.
+type positionalKeeper struct{ keeper }
 
-func (placing) PositionalTurns() {}
+func (positionalKeeper) PositionalTurns() {}
 
-// keeper is a provider that keeps one conversation and cannot be run.
+// keeper is a provider with one stored conversation. It cannot start an agent.
 type keeper struct {
 	name    string
 	ref     runnel.Conversation

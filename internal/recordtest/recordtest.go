@@ -1,10 +1,10 @@
-// Package recordtest is what the tests of providers share that have recordings
-// of real agents: keeping what passes, reading it again, and what every
-// translator is held to over all of them.
+// Package recordtest contains what provider tests with recordings of real
+// agents share: recording and reading lines, and checks that every translator
+// must pass for every recording.
 //
-// A recording is a txtar archive: prose, "in" with the lines that passed
-// between us and the agent, what else the provider keeps of the conversation,
-// and "want" with the events that it gives, one a line.
+// A recording is a txtar archive. It starts with a description. The file "in"
+// has the lines between Runnel and the agent. "want" has the expected events,
+// one per line. Other files contain what the agent stored of the conversation.
 package recordtest
 
 import (
@@ -26,33 +26,33 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Start is when every recording begins.
+// Start is the time at which every recording begins.
 var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A Line is a line of a recording's file.
+// A Line is a line of the file "in".
 type Line struct {
-	T    int64      `json:"t"` // ms since Start: its place, so that it is the same each time
+	T    int64      `json:"t"` // ms since Start; the line's index, so that it is reproducible
 	Dir  runnel.Dir `json:"dir"`
 	Line string     `json:"line"`
 }
 
-// A Recorder keeps the lines that pass, but for what the agent says beside the
-// protocol.
+// A Recorder keeps the lines between Runnel and an agent, except the agent's
+// standard error.
 type Recorder struct {
 	mu    sync.Mutex
 	lines []Line
 }
 
-// Tap is a runnel.Options.Tap.
+// Tap keeps a line. It is for runnel.Options.Tap.
 func (r *Recorder) Tap(dir runnel.Dir, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if dir != runnel.DirErr { // the agent's moods
+	if dir != runnel.DirErr { // standard error varies between runs
 		r.lines = append(r.lines, Line{int64(len(r.lines)), dir, string(line)})
 	}
 }
 
-// Take returns what was kept and forgets it.
+// Take removes and returns the kept lines.
 func (r *Recorder) Take() []Line {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Recorder) Take() []Line {
 	return lines
 }
 
-// Encode writes one line of JSON without escapes that make it hard to read.
+// Encode writes one line of JSON without HTML escapes, so that it is readable.
 func Encode(t testing.TB, w *bytes.Buffer, v any) {
 	t.Helper()
 	enc := json.NewEncoder(w)
@@ -71,7 +71,8 @@ func Encode(t testing.TB, w *bytes.Buffer, v any) {
 	}
 }
 
-// Section returns a file of a recording, nil if it has none of this name.
+// Section returns a file of a recording, nil if the recording has no file of
+// this name.
 func Section(a *txtar.Archive, name string) []byte {
 	for _, f := range a.Files {
 		if f.Name == name {
@@ -109,7 +110,7 @@ func All(t testing.TB, data []byte) (lines []runnel.Line) {
 	return lines
 }
 
-// Events returns the events that lines give.
+// Events returns the events that a provider translates lines to.
 func Events(t testing.TB, p runnel.Translator, lines []runnel.Line) (evs []event.Event) {
 	t.Helper()
 	for ev, err := range p.Translate(func(yield func(runnel.Line, error) bool) {
@@ -127,13 +128,13 @@ func Events(t testing.TB, p runnel.Translator, lines []runnel.Line) (evs []event
 	return evs
 }
 
-// Translated returns the events of a section.
+// Translated returns the events that a provider translates a section to.
 func Translated(t testing.TB, p runnel.Translator, data []byte) []event.Event {
 	t.Helper()
 	return Events(t, p, All(t, data))
 }
 
-// Want returns the "want" of a recording that has one section of lines, "in".
+// Want returns the file "want" for the lines in the file "in".
 func Want(t testing.TB, p runnel.Provider, a *txtar.Archive) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -141,7 +142,7 @@ func Want(t testing.TB, p runnel.Provider, a *txtar.Archive) []byte {
 	return out.Bytes()
 }
 
-// Write writes events, one a line.
+// Write writes events, one per line.
 func Write(t testing.TB, w *bytes.Buffer, evs []event.Event) {
 	t.Helper()
 	for _, ev := range evs {
@@ -157,21 +158,24 @@ func Write(t testing.TB, w *bytes.Buffer, evs []event.Event) {
 	}
 }
 
-// Home makes the directory in which a conversation is recorded. It is the same
-// each time, since paths are part of what is said. The test's end removes it.
+// Home creates the directory in which a conversation is recorded. It fails if
+// the directory exists. The directory is the same each time, because recorded
+// lines contain paths. The end of the test removes it.
 func Home(t *testing.T, root string) {
 	t.Helper()
 	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err) // also if another recording runs
+		t.Fatal(err) // another recording may be running
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
 }
 
-// resultsVar names the directory into which recordings are written instead of
-// testdata, in a folder with the name of the provider's package.
+// resultsVar is the variable with the directory in which recordings are saved
+// instead of testdata. They are saved in a subfolder named after the provider's
+// package.
 const resultsVar = "RUNNEL_RESULTS_DIR"
 
-// Save writes a recording. path is relative to the provider's package.
+// Save writes a recording to a file. path is relative to the provider's
+// package.
 func Save(t *testing.T, path string, a *txtar.Archive) {
 	t.Helper()
 	if elsewhere := os.Getenv(resultsVar); elsewhere != "" {
@@ -189,7 +193,7 @@ func Save(t *testing.T, path string, a *txtar.Archive) {
 	}
 }
 
-// Named returns things by their names.
+// Named returns a map from names to the elements of all.
 func Named[T any](all []T, name func(T) string) map[string]T {
 	named := make(map[string]T)
 	for _, one := range all {
@@ -198,9 +202,9 @@ func Named[T any](all []T, name func(T) string) map[string]T {
 	return named
 }
 
-// Each runs test with every recording in a directory, and the one of known that
-// has the name of its conversation. It returns the recordings' names:
-// conversation@version.
+// Each runs test with every recording in a directory. A recording is named
+// conversation@version; test receives the element of known that has the
+// conversation's name. Each returns the recordings' names.
 func Each[T any](t *testing.T, dir string, known map[string]T, test func(t *testing.T, of T, path string, a *txtar.Archive)) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
@@ -222,8 +226,8 @@ func Each[T any](t *testing.T, dir string, known map[string]T, test func(t *test
 	return names
 }
 
-// Compare holds "want" of the recording in a file against what it gives; with
-// update it is written anew.
+// Compare fails the test if a recording's "want" differs from got. If update is
+// true, it first replaces "want" in the recording's file.
 func Compare(t *testing.T, path string, a *txtar.Archive, got []byte, update bool) {
 	t.Helper()
 	if update {

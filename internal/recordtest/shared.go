@@ -14,13 +14,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// UUIDs are the UUIDs of a recording, and what stands for each. A recording
-// holds the same stand-ins each time it is made.
+// UUIDs maps the UUIDs of a recording to replacements. The replacements are the
+// same each time the recording is made.
 type UUIDs map[string]string
 
 var uuidRE = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// NewUUIDs numbers the UUIDs in texts, in the order in which they first occur.
+// NewUUIDs returns replacements for the UUIDs in texts, numbered from 1 in the
+// order in which they first occur.
 func NewUUIDs(texts []string) UUIDs {
 	u := UUIDs{}
 	for _, text := range texts {
@@ -46,8 +47,8 @@ func Texts(lines []Line) (texts []string) {
 	return texts
 }
 
-// In returns the section "in" of a recording: lines, each as normal returns its
-// text.
+// In returns the file "in" of a recording. It replaces the text of each line by
+// the result of normal.
 func In(t testing.TB, lines []Line, normal func(Line) string) txtar.File {
 	t.Helper()
 	var in bytes.Buffer
@@ -58,8 +59,8 @@ func In(t testing.TB, lines []Line, normal func(Line) string) txtar.File {
 	return txtar.File{Name: "in", Data: in.Bytes()}
 }
 
-// AllCheckpoints runs [Checkpoints] with the recordings that each passes to its
-// function. It fails the test if fewer than least turns could be begun.
+// AllCheckpoints runs [Checkpoints] for the recordings that each provides. It
+// fails the test if fewer than least turns have a checkpoint.
 func AllCheckpoints[F any, T agentconn.Translator](t *testing.T, least int, each func(*testing.T, func(*testing.T, F, string, *txtar.Archive)), fresh func() T) {
 	t.Helper()
 	points := 0
@@ -71,9 +72,9 @@ func AllCheckpoints[F any, T agentconn.Translator](t *testing.T, least int, each
 	}
 }
 
-// Torn gives a translator every beginning of a line of the agent, as if the
-// agent had died in the middle of writing the line. Each must give one notice
-// and no reply. Torn returns how many beginnings there were.
+// Torn passes every proper prefix of a line to a translator, as if the agent
+// had exited while it wrote the line. Each prefix must give one notice and no
+// reply. Torn returns the number of prefixes.
 func Torn(t *testing.T, tr agentconn.Translator, l runnel.Line) (cuts int) {
 	t.Helper()
 	for k := 1; k < len(l.Text); k++ {
@@ -86,9 +87,9 @@ func Torn(t *testing.T, tr agentconn.Translator, l runnel.Line) (cuts int) {
 	return cuts
 }
 
-// Seed returns the beginning of a recording as an input of fuzzing, at most
-// size bytes of lines: "<" and a line of ours, or ">" and one of the agent. It
-// leaves out the agent's lines for which skip holds.
+// Seed returns the beginning of a recording as an input for fuzzing, with at
+// most size bytes of text. A line that Runnel sent begins with "<", a line of
+// the agent with ">". Seed omits the agent's lines for which skip returns true.
 func Seed(t testing.TB, in []byte, size int, skip func(text []byte) bool) []byte {
 	t.Helper()
 	var seed bytes.Buffer
@@ -107,8 +108,8 @@ func Seed(t testing.TB, in []byte, size int, skip func(text []byte) bool) []byte
 	return seed.Bytes()
 }
 
-// Seeded returns the lines of an input of the form that [Seed] returns. A line
-// without a mark is one of the agent's.
+// Seeded decodes the lines of an input that Seed returned. A line without a
+// mark is a line of the agent.
 func Seeded(data []byte) (lines []runnel.Line) {
 	for line := range strings.Lines(string(data)) {
 		if text, sent := strings.CutPrefix(line, "<"); sent {

@@ -10,17 +10,18 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// Universal fails the test unless the universal events of a conversation have
-// all that the agent said and did: the answer as its text and nothing else,
-// every tool with its facet, the agent's id once, and nothing unclassified.
+// Universal fails the test unless the universal events of a conversation are
+// complete. The texts must be exactly the agent's answer. Every tool call and
+// result must have its facet. The agent's session id must occur at most once,
+// and no event may be of kind Unknown.
 func Universal(t testing.TB, evs []event.Event) {
 	t.Helper()
-	var answer, said strings.Builder
+	var answer, want strings.Builder
 	var calls, results, done, handles int
 	var items event.Transcript
 	var s universal.Stream
 	for _, ev := range evs {
-		said.WriteString(written(&items, ev))
+		want.WriteString(answerText(&items, ev))
 		if b, ok := ev.Body.(event.ItemDone); ok {
 			switch b.FinalItem.(type) {
 			case event.FunctionCall:
@@ -53,17 +54,17 @@ func Universal(t testing.TB, evs []event.Event) {
 			}
 		}
 	}
-	if answer.String() != said.String() {
-		t.Errorf("the universal answer is\n%q, want\n%q", answer.String(), said.String())
+	if answer.String() != want.String() {
+		t.Errorf("the universal answer is\n%q, want\n%q", answer.String(), want.String())
 	}
 	if calls != 0 || results < done || handles > 1 {
 		t.Errorf("calls without an event: %d; results: %d of %d; handles: %d", calls, results, done, handles)
 	}
 }
 
-// written returns what an event adds to the agent's answer: a message that ends,
-// also one that was cut off.
-func written(items *event.Transcript, ev event.Event) string {
+// answerText returns the text that an event adds to the agent's answer: a
+// message that ends or is cut off.
+func answerText(items *event.Transcript, ev event.Event) string {
 	id := items.Apply(ev)
 	it, _ := items.Item(id)
 	m, whole := it.Final.(event.Message)

@@ -56,7 +56,7 @@ type Approvals[Q any] struct {
 
 // An Approval is one open question.
 type Approval[Q any] struct {
-	ID        string // ours
+	ID        string // id of the approval
 	Turn      string // id of the turn in which it is asked
 	OutOfTurn bool   // the turn contains only this question
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key

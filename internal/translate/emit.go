@@ -31,7 +31,7 @@ type Emitter struct {
 	replies  []any
 	deferred []event.Event
 	messages int // without a meaning
-	lines    int // that cannot be decoded
+	lines    int // undecodable
 }
 
 // Begin sets the time of the current line. Events that are emitted from here on

@@ -16,9 +16,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Checkpoints begins every turn of a recording a second time, with a translator
-// that is restored from the checkpoint before the turn. From there on both
-// translators must give the same events. It returns how many turns it began.
+// Checkpoints starts another translator at every turn of a recording, from the
+// checkpoint before the turn. From there on, all translators must return the
+// same events. Checkpoints returns the number of turns that have a checkpoint.
 func Checkpoints[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (points int) {
 	t.Helper()
 	one := fresh()
@@ -44,7 +44,7 @@ func Checkpoints[T agentconn.Translator](t *testing.T, in []byte, fresh func() T
 				t.Fatalf("after a checkpoint (-all +since):\n%s\nat %.200s", d, l.Text)
 			}
 			if d := cmp.Diff(texts(t, wantDue), texts(t, due)); d != "" {
-				t.Fatalf("what is due after a checkpoint (-all +since): %s", d)
+				t.Fatalf("due replies after a checkpoint (-all +since): %s", d)
 			}
 		}
 	}
@@ -63,24 +63,24 @@ func texts(t testing.TB, messages []any) (out []string) {
 	return out
 }
 
-// mute is an agent that prints nothing. It counts the lines that it is sent.
+// mute is an agent that prints nothing and counts the lines that it receives.
 type mute struct {
 	supervisor.Agent
-	told *int
+	sent *int
 }
 
 func (mute) Stdout() io.Reader { return strings.NewReader("") }
 
-func (m mute) Send([]byte, int64) error { *m.told++; return nil }
+func (m mute) Send([]byte, int64) error { *m.sent++; return nil }
 
-// Relive takes over an agent of which the supervisor kept the first lines of a
-// recording, again and again with more of them. Each connection must emit the
-// events of those lines, write the replies that were due and not yet written
-// and no others, and have the same questions open. Relive returns the backlog
-// that taking over the whole recording gives.
+// Relive simulates takeovers of an agent whose supervisor kept the first lines
+// of a recording, with more lines each time. Each new connection must emit the
+// events of those lines, write exactly the replies that are due and unwritten,
+// and have the same open approvals. Relive returns the backlog of the takeover
+// after the last line.
 func Relive[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (back runnel.Backlog) {
 	t.Helper()
-	lived := fresh()
+	original := fresh()
 	var lines []supervisor.Line
 	var want []event.Event
 	due := make(map[string]bool)
@@ -90,39 +90,39 @@ func Relive[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (ba
 		}
 		lines = append(lines, supervisor.Line{In: l.Dir == runnel.DirIn, At: l.At, Text: append(bytes.Clone(l.Text), '\n')})
 		if l.Dir == runnel.DirIn {
-			delete(due, lived.About(l.Text).Settles)
+			delete(due, original.About(l.Text).Settles)
 		}
-		evs, messages := agentconn.Feed(lived, l)
+		evs, messages := agentconn.Feed(original, l)
 		want = append(want, evs...)
 		for _, text := range texts(t, messages) {
-			due[lived.About([]byte(text)).Settles] = true
+			due[original.About([]byte(text)).Settles] = true
 		}
-		if len(lines)%7 == 1 || len(due) > 0 { // each is a run of its own
-			relived(t, lines, fresh, lived, want, len(due))
+		if len(lines)%7 == 1 || len(due) > 0 { // each takeover is slow, so only some positions are tested
+			takeover(t, lines, fresh, original, want, len(due))
 		}
 	}
-	return relived(t, lines, fresh, lived, want, len(due))
+	return takeover(t, lines, fresh, original, want, len(due))
 }
 
-func relived[T agentconn.Translator](t *testing.T, lines []supervisor.Line, fresh func() T, lived T, want []event.Event, due int) runnel.Backlog {
+func takeover[T agentconn.Translator](t *testing.T, lines []supervisor.Line, fresh func() T, original T, want []event.Event, due int) runnel.Backlog {
 	t.Helper()
-	told := 0
+	sent := 0
 	tr := fresh()
-	back, err := agentconn.New(mute{told: &told}, agentconn.Agent{Name: "It"}, tr, runnel.Options{}).Relive(&supervisor.Backlog{Lines: lines})
+	back, err := agentconn.New(mute{sent: &sent}, agentconn.Agent{Name: "Agent"}, tr, runnel.Options{}).Replay(&supervisor.Backlog{Lines: lines})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, back.Events, cmpopts.EquateEmpty()); d != "" {
-		t.Fatalf("after %d lines (-lived +relived):\n%s", len(lines), d)
+		t.Fatalf("after %d lines (-original +takeover):\n%s", len(lines), d)
 	}
-	if told != due {
-		t.Fatalf("after %d lines: %d were due, and %d were told", len(lines), due, told)
+	if sent != due {
+		t.Fatalf("after %d lines: %d replies were due, and %d were sent", len(lines), due, sent)
 	}
-	if d := cmp.Diff(lived.Waiting(), tr.Waiting(), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(original.Waiting(), tr.Waiting(), cmpopts.EquateEmpty()); d != "" {
 		t.Fatalf("after %d lines, open questions: %s", len(lines), d)
 	}
 	if back.After != -1 {
-		t.Fatalf("no turn was marked, and the log begins at %d", back.After)
+		t.Fatalf("the backlog without a marked turn has After = %d, want -1", back.After)
 	}
 	return back
 }

@@ -26,7 +26,7 @@ func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
 	c := New(process, agent, tr, opt)
-	back, err := c.Relive(kept)
+	back, err := c.Replay(kept)
 	if err == nil && !kept.Known {
 		err = isReady()
 	}
@@ -43,8 +43,9 @@ func notAdopted(agent Agent, cause error) error {
 	return runnel.Fail(runnel.ProcessCrash, agent.Name+" cannot be taken over", cause)
 }
 
-// Relive restores the state that the connection of the earlier process had.
-func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
+// Replay restores the state of the earlier process's connection from the lines
+// that the supervisor kept, and writes the replies that are still due.
+func (c *Conn) Replay(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	back := runnel.Backlog{After: -1}
