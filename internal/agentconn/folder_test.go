@@ -195,7 +195,7 @@ func TestAgentStartsInAnEmptyDirectory(t *testing.T) {
 	}
 }
 
-func TestAgentIsAskedAboutItselfWithoutAHome(t *testing.T) {
+func TestProbeWorksWithoutHome(t *testing.T) {
 	project(t)
 	t.Setenv("HOME", "")
 	root := EmptyDir()
@@ -208,7 +208,7 @@ func TestAgentIsAskedAboutItselfWithoutAHome(t *testing.T) {
 	}
 }
 
-func TestEmptyDirectoryBehindALinkIsKnown(t *testing.T) {
+func TestEmptyDirThroughSymlinkIsAccepted(t *testing.T) {
 	home, _ := project(t)
 	real := filepath.Join(home, "real")
 	if err := os.MkdirAll(real, 0o700); err != nil {
@@ -254,7 +254,7 @@ func TestTrustCommandIsQuoted(t *testing.T) {
 }
 
 // A folder is no more trusted because an agent gets it beside a trusted one.
-func TestFurtherFolderOfATrustedOneIsJudged(t *testing.T) {
+func TestUntrustedFurtherFolderIsChecked(t *testing.T) {
 	home, dir := project(t)
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")

@@ -47,7 +47,7 @@ func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
 }
 
 // An agent that never gets ready cannot fill the memory.
-func TestAHandshakeIsBounded(t *testing.T) {
+func TestHandshakeOutputIsBounded(t *testing.T) {
 	_, err := listen(t, `l=$(head -c 4000000 /dev/zero | tr '\0' a); while :; do echo "\"$l\""; done`, time.Minute)
 	if runnel.CodeOf(err) != runnel.ProtocolError {
 		t.Errorf("got %v", err)
@@ -65,7 +65,7 @@ func TestShortLinesOfAHandshakeAreBounded(t *testing.T) {
 	}
 }
 
-func TestLeftOutLineOfHandshakeIsReportedAndCounted(t *testing.T) {
+func TestTooLongLineOfHandshakeIsReportedAndCounted(t *testing.T) {
 	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`, time.Minute)
 	ev, err := c.Next(t.Context())
 	if b, ok := ev.Body.(event.Notice); err != nil || !ok || b.Code != "LINE_TOO_LONG" {
@@ -77,7 +77,7 @@ func TestLeftOutLineOfHandshakeIsReportedAndCounted(t *testing.T) {
 }
 
 // An agent that says nothing is not waited for for ever.
-func TestAHandshakeEnds(t *testing.T) {
+func TestHandshakeTimesOut(t *testing.T) {
 	c, err := listen(t, `exec sleep 600`, 50*time.Millisecond)
 	if runnel.CodeOf(err) != runnel.Timeout || !strings.Contains(err.Error(), "was not ready after 50ms") {
 		t.Errorf("got %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-func TestKeyIsFoundAndGivenByMode(t *testing.T) {
+func TestKeyDependsOnAuthMode(t *testing.T) {
 	key := Key{Variables: []string{"A_KEY", "COMPAT_KEY"}, Others: []string{"A_TOKEN"}}
 	from := func(value string, err error) func() (string, error) {
 		return func() (string, error) { return value, err }

@@ -12,7 +12,7 @@ import (
 // A program that says who it is obeys what lies in the folder that it runs in,
 // and above: so that is never the caller's, nor one for temporary files, to which
 // other users can add.
-func TestOutputIsOfNoProject(t *testing.T) {
+func TestOutputRunsInEmptyDirectory(t *testing.T) {
 	project := t.TempDir()
 	t.Chdir(project)
 	if err := os.WriteFile("settings", nil, 0o600); err != nil {

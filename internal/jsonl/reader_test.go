@@ -202,7 +202,7 @@ func wantGood(t *testing.T, r *jsonl.Reader) {
 	}
 }
 
-func TestMemoryIsGivenBack(t *testing.T) {
+func TestMemoryOfLongLineIsReleased(t *testing.T) {
 	live := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats

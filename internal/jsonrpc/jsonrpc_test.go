@@ -167,10 +167,10 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSlowReader: whatever is queued, a reader that takes its time loses none
+// TestSlowReaderBlocksWriter: whatever is queued, a reader that takes its time loses none
 // of it, gets it in order, and holds up the writer meanwhile instead of an
 // error.
-func TestSlowReader(t *testing.T) {
+func TestSlowReaderBlocksWriter(t *testing.T) {
 	const n = 100_000
 	r, w := io.Pipe()
 	written := make(chan int, n+1)

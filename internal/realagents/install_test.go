@@ -11,7 +11,7 @@ import (
 
 // An agent that wants a newer Node.js than the machine may have is started
 // with the one that is installed beside it; the others are what npm installed.
-func TestFindGivesAgentsTheNodeTheyWant(t *testing.T) {
+func TestFindSelectsRequiredNodeVersion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short finds no agents")
 	}

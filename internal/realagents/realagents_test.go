@@ -11,7 +11,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-func TestClaudeIsWhatItSays(t *testing.T) {
+func TestClaudeReportsPinnedVersion(t *testing.T) {
 	for _, b := range realagents.Claude(t) {
 		cmd := exec.CommandContext(t.Context(), b.Path, "--version")
 		cmd.Env = append(realagents.NewHome(t, "http://127.0.0.1:1").Environ(), "PATH="+os.Getenv("PATH"))
@@ -22,7 +22,7 @@ func TestClaudeIsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestClaudeSpeaksToTheFakeModel(t *testing.T) {
+func TestClaudeWorksWithFakeModel(t *testing.T) {
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			model, err := fakemodel.Start(fakemodel.Config{})
@@ -43,7 +43,7 @@ func TestClaudeSpeaksToTheFakeModel(t *testing.T) {
 	}
 }
 
-func TestAbsentAgentFailsUnlessSkipIsAskedFor(t *testing.T) {
+func TestMissingAgentFailsUnlessSkipped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("RUNNEL_AGENTS", "")
 	if err := os.WriteFile("go.mod", nil, 0o600); err != nil {
@@ -70,7 +70,7 @@ type recorder struct {
 func (r *recorder) Fatalf(string, ...any) { r.got = "fatal"; panic(r) }
 func (r *recorder) Skipf(string, ...any)  { r.got = "skip"; panic(r) }
 
-func TestAgentsSeeOnlyTheirHome(t *testing.T) {
+func TestAgentEnvironmentStaysInHome(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

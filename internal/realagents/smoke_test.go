@@ -165,7 +165,7 @@ func codexTurn(p *peer, thread, text string) map[string]object {
 	return items
 }
 
-func TestCodexSpeaksToTheFakeModel(t *testing.T) {
+func TestCodexWorksWithFakeModel(t *testing.T) {
 	b := realagents.Codex(t)
 	for _, name := range []string{"gpt-5.5", "gpt-6.1-sol"} { // tools as functions, and called from JavaScript
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ var shells = map[string]fakemodel.Block{
 	"qwen":             fakemodel.Call("run_shell_command", object{"command": "echo hi > made", "description": "make it", "is_background": false}),
 }
 
-func TestACPAgentsSpeakToTheFakeModel(t *testing.T) {
+func TestACPAgentsWorkWithFakeModel(t *testing.T) {
 	for _, name := range realagents.ACP() {
 		t.Run(name, func(t *testing.T) {
 			home := realagents.NewHome(t, model(t).URL())

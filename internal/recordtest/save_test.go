@@ -9,7 +9,7 @@ import (
 )
 
 // Recordings with other versions than the pinned ones stay out of testdata.
-func TestSaveWritesWhereItIsTold(t *testing.T) {
+func TestSaveWritesToResultsDirectory(t *testing.T) {
 	project, elsewhere := filepath.Join(t.TempDir(), "acp"), t.TempDir()
 	if err := os.Mkdir(project, 0o700); err != nil {
 		t.Fatal(err)

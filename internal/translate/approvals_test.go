@@ -37,7 +37,7 @@ func TestApprovalsAreSorted(t *testing.T) {
 	}
 }
 
-func TestFullApprovals(t *testing.T) {
+func TestOpenApprovalsAreBounded(t *testing.T) {
 	var a translate.Approvals[string]
 	for n := range translate.MaxOpen {
 		if a.Full() {
@@ -63,7 +63,7 @@ func TestAnswerLabel(t *testing.T) {
 	}
 }
 
-func TestSettledApprovalIsGone(t *testing.T) {
+func TestSettledApprovalCannotBeDecided(t *testing.T) {
 	var a translate.Approvals[string]
 	ask(&a, 1, false)
 	if q, err := a.Open("a1"); err != nil || q.Question != "q1" {
@@ -79,7 +79,7 @@ func TestSettledApprovalIsGone(t *testing.T) {
 	}
 }
 
-func TestRepeatedQuestion(t *testing.T) {
+func TestChangedQuestionIsRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name, request, digest string
 		changed, open         bool
@@ -99,7 +99,7 @@ func TestRepeatedQuestion(t *testing.T) {
 	}
 }
 
-func TestOutOfTurnQuestionLeavesItsTurn(t *testing.T) {
+func TestSettledReturnsTurnsOfOutOfTurnQuestions(t *testing.T) {
 	var a translate.Approvals[string]
 	ask(&a, 1, true)
 	ask(&a, 2, false)

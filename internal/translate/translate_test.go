@@ -49,7 +49,7 @@ func TestEmitterKeepsOrder(t *testing.T) {
 	}
 }
 
-func TestHeldEventsAreGivenOutWhole(t *testing.T) {
+func TestHeldEventsAreEmittedTogether(t *testing.T) {
 	var e translate.Emitter
 	var h translate.Held
 	held := e.ForTurn("t").Holding(func(ev event.Event) { h.Add(ev, 10) })
@@ -179,7 +179,7 @@ func TestLooseDecoding(t *testing.T) {
 	}
 }
 
-func TestObjects(t *testing.T) {
+func TestObjectDecoding(t *testing.T) {
 	for raw, want := range map[string]bool{`{"a":1}`: true, ` {"a":1}`: true, `{}`: false, ``: false, `null`: false, `[1]`: false, `"x"`: false} {
 		if got := translate.IsObject(json.RawMessage(raw)); got != want {
 			t.Errorf("IsObject(%s): %v", raw, got)

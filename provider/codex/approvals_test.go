@@ -9,7 +9,7 @@ import (
 // What is written to a running command is not among the parameters of the
 // question. The command itself is: an approval that looked like one for the
 // command would be answered as one by rules.
-func TestInputForARunningCommandIsNoPermissionToRunIt(t *testing.T) {
+func TestWriteStdinApprovalNamesItsOwnTool(t *testing.T) {
 	for kind, want := range map[string]string{"command": "shell", "writeStdin": "write_stdin"} {
 		d := seat(t)
 		d.prompt("a")

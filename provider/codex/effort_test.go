@@ -12,7 +12,7 @@ import (
 // An effort that the conversation's model lacks is refused in the handshake,
 // whichever of the two answers comes first. The program stands for an agent that
 // lists its models.
-func TestEffortThatTheModelLacksIsRefused(t *testing.T) {
+func TestUnsupportedEffortIsRejected(t *testing.T) {
 	const program = `#!/bin/sh
 models='{"data":[{"model":"small","supportedReasoningEfforts":[]},{"model":"large","supportedReasoningEfforts":[{"reasoningEffort":"low"},{"reasoningEffort":"high"}]}]}'
 while read -r line; do

@@ -12,9 +12,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestFind: a conversation is found by the name of its file as it is in the
+// TestFindByFileName: a conversation is found by the name of its file as it is in the
 // list.
-func TestFind(t *testing.T) {
+func TestFindByFileName(t *testing.T) {
 	r := newRig(t)
 	r.Play(fakemodel.Step{Text: "Done."})
 	r.FinishTurn("")
@@ -37,9 +37,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestNativeProgram: npm's launcher is not needed where what it would run is
+// TestNativeProgramReplacesLauncher: npm's launcher is not needed where what it would run is
 // where it would look for it.
-func TestNativeProgram(t *testing.T) {
+func TestNativeProgramReplacesLauncher(t *testing.T) {
 	launcher := realagents.Codex(t).Path
 	program, env := native(launcher)
 	if program == launcher || len(env) != 2 {

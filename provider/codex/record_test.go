@@ -128,7 +128,7 @@ func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string,
 	}
 }
 
-func TestLiveSessionLogsWhatARecordingGives(t *testing.T) {
+func TestLiveSessionLogsSameEventsAsReplay(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		recordtest.SameLive(t, New(), section(a, "in"), newTranslator)
 	})
@@ -176,9 +176,9 @@ func TestHistoryEqualsLive(t *testing.T) {
 	})
 }
 
-// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation over the
+// TestLoadAddsNothingToLiveLog loads each recorded conversation over the
 // log that the live session wrote.
-func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
+func TestLoadAddsNothingToLiveLog(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		live := recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in")))
 		recordtest.NothingAdded(t, providerID, live, history(t, a), false)

@@ -121,7 +121,7 @@ func TestRevertedConversationIsOneHistory(t *testing.T) {
 
 // A conversation that was taken back twice, the second time to before the first
 // time, has nothing of the file in between.
-func TestFilesOfAConversationTakenBackTwiceAreJoined(t *testing.T) {
+func TestFilesOfTwiceRevertedConversationAreJoined(t *testing.T) {
 	dir := t.TempDir()
 	const id = "00000000-0000-4000-8000-000000000001"
 	line := func(ordinal int, rest string) string { return `{"ordinal":` + strconv.Itoa(ordinal) + rest + "}\n" }

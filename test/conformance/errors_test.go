@@ -254,7 +254,7 @@ func (e *errorCodes) provoked() map[string][]provocation {
 		}}},
 		"TIMEOUT": {
 			{what: "a turn ends with this error", turn: scripted(object{"fail": object{"code": "TIMEOUT", "message": "x"}})},
-			{what: "the agent is not ready in time", test: "internal/agentconn.TestAHandshakeEnds"},
+			{what: "the agent is not ready in time", test: "internal/agentconn.TestHandshakeTimesOut"},
 		},
 		"STORE_UNAVAILABLE": {{what: "the disk is full", test: "httpapi.TestTurnOnFullDisk"}},
 		"OVERLOADED": {{what: "the server has as many open sessions as it may", message: "max-sessions", ask: func(t *testing.T) answer {

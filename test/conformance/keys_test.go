@@ -82,8 +82,8 @@ func keys() table {
 		add(agent, "api-key", "none", "400 UNSUPPORTED_CAPABILITY: the agent takes no key from us", nil, runnel.UnsupportedCapability, "takes no API key from us")
 	}
 	return with(tab,
-		row{cells: []string{"all", "api-key", "both variables have a key", "the first variable counts"}, test: "internal/agentconn.TestKeyIsFoundAndGivenByMode"},
-		row{cells: []string{"all", "agent-login", "the variable has a key", "the agent does not get it"}, test: "internal/agentconn.TestKeyIsFoundAndGivenByMode"},
+		row{cells: []string{"all", "api-key", "both variables have a key", "the first variable counts"}, test: "internal/agentconn.TestKeyDependsOnAuthMode"},
+		row{cells: []string{"all", "agent-login", "the variable has a key", "the agent does not get it"}, test: "internal/agentconn.TestKeyDependsOnAuthMode"},
 		row{cells: []string{"all", "of the configuration, and another of the session", "any", "that of the session counts"}, test: "internal/agentconn.TestConfiguredModeIsOfSessionsWithoutTheirOwn"},
 	)
 }
@@ -172,6 +172,6 @@ func modelErrors() table {
 	return with(tab,
 		row{cells: []string{"401 or 403, to Claude Code with a key", "INVALID_API_KEY"}, test: "provider/claude.TestFailuresOfTheAPI"},
 		row{cells: []string{"none: Claude Code has neither a login nor a key", "AGENT_NOT_LOGGED_IN, with the command that logs in"}, test: "provider/claude.TestNotLoggedIn"},
-		row{cells: []string{"401, to Codex", "INVALID_API_KEY"}, test: "provider/codex.TestFaults"},
+		row{cells: []string{"401, to Codex", "INVALID_API_KEY"}, test: "provider/codex.TestFaultCodesAndMessages"},
 	)
 }

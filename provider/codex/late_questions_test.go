@@ -9,9 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestQuestionsAfterTheTurnAreDenied: what goes on behind a turn runs nothing that
+// TestQuestionAfterTurnIsAskedOrDenied: what goes on behind a turn runs nothing that
 // nobody was asked for: somebody is asked, or it is denied.
-func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
+func TestQuestionAfterTurnIsAskedOrDenied(t *testing.T) {
 	for method, params := range map[string]string{
 		askCommand: `"command":"touch late","cwd":"/p"`, askFileChange: `"reason":"late"`,
 	} {

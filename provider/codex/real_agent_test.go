@@ -223,8 +223,8 @@ func TestStartupFailures(t *testing.T) {
 	})
 }
 
-// TestSecondWriter: a conversation is open once, and who has it is named.
-func TestSecondWriter(t *testing.T) {
+// TestSecondWriterIsRejected: a conversation is open once, and who has it is named.
+func TestSecondWriterIsRejected(t *testing.T) {
 	r := newRig(t)
 	r.Play(says("Mine."))
 	r.FinishTurn("")
@@ -241,7 +241,7 @@ func TestSecondWriter(t *testing.T) {
 	r.FinishTurn("")
 }
 
-func TestModes(t *testing.T) {
+func TestPermissionModes(t *testing.T) {
 	away, err := os.MkdirTemp("/var/tmp", "runnel-outside-") // the sandbox lets commands write below /tmp
 	if err != nil {
 		t.Fatal(err)
@@ -314,9 +314,9 @@ func TestModes(t *testing.T) {
 	})
 }
 
-// TestWhatIsKept finds a conversation, reads it, also from a copy of its file,
+// TestStoredConversationIsFoundAndRead finds a conversation, reads it, also from a copy of its file,
 // and by its file.
-func TestWhatIsKept(t *testing.T) {
+func TestStoredConversationIsFoundAndRead(t *testing.T) {
 	r := newRig(t)
 	r.Play(calls(shell("echo kept")), says("Kept."))
 	live := r.FinishTurn("")
@@ -397,9 +397,9 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestUnreachableModel: codex tries again without end where nothing answers,
+// TestUnreachableModelStallsTurn: codex tries again without end where nothing answers,
 // and counts as stalled.
-func TestUnreachableModel(t *testing.T) {
+func TestUnreachableModelStallsTurn(t *testing.T) {
 	r := newRig(t)
 	r.Model.Close()
 	sess, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s", Log: new(runnel.Memory), StallTimeout: 4 * time.Second})
@@ -513,9 +513,9 @@ func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 	}
 }
 
-// TestTheUsersConfigurationIsLeftAlone: to have been here is not to be trusted
+// TestUserConfigurationStaysUnchanged: to have been here is not to be trusted
 // the next time.
-func TestTheUsersConfigurationIsLeftAlone(t *testing.T) {
+func TestUserConfigurationStaysUnchanged(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(r.Home.Codex, "config.toml")
 	before, err := os.ReadFile(path)

@@ -70,7 +70,7 @@ func (d *desk) interrupts() (n int) {
 
 // An interrupt that was held for a prompt which the agent then refused is not
 // for the one after it.
-func TestHeldInterruptEndsWithItsPrompt(t *testing.T) {
+func TestEarlyInterruptIsDroppedWithRejectedPrompt(t *testing.T) {
 	d := seat(t)
 	d.prompt("a")
 	line, err := d.tr.interruption()
@@ -115,7 +115,7 @@ func pendingOf(evs []event.Event) (ids []string) {
 
 // A subagent that waits for an answer when the turn ends in which it was
 // started waits on: the question goes on beside the turns.
-func TestQuestionOutlivesItsTurn(t *testing.T) {
+func TestSubagentQuestionMovesOutOfEndedTurn(t *testing.T) {
 	d := spawned(t)
 	d.out(subagentAsks)
 	first := d.tr.Waiting()
@@ -166,7 +166,7 @@ func checkTurns(t *testing.T, evs []event.Event, only ...string) {
 
 // To cancel a turn that holds nothing but a question is to deny it, and to stop
 // who asks.
-func TestQuestionBesideTheTurnsIsCancelled(t *testing.T) {
+func TestOutOfTurnQuestionIsDeniedOnCancel(t *testing.T) {
 	d := spawned(t)
 	d.ends("th", "n1", "completed")
 	d.out(subagentAsks)
@@ -181,7 +181,7 @@ func TestQuestionBesideTheTurnsIsCancelled(t *testing.T) {
 
 // The ids of calls are the model API's, and may come again: the end of one in
 // the background is known by its turn.
-func TestBackgroundCommandIsOfItsTurn(t *testing.T) {
+func TestBackgroundCommandIsIdentifiedByTurn(t *testing.T) {
 	command := func(method, turn, status string) string {
 		return `{"method":"` + method + `","params":{"threadId":"th","turnId":"` + turn + `","item":{"type":"commandExecution","id":"call_1","command":"x","cwd":"/p","status":"` + status + `","aggregatedOutput":"of ` + turn + `"}}}`
 	}
@@ -209,7 +209,7 @@ func TestBackgroundCommandIsOfItsTurn(t *testing.T) {
 
 // The end of a turn that runs elsewhere is not known yet: a later load brings
 // the rest.
-func TestHistoryOfATurnThatRunsStopsBeforeItsEnd(t *testing.T) {
+func TestHistoryOfRunningTurnIsCutShort(t *testing.T) {
 	h := newHistorian("th", func(string, *string) ([]nativeTurn, *string, error) {
 		return []nativeTurn{{ID: "n1", Status: "inProgress", StartedAt: 1}}, nil, nil
 	})
@@ -236,7 +236,7 @@ func yieldEach(evs []event.Event, yield func(event.Event, error) bool) {
 }
 
 // An address that is none of a page is not asked for.
-func TestElicitedAddressIsAPage(t *testing.T) {
+func TestElicitationRejectsOtherURLSchemes(t *testing.T) {
 	ask := func(url string) int {
 		d := seat(t)
 		d.prompt("a")
@@ -257,7 +257,7 @@ func TestElicitedAddressIsAPage(t *testing.T) {
 // To look at a conversation that is in no index of the agent's has it opened,
 // and starts no server of tools: none of the user's, and none that others put
 // into the folder for temporary files, even if the user trusts that folder.
-func TestRecallStartsNoServers(t *testing.T) {
+func TestHistoryStartsNoMCPServers(t *testing.T) {
 	r := newRig(t)
 	r.Play(says("Kept."))
 	r.FinishTurn("")
@@ -338,7 +338,7 @@ func TestSubagentCallStaysOpenAfterUnknownActivity(t *testing.T) {
 // With two turns of the conversation at once, an event that names no turn
 // belongs to the one that began first, and an early interrupt ends the one
 // whose prompt came first: each time the same lines are read.
-func TestTwoTurnsAtOnceGiveTheSameEventsEachTime(t *testing.T) {
+func TestConcurrentTurnsAreOrdered(t *testing.T) {
 	for range 50 {
 		d := seat(t)
 		for _, turn := range []string{"a", "b", "c"} {
@@ -360,7 +360,7 @@ func TestTwoTurnsAtOnceGiveTheSameEventsEachTime(t *testing.T) {
 
 // A stored turn that was interrupted has an end. Without one, the process of the
 // agent was killed, and the turn ends as it did live.
-func TestStoredTurnOfAKilledAgentIsACrash(t *testing.T) {
+func TestStoredTurnOfKilledAgentIsCrash(t *testing.T) {
 	for ended, want := range map[int64]string{0: string(runnel.ProcessCrash), 2: string(event.StatusCancelled)} {
 		h := newHistorian("th", func(string, *string) ([]nativeTurn, *string, error) {
 			return []nativeTurn{{ID: "n1", Status: "interrupted", StartedAt: 1, EndedAt: ended}}, nil, nil
@@ -385,7 +385,7 @@ func TestStoredTurnOfAKilledAgentIsACrash(t *testing.T) {
 
 // A refused interrupt is repeated, and reported unless the turn had only just
 // begun.
-func TestRefusedInterruptIsReported(t *testing.T) {
+func TestRejectedInterruptIsRepeatedAndReported(t *testing.T) {
 	for message, c := range map[string]struct{ refusals, notices, repeated int }{
 		"no active turn to interrupt": {refusals: 1, notices: 0, repeated: 1},
 		"not now":                     {refusals: 1, notices: 1, repeated: 1},

@@ -12,16 +12,16 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
+// TestRestoredTranslatorContinuesIdentically begins every turn of every recording a
 // second time, from its checkpoint.
-func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
+func TestRestoredTranslatorContinuesIdentically(t *testing.T) {
 	recordtest.AllCheckpoints(t, 40, eachRecording, newTranslator)
 }
 
-// TestRelivedIsWhatWasLived takes over from every recording: what was said and
+// TestTakeoverRepeatsRecordedEvents takes over from every recording: what was said and
 // was due is as if nothing had happened, and who takes over learns which turns
 // the agent was given.
-func TestRelivedIsWhatWasLived(t *testing.T) {
+func TestTakeoverRepeatsRecordedEvents(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		back := recordtest.Relive(t, section(a, "in"), newTranslator)
 		var prompts []string

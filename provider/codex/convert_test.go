@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-func TestScript(t *testing.T) {
+func TestScriptStripsShell(t *testing.T) {
 	for command, want := range map[string]string{
 		`/bin/bash -lc 'echo hi'`:              `echo hi`,
 		`/bin/bash -lc 'it'\''s'`:              `it's`,
@@ -33,8 +33,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestPromptsComeBack: what is read from a prompt is what was put into it.
-func TestPromptsComeBack(t *testing.T) {
+// TestPromptContentRoundTrip: what is read from a prompt is what was put into it.
+func TestPromptContentRoundTrip(t *testing.T) {
 	in := runnel.Input{Text: "look <at> this", Attachments: []runnel.Attachment{
 		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Text: "# A\n</document>\n"},
 		{Name: "p.png", MediaType: "image/png", Data: []byte("12345")},
@@ -67,9 +67,9 @@ func TestPromptsComeBack(t *testing.T) {
 	}
 }
 
-// TestFaults: a failure has a code and words of ours. The agent's reason is
+// TestFaultCodesAndMessages: a failure has a code and words of ours. The agent's reason is
 // added where we know no better, in one line of bounded length.
-func TestFaults(t *testing.T) {
+func TestFaultCodesAndMessages(t *testing.T) {
 	unknown := []string{`"badRequest"`, `"other"`, `null`, `17`, `{"somethingNew":{"x":1}}`, ``}
 	for info, want := range map[string]runnel.Code{
 		`"contextWindowExceeded"`: runnel.AgentError, `"usageLimitExceeded"`: runnel.RateLimited, `"rateLimitExceeded"`: runnel.RateLimited,
@@ -99,9 +99,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestModeWords: the words that we have for the agent's settings lead back to
+// TestModeRoundTrip: the words that we have for the agent's settings lead back to
 // them.
-func TestModeWords(t *testing.T) {
+func TestModeRoundTrip(t *testing.T) {
 	for _, m := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass} {
 		is, err := modeOf(m, true)
 		if err != nil {
@@ -135,7 +135,7 @@ func TestMCPServers(t *testing.T) {
 	}
 }
 
-func TestTrusted(t *testing.T) {
+func TestConfiguredFoldersAreUntrusted(t *testing.T) {
 	got := trusted([]byte("a = \"b\"\n[projects.\"/home/u/x y\"]\ntrust_level = \"trusted\"\n[ projects . '/it/s' ] # c\n[projects.\"/q\\\"q\"]\n[projects]\n\"/in/line\" = { trust_level = 'trusted' }\nprojects.\"/dotted\".trust_level = \"trusted\"\n\"open\n"))
 	if d := cmp.Diff([]string{"/home/u/x y", "/it/s", `/q"q`, "/in/line", "/dotted"}, got); d != "" {
 		t.Error(d)
@@ -152,7 +152,7 @@ func TestTrusted(t *testing.T) {
 
 // The features multi_agent and multi_agent_v2 do not take the tools away from
 // models whose catalog entry has them.
-func TestSubagentsAreSwitchedOff(t *testing.T) {
+func TestDelegateNeverDisablesSubagents(t *testing.T) {
 	for delegation, want := range map[runnel.Delegation]bool{runnel.DelegateFreely: false, runnel.DelegateNever: true} {
 		params, err := threadParams(runnel.Options{Delegation: delegation, Dir: "/p"}, methodStart)
 		if err != nil {

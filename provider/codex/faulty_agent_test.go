@@ -71,9 +71,9 @@ func TestUnknownMessagesChangeNothing(t *testing.T) {
 	})
 }
 
-// TestUnknownItemsBecomeNotices: an item of a kind that we do not know takes its number
+// TestUnknownItemOnlyTakesANumber: an item of a kind that we do not know takes its number
 // and nothing more.
-func TestUnknownItemsBecomeNotices(t *testing.T) {
+func TestUnknownItemOnlyTakesANumber(t *testing.T) {
 	var with []runnel.Line
 	done := false
 	for _, l := range recording(t, "text") {
@@ -113,7 +113,7 @@ func TestUnknownRequestIsRefused(t *testing.T) {
 
 // liars are what an agent must not do: each is a change of one line of a
 // recording, or where it stands.
-func TestInvalidIDsOfAnAgentAreContained(t *testing.T) {
+func TestMalformedAgentLinesKeepTurnsClosed(t *testing.T) {
 	for name, lie := range map[string]func([]runnel.Line) []runnel.Line{
 		"everything twice": func(ls []runnel.Line) (out []runnel.Line) {
 			for _, l := range ls {
@@ -174,9 +174,9 @@ func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	}
 }
 
-// TestRetriesForEverAreSilence: an agent that tries again without end says so a
+// TestEndlessRetriesEmitBoundedNotices: an agent that tries again without end says so a
 // number of times and is then quiet, for the rule about stalled turns.
-func TestRetriesForEverAreSilence(t *testing.T) {
+func TestEndlessRetriesEmitBoundedNotices(t *testing.T) {
 	tr := newTranslator()
 	feed := func(text string) []event.Event {
 		evs, _ := tr.Printed([]byte(text), fixtureStart)
@@ -197,9 +197,9 @@ func TestRetriesForEverAreSilence(t *testing.T) {
 	}
 }
 
-// TestAPromptThatJoinsATurn: a turn that the agent began by itself takes our
+// TestPromptJoinsRunningTurn: a turn that the agent began by itself takes our
 // prompt. What comes after is the prompt's.
-func TestAPromptThatJoinsATurn(t *testing.T) {
+func TestPromptJoinsRunningTurn(t *testing.T) {
 	ours := "00000000-0000-4000-8000-00000000000a"
 	tr := newTranslator()
 	tr.thread = "t"

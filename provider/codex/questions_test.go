@@ -89,8 +89,8 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-// TestDecideRefusesWhatIsNotOffered: neither other choices nor other arguments.
-func TestDecideRefusesWhatIsNotOffered(t *testing.T) {
+// TestDecideRejectsUnofferedChoices: neither other choices nor other arguments.
+func TestDecideRejectsUnofferedChoices(t *testing.T) {
 	tr := inTurn(t)
 	a := askFor(tr, 0, "echo good")[0].Body.(event.ApprovalRequested).Approval
 	for _, d := range []runnel.Decision{
