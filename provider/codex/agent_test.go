@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // patience bounds how long a test waits for a real agent.
 const patience = agentrig.Patience
 
-// What the tests of all providers have in common.
+// Helpers that the tests of all providers use.
 var (
 	await, dump, items, last, sound = agentrig.Await, agentrig.Dump, agentrig.Items, agentrig.Last, agentrig.Sound
 
@@ -41,10 +41,10 @@ var (
 
 func bodies[T event.Body](evs []event.Event) []T { return agentrig.Bodies[T](evs) }
 
-// rig is a real Codex in a home of its own, with a model that plays scripts.
+// rig is a real Codex with its own home directory and a scripted model.
 type rig struct {
 	*agentrig.Rig
-	told bool // what a fixture waits for was said
+	seen bool // set by a fixture when the message it waits for arrived
 }
 
 func newRig(t testing.TB) *rig {
@@ -59,8 +59,8 @@ func newRigIn(t testing.TB, root string) *rig {
 	return &rig{Rig: r}
 }
 
-// provider runs the pinned agent in the rig's home also when it is asked about
-// what it keeps.
+// provider returns a provider that runs the pinned agent in the rig's home,
+// also for queries about stored conversations.
 func (r *rig) provider() runnel.Provider {
 	return New().WithProgram([]string{r.Opt.Path}, r.Opt.Env)
 }
@@ -83,12 +83,12 @@ func shell(cmd string) fakemodel.Block {
 	return fakemodel.Call("exec_command", args{"cmd": cmd, "yield_time_ms": 20000})
 }
 
-// escalated is a command that has to be asked for.
+// escalated returns a command that needs an approval.
 func escalated(cmd string) fakemodel.Block {
 	return fakemodel.Call("exec_command", args{"cmd": cmd, "yield_time_ms": 20000, "sandbox_permissions": "require_escalated", "justification": "May I?"})
 }
 
-// code is a script of the newer models, whose tools are functions in it.
+// code returns a script. The newer models call tools as functions in a script.
 func code(js string) fakemodel.Block { return fakemodel.Call("exec", js) }
 
 func patch(text string) fakemodel.Block { return fakemodel.Call("apply_patch", text) }

@@ -6,7 +6,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// The names under which these tests use the kit.
+// Short names for the constants of package translate.
 const (
 	allowOnce    = translate.AllowOnce
 	allowSession = translate.AllowSession

@@ -6,12 +6,12 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// What is written to a running command is not among the parameters of the
-// question. The command itself is: an approval that looked like one for the
-// command would be answered as one by rules.
+// The agent's question about input for a running command contains the command,
+// but not the input. If the approval looked like one for the command, a stored
+// rule that allows the command would answer it.
 func TestWriteStdinApprovalNamesItsOwnTool(t *testing.T) {
 	for kind, want := range map[string]string{"command": "shell", "writeStdin": "write_stdin"} {
-		d := seat(t)
+		d := newHarness(t)
 		d.prompt("a")
 		d.begins("th", "n1")
 		d.out(`{"method":"item/commandExecution/requestApproval","id":0,"params":{"kind":"` + kind + `","threadId":"th","turnId":"n1","itemId":"x1","command":"/bin/bash -lc 'git status'","cwd":"/p"}}`)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkDelta is what one delta costs, from the line to the event.
+// BenchmarkDelta measures the translation of one delta, from the line to the
+// event.
 func BenchmarkDelta(b *testing.B) {
 	tr := newTranslator()
 	tr.thread = "t"

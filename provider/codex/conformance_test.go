@@ -15,18 +15,18 @@ func TestConformance(t *testing.T) {
 	said := fakemodel.Step{Text: "Done."}
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	call := func(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blocks: blocks} }
-	models := make(map[string]*fakemodel.Server) // by the directory of their agents
+	models := make(map[string]*fakemodel.Server) // by the project directory of the agent
 	inner := fakemodel.Scenario{Steps: []fakemodel.Step{call(code(`text(await tools.exec_command({cmd: "echo found"}))`)), {Text: "Found."}}}
 	later := fakemodel.Scenario{Steps: []fakemodel.Step{
 		call(code(`text(await tools.exec_command({cmd: "until [ -e go ]; do sleep 0.05; done; touch behind", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), said,
 	}}
-	newer := func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" } // others have no tool for subagents
+	newer := func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" } // other models have no tool for subagents
 	providertest.Run(t, providertest.Subject{
 		Version: realagents.Codex(t).Version,
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			r := newRig(t)
 			models[r.Opt.Dir] = r.Model
-			r.append("[tools.update_plan]\nenabled = true\n") // 0.169 has it, but does not offer it of itself
+			r.append("[tools.update_plan]\nenabled = true\n") // 0.169.0 does not offer the tool by default
 			return r.provider(), r.Opt
 		},
 		Needs: map[providertest.Scenario]func(*runnel.Options){

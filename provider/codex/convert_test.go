@@ -33,7 +33,8 @@ func TestScriptStripsShell(t *testing.T) {
 	}
 }
 
-// TestPromptContentRoundTrip: what is read from a prompt is what was put into it.
+// TestPromptContentRoundTrip checks that promptContent returns what prompt
+// encoded.
 func TestPromptContentRoundTrip(t *testing.T) {
 	in := runnel.Input{Text: "look <at> this", Attachments: []runnel.Attachment{
 		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Text: "# A\n</document>\n"},
@@ -44,7 +45,7 @@ func TestPromptContentRoundTrip(t *testing.T) {
 	text, files := promptContent(p.Input)
 	want := []event.Attachment{
 		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Size: int64(len("# A\n</document>\n"))},
-		{MediaType: "image/png", Size: 5}, // its name is nowhere
+		{MediaType: "image/png", Size: 5}, // the protocol has no field for the name
 		{Name: "empty.txt", MediaType: "text/plain"},
 	}
 	if d := cmp.Diff(want, files); d != "" || text != in.Text {
@@ -67,8 +68,9 @@ func TestPromptContentRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFaultCodesAndMessages: a failure has a code and words of ours. The agent's reason is
-// added where we know no better, in one line of bounded length.
+// TestFaultCodesAndMessages checks that each failure has a code and a message.
+// The agent's reason appears only in an unknown failure, on one line of bounded
+// length.
 func TestFaultCodesAndMessages(t *testing.T) {
 	unknown := []string{`"badRequest"`, `"other"`, `null`, `17`, `{"somethingNew":{"x":1}}`, ``}
 	for info, want := range map[string]runnel.Code{
@@ -83,15 +85,15 @@ func TestFaultCodesAndMessages(t *testing.T) {
 			t.Errorf("%s: %+v", info, f)
 		}
 	}
-	for said, want := range map[string]string{
+	for message, want := range map[string]string{
 		`{"error":{"message":"no such\ntool","code":"x"}}`:   "no such tool",
 		`{"detail":"no such tool"}`:                          "no such tool",
 		`{"unheard":"of"}`:                                   "Send the prompt again",
 		"two\nlines \x1b[31m" + strings.Repeat("long ", 500): "two lines",
 	} {
-		f := fault(turnError{Message: said, Info: json.RawMessage(`"other"`)})
+		f := fault(turnError{Message: message, Info: json.RawMessage(`"other"`)})
 		if !strings.Contains(f.Message, want) || len(f.Message) > 400 || strings.ContainsAny(f.Message, "\n\x1b{") {
-			t.Errorf("%.60q: %q", said, f.Message)
+			t.Errorf("%.60q: %q", message, f.Message)
 		}
 	}
 	if f := fault(turnError{Message: "Missing environment variable: `SECRET`."}); f.Code != string(runnel.MissingAPIKey) {
@@ -99,8 +101,8 @@ func TestFaultCodesAndMessages(t *testing.T) {
 	}
 }
 
-// TestModeRoundTrip: the words that we have for the agent's settings lead back to
-// them.
+// TestModeRoundTrip checks that the settings of each permission mode lead back
+// to the mode.
 func TestModeRoundTrip(t *testing.T) {
 	for _, m := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass} {
 		is, err := modeOf(m, true)
@@ -109,11 +111,11 @@ func TestModeRoundTrip(t *testing.T) {
 		}
 		s := settings{Approval: is.approval, Sandbox: is.sandbox, Plan: is.plan, Asked: string(m)}
 		if got := s.word(); got != string(m) {
-			t.Errorf("%s is %s", m, got)
+			t.Errorf("mode %s becomes %s", m, got)
 		}
 	}
 	if got := (&settings{Approval: "untrusted", Sandbox: readOnly}).word(); got != "" {
-		t.Errorf("settings without a word are %s", got)
+		t.Errorf("settings without a permission mode give %s", got)
 	}
 	if _, err := modeOf(runnel.ModeBypass, false); err == nil {
 		t.Error("bypass is allowed")
@@ -150,8 +152,9 @@ func TestConfiguredFoldersAreUntrusted(t *testing.T) {
 	}
 }
 
-// The features multi_agent and multi_agent_v2 do not take the tools away from
-// models whose catalog entry has them.
+// The configuration features multi_agent and multi_agent_v2 are not enough:
+// with them, models whose catalogue entry has tools for subagents keep these
+// tools.
 func TestDelegateNeverDisablesSubagents(t *testing.T) {
 	for delegation, want := range map[runnel.Delegation]bool{runnel.DelegateFreely: false, runnel.DelegateNever: true} {
 		params, err := threadParams(runnel.Options{Delegation: delegation, Dir: "/p"}, methodStart)

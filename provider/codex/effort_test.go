@@ -9,9 +9,9 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// An effort that the conversation's model lacks is refused in the handshake,
-// whichever of the two answers comes first. The program stands for an agent that
-// lists its models.
+// The handshake rejects an effort that the conversation's model does not
+// support, whichever of the two responses arrives first. A shell script stands
+// in for an agent that lists its models.
 func TestUnsupportedEffortIsRejected(t *testing.T) {
 	const program = `#!/bin/sh
 models='{"data":[{"model":"small","supportedReasoningEfforts":[]},{"model":"large","supportedReasoningEfforts":[{"reasoningEffort":"low"},{"reasoningEffort":"high"}]}]}'
@@ -34,8 +34,8 @@ while read -r line; do
 done
 `
 	for name, first := range map[string]string{
-		"the conversation first": `echo "$opened"; echo "$listed"`,
-		"the models first":       `echo "$listed"; echo "$opened"`,
+		"conversation before models": `echo "$opened"; echo "$listed"`,
+		"models before conversation": `echo "$listed"; echo "$opened"`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "codex")
@@ -49,7 +49,7 @@ done
 				{"small", "low", runnel.InvalidRequest},
 				{"large", "max", runnel.InvalidRequest},
 				{"large", "high", ""},
-				{"unlisted", "max", ""}, // a model of the user's own
+				{"unlisted", "max", ""}, // a model that the user configured
 				{"small", "", ""},
 			} {
 				opt := runnel.Options{Path: path, Dir: t.TempDir(), Model: tt.model, ReasoningEffort: tt.effort}

@@ -19,7 +19,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// ruled passes lines through the translator and the engine's rules of a turn.
+// ruled returns the events of lines after the engine has applied the rules of a
+// turn.
 func ruled(t testing.TB, lines []runnel.Line) []event.Event {
 	t.Helper()
 	return agentrig.Ruled(t, providerID, recordtest.Events(t, New(), lines))
@@ -43,8 +44,8 @@ func recording(t testing.TB, name string) []runnel.Line {
 	return allLines(t, a)
 }
 
-// TestUnknownMessagesChangeNothing puts what a newer agent might say between any two lines:
-// nothing changes.
+// TestUnknownMessagesChangeNothing inserts messages of a possible newer agent
+// between the lines of a recording. The events must not change.
 func TestUnknownMessagesChangeNothing(t *testing.T) {
 	unknown := []string{
 		`{"method":"item/hologram/delta","params":{"threadId":"x","turnId":"y","deep":{"er":[1,{"still":true}]}}}`,
@@ -71,8 +72,8 @@ func TestUnknownMessagesChangeNothing(t *testing.T) {
 	})
 }
 
-// TestUnknownItemOnlyTakesANumber: an item of a kind that we do not know takes its number
-// and nothing more.
+// TestUnknownItemOnlyTakesANumber checks that an item of an unknown type uses
+// up one item number and emits nothing.
 func TestUnknownItemOnlyTakesANumber(t *testing.T) {
 	var with []runnel.Line
 	done := false
@@ -92,7 +93,8 @@ func TestUnknownItemOnlyTakesANumber(t *testing.T) {
 	}
 }
 
-// TestUnknownRequestIsRefused: the agent would wait for an answer for ever.
+// TestUnknownRequestIsRefused checks that an unknown request gets an error
+// response. Without a response the agent would wait forever.
 func TestUnknownRequestIsRefused(t *testing.T) {
 	tr := newTranslator()
 	for _, line := range []string{
@@ -111,10 +113,10 @@ func TestUnknownRequestIsRefused(t *testing.T) {
 	}
 }
 
-// liars are what an agent must not do: each is a change of one line of a
-// recording, or where it stands.
+// TestMalformedAgentLinesKeepTurnsClosed changes the lines of every recording
+// as a faulty agent could. Every turn must still end once.
 func TestMalformedAgentLinesKeepTurnsClosed(t *testing.T) {
-	for name, lie := range map[string]func([]runnel.Line) []runnel.Line{
+	for name, damage := range map[string]func([]runnel.Line) []runnel.Line{
 		"everything twice": func(ls []runnel.Line) (out []runnel.Line) {
 			for _, l := range ls {
 				out = append(out, l, l)
@@ -143,14 +145,14 @@ func TestMalformedAgentLinesKeepTurnsClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-				agentrig.Closed(t, ruled(t, lie(allLines(t, a))))
+				agentrig.Closed(t, ruled(t, damage(allLines(t, a))))
 			})
 		})
 	}
 }
 
-// TestTurnEndsOnceWhenOutputIsCutAtAnyByte ends the agent after each byte of what it prints: one end
-// of the turn, and nothing half.
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts the agent's output at many
+// bytes. Each turn must end once, and no event may come from a partial line.
 func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	for _, name := range []string{"text", "patch", "ask-command-stop"} {
 		lines := recording(t, name)
@@ -174,8 +176,9 @@ func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	}
 }
 
-// TestEndlessRetriesEmitBoundedNotices: an agent that tries again without end says so a
-// number of times and is then quiet, for the rule about stalled turns.
+// TestEndlessRetriesEmitBoundedNotices checks that endless retries emit a
+// bounded number of notices. After that the turn has no events, so that the
+// session can detect that it stalled.
 func TestEndlessRetriesEmitBoundedNotices(t *testing.T) {
 	tr := newTranslator()
 	feed := func(text string) []event.Event {
@@ -184,21 +187,21 @@ func TestEndlessRetriesEmitBoundedNotices(t *testing.T) {
 	}
 	tr.thread = "t"
 	feed(`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}`)
-	said := 0
+	notices := 0
 	for i := range 1000 {
 		message := "Reconnecting... waiting for network"
 		if i%2 == 0 {
 			message = fmt.Sprintf("Reconnecting... %d/1000", i)
 		}
-		said += len(feed(`{"method":"error","params":{"threadId":"t","turnId":"u","willRetry":true,"error":{"message":"` + message + `","codexErrorInfo":"other"}}}`))
+		notices += len(feed(`{"method":"error","params":{"threadId":"t","turnId":"u","willRetry":true,"error":{"message":"` + message + `","codexErrorInfo":"other"}}}`))
 	}
-	if said == 0 || said > maxRetries {
-		t.Errorf("%d notices", said)
+	if notices == 0 || notices > maxRetries {
+		t.Errorf("%d notices", notices)
 	}
 }
 
-// TestPromptJoinsRunningTurn: a turn that the agent began by itself takes our
-// prompt. What comes after is the prompt's.
+// TestPromptJoinsRunningTurn checks a prompt that the agent adds to a turn it
+// started by itself. Later events belong to the prompt's turn.
 func TestPromptJoinsRunningTurn(t *testing.T) {
 	ours := "00000000-0000-4000-8000-00000000000a"
 	tr := newTranslator()
@@ -220,15 +223,15 @@ func TestPromptJoinsRunningTurn(t *testing.T) {
 	}
 	sound(t, evs)
 	if got := last(evs); event.Type(got) != "response_done" || evs[len(evs)-1].Turn != ours {
-		t.Errorf("it ends with\n%s", dump(evs))
+		t.Errorf("the last event is wrong:\n%s", dump(evs))
 	}
 	if !strings.Contains(dump(evs), `"content":"So."`) {
-		t.Errorf("what was said is lost:\n%s", dump(evs))
+		t.Errorf("the message is missing:\n%s", dump(evs))
 	}
 }
 
-// FuzzCodexEvent (J03): whatever is said, by either side, no turn has two ends
-// and all that starts ends.
+// FuzzCodexEvent (J03) checks that no input makes a turn end twice or leaves an
+// item open.
 func FuzzCodexEvent(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -241,7 +244,7 @@ func FuzzCodexEvent(f *testing.F) {
 		}
 		var b bytes.Buffer
 		for l := range recorded(f, section(a, "in")) {
-			if len(l.Text) < 1000 && b.Len() < 8<<10 { // a fuzzer works on small inputs
+			if len(l.Text) < 1000 && b.Len() < 8<<10 { // small inputs keep the fuzzer fast
 				b.WriteString(string(l.Dir) + " " + string(l.Text) + "\n")
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestFindByFileName: a conversation is found by the name of its file as it is in the
-// list.
+// TestFindByFileName compares the conversation that Find returns with the
+// agent's own list.
 func TestFindByFileName(t *testing.T) {
 	r := newRig(t)
 	r.Play(fakemodel.Step{Text: "Done."})
@@ -28,7 +28,7 @@ func TestFindByFileName(t *testing.T) {
 	}
 	got, err := r.provider().(runnel.Finder).Find(t.Context(), want.AgentSessionID)
 	if err != nil || got.AgentSessionID == "" || got.Dir != want.Dir || got.File != want.File {
-		t.Errorf("%+v, %v; in the list it is %+v", got, err, want)
+		t.Errorf("Find: %+v, %v; Discover: %+v", got, err, want)
 	}
 	for _, id := range []string{"", "*", "../x", "00000000-0000-4000-8000-000000000000", strings.Repeat("a", 1<<16)} {
 		if _, err := r.provider().(runnel.Finder).Find(t.Context(), id); runnel.CodeOf(err) != runnel.SessionNotFound {
@@ -37,8 +37,8 @@ func TestFindByFileName(t *testing.T) {
 	}
 }
 
-// TestNativeProgramReplacesLauncher: npm's launcher is not needed where what it would run is
-// where it would look for it.
+// TestNativeProgramReplacesLauncher checks that native finds the program in
+// npm's layout and returns every other path unchanged.
 func TestNativeProgramReplacesLauncher(t *testing.T) {
 	launcher := realagents.Codex(t).Path
 	program, env := native(launcher)

@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// fixture is a conversation to record.
+// fixture describes a conversation to record.
 type fixture struct {
 	name  string
 	prose string
@@ -40,20 +40,20 @@ func workFixtures() []fixture {
 			r.Play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "Nameless.", NoID: true}}})
 			r.FinishTurn("")
 		}},
-		{name: "command", prose: "A command that prints in pieces, one that fails, one that prints nothing, a tool that there is not, and arguments that are not JSON.", play: func(r *rig) {
+		{name: "command", prose: "A command that prints in pieces, one that fails, one that prints nothing, a tool that does not exist, and arguments that are not JSON.", play: func(r *rig) {
 			r.Play(calls(shell("for i in 1 2 3; do echo line $i; sleep 0.3; done")), calls(shell("echo out; echo err >&2; exit 3")), calls(shell("true")),
 				calls(fakemodel.Call("no_such_tool", args{"a": 1})), calls(fakemodel.Block{Type: "tool_use", Name: "exec_command", RawInput: `{"cmd": `}), says("Done."))
 			r.FinishTurn("")
 		}},
-		{name: "parallel", prose: "Two commands at a time; the first ends last.", play: func(r *rig) {
+		{name: "parallel", prose: "Two commands run at the same time; the first ends last.", play: func(r *rig) {
 			r.Play(calls(shell("sleep 0.6; echo slow"), shell("sleep 0.2; echo fast")), says("Both."))
 			r.FinishTurn("")
 		}},
-		{name: "long-output", prose: "A command prints more than is kept of it.", play: func(r *rig) {
+		{name: "long-output", prose: "A command prints more than the agent keeps.", play: func(r *rig) {
 			r.Play(calls(fakemodel.Call("exec_command", args{"cmd": "seq 1 12000", "yield_time_ms": 20000, "max_output_tokens": 50})), says("Counted."))
 			r.FinishTurn("")
 		}},
-		{name: "patch", prose: "Files are made, changed, moved and removed.", play: func(r *rig) {
+		{name: "patch", prose: "Files are created, changed, moved and deleted.", play: func(r *rig) {
 			r.Play(
 				calls(patch("*** Begin Patch\n*** Add File: a.txt\n+one\n+two\n+three\n*** Add File: gone.txt\n+gone\n*** End Patch\n")),
 				calls(patch("*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+TWO\n three\n*** Add File: b.txt\n+new\n*** End Patch\n")),
@@ -74,7 +74,7 @@ func workFixtures() []fixture {
 		}},
 		{name: "mcp", prose: "A tool of an MCP server is allowed, denied, and allowed for the session; another one asks the user.", play: func(r *rig) {
 			r.MCP()
-			r.Opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
+			r.Opt.Model = "gpt-6.1-sol" // for other models, its tools must be searched for
 			add := func() fakemodel.Step { return calls(code(`text(await tools.mcp__t__add({a: 1}))`)) }
 			for _, choice := range []string{allowOnce, deny, allowSession, ""} {
 				r.Play(add(), says("Added."))
@@ -109,27 +109,27 @@ func askFixtures() []fixture {
 		return calls(patch("*** Begin Patch\n*** Add File: " + name + "\n+x\n*** End Patch\n"))
 	}
 	return []fixture{
-		{name: "ask-command", prose: "A command is asked for: allowed once, for the session and then not asked for, always, denied.", play: func(r *rig) {
+		{name: "ask-command", prose: "Commands need approval: allowed once, allowed for the session and then repeated without approval, denied, always allowed.", play: func(r *rig) {
 			for i, choice := range []string{allowOnce, allowSession, "", deny, allowAlways} {
 				cmd := []string{"echo one", "echo two", "echo two", "echo three", "echo four"}[i]
 				r.Play(calls(escalated(cmd)), says("Asked."))
 				r.FinishTurn(choice)
 			}
 		}},
-		{name: "ask-command-stop", prose: "A command is denied and the turn ended with it.", play: func(r *rig) {
+		{name: "ask-command-stop", prose: "A command is denied, which also ends the turn.", play: func(r *rig) {
 			r.Play(calls(escalated("echo never")), says("Never."))
 			r.FinishTurn(denyStop)
 			r.Play(says("On."))
 			r.FinishTurn("")
 		}},
-		{name: "ask-patch", prose: "Edits are asked for: allowed once, denied, allowed for the session, denied and stopped.", play: func(r *rig) {
+		{name: "ask-patch", prose: "Edits need approval: allowed once, denied, allowed for the session, denied and stopped.", play: func(r *rig) {
 			untrusted(r)
 			for i, choice := range []string{allowOnce, deny, allowSession, denyStop} {
 				r.Play(add("f"+itoa(i)+".txt"), says("Asked."))
 				r.FinishTurn(choice)
 			}
 		}},
-		{name: "question", prose: "In plan mode, the agent asks the user: one answered by a choice, two by words, one not answered, and one stopped.", play: func(r *rig) {
+		{name: "question", prose: "In plan mode, the agent asks the user questions: one is answered by a choice, two by text, one is not answered, and one is stopped.", play: func(r *rig) {
 			r.Opt.PermissionMode = runnel.ModePlan
 			q := func(id string) args {
 				return args{"id": id, "header": "Pick", "question": "Which " + id + "?", "options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}}}
@@ -148,13 +148,13 @@ func askFixtures() []fixture {
 			r.FinishTurn(denyStop)
 		}},
 		{name: "ask-permissions", prose: "The agent asks for more permissions: granted for the turn, for the session, not granted, and stopped.", play: func(r *rig) {
-			r.append("request_permissions_tool = true\nexec_permission_approvals = true\n") // its last table is features
+			r.append("request_permissions_tool = true\nexec_permission_approvals = true\n") // the last table of the configuration is [features]
 			for _, choice := range []string{allowOnce, deny, denyStop, allowSession} {
 				r.Play(calls(fakemodel.Call("request_permissions", args{"reason": "To fetch.", "permissions": args{"network": args{"enabled": true}}})), says("Asked."))
 				r.FinishTurn(choice)
 			}
 		}},
-		{name: "plan-mode", prose: "The agent plans, hands its plan in, and is let go on.", play: func(r *rig) {
+		{name: "plan-mode", prose: "The agent proposes a plan in plan mode, and continues after the mode changes.", play: func(r *rig) {
 			r.Opt.PermissionMode = runnel.ModePlan
 			r.Play(fakemodel.Step{Chunk: 10, Text: "Looking.\n<proposed_plan>\n# The plan\n\n1. Do it.\n</proposed_plan>\n"})
 			r.FinishTurn("")
@@ -164,7 +164,7 @@ func askFixtures() []fixture {
 			r.Play(says("Doing it."))
 			r.FinishTurn("")
 		}},
-		{name: "plan", prose: "The agent keeps a list of what it means to do.", play: func(r *rig) {
+		{name: "plan", prose: "The agent keeps a list of steps.", play: func(r *rig) {
 			r.append("[tools.update_plan]\nenabled = true\n")
 			plan := func(first, second string) fakemodel.Step {
 				return calls(fakemodel.Call("update_plan", args{"explanation": "So.", "plan": []args{{"step": "Look", "status": first}, {"step": "Leap", "status": second}}}))
@@ -219,14 +219,14 @@ func stopFixtures() []fixture {
 			r.Play(says("On."))
 			r.FinishTurn("")
 		}},
-		{name: "interrupt-early", prose: "Interrupted before the agent said that the turn began: it is said again once it did.", play: func(r *rig) {
+		{name: "interrupt-early", prose: "Interrupted before the agent reported the start of the turn: the interrupt is repeated after the start.", play: func(r *rig) {
 			r.Play(fakemodel.Step{Text: "Never.", Hold: "never"})
 			r.Interrupt()
 			r.FinishTurn("")
 			r.Play(says("On."))
 			r.FinishTurn("")
 		}},
-		{name: "background", prose: "A command goes on behind its turn and the next one, and its end is a turn of its own.", play: func(r *rig) {
+		{name: "background", prose: "A command continues in the background during the next turn, and its end is a background turn.", play: func(r *rig) {
 			r.Play(calls(fakemodel.Call("exec_command", args{"cmd": "echo begun; until [ -e go ]; do sleep 0.05; done; echo finished", "yield_time_ms": 250})), says("It runs."))
 			r.FinishTurn("")
 			r.Play(says("Meanwhile."))
@@ -235,14 +235,14 @@ func stopFixtures() []fixture {
 			asked := r.Turn
 			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
 		}},
-		{name: "resume", prose: "The agent is ended, and another one resumes the conversation.", play: func(r *rig) {
+		{name: "resume", prose: "The agent is stopped, and a new process resumes the conversation.", play: func(r *rig) {
 			r.Play(says("Before."))
 			r.FinishTurn("")
 			r.again(false)
 			r.Play(says("After."))
 			r.FinishTurn("")
 		}},
-		{name: "resume-after-kill", prose: "The agent is killed in the middle of a command, and another one resumes.", play: func(r *rig) {
+		{name: "resume-after-kill", prose: "The agent is killed in the middle of a command, and a new process resumes the conversation.", play: func(r *rig) {
 			r.Play(calls(shell("touch started; sleep 600")), says("Never."))
 			await(r.T, r.File("started"))
 			r.Kill()
@@ -250,7 +250,7 @@ func stopFixtures() []fixture {
 			r.Play(says("Back."))
 			r.FinishTurn("")
 		}},
-		{name: "fork", prose: "A copy of the conversation goes on.", play: func(r *rig) {
+		{name: "fork", prose: "A fork of the conversation continues.", play: func(r *rig) {
 			r.Play(says("Before."))
 			r.FinishTurn("")
 			r.again(true)
@@ -273,18 +273,18 @@ func modelFixtures() []fixture {
 			r.FinishTurn("")
 		}})
 	}
-	fail("retry", "A stream breaks and comes again, whole, as another item.", spoiled(fakemodel.Truncate, 1))
-	fail("cut-stream", "Every stream breaks.", spoiled(fakemodel.Truncate, 0))
-	fail("malformed", "Every stream holds what is no JSON.", spoiled(fakemodel.Malformed, 0))
+	fail("retry", "A stream breaks off. The retry is complete and becomes another item.", spoiled(fakemodel.Truncate, 1))
+	fail("cut-stream", "Every stream breaks off.", spoiled(fakemodel.Truncate, 0))
+	fail("malformed", "Every stream contains invalid JSON.", spoiled(fakemodel.Malformed, 0))
 	fail("no-stop", "Every stream ends early.", spoiled(fakemodel.NoStop, 0))
 	fail("failed", "The API reports that the answer failed.", spoiled(fakemodel.Failed, 0))
-	fail("incomplete", "The answer is cut off at its longest.", spoiled(fakemodel.Incomplete, 0))
+	fail("incomplete", "The answer reaches its maximum length.", spoiled(fakemodel.Incomplete, 0))
 	for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
-		fail("api-"+itoa(status), "The API answers "+itoa(status)+" for good.", fakemodel.Step{Fail: &fakemodel.Failure{Status: status, Message: "detail-of-the-api"}})
+		fail("api-"+itoa(status), "The API always returns "+itoa(status)+".", fakemodel.Step{Fail: &fakemodel.Failure{Status: status, Message: "detail-of-the-api"}})
 	}
-	fail("api-500-once", "The API answers 500 four times and then well.", fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 500, Times: 4}})
+	fail("api-500-once", "The API returns 500 four times and then succeeds.", fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 500, Times: 4}})
 	return append(out,
-		fixture{name: "no-key", prose: "The key of the provider of models is not set.", play: func(r *rig) {
+		fixture{name: "no-key", prose: "The API key of the model provider is not set.", play: func(r *rig) {
 			r.Opt.Env = slices.DeleteFunc(slices.Clone(r.Opt.Env), func(e string) bool { return strings.Contains(e, "FAKE_API_KEY=") })
 			r.Play(says("Never."))
 			r.FinishTurn("")
@@ -317,13 +317,13 @@ func agentFixtures() []fixture {
 	}
 	wait := calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000}))
 	return []fixture{
-		{name: "subagent", prose: "A subagent runs a command, asks for another, and speaks, within the turn.", play: func(r *rig) {
+		{name: "subagent", prose: "A subagent runs a command, requests approval for another, and answers, within the turn.", play: func(r *rig) {
 			r.Opt.Model = "gpt-6.1-sol"
 			r.Play(spawn("look", calls(code(`text(await tools.exec_command({cmd: "echo found"}))`)),
 				calls(code(`text(await tools.exec_command({cmd: "echo asked", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), says("Found.")), wait, says("Done."))
 			r.FinishTurn(allowOnce)
 		}},
-		{name: "subagent-behind", prose: "A subagent goes on behind the turn, asks, and its work is a turn of its own.", play: func(r *rig) {
+		{name: "subagent-behind", prose: "A subagent continues after its turn and requests an approval. Its work is a background turn.", play: func(r *rig) {
 			r.Opt.Model = "gpt-6.1-sol"
 			r.Play(spawn("later", calls(code(`text(await tools.exec_command({cmd: "until [ -e go ]; do sleep 0.05; done; echo found", yield_time_ms: 20000}))`)),
 				calls(code(`text(await tools.exec_command({cmd: "echo asked", sandbox_permissions: "require_escalated", justification: "May I?"}))`)), says("Found.")), says("It runs."))
@@ -339,15 +339,15 @@ func agentFixtures() []fixture {
 				if ok {
 					m, is = done.FinalItem.(event.Message)
 				}
-				r.told = r.told || is && m.Content == "Found."
-				return r.told && event.Ends(ev.Body) && ev.Turn != asked
+				r.seen = r.seen || is && m.Content == "Found."
+				return r.seen && event.Ends(ev.Body) && ev.Turn != asked
 			})
 		}},
 	}
 }
 
-// configure adds to the agent's configuration; it goes first, before its
-// tables.
+// configure inserts text at the beginning of the agent's configuration, before
+// its tables.
 func (r *rig) configure(text string) {
 	r.T.Helper()
 	path := filepath.Join(r.Home.Codex, "config.toml")
@@ -360,7 +360,7 @@ func (r *rig) configure(text string) {
 	}
 }
 
-// append adds a table to it.
+// append appends a table to the agent's configuration.
 func (r *rig) append(text string) {
 	r.T.Helper()
 	f, err := os.OpenFile(filepath.Join(r.Home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)
@@ -373,7 +373,8 @@ func (r *rig) append(text string) {
 	}
 }
 
-// again ends the agent and opens the conversation in another one.
+// again stops the agent and opens the conversation, or a fork of it, in a new
+// process.
 func (r *rig) again(fork bool) {
 	r.T.Helper()
 	r.Opt.Resume = r.Conn.(*conn).tr.thread

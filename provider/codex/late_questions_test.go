@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestQuestionAfterTurnIsAskedOrDenied: what goes on behind a turn runs nothing that
-// nobody was asked for: somebody is asked, or it is denied.
+// TestQuestionAfterTurnIsAskedOrDenied checks that a question of work that
+// continues after the turn either becomes an approval or is denied.
 func TestQuestionAfterTurnIsAskedOrDenied(t *testing.T) {
 	for method, params := range map[string]string{
 		askCommand: `"command":"touch late","cwd":"/p"`, askFileChange: `"reason":"late"`,
@@ -27,8 +27,8 @@ func TestQuestionAfterTurnIsAskedOrDenied(t *testing.T) {
 				t.Errorf("%s: %s, %v", method, lines, err)
 			}
 		case len(asked) == 0 && len(replies) == 1:
-			if said := object(replies[0]); !bytes.Contains(said, []byte(`"id":9`)) || bytes.Contains(said, []byte("accept")) || bytes.Contains(said, []byte("approved")) {
-				t.Errorf("%s: answered with %s", method, said)
+			if reply := object(replies[0]); !bytes.Contains(reply, []byte(`"id":9`)) || bytes.Contains(reply, []byte("accept")) || bytes.Contains(reply, []byte("approved")) {
+				t.Errorf("%s: answered with %s", method, reply)
 			}
 		default:
 			t.Errorf("%s: %d questions, %d replies\n%s", method, len(asked), len(replies), dump(evs))

@@ -10,9 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// normaliser takes out of a recording what differs each time: ids, times,
-// durations. What refers to the same thing before does so after, and what came
-// earlier still does.
+// normaliser replaces the ids, times and durations in a recording, which differ
+// each time. Equal values get equal replacements, and times keep their order.
 type normaliser struct {
 	uuids recordtest.UUIDs
 	times map[string]string
@@ -29,7 +28,8 @@ var (
 	serverRE  = regexp.MustCompile(`"userAgent":"[^"]*"`)
 )
 
-// newNormaliser learns the ids and times of all texts of a recording, in order.
+// newNormaliser returns a normaliser for a recording with these texts, in
+// order.
 func newNormaliser(texts []string) *normaliser {
 	n := &normaliser{uuids: recordtest.NewUUIDs(texts), times: map[string]string{}}
 	var times []string
@@ -61,8 +61,8 @@ func (n *normaliser) line(line string) string {
 	return portRE.ReplaceAllString(line, "127.0.0.1:1")
 }
 
-// shorten cuts what is long and says nothing: lists of models, and what the
-// agent tells the model in its modes.
+// shorten drops long content that no test needs: most models of model lists,
+// and the instructions that modes add for the model.
 func shorten(line string) string {
 	if !strings.Contains(line, `"supportedReasoningEfforts"`) && !strings.Contains(line, `"developer_instructions"`) {
 		return line

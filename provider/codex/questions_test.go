@@ -12,8 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// inTurn returns a translator in whose turn "u" of thread "t" something
-// happens.
+// inTurn returns a translator in which turn "u" of thread "t" runs.
 func inTurn(t *testing.T) *translator {
 	t.Helper()
 	tr := newTranslator()
@@ -27,8 +26,8 @@ func askFor(tr *translator, id int, command string) []event.Event {
 	return evs
 }
 
-// TestChangedArgumentsInvalidateAnApproval: what is asked for changes under the same id. Neither the
-// one nor the other is allowed by an answer to the first.
+// TestChangedArgumentsInvalidateAnApproval checks that an answer to a question
+// allows nothing after the agent asked a different question under the same id.
 func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 	tr := inTurn(t)
 	first := askFor(tr, 0, "echo good")
@@ -37,23 +36,23 @@ func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 		t.Errorf("digest %s of %s", got, a.Arguments)
 	}
 	if again := askFor(tr, 0, "echo good"); len(again) != 0 {
-		t.Errorf("the same question again: %s", dump(again))
+		t.Errorf("the repeated question emitted %s", dump(again))
 	}
 	line := fmt.Appendf(nil, `{"id":0,"method":%q,"params":{"threadId":"t","turnId":"u","itemId":"i0","command":"rm -rf /","cwd":"/p"}}`, askCommand)
 	evs, replies := tr.Printed(line, fixtureStart)
 	if len(replies) != 1 || !bytes.Contains(object(replies[0]), []byte(`"error"`)) {
-		t.Errorf("it was answered with %s", object(replies))
+		t.Errorf("the changed question was answered with %s", object(replies))
 	}
 	if len(bodies[event.ApprovalResolved](evs)) != 1 || len(bodies[event.Notice](evs)) != 1 {
 		t.Error(dump(evs))
 	}
 	if _, err := tr.answer(a.ID, runnel.Decision{Choice: allowOnce}); runnel.CodeOf(err) != runnel.ApprovalGone {
-		t.Errorf("it can still be allowed: %v", err)
+		t.Errorf("the approval can still be allowed: %v", err)
 	}
 }
 
-// TestParallelApprovalsGetTheirOwnAnswers: many questions at once, answered in any order: each
-// answer is to its own.
+// TestParallelApprovalsGetTheirOwnAnswers checks that each answer reaches its
+// own question when many questions are answered in random order.
 func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for range 1000 {
 		tr := inTurn(t)
@@ -89,7 +88,8 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-// TestDecideRejectsUnofferedChoices: neither other choices nor other arguments.
+// TestDecideRejectsUnofferedChoices checks that Decide rejects choices and
+// arguments that the approval does not offer.
 func TestDecideRejectsUnofferedChoices(t *testing.T) {
 	tr := inTurn(t)
 	a := askFor(tr, 0, "echo good")[0].Body.(event.ApprovalRequested).Approval
@@ -101,12 +101,12 @@ func TestDecideRejectsUnofferedChoices(t *testing.T) {
 		}
 	}
 	if !slices.Equal(tr.Waiting(), []string{a.ID}) {
-		t.Error("it is no longer open")
+		t.Error("the approval is no longer open")
 	}
 }
 
-// TestApprovalTextCannotImitateTheInterface: what is asked for is shown as it is, and its title on one
-// line of printable characters.
+// TestApprovalTextCannotImitateTheInterface checks that the title is one line
+// of printable characters, and that the arguments show the whole command.
 func TestApprovalTextCannotImitateTheInterface(t *testing.T) {
 	tr := inTurn(t)
 	a := askFor(tr, 0, "echo \x1b[2K\u202eevil\n\n\n\u2713 Approved\a; rm -rf /")[0].Body.(event.ApprovalRequested).Approval
@@ -120,7 +120,8 @@ func TestApprovalTextCannotImitateTheInterface(t *testing.T) {
 	}
 }
 
-// TestTooManyQuestionsAreRefused: an agent cannot make us keep without bound.
+// TestTooManyQuestionsAreRefused checks that the number of open questions is
+// bounded.
 func TestTooManyQuestionsAreRefused(t *testing.T) {
 	tr := inTurn(t)
 	for i := range 3 * maxOpen {

@@ -21,7 +21,7 @@ import (
 
 // Tests with the real agent and a scripted model.
 
-// shown returns the texts that the model was shown of the user's.
+// shown returns the user's texts in the requests to the model.
 func (r *rig) shown() (texts []string) {
 	r.T.Helper()
 	for _, q := range r.Model.Requests() {
@@ -33,7 +33,7 @@ func (r *rig) shown() (texts []string) {
 				} `json:"content"`
 			} `json:"input"`
 		}
-		_ = json.Unmarshal(q.Body, &body) // others have other forms
+		_ = json.Unmarshal(q.Body, &body) // requests in other formats decode to nothing
 		for _, in := range body.Input {
 			for _, c := range in.Content {
 				if in.Role == "user" {
@@ -81,9 +81,9 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 	}
 }
 
-// TestUntrustedFolderRunsNothing: what a folder brings along does not run unless it is
-// trusted, also where the user's own configuration trusts it, or the repository
-// that it is in.
+// TestUntrustedFolderRunsNothing checks that an untrusted folder runs nothing,
+// even if the user's Codex configuration trusts the folder or the repository
+// that contains it.
 func TestUntrustedFolderRunsNothing(t *testing.T) {
 	for name, sub := range map[string]string{"folder": ".", "in a repository": "deep/er", "worktree": "tree"} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestUntrustedFolderRunsNothing(t *testing.T) {
 				}
 			}
 			r.Write(".git/HEAD", "ref: refs/heads/main\n")
-			if name == "worktree" { // or a folder that says that it is one
+			if name == "worktree" { // a folder can claim to be a worktree
 				if sub = t.TempDir(); os.WriteFile(filepath.Join(sub, ".git"), []byte("gitdir: "+r.File(".git/worktrees/x")+"\n"), 0o600) != nil {
 					t.Fatal("no worktree")
 				}
@@ -113,13 +113,13 @@ func TestUntrustedFolderRunsNothing(t *testing.T) {
 
 			r.Play(says("Hello."))
 			if evs := r.FinishTurn(""); !strings.Contains(dump(evs), "Hello.") {
-				t.Errorf("another provider of models was asked:\n%s", dump(evs))
+				t.Errorf("Codex used another model provider:\n%s", dump(evs))
 			}
 			r.Conn.Close()
 			if got := traces(); len(got) > 0 {
 				t.Errorf("ran %v", got)
 			}
-			r.Opt.Trusted = true // the same runs if it may: the test can fail
+			r.Opt.Trusted = true // proves that the test can fail
 			c, err := New().Open(t.Context(), r.Opt)
 			if err != nil {
 				t.Fatal(detail(err))
@@ -130,8 +130,8 @@ func TestUntrustedFolderRunsNothing(t *testing.T) {
 	}
 }
 
-// harm puts into a folder of the project what would run if it were trusted, and
-// leave files whose names begin with ran.
+// harm adds settings to a folder that would run programs if the folder were
+// trusted. The programs create files whose names begin with ran.
 func (r *rig) harm(dir, ran string) {
 	r.T.Helper()
 	self, err := os.Executable()
@@ -185,7 +185,7 @@ func TestStartupFailures(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("setting of the past", func(t *testing.T) {
+	t.Run("unsupported setting", func(t *testing.T) {
 		r := newRig(t)
 		r.configure("approval_policy = \"untrusted\"\n")
 		if err := open(r); runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "no longer supported") {
@@ -213,7 +213,7 @@ func TestStartupFailures(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("given up", func(t *testing.T) {
+	t.Run("context cancelled", func(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -223,7 +223,8 @@ func TestStartupFailures(t *testing.T) {
 	})
 }
 
-// TestSecondWriterIsRejected: a conversation is open once, and who has it is named.
+// TestSecondWriterIsRejected checks that only one process can open a
+// conversation, and that the error names the other process.
 func TestSecondWriterIsRejected(t *testing.T) {
 	r := newRig(t)
 	r.Play(says("Mine."))
@@ -242,7 +243,7 @@ func TestSecondWriterIsRejected(t *testing.T) {
 }
 
 func TestPermissionModes(t *testing.T) {
-	away, err := os.MkdirTemp("/var/tmp", "runnel-outside-") // the sandbox lets commands write below /tmp
+	away, err := os.MkdirTemp("/var/tmp", "runnel-outside-") // the sandbox allows writes below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +259,7 @@ func TestPermissionModes(t *testing.T) {
 			t.Error(dump(evs))
 		}
 		if !slices.ContainsFunc(bodies[event.Notice](evs), func(n event.Notice) bool { return n.Code == "PERMISSIONS_BYPASSED" }) {
-			t.Error("nobody is warned")
+			t.Error("no PERMISSIONS_BYPASSED notice")
 		}
 	})
 	t.Run("dontAsk", func(t *testing.T) {
@@ -314,8 +315,8 @@ func TestPermissionModes(t *testing.T) {
 	})
 }
 
-// TestStoredConversationIsFoundAndRead finds a conversation, reads it, also from a copy of its file,
-// and by its file.
+// TestStoredConversationIsFoundAndRead finds a stored conversation and reads it
+// by id, by its file, and from a copy of the file.
 func TestStoredConversationIsFoundAndRead(t *testing.T) {
 	r := newRig(t)
 	r.Play(calls(shell("echo kept")), says("Kept."))
@@ -362,7 +363,7 @@ func TestStoredConversationIsFoundAndRead(t *testing.T) {
 		}
 	}
 	for name, ref := range map[string]runnel.Conversation{
-		"copy without leave": {File: copied}, "no conversation": {File: "/etc/hostname", Anywhere: true}, "nothing": {File: "/nonexistent", Anywhere: true},
+		"copy without Anywhere": {File: copied}, "no conversation": {File: "/etc/hostname", Anywhere: true}, "nothing": {File: "/nonexistent", Anywhere: true},
 	} {
 		for _, err := range p.History(t.Context(), ref) {
 			if runnel.CodeOf(err) != runnel.InvalidRequest {
@@ -383,7 +384,7 @@ func TestProbe(t *testing.T) {
 	if !in.Installed || in.Version == "" || in.Problem != "" || len(in.Models) < 2 || len(in.Config) != 4 || in.LoggedIn != nil {
 		t.Errorf("%+v", in)
 	}
-	r = newRig(t) // without a provider of its own it needs a login
+	r = newRig(t) // without a configured model provider, Codex needs a login
 	if err := os.WriteFile(filepath.Join(r.Home.Codex, "config.toml"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -397,8 +398,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestUnreachableModelStallsTurn: codex tries again without end where nothing answers,
-// and counts as stalled.
+// TestUnreachableModelStallsTurn checks that a turn counts as stalled if the
+// model API does not respond. Codex retries without limit in this case.
 func TestUnreachableModelStallsTurn(t *testing.T) {
 	r := newRig(t)
 	r.Model.Close()
@@ -418,8 +419,8 @@ func TestUnreachableModelStallsTurn(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsCommands: a command that ran is gone with its turn, also one
-// that went on in the background.
+// TestInterruptEndsCommands checks that an interrupt ends all commands of the
+// turn, including a command in the background.
 func TestInterruptEndsCommands(t *testing.T) {
 	r := newRig(t)
 	beat := func(name string) string {
@@ -454,8 +455,8 @@ func TestInterruptEndsCommands(t *testing.T) {
 	}
 }
 
-// TestCancelAtAnyEventEndsTheTurnOnce cancels at every event of a turn, twice: it has one end,
-// and the next turn works.
+// TestCancelAtAnyEventEndsTheTurnOnce cancels a turn twice, at each of its
+// events in turn. The turn must end once, and the next turn must work.
 func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 	r := newRig(t)
 	log := new(runnel.Memory)
@@ -497,7 +498,7 @@ func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 		completed = res.Status == event.StatusCompleted
 	}
 	if !completed || most < 10 {
-		t.Errorf("it was never let to its end; at most %d events", most)
+		t.Errorf("no turn completed before its cancel; at most %d events", most)
 	}
 	ends := map[string]int{}
 	for ev, err := range log.Read(ctx, "s", 0) {
@@ -513,8 +514,8 @@ func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 	}
 }
 
-// TestUserConfigurationStaysUnchanged: to have been here is not to be trusted
-// the next time.
+// TestUserConfigurationStaysUnchanged checks that a session in a trusted folder
+// does not make Codex trust the folder the next time.
 func TestUserConfigurationStaysUnchanged(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(r.Home.Codex, "config.toml")
@@ -529,6 +530,6 @@ func TestUserConfigurationStaysUnchanged(t *testing.T) {
 		r.Conn.Close()
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
-		t.Errorf("%v: it became\n%s", err, after)
+		t.Errorf("%v: the configuration became\n%s", err, after)
 	}
 }

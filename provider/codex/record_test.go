@@ -23,12 +23,12 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// Recordings are in testdata, one per conversation: what passed between us and
-// the agent ("in"), the turns that it kept of it ("kept"), and the events that
-// both make ("want").
+// testdata has one recording per conversation: the lines between Runnel and the
+// agent ("in"), the turns that the agent stored ("kept"), and the events
+// expected from both ("want").
 //
-// The first command records them anew with the real agent, the second writes
-// "want" from what is recorded:
+// The first command records all conversations with the real agent. The second
+// command rewrites "want" from the recorded lines:
 //
 //	make record AGENT=codex
 //	go test ./provider/codex -run TestRecordings -update
@@ -37,14 +37,14 @@ var (
 	update = flag.Bool("update", false, "write what is wanted from what is recorded")
 )
 
-// kept is a line of what the agent kept: the turns of one thread.
+// kept is one line of "kept": the stored turns of one thread.
 type kept struct {
 	Thread string            `json:"thread"`
 	Turns  []json.RawMessage `json:"turns"`
 }
 
-// fixtureDir is where conversations are recorded: always the same, since paths
-// are part of what is said.
+// fixtureDir is the directory in which conversations are recorded. It is the
+// same each time, because recorded lines contain paths.
 var fixtureDir = filepath.Join(os.TempDir(), "runnel-fixture-codex")
 
 func TestRecord(t *testing.T) {
@@ -79,8 +79,8 @@ func recordFixture(t *testing.T, version string, f fixture) {
 	recordtest.Save(t, filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), a)
 }
 
-// keptTurns asks the agent what it kept of a thread, and of those that worked
-// for it: a line for each.
+// keptTurns returns the stored turns of a thread and of its subagents, one line
+// per thread.
 func (r *rig) keptTurns(thread string) (lines []string) {
 	r.T.Helper()
 	err := r.provider().(*Provider).query(r.T.Context(), runnel.Options{}, func(a *asker) error {
@@ -117,7 +117,7 @@ func translated(t testing.TB, a *txtar.Archive) []event.Event {
 	return recordtest.Translated(t, New(), section(a, "in"))
 }
 
-// eachRecording runs a test with every recording there is.
+// eachRecording runs a test for every recording in testdata.
 func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string, a *txtar.Archive)) {
 	known := recordtest.Named(fixtures(), func(f fixture) string { return f.name })
 	names := recordtest.Each(t, "testdata", known, test)
@@ -141,7 +141,7 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// history is what the agent kept, translated.
+// history returns the events for the stored turns of a recording.
 func history(t *testing.T, a *txtar.Archive) []event.Event {
 	t.Helper()
 	store := map[string][]nativeTurn{}
@@ -166,8 +166,9 @@ func history(t *testing.T, a *txtar.Archive) []event.Event {
 	return evs
 }
 
-// TestHistoryEqualsLive compares each recording with the turns that the agent
-// kept of it. What differs, and why, is in [providertest.Differences].
+// TestHistoryEqualsLive compares the events of each recording with the events
+// of the turns that the agent stored. [providertest.Differences] lists the
+// allowed differences.
 func TestHistoryEqualsLive(t *testing.T) {
 	providertest.EachParity(t, providerID, eachRecording, func(t *testing.T, a *txtar.Archive) (live, stored []event.Event, ok bool) {
 		stored = history(t, a)
@@ -176,8 +177,8 @@ func TestHistoryEqualsLive(t *testing.T) {
 	})
 }
 
-// TestLoadAddsNothingToLiveLog loads each recorded conversation over the
-// log that the live session wrote.
+// TestLoadAddsNothingToLiveLog loads each recorded conversation into a log that
+// already has the events of the live session.
 func TestLoadAddsNothingToLiveLog(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		live := recordtest.Replayed(t, New(), recordtest.All(t, section(a, "in")))
@@ -185,10 +186,11 @@ func TestLoadAddsNothingToLiveLog(t *testing.T) {
 	})
 }
 
-// sameItems says what an item is, apart from when it was seen.
+// sameItems compares items without times and positions.
 var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
 
-// An agent that grows any of its strings, one at a time.
+// Grows each of the agent's strings, one at a time. Every field of an event
+// stays within its bound.
 func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 	for _, name := range []string{"ask-command@0.169.0", "mcp@0.169.0"} {
 		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))

@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// answers are the agent's messages in events.
+// answers returns the agent's messages in events.
 func answers(evs []event.Event) (out []string) {
 	for _, b := range bodies[event.ItemDone](evs) {
 		if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent {
@@ -27,9 +27,9 @@ func answers(evs []event.Event) (out []string) {
 	return out
 }
 
-// A conversation that was taken back to an earlier turn has two files. It is
-// listed once, and each of the files leads to the same history, in the agent's
-// folder and elsewhere.
+// A conversation that was reverted to an earlier turn has two files. It is
+// listed once. Each of the files, in the agent's folder and elsewhere, gives
+// the same history.
 func TestRevertedConversationIsOneHistory(t *testing.T) {
 	r := newRig(t)
 	for _, s := range []string{"One.", "Two.", "Three."} {
@@ -73,7 +73,7 @@ func TestRevertedConversationIsOneHistory(t *testing.T) {
 		t.Fatalf("files: %q, %v", files, err)
 	}
 	beside := t.TempDir()
-	refs := map[string]runnel.Conversation{"by its id": {AgentSessionID: thread}}
+	refs := map[string]runnel.Conversation{"by id": {AgentSessionID: thread}}
 	for i, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -119,8 +119,8 @@ func TestRevertedConversationIsOneHistory(t *testing.T) {
 	}
 }
 
-// A conversation that was taken back twice, the second time to before the first
-// time, has nothing of the file in between.
+// A conversation is reverted twice, the second time to a turn before the first
+// revert. Its history contains nothing of the file in between.
 func TestFilesOfTwiceRevertedConversationAreJoined(t *testing.T) {
 	dir := t.TempDir()
 	const id = "00000000-0000-4000-8000-000000000001"

@@ -12,15 +12,16 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// TestRestoredTranslatorContinuesIdentically begins every turn of every recording a
-// second time, from its checkpoint.
+// TestRestoredTranslatorContinuesIdentically checks, for every turn of every
+// recording, that a translator restored from the checkpoint before the turn
+// emits the same events.
 func TestRestoredTranslatorContinuesIdentically(t *testing.T) {
 	recordtest.AllCheckpoints(t, 40, eachRecording, newTranslator)
 }
 
-// TestTakeoverRepeatsRecordedEvents takes over from every recording: what was said and
-// was due is as if nothing had happened, and who takes over learns which turns
-// the agent was given.
+// TestTakeoverRepeatsRecordedEvents takes over an agent after parts of every
+// recording. The events and the due replies must equal those of an undisturbed
+// session. The backlog must contain the turns whose prompts the agent received.
 func TestTakeoverRepeatsRecordedEvents(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		back := recordtest.Relive(t, section(a, "in"), newTranslator)

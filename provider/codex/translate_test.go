@@ -14,24 +14,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// A desk feeds lines of both directions to a translator, and writes what is
-// due.
-type desk struct {
+// A harness passes lines of both directions to a translator and sends its
+// replies.
+type harness struct {
 	t   *testing.T
 	tr  *translator
 	evs []event.Event
 	due []string
 }
 
-// seat is a desk with a conversation.
-func seat(t *testing.T) *desk {
-	d := &desk{t: t, tr: newTranslator()}
+// newHarness returns a harness with an open conversation.
+func newHarness(t *testing.T) *harness {
+	d := &harness{t: t, tr: newTranslator()}
 	d.in(`{"id":1,"method":"thread/start","params":{}}`)
 	d.out(`{"id":1,"result":{"thread":{"id":"th"},"model":"m","approvalPolicy":"on-request","sandbox":{"type":"workspaceWrite"}}}`)
 	return d
 }
 
-func (d *desk) feed(dir runnel.Dir, line string) {
+func (d *harness) feed(dir runnel.Dir, line string) {
 	got, due := agentconn.Feed(d.tr, runnel.Line{At: fixtureStart, Dir: dir, Text: []byte(line)})
 	d.evs = append(d.evs, got...)
 	for _, m := range due {
@@ -44,22 +44,22 @@ func (d *desk) feed(dir runnel.Dir, line string) {
 	}
 }
 
-func (d *desk) in(line string)  { d.t.Helper(); d.feed(runnel.DirIn, line) }
-func (d *desk) out(line string) { d.t.Helper(); d.feed(runnel.DirOut, line) }
+func (d *harness) in(line string)  { d.t.Helper(); d.feed(runnel.DirIn, line) }
+func (d *harness) out(line string) { d.t.Helper(); d.feed(runnel.DirOut, line) }
 
-func (d *desk) prompt(turn string) {
+func (d *harness) prompt(turn string) {
 	d.in(`{"id":"turn:` + turn + `","method":"turn/start","params":{"threadId":"th","clientUserMessageId":"` + turn + `","input":[]}}`)
 }
 
-func (d *desk) begins(thread, native string) {
+func (d *harness) begins(thread, native string) {
 	d.out(fmt.Sprintf(`{"method":"turn/started","params":{"threadId":%q,"turn":{"id":%q}}}`, thread, native))
 }
 
-func (d *desk) ends(thread, native, status string) {
+func (d *harness) ends(thread, native, status string) {
 	d.out(fmt.Sprintf(`{"method":"turn/completed","params":{"threadId":%q,"turn":{"id":%q,"status":%q}}}`, thread, native, status))
 }
 
-func (d *desk) interrupts() (n int) {
+func (d *harness) interrupts() (n int) {
 	for _, line := range d.due {
 		if strings.Contains(line, methodInterrupt) {
 			n++
@@ -68,10 +68,10 @@ func (d *desk) interrupts() (n int) {
 	return n
 }
 
-// An interrupt that was held for a prompt which the agent then refused is not
-// for the one after it.
+// An early interrupt was sent for a prompt that the agent then rejects. It must
+// not interrupt the next prompt's turn.
 func TestEarlyInterruptIsDroppedWithRejectedPrompt(t *testing.T) {
-	d := seat(t)
+	d := newHarness(t)
 	d.prompt("a")
 	line, err := d.tr.interruption()
 	if err != nil || line == nil {
@@ -83,13 +83,14 @@ func TestEarlyInterruptIsDroppedWithRejectedPrompt(t *testing.T) {
 	d.prompt("b")
 	d.begins("th", "n1")
 	if n := d.interrupts(); n != 0 {
-		t.Errorf("%d interrupts of a turn that nobody asked to end: %q", n, d.due)
+		t.Errorf("%d interrupts of the next turn: %q", n, d.due)
 	}
 }
 
-// spawned is a conversation whose first turn started a subagent that works.
-func spawned(t *testing.T) *desk {
-	d := seat(t)
+// spawned returns a harness whose first turn started a subagent that is
+// working.
+func spawned(t *testing.T) *harness {
+	d := newHarness(t)
 	d.prompt("a")
 	d.begins("th", "n1")
 	for _, method := range []string{"item/started", "item/completed"} {
@@ -113,8 +114,8 @@ func pendingOf(evs []event.Event) (ids []string) {
 	return ids
 }
 
-// A subagent that waits for an answer when the turn ends in which it was
-// started waits on: the question goes on beside the turns.
+// A subagent's question is open when the turn that started the subagent ends.
+// The question moves to a turn of its own.
 func TestSubagentQuestionMovesOutOfEndedTurn(t *testing.T) {
 	d := spawned(t)
 	d.out(subagentAsks)
@@ -139,12 +140,13 @@ func TestSubagentQuestionMovesOutOfEndedTurn(t *testing.T) {
 		t.Error("the question is not resolved")
 	}
 	if _, ok := d.tr.Checkpoint(); !ok {
-		t.Error("something is still going on")
+		t.Error("no checkpoint after all work has ended")
 	}
 	checkTurns(t, d.evs)
 }
 
-// checkTurns says that all turns but some end once, and that these did.
+// checkTurns fails the test unless each turn ends once. If only is not empty,
+// it checks only these turns.
 func checkTurns(t *testing.T, evs []event.Event, only ...string) {
 	t.Helper()
 	ends := map[string]int{}
@@ -164,8 +166,8 @@ func checkTurns(t *testing.T, evs []event.Event, only ...string) {
 	}
 }
 
-// To cancel a turn that holds nothing but a question is to deny it, and to stop
-// who asks.
+// Cancelling an out-of-turn question denies it and stops the subagent that
+// asked.
 func TestOutOfTurnQuestionIsDeniedOnCancel(t *testing.T) {
 	d := spawned(t)
 	d.ends("th", "n1", "completed")
@@ -179,13 +181,13 @@ func TestOutOfTurnQuestionIsDeniedOnCancel(t *testing.T) {
 	}
 }
 
-// The ids of calls are the model API's, and may come again: the end of one in
-// the background is known by its turn.
+// The model API chooses the ids of calls and may repeat them. So the end of a
+// background command is identified by its turn and its id.
 func TestBackgroundCommandIsIdentifiedByTurn(t *testing.T) {
 	command := func(method, turn, status string) string {
 		return `{"method":"` + method + `","params":{"threadId":"th","turnId":"` + turn + `","item":{"type":"commandExecution","id":"call_1","command":"x","cwd":"/p","status":"` + status + `","aggregatedOutput":"of ` + turn + `"}}}`
 	}
-	d := seat(t)
+	d := newHarness(t)
 	d.prompt("a")
 	d.begins("th", "n1")
 	d.out(command("item/started", "n1", "inProgress"))
@@ -207,8 +209,8 @@ func TestBackgroundCommandIsIdentifiedByTurn(t *testing.T) {
 	t.Error("the command's output is not shown")
 }
 
-// The end of a turn that runs elsewhere is not known yet: a later load brings
-// the rest.
+// A turn that runs in another process has no end yet. A later load returns the
+// rest.
 func TestHistoryOfRunningTurnIsCutShort(t *testing.T) {
 	h := newHistorian("th", func(string, *string) ([]nativeTurn, *string, error) {
 		return []nativeTurn{{ID: "n1", Status: "inProgress", StartedAt: 1}}, nil, nil
@@ -225,7 +227,7 @@ func TestHistoryOfRunningTurnIsCutShort(t *testing.T) {
 		last = ev.Body
 	}
 	if !runnel.IsCutShort(last) {
-		t.Errorf("it ends as %#v", last)
+		t.Errorf("the last event is %#v", last)
 	}
 }
 
@@ -235,28 +237,29 @@ func yieldEach(evs []event.Event, yield func(event.Event, error) bool) {
 	}
 }
 
-// An address that is none of a page is not asked for.
+// An elicitation is shown only if its address is a web page.
 func TestElicitationRejectsOtherURLSchemes(t *testing.T) {
 	ask := func(url string) int {
-		d := seat(t)
+		d := newHarness(t)
 		d.prompt("a")
 		d.begins("th", "n1")
 		d.out(`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"n1","serverName":"s","mode":"url","message":"m","url":"` + url + `"}}`)
 		return len(d.tr.Waiting())
 	}
 	if ask("https://example.com/x") != 1 {
-		t.Error("a page is not asked for")
+		t.Error("a web page is not shown")
 	}
 	for _, url := range []string{"javascript:alert(1)", "file:///etc/passwd", ""} {
 		if ask(url) != 0 {
-			t.Errorf("%q is asked for", url)
+			t.Errorf("%q is shown", url)
 		}
 	}
 }
 
-// To look at a conversation that is in no index of the agent's has it opened,
-// and starts no server of tools: none of the user's, and none that others put
-// into the folder for temporary files, even if the user trusts that folder.
+// Codex opens a conversation that is not in its index before it lists the
+// turns. No MCP server may start then: neither the user's servers, nor servers
+// that another user put into the folder for temporary files, even if the user
+// trusts that folder.
 func TestHistoryStartsNoMCPServers(t *testing.T) {
 	r := newRig(t)
 	r.Play(says("Kept."))
@@ -295,23 +298,23 @@ func TestHistoryStartsNoMCPServers(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	id := rollout.FindStringSubmatch(filepath.Base(files[0]))[1]
-	said := 0
+	events := 0
 	for _, err := range r.provider().(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id}) {
 		if err != nil {
 			t.Fatal(detail(err))
 		}
-		said++
+		events++
 	}
-	if said == 0 {
-		t.Error("nothing is recalled")
+	if events == 0 {
+		t.Error("the history is empty")
 	}
 	if started, err := filepath.Glob(mark + "*"); err != nil || len(started) > 0 {
-		t.Errorf("servers of tools were started: %q %v", started, err)
+		t.Errorf("MCP servers were started: %q %v", started, err)
 	}
 }
 
-// Codex may report the end of a subagent's call in a form that we do not know.
-// The call stays open, and goes on in the background when its turn ends.
+// Codex may report the end of a subagent's call in an unknown form. The call
+// then stays open, and continues in the background when its turn ends.
 func TestSubagentCallStaysOpenAfterUnknownActivity(t *testing.T) {
 	for name, rest := range map[string]string{
 		"no thread":      `"kind":"hibernated"`,
@@ -319,7 +322,7 @@ func TestSubagentCallStaysOpenAfterUnknownActivity(t *testing.T) {
 		"kind no string": `"kind":7`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := seat(t)
+			d := newHarness(t)
 			d.prompt("a")
 			d.begins("th", "n1")
 			d.out(`{"method":"item/started","params":{"threadId":"th","turnId":"n1","item":{"type":"subAgentActivity","id":"c1","kind":"started","agentThreadId":"sub","agentPath":"/root/x"}}}`)
@@ -335,12 +338,12 @@ func TestSubagentCallStaysOpenAfterUnknownActivity(t *testing.T) {
 	}
 }
 
-// With two turns of the conversation at once, an event that names no turn
-// belongs to the one that began first, and an early interrupt ends the one
-// whose prompt came first: each time the same lines are read.
+// Several turns of the conversation run at once. An event without a turn
+// belongs to the turn that began first. An early interrupt applies to the turn
+// whose prompt came first.
 func TestConcurrentTurnsAreOrdered(t *testing.T) {
 	for range 50 {
-		d := seat(t)
+		d := newHarness(t)
 		for _, turn := range []string{"a", "b", "c"} {
 			d.prompt(turn)
 			d.out(`{"id":"turn:` + turn + `","result":{"turn":{"id":"n` + turn + `"}}}`)
@@ -358,8 +361,9 @@ func TestConcurrentTurnsAreOrdered(t *testing.T) {
 	}
 }
 
-// A stored turn that was interrupted has an end. Without one, the process of the
-// agent was killed, and the turn ends as it did live.
+// A stored turn that the user interrupted has an end time. Without an end time,
+// the agent's process was killed, and the turn ends with a crash as in a live
+// session.
 func TestStoredTurnOfKilledAgentIsCrash(t *testing.T) {
 	for ended, want := range map[int64]string{0: string(runnel.ProcessCrash), 2: string(event.StatusCancelled)} {
 		h := newHistorian("th", func(string, *string) ([]nativeTurn, *string, error) {
@@ -383,14 +387,14 @@ func TestStoredTurnOfKilledAgentIsCrash(t *testing.T) {
 	}
 }
 
-// A refused interrupt is repeated, and reported unless the turn had only just
-// begun.
+// A rejected interrupt is repeated. It is reported unless the turn had only
+// just started.
 func TestRejectedInterruptIsRepeatedAndReported(t *testing.T) {
 	for message, c := range map[string]struct{ refusals, notices, repeated int }{
 		"no active turn to interrupt": {refusals: 1, notices: 0, repeated: 1},
 		"not now":                     {refusals: 1, notices: 1, repeated: 1},
 	} {
-		d := seat(t)
+		d := newHarness(t)
 		d.prompt("a")
 		d.begins("th", "n1")
 		line, err := d.tr.interruption()
@@ -402,7 +406,7 @@ func TestRejectedInterruptIsRepeatedAndReported(t *testing.T) {
 		if n := refusals(d.evs); len(n) != c.notices || d.interrupts() != c.repeated {
 			t.Errorf("%s: notices %+v, repeated %d times; want %+v", message, n, d.interrupts(), c)
 		}
-		for n := 2; n <= 2*maxInterrupts; n++ { // it never obeys
+		for n := 2; n <= 2*maxInterrupts; n++ { // the agent rejects every interrupt
 			d.out(fmt.Sprintf(`{"error":{"code":-32600,"message":%q},"id":"interrupt:n1:%d"}`, message, n))
 		}
 		if n := refusals(d.evs); len(n) == 0 || n[0].Turn != "a" || d.interrupts() > maxInterrupts {

@@ -13,28 +13,28 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	r := newRig(t)
 	trap := r.SetTrap()
 	r.Withstands(trap)
-	for _, q := range r.Model.Requests() { // how a folder describes its skills is all that it reads
+	for _, q := range r.Model.Requests() { // the agent reads only the descriptions of the folder's skills
 		rest := bytes.ReplaceAll(q.Body, []byte("evil: "+realagents.Memory), nil)
 		if i := bytes.Index(rest, []byte(realagents.Memory)); i >= 0 {
-			t.Errorf("the model was shown what the folder says: %.400s", rest[max(i-200, 0):])
+			t.Errorf("the model received the folder's instructions: %.400s", rest[max(i-200, 0):])
 		}
 	}
-	// The same folder, trusted: what it says counts.
+	// If the folder is trusted, its settings apply.
 	r.Opt.Trusted = true
 	r.Open()
-	tick := time.NewTicker(50 * time.Millisecond) // it is started beside the conversation
+	tick := time.NewTicker(50 * time.Millisecond) // the MCP server starts concurrently with the conversation
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); len(trap.Ran()) == 0; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatal("nothing ran in the folder that is trusted")
+			t.Fatal("nothing ran in the trusted folder")
 		}
 	}
 }
 
 func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) { newRig(t).WithstandsGit() }
 
-// The user's configuration may keep variables whose names look like those of
-// keys from commands, and GIT_CONFIG_KEY_0 is one of them.
+// The user's configuration may remove variables with names such as KEY from the
+// environment of commands. GIT_CONFIG_KEY_0 is such a name.
 func TestGitSettingsReachToolsThatFilterVariables(t *testing.T) {
 	r := newRig(t)
 	r.append("[shell_environment_policy]\nignore_default_excludes = false\nset = { MINE = \"1\" }\n")
