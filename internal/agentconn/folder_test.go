@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// script writes a program that leaves a mark.
+// script creates an executable file, and its parent folders.
 func script(t *testing.T, path string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -23,8 +23,8 @@ func script(t *testing.T, path string) {
 	}
 }
 
-// project makes a home directory and a project in it, by the names that they
-// really have.
+// project creates a home directory and a project in it, and returns their real
+// paths.
 func project(t *testing.T) (home, dir string) {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())
@@ -44,7 +44,7 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 	_, dir := project(t)
 	for _, c := range []struct {
 		command string
-		name    string // "" if it is no launcher
+		name    string // "" if the program is not a launcher
 	}{
 		{"/usr/bin/npx agent --acp", "npx"}, {"/x/bunx agent", "bunx"}, {"/x/uvx agent", "uvx"}, {"/x/pipx run agent", "pipx"},
 		{"/x/npm --silent exec agent -- --acp", "npm exec"}, {"/x/npm x agent", "npm x"}, {"/x/pnpm dlx agent", "pnpm"}, {"/x/node --run agent", "node --run"},
@@ -60,15 +60,15 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 	} {
 		words := strings.FieldsFunc(c.command, func(r rune) bool { return r == '|' || r == ' ' && !strings.Contains(c.command, "|") })
 		cmd := Command{Path: words[0], Args: words[1:]}
-		err := cmd.defend(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "It"})
+		err := cmd.defend(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "Agent"})
 		switch {
 		case c.name == "" && err != nil:
 			t.Errorf("%s: %v", c.command, err)
 		case c.name != "" && (runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "started by "+c.name+",") || !strings.Contains(err.Error(), "--trusted-folders "+dir)):
 			t.Errorf("%s: %v", c.command, err)
 		}
-		if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "It"}); err != nil {
-			t.Errorf("%s, to be asked for its version: %v", c.command, err)
+		if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
+			t.Errorf("%s, in the empty directory: %v", c.command, err)
 		}
 	}
 }
@@ -86,13 +86,13 @@ func TestScriptOfTheFolderIsRefused(t *testing.T) {
 		{Command{Path: "/usr/bin/env", Args: []string{"-S", "A=1 ./agent.js --flag"}}, true},
 		{Command{Path: "/usr/bin/env", Args: []string{"-S./agent.js --flag"}}, true},
 		{Command{Path: "/usr/bin/nice", Args: []string{"node", "agent.js"}}, true},
-		{Command{Args: []string{"agent.js"}, Elsewhere: true}, false}, // there is no such file where it starts
+		{Command{Args: []string{"agent.js"}, Elsewhere: true}, false}, // the file does not exist in the start directory
 		{Command{Args: []string{"other.js", "--agent.js", filepath.Join(dir, "agent.js"), ""}}, false},
 	} {
 		if c.cmd.Path == "" {
 			c.cmd.Path = "/usr/bin/node"
 		}
-		err := c.cmd.defend(t.Context(), opt, Agent{Name: "It"})
+		err := c.cmd.defend(t.Context(), opt, Agent{Name: "Agent"})
 		if c.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "agent.js, which is a file of the folder") {
 			t.Errorf("%q: %v", c.cmd.Args, err)
 		}
@@ -115,27 +115,27 @@ func TestUntrustedFolderIsNotInPath(t *testing.T) {
 	t.Chdir(dir)
 	for _, c := range []struct {
 		opt   runnel.Options
-		agent string // where it is found
-		path  string // what the agent has as PATH
+		agent string // folder of the program that is found
+		path  string // the agent's PATH
 	}{
 		{runnel.Options{Dir: dir}, own, own},
 		{runnel.Options{}, own, own}, // the current directory
 		{runnel.Options{Dir: own, AddDirs: []string{dir}}, "", ""},
-		{runnel.Options{Dir: home}, others, others + list + link + list + own}, // the user's own programs
+		{runnel.Options{Dir: home}, others, others + list + link + list + own}, // the home directory contains the user's programs
 	} {
-		found, err := Find("agent", Agent{Name: "It"}, c.opt)
+		found, err := Find("agent", Agent{Name: "Agent"}, c.opt)
 		if c.agent == "" && err == nil || c.agent != "" && found != filepath.Join(c.agent, "agent") {
 			t.Errorf("%+v: found %q, %v", c.opt, found, err)
 		}
 		cmd := Command{Path: "/bin/agent", Env: []string{"A=1", "PATH=" + path}}
-		if err := cmd.defend(t.Context(), c.opt, Agent{Name: "It"}); err != nil {
+		if err := cmd.defend(t.Context(), c.opt, Agent{Name: "Agent"}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Contains(cmd.Env, "PATH="+c.path) {
 			t.Errorf("%+v: environment %v", c.opt, cmd.Env)
 		}
 	}
-	if found, err := Find("agent", Agent{Name: "It"}, runnel.Options{Dir: dir, Trusted: true}); found != filepath.Join(others, "agent") {
+	if found, err := Find("agent", Agent{Name: "Agent"}, runnel.Options{Dir: dir, Trusted: true}); found != filepath.Join(others, "agent") {
 		t.Errorf("trusted: found %q, %v", found, err)
 	}
 }
@@ -144,15 +144,15 @@ func TestRelativeProgramIsRefusedInUntrustedFolders(t *testing.T) {
 	home, dir := project(t)
 	script(t, filepath.Join(dir, "agent"))
 	t.Chdir(home)
-	_, err := Find("project/agent", Agent{Name: "It"}, runnel.Options{Dir: dir})
+	_, err := Find("project/agent", Agent{Name: "Agent"}, runnel.Options{Dir: dir})
 	if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "project/agent") || !strings.Contains(err.Error(), "--trust") {
 		t.Errorf("error %v", err)
 	}
-	if found, err := Find("project/agent", Agent{Name: "It"}, runnel.Options{Dir: dir, Trusted: true}); found != filepath.Join(dir, "agent") {
+	if found, err := Find("project/agent", Agent{Name: "Agent"}, runnel.Options{Dir: dir, Trusted: true}); found != filepath.Join(dir, "agent") {
 		t.Errorf("trusted: found %q, %v", found, err)
 	}
-	if found, err := Find(filepath.Join(dir, "agent"), Agent{Name: "It"}, runnel.Options{Dir: dir}); found != filepath.Join(dir, "agent") {
-		t.Errorf("its whole path: found %q, %v", found, err)
+	if found, err := Find(filepath.Join(dir, "agent"), Agent{Name: "Agent"}, runnel.Options{Dir: dir}); found != filepath.Join(dir, "agent") {
+		t.Errorf("absolute path: found %q, %v", found, err)
 	}
 }
 
@@ -160,12 +160,12 @@ func TestAgentStartsInAnEmptyDirectory(t *testing.T) {
 	home, dir := project(t)
 	sh, err := Find("sh", Agent{}, runnel.Options{})
 	if err != nil {
-		t.Skip("there is no shell")
+		t.Skip("sh is not installed")
 	}
 	start := func(opt runnel.Options) (string, error) {
 		t.Helper()
-		tr := told{lines: new(int)}
-		c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", "pwd -P"}, Env: []string{"PATH=/usr/bin:/bin"}, Elsewhere: true}, Agent{Name: "It"}, tr, opt)
+		tr := lineNotices{lines: new(int)}
+		c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", "pwd -P"}, Env: []string{"PATH=/usr/bin:/bin"}, Elsewhere: true}, Agent{Name: "Agent"}, tr, opt)
 		if err != nil {
 			return "", err
 		}
@@ -182,7 +182,7 @@ func TestAgentStartsInAnEmptyDirectory(t *testing.T) {
 	}
 	script(t, filepath.Join(empty, "left"))
 	if at, err := start(runnel.Options{Dir: dir}); at != empty+"-2" || err != nil {
-		t.Errorf("beside a file that was left: started in %q, error %v", at, err)
+		t.Errorf("with a file in the empty directory: started in %q, error %v", at, err)
 	}
 	if at, err := start(runnel.Options{Dir: dir, Trusted: true}); at != dir || err != nil {
 		t.Errorf("trusted: started in %q, error %v", at, err)
@@ -200,10 +200,10 @@ func TestProbeWorksWithoutHome(t *testing.T) {
 	t.Setenv("HOME", "")
 	root := EmptyDir()
 	if root != string(filepath.Separator) {
-		t.Fatalf("the empty directory is %s", root)
+		t.Fatalf("the empty directory is %s, want the root", root)
 	}
 	cmd := Command{Path: "/usr/bin/npx", Args: []string{"agent"}, Env: []string{"PATH=/usr/bin"}, Elsewhere: true}
-	if err := cmd.defend(t.Context(), runnel.Options{Dir: root}, Agent{Name: "It"}); err != nil || !slices.Contains(cmd.Env, "PATH=/usr/bin") {
+	if err := cmd.defend(t.Context(), runnel.Options{Dir: root}, Agent{Name: "Agent"}); err != nil || !slices.Contains(cmd.Env, "PATH=/usr/bin") {
 		t.Errorf("environment %v, error %v", cmd.Env, err)
 	}
 }
@@ -218,12 +218,12 @@ func TestEmptyDirThroughSymlinkIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := Command{Path: "/usr/bin/npx"}
-	if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "It"}); err != nil {
+	if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// The git that we run is none of the folder's.
+// Runnel must not run a program named git from the folder.
 func TestGitOfTheFolderIsNotRun(t *testing.T) {
 	home, dir := project(t)
 	mark := filepath.Join(home, "ran")
@@ -238,10 +238,10 @@ func TestGitOfTheFolderIsNotRun(t *testing.T) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	GitPins(t.Context(), env, opt)
 	cmd := Command{Path: "/bin/agent", Env: env}
-	err := cmd.defend(t.Context(), opt, Agent{Name: "It"})
-	t.Log(err) // the configuration is none
+	err := cmd.defend(t.Context(), opt, Agent{Name: "Agent"})
+	t.Log(err) // the git configuration is invalid
 	if _, err := os.Stat(mark); err == nil {
-		t.Error("it ran")
+		t.Error("git of the folder ran")
 	}
 }
 
@@ -253,7 +253,7 @@ func TestTrustCommandIsQuoted(t *testing.T) {
 	}
 }
 
-// A folder is no more trusted because an agent gets it beside a trusted one.
+// A further folder stays untrusted even if the agent works in a trusted folder.
 func TestUntrustedFurtherFolderIsChecked(t *testing.T) {
 	home, dir := project(t)
 	if _, err := exec.LookPath("git"); err != nil {
@@ -261,7 +261,7 @@ func TestUntrustedFurtherFolderIsChecked(t *testing.T) {
 	}
 	other := filepath.Join(home, "other")
 	config := filepath.Join(other, ".git", "config")
-	script(t, config) // makes the folder, too
+	script(t, config) // also creates the folder
 	for _, name := range []string{"HEAD", "objects", "refs"} {
 		script(t, filepath.Join(other, ".git", name, "x"))
 	}
@@ -272,14 +272,14 @@ func TestUntrustedFurtherFolderIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		opt     runnel.Options
 		refused bool
-		advice  string // about how to trust the folder
+		advice  string // how to trust the folder
 	}{
 		{runnel.Options{Dir: dir, Trusted: true, AddDirs: []string{other}, UntrustedDirs: []string{other}}, true, "To trust the folder: runnel serve --trusted-folders " + other + " ("},
 		{runnel.Options{Dir: dir, AddDirs: []string{other}}, true, "To trust the folder: runnel serve --trusted-folders " + other + " ("},
 		{runnel.Options{Dir: other}, true, "To trust the folder: runnel run --trust (for one prompt), runnel serve --trusted-folders " + other + " ("},
 		{runnel.Options{Dir: dir, Trusted: true, AddDirs: []string{other}}, false, ""},
 	} {
-		_, err := Start(t.Context(), Command{Path: "/no/such/program", Env: []string{path}}, Agent{Name: "It"}, told{lines: new(int)}, c.opt)
+		_, err := Start(t.Context(), Command{Path: "/no/such/program", Env: []string{path}}, Agent{Name: "Agent"}, lineNotices{lines: new(int)}, c.opt)
 		if c.refused != strings.Contains(err.Error(), "diff.x.command (.git/config)") || !strings.Contains(err.Error(), c.advice) {
 			t.Errorf("%+v: %v", c.opt, err)
 		}

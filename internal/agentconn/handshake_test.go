@@ -9,30 +9,31 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// told makes a notice of every line, which it counts as a message that means
-// nothing and as two lines that cannot be decoded.
-type told struct {
+// lineNotices is a translator that emits a notice for each line. It counts each
+// line as one message without a meaning and as two undecodable lines.
+type lineNotices struct {
 	Translator
 	lines *int
 }
 
-func (tr told) Printed(line []byte, at time.Time) ([]event.Event, []any) {
+func (tr lineNotices) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	*tr.lines++
 	return []event.Event{{At: at, Body: event.Notice{Level: event.LevelInfo, Code: "LINE", Message: string(line)}}}, nil
 }
 
-func (told) Gone() []event.Event { return nil }
+func (lineNotices) Gone() []event.Event { return nil }
 
-func (tr told) Skipped() (messages, lines int) { return *tr.lines, 2 * *tr.lines }
+func (tr lineNotices) Skipped() (messages, lines int) { return *tr.lines, 2 * *tr.lines }
 
-// listen starts a script and reads until something is wrong.
-func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
+// runHandshake starts a shell script as an agent, and reads its lines in a
+// handshake until an error occurs.
+func runHandshake(t *testing.T, script string, starts time.Duration) (*Conn, error) {
 	t.Helper()
 	sh, err := Find("sh", Agent{}, runnel.Options{})
 	if err != nil {
-		t.Skip("there is no shell")
+		t.Skip("sh is not installed")
 	}
-	c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}, Agent{Name: "It"}, told{lines: new(int)}, runnel.Options{Dir: t.TempDir()})
+	c, err := Start(t.Context(), Command{Path: sh, Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}, Agent{Name: "Agent"}, lineNotices{lines: new(int)}, runnel.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,17 +47,17 @@ func listen(t *testing.T, script string, starts time.Duration) (*Conn, error) {
 	})
 }
 
-// An agent that never gets ready cannot fill the memory.
+// An agent that prints without end before it is ready must not fill the memory.
 func TestHandshakeOutputIsBounded(t *testing.T) {
-	_, err := listen(t, `l=$(head -c 4000000 /dev/zero | tr '\0' a); while :; do echo "\"$l\""; done`, time.Minute)
+	_, err := runHandshake(t, `l=$(head -c 4000000 /dev/zero | tr '\0' a); while :; do echo "\"$l\""; done`, time.Minute)
 	if runnel.CodeOf(err) != runnel.ProtocolError {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The event of a line takes more memory than a short line.
+// Short lines take less memory than their events, so events are bounded too.
 func TestShortLinesOfAHandshakeAreBounded(t *testing.T) {
-	c, err := listen(t, `yes | head -c 1000000; exec sleep 600`, time.Minute)
+	c, err := runHandshake(t, `yes | head -c 1000000; exec sleep 600`, time.Minute)
 	if runnel.CodeOf(err) != runnel.ProtocolError {
 		t.Errorf("got %v", err)
 	}
@@ -66,7 +67,7 @@ func TestShortLinesOfAHandshakeAreBounded(t *testing.T) {
 }
 
 func TestTooLongLineOfHandshakeIsReportedAndCounted(t *testing.T) {
-	c, _ := listen(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`, time.Minute)
+	c, _ := runHandshake(t, `head -c 17000000 /dev/zero | tr '\0' a; echo; echo '{}'`, time.Minute)
 	ev, err := c.Next(t.Context())
 	if b, ok := ev.Body.(event.Notice); err != nil || !ok || b.Code != "LINE_TOO_LONG" {
 		t.Errorf("got %+v, %v", ev, err)
@@ -76,13 +77,13 @@ func TestTooLongLineOfHandshakeIsReportedAndCounted(t *testing.T) {
 	}
 }
 
-// An agent that says nothing is not waited for for ever.
+// An agent that prints nothing makes the handshake time out.
 func TestHandshakeTimesOut(t *testing.T) {
-	c, err := listen(t, `exec sleep 600`, 50*time.Millisecond)
+	c, err := runHandshake(t, `exec sleep 600`, 50*time.Millisecond)
 	if runnel.CodeOf(err) != runnel.Timeout || !strings.Contains(err.Error(), "was not ready after 50ms") {
 		t.Errorf("got %v", err)
 	}
 	if _, ended := c.ExitStatus(); !ended {
-		t.Error("it runs on")
+		t.Error("the agent is still running")
 	}
 }

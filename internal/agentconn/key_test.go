@@ -17,11 +17,11 @@ func TestKeyDependsOnAuthMode(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		auth   runnel.Auth
-		env    []string // ours
-		given  []string // of the options
+		env    []string // of the server
+		given  []string // in the options
 		read   func() (string, error)
-		want   []string // of the agent, beside PATH
-		reason string   // of MISSING_API_KEY
+		want   []string // of the agent, in addition to PATH
+		reason string   // part of the message of MISSING_API_KEY
 	}{
 		{name: "the agent chooses", env: []string{"A_KEY=k1", "A_TOKEN=t"}, want: []string{"A_KEY=k1", "A_TOKEN=t"}},
 		{name: "the agent chooses, compatible variable", env: []string{"COMPAT_KEY=k2"}, want: []string{"A_KEY=k2"}},
@@ -59,7 +59,7 @@ func TestKeyDependsOnAuthMode(t *testing.T) {
 	}
 }
 
-func TestConfiguredModeIsOfSessionsWithoutTheirOwn(t *testing.T) {
+func TestSessionAuthOverridesConfiguredAuth(t *testing.T) {
 	cred := Credential{Key: Key{Variables: []string{"A_KEY"}}, Source: runnel.KeySource{Auth: runnel.AuthAPIKey}}
 	if _, err := cred.Find(nil, runnel.Options{}); runnel.CodeOf(err) != runnel.MissingAPIKey {
 		t.Errorf("as configured: %v", err)

@@ -18,7 +18,7 @@ func TestProgramIsFoundByPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := agentconn.Agent{Name: "It", Install: "npm install it"}
+	agent := agentconn.Agent{Name: "Agent", Install: "npm install agent"}
 	configured := agentconn.Program{Command: []string{exe, "-x"}}
 	absent := filepath.Join(t.TempDir(), "absent")
 	for _, c := range []struct {
@@ -32,8 +32,8 @@ func TestProgramIsFoundByPrecedence(t *testing.T) {
 		{name: "usual", usual: exe},
 		{name: "configured", program: configured, usual: absent, args: []string{"-x"}},
 		{name: "option", program: configured, opt: runnel.Options{Path: exe}, usual: absent},
-		{name: "usual is absent", usual: absent, problem: "npm install it"},
-		{name: "configured is absent", program: agentconn.Program{Command: []string{absent}}, usual: exe, problem: "configuration"},
+		{name: "usual program is missing", usual: absent, problem: "npm install agent"},
+		{name: "configured program is missing", program: agentconn.Program{Command: []string{absent}}, usual: exe, problem: "configuration"},
 	} {
 		path, args, err := c.program.Find(c.opt, c.usual, agent)
 		switch {

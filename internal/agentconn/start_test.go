@@ -9,9 +9,9 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A program that says who it is obeys what lies in the folder that it runs in,
-// and above: so that is never the caller's, nor one for temporary files, to which
-// other users can add.
+// Output starts a program to get its version. The program applies settings from
+// its folder and the parents of that folder. So the folder must not be the
+// caller's, nor one for temporary files, which other users can write to.
 func TestOutputRunsInEmptyDirectory(t *testing.T) {
 	project := t.TempDir()
 	t.Chdir(project)
@@ -31,7 +31,7 @@ func TestOutputRunsInEmptyDirectory(t *testing.T) {
 	t.Setenv("HOME", cache)
 	sh, err := Find("sh", Agent{}, runnel.Options{})
 	if err != nil {
-		t.Skip("there is no shell")
+		t.Skip("sh is not installed")
 	}
 	out, err := Output(t.Context(), sh, nil, "-c", "pwd -P; ls -A")
 	if err != nil {
@@ -39,7 +39,7 @@ func TestOutputRunsInEmptyDirectory(t *testing.T) {
 	}
 	dir, files, _ := strings.Cut(string(out), "\n")
 	if !strings.HasPrefix(dir, cache+string(filepath.Separator)) || files != "" {
-		t.Errorf("it ran in %s beside %q, not in an empty directory below %s", dir, files, cache)
+		t.Errorf("the program ran in %s with the files %q, want an empty directory below %s", dir, files, cache)
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonl"
 )
 
-// entry is what one call of Next gave.
+// entry is the result of one call of Next.
 type entry struct {
 	Line    string
 	TooLong int64
@@ -36,7 +36,7 @@ func readAll(t testing.TB, src io.Reader, max int) ([]entry, error) {
 			got = append(got, entry{TooLong: long.Length, Torn: r.Torn()})
 		default:
 			if _, again := r.Next(); again != err {
-				t.Fatalf("the end came as %v and then as %v", err, again)
+				t.Fatalf("the stream ended with %v and then with %v", err, again)
 			}
 			return got, err
 		}
@@ -105,15 +105,15 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// stream is len(sizes) lines of 'x', each between two good lines, made as they are read.
-// It watches the heap meanwhile.
+// stream generates lines of 'x' with the given sizes, each between two good
+// lines, while it is read. It measures the heap meanwhile.
 type stream struct {
 	sizes []int
 	text  []byte // pending before the next long line
-	left  int    // of the long line
+	left  int    // rest of the long line, in bytes
 	base  uint64
 	peak  uint64
-	since int // bytes since the heap was looked at
+	since int // bytes since the last measurement
 }
 
 var exes = bytes.Repeat([]byte("x"), 64<<10)
@@ -127,7 +127,7 @@ func newStream(sizes ...int) *stream {
 	return s
 }
 
-// held is the memory that the heap holds from the operating system.
+// held returns the memory that the heap has obtained from the operating system.
 func held() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -220,12 +220,12 @@ func TestMemoryOfLongLineIsReleased(t *testing.T) {
 	}
 	wantGood(t, r)
 	if now := live(); now > before+1<<20 {
-		t.Errorf("%d KiB still held", (now-before)>>10)
+		t.Errorf("the reader still holds %d KiB", (now-before)>>10)
 	}
 	runtime.KeepAlive(r)
 }
 
-// split gives the bytes of s in two reads, cut at i.
+// split returns a reader that returns s in two reads, cut at i.
 func split(s string, i int) io.Reader {
 	return io.MultiReader(strings.NewReader(s[:i]), strings.NewReader(s[i:]))
 }
@@ -260,7 +260,7 @@ func TestCharactersCutBetweenReadsAreJoined(t *testing.T) {
 	}
 }
 
-// reference is what a Reader must do, on a stream that fits memory.
+// reference returns what a Reader must return for src.
 func reference(src []byte, max int) []entry {
 	var want []entry
 	for lines := bytes.Split(src, []byte("\n")); len(lines) > 0; lines = lines[1:] {
@@ -276,7 +276,7 @@ func reference(src []byte, max int) []entry {
 	return want
 }
 
-// rough reads in pieces whose sizes repeat a pattern.
+// rough returns the bytes of its source in pieces whose sizes repeat a pattern.
 type rough struct {
 	src     []byte
 	pattern []byte
@@ -332,7 +332,7 @@ func TestLineReaderAgainstReference(t *testing.T) {
 	for _, s := range seeds {
 		checkAgainstReference(t, s.unit, s.pattern, s.repeat, s.max)
 	}
-	// The edges of the buffers, all around.
+	// Lengths around the sizes of the buffers.
 	for _, edge := range []int{64 << 10, 256 << 10} {
 		for off := -3; off <= 3; off++ {
 			line := strings.Repeat("y", edge+off)
@@ -372,7 +372,7 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// endless repeats src for ever.
+// endless repeats its bytes forever.
 type endless struct {
 	src []byte
 	at  *int

@@ -33,7 +33,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// What Append accepts comes back from a Reader as one line that means the same.
+// A Reader returns a message that Append accepts as one line with the same JSON
+// value.
 func FuzzAppend(f *testing.F) {
 	for _, s := range []string{`{"a":"b"}`, "\"\u2028\u2029\"", "\xe2\x80", " ", "a\rb", "[\"\u2028\", 1]"} {
 		f.Add([]byte(s))

@@ -90,7 +90,7 @@ func TestEncode(t *testing.T) {
 		}
 	}
 	if line, err := jsonrpc.Encode(jsonrpc.Message{}, true); err == nil {
-		t.Errorf("a message of nothing is %s", line)
+		t.Errorf("an empty message is encoded as %s", line)
 	}
 }
 
@@ -167,9 +167,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSlowReaderBlocksWriter: whatever is queued, a reader that takes its time loses none
-// of it, gets it in order, and holds up the writer meanwhile instead of an
-// error.
+// TestSlowReaderBlocksWriter checks that a slow reader receives all messages in
+// order, and that the writer blocks meanwhile without an error.
 func TestSlowReaderBlocksWriter(t *testing.T) {
 	const n = 100_000
 	r, w := io.Pipe()
@@ -218,8 +217,9 @@ func TestSlowReaderBlocksWriter(t *testing.T) {
 	}
 }
 
-// FuzzMessage: whatever a line holds, it is a message that survives being sent
-// on, or an error that holds nothing of it.
+// FuzzMessage checks that Decode returns either a message that stays the same
+// when it is encoded and decoded again, or an error without the content of the
+// line.
 func FuzzMessage(f *testing.F) {
 	for _, s := range []string{
 		`{"id":0,"method":"a","params":{}}`, `{"method":"a"}`, `{"id":"x","result":{}}`, `{"id":1.0,"error":{"code":-1,"message":"m","data":[]}}`,

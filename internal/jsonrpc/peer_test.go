@@ -53,7 +53,7 @@ func TestPeer(t *testing.T) {
 	p.Sent(jsonrpc.NewFailure(jsonrpc.Number(0), jsonrpc.CodeRequestCancelled, "cancelled"))
 	got(`{"id":0,"method":"ask"}`, jsonrpc.Asked, "ask")
 	if !p.Forget(jsonrpc.Number(0)) || p.Forget(jsonrpc.Number(0)) {
-		t.Error("a request is forgotten once")
+		t.Error("Forget succeeded twice for one request")
 	}
 	if w, o := p.Waiting(), p.Open(); len(w) != 1 || w[0].Method != "m2" || len(o) != 0 {
 		t.Errorf("waiting %+v, open %+v", w, o)
@@ -90,7 +90,8 @@ func TestOpenRequestsAreBounded(t *testing.T) {
 }
 
 // TestStoredPeerContinues stores a Peer before every step. The restored Peer
-// behaves like the original, and answers are matched to requests in any order.
+// must behave like the original, and responses must match requests in any
+// order.
 func TestStoredPeerContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := jsonrpc.Peer{MaxOpen: 5}
@@ -161,7 +162,8 @@ func keys(calls []jsonrpc.Call) (out []string) {
 	return out
 }
 
-// cancel is what the other side sends to withdraw its request id.
+// cancel returns the notification by which the other side withdraws its request
+// id.
 func cancel(id jsonrpc.ID) jsonrpc.Message {
 	params, err := json.Marshal(map[string]jsonrpc.ID{"requestId": id})
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// An agent that wants a newer Node.js than the machine may have is started
-// with the one that is installed beside it; the others are what npm installed.
+// An agent that requires a newer Node.js than systemNode is started with the
+// Node.js in node_modules. For other agents, Find returns the program that npm
+// installed.
 func TestFindSelectsRequiredNodeVersion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short finds no agents")

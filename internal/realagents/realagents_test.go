@@ -61,7 +61,7 @@ func TestMissingAgentFailsUnlessSkipped(t *testing.T) {
 	}
 }
 
-// recorder notes how a helper ends a test instead of ending it.
+// recorder records how a helper ends the test.
 type recorder struct {
 	testing.TB
 	got string

@@ -11,7 +11,7 @@ func TestFindSkipsAgentsThatAreNotSelected(t *testing.T) {
 	for _, tt := range []struct {
 		names string
 		agent string
-		want  string // how the test ends that looks for the agent; "" if it goes on or another reason ends it
+		want  string // how Find ends the test; "" if it returns or ends it for another reason
 	}{
 		{"", "codex", ""},
 		{"codex", "codex", ""},
@@ -33,15 +33,15 @@ func TestFindSkipsAgentsThatAreNotSelected(t *testing.T) {
 	}
 }
 
-// outcome runs a helper and returns how it ended its test: "skip", "fatal" or
-// "" if it returned.
+// outcome runs a helper and returns how the helper ended its test: "skip",
+// "fatal", or "" if it returned.
 func outcome(t *testing.T, helper func(testing.TB)) string {
 	t.Helper()
 	rec := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() { _ = recover() }() // recorder stops the test as testing.T would
+		defer func() { _ = recover() }() // recorder panics to stop the helper
 		helper(rec)
 	}()
 	<-done

@@ -18,20 +18,20 @@ import (
 // object is any JSON object.
 type object = map[string]any
 
-// peer is a running agent that speaks JSON-RPC in lines. It is no more than
-// these tests need: they say whether the agents and the model get along.
+// peer is a running agent that speaks JSON-RPC in lines. It supports only what
+// these tests need to show that an agent works with the fake model.
 type peer struct {
 	t       *testing.T
 	process *proc.Process
 	out     *bufio.Scanner
 	next    int
-	allow   func(method string, params object) any // answers the agent's requests; nil refuses one
+	allow   func(method string, params object) any // returns the result for a request of the agent; nil rejects it
 
-	text  strings.Builder // what the agent said since it was last asked
-	items []object        // what else it told of
+	text  strings.Builder // the agent's text since the last call
+	items []object        // other items since the last call
 }
 
-// launch starts the agent in home.
+// launch starts the agent in home. The end of the test stops it.
 func launch(t *testing.T, b realagents.Binary, home realagents.Home) *peer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -44,11 +44,11 @@ func launch(t *testing.T, b realagents.Binary, home realagents.Home) *peer {
 	}
 	sc := bufio.NewScanner(process.Stdout())
 	sc.Buffer(nil, 16<<20)
-	t.Cleanup(func() { // before its home goes: some have processes that write after they have gone themselves
+	t.Cleanup(func() { // before the home is removed: some agents have processes that still write after the agent has exited
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			for sc.Scan() { // it may have something to say yet
+			for sc.Scan() { // drain stdout
 			}
 		}()
 		if err := process.Stop(context.WithoutCancel(ctx), proc.Ladder{Drain: 10 * time.Second}); err != nil {
@@ -74,7 +74,7 @@ func (p *peer) write(m object) {
 	}
 }
 
-// call returns the result of a request.
+// call sends a request and returns its result.
 func (p *peer) call(method string, params object) object {
 	p.t.Helper()
 	p.next++
@@ -84,7 +84,8 @@ func (p *peer) call(method string, params object) object {
 	return p.until(func(m object) bool { return m["method"] == nil && m["id"] == float64(p.next) })
 }
 
-// until reads lines up to one that is wanted and returns its result or params.
+// until reads lines until wanted returns true, and returns the result or the
+// params of that line.
 func (p *peer) until(wanted func(object) bool) object {
 	p.t.Helper()
 	for p.out.Scan() {
@@ -101,7 +102,7 @@ func (p *peer) until(wanted func(object) bool) object {
 				p.write(object{"id": m["id"], "error": object{"code": -32601, "message": "method not found"}})
 			}
 		}
-		p.hear(method, params)
+		p.dispatch(method, params)
 		if !wanted(m) {
 			continue
 		}
@@ -113,11 +114,11 @@ func (p *peer) until(wanted func(object) bool) object {
 		}
 		return params
 	}
-	p.t.Fatalf("the agent is gone: %v", p.out.Err())
+	p.t.Fatalf("the agent exited: %v", p.out.Err())
 	return nil
 }
 
-func (p *peer) hear(method string, params object) {
+func (p *peer) dispatch(method string, params object) {
 	switch method {
 	case "item/agentMessage/delta":
 		p.text.WriteString(params["delta"].(string))
@@ -143,7 +144,8 @@ func model(t *testing.T) *fakemodel.Server {
 	return s
 }
 
-// after says b and then, when the agent has come back, the last words.
+// after returns a prompt for which the model calls the tool b, and then answers
+// "It is done.".
 func after(b fakemodel.Block) string {
 	return fakemodel.Scenario{Steps: []fakemodel.Step{
 		{Text: "I will. ", Blocks: []fakemodel.Block{b}}, {Text: "It is done."},
@@ -167,7 +169,7 @@ func codexTurn(p *peer, thread, text string) map[string]object {
 
 func TestCodexWorksWithFakeModel(t *testing.T) {
 	b := realagents.Codex(t)
-	for _, name := range []string{"gpt-5.5", "gpt-6.1-sol"} { // tools as functions, and called from JavaScript
+	for _, name := range []string{"gpt-5.5", "gpt-6.1-sol"} { // the first calls tools as functions, the second from JavaScript
 		t.Run(name, func(t *testing.T) {
 			home := realagents.NewHome(t, model(t).URL())
 			p := launch(t, b, home)
@@ -197,8 +199,7 @@ func TestCodexWorksWithFakeModel(t *testing.T) {
 	}
 }
 
-// shells are how the agents name the tool that runs a command, and what it
-// takes.
+// shells are each agent's call of the tool that runs a command.
 var shells = map[string]fakemodel.Block{
 	"claude-agent-acp": fakemodel.Call("Bash", object{"command": "echo hi > made", "description": "make it"}),
 	"codex-acp":        fakemodel.Call("exec_command", object{"cmd": "echo hi > made"}),
@@ -214,7 +215,7 @@ func TestACPAgentsWorkWithFakeModel(t *testing.T) {
 			home := realagents.NewHome(t, model(t).URL())
 			p := launch(t, realagents.Find(t, name), home)
 			p.allow = func(method string, params object) any {
-				if method != "session/request_permission" { // an extension, which no client has to know
+				if method != "session/request_permission" { // an extension that clients need not support
 					return nil
 				}
 				for _, o := range params["options"].([]any) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Recordings with other versions than the pinned ones stay out of testdata.
+// Recordings with other agent versions are saved outside of testdata.
 func TestSaveWritesToResultsDirectory(t *testing.T) {
 	project, elsewhere := filepath.Join(t.TempDir(), "acp"), t.TempDir()
 	if err := os.Mkdir(project, 0o700); err != nil {

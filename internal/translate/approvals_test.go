@@ -10,7 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// ask opens a question whose id, turn and request have the same number.
+// ask adds a question whose id, turn and request all contain the number n.
 func ask(a *translate.Approvals[string], n int, outOfTurn bool) {
 	a.Add(translate.Approval[string]{
 		ID: fmt.Sprint("a", n), Turn: fmt.Sprint("t", n), Request: fmt.Sprint("r", n), Digest: "d",
@@ -33,7 +33,7 @@ func TestApprovalsAreSorted(t *testing.T) {
 		t.Errorf("by request: %v %v", q, ok)
 	}
 	if _, ok := a.ByRequest("r4"); ok {
-		t.Error("a question that nobody asked was found")
+		t.Error("a question with an unknown request was found")
 	}
 }
 
@@ -73,7 +73,7 @@ func TestSettledApprovalCannotBeDecided(t *testing.T) {
 	if _, err := a.Open("a1"); runnel.CodeOf(err) != runnel.ApprovalGone {
 		t.Errorf("a settled approval: %v", err)
 	}
-	a.Remove("a1") // has no effect
+	a.Remove("a1") // a second call has no effect
 	if !a.Idle() {
 		t.Error("not idle")
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// turns returns the turn and the text of each notice.
-func turns(events []event.Event) (out []string) {
+// notices returns the turn and the text of each notice.
+func notices(events []event.Event) (out []string) {
 	for _, ev := range events {
 		n, _ := ev.Body.(event.Notice)
 		out = append(out, ev.Turn+" "+n.Message)
@@ -31,18 +31,18 @@ func TestEmitterKeepsOrder(t *testing.T) {
 	e.Defer(inner...)
 	e.Notice("t", event.LevelInfo, "X", "two")
 	e.Reply("a")
-	if d := cmp.Diff([]string{" one", "t two"}, turns(e.Take())); d != "" {
+	if d := cmp.Diff([]string{" one", "t two"}, notices(e.Take())); d != "" {
 		t.Error(d)
 	}
 	e.Begin(at.Add(time.Second))
 	e.EmitDeferred()
 	e.Notice("", event.LevelInfo, "X", "three")
 	evs := e.Take()
-	if d := cmp.Diff([]string{"u captured", " three"}, turns(evs)); d != "" {
+	if d := cmp.Diff([]string{"u captured", " three"}, notices(evs)); d != "" {
 		t.Error(d)
 	}
 	if !evs[0].At.Equal(at) {
-		t.Errorf("the deferred event is of %v", evs[0].At)
+		t.Errorf("the deferred event has the time %v", evs[0].At)
 	}
 	if replies := e.Replies(); len(replies) != 1 || e.Replies() != nil || e.Take() != nil {
 		t.Errorf("replies %v", replies)
@@ -59,11 +59,11 @@ func TestHeldEventsAreEmittedTogether(t *testing.T) {
 		t.Errorf("%d events, size %d", len(evs), h.Size())
 	}
 	e.Add(h.Take()...)
-	if d := cmp.Diff([]string{"t one", "t two"}, turns(e.Take())); d != "" {
+	if d := cmp.Diff([]string{"t one", "t two"}, notices(e.Take())); d != "" {
 		t.Error(d)
 	}
 	if h.Size() != 0 || h.Take() != nil {
-		t.Error("what was taken is still held")
+		t.Error("Take left events in Held")
 	}
 }
 
@@ -82,7 +82,7 @@ func TestNumbering(t *testing.T) {
 	}
 }
 
-// shapes names the events in a few letters each.
+// shapes returns a short text for each event.
 func shapes(events []event.Event) string {
 	var out []string
 	for _, ev := range events {
@@ -124,7 +124,7 @@ func TestOutputEndsOnce(t *testing.T) {
 		{"is added to", []func(*translate.Output, translate.TurnEmitter){add("a"), add(""), add("b"), grow("abc"), done, add("d")}, "start +a +b +c done"},
 		{"too long", []func(*translate.Output, translate.TurnEmitter){add("a"), add(strings.Repeat("x", event.MaxOutput)), add("b"), done}, "start +a +b done"},
 		{"cancelled", []func(*translate.Output, translate.TurnEmitter){grow("a"), cancel, done}, "start +a cancelled"},
-		{"never began", []func(*translate.Output, translate.TurnEmitter){cancel}, ""},
+		{"not started", []func(*translate.Output, translate.TurnEmitter){cancel}, ""},
 	} {
 		var e translate.Emitter
 		o := translate.NewOutput("t:1:0", "c", "shell", "")
@@ -191,7 +191,7 @@ func TestObjectDecoding(t *testing.T) {
 		}
 	}
 	if got := translate.Object(func() {}); string(got) != "{}" {
-		t.Errorf("what cannot be encoded: %s", got)
+		t.Errorf("a value that cannot be encoded: %s", got)
 	}
 	for raw, ok := range map[string]bool{`{"a":1}`: true, `{}`: true, ``: false, `null`: false, `[1]`: false, `{"a"`: false} {
 		if _, err := translate.Values(json.RawMessage(raw)); (err == nil) != ok || err != nil && runnel.CodeOf(err) != runnel.InvalidRequest {
@@ -206,9 +206,9 @@ func TestKeysAreShortAndPlain(t *testing.T) {
 			t.Errorf("%q: %q", native, got)
 		}
 	}
-	const want = "8bffc221-d56a-542e-a6ce-663b4dbcba5f" // stored in logs, so it must stay
+	const want = "8bffc221-d56a-542e-a6ce-663b4dbcba5f" // logs contain derived ids, so they must not change
 	if translate.Derive("p", "x") != want || translate.Derive("q", "x") == want {
-		t.Error("derived ids are not those of their provider")
+		t.Error("Derive returned another id, or ignores the provider")
 	}
 }
 

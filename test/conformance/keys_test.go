@@ -84,7 +84,7 @@ func keys() table {
 	return with(tab,
 		row{cells: []string{"all", "api-key", "both variables have a key", "the first variable counts"}, test: "internal/agentconn.TestKeyDependsOnAuthMode"},
 		row{cells: []string{"all", "agent-login", "the variable has a key", "the agent does not get it"}, test: "internal/agentconn.TestKeyDependsOnAuthMode"},
-		row{cells: []string{"all", "of the configuration, and another of the session", "any", "that of the session counts"}, test: "internal/agentconn.TestConfiguredModeIsOfSessionsWithoutTheirOwn"},
+		row{cells: []string{"all", "of the configuration, and another of the session", "any", "that of the session counts"}, test: "internal/agentconn.TestSessionAuthOverridesConfiguredAuth"},
 	)
 }
 
