@@ -295,7 +295,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 				return event.Event{}, io.EOF
 			}
 		case err != nil:
-			return event.Event{}, runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output broke off", err)
+			return event.Event{}, runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output cannot be read", err)
 		case c.lines.Torn() && !json.Valid(line): // the agent exited in the middle of a line
 		default:
 			c.ready = c.translate(line)

@@ -67,10 +67,10 @@ func (c *Command) judgeGit(ctx context.Context, opt runnel.Options, dirs []strin
 			return startFault(ctx, agent, err)
 		}
 		if err != nil {
-			return untrusted(opt, dir, "It is not known what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
+			return untrusted(opt, dir, "Runnel cannot determine what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
 		if len(found) > 0 {
-			return untrusted(opt, dir, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents call git unasked: "+
+			return untrusted(opt, dir, "The git configuration of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents run git without asking: "+
 				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
 		}
 	}

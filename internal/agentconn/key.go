@@ -61,7 +61,7 @@ func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
 	case key == "":
 		return "", runnel.Fail(runnel.MissingAPIKey, "There is no API key: "+c.Key.Variables[0]+" is not set. "+found+", or use the agent's own login with auth: agent-login.")
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", runnel.Fail(runnel.MissingAPIKey, "The API key in "+c.Key.Variables[0]+" holds white space or other characters that no key has. Check it.")
+		return "", runnel.Fail(runnel.MissingAPIKey, "The API key in "+c.Key.Variables[0]+" contains white space or other characters that an API key cannot contain. Check it.")
 	}
 	return key, nil
 }

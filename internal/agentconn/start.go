@@ -109,7 +109,7 @@ func startFault(ctx context.Context, agent Agent, err error) error {
 	case start.Reason == proc.BadDir:
 		return badDir(err)
 	case start.Reason == proc.NoResources:
-		return runnel.Fail(runnel.Overloaded, failed+": "+string(start.Reason)+" on this machine. End something, and try again.", err)
+		return runnel.Fail(runnel.Overloaded, failed+": "+string(start.Reason)+" on this machine. Stop other programs, and try again.", err)
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, failed+": "+string(start.Reason), err)
 }

@@ -45,7 +45,7 @@ var (
 	// The session stops the agent unless the turn ends.
 	InterruptRefused = event.Notice{
 		Level: event.LevelWarning, Code: string(runnel.InterruptFailed),
-		Message: "The agent refused to stop. It is ended unless it stops by itself.",
+		Message: "The agent rejected the interrupt. Runnel stops the agent unless the turn ends.",
 	}
 
 	// Bypassed is the notice for an agent that runs every tool without asking.

@@ -172,7 +172,7 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 		fatal := ""
 		_ = c.Do(func(func(any) error) error { fatal = c.tr.warnings.fatal; return nil })
 		if fatal != "" {
-			return nil, runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, and it would go on without it: see "+oneLine(fatal, 500)+".")
+			return nil, runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, and Codex would start without it: see "+oneLine(fatal, 500)+".")
 		}
 		if m.Error != nil {
 			return nil, c.refusal(method, m.Error)
@@ -186,17 +186,17 @@ func (c *conn) await(next func() ([]byte, error), method string, id jsonrpc.ID) 
 func (c *conn) refusal(method string, e *jsonrpc.Error) error {
 	switch {
 	case method == methodLogin:
-		return runnel.Fail(runnel.InvalidAPIKey, "Codex did not take the API key. Check "+apiKey.Variables[0]+".", e)
+		return runnel.Fail(runnel.InvalidAPIKey, "Codex rejected the API key. Check "+apiKey.Variables[0]+".", e)
 	case strings.Contains(e.Message, "already has an active writer"):
 		return runnel.Fail(runnel.SessionCreateFailed, "The conversation is open in "+writer(c.home, c.opt.Resume)+". Close it there first.", e)
 	case method != methodStart && isMissing(e):
 		return runnel.Fail(runnel.SessionNotFound, "Codex has no such conversation.", e)
 	case strings.Contains(e.Message, "failed to load configuration"):
-		return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, or an option is not one that it knows. Try it in a terminal: codex", e)
+		return runnel.Fail(runnel.SessionCreateFailed, "Codex's configuration is not valid, or Codex does not support an option. Try it in a terminal: codex", e)
 	case method == methodInitialize:
-		return runnel.Fail(runnel.ProtocolError, "Codex does not speak the protocol that we know; update it: "+installCommand, e)
+		return runnel.Fail(runnel.ProtocolError, "Codex rejected Runnel's initialize request. Update Codex: "+installCommand, e)
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Codex did not begin the conversation. Try it in a terminal: codex", e)
+	return runnel.Fail(runnel.SessionCreateFailed, "Codex did not start the conversation. Try it in a terminal: codex", e)
 }
 
 // startupFault stops the process and returns the error for an agent that exited
@@ -215,7 +215,7 @@ func (c *conn) startupFault() error {
 			return runnel.Fail(runnel.SessionCreateFailed, known.message, cause)
 		}
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, "Codex ended before it was ready. Try it in a terminal: "+product.Try, cause)
+	return runnel.Fail(runnel.SessionCreateFailed, "Codex exited before it was ready. Try it in a terminal: "+product.Try, cause)
 }
 
 // Prompt implements [runnel.Conn].

@@ -98,7 +98,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	out, err := agentconn.Output(ctx, path, environ(os.Environ(), opt), args...)
 	version, ok := strings.CutPrefix(string(out), "codex-cli ")
 	if err != nil || !ok {
-		in.Problem = "It does not say its version. Try it in a terminal: " + product.Try
+		in.Problem = "It did not report its version. Try it in a terminal: " + product.Try
 		return in
 	}
 	in.Installed, in.Version = true, oneLine(version, 40)
@@ -123,7 +123,7 @@ func (a *asker) describe(in *runnel.Installation) error {
 		Needed  bool      `json:"requiresOpenaiAuth"`
 	}
 	if err := a.ask(methodAccount, map[string]any{}, &account); err != nil {
-		return runnel.Fail(runnel.AgentError, "Codex does not say whether it is logged in.", err)
+		return runnel.Fail(runnel.AgentError, "Codex did not report whether it is logged in.", err)
 	}
 	if account.Needed { // other model providers do not use this login
 		loggedIn := account.Account != nil
@@ -136,7 +136,7 @@ func (a *asker) describe(in *runnel.Installation) error {
 		Data []modelEntry `json:"data"`
 	}
 	if err := a.ask(methodModels, map[string]any{"limit": 100}, &r); err != nil {
-		return runnel.Fail(runnel.AgentError, "Codex does not list its models.", err)
+		return runnel.Fail(runnel.AgentError, "Codex did not list its models.", err)
 	}
 	s := settings{Approval: onRequest, Sandbox: workspace}
 	for _, e := range r.Data[:min(len(r.Data), 100)] {

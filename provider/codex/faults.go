@@ -82,7 +82,7 @@ func fault(e turnError) event.Fault {
 	case k.word == "other" && strings.HasPrefix(e.Message, "{"), strings.Contains(e.Message, "status 400"):
 		return of(runnel.AgentError, "The model API rejected the request%s", because(e))
 	}
-	return of(runnel.AgentError, "The agent gave the turn up%s", because(e))
+	return of(runnel.AgentError, "The agent ended the turn with an error%s", because(e))
 }
 
 // because returns the agent's reason as the end of a sentence. The agent's

@@ -368,7 +368,7 @@ func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread s
 	}
 	dir, err := copyOf(ref.File, id, models)
 	if errors.Is(err, errContinues) {
-		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file continues another file of its conversation: put that one beside it, under its own name", err)
+		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file continues another file of its conversation; put that file into the same folder under its original name", err)
 	}
 	if err != nil {
 		return opt, "", clean, runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)

@@ -81,7 +81,7 @@ func (a *asker) ask(method string, params, result any) error {
 	for {
 		line, err := a.lines.Next()
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
-			return runnel.Fail(runnel.AgentError, "What Codex keeps of the conversation is too large.", err)
+			return runnel.Fail(runnel.AgentError, "The conversation that Codex stored is too large.", err)
 		}
 		if err != nil {
 			return runnel.Fail(runnel.AgentError, "Codex exited before it answered a request.", err)

@@ -186,7 +186,7 @@ func (t *translator) sessionNotified(m jsonrpc.Message, n note) {
 			t.notice(translate.AgentSays(event.LevelWarning, text))
 		}
 	case "model/rerouted":
-		t.notice(event.Notice{Level: event.LevelWarning, Code: "MODEL_FALLBACK", Message: "The agent goes on with another model: " + oneLine(n.ToModel, 200) + "."})
+		t.notice(event.Notice{Level: event.LevelWarning, Code: "MODEL_FALLBACK", Message: "The agent continues with another model: " + oneLine(n.ToModel, 200) + "."})
 	case "thread/status/changed", "item/mcpToolCall/progress", "mcpServer/startupStatus/updated", "item/commandExecution/terminalInteraction":
 	default:
 		t.out.Skip()
