@@ -41,7 +41,7 @@ const drain = 2 * time.Second
 // here.
 const maxStart = 256 << 20
 
-// eventSize is the size that a waiting event counts as at least, in bytes.
+// eventSize is the minimum size that a waiting event counts as, in bytes.
 const eventSize = 1 << 10
 
 // startTime bounds the time until an agent is ready. Some agents first download
@@ -59,8 +59,8 @@ type Translator interface {
 	Sent(line []byte, at time.Time) []event.Event
 
 	// Printed processes a line that the agent printed. line is nil if the line
-	// is not valid JSON text. The second result is the messages to write at
-	// once. They pass through Sent as well.
+	// is not UTF-8 or contains NUL. The second result is the messages to write
+	// at once. They pass through Sent as well.
 	Printed(line []byte, at time.Time) ([]event.Event, []any)
 
 	// Gone returns the events that the translator still holds. It is called
@@ -185,7 +185,7 @@ func (c *Conn) next() ([]byte, error) {
 			err = runnel.Fail(runnel.ProtocolError, c.agent.Name+" printed too much before it was ready. Try it in a terminal: "+c.agent.Try)
 		}
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long && !full {
-			c.ready = append(c.ready, c.leftOut())
+			c.ready = append(c.ready, c.tooLongNotice())
 			continue
 		}
 		if err != nil {
@@ -270,8 +270,8 @@ var tooLong = event.Notice{
 	Level: event.LevelWarning, Code: "LINE_TOO_LONG", Message: "The agent printed a message that is too long; it was left out.",
 }
 
-// leftOut returns the notice for a line that is too long.
-func (c *Conn) leftOut() event.Event {
+// tooLongNotice returns the notice for a line that is too long.
+func (c *Conn) tooLongNotice() event.Event {
 	c.counts.Lines.Add(1)
 	return event.Event{At: time.Now(), Body: tooLong}
 }
@@ -285,7 +285,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 		line, err := c.lines.Next()
 		switch _, long := errors.AsType[*jsonl.TooLongError](err); {
 		case long:
-			c.ready = []event.Event{c.leftOut()}
+			c.ready = []event.Event{c.tooLongNotice()}
 		case errors.Is(err, io.EOF):
 			c.end()
 			c.mu.Lock()

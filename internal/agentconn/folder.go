@@ -19,20 +19,20 @@ import (
 // found and started, and which programs git would run. Each provider prevents
 // its own agent from using the folder's settings.
 
-// defend prepares a command for an untrusted folder. It fails if the folder
+// prepareUntrusted prepares a command for an untrusted folder. It fails if the folder
 // could determine which program runs.
-func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) error {
+func (c *Command) prepareUntrusted(ctx context.Context, opt runnel.Options, agent Agent) error {
 	dirs, err := folders(opt)
 	if err != nil {
 		return err
 	}
 	if opt.Trusted { // some further directories are untrusted
 		c.Env = proc.FilterPath(c.Env, outside(dirs))
-		return c.judgeGit(ctx, opt, dirs, agent)
+		return c.checkGit(ctx, opt, dirs, agent)
 	}
 	c.Env = proc.FilterPath(c.Env, outside(dirs))
 	if len(dirs) > 1 || dirs[0] != EmptyDir() { // in the empty directory, the agent only reports about itself
-		if err := c.judge(ctx, opt, dirs, agent); err != nil {
+		if err := c.checkLaunch(ctx, opt, dirs, agent); err != nil {
 			return err
 		}
 	}
@@ -46,8 +46,8 @@ func (c *Command) defend(ctx context.Context, opt runnel.Options, agent Agent) e
 	return nil
 }
 
-// judge fails if one of the folders could determine which program runs.
-func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
+// checkLaunch fails if one of the folders could determine which program runs.
+func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	args := wrapped(c.Path, c.Args)
 	if name := launcher(c.Path, args); name != "" {
 		return untrusted(opt, dirs[0], agent.Name+" is configured to be started by "+name+", which runs programs of the folder that it works for. "+
@@ -56,11 +56,11 @@ func (c *Command) judge(ctx context.Context, opt runnel.Options, dirs []string, 
 	if arg := fromFolder(args, dirs[0]); arg != "" && !c.Elsewhere {
 		return untrusted(opt, dirs[0], agent.Name+" is configured to be started with "+text.OneLine(arg, 300)+", which is a file of the folder that it works for. Write its whole path.")
 	}
-	return c.judgeGit(ctx, opt, dirs, agent)
+	return c.checkGit(ctx, opt, dirs, agent)
 }
 
-// judgeGit fails if git would run programs in one of the folders.
-func (c *Command) judgeGit(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
+// checkGit fails if git would run programs in one of the folders.
+func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
 	for _, dir := range dirs {
 		found, err := gitconfig.Find(ctx, c.Env, dir)
 		if ctx.Err() != nil {

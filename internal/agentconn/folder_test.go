@@ -60,14 +60,14 @@ func TestLaunchersAreRefusedInUntrustedFolders(t *testing.T) {
 	} {
 		words := strings.FieldsFunc(c.command, func(r rune) bool { return r == '|' || r == ' ' && !strings.Contains(c.command, "|") })
 		cmd := Command{Path: words[0], Args: words[1:]}
-		err := cmd.defend(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "Agent"})
+		err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: dir}, Agent{Name: "Agent"})
 		switch {
 		case c.name == "" && err != nil:
 			t.Errorf("%s: %v", c.command, err)
 		case c.name != "" && (runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "started by "+c.name+",") || !strings.Contains(err.Error(), "--trusted-folders "+dir)):
 			t.Errorf("%s: %v", c.command, err)
 		}
-		if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
+		if err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
 			t.Errorf("%s, in the empty directory: %v", c.command, err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestScriptOfTheFolderIsRefused(t *testing.T) {
 		if c.cmd.Path == "" {
 			c.cmd.Path = "/usr/bin/node"
 		}
-		err := c.cmd.defend(t.Context(), opt, Agent{Name: "Agent"})
+		err := c.cmd.prepareUntrusted(t.Context(), opt, Agent{Name: "Agent"})
 		if c.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "agent.js, which is a file of the folder") {
 			t.Errorf("%q: %v", c.cmd.Args, err)
 		}
@@ -128,7 +128,7 @@ func TestUntrustedFolderIsNotInPath(t *testing.T) {
 			t.Errorf("%+v: found %q, %v", c.opt, found, err)
 		}
 		cmd := Command{Path: "/bin/agent", Env: []string{"A=1", "PATH=" + path}}
-		if err := cmd.defend(t.Context(), c.opt, Agent{Name: "Agent"}); err != nil {
+		if err := cmd.prepareUntrusted(t.Context(), c.opt, Agent{Name: "Agent"}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Contains(cmd.Env, "PATH="+c.path) {
@@ -203,7 +203,7 @@ func TestProbeWorksWithoutHome(t *testing.T) {
 		t.Fatalf("the empty directory is %s, want the root", root)
 	}
 	cmd := Command{Path: "/usr/bin/npx", Args: []string{"agent"}, Env: []string{"PATH=/usr/bin"}, Elsewhere: true}
-	if err := cmd.defend(t.Context(), runnel.Options{Dir: root}, Agent{Name: "Agent"}); err != nil || !slices.Contains(cmd.Env, "PATH=/usr/bin") {
+	if err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: root}, Agent{Name: "Agent"}); err != nil || !slices.Contains(cmd.Env, "PATH=/usr/bin") {
 		t.Errorf("environment %v, error %v", cmd.Env, err)
 	}
 }
@@ -218,7 +218,7 @@ func TestEmptyDirThroughSymlinkIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := Command{Path: "/usr/bin/npx"}
-	if err := cmd.defend(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
+	if err := cmd.prepareUntrusted(t.Context(), runnel.Options{Dir: EmptyDir()}, Agent{Name: "Agent"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -238,7 +238,7 @@ func TestGitOfTheFolderIsNotRun(t *testing.T) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	GitPins(t.Context(), env, opt)
 	cmd := Command{Path: "/bin/agent", Env: env}
-	err := cmd.defend(t.Context(), opt, Agent{Name: "Agent"})
+	err := cmd.prepareUntrusted(t.Context(), opt, Agent{Name: "Agent"})
 	t.Log(err) // the git configuration is invalid
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("git of the folder ran")

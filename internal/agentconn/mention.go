@@ -18,7 +18,7 @@ var mention = regexp.MustCompile(`@(\S+)`)
 // unchanged. Files inside dir may be mentioned.
 func MentionsOutside(text, dir string) bool {
 	for _, m := range mention.FindAllStringSubmatch(text, maxMentions+1) {
-		if leadsOut(m[1], dir) {
+		if leavesDir(m[1], dir) {
 			return true
 		}
 	}
@@ -28,7 +28,7 @@ func MentionsOutside(text, dir string) bool {
 // maxMentions bounds the files that a prompt may mention.
 const maxMentions = 200
 
-func leadsOut(name, dir string) bool {
+func leavesDir(name, dir string) bool {
 	name, _, _ = strings.Cut(name, "#") // a fragment selects lines
 	name = strings.TrimRight(name, ".,;:!?)]}>'`")
 	if strings.ContainsAny(name, `"'\@`) || strings.HasPrefix(name, "~") || !filepath.IsLocal(name) && name != "" {

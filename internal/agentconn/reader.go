@@ -12,7 +12,7 @@ import (
 // approval events that a live session would log itself.
 type Reader struct {
 	tr      Translator
-	replies map[string]bool // names of due replies that the recording has not shown yet
+	replies map[string]bool // names of due replies that are still to come in the recording
 	asked   []question      // the open approvals
 }
 

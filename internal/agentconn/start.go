@@ -38,7 +38,7 @@ type Command struct {
 // a restarted server finds the agent again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
 	if !opt.Trusted || len(opt.UntrustedDirs) > 0 {
-		if err := cmd.defend(ctx, opt, agent); err != nil {
+		if err := cmd.prepareUntrusted(ctx, opt, agent); err != nil {
 			return nil, err
 		}
 	}

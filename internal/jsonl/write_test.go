@@ -33,8 +33,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// A Reader returns a message that Append accepts as one line with the same JSON
-// value.
+// FuzzAppend checks that a Reader returns each message that Append accepts as
+// one line, with the same JSON value.
 func FuzzAppend(f *testing.F) {
 	for _, s := range []string{`{"a":"b"}`, "\"\u2028\u2029\"", "\xe2\x80", " ", "a\rb", "[\"\u2028\", 1]"} {
 		f.Add([]byte(s))

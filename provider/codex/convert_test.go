@@ -110,11 +110,11 @@ func TestModeRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := settings{Approval: is.approval, Sandbox: is.sandbox, Plan: is.plan, Asked: string(m)}
-		if got := s.word(); got != string(m) {
+		if got := s.permissionMode(); got != string(m) {
 			t.Errorf("mode %s becomes %s", m, got)
 		}
 	}
-	if got := (&settings{Approval: "untrusted", Sandbox: readOnly}).word(); got != "" {
+	if got := (&settings{Approval: "untrusted", Sandbox: readOnly}).permissionMode(); got != "" {
 		t.Errorf("settings without a permission mode give %s", got)
 	}
 	if _, err := modeOf(runnel.ModeBypass, false); err == nil {

@@ -44,8 +44,9 @@ func recording(t testing.TB, name string) []runnel.Line {
 	return allLines(t, a)
 }
 
-// TestUnknownMessagesChangeNothing inserts messages of a possible newer agent
-// between the lines of a recording. The events must not change.
+// TestUnknownMessagesChangeNothing inserts unknown messages between the lines
+// of a recording, as a newer agent could print them. The other events must not
+// change.
 func TestUnknownMessagesChangeNothing(t *testing.T) {
 	unknown := []string{
 		`{"method":"item/hologram/delta","params":{"threadId":"x","turnId":"y","deep":{"er":[1,{"still":true}]}}}`,

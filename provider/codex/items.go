@@ -214,7 +214,7 @@ func (is *itemList) whole(it item) {
 	default:
 		is.callStarted(c, it)
 		if it.Type == "subAgentActivity" {
-			c.done = !c.call // the call goes on; see subagents.acts
+			c.done = !c.call // the call goes on; see subagents.activity
 		} else if c.call {
 			c.args, c.changes = nil, nil // no more questions about this patch can come
 			c.output.Done(is.out, toolOutput(c, it))

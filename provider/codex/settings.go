@@ -75,9 +75,9 @@ var modeLabels = map[string]string{
 	string(runnel.ModeDontAsk):     "Deny outside the project",
 }
 
-// word returns the permission mode that the settings amount to, "" if there is
+// permissionMode returns the permission mode that the settings amount to, "" if there is
 // none.
-func (s *settings) word() string {
+func (s *settings) permissionMode() string {
 	m := mode{s.Approval, s.Sandbox, s.Plan}
 	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked == m {
 		return s.Asked
@@ -118,7 +118,7 @@ func (s *settings) take(model, effort string, approval json.RawMessage, sandbox 
 	if s.Approval = ""; json.Unmarshal(approval, &s.Approval) != nil {
 		s.Approval = "granular"
 	}
-	s.Mode = s.word()
+	s.Mode = s.permissionMode()
 }
 
 // requested processes the id of a request that Runnel sends. The request may
