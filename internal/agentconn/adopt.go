@@ -26,7 +26,7 @@ func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
 	c := New(process, agent, tr, opt)
-	back, err := c.Replay(kept)
+	back, err := c.Relive(kept)
 	if err == nil && !kept.Known {
 		err = isReady()
 	}
@@ -43,9 +43,9 @@ func notAdopted(agent Agent, cause error) error {
 	return runnel.Fail(runnel.ProcessCrash, agent.Name+" cannot be taken over", cause)
 }
 
-// Replay restores the state of the earlier process's connection from the lines
+// Relive restores the state of the earlier process's connection from the lines
 // that the supervisor kept, and writes the replies that are still due.
-func (c *Conn) Replay(kept *supervisor.Backlog) (runnel.Backlog, error) {
+func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	back := runnel.Backlog{After: -1}

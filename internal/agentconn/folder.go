@@ -19,8 +19,8 @@ import (
 // found and started, and which programs git would run. Each provider prevents
 // its own agent from using the folder's settings.
 
-// prepareUntrusted prepares a command for an untrusted folder. It fails if the folder
-// could determine which program runs.
+// prepareUntrusted prepares a command for an untrusted folder. It fails if the
+// folder could determine which program runs.
 func (c *Command) prepareUntrusted(ctx context.Context, opt runnel.Options, agent Agent) error {
 	dirs, err := folders(opt)
 	if err != nil {

@@ -108,7 +108,7 @@ func takeover[T agentconn.Translator](t *testing.T, lines []supervisor.Line, fre
 	t.Helper()
 	sent := 0
 	tr := fresh()
-	back, err := agentconn.New(mute{sent: &sent}, agentconn.Agent{Name: "Agent"}, tr, runnel.Options{}).Replay(&supervisor.Backlog{Lines: lines})
+	back, err := agentconn.New(mute{sent: &sent}, agentconn.Agent{Name: "Agent"}, tr, runnel.Options{}).Relive(&supervisor.Backlog{Lines: lines})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ func TestConformance(t *testing.T) {
 			providertest.Recover: prompt(said),
 		},
 		Cannot: map[providertest.Scenario]string{
-			providertest.Plan:   "0.169.0 offers no update_plan tool to the models of its catalog",
-			providertest.Behind: "0.169.0: what goes on behind a turn is a command; it neither asks nor speaks",
+			providertest.Plan:   "0.169.0 offers no update_plan tool to the models in its catalogue",
+			providertest.Behind: "0.169.0: only commands continue after a turn; they request no approval and write no message",
 		},
 		SawImage: func(opt runnel.Options) bool {
 			for _, r := range models[opt.Dir].Requests() {

@@ -53,7 +53,7 @@ func newestRollout(a, b string) int {
 
 // quoteMeta returns the glob pattern that matches only path.
 func quoteMeta(path string) string {
-	if runtime.GOOS == "windows" { // Windows has no escapes, and paths can contain only brackets of these characters
+	if runtime.GOOS == "windows" { // globs have no escapes there; of these characters, paths contain only brackets
 		return path
 	}
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)

@@ -52,7 +52,7 @@ func TestNativeProgramReplacesLauncher(t *testing.T) {
 	}
 	defer f.Close()
 	if _, err := f.Read(head); err != nil || runtime.GOOS == "linux" && string(head) != "\x7fELF" {
-		t.Errorf("it begins with %q, %v", head, err)
+		t.Errorf("the program begins with %q, %v", head, err)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "codex.js")
 	if err := os.WriteFile(elsewhere, []byte("#!/usr/bin/env node\n"), 0o755); err != nil {

@@ -200,7 +200,7 @@ func TestBackgroundCommandIsIdentifiedByTurn(t *testing.T) {
 		if done, ok := ev.Body.(event.ItemDone); ok {
 			if out, ok := done.FinalItem.(event.FunctionCallOutput); ok && out.Output == "of n2" {
 				if ev.Turn != "b" {
-					t.Errorf("it is shown in turn %s", ev.Turn)
+					t.Errorf("the command's output is shown in turn %s", ev.Turn)
 				}
 				return
 			}
