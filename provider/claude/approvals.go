@@ -12,30 +12,31 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// approvals are the questions of the agent that wait for an answer.
+// approvals holds the agent's permission requests and questions that wait for a
+// decision. The comments in this file call each of them a question.
 type approvals struct {
 	translate.Approvals[*question]
 	out       *translate.Emitter
 	session   *session
-	outOfTurn []*turn // turns that hold nothing but a question
+	outOfTurn []*turn // turns that contain only a question
 }
 
-// question is the part of an approval that is Claude Code's own.
+// question is the part of an approval that is specific to Claude Code.
 type question struct {
 	turn    *turn
 	toolUse string
 	tool    string
 	kind    event.ApprovalKind
 	input   json.RawMessage
-	grants  []grant  // what the agent offers to allow for this session
+	grants  []grant  // permissions that the agent offers for this session
 	options []string // labels of the answers to a single question
 	asked   string   // the text of that question
-	fixed   bool     // the arguments may not be changed
+	fixed   bool     // the user cannot change the arguments
 }
 
-// take returns the question in a control request, nil if there is none to ask:
-// a request that we do not support or cannot show is refused, and a question
-// that is open is not asked twice.
+// take returns the question in a control request. It returns nil if there is no
+// new question to ask: it rejects an unsupported request, and drops a question
+// that is already open.
 func (a *approvals) take(f frame) *question {
 	r := f.Request
 	if r.Subtype != "can_use_tool" || a.Full() || event.TooDeep(r.Input) {
@@ -48,8 +49,8 @@ func (a *approvals) take(f frame) *question {
 		toolUse: r.ToolUseID, tool: r.ToolName, kind: approvalKind(r.ToolName),
 		input: translate.Arguments(r.Input), grants: grants(r.Suggestions),
 	}
-	// The agent does not check changed arguments against its rules, so calls
-	// that the rules deny would run. Rules do not apply to answers and plans.
+	// The agent does not check changed arguments against its deny rules, so a
+	// denied call could run. The rules do not apply to answers and plans.
 	q.fixed = a.session.denies && q.kind == event.ApprovalTool
 	if old, open := a.ByRequest(f.RequestID); open {
 		a.askedAgain(old, q)
@@ -58,13 +59,13 @@ func (a *approvals) take(f frame) *question {
 	return q
 }
 
-// askedAgain takes a question with the id of one that is open. If it is about
-// something else, both are denied.
+// askedAgain handles a question that has the id of an open one. If the arguments
+// differ, both questions are denied.
 func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 	if _, changed := a.Changed(old.Request, translate.Digest(q.input)); !changed {
 		return
 	}
-	no := decision{Behavior: "deny", Message: "The arguments changed while they were looked at. Ask again.", ToolUseID: old.Question.toolUse}
+	no := decision{Behavior: "deny", Message: "The arguments changed before the user decided. Ask again.", ToolUseID: old.Question.toolUse}
 	if r, err := no.reply(old.Request); err == nil {
 		a.out.Reply(r)
 	}
@@ -72,10 +73,10 @@ func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 	old.Question.turn.emit(translate.Withdrawn(old.ID))
 }
 
-// ask asks a question in a turn. If tn is nil, the question is out of turn: a
-// background task asks, or no turn runs. It is asked at once, in a turn that
-// holds nothing else: the prompt's turn may be over long before the answer is
-// there, and would take the question with it.
+// ask emits the approval request for a question in a turn. If tn is nil, the
+// question is out of turn: a background task asks, or no turn runs. It then gets
+// a new turn that contains only this question. In the prompt's turn it would be
+// dropped when that turn ends, which may be long before the decision.
 func (a *approvals) ask(q *question, f frame, tn *turn) {
 	outOfTurn := tn == nil
 	if outOfTurn {
@@ -103,9 +104,9 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 	tn.emit(event.ApprovalRequested{Approval: ev})
 }
 
-// answer returns the control response for a decision. It fails with
-// ApprovalGone for an approval that is not open, and with InvalidRequest for a
-// choice that it does not have.
+// answer returns the control response for a decision. It fails with ApprovalGone
+// if the approval is not open, and with InvalidRequest if the approval does not
+// offer the choice.
 func (a *approvals) answer(id string, d runnel.Decision) (response, error) {
 	ap, err := a.Open(id)
 	if err != nil {
@@ -118,8 +119,8 @@ func (a *approvals) answer(id string, d runnel.Decision) (response, error) {
 	return dec.reply(ap.Request)
 }
 
-// reply makes the control response with which a decision answers a request. It
-// fails if the arguments that were decided on are not JSON.
+// reply returns the control response that sends a decision for a request. It
+// fails if the decision's arguments are not JSON.
 func (d decision) reply(request string) (response, error) {
 	b, err := json.Marshal(d)
 	if err != nil {
@@ -128,7 +129,8 @@ func (d decision) reply(request string) (response, error) {
 	return response{"control_response", controlResponse{Subtype: "success", RequestID: request, Response: b}}, nil
 }
 
-// decided takes a control response of ours as it passes.
+// decided processes a control response that was sent to the agent: it closes the
+// approval and emits its decision.
 func (a *approvals) decided(r *controlResponse) {
 	if r == nil {
 		return
@@ -145,7 +147,7 @@ func (a *approvals) decided(r *controlResponse) {
 	ap.Question.turn.emit(translate.Resolved(ap.ID, ap.Question.choiceOf(d)))
 }
 
-// withdraw takes back a question of the agent.
+// withdraw closes a question that the agent has cancelled.
 func (a *approvals) withdraw(request string) {
 	if ap, ok := a.ByRequest(request); ok {
 		a.Remove(ap.ID)
@@ -153,8 +155,8 @@ func (a *approvals) withdraw(request string) {
 	}
 }
 
-// stop denies the out-of-turn questions after an interrupt: the agent itself
-// withdraws only those of its turn.
+// stop denies the out-of-turn questions after an interrupt. The agent itself
+// withdraws only the questions of its running turn.
 func (a *approvals) stop() {
 	for _, tn := range a.outOfTurn {
 		tn.interrupted = true
@@ -168,8 +170,8 @@ func (a *approvals) stop() {
 	}
 }
 
-// settle forgets the questions of turns that are over, and ends the turns whose
-// out-of-turn question is settled.
+// settle removes the questions of ended turns. It ends the turns whose
+// out-of-turn question has a decision.
 func (a *approvals) settle() {
 	if a.Idle() {
 		return
@@ -194,7 +196,7 @@ func (a *approvals) settle() {
 	})
 }
 
-// approvalKind returns what a call of a tool asks for.
+// approvalKind returns the kind of approval for a call of a tool.
 func approvalKind(tool string) event.ApprovalKind {
 	switch tool {
 	case "AskUserQuestion":
@@ -205,17 +207,17 @@ func approvalKind(tool string) event.ApprovalKind {
 	return event.ApprovalTool
 }
 
-// A grant is a permission that the agent offers to give itself. Ours is limited
-// to the session: the agent would write it into the project's files. words say
-// what the grant means, for the user who gives it.
+// A grant is a permission that the agent proposes together with a question. The
+// agent would write it to the project's settings; Runnel limits it to the
+// session. words describes the grant to the user.
 type grant struct {
 	native json.RawMessage
 	words  string
 }
 
-// grants returns the narrowest offers that can be put into words: rules for the
-// tool, or else directories, or else a mode. The agent means them as
-// alternatives: beside a rule for one command it offers to accept all edits.
+// grants returns the narrowest proposals that have a description: rules for the
+// tool, or else directories, or else a mode. They are alternatives: next to a
+// rule for one command, the agent proposes to accept all edits.
 func grants(suggestions []json.RawMessage) []grant {
 	for _, typ := range []string{"addRules", "addDirectories", "setMode"} {
 		if out := grantsOf(typ, suggestions); len(out) > 0 {
@@ -225,7 +227,7 @@ func grants(suggestions []json.RawMessage) []grant {
 	return nil
 }
 
-// grantsOf returns the offers of one type.
+// grantsOf returns the proposals of one type.
 func grantsOf(typ string, suggestions []json.RawMessage) []grant {
 	var out []grant
 	for _, s := range suggestions {
@@ -242,8 +244,8 @@ func grantsOf(typ string, suggestions []json.RawMessage) []grant {
 	return out
 }
 
-// grantWords says what an offer of a type means; "" if there are no words for
-// it.
+// grantWords returns the description of a proposal; "" if it has another type
+// or is not understood.
 func grantWords(typ string, suggestion json.RawMessage) string {
 	g := translate.Loose[struct {
 		Type, Mode, Behavior string
@@ -271,7 +273,7 @@ func grantWords(typ string, suggestion json.RawMessage) string {
 	return strings.Join(words, ", ")
 }
 
-// choices returns the answers that the question may have.
+// choices returns the choices that the question offers.
 func (q *question) choices() []event.Choice {
 	no := []event.Choice{
 		{ID: translate.Deny, Kind: event.ChoiceDeny, Label: "Deny"},
@@ -295,27 +297,27 @@ func (q *question) choices() []event.Choice {
 			words = append(words, g.words)
 		}
 		label := text.OneLine("Allow for this session: "+strings.Join(words, ", "), math.MaxInt32)
-		if len(label) <= translate.MaxLabel { // a grant that cannot be shown whole is not offered
+		if len(label) <= translate.MaxLabel { // a grant that is too long to show in full is not offered
 			yes = append(yes, event.Choice{ID: translate.AllowSession, Kind: event.ChoiceAllowSession, Label: label})
 		}
 	}
 	return append(yes, no...)
 }
 
-// decide returns what a decision means in the agent's words.
+// decide translates a user's decision into the agent's form.
 func (q *question) decide(d runnel.Decision) (decision, error) {
 	input := q.input
 	switch {
 	case len(d.UpdatedArguments) == 0:
 	case q.fixed:
-		return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments: the agent's settings deny some calls, and it would not hold changed arguments against them")
+		return decision{}, runnel.Fail(runnel.InvalidRequest, "updatedArguments: cannot change arguments, because the agent's settings deny some calls and the agent would not check the changed arguments")
 	default:
 		if _, err := translate.Values(d.UpdatedArguments); err != nil {
 			return decision{}, err
 		}
 		input = d.UpdatedArguments
 	}
-	// updatedInput is always sent: without it 2.1.197 denies the call.
+	// Claude Code 2.1.197 denies the call if updatedInput is missing.
 	allow := decision{Behavior: "allow", UpdatedInput: input, ToolUseID: q.toolUse}
 	for i, label := range q.options {
 		if d.Choice == translate.Option(i+1) {
@@ -352,14 +354,14 @@ func (q *question) decide(d runnel.Decision) (decision, error) {
 	return decision{}, translate.NoSuchChoice()
 }
 
-// setMode is a grant of ours: a permission mode.
+// setMode returns a grant that changes the permission mode for the session.
 func setMode(mode string) json.RawMessage {
 	return json.RawMessage(`{"type":"setMode","mode":"` + mode + `","destination":"session"}`)
 }
 
-// choiceOf returns the choice that led to a decision.
+// choiceOf returns the id of the choice that a decision stands for.
 func (q *question) choiceOf(d decision) string {
-	answers := translate.Loose[answerSheet](d.UpdatedInput).Answers
+	answers := translate.Loose[questionArguments](d.UpdatedInput).Answers
 	for i, label := range q.options {
 		if d.Behavior == "allow" && string(answers[q.asked]) == label && label != "" {
 			return translate.Option(i + 1)

@@ -16,14 +16,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// token is what a client may put on the command line, always as the value of
-// one argument --flag=value. Claude Code scans all arguments for some flags
-// before it parses them: a value in an argument of its own could be taken for a
-// flag and run a command. Users' text, and every value that is not a token,
-// goes through standard input.
+// token matches the values from clients that may stand on the command line,
+// always in one argument of the form --flag=value. Claude Code searches all
+// arguments for some flags before it parses them, so a value in a separate
+// argument could be read as a flag and run a command. Users' text, and every
+// value that does not match, is sent through standard input.
 var token = agentconn.Token
 
-// modelName is a token with an optional context size, as in "opus[1m]".
+// modelName matches a token with an optional context size, as in "opus[1m]".
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*(\[[A-Za-z0-9]+\])?$`)
 
 // argv builds the command line from the options that have a flag.
@@ -32,7 +32,7 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 		"--output-format=stream-json", "--verbose", "--input-format=stream-json",
 		"--include-partial-messages", "--permission-prompt-tool=stdio", "--setting-sources=user",
 	}
-	if opt.Trusted { // otherwise the folder's settings could run commands and send the key elsewhere
+	if opt.Trusted { // the settings of an untrusted folder could run commands and send the key to another server
 		args[len(args)-1] = "--setting-sources=user,project,local"
 	}
 	b := builder{args: args}
@@ -68,8 +68,8 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 	return b.args, b.err
 }
 
-// disallowed returns the tools that the agent does not get. A tool that has two
-// names is left out by both.
+// disallowed returns the names of the tools that the agent must not have. If
+// opt names a tool that has two names, the result has both.
 func disallowed(opt runnel.Options) []string {
 	out := opt.Without()
 	var further []string
@@ -120,7 +120,7 @@ func (b *builder) mode(opt runnel.Options) {
 	switch {
 	case err != nil && b.err == nil:
 		b.err = err
-	case err == nil: // always set: the user's own settings may have a mode that asks nobody
+	case err == nil: // always set: the user's settings may name a mode without approvals
 		b.add("--permission-mode", cmp.Or(native, "default"))
 	}
 	if opt.AllowBypass {
@@ -163,21 +163,22 @@ func setup(opt runnel.Options) ([]controlRequest, error) {
 	return reqs, nil
 }
 
-// permissions are the settings of that name that an agent gets over its standard
-// input.
+// permissions returns the value of the agent's setting "permissions", which is
+// sent over standard input.
 func permissions(opt runnel.Options) map[string]any {
 	out := map[string]any{}
 	if len(opt.AddDirs) > 0 {
 		out["additionalDirectories"] = opt.AddDirs
 	}
-	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
+	if opt.Delegation == runnel.DelegateAsking { // by default the agent starts subagents without an approval
 		out["ask"] = subagentTools
 	}
 	return out
 }
 
-// subagents returns the definitions of further subagents, by name. The agent
-// takes none without a prompt.
+// subagents returns the definitions of the subagents of opt, by name. The agent
+// rejects a definition without a prompt, so the description replaces a missing
+// prompt.
 func subagents(opt runnel.Options) map[string]subagent {
 	out := make(map[string]subagent, len(opt.Subagents))
 	for _, s := range opt.Subagents {
@@ -186,10 +187,10 @@ func subagents(opt runnel.Options) map[string]subagent {
 	return out
 }
 
-// mcpServers completes the definitions of servers: 2.1.329 silently fails to
-// start a command that has no args.
-func mcpServers(given json.RawMessage) (json.RawMessage, error) {
-	servers, err := agentconn.MCPServers[map[string]json.RawMessage](given)
+// mcpServers adds empty args to server definitions that have a command and no
+// args. Claude Code 2.1.329 does not start such a server and reports no error.
+func mcpServers(definitions json.RawMessage) (json.RawMessage, error) {
+	servers, err := agentconn.MCPServers[map[string]json.RawMessage](definitions)
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +202,9 @@ func mcpServers(given json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(servers)
 }
 
-// inherited returns the names of the variables that the agent inherits from our
-// environment: those of proc.Base, its own configuration, proxies, and what the
-// vendor's other endpoints need.
+// inherited returns the names of the variables that the agent inherits from the
+// server's environment: those of proc.Base, the agent's configuration, proxies,
+// and the variables of Bedrock, Vertex and Foundry endpoints.
 func inherited() []string {
 	return append(proc.Base(),
 		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
@@ -214,8 +215,9 @@ func inherited() []string {
 	)
 }
 
-// environ builds the agent's environment: the allowed variables of parent, then
-// what this provider needs, then what the caller adds.
+// environ returns the agent's environment: the allowed variables of parent,
+// this provider's variables, and the variables of opt.Env. A later group
+// overrides an earlier one.
 func environ(parent []string, opt runnel.Options) []string {
 	allow := inherited()
 	lookup := func(name string) bool {
@@ -233,10 +235,10 @@ func environ(parent []string, opt runnel.Options) []string {
 		allow = append(allow, "GOOGLE_APPLICATION_CREDENTIALS", "CLOUD_ML_REGION", "VERTEX_REGION_*")
 	}
 	extra := map[string]string{
-		"CLAUDE_CODE_EAGER_FLUSH": "1", // its file is complete when a result is printed
-		"DISABLE_AUTOUPDATER":     "1", // not under a running conversation
+		"CLAUDE_CODE_EAGER_FLUSH": "1", // the agent completes its file before it prints a result
+		"DISABLE_AUTOUPDATER":     "1", // no update while a conversation runs
 	}
-	if opt.OneTurn { // 2.1.329 would run subagents in the background, and they would end with the agent
+	if opt.OneTurn { // 2.1.329 would run subagents in the background, and they would be stopped with the agent
 		extra["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] = "1"
 	}
 	for _, e := range opt.Env {
@@ -254,5 +256,5 @@ func environ(parent []string, opt runnel.Options) []string {
 	})
 }
 
-// parentEnviron is our own environment.
+// parentEnviron returns the server's environment.
 func parentEnviron() []string { return os.Environ() }

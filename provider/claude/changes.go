@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// patchRecord is what Write and Edit record of a change.
+// patchRecord is the structured record of a change by Write or Edit.
 type patchRecord struct {
 	Type            string       `json:"type"` // of Write: create or update
 	FilePath        string       `json:"filePath"`
@@ -16,7 +16,7 @@ type patchRecord struct {
 	OldString       *string      `json:"oldString"`    // Edit
 	NewString       string       `json:"newString"`    // Edit
 	ReplaceAll      bool         `json:"replaceAll"`   // Edit
-	OriginalFile    *string      `json:"originalFile"` // nil: there was none
+	OriginalFile    *string      `json:"originalFile"` // nil: the file did not exist
 	StructuredPatch []event.Hunk `json:"structuredPatch"`
 }
 
@@ -30,11 +30,12 @@ type changeInput struct {
 }
 
 // maxFileText bounds the old and the new text of a file in a change, in bytes
-// each. Of larger files there are only the hunks.
+// each. A change omits a larger text and keeps the hunks.
 const maxFileText = 128 << 10
 
-// changes returns what a finished call did to files: from the agent's record of
-// it, or from the arguments of a subagent's call, which has no record.
+// changes returns the file changes of a finished call. It uses the agent's
+// record of the call. A subagent's call has no record; its changes come from the
+// arguments.
 func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	if failed || toolKind(c.name) != event.KindEdit {
 		return nil
@@ -56,8 +57,8 @@ func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	return []event.Change{bounded(ch)}
 }
 
-// edited returns the text of a file after an Edit: the record has only the text
-// before it.
+// edited returns the text of a file after an Edit, since the record has only the
+// text before. It returns nil if the text cannot be computed.
 func edited(r patchRecord) *string {
 	before := ""
 	if r.OriginalFile != nil {
@@ -68,7 +69,7 @@ func edited(r patchRecord) *string {
 	case *r.OldString == "":
 		after = r.NewString
 	case !strings.Contains(before, *r.OldString):
-		return nil // the agent matched it loosely, such as other quotation marks
+		return nil // the agent matched inexactly, for example ignoring the kind of quotation marks
 	case r.ReplaceAll:
 		after = strings.ReplaceAll(before, *r.OldString, r.NewString)
 	default:
@@ -77,8 +78,8 @@ func edited(r patchRecord) *string {
 	return &after
 }
 
-// intended returns what a call would change by its arguments. They do not have
-// the place of an edit in the file, so its hunk starts at line 0.
+// intended returns the change that a call's arguments describe. They do not have
+// the line number of an edit, so its hunk starts at line 0.
 func intended(input json.RawMessage) []event.Change {
 	in := translate.Loose[changeInput](input)
 	if in.FilePath == "" {
@@ -108,7 +109,7 @@ func lines(text, mark string) []string {
 	return out
 }
 
-// bounded leaves out texts and hunks that are too large.
+// bounded removes texts and hunks that are too large.
 func bounded(ch event.Change) event.Change {
 	if ch.Hunks == nil {
 		ch.Hunks = []event.Hunk{}

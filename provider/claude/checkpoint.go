@@ -10,7 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// isSetUp fails if the connection before this one ended in its handshake.
+// isSetUp fails if the previous connection to this agent ended before the
+// handshake was complete.
 func (t *translator) isSetUp(opt runnel.Options) error {
 	reqs, err := setup(opt)
 	if err == nil && (t.requests.count < len(reqs) || len(t.requests.open) > 0) {
@@ -39,26 +40,26 @@ func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.approvals.IDs() }
 
-// point is the state of a connection between two turns: all of the past that a
-// translator needs which begins there. The names are those in JSON: a server of
-// another version may have written it.
-type point struct {
+// checkpoint is the state of a connection between two turns. A translator that
+// starts there needs no earlier lines. The JSON names must not change: a server
+// of another version may have written the checkpoint.
+type checkpoint struct {
 	Session, Model, Mode string            `json:",omitzero"`
 	Keyed                bool              `json:",omitzero"`
 	Cost                 float64           `json:",omitzero"`
 	Requests             map[string]string `json:",omitzero"`
 	Denies               bool              `json:",omitzero"`
-	Own                  int               `json:",omitzero"`
-	Sent                 int               `json:",omitzero"` // control requests of the connection, answered or not
+	Interrupts           int               `json:"Own,omitzero"` // requests.stops
+	Sent                 int               `json:",omitzero"`    // control requests sent by the connection, answered or not
 	Commands             []string          `json:",omitzero"`
 	Parts                map[string]int    `json:",omitzero"`
 	Agents               map[string]string `json:",omitzero"`
-	Plan                 []pointStep       `json:",omitzero"`
+	Plan                 []checkpointStep  `json:",omitzero"`
 	Files                []event.AgentFile `json:",omitzero"`
-	Behind               []string          `json:",omitzero"`
+	Background           []string          `json:"Behind,omitzero"` // ids of background tasks
 }
 
-type pointStep struct {
+type checkpointStep struct {
 	ID    string
 	Entry event.PlanEntry
 }
@@ -69,14 +70,14 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 		return nil, false
 	}
 	s := t.session
-	p := point{
+	p := checkpoint{
 		Session: s.id, Model: s.model, Mode: s.mode, Keyed: s.keyed, Cost: s.cost, Denies: s.denies,
 		Commands: slices.Sorted(maps.Keys(s.commands)), Files: slices.Collect(maps.Keys(s.files)),
-		Requests: t.requests.open, Sent: t.requests.count, Own: t.requests.stops,
-		Parts: t.tasks.parts, Agents: t.tasks.calls, Behind: slices.Sorted(maps.Keys(t.tasks.background)),
+		Requests: t.requests.open, Sent: t.requests.count, Interrupts: t.requests.stops,
+		Parts: t.tasks.parts, Agents: t.tasks.calls, Background: slices.Sorted(maps.Keys(t.tasks.background)),
 	}
 	for _, st := range t.plan {
-		p.Plan = append(p.Plan, pointStep{st.id, st.PlanEntry})
+		p.Plan = append(p.Plan, checkpointStep{st.id, st.PlanEntry})
 	}
 	b, err := json.Marshal(p)
 	return b, err == nil
@@ -84,7 +85,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 
 // Restore implements [agentconn.Translator].
 func (t *translator) Restore(state []byte) error {
-	var p point
+	var p checkpoint
 	if err := json.Unmarshal(state, &p); err != nil {
 		return err
 	}
@@ -98,10 +99,10 @@ func (t *translator) Restore(state []byte) error {
 		s.files[f] = true
 	}
 	maps.Copy(t.requests.open, p.Requests)
-	t.requests.count, t.requests.stops = p.Sent, p.Own
+	t.requests.count, t.requests.stops = p.Sent, p.Interrupts
 	maps.Copy(t.tasks.parts, p.Parts)
 	maps.Copy(t.tasks.calls, p.Agents)
-	for _, id := range p.Behind {
+	for _, id := range p.Background {
 		t.tasks.background[id] = true
 	}
 	for _, st := range p.Plan {

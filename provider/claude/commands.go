@@ -7,24 +7,25 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// This file reads what the agent stores in the place of commands: in elements,
-// where the user typed "/name" or "!command" (commands, terminal).
+// This file reads the commands in a stored conversation. Where the user typed
+// "/name" or "!command", the agent stores XML-like elements (commands,
+// terminal).
 
-// Elements of a stored command and of what it printed.
+// Opening tags of stored commands.
 const (
-	commandName    = "<command-name>"    // begins a command of the agent's own
-	commandMessage = "<command-message>" // begins one that is a prompt for the model
+	commandName    = "<command-name>"    // a command that the agent runs itself
+	commandMessage = "<command-message>" // a command that becomes a prompt for the model
 	bashInput      = "<bash-input>"
 )
 
-// printedElements hold what a command printed.
+// printedElements are the names of the elements that hold a command's output.
 var printedElements = []string{"local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr"}
 
-// colours match the escape sequences in what a command printed.
+// colours matches the color escape sequences in a command's output.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// typed replays a stored command or what it printed, and reports whether the
-// entry is one of these.
+// typed replays an entry that holds a command or a command's output. It reports
+// whether the entry is one of these.
 func (h *historian) typed(e *entry, said string) bool {
 	switch {
 	case strings.HasPrefix(said, commandMessage):
@@ -57,13 +58,14 @@ func (h *historian) command(e *entry, line string) *turn {
 	return h.prompted(f)
 }
 
-// localCommand replays a command that needs no model. One in the middle of a
-// turn is not shown: it is no prompt, such as a change of the model.
+// localCommand replays a command that the agent ran without the model. It skips
+// a command in the middle of a turn, such as a change of the model: that is not
+// a prompt.
 func (h *historian) localCommand(e *entry, line string) {
 	if tn := h.t.turns.current; tn != nil && !tn.local && !tn.interrupted && tn.failure == "" && (tn.stop == "" || tn.stop == "tool_use") {
 		return
 	}
-	compacted := h.compacted // the summary is stored before the command that made it
+	compacted := h.compacted // a /compact command is stored after its summary
 	h.compacted = false
 	tn := h.command(e, line)
 	if tn == nil {
@@ -75,10 +77,10 @@ func (h *historian) localCommand(e *entry, line string) {
 	}
 }
 
-// commandPrinted replays what a command printed.
+// commandPrinted replays the output of a command.
 func (h *historian) commandPrinted(e *entry, said string) {
 	tn := h.t.turns.current
-	if tn == nil || !tn.local || tn.summarised { // of a summary, the notice says it
+	if tn == nil || !tn.local || tn.summarised { // after /compact, the notice replaces the output
 		return
 	}
 	var parts []string
@@ -92,8 +94,9 @@ func (h *historian) commandPrinted(e *entry, said string) {
 	}
 }
 
-// tellCompacted reports that the agent made a summary of the conversation.
-func (h *historian) tellCompacted() {
+// emitCompacted emits the notice that the agent summarized the conversation, if
+// it is due.
+func (h *historian) emitCompacted() {
 	if h.compacted {
 		h.compacted = false
 		h.t.turns.emit(translate.Compacted)

@@ -10,22 +10,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// conn is one conversation with one process.
+// conn is a conversation with one agent process.
 type conn struct {
 	*agentconn.Conn
-	tr     *translator    // shared with Conn: touched within Do only
-	opt    runnel.Options // it was started with
+	tr     *translator    // shared with Conn: used only inside Do
+	opt    runnel.Options // with which the agent was started
 	budget string         // see thinkingBudget
 }
 
-// handshake sends reqs and returns when all are answered. It fails if the model
-// of opt lacks the reasoning effort of opt. On failure nothing is left running.
+// handshake sends reqs and waits until the agent has answered all of them. It
+// fails if the model of opt lacks the reasoning effort of opt. If it fails, the
+// agent is stopped.
 func (c *conn) handshake(ctx context.Context, reqs []controlRequest, opt runnel.Options) error {
 	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs, opt) })
 	if err == nil {
-		// Nobody waits for the answers; if the agent has gone, Next reports it.
+		// The translator receives the answers. If the agent has exited, Next
+		// reports that.
 		_, _ = c.control(controlRequest{Subtype: "get_settings"})
-		if opt.ThinkingDisplay == "" { // a version that cannot change it goes on as it is
+		if opt.ThinkingDisplay == "" { // a version without this request reports an error, which is ignored
 			_, _ = c.control(displayRequest("", c.budget))
 		}
 	}
@@ -78,8 +80,9 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 	return nil
 }
 
-// checkEffort fails with InvalidRequest if the model that opt names is listed
-// without the reasoning effort of opt. Claude Code would ignore the effort.
+// checkEffort fails with InvalidRequest if the agent lists the model of opt
+// without the reasoning effort of opt. Claude Code itself would ignore the
+// effort.
 func (in initialized) checkEffort(opt runnel.Options) error {
 	if opt.Model == "" || opt.ReasoningEffort == "" {
 		return nil
@@ -127,8 +130,8 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) err
 		if err := send(r); err != nil || !q.OutOfTurn {
 			return err
 		}
-		// The end of the question's turn is emitted with the agent's next line,
-		// so the agent is asked for one.
+		// The translator ends the question's turn when it reads the agent's next
+		// line. This request makes the agent print one.
 		return send(c.tr.requests.next(controlRequest{Subtype: "mcp_status"}))
 	})
 }
@@ -152,8 +155,8 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	return err
 }
 
-// Settings implements [runnel.SettingsReporter]. The model is announced with the
-// first turn; before that the conversation has the one that it began with.
+// Settings implements [runnel.SettingsReporter]. The agent reports its model in
+// the first turn. Until then Settings returns [defaultModel].
 func (c *conn) Settings() (set runnel.Settings) {
 	_ = c.Do(func(func(any) error) error {
 		set.Model = cmp.Or(c.tr.session.model, defaultModel)
@@ -163,7 +166,7 @@ func (c *conn) Settings() (set runnel.Settings) {
 	return set
 }
 
-// defaultModel is Claude Code's name for the model that it begins with.
+// defaultModel is Claude Code's name for the model that it uses by default.
 const defaultModel = "default"
 
 // CheckSettings implements [runnel.SettingsChecker].
@@ -172,14 +175,14 @@ func (c *conn) CheckSettings(set runnel.Settings) error {
 	return err
 }
 
-// Close implements [runnel.Conn]. A turn that runs is interrupted first: then
-// the agent ends its tools itself and keeps what it has in its file.
+// Close implements [runnel.Conn]. It first interrupts a running turn, so that
+// the agent stops its tools itself and saves the conversation to its file.
 func (c *conn) Close() error {
 	_ = c.Do(func(send func(any) error) error {
 		if c.tr.turns.idle() {
 			return nil
 		}
-		return send(c.tr.requests.next(controlRequest{Subtype: "interrupt"})) // it may be gone already
+		return send(c.tr.requests.next(controlRequest{Subtype: "interrupt"}))
 	})
 	return c.Conn.Close()
 }

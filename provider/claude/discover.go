@@ -25,19 +25,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// peek is how much of either end of a file is read to name a conversation.
+// peek is the number of bytes that Discover reads at each end of a file.
 const peek = 64 << 10
 
-// Discover implements [runnel.Discoverer]. It reads only both ends of each
-// file.
+// Discover implements [runnel.Discoverer]. It reads only the beginning and the
+// end of each file.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		root, err := os.OpenRoot(filepath.Join(configDir(p.parent()), "projects"))
 		if err != nil {
-			return // the agent was never used
+			return // the agent has stored no conversations
 		}
 		defer root.Close()
-		seen := make(map[string]bool) // a conversation may have several files, of which the newest describes it
+		seen := make(map[string]bool) // by conversation; of several files, the newest is used
 		for _, c := range list(root, dir) {
 			if ctx.Err() != nil {
 				yield(runnel.Conversation{}, ctx.Err())
@@ -54,8 +54,8 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 	}
 }
 
-// list returns the conversations below projects, newest first, with what the
-// directory entries show.
+// list returns the conversations below projects, newest first. It sets only the
+// id, the file, the size and the time of the last change.
 func list(root *os.Root, dir string) []runnel.Conversation {
 	pattern := "*/*.jsonl"
 	if dir != "" {
@@ -82,8 +82,8 @@ func list(root *os.Root, dir string) []runnel.Conversation {
 	return out
 }
 
-// describe reads the file's directory, time and title. It reports whether the
-// file holds a conversation.
+// describe sets the conversation's directory, time of creation and title from
+// its file. It reports whether the file holds a conversation.
 func describe(root *os.Root, c *runnel.Conversation) bool {
 	rel, err := filepath.Rel(root.Name(), c.File)
 	if err != nil {
@@ -94,7 +94,7 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 		return false
 	}
 	defer f.Close()
-	var k kept
+	var k summary
 	head := make([]byte, peek)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -111,18 +111,18 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 		k.addAll(rest)
 	}
 	c.Dir, c.CreatedAt, c.Title = k.cwd, k.created, text.OneLine(cmp.Or(k.title, k.lastPrompt), 200)
-	return k.spoken || c.Title != ""
+	return k.hasMessages || c.Title != ""
 }
 
-// kept are the facts in a file that describe its conversation.
-type kept struct {
+// summary has the facts in a file that describe its conversation.
+type summary struct {
 	title, lastPrompt, cwd string
 	created                time.Time
-	spoken                 bool
+	hasMessages            bool
 }
 
-// add takes one line of the file.
-func (k *kept) add(line []byte) {
+// add reads one line of the file.
+func (k *summary) add(line []byte) {
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
@@ -143,9 +143,9 @@ func (k *kept) add(line []byte) {
 	case e.LastPrompt != "":
 		k.lastPrompt = e.LastPrompt
 	case e.Type == "assistant":
-		k.spoken = true // the prompt may be too long to be read here
+		k.hasMessages = true // the prompt may be outside the part that was read
 	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
-		k.spoken = true
+		k.hasMessages = true
 		prompt, _ := e.Message.Content.withoutWarning()
 		if said := prompt.text(); k.lastPrompt == "" && !strings.HasPrefix(said, "<") {
 			k.lastPrompt = said
@@ -153,9 +153,8 @@ func (k *kept) add(line []byte) {
 	}
 }
 
-// addAll takes the whole lines of what was read, and skips one that was read in
-// part.
-func (k *kept) addAll(data []byte) {
+// addAll reads the complete lines of data and skips an incomplete last line.
+func (k *summary) addAll(data []byte) {
 	for line := range bytes.Lines(data) {
 		if bytes.HasSuffix(line, []byte("\n")) {
 			k.add(line)
@@ -163,7 +162,8 @@ func (k *kept) addAll(data []byte) {
 	}
 }
 
-// slug is the name of a project's folder below projects.
+// slug returns the name of the folder below projects in which the agent stores
+// the conversations of a directory.
 func slug(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real

@@ -6,8 +6,9 @@ import (
 	"image"
 )
 
-// orientation returns the Exif orientation of a JPEG: 1 for upright, up to 8.
-// Encoding the image again loses it, so the pixels have to be turned.
+// orientation returns the Exif orientation of a JPEG, from 1 (upright) to 8.
+// Encoding the image again loses the orientation, so upright must be applied to
+// the pixels.
 func orientation(data []byte) int {
 	for data = data[min(2, len(data)):]; len(data) >= 4 && data[0] == 0xff && data[1] != 0xda; {
 		size := int(binary.BigEndian.Uint16(data[2:])) + 2
@@ -47,7 +48,7 @@ func tiffOrientation(b []byte) int {
 	return 1
 }
 
-// upright turns an image by its orientation.
+// upright rotates and mirrors an image according to its Exif orientation.
 func upright(m *image.NRGBA, orientation int) *image.NRGBA {
 	if orientation == 1 {
 		return m

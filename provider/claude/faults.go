@@ -10,22 +10,23 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// This file puts failures into words of ours: the agent's own may hold anything
-// that the model API or a tool said.
+// This file maps the agent's failures to fixed messages. The agent's own
+// messages are not shown, because they may contain any text of the model API or
+// of a tool.
 
-// resultFault is the failure that a result reports. word is the agent's name
-// for what went wrong in the turn.
+// resultFault returns the fault for a failed result. word is the agent's name
+// for the failure.
 func resultFault(f frame, word string, keyed bool) event.Fault {
 	fault := func(message string) event.Fault { return runnel.Fail(runnel.AgentError, message).Fault() }
 	switch {
 	case f.StopReason == "refusal":
 		return fault(translate.FaultDeclined)
 	case f.Subtype == "error_max_turns":
-		return fault("The agent stopped: it made as many model calls as the options allow (maxTurns).")
+		return fault("The agent stopped: it reached the limit of model calls (maxTurns).")
 	case f.Subtype == "error_max_budget_usd":
 		return fault(translate.FaultBudget)
 	case f.Subtype == "error_during_execution":
-		return fault("The agent gave the turn up. Send the prompt again.")
+		return fault("The agent aborted the turn. Send the prompt again.")
 	case f.TerminalReason == "prompt_too_long":
 		return fault("The conversation is too long for the model. Start a new one or send /compact.")
 	}
@@ -36,8 +37,8 @@ func resultFault(f frame, word string, keyed bool) event.Fault {
 	return apiFault(word, status, keyed)
 }
 
-// apiFault is a failure of the model API. word is the agent's name for it;
-// status is 0 if there was no answer.
+// apiFault returns the fault for a failure of the model API. word is the agent's
+// name for the failure; status is 0 if the API did not answer.
 func apiFault(word string, status int, keyed bool) event.Fault {
 	fault := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
@@ -64,8 +65,8 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 	return fault(runnel.AgentError, translate.FaultBrokeOff)
 }
 
-// refused is the failure of a session whose control request the agent refused
-// while it started.
+// refused returns the error for a control request that the agent rejected during
+// startup.
 func refused(request string) error {
 	switch request {
 	case "apply_flag_settings":
@@ -73,30 +74,31 @@ func refused(request string) error {
 	case "mcp_set_servers":
 		return runnel.Fail(runnel.InvalidRequest, "mcpServers: Claude Code does not accept them")
 	}
-	return runnel.Fail(runnel.ProtocolError, "Claude Code does not speak the protocol that we know; update it: "+installCommand)
+	return runnel.Fail(runnel.ProtocolError, "This version of Claude Code does not support the protocol that Runnel needs. Update it: "+installCommand)
 }
 
-// startupFault is why the agent ended before it was ready. said is what it
-// wrote to standard error, and last its last line; neither is shown.
-func startupFault(said string, last frame) error {
+// startupFault returns the error for an agent that ended before it was ready.
+// stderr is the agent's standard error, and last is its last line. The error
+// shows neither.
+func startupFault(stderr string, last frame) error {
 	for _, e := range last.Errors {
-		said += "\n" + e
+		stderr += "\n" + e
 	}
-	cause := errors.New("claude: left before it was ready")
+	cause := errors.New("claude: the agent ended before it was ready")
 	for _, known := range []struct {
-		words string
-		code  runnel.Code
-		tell  string
+		words   string
+		code    runnel.Code
+		message string
 	}{
 		{"No conversation found", runnel.SessionNotFound, "Claude Code has no such conversation for this directory."},
 		{"already in use", runnel.SessionCreateFailed, "The conversation is open in another Claude Code."},
 		{"cannot be used with root", runnel.SessionCreateFailed, "Claude Code does not skip permissions for root. Run as another user, or set IS_SANDBOX=1 in a sandbox."},
 		{"Please run /login", runnel.AgentNotLoggedIn, "Claude Code is not logged in. Run: " + loginCommand},
 		{"Invalid API key", runnel.InvalidAPIKey, "The API key is not valid. Check ANTHROPIC_API_KEY."},
-		{"unknown option", runnel.SessionCreateFailed, "This version of Claude Code lacks an option that we need. Update it: " + installCommand},
+		{"unknown option", runnel.SessionCreateFailed, "This version of Claude Code lacks an option that Runnel needs. Update it: " + installCommand},
 	} {
-		if strings.Contains(said, known.words) {
-			return runnel.Fail(known.code, known.tell, cause)
+		if strings.Contains(stderr, known.words) {
+			return runnel.Fail(known.code, known.message, cause)
 		}
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, "Claude Code ended before it was ready. Try it in a terminal: claude --version", cause)

@@ -20,12 +20,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxStored bounds what is read of one conversation, subagents included, in
-// bytes.
+// maxStored bounds the files that are read for one conversation, including its
+// subagents, in bytes.
 const maxStored = 512 << 20
 
-// History implements [runnel.Historian]: it feeds the translator from the files
-// in which the agent keeps its conversations.
+// History implements [runnel.Historian]. It translates the files in which the
+// agent stores a conversation.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		c, err := p.load(ctx, ref)
@@ -33,7 +33,7 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 			yield(event.Event{}, err)
 			return
 		}
-		h := newHistorian(c.session(ref), c.main, c.sides)
+		h := newHistorian(c.session(ref), c.main, c.sidechains)
 		if c.short {
 			h.t.turns.notice(event.LevelWarning, "HISTORY_TOO_LARGE", "The conversation is so large that the work of some subagents was left out.")
 		}
@@ -50,17 +50,18 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 	}
 }
 
-// conversation is a stored conversation: the main thread, and the threads of
-// subagents by the call that started each.
+// conversation is a stored conversation. sidechains has the threads of the
+// subagents, by the id of the call that started each; "sidechain" is Claude
+// Code's word.
 type conversation struct {
-	main  []*entry
-	sides map[string][]*entry
-	short bool // some subagents were left out, because the files are too large
+	main       []*entry
+	sidechains map[string][]*entry
+	short      bool // some subagents were left out, because the files are too large
 }
 
 // session returns the id of the conversation, from which ids of turns are
-// derived. A file that was named alone has it as its name. A copy of a file
-// under another name has it in its entries.
+// derived. It is the id in ref, or else the name of the file, or else the id in
+// the entries, if the file is a renamed copy.
 func (c conversation) session(ref runnel.Conversation) string {
 	if ref.AgentSessionID != "" {
 		return ref.AgentSessionID
@@ -76,8 +77,8 @@ func (c conversation) session(ref runnel.Conversation) string {
 	return ""
 }
 
-// load reads a stored conversation. The agent may have written it into several
-// files, one for each directory in which it was resumed: they are one.
+// load reads a stored conversation. The agent writes a file for each directory
+// in which the conversation was resumed; load joins these files.
 func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
 	dir := filepath.Join(configDir(p.parent()), "projects")
 	if rel, err := filepath.Rel(dir, ref.File); ref.Anywhere && ref.File != "" && (err != nil || !filepath.IsLocal(rel)) {
@@ -85,7 +86,7 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return c, notKept(err)
+		return c, notStored(err)
 	}
 	defer root.Close()
 	name, err := lookup(root, ref)
@@ -93,7 +94,7 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 		return c, err
 	}
 	left := int64(maxStored)
-	names := append([]string{name}, others(root, name)...)
+	names := append([]string{name}, otherFiles(root, name)...)
 	files := make([][]*entry, len(names))
 	for i, name := range names {
 		if files[i], err = readFile(ctx, root, name, &left); err != nil {
@@ -101,17 +102,17 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 		}
 	}
 	c.main = chain(joined(files))
-	c.sides = make(map[string][]*entry)
+	c.sidechains = make(map[string][]*entry)
 	for _, name := range names {
-		if err := c.loadSides(ctx, root, path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents"), &left); err != nil {
+		if err := c.loadSidechains(ctx, root, path.Join(strings.TrimSuffix(name, ".jsonl"), "subagents"), &left); err != nil {
 			return c, err
 		}
 	}
 	return c, nil
 }
 
-// others returns the other files of a conversation below projects.
-func others(root *os.Root, name string) (out []string) {
+// otherFiles returns the other files of a conversation below projects.
+func otherFiles(root *os.Root, name string) (out []string) {
 	if uuid.Validate(strings.TrimSuffix(path.Base(name), ".jsonl")) != nil {
 		return nil
 	}
@@ -122,8 +123,8 @@ func others(root *os.Root, name string) (out []string) {
 	return slices.DeleteFunc(found, func(other string) bool { return other == name })
 }
 
-// joined returns the entries of several files as if one had followed the other,
-// the one that begins first before the others.
+// joined returns the entries of all files in one list. The files are in the
+// order of their first times.
 func joined(files [][]*entry) (all []*entry) {
 	begin := func(es []*entry) string {
 		for _, e := range es {
@@ -147,12 +148,12 @@ func joined(files [][]*entry) (all []*entry) {
 	return all
 }
 
-// loadSides reads the subagents' threads below a directory, at most left bytes.
-// A thread that cannot be read is left out.
-func (c *conversation) loadSides(ctx context.Context, root *os.Root, below string, left *int64) error {
+// loadSidechains reads the subagents' threads below a directory, at most left
+// bytes. It skips a thread that cannot be read.
+func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below string, left *int64) error {
 	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
 	if err != nil {
-		return notKept(err)
+		return notStored(err)
 	}
 	for _, meta := range metas {
 		if ctx.Err() != nil {
@@ -168,16 +169,16 @@ func (c *conversation) loadSides(ctx context.Context, root *os.Root, below strin
 			c.short = true
 		}
 		if err == nil && call != "" {
-			c.sides[call] = append(c.sides[call], side...)
+			c.sidechains[call] = append(c.sidechains[call], side...)
 		}
 	}
 	return ctx.Err()
 }
 
-// notKept returns the error for a conversation that is not stored or cannot be
+// notStored returns the error for a conversation that is not stored or cannot be
 // read.
-func notKept(cause error) error {
-	return runnel.Fail(runnel.SessionNotFound, "Claude Code keeps no such conversation", cause)
+func notStored(cause error) error {
+	return runnel.Fail(runnel.SessionNotFound, "Claude Code has not stored this conversation", cause)
 }
 
 // lookup finds the file of a conversation below projects.
@@ -185,12 +186,12 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 	if ref.File != "" {
 		rel, err := filepath.Rel(root.Name(), ref.File)
 		if err != nil || !filepath.IsLocal(rel) {
-			return "", notKept(errors.New("claude: the file is not among the agent's own"))
+			return "", notStored(errors.New("claude: the file is outside the agent's projects folder"))
 		}
 		return filepath.ToSlash(rel), nil
 	}
 	if uuid.Validate(ref.AgentSessionID) != nil {
-		return "", notKept(errors.New("claude: not the id of a conversation"))
+		return "", notStored(errors.New("claude: the conversation's id is not a UUID"))
 	}
 	if ref.Dir != "" {
 		name := path.Join(slug(ref.Dir), ref.AgentSessionID+".jsonl")
@@ -200,33 +201,34 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 	}
 	found, err := fs.Glob(root.FS(), "*/"+ref.AgentSessionID+".jsonl")
 	if err != nil || len(found) == 0 {
-		return "", notKept(err)
+		return "", notStored(err)
 	}
 	return found[0], nil
 }
 
-// readFile reads a file of entries and subtracts its size from left.
+// readFile reads a file of entries and subtracts its size from left. It fails
+// with PayloadTooLarge if the file is larger than left.
 func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
 	if err != nil {
-		return nil, notKept(err)
+		return nil, notStored(err)
 	}
 	defer f.Close()
 	if st.Size() > *left {
 		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
 	}
 	*left -= st.Size()
-	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // the agent may be writing to it
+	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // the agent may be appending to it
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, notKept(err)
+		return nil, notStored(err)
 	}
 	return entries, nil
 }
 
-// readSmall reads the first 64 KiB of a file, which has a few lines at most.
+// readSmall returns the first 64 KiB of a file.
 func readSmall(root *os.Root, name string) ([]byte, error) {
 	f, _, err := openPlain(root, name)
 	if err != nil {
@@ -236,7 +238,7 @@ func readSmall(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 64<<10))
 }
 
-// openPlain opens a regular file that is no link.
+// openPlain opens a regular file. It fails for a symbolic link.
 func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	st, err := root.Lstat(name)
 	if err != nil {
@@ -248,13 +250,14 @@ func openPlain(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return agentconn.OpenPlain(root.OpenFile, name)
 }
 
-// Translate implements [runnel.Translator]. It yields the events of Next, and
-// the prompts and decisions, which a live session records itself.
+// Translate implements [runnel.Translator]. It yields the events that Next
+// returns. It also yields prompts and decisions, which a live session records
+// itself.
 func (p *Provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
 	return agentconn.Translate(newTranslator(), lines)
 }
 
-// yieldEach yields events, and reports whether the caller wants more.
+// yieldEach yields events. It reports whether the caller accepts more.
 func yieldEach(evs []event.Event, yield func(event.Event, error) bool) bool {
 	for _, ev := range evs {
 		if !yield(ev, nil) {

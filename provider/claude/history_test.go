@@ -88,12 +88,12 @@ func TestSubagentsAreReadUpToABound(t *testing.T) {
 	}
 	below := strings.TrimSuffix(name, ".jsonl") + "/subagents"
 	for left, want := range map[int64]bool{10 << 20: false, 20 << 10: true, 0: true} {
-		conv := conversation{sides: make(map[string][]*entry)}
-		if err := conv.loadSides(t.Context(), root, below, &left); err != nil {
+		conv := conversation{sidechains: make(map[string][]*entry)}
+		if err := conv.loadSidechains(t.Context(), root, below, &left); err != nil {
 			t.Fatal(err)
 		}
-		if conv.short != want || (len(conv.sides) == 3) == want {
-			t.Errorf("with %d bytes left: %d subagents, short %v", left, len(conv.sides), conv.short)
+		if conv.short != want || (len(conv.sidechains) == 3) == want {
+			t.Errorf("with %d bytes left: %d subagents, short %v", left, len(conv.sidechains), conv.short)
 		}
 	}
 }

@@ -4,35 +4,36 @@ import (
 	"bytes"
 	"context"
 	"image"
-	_ "image/gif" // decodes
+	_ "image/gif" // registers the decoder
 	"image/jpeg"
 	"image/png"
 	"slices"
 	"strings"
 
 	"golang.org/x/image/draw"
-	_ "golang.org/x/image/webp" // decodes
+	_ "golang.org/x/image/webp" // registers the decoder
 
 	"github.com/runnel-dev/runnel"
 )
 
 const (
-	// maxSide is the largest side of an image that the agent passes on
-	// unchanged, in pixels. It scales larger images itself, which takes seconds
-	// on 2.1.197, and tells the model so.
+	// maxSide is the largest side of an image that the agent sends to the model
+	// unchanged, in pixels. The agent scales larger images itself and reports
+	// that to the model; on 2.1.197 this takes seconds.
 	maxSide = 2000
-	// refusedSide is what the model API refuses.
+	// refusedSide is the largest side of an image that the model API accepts,
+	// in pixels.
 	refusedSide = 8000
-	// maxPixels bounds the images that are decoded: a pixel takes at most 12
-	// bytes, in a progressive JPEG. Larger images are sent as they are.
+	// maxPixels bounds the images that are decoded. A pixel takes at most 12
+	// bytes of memory, in a progressive JPEG. Larger images are sent unchanged.
 	maxPixels = 16 << 20
-	// maxImage bounds an image that was encoded again, in bytes; the API
-	// accepts 5 MB of base64.
+	// maxImage bounds a scaled PNG, in bytes. A larger one is encoded as JPEG.
+	// The API accepts 5 MB of base64.
 	maxImage = 3 << 20
 )
 
-// Prepare implements [runnel.Preparer]. It scales images as the agent would, so
-// that the agent stores what was sent.
+// Prepare implements [runnel.Preparer]. It scales images to the size that the
+// agent would choose, so that the agent stores exactly the image that was sent.
 func (p *Provider) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, error) {
 	in.Attachments = slices.Clone(in.Attachments)
 	for i, a := range in.Attachments {
@@ -66,8 +67,9 @@ func (p *Provider) Accepts(context.Context, runnel.Options) (func(runnel.Attachm
 }
 
 // scaled returns an image that is at most maxSide wide and high. It reads the
-// size from the header before it decodes anything. An image that cannot be
-// decoded is returned unchanged: the agent reports it.
+// size from the header before it decodes the image. It returns an image with
+// more than maxPixels pixels unchanged, and one that cannot be decoded; the
+// agent reports the latter.
 func scaled(a runnel.Attachment) (runnel.Attachment, error) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(a.Data))
 	if err != nil {
@@ -94,7 +96,7 @@ func scaled(a runnel.Attachment) (runnel.Attachment, error) {
 	return a, nil
 }
 
-// fit returns the size of an image of which the longer side is maxSide.
+// fit returns the size of an image whose longer side is scaled to maxSide.
 func fit(w, h int) (int, int) {
 	if w >= h {
 		return maxSide, max(1, h*maxSide/w)
@@ -102,8 +104,8 @@ func fit(w, h int) (int, int) {
 	return max(1, w*maxSide/h), maxSide
 }
 
-// packed encodes an image: a photo as JPEG, others without loss unless that is
-// too large.
+// packed encodes an image: a photo as JPEG, any other image as PNG, or as JPEG
+// if the PNG is larger than maxImage.
 func packed(m *image.NRGBA, photo bool) (data []byte, media string, err error) {
 	var b bytes.Buffer
 	if !photo {

@@ -14,13 +14,13 @@ import (
 // its subagents share.
 type plan []step
 
-// step is an entry of the list, with the agent's id of it where it has one.
+// step is an entry of the list. id is the agent's id; "" if the agent gave none.
 type step struct {
 	id string
 	event.PlanEntry
 }
 
-// todo is an entry of the list in the arguments and records of the tools.
+// todo is an entry of the list in the arguments and the records of the tools.
 type todo struct {
 	ID       string `json:"id"`
 	TaskID   string `json:"taskId"`
@@ -30,15 +30,16 @@ type todo struct {
 	Priority string `json:"priority"`
 }
 
-// step returns the entry in our form.
+// step converts the entry.
 func (d todo) step() step {
 	return step{d.ID + d.TaskID, translate.PlanEntry(d.Content+d.Subject, d.Status, d.Priority)}
 }
 
-// follow takes a call with its output and reports whether it changed the list.
-// TodoWrite has the whole list each time. The newer tools change one entry, so
-// after a resumption the older entries are unknown until the agent lists them.
-func (p *plan) follow(c *call, out event.FunctionCallOutput, record json.RawMessage) (changed bool) {
+// apply updates the list after a finished call and reports whether the list
+// changed. TodoWrite has the whole list each time. The newer tools change one
+// entry, so after a resumption the older entries are unknown until the agent
+// calls TaskList.
+func (p *plan) apply(c *call, out event.FunctionCallOutput, record json.RawMessage) (changed bool) {
 	if out.IsError {
 		return false
 	}
@@ -58,7 +59,7 @@ func (p *plan) follow(c *call, out event.FunctionCallOutput, record json.RawMess
 	return !slices.Equal(before, *p)
 }
 
-// entries returns the list as readers see it.
+// entries returns the list as events have it.
 func (p plan) entries() []event.PlanEntry {
 	out := make([]event.PlanEntry, 0, len(p))
 	for _, s := range p {
@@ -67,7 +68,7 @@ func (p plan) entries() []event.PlanEntry {
 	return out
 }
 
-// steps returns entries in our form, bounded.
+// steps converts at most translate.MaxSteps entries.
 func steps(todos []todo) plan {
 	var out plan
 	for _, d := range todos[:min(len(todos), translate.MaxSteps)] {
@@ -76,14 +77,15 @@ func steps(todos []todo) plan {
 	return out
 }
 
-// These match the output of the tools. The calls of subagents have no record.
+// These match the output of the tools. They are needed because a subagent's call
+// has no record.
 var (
 	createdTask = regexp.MustCompile(`^Task #(\S+) created successfully`)
 	changedTask = regexp.MustCompile(`^Updated task #\S+ `)
 	listedTask  = regexp.MustCompile(`^#(\S+) \[(\w+)\] (.*)$`)
 )
 
-// created adds the entry that TaskCreate made.
+// created adds the entry that a TaskCreate call made.
 func (p *plan) created(c *call, said string) {
 	m := createdTask.FindStringSubmatch(said)
 	if m == nil || len(*p) >= translate.MaxSteps {
@@ -93,7 +95,7 @@ func (p *plan) created(c *call, said string) {
 	*p = append(*p, todo{ID: m[1], Subject: d.Subject}.step())
 }
 
-// updated changes or removes the entry that TaskUpdate was about.
+// updated changes or removes the entry that a TaskUpdate call names.
 func (p *plan) updated(d todo, said string) {
 	i := slices.IndexFunc(*p, func(s step) bool { return s.id == d.TaskID })
 	if i < 0 || !changedTask.MatchString(said) {
@@ -113,7 +115,7 @@ func (p *plan) updated(d todo, said string) {
 	(*p)[i] = s
 }
 
-// listed returns the entries that TaskList found.
+// listed returns the entries that a TaskList call found.
 func listed(said string, record json.RawMessage) []todo {
 	if tasks := translate.Loose[struct{ Tasks []todo }](record).Tasks; tasks != nil {
 		return tasks

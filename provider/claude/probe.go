@@ -17,7 +17,7 @@ func (p *Provider) Probe(ctx context.Context) runnel.Installation {
 	return p.probe(ctx, runnel.Options{})
 }
 
-// probe is Probe with options: tests choose the program and the environment.
+// probe implements Probe. Tests choose the program and the environment in opt.
 func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Installation {
 	in := product.Installation(loginCommand)
 	path, first, err := p.program.Find(opt, usualProgram, product)
@@ -34,7 +34,7 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 	out, err := agentconn.Output(ctx, path, env, slices.Concat(first, []string{"--version"})...)
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {
-		in.Problem = "It does not say its version. Try it in a terminal: claude --version"
+		in.Problem = "Claude Code did not print its version. Try it in a terminal: claude --version"
 		return in
 	}
 	in.Installed, in.Version = true, text.OneLine(version, 40)
@@ -56,8 +56,8 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 	return in
 }
 
-// models asks the agent for its models. It starts the agent in an empty
-// directory and sends no prompt.
+// models returns the models that the agent offers; nil if the agent does not
+// start. It starts the agent in an empty directory and sends no prompt.
 func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Model {
 	var out []runnel.Model
 	opt.Tap = func(dir runnel.Dir, line []byte) {
@@ -71,7 +71,7 @@ func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Mode
 			}
 		}
 	}
-	opt.Dir = agentconn.EmptyDir() // a project may have settings
+	opt.Dir = agentconn.EmptyDir() // a project's settings could change the models
 	c, err := p.open(ctx, opt, false)
 	if err != nil {
 		return nil

@@ -8,17 +8,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// prompt makes the frame for a prompt. Its uuid is the turn's id, so that the
-// agent's own record of the conversation has the same id.
+// prompt returns the frame for a prompt. Its uuid is the turn's id, so that the
+// agent stores the prompt under the same id.
 //
-// A prompt waits for its turn (priority later). Otherwise the agent would add a
-// message that arrives while a turn runs to that turn, and it would have no end
-// of its own.
+// Its priority is "later", so that the prompt gets a new turn. Otherwise the
+// agent would add a prompt that arrives during a turn to that turn, and no result
+// would follow for the prompt.
 func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) userFrame {
 	f := userFrame{Type: "user", UUID: turn, Priority: "later"}
 	f.Message.Role = "user"
 	var text []string
-	if in.Text != "" { // 2.1.329 never answers a prompt with an empty text block, 2.1.197 fails
+	if in.Text != "" { // with an empty text block, 2.1.329 never answers and 2.1.197 fails
 		text = literal(in.Text, dir, isCommand)
 	}
 	warning := in.Warning()
@@ -40,14 +40,15 @@ func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) user
 	return f
 }
 
-// literal returns the text in pieces such that the agent passes it to the model
-// unchanged. The agent inspects only the last piece of a prompt:
+// literal splits the text so that the agent passes it to the model unchanged.
+// The agent interprets only the last piece of a prompt:
 //
-//   - If it begins with a slash, it is a command; 2.1.197 rejects an unknown
-//     one. A slash in a piece of its own is text. Commands that the agent
-//     offers stay commands.
-//   - A file named after an @ is read into the prompt. For a file outside of
-//     dir the text is split after the @, so that the agent does not read it.
+//   - A piece that begins with a slash is a command; 2.1.197 rejects an unknown
+//     command. So literal puts a leading slash into a separate piece, unless
+//     the text is a command that the agent offers.
+//   - The agent reads a file that is named after an @. If the file is outside
+//     dir, literal splits the text after the @, so that the agent does not read
+//     the file.
 func literal(text, dir string, isCommand func(name string) bool) []string {
 	rest, slash := strings.CutPrefix(text, "/")
 	name, _, _ := strings.Cut(rest, " ")
@@ -56,7 +57,7 @@ func literal(text, dir string, isCommand func(name string) bool) []string {
 		return []string{text}
 	case agentconn.MentionsOutside(text, dir):
 		i := strings.LastIndexByte(text, '@') + 1
-		for i < len(text) && text[i] == '/' { // or it would begin a command
+		for i < len(text) && text[i] == '/' { // the last piece must not begin with a slash
 			i++
 		}
 		if i = min(i, len(text)-1); i > 0 {
@@ -66,7 +67,7 @@ func literal(text, dir string, isCommand func(name string) bool) []string {
 	case !slash || rest == "":
 		return []string{text}
 	}
-	if strings.HasPrefix(rest, "/") { // the second piece must not begin with one either
+	if strings.HasPrefix(rest, "/") { // the last piece must not begin with a slash
 		n := len(rest) - len(strings.TrimLeft(rest, "/"))
 		if n == len(rest) {
 			return []string{text}

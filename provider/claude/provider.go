@@ -12,19 +12,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// product is how messages to users name the agent.
+// product has the agent's name and commands, as messages to users show them.
 var product = agentconn.Agent{Name: "Claude Code", Install: installCommand, Try: "claude --version"}
 
-// usualProgram is the agent's name in PATH.
+// usualProgram is the file name of the agent's program in PATH.
 const usualProgram = "claude"
 
-// installCommand is what a user runs to have the agent.
+// installCommand is the command that installs the agent.
 const installCommand = "npm install -g @anthropic-ai/claude-code"
 
-// loginCommand is what a user runs to log in.
+// loginCommand is the command with which a user logs in.
 const loginCommand = "claude auth login"
 
-// Provider runs Claude Code. The zero value runs the "claude" in PATH.
+// Provider runs Claude Code. The zero value runs the program "claude" in PATH.
 type Provider struct {
 	program agentconn.Program
 }
@@ -37,7 +37,8 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 	return &Provider{p.program.With(command, env)}
 }
 
-// apiKey describes the API key. The second variable is the upstream harness's.
+// apiKey names the environment variables that can hold the API key. The second
+// variable belongs to the upstream harness.
 var apiKey = agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}}
 
 func (p *Provider) credential() agentconn.Credential {
@@ -60,13 +61,13 @@ func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
 	return &Provider{program}
 }
 
-// parent returns the environment from which an agent's own is made.
+// parent returns the environment from which the agent's environment is made.
 func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.program.Env) }
 
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
 
-// DisplayName is the product's name.
+// DisplayName returns the product's name.
 func (*Provider) DisplayName() string { return "Claude Code" }
 
 // Prototype implements [runnel.ConnPrototype].
@@ -79,16 +80,16 @@ func (*Provider) Extra() []runnel.Capability {
 	}
 }
 
-// efforts are the values of --effort, as Claude Code 2.1.329 lists them in its
-// help. It ignores others with a warning.
+// efforts are the values of --effort in the help text of Claude Code 2.1.329.
+// Claude Code ignores any other value and prints a warning.
 var efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
-// subagentNames are the names of the tool that starts a subagent. Versions
-// differ in which of them they use, and rules know it by both.
+// subagentNames are the names of the tool that starts a subagent. Each version
+// of Claude Code uses one of them; permission rules accept both.
 var subagentNames = []string{"Agent", "Task"}
 
-// subagentTools are all tools that start subagents: a workflow is a script that
-// does.
+// subagentTools are all tools that can start subagents. A workflow is a script
+// that can start them.
 var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 
 // Takes implements [runnel.OptionTaker].
@@ -158,7 +159,8 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	return &conn{c, tr, opt, thinkingBudget(opt, environ(parentEnviron(), opt))}, back, nil
 }
 
-// configDir is where the agent keeps its conversations.
+// configDir returns the directory in which the agent stores its conversations;
+// "" if the user has no home directory.
 func configDir(env []string) string {
 	vars := proc.Environ(env, []string{"CLAUDE_CONFIG_DIR", "HOME", "USERPROFILE"}, nil)
 	for _, name := range []string{"CLAUDE_CONFIG_DIR", "HOME", "USERPROFILE"} {

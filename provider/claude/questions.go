@@ -9,39 +9,40 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// answerSheet are the arguments of AskUserQuestion, without and with the
-// answers.
-type answerSheet struct {
+// questionArguments are the arguments of AskUserQuestion. The agent sends them
+// without answers.
+type questionArguments struct {
 	Questions []struct {
 		Question    string                   `json:"question"`
 		MultiSelect bool                     `json:"multiSelect"`
 		Options     []struct{ Label string } `json:"options"`
 	} `json:"questions"`
-	Answers map[string]given `json:"answers"` // by question
+	Answers map[string]answerText `json:"answers"` // by the question's text
 }
 
-// given is the answer to a question: a label, words of the user's own, or
-// several of them, which the agent expects as one text.
-type given string
+// answerText is the answer to a question: an option's label, the user's own
+// text, or a list of these, which is joined because the agent expects one
+// string.
+type answerText string
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (g *given) UnmarshalJSON(data []byte) error {
+func (g *answerText) UnmarshalJSON(data []byte) error {
 	var many []string
 	if json.Unmarshal(data, &many) == nil {
-		*g = given(strings.Join(many, ", "))
+		*g = answerText(strings.Join(many, ", "))
 		return nil
 	}
 	return json.Unmarshal(data, (*string)(g))
 }
 
-// answers returns the choices that answer. A single question with one answer
-// has a choice for each option. Several questions, several answers and words of
-// the user's own come in updatedArguments, as "answers": an object from each
-// question's text to its answer. A question that has no answer there gets its
-// first option, which agents mean as their recommendation; the choice's label
-// shows it.
+// answers returns the choices that answer the question. A single question that
+// takes one answer has a choice for each option. The last choice is for all other
+// answers: a client sends them in updatedArguments as "answers", an object from
+// each question's text to its answer. A question without an answer there gets its
+// first option, which is the agent's recommendation; the label of the choice
+// shows these options.
 func (q *question) answers() []event.Choice {
-	in := translate.Loose[answerSheet](q.input)
+	in := translate.Loose[questionArguments](q.input)
 	var out []event.Choice
 	if len(in.Questions) == 1 && !in.Questions[0].MultiSelect {
 		one := in.Questions[0]
@@ -60,27 +61,28 @@ func (q *question) answers() []event.Choice {
 	return append(out, event.Choice{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: translate.AnswerLabel(first)})
 }
 
-// answered adds the missing answers to the arguments. label answers the single
-// question; "" means the first option of each.
+// answered adds answers to the arguments of a decision. label is the answer to
+// the single question. If label is "", each unanswered question gets its first
+// option.
 func (q *question) answered(allow decision, label string) (decision, error) {
 	object, err := translate.Values(allow.UpdatedInput)
 	if err != nil {
 		return decision{}, err
 	}
-	answers := translate.Loose[answerSheet](allow.UpdatedInput).Answers
+	answers := translate.Loose[questionArguments](allow.UpdatedInput).Answers
 	if answers == nil {
-		answers = make(map[string]given)
+		answers = make(map[string]answerText)
 	}
-	for _, each := range translate.Loose[answerSheet](q.input).Questions {
+	for _, each := range translate.Loose[questionArguments](q.input).Questions {
 		if label == "" && answers[each.Question] == "" && len(each.Options) > 0 {
-			answers[each.Question] = given(each.Options[0].Label)
+			answers[each.Question] = answerText(each.Options[0].Label)
 		}
 	}
 	if label != "" {
-		answers[q.asked] = given(label)
+		answers[q.asked] = answerText(label)
 	}
 	if asked := translate.Loose[map[string]json.RawMessage](q.input)["questions"]; object["questions"] == nil && asked != nil {
-		object["questions"] = asked // the agent wants them back
+		object["questions"] = asked // the agent expects its questions in the reply
 	}
 	b, err := json.Marshal(answers)
 	if err != nil {

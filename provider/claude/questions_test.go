@@ -47,14 +47,14 @@ func TestAnswersToQuestions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got answerSheet
+			var got questionArguments
 			if err := json.Unmarshal(dec.UpdatedInput, &got); err != nil && tt.input != `{"questions":"x"}` {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(tt.want, got.Answers); d != "" {
 				t.Error(d)
 			}
-			if n := len(decodeLoose[answerSheet](json.RawMessage(tt.input)).Questions); len(got.Questions) != n {
+			if n := len(decodeLoose[questionArguments](json.RawMessage(tt.input)).Questions); len(got.Questions) != n {
 				t.Errorf("%d questions go back, want %d", len(got.Questions), n)
 			}
 			if got := a.choiceOf(dec); got != tt.choice {

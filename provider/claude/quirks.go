@@ -2,29 +2,30 @@ package claude
 
 import "regexp"
 
-// This file has the fixed texts by which oddities of Claude Code are
-// recognised. Each was seen on the wire of 2.1.197 or 2.1.330; the names in
-// parentheses, here and in other files, are the recordings in testdata that
-// show it.
+// This file has the fixed texts by which the translator recognises special
+// messages of Claude Code. Each text was printed by 2.1.197 or 2.1.330. A name
+// in parentheses, here and in other files, is a recording in testdata that shows
+// the behaviour.
 
 const (
-	// syntheticModel is the model of messages that the agent wrote itself
+	// syntheticModel is the model name in messages that the agent wrote itself
 	// (api-500).
 	syntheticModel = "<synthetic>"
-	// noResponseRequested follows a prompt that a crash left unanswered
-	// (resume-after-kill).
+	// noResponseRequested is the agent's message after a prompt that was not
+	// answered because of a crash (resume-after-kill).
 	noResponseRequested = "No response requested."
 	// noContent is the output of a command that printed nothing, on 2.1.197
 	// (clear).
 	noContent = "(no content)"
-	// promptTooLong is in the stored details of a failure that the result calls
-	// prompt_too_long (too-long).
+	// promptTooLong is part of the stored details of a failure. The live result
+	// has the reason prompt_too_long instead (too-long).
 	promptTooLong = "prompt is too long"
-	// runLogin is in the text of a failure that a login would mend.
+	// runLogin is part of the text of a failure that the user can fix with a
+	// login.
 	runLogin = "/login"
 )
 
-// Text that the harness writes in the user's place.
+// Text that the harness writes in user messages.
 const (
 	// interruptedByUser begins the text after an interrupted turn.
 	interruptedByUser = "[Request interrupted by user"

@@ -7,13 +7,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// This file decides what a turn said if the events of its stream contradict
-// each other: a block starts twice, grows or stops without having started, or
-// never ends. The block's assistant frame is right, whatever was streamed. If it
-// never comes, the result has the turn's last text.
+// This file decides the final text of a turn if the events of its stream
+// contradict each other: a block starts twice, grows or stops without a start,
+// or never ends. The block's assistant frame is always right. If that frame is
+// missing, the turn's result has the last text.
 
-// reconcile settles what the stream of the main thread left open when the
-// turn's result comes, and reports whether the turn's last text is known.
+// reconcile completes the open blocks of the main thread from the turn's result.
+// It reports whether the turn's last text is known.
 func (tn *turn) reconcile(f frame) bool {
 	if f.IsError || tn.interrupted {
 		return true
@@ -38,7 +38,7 @@ func (tn *turn) reconcile(f frame) bool {
 	return true
 }
 
-// pending returns the last text block that is open.
+// pending returns the last open text block; nil if there is none.
 func (th *thread) pending() *streamed {
 	for _, i := range slices.Backward(slices.Sorted(maps.Keys(th.open))) {
 		if s := th.open[i]; s.kind == "text" {

@@ -15,22 +15,22 @@ import (
 // historian replays stored entries. Where a live conversation has an init and a
 // result around a turn, the next prompt ends the turn here.
 type historian struct {
-	t     *translator
-	sides map[string][]*entry // remaining entries of each subagent's thread, by its call
-	async map[string]bool     // calls whose subagent worked in the background
-	live  []string            // calls of the turn in flight whose subagents have entries left
-	last  time.Time           // of the last entry that had one
+	t          *translator
+	sidechains map[string][]*entry // remaining entries of each subagent's thread, by its call
+	async      map[string]bool     // calls whose subagent worked in the background
+	live       []string            // calls of the turn in flight whose subagents have entries left
+	last       time.Time           // of the last entry that had one
 
 	compacted bool // a summary was made, of which nothing was said yet
 }
 
-func newHistorian(session string, main []*entry, sides map[string][]*entry) *historian {
+func newHistorian(session string, main []*entry, sidechains map[string][]*entry) *historian {
 	t := newTranslator()
 	t.session.id = session
-	h := &historian{t: t, sides: sides, async: make(map[string]bool)}
+	h := &historian{t: t, sidechains: sidechains, async: make(map[string]bool)}
 	h.note(main)
 	nameModels(main)
-	for _, side := range sides {
+	for _, side := range sidechains {
 		h.note(side)
 	}
 	return h
@@ -74,7 +74,7 @@ func (h *historian) entry(e *entry) []event.Event {
 	h.t.out.Begin(at)
 	h.t.session.model = cmp.Or(e.model, h.t.session.model)
 	if e.Type == "assistant" {
-		h.tellCompacted()
+		h.emitCompacted()
 	}
 	switch e.Type {
 	case "user":
@@ -192,7 +192,7 @@ func (h *historian) called(e *entry) {
 		return
 	}
 	for _, b := range e.Message.Content {
-		if b.Type == "tool_use" && len(h.sides[b.ID]) > 0 && !h.async[b.ID] && !slices.Contains(h.live, b.ID) {
+		if b.Type == "tool_use" && len(h.sidechains[b.ID]) > 0 && !h.async[b.ID] && !slices.Contains(h.live, b.ID) {
 			h.live = append(h.live, b.ID)
 		}
 	}
@@ -203,9 +203,9 @@ func (h *historian) called(e *entry) {
 // until means any time.
 func (h *historian) next(until string) string {
 	call, at := "", ""
-	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sides[c]) == 0 })
+	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sidechains[c]) == 0 })
 	for _, c := range h.live {
-		first := h.sides[c][0].Timestamp
+		first := h.sidechains[c][0].Timestamp
 		if (until == "" || first <= until) && (call == "" || first < at) {
 			call, at = c, first
 		}
@@ -216,7 +216,7 @@ func (h *historian) next(until string) string {
 // subagents replays the entries of subagents up to a time.
 func (h *historian) subagents(until string) {
 	for call := h.next(until); call != ""; call = h.next(until) {
-		if f, ok := h.side(call); ok {
+		if f, ok := h.nextOf(call); ok {
 			h.t.said(&h.t.turns, f)
 		}
 	}
@@ -224,9 +224,9 @@ func (h *historian) subagents(until string) {
 
 // side takes the next entry of a subagent's thread, and reports whether it is a
 // message.
-func (h *historian) side(call string) (frame, bool) {
-	e := h.sides[call][0]
-	h.sides[call] = h.sides[call][1:]
+func (h *historian) nextOf(call string) (frame, bool) {
+	e := h.sidechains[call][0]
+	h.sidechains[call] = h.sidechains[call][1:]
 	if at := e.time(); !at.IsZero() {
 		h.t.out.Begin(at)
 	}
@@ -265,7 +265,7 @@ func (h *historian) inBackground(call string) {
 	h.live = []string{call}
 	for c := h.next(""); c != ""; c = h.next("") {
 		k := h.t.tasks.begin(call)
-		if f, ok := h.side(c); ok {
+		if f, ok := h.nextOf(c); ok {
 			h.t.inBackground(k, f)
 		}
 	}
@@ -287,7 +287,7 @@ func (h *historian) finish() []event.Event {
 	h.subagents("")
 	h.close()
 	for _, call := range slices.Sorted(maps.Keys(h.async)) { // their end was not reported
-		if len(h.sides[call]) > 0 {
+		if len(h.sidechains[call]) > 0 {
 			h.inBackground(call)
 		}
 	}
@@ -298,7 +298,7 @@ func (h *historian) finish() []event.Event {
 func (h *historian) close() {
 	turns := &h.t.turns
 	h.live = nil
-	h.tellCompacted()
+	h.emitCompacted()
 	if turns.idle() {
 		return
 	}

@@ -191,7 +191,7 @@ func (t *translator) results(ts *turns, f frame) {
 			continue
 		}
 		t.tasks.launched(c, f.ToolUseResult)
-		if t.plan.follow(c, out, f.ToolUseResult) {
+		if t.plan.apply(c, out, f.ToolUseResult) {
 			translate.EmitPlan(tn.emitter(), c.item+":plan", f.ParentToolUseID, t.plan.entries())
 		}
 	}
