@@ -59,8 +59,8 @@ func (a *approvals) take(f frame) *question {
 	return q
 }
 
-// askedAgain handles a question that has the id of an open one. If the arguments
-// differ, both questions are denied.
+// askedAgain handles a question that has the id of an open one. If the
+// arguments differ, both questions are denied.
 func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 	if _, changed := a.Changed(old.Request, translate.Digest(q.input)); !changed {
 		return
@@ -74,9 +74,9 @@ func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 }
 
 // ask emits the approval request for a question in a turn. If tn is nil, the
-// question is out of turn: a background task asks, or no turn runs. It then gets
-// a new turn that contains only this question. In the prompt's turn it would be
-// dropped when that turn ends, which may be long before the decision.
+// question is out of turn: a background task asks, or no turn runs. It then
+// gets a new turn that contains only this question. In the prompt's turn it
+// would be dropped when that turn ends, which may be long before the decision.
 func (a *approvals) ask(q *question, f frame, tn *turn) {
 	outOfTurn := tn == nil
 	if outOfTurn {
@@ -104,9 +104,9 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 	tn.emit(event.ApprovalRequested{Approval: ev})
 }
 
-// answer returns the control response for a decision. It fails with ApprovalGone
-// if the approval is not open, and with InvalidRequest if the approval does not
-// offer the choice.
+// answer returns the control response for a decision. It fails with
+// ApprovalGone if the approval is not open, and with InvalidRequest if the
+// approval does not offer the choice.
 func (a *approvals) answer(id string, d runnel.Decision) (response, error) {
 	ap, err := a.Open(id)
 	if err != nil {
@@ -129,8 +129,8 @@ func (d decision) reply(request string) (response, error) {
 	return response{"control_response", controlResponse{Subtype: "success", RequestID: request, Response: b}}, nil
 }
 
-// decided processes a control response that was sent to the agent: it closes the
-// approval and emits its decision.
+// decided processes a control response that was sent to the agent: it closes
+// the approval and emits its decision.
 func (a *approvals) decided(r *controlResponse) {
 	if r == nil {
 		return

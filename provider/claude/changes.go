@@ -34,8 +34,8 @@ type changeInput struct {
 const maxFileText = 128 << 10
 
 // changes returns the file changes of a finished call. It uses the agent's
-// record of the call. A subagent's call has no record; its changes come from the
-// arguments.
+// record of the call. A subagent's call has no record; its changes come from
+// the arguments.
 func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	if failed || toolKind(c.name) != event.KindEdit {
 		return nil
@@ -57,8 +57,8 @@ func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	return []event.Change{bounded(ch)}
 }
 
-// edited returns the text of a file after an Edit, since the record has only the
-// text before. It returns nil if the text cannot be computed.
+// edited returns the text of a file after an Edit, since the record has only
+// the text before. It returns nil if the text cannot be computed.
 func edited(r patchRecord) *string {
 	before := ""
 	if r.OriginalFile != nil {
@@ -78,8 +78,8 @@ func edited(r patchRecord) *string {
 	return &after
 }
 
-// intended returns the change that a call's arguments describe. They do not have
-// the line number of an edit, so its hunk starts at line 0.
+// intended returns the change that a call's arguments describe. They do not
+// have the line number of an edit, so its hunk starts at line 0.
 func intended(input json.RawMessage) []event.Change {
 	in := translate.Loose[changeInput](input)
 	if in.FilePath == "" {

@@ -130,8 +130,8 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) err
 		if err := send(r); err != nil || !q.OutOfTurn {
 			return err
 		}
-		// The translator ends the question's turn when it reads the agent's next
-		// line. This request makes the agent print one.
+		// The translator ends the question's turn when it reads the agent's
+		// next line. This request makes the agent print one.
 		return send(c.tr.requests.next(controlRequest{Subtype: "mcp_status"}))
 	})
 }

@@ -94,7 +94,7 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 		return false
 	}
 	defer f.Close()
-	var k summary
+	var k fileSummary
 	head := make([]byte, peek)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -114,15 +114,15 @@ func describe(root *os.Root, c *runnel.Conversation) bool {
 	return k.hasMessages || c.Title != ""
 }
 
-// summary has the facts in a file that describe its conversation.
-type summary struct {
+// fileSummary has the facts in a file that describe its conversation.
+type fileSummary struct {
 	title, lastPrompt, cwd string
 	created                time.Time
 	hasMessages            bool
 }
 
 // add reads one line of the file.
-func (k *summary) add(line []byte) {
+func (k *fileSummary) add(line []byte) {
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
@@ -154,7 +154,7 @@ func (k *summary) add(line []byte) {
 }
 
 // addAll reads the complete lines of data and skips an incomplete last line.
-func (k *summary) addAll(data []byte) {
+func (k *fileSummary) addAll(data []byte) {
 	for line := range bytes.Lines(data) {
 		if bytes.HasSuffix(line, []byte("\n")) {
 			k.add(line)

@@ -8,8 +8,9 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// An effort that the chosen model lacks is refused in the handshake, and nothing
-// is left running. The program stands for an agent that lists its models.
+// An effort that the chosen model lacks is refused in the handshake, and
+// nothing is left running. The program stands for an agent that lists its
+// models.
 func TestEffortThatTheModelLacksIsRefused(t *testing.T) {
 	const program = `#!/bin/sh
 while read -r line; do

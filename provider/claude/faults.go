@@ -37,8 +37,8 @@ func resultFault(f frame, word string, keyed bool) event.Fault {
 	return apiFault(word, status, keyed)
 }
 
-// apiFault returns the fault for a failure of the model API. word is the agent's
-// name for the failure; status is 0 if the API did not answer.
+// apiFault returns the fault for a failure of the model API. word is the
+// agent's name for the failure; status is 0 if the API did not answer.
 func apiFault(word string, status int, keyed bool) event.Fault {
 	fault := func(code runnel.Code, format string, args ...any) event.Fault {
 		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
@@ -65,8 +65,8 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 	return fault(runnel.AgentError, translate.FaultBrokeOff)
 }
 
-// refused returns the error for a control request that the agent rejected during
-// startup.
+// refused returns the error for a control request that the agent rejected
+// during startup.
 func refused(request string) error {
 	switch request {
 	case "apply_flag_settings":

@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestSessionGrantsNameWhatTheyAllow: what "for this session" would allow is in the label,
-// and what cannot be put there is not offered.
+// TestSessionGrantsNameWhatTheyAllow: what "for this session" would allow is in
+// the label, and what cannot be put there is not offered.
 func TestSessionGrantsNameWhatTheyAllow(t *testing.T) {
 	rule := func(tool, content string) string {
 		return `{"type":"addRules","behavior":"allow","destination":"localSettings","rules":[{"toolName":"` + tool + `","ruleContent":"` + content + `"}]}`

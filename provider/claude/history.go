@@ -175,8 +175,8 @@ func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below 
 	return ctx.Err()
 }
 
-// notStored returns the error for a conversation that is not stored or cannot be
-// read.
+// notStored returns the error for a conversation that is not stored or cannot
+// be read.
 func notStored(cause error) error {
 	return runnel.Fail(runnel.SessionNotFound, "Claude Code has not stored this conversation", cause)
 }

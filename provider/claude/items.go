@@ -12,31 +12,31 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// thread is a line of native messages within a turn: the main one or a
-// subagent's. Its items have ids from the message's ordinal, from 1, and the
-// block's index, from 0. A message without blocks takes no number, since the
-// agent does not store it (empty). Ids that the agent made are kept in Native and are not
-// keys.
+// thread is a sequence of native messages within a turn: the main thread or the
+// thread of a subagent. An item's id has the message's ordinal, from 1, and the
+// block's index, from 0. A message without blocks gets no ordinal, since the
+// agent does not store it (empty). The agent's own ids are kept in Native and
+// are not used as keys.
 type thread struct {
-	turn    *turn
-	parent  string // the call that started the subagent; "" on the main thread
-	ids     *translate.Numbering
-	next    map[string]int // by native message: index of the next block that comes whole
-	message string         // the one being streamed
-	open    map[int]*streamed
-	plain   map[int]bool // blocks of that message that were announced and are no items
-	known   map[int]bool // blocks of that message which were announced or came whole
-	lost    map[int]bool // blocks of that message which were not announced and have not come whole
+	turn     *turn
+	parent   string // the call that started the subagent; "" on the main thread
+	ids      *translate.Numbering
+	next     map[string]int // by native message: index of the next block that was not streamed
+	message  string         // id of the current message
+	open     map[int]*streamed
+	nonItems map[int]bool // blocks of that message that started and are not items
+	known    map[int]bool // blocks of that message that started or were received whole
+	missing  map[int]bool // blocks of that message that grew or stopped without a start, and were not received whole
 }
 
-// streamed is a block whose deltas arrive and which is not final.
+// streamed is a block that is being streamed and is not final yet.
 type streamed struct {
 	id      string
 	kind    string // of the block
 	call    call
 	text    []byte
-	stopped bool // its stop came, but not its assistant frame
-	broken  bool // its events contradict each other: only its assistant frame tells what it is
+	stopped bool // its stop was received, its assistant frame was not
+	broken  bool // its events contradict each other; only its assistant frame has the right content
 }
 
 // thread returns the thread of the subagent that a call started; parent is ""
@@ -46,14 +46,14 @@ func (tn *turn) thread(parent string) *thread {
 	if th == nil {
 		th = &thread{
 			turn: tn, parent: parent, ids: translate.NewNumbering(tn.id, translate.Key(providerID, parent)),
-			next: make(map[string]int), open: make(map[int]*streamed), plain: make(map[int]bool), known: make(map[int]bool), lost: make(map[int]bool),
+			next: make(map[string]int), open: make(map[int]*streamed), nonItems: make(map[int]bool), known: make(map[int]bool), missing: make(map[int]bool),
 		}
 		tn.threads[parent] = th
 	}
 	return th
 }
 
-// stream takes an event of the Messages API. Only the main thread streams.
+// stream handles an event of the Messages API.
 func (ts *turns) stream(f frame) {
 	e := f.Event
 	switch {
@@ -69,13 +69,13 @@ func (ts *turns) stream(f frame) {
 	}
 }
 
-// stream takes an event that is not the start of a message.
+// stream handles an event other than the start of a message.
 func (th *thread) stream(f frame) {
 	e := f.Event
 	switch e.Type {
 	case "content_block_start":
 		if e.ContentBlock != nil && th.message != "" {
-			th.settle()
+			th.finishStopped()
 			th.startBlock(e.Index, *e.ContentBlock)
 		}
 	case "content_block_delta":
@@ -85,10 +85,10 @@ func (th *thread) stream(f frame) {
 		}
 	case "content_block_stop":
 		if s := th.block(e.Index); s != nil {
-			s.stopped = true // finished or broken: a later line tells which
+			s.stopped = true // a later line shows whether the block is complete
 		}
 	case "message_delta":
-		th.settle()
+		th.finishStopped()
 		if e.Usage != nil && th.parent == "" {
 			th.turn.use(th.message, *e.Usage)
 		}
@@ -100,11 +100,11 @@ func (th *thread) stream(f frame) {
 		if a != nil {
 			th.abandon(a.FromBlockIndex)
 		}
-		th.settle()
+		th.finishStopped()
 	}
 }
 
-// announce begins a text that grows without having started.
+// announce starts a text or thinking block that grows without a start.
 func (th *thread) announce(index int, d delta) {
 	kind, ok := map[string]string{"text_delta": "text", "thinking_delta": "thinking"}[d.Type]
 	if ok && !th.known[index] && th.message != "" {
@@ -112,29 +112,29 @@ func (th *thread) announce(index int, d delta) {
 	}
 }
 
-// block returns the open block that an event is about; nil if it is not open. A
-// block that was never announced counts as lost until it comes whole.
+// block returns the open block with an index; nil if it is not open. A block
+// that never started counts as missing until it is received whole.
 func (th *thread) block(index int) *streamed {
 	if s := th.open[index]; s != nil {
 		return s
 	}
-	if !th.known[index] && len(th.lost) < maxLost {
-		th.lost[index] = true
+	if !th.known[index] && len(th.missing) < maxMissing {
+		th.missing[index] = true
 	}
 	return nil
 }
 
-// maxLost bounds how many lost blocks of a message are remembered: one is
-// enough to know that something is missing.
-const maxLost = 100
+// maxMissing bounds the missing blocks that are recorded for a message. One is
+// enough to detect a broken stream.
+const maxMissing = 100
 
-// startMessage begins a native message. If another one was open, its stream
-// broke and is tried again under a new id.
+// startMessage begins a native message. If another message is open, its stream
+// broke and the agent repeats it under a new id, so its blocks are cancelled.
 func (th *thread) startMessage(m message) {
-	if m.ID == th.message { // announced twice
+	if m.ID == th.message { // the start was sent twice
 		return
 	}
-	if len(th.lost) > 0 || th.contradicts() {
+	if len(th.missing) > 0 || th.contradicts() {
 		th.turn.emit(translate.BrokenStream)
 	}
 	th.abandon(0)
@@ -144,8 +144,7 @@ func (th *thread) startMessage(m message) {
 	}
 }
 
-// contradicts reports whether a block is open of which only its assistant frame
-// tells what it is.
+// contradicts reports whether a broken block is open.
 func (th *thread) contradicts() bool {
 	for _, s := range th.open {
 		if s.broken {
@@ -159,11 +158,11 @@ func (th *thread) contradicts() bool {
 func (th *thread) enter(messageID string) {
 	th.message = messageID
 	clear(th.known)
-	clear(th.plain)
+	clear(th.nonItems)
 }
 
-// startItem returns the ItemStart of a block. It has no type if the block is no
-// item, such as encrypted thinking.
+// startItem returns the ItemStart of a block. Its type is empty if the block is
+// not an item, such as encrypted thinking.
 func (th *thread) startItem(id, messageID string, b block) event.ItemStart {
 	start := event.ItemStart{ItemID: id, ParentCallID: th.parent, Native: map[string]string{"messageId": messageID}}
 	switch {
@@ -177,20 +176,20 @@ func (th *thread) startItem(id, messageID string, b block) event.ItemStart {
 	return start
 }
 
-// startBlock begins a block that will stream. A block that is no item only
-// takes its index.
+// startBlock begins a streamed block. A block that is not an item only uses its
+// index.
 func (th *thread) startBlock(index int, b block) {
 	th.next[th.message] = max(th.next[th.message], index+1)
 	start := th.startItem(th.ids.ID(th.message, index), th.message, b)
-	if s := th.open[index]; s != nil { // a block that starts twice
+	if s := th.open[index]; s != nil { // the block starts twice
 		s.broken = true
 		return
 	}
 	seen := th.known[index]
 	th.known[index] = true
-	delete(th.lost, index)
+	delete(th.missing, index)
 	if start.ItemType == "" || seen {
-		th.plain[index] = start.ItemType == ""
+		th.nonItems[index] = start.ItemType == ""
 		return
 	}
 	switch b.Type {
@@ -205,8 +204,8 @@ func (th *thread) startBlock(index int, b block) {
 	th.turn.emit(start)
 }
 
-// delta grows a block. Its text is kept, up to a bound, in case its final form
-// does not come.
+// delta appends to a block. The text is kept, up to a bound, because the
+// assistant frame may be missing.
 func (th *thread) delta(s *streamed, d delta) {
 	grown := ""
 	switch d.Type {
@@ -229,16 +228,16 @@ func (th *thread) delta(s *streamed, d delta) {
 	th.turn.emit(event.ItemDelta{ItemID: s.id, DeltaContent: grown})
 }
 
-// settle finishes the blocks that stopped without an assistant frame: the agent
-// prints none for text that is only space.
-func (th *thread) settle() {
+// finishStopped finishes the blocks that stopped without an assistant frame.
+// The agent prints no assistant frame for text that is only white space.
+func (th *thread) finishStopped() {
 	for _, i := range slices.Sorted(maps.Keys(th.open)) {
 		s := th.open[i]
 		if !s.stopped || s.broken {
 			continue
 		}
 		if s.kind == "text" && strings.TrimSpace(string(s.text)) != "" {
-			th.turn.unsure = string(s.text)
+			th.turn.unconfirmed = string(s.text)
 		}
 		b := block{Type: s.kind, Text: string(s.text), Thinking: string(s.text), ID: s.call.id, Name: s.call.name, Input: s.text}
 		if s.kind == "tool_use" && !json.Valid(s.text) {
@@ -262,11 +261,11 @@ func (th *thread) abandon(from int) {
 			delete(th.open, i)
 		}
 	}
-	maps.DeleteFunc(th.lost, func(i int, _ bool) bool { return i >= from })
+	maps.DeleteFunc(th.missing, func(i int, _ bool) bool { return i >= from })
 }
 
-// assistant takes finished blocks, one a frame as a rule. They are the
-// authority: arguments may have been normalised since they were streamed.
+// assistant handles finished blocks, usually one in a frame. They replace the
+// streamed content, because the agent may have normalised the arguments.
 func (ts *turns) assistant(f frame) {
 	m := f.Message
 	if m == nil || m.ID == "" {
@@ -281,7 +280,8 @@ func (ts *turns) assistant(f frame) {
 	}
 }
 
-// repeated takes the id of a frame, and reports whether the turn had it before.
+// repeated records the id of a frame and reports whether the turn already had
+// it.
 func (tn *turn) repeated(frameID string) bool {
 	if frameID == "" || tn.frames[frameID] {
 		return frameID != ""
@@ -290,8 +290,8 @@ func (tn *turn) repeated(frameID string) bool {
 	return false
 }
 
-// finished takes finished blocks of a message. from is the index of the first;
-// nil if it is not known.
+// finished handles finished blocks of a message. from is the index of the first
+// block; nil if it is not known.
 func (th *thread) finished(m *message, from *int) {
 	if th.message != m.ID {
 		if th.message != "" {
@@ -305,21 +305,21 @@ func (th *thread) finished(m *message, from *int) {
 	for _, b := range m.Content {
 		th.whole(m.ID, b)
 	}
-	if th.parent != "" { // a result counts the main thread only, and so do we
+	if th.parent != "" { // usage counts only the main thread, as the agent's result does
 		return
 	}
 	th.turn.stop = m.StopReason
-	if m.Usage != nil && m.StopReason != "" { // the frames of a stream repeat its beginning
+	if m.Usage != nil && m.StopReason != "" { // without a stop reason, the usage repeats the one of message_start
 		th.turn.use(m.ID, *m.Usage)
 	}
 }
 
-// whole takes a finished block, whether it was streamed before or not.
+// whole handles a finished block, whether it was streamed or not.
 func (th *thread) whole(messageID string, b block) {
 	if b.Type == "tool_use" && (b.ID == "" || b.Name == "") {
-		b.Type = "" // no item; it only takes its index
+		b.Type = "" // not an item; it only uses its index
 	}
-	th.turn.unsure = ""
+	th.turn.unconfirmed = ""
 	if s := th.takeStreamed(messageID, b); s != nil {
 		th.turn.finish(s.id, b)
 		return
@@ -333,17 +333,17 @@ func (th *thread) whole(messageID string, b block) {
 	th.turn.finish(start.ItemID, b)
 }
 
-// unstreamed returns the index of a block that came whole and is not open.
+// unstreamed returns the index of a finished block that is not open.
 func (th *thread) unstreamed(messageID string, b block) int {
 	if messageID == th.message {
 		if th.startItem("", messageID, b).ItemType == "" {
-			for _, i := range slices.Sorted(maps.Keys(th.plain)) {
-				delete(th.plain, i)
+			for _, i := range slices.Sorted(maps.Keys(th.nonItems)) {
+				delete(th.nonItems, i)
 				return i
 			}
 		}
-		for _, i := range slices.Sorted(maps.Keys(th.lost)) { // it is the first lost one
-			delete(th.lost, i)
+		for _, i := range slices.Sorted(maps.Keys(th.missing)) { // assume that it is the first missing block
+			delete(th.missing, i)
 			th.known[i] = true
 			th.next[messageID] = max(th.next[messageID], i+1)
 			return i
@@ -357,8 +357,8 @@ func (th *thread) unstreamed(messageID string, b block) int {
 	return index
 }
 
-// takeStreamed removes and returns the open block that a finished one
-// completes, nil if there is none.
+// takeStreamed removes and returns the open block that a finished block
+// completes; nil if there is none.
 func (th *thread) takeStreamed(messageID string, b block) *streamed {
 	if th.message != messageID {
 		return nil
@@ -373,11 +373,11 @@ func (th *thread) takeStreamed(messageID string, b block) *streamed {
 	return nil
 }
 
-// finish ends an item with a final block.
+// finish completes an item with its final block.
 func (tn *turn) finish(id string, b block) {
 	switch b.Type {
 	case "text":
-		tn.said = b.Text
+		tn.lastText = b.Text
 		tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: b.Text, Origin: event.OriginAgent}})
 	case "thinking":
 		tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Reasoning{Content: b.Thinking, ProviderID: providerID}})
@@ -386,8 +386,8 @@ func (tn *turn) finish(id string, b block) {
 	}
 }
 
-// synthetic takes a message that the agent wrote itself, in the model's place:
-// the reason of a failure, or what a slash command printed.
+// synthetic handles a message that the agent wrote instead of the model: the
+// reason of a failure, or the output of a slash command.
 func (ts *turns) synthetic(f frame) {
 	printed := strings.TrimSpace(f.Message.Content.text())
 	switch {
@@ -403,26 +403,25 @@ func (ts *turns) synthetic(f frame) {
 	}
 }
 
-// printed takes what a slash command of the agent's own printed.
+// printed emits the output of a slash command that the agent ran itself.
 func (tn *turn) printed(nativeID, output string) {
 	id := tn.thread("").ids.ID("local "+nativeID, 0)
 	tn.emit(event.ItemStart{ItemID: id, ItemType: event.TypeMessage})
 	output, _ = text.Cut(output, event.MaxOutput)
-	tn.said = output
+	tn.lastText = output
 	tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: output, Origin: event.OriginSystem}})
 }
 
-// harness takes what the agent's harness wrote in a message in the user's
-// place.
+// harness handles the text that the agent's harness wrote in a user message.
 func (ts *turns) harness(f frame) {
 	if f.Refused != "" {
-		ts.notice(event.LevelWarning, "REFUSED", "The model declined to go on; the agent asks it once more.")
+		ts.notice(event.LevelWarning, "REFUSED", "The model declined to continue; the agent asks it once more.")
 	}
 	ts.skill(f.Message.Content.text())
 }
 
-// skill reports the files of skills if the harness tells the model of any, and
-// reports whether it does. The text may say more, before and after.
+// skill emits the file of each skill that the harness names in a text. It
+// reports whether the text names any.
 func (ts *turns) skill(said string) (found bool) {
 	for _, m := range skillDir.FindAllStringSubmatch(said, maxSkills) {
 		ts.session.reportFile(ts.emitter(), "skill", skillFile(m[1]))
@@ -434,8 +433,8 @@ func (ts *turns) skill(said string) (found bool) {
 // maxSkills bounds the skills that are read from one text.
 const maxSkills = 100
 
-// ofUser returns a prompt as an item, and the warning about rejected attachments
-// that went before it, "" if there was none.
+// ofUser returns a prompt as an item, and the warning about rejected
+// attachments that was sent before the prompt's text; "" if there was none.
 func (m message) ofUser() (prompt event.Message, warning string) {
 	c, warning := m.Content.withoutWarning()
 	return event.Message{Content: c.text(), Origin: event.OriginUser, Attachments: attachments(c)}, warning
@@ -460,14 +459,14 @@ func attachments(c content) []event.Attachment {
 			continue
 		}
 		out = append(out, event.Attachment{
-			Name: text.OneLine(b.Title, 200), MediaType: text.OneLine(b.Source.MediaType, 100), Size: b.Source.weight(),
+			Name: text.OneLine(b.Title, 200), MediaType: text.OneLine(b.Source.MediaType, 100), Size: b.Source.byteSize(),
 		})
 	}
 	return out
 }
 
-// weight returns the size of the content, in bytes.
-func (s *source) weight() int64 {
+// byteSize returns the size of the content, in bytes.
+func (s *source) byteSize() int64 {
 	switch {
 	case s.size > 0:
 		return s.size
@@ -477,12 +476,12 @@ func (s *source) weight() int64 {
 	return int64(len(s.Data))
 }
 
-// weigh replaces images and documents by their sizes, so that a stored
-// conversation does not hold all of them in memory.
-func (c content) weigh() {
+// dropData replaces the data of images and documents by their sizes, so that a
+// stored conversation does not hold all of them in memory.
+func (c content) dropData() {
 	for _, b := range c {
 		if b.Source != nil {
-			b.Source.size, b.Source.Data = b.Source.weight(), ""
+			b.Source.size, b.Source.Data = b.Source.byteSize(), ""
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 // its subagents share.
 type plan []step
 
-// step is an entry of the list. id is the agent's id; "" if the agent gave none.
+// step is an entry of the list. id is the agent's id; "" if the agent gave
+// none.
 type step struct {
 	id string
 	event.PlanEntry
@@ -77,8 +78,8 @@ func steps(todos []todo) plan {
 	return out
 }
 
-// These match the output of the tools. They are needed because a subagent's call
-// has no record.
+// These match the output of the tools. They are needed because a subagent's
+// call has no record.
 var (
 	createdTask = regexp.MustCompile(`^Task #(\S+) created successfully`)
 	changedTask = regexp.MustCompile(`^Updated task #\S+ `)

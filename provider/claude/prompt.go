@@ -12,8 +12,8 @@ import (
 // agent stores the prompt under the same id.
 //
 // Its priority is "later", so that the prompt gets a new turn. Otherwise the
-// agent would add a prompt that arrives during a turn to that turn, and no result
-// would follow for the prompt.
+// agent would add a prompt that arrives during a turn to that turn, and no
+// result would follow for the prompt.
 func prompt(turn, dir string, in runnel.Input, isCommand func(string) bool) userFrame {
 	f := userFrame{Type: "user", UUID: turn, Priority: "later"}
 	f.Message.Role = "user"

@@ -36,11 +36,11 @@ func (g *answerText) UnmarshalJSON(data []byte) error {
 }
 
 // answers returns the choices that answer the question. A single question that
-// takes one answer has a choice for each option. The last choice is for all other
-// answers: a client sends them in updatedArguments as "answers", an object from
-// each question's text to its answer. A question without an answer there gets its
-// first option, which is the agent's recommendation; the label of the choice
-// shows these options.
+// takes one answer has a choice for each option. The last choice is for all
+// other answers: a client sends them in updatedArguments as "answers", an
+// object from each question's text to its answer. A question without an answer
+// there gets its first option, which is the agent's recommendation; the label
+// of the choice shows these options.
 func (q *question) answers() []event.Choice {
 	in := translate.Loose[questionArguments](q.input)
 	var out []event.Choice

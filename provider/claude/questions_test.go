@@ -23,18 +23,18 @@ func TestAnswersToQuestions(t *testing.T) {
 	tests := []struct {
 		name, input string
 		decision    runnel.Decision
-		want        map[string]given
+		want        map[string]answerText
 		choice      string // as it is recorded
 	}{
-		{"an option", oneQuestion, runnel.Decision{Choice: option + "2"}, map[string]given{"Which one?": "Blue"}, option + "2"},
+		{"an option", oneQuestion, runnel.Decision{Choice: option + "2"}, map[string]answerText{"Which one?": "Blue"}, option + "2"},
 		{"own words", oneQuestion, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(oneQuestion, `{"Which one?":"Neither"}`)},
-			map[string]given{"Which one?": "Neither"}, allowOnce},
-		{"the first of each", twoQuestions, runnel.Decision{Choice: allowOnce}, map[string]given{"Which one?": "Red", "What with?": "Salt"}, allowOnce},
+			map[string]answerText{"Which one?": "Neither"}, allowOnce},
+		{"the first of each", twoQuestions, runnel.Decision{Choice: allowOnce}, map[string]answerText{"Which one?": "Red", "What with?": "Salt"}, allowOnce},
 		{"several", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(twoQuestions, `{"Which one?":"Blue","What with?":["Salt","Oil"]}`)},
-			map[string]given{"Which one?": "Blue", "What with?": "Salt, Oil"}, allowOnce},
+			map[string]answerText{"Which one?": "Blue", "What with?": "Salt, Oil"}, allowOnce},
 		{"one of two", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"answers":{"Which one?":"Blue"}}`)},
-			map[string]given{"Which one?": "Blue", "What with?": "Salt"}, allowOnce},
-		{"questions that make no sense", `{"questions":"x"}`, runnel.Decision{Choice: allowOnce}, map[string]given{}, allowOnce},
+			map[string]answerText{"Which one?": "Blue", "What with?": "Salt"}, allowOnce},
+		{"questions that make no sense", `{"questions":"x"}`, runnel.Decision{Choice: allowOnce}, map[string]answerText{}, allowOnce},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

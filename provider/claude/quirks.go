@@ -4,8 +4,8 @@ import "regexp"
 
 // This file has the fixed texts by which the translator recognises special
 // messages of Claude Code. Each text was printed by 2.1.197 or 2.1.330. A name
-// in parentheses, here and in other files, is a recording in testdata that shows
-// the behaviour.
+// in parentheses, here and in other files, is a recording in testdata that
+// shows the behaviour.
 
 const (
 	// syntheticModel is the model name in messages that the agent wrote itself

@@ -460,7 +460,8 @@ func TestBrokenStreams(t *testing.T) {
 		for _, kind := range []string{fakemodel.Malformed, fakemodel.Truncate, fakemodel.ErrorEvent} {
 			t.Run(kind, func(t *testing.T) {
 				r := r.on(t)
-				// Broken once before a block is complete: the agent tries again by itself.
+				// Broken once before a block is complete: the agent tries again
+				// by itself.
 				r.Play(fakemodel.Step{Text: "abcdefghijklmnopqrst", Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: 1}}})
 				evs := r.Finish("")
 				sound(t, evs)

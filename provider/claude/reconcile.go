@@ -12,22 +12,22 @@ import (
 // or never ends. The block's assistant frame is always right. If that frame is
 // missing, the turn's result has the last text.
 
-// reconcile completes the open blocks of the main thread from the turn's result.
-// It reports whether the turn's last text is known.
+// reconcile completes the open blocks of the main thread from the turn's
+// result. It reports whether the turn's last text is known.
 func (tn *turn) reconcile(f frame) bool {
 	if f.IsError || tn.interrupted {
 		return true
 	}
 	th := tn.thread("")
 	pending := th.pending()
-	missing := pending != nil || len(th.lost) > 0 || tn.said == "" && f.Result != ""
+	missing := pending != nil || len(th.missing) > 0 || tn.lastText == "" && f.Result != ""
 	switch {
-	case !missing && (tn.unsure == "" || f.Result == "" || f.Result == tn.unsure):
+	case !missing && (tn.unconfirmed == "" || f.Result == "" || f.Result == tn.unconfirmed):
 		return true
 	case !missing, f.Result == "":
 		tn.emit(translate.BrokenStream)
 		return false
-	case f.Result == tn.said: // another block is missing
+	case f.Result == tn.lastText: // another block is missing
 		tn.emit(translate.BrokenStream)
 	case pending == nil:
 		th.whole(th.message, block{Type: "text", Text: f.Result})

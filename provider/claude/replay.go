@@ -12,16 +12,16 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// historian replays stored entries. Where a live conversation has an init and a
-// result around a turn, the next prompt ends the turn here.
+// historian replays stored entries. A stored conversation has no init and no
+// result frames, so a prompt begins a turn and the next prompt ends it.
 type historian struct {
 	t          *translator
 	sidechains map[string][]*entry // remaining entries of each subagent's thread, by its call
-	async      map[string]bool     // calls whose subagent worked in the background
+	async      map[string]bool     // calls whose subagent ran in the background
 	live       []string            // calls of the turn in flight whose subagents have entries left
-	last       time.Time           // of the last entry that had one
+	last       time.Time           // time of the last entry with a time
 
-	compacted bool // a summary was made, of which nothing was said yet
+	compacted bool // the conversation was summarized, and the notice is not emitted yet
 }
 
 func newHistorian(session string, main []*entry, sidechains map[string][]*entry) *historian {
@@ -36,7 +36,8 @@ func newHistorian(session string, main []*entry, sidechains map[string][]*entry)
 	return h
 }
 
-// note remembers the calls that have an output before their subagent has ended.
+// note records the calls whose subagent runs in the background: these have an
+// output before the subagent ends.
 func (h *historian) note(entries []*entry) {
 	for _, e := range entries {
 		if !e.isResult() || !isAsync(e.StoredResult) {
@@ -48,8 +49,8 @@ func (h *historian) note(entries []*entry) {
 	}
 }
 
-// nameModels gives each entry the model of the next answer: the agent's init,
-// which names it live, is not stored.
+// nameModels sets the model of each entry to the model of the next answer. A
+// live conversation has the model in the agent's init, which is not stored.
 func nameModels(main []*entry) {
 	model := ""
 	for _, e := range slices.Backward(main) {
@@ -60,8 +61,8 @@ func nameModels(main []*entry) {
 	}
 }
 
-// entry replays one entry of the main thread, after the older entries of
-// subagents.
+// entry replays one entry of the main thread. It first replays the older
+// entries of subagents.
 func (h *historian) entry(e *entry) []event.Event {
 	at := e.time()
 	if at.IsZero() {
@@ -91,7 +92,7 @@ func (h *historian) entry(e *entry) []event.Event {
 	return h.t.out.Take()
 }
 
-// system replays an entry of the agent's own.
+// system replays an entry that the agent wrote itself.
 func (h *historian) system(e *entry) {
 	switch e.Subtype {
 	case "compact_boundary":
@@ -107,20 +108,21 @@ func (h *historian) system(e *entry) {
 func (h *historian) unreadable(e *entry) {
 	h.t.out.SkipLine()
 	h.t.turns.notice(event.LevelWarning, "UNDECODABLE_LINE", fmt.Sprintf(
-		"Line %d of the conversation's file (%d bytes) cannot be read; it was left out.", e.line+1, e.size))
+		"Line %d of the conversation's file (%d bytes) cannot be read and was skipped.", e.line+1, e.size))
 }
 
-// assistant replays a message of the model, or of the agent in its place.
+// assistant replays a message of the model, or a message that the agent wrote
+// instead of the model.
 func (h *historian) assistant(e *entry) {
 	if tn := h.t.turns.current; tn != nil && e.Message != nil && e.Error != "" {
 		h.failed(tn, e)
 	}
-	h.t.said(&h.t.turns, e.frame)
+	h.t.message(&h.t.turns, e.frame)
 	h.called(e)
 }
 
-// failed takes the reason of a failure, which live is part of the turn's
-// result. It is used only if the turn ends with it.
+// failed records the reason of a failure, which a live conversation has in the
+// turn's result. It matters only if the turn ends with this failure.
 func (h *historian) failed(tn *turn, e *entry) {
 	if e.StoredStatus != nil {
 		tn.status = *e.StoredStatus
@@ -131,15 +133,16 @@ func (h *historian) failed(tn *turn, e *entry) {
 	h.t.session.keyed = !strings.Contains(e.Message.Content.text(), runLogin)
 }
 
-// user replays a user entry: results of tools, a prompt, or neither.
+// user replays a user entry: results of tools, a prompt, or text of the
+// harness.
 func (h *historian) user(e *entry) {
 	turns := &h.t.turns
-	told := e.Message != nil && !e.isResult() && !e.isSent() && turns.skill(e.Message.Content.text())
+	isSkill := e.Message != nil && !e.isResult() && !e.isSent() && turns.skill(e.Message.Content.text())
 	if e.Message == nil || e.IsMeta || e.IsCompactSummary || e.OnlyTranscript {
 		return
 	}
 	if e.isResult() {
-		h.t.said(turns, e.result())
+		h.t.message(turns, e.result())
 		return
 	}
 	said := e.Message.Content.text()
@@ -155,29 +158,30 @@ func (h *historian) user(e *entry) {
 		}
 	case strings.HasPrefix(said, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
-		h.taskOver(said)
-	case told && skillDir.FindStringIndex(said)[0] == 0: // of the harness, though not marked as its own
+		h.endTask(said)
+	case isSkill && skillDir.FindStringIndex(said)[0] == 0: // text of the harness without its mark
 	case !h.typed(e, said):
 		h.prompted(e.frame)
 	}
 }
 
-// prompted replays a prompt. Its turn begins at once, as with the agent's init.
+// prompted replays a prompt. It ends the previous turn and begins the prompt's
+// turn at once.
 func (h *historian) prompted(f frame) *turn {
 	h.close()
 	h.t.turns.prompted(f)
 	return h.t.turns.running("")
 }
 
-// queued replays a prompt that became part of a running turn. Users of a
-// terminal can do that; our prompts wait for a turn of their own.
+// queued replays a prompt that became part of a running turn. Only a terminal
+// user can send one; Runnel's prompts always get a new turn.
 func (h *historian) queued(e *entry) {
 	a := e.Attachment
 	if a == nil || a.Type != "queued_command" {
 		return
 	}
 	if a.CommandMode == "task-notification" {
-		h.taskOver(a.Prompt.text())
+		h.endTask(a.Prompt.text())
 		return
 	}
 	if tn := h.t.turns.running(""); tn != nil {
@@ -186,7 +190,7 @@ func (h *historian) queued(e *entry) {
 	}
 }
 
-// called remembers the calls of an entry that started subagents.
+// called records the calls of an entry that started subagents.
 func (h *historian) called(e *entry) {
 	if e.Message == nil {
 		return
@@ -198,9 +202,9 @@ func (h *historian) called(e *entry) {
 	}
 }
 
-// next returns the call of the subagent whose next entry is the oldest, "" if
-// none has an entry by the time until, in the form of the entries. An empty
-// until means any time.
+// next returns the call of the subagent whose next entry is the oldest; "" if
+// no subagent has an entry up to the time until. until has the format of the
+// entries' times; "" means no limit.
 func (h *historian) next(until string) string {
 	call, at := "", ""
 	h.live = slices.DeleteFunc(h.live, func(c string) bool { return len(h.sidechains[c]) == 0 })
@@ -217,13 +221,13 @@ func (h *historian) next(until string) string {
 func (h *historian) subagents(until string) {
 	for call := h.next(until); call != ""; call = h.next(until) {
 		if f, ok := h.nextOf(call); ok {
-			h.t.said(&h.t.turns, f)
+			h.t.message(&h.t.turns, f)
 		}
 	}
 }
 
-// side takes the next entry of a subagent's thread, and reports whether it is a
-// message.
+// nextOf removes the next entry of a subagent's thread and returns it as a
+// frame. It reports whether the entry is a message.
 func (h *historian) nextOf(call string) (frame, bool) {
 	e := h.sidechains[call][0]
 	h.sidechains[call] = h.sidechains[call][1:]
@@ -247,16 +251,17 @@ func (h *historian) nextOf(call string) (frame, bool) {
 	return f, true
 }
 
-// taskOver replays the work of a background task's subagent and then the end of
-// the task. told is how the agent reported it to the model.
-func (h *historian) taskOver(told string) {
-	if call := tagged(told, "tool-use-id"); h.async[call] {
+// endTask replays the work of a background task's subagent and then the end of
+// the task. report is the text with which the agent reported the end to the
+// model.
+func (h *historian) endTask(report string) {
+	if call := tagged(report, "tool-use-id"); h.async[call] {
 		h.inBackground(call)
 		if k := h.t.tasks.open[call]; k != nil {
-			h.t.tasks.release(k, taskEnd(tagged(told, "status")))
+			h.t.tasks.release(k, taskEnd(tagged(report, "status")))
 		}
 	}
-	h.t.turns.taskOver(tagged(told, "summary"))
+	h.t.turns.reportTaskEnded(tagged(report, "summary"))
 }
 
 // inBackground replays the remaining entries of a task and of its subagents.
@@ -272,7 +277,8 @@ func (h *historian) inBackground(call string) {
 	h.live = before
 }
 
-// tagged returns the content of an element in a text.
+// tagged returns the content of an element in a text, without surrounding
+// space; "" if the text has no such element.
 func tagged(text, name string) string {
 	_, rest, _ := strings.Cut(text, "<"+name+">")
 	in, _, ok := strings.Cut(rest, "</"+name+">")
@@ -282,11 +288,11 @@ func tagged(text, name string) string {
 	return strings.TrimSpace(in)
 }
 
-// finish replays what is left and ends the last turn.
+// finish replays the remaining entries and ends the last turn.
 func (h *historian) finish() []event.Event {
 	h.subagents("")
 	h.close()
-	for _, call := range slices.Sorted(maps.Keys(h.async)) { // their end was not reported
+	for _, call := range slices.Sorted(maps.Keys(h.async)) { // the remaining entries of tasks without a stored end
 		if len(h.sidechains[call]) > 0 {
 			h.inBackground(call)
 		}
@@ -294,7 +300,7 @@ func (h *historian) finish() []event.Event {
 	return h.t.Gone()
 }
 
-// close ends the turn in flight as its entries say that it ended.
+// close ends the turn in flight with the terminal event that its entries imply.
 func (h *historian) close() {
 	turns := &h.t.turns
 	h.live = nil

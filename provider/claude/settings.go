@@ -15,18 +15,18 @@ import (
 type session struct {
 	id, model, mode string                   // as last announced
 	keyed           bool                     // the agent uses an API key, not a login
-	denies          bool                     // the settings deny some calls, or are not known yet
+	denies          bool                     // the agent's settings deny some calls, or are not known yet
 	cost            float64                  // total_cost_usd of the last result
-	commands        map[string]bool          // slash commands that the agent offers
-	files           map[event.AgentFile]bool // those that were reported
+	commands        map[string]bool          // names of the slash commands that the agent offers
+	files           map[event.AgentFile]bool // the agent's files that were reported
 }
 
 func newSession() *session {
 	return &session{commands: make(map[string]bool), files: make(map[event.AgentFile]bool)}
 }
 
-// announce takes an init frame and returns the model and the mode if they are
-// new.
+// announce records an init frame. It returns the model and the permission mode
+// if they have changed.
 func (s *session) announce(f frame) (changed event.SessionUpdated) {
 	s.keyed = f.APIKeySource != "" && f.APIKeySource != "none"
 	if f.Model != "" && f.Model != s.model {
@@ -36,8 +36,8 @@ func (s *session) announce(f frame) (changed event.SessionUpdated) {
 	return changed
 }
 
-// changeMode takes a permission mode and returns our word for it; "" if it is
-// not new or we have no word for it.
+// changeMode records a permission mode and returns Runnel's name for it; "" if
+// the mode has not changed or has no name in Runnel.
 func (s *session) changeMode(native string) string {
 	mode := modeOf(native)
 	if mode == "" || mode == s.mode {
@@ -47,7 +47,8 @@ func (s *session) changeMode(native string) string {
 	return mode
 }
 
-// modeOf returns our word for a permission mode; "" if we have none.
+// modeOf returns Runnel's name for the agent's permission mode; "" if there is
+// none.
 func modeOf(native string) string {
 	switch native {
 	case "default", "acceptEdits", "plan", "dontAsk":
@@ -58,8 +59,9 @@ func modeOf(native string) string {
 	return ""
 }
 
-// spent returns what a turn cost. total_cost_usd counts from the start of the
-// process, and on 2.1.329 from the start of the conversation.
+// spent returns the cost of a turn in US dollars; nil if the result has none.
+// total_cost_usd is the cost since the start of the process, and on 2.1.329
+// since the start of the conversation.
 func (s *session) spent(f frame) *float64 {
 	if f.TotalCostUSD == nil {
 		return nil
@@ -76,7 +78,7 @@ func (s *session) spent(f frame) *float64 {
 	return &cost
 }
 
-// window returns the size of the model's context, in tokens.
+// window returns the size of the model's context window, in tokens.
 func (s *session) window(f frame) int64 {
 	if m, ok := f.ModelUsage[s.model]; ok {
 		return m.ContextWindow
@@ -88,8 +90,8 @@ func (s *session) window(f frame) int64 {
 	return w
 }
 
-// offers takes the slash commands that the agent offers and returns them in our
-// form, bounded.
+// offers records the slash commands that the agent offers. It returns at most
+// 500 of them as events have them.
 func (s *session) offers(in initialized) []event.AgentCommand {
 	for _, c := range in.Commands {
 		s.commands[c.Name] = true
@@ -103,7 +105,7 @@ func (s *session) offers(in initialized) []event.AgentCommand {
 	return out
 }
 
-// boundedTools returns the names of tools, bounded.
+// boundedTools returns at most 500 names of tools, each of at most 200 bytes.
 func boundedTools(names []string) []string {
 	var out []string
 	for _, n := range names[:min(len(names), 500)] {
@@ -112,10 +114,11 @@ func boundedTools(names []string) []string {
 	return out
 }
 
-// maxFiles bounds how many of the agent's own files are reported.
+// maxFiles bounds how many of the agent's files are reported.
 const maxFiles = 1000
 
-// reportFile reports a file of the agent's own, such as a plan, once.
+// reportFile emits the path of a file that the agent keeps for itself, such as
+// a plan. It emits each file once.
 func (s *session) reportFile(e translate.TurnEmitter, kind, path string) {
 	f := event.AgentFile{Path: path, Kind: kind}
 	if !filepath.IsAbs(path) || len(path) > 4096 || s.files[f] || len(s.files) >= maxFiles {
@@ -125,32 +128,34 @@ func (s *session) reportFile(e translate.TurnEmitter, kind, path string) {
 	e.Emit(event.SessionUpdated{Files: []event.AgentFile{f}})
 }
 
-// requests are our control requests.
+// requests has the control requests that were sent to the agent.
 type requests struct {
-	open  map[string]string // subtypes of the unanswered ones, by id
-	count int               // requests of the connection so far
-	stops int               // requests of the translator so far
+	open  map[string]string // subtypes of the unanswered requests, by id
+	count int               // number of requests that the connection has sent
+	stops int               // number of requests that the translator has sent
 }
 
 func newRequests() requests { return requests{open: make(map[string]string)} }
 
-// requestPrefix begins the ids of the connection's own control requests; the
-// number of each follows.
+// requestPrefix is the first part of the id of each control request of the
+// connection. The request's number follows.
 const requestPrefix = "runnel-"
 
-// next makes the next control request of the connection.
+// next returns c as the next control request of the connection. It is counted
+// when it is sent.
 func (r *requests) next(c controlRequest) request {
 	return request{"control_request", requestPrefix + strconv.Itoa(r.count+1), c}
 }
 
-// stop makes a request of the translator to interrupt the turn. It has ids of
-// its own, so that the connection's requests are numbered alike in a recording.
+// stop returns a request of the translator to interrupt the turn. Its id has
+// another prefix, so that it does not change the numbers of the connection's
+// requests.
 func (r *requests) stop() request {
 	r.stops++
 	return request{"control_request", "stop-" + strconv.Itoa(r.stops), controlRequest{Subtype: "interrupt"}}
 }
 
-// sent takes a request as it passes.
+// sent records a request that was sent.
 func (r *requests) sent(f frame) {
 	if n, err := strconv.Atoi(strings.TrimPrefix(f.RequestID, requestPrefix)); err == nil {
 		r.count = max(r.count, n)
@@ -158,7 +163,7 @@ func (r *requests) sent(f frame) {
 	r.open[f.RequestID] = f.Request.Subtype
 }
 
-// answered closes a request and returns its subtype; "" for one that is not
+// answered closes a request and returns its subtype; "" if the request is not
 // open.
 func (r *requests) answered(id string) string {
 	subtype := r.open[id]

@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// shortener passes lines of JSON on and cuts long strings in them, so that a
-// line of any size can be read in bounded memory. It does not check the JSON.
+// shortener reads lines of JSON and cuts long strings in them, so that a line
+// with a string of any size fits into bounded memory. It does not check the
+// JSON.
 type shortener struct {
 	src *bufio.Reader
-	max int // bytes of a string that are passed on, as written
+	max int // bytes of a string that are kept, as written in the JSON
 
 	inString bool
-	escape   int  // state within an escape sequence; 0 outside
-	length   int  // of the current string so far
-	cut      bool // the rest of the string is left out
+	escape   int  // state within an escape sequence, see escapeKind; 0 outside
+	length   int  // bytes of the current string so far
+	cut      bool // the rest of the string is dropped
 }
 
 func newShortener(r io.Reader, max int) *shortener {
@@ -51,10 +52,10 @@ func (s *shortener) Read(p []byte) (int, error) {
 	}
 }
 
-// keeps takes the next byte, and reports whether to pass it on.
+// keeps handles the next byte and reports whether to keep it.
 func (s *shortener) keeps(b byte) bool {
 	switch {
-	case b == '\n': // a string never spans lines, so damage ends here
+	case b == '\n': // a string never spans lines, so a damaged line does not affect the next one
 		s.inString, s.escape = false, 0
 		return true
 	case !s.inString:
@@ -73,11 +74,11 @@ func (s *shortener) keeps(b byte) bool {
 	return !s.cut
 }
 
-// escapeKind is the state behind a backslash, before the byte that says which
-// escape sequence it is. Smaller states count the digits of \u still to come.
+// escapeKind is the state after a backslash, before the byte that names the
+// escape sequence. States 1 to 4 count the remaining digits of \u.
 const escapeKind = 5
 
-// follow takes a byte of a string as part of an escape sequence.
+// follow updates the escape state with the next byte of a string.
 func (s *shortener) follow(b byte) {
 	switch {
 	case s.escape == escapeKind && b == 'u':

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonl"
 )
 
-// entry is one line of a stored conversation. It has the fields of a frame,
-// some of them under other names.
+// entry is one line of a stored conversation. It has the fields of a frame;
+// some of them have other names.
 type entry struct {
 	frame
 	StoredSession    string          `json:"sessionId"`
@@ -23,11 +23,11 @@ type entry struct {
 	IsSidechain      bool            `json:"isSidechain"`
 	IsMeta           bool            `json:"isMeta"`
 	IsCompactSummary bool            `json:"isCompactSummary"`
-	OnlyTranscript   bool            `json:"isVisibleInTranscriptOnly"` // by the agent, for its own screen
+	OnlyTranscript   bool            `json:"isVisibleInTranscriptOnly"` // the agent shows it only on its own screen
 	TeamName         string          `json:"teamName"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
-	ErrorDetails     string          `json:"errorDetails"` // of a failure, beside its word
+	ErrorDetails     string          `json:"errorDetails"` // of a failure, in addition to the field Error
 	PromptSource     string          `json:"promptSource"`
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
@@ -42,14 +42,14 @@ type entry struct {
 	LastPrompt  string `json:"lastPrompt"`
 
 	line  int    // in its file, from 0
-	place int    // among all files of the conversation
+	place int    // its position among the lines of all files of the conversation
 	size  int64  // of the line, in bytes
-	model string // of the answer that follows
+	model string // model of the answer that follows
 }
 
-// isSent reports whether the entry is a prompt that a program sent, whatever its
-// text. The agent marks its own words about background tasks likewise, with
-// their origin (text, background).
+// isSent reports whether a program sent the entry as a prompt. The agent sets
+// the same promptSource on its own reports about background tasks; these have
+// an origin (text, background).
 func (e *entry) isSent() bool {
 	return e.PromptSource == "sdk" && (e.Origin == nil || e.Origin.Kind != "task-notification")
 }
@@ -63,20 +63,20 @@ func (e *entry) time() time.Time {
 	return at
 }
 
-// Bounds of one line of a file. A prompt with attachments of 17 MiB is a line
-// of 24 MB.
+// Bounds of one line of a file. A prompt with attachments of 17 MiB is stored
+// in a line of 24 MB.
 const (
-	maxStoredString = 16 << 20 // bytes of a string in it; the rest is left out
-	maxStoredLine   = 64 << 20 // bytes without that rest; a longer line is unreadable
+	maxStoredString = 16 << 20 // bytes of a string in the line; the rest is dropped
+	maxStoredLine   = 64 << 20 // bytes of a line after its strings were cut; a longer line is unreadable
 )
 
-// unreadable is the type of the entry that stands for a line of the file that
-// cannot be decoded.
+// unreadable is the type of an entry that represents a line that cannot be
+// decoded.
 const unreadable = "unreadable"
 
 // readEntries decodes the conversation entries of a file. A line that cannot be
-// decoded gives an entry of type unreadable in its place, unless it is the last
-// and unfinished: the agent may be writing it.
+// decoded becomes an entry of type unreadable. An undecodable last line without
+// a line end is skipped, because the agent may be writing it.
 func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 	lines := jsonl.NewReader(newShortener(r, maxStoredString), maxStoredLine)
 	var out []*entry
@@ -105,8 +105,8 @@ func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 	}
 }
 
-// decode decodes a line, and reports whether it is an object. A field of an
-// unexpected type is left out.
+// decode decodes a line and reports whether it is a JSON object. It ignores a
+// field of an unexpected type.
 func (e *entry) decode(line []byte) bool {
 	if err := json.Unmarshal(line, e); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
@@ -114,7 +114,7 @@ func (e *entry) decode(line []byte) bool {
 		}
 	}
 	if e.Message != nil {
-		e.Message.Content.weigh()
+		e.Message.Content.dropData()
 	}
 	return bytes.HasPrefix(bytes.TrimSpace(line), []byte("{"))
 }
@@ -123,7 +123,7 @@ func (e *entry) decode(line []byte) bool {
 type tree struct {
 	entries []*entry
 	byID    map[string]*entry // of entries with the same id, the last one
-	before  map[*entry]*entry // the entry of the main thread before one in the file
+	before  map[*entry]*entry // for each entry, the last entry of the main thread before it in the file
 }
 
 func newTree(entries []*entry) *tree {
@@ -139,8 +139,9 @@ func newTree(entries []*entry) *tree {
 }
 
 // parent returns the entry before e in the conversation, also across a
-// compaction; nil if there is none. If that entry is missing, since its line
-// cannot be read, the one before e in the file takes its place.
+// compaction; nil if there is none. If that entry is missing because its line
+// cannot be read, parent returns the entry of the main thread before e in the
+// file.
 func (tr *tree) parent(e *entry) *entry {
 	id := e.ParentUUID
 	if id == "" && e.Subtype == "compact_boundary" {
@@ -155,13 +156,14 @@ func (tr *tree) parent(e *entry) *entry {
 	return tr.before[e]
 }
 
-// chain returns the entries of the conversation as it stands now, oldest first,
-// with unreadable ones by their place in the file.
+// chain returns the entries of the conversation's current branch, oldest first.
+// Unreadable entries are inserted by their position in the file.
 //
-// The file is a tree: a rewind, a second writer and every parallel tool call
-// make branches. The branch with the newest leaf of the main thread counts,
-// with the calls and results that ran in parallel to it. The agent itself
-// begins at the last compaction; chain includes the entries before it.
+// The entries form a tree: a rewind, a second writer and every parallel tool
+// call create branches. The current branch is the one with the newest leaf of
+// the main thread, and includes the tool calls and results that ran in
+// parallel. The agent itself resumes from the last compaction; chain also
+// returns the entries before it.
 func chain(all []*entry) []*entry {
 	var gaps, entries []*entry
 	for _, e := range all {
@@ -182,8 +184,8 @@ func chain(all []*entry) []*entry {
 	return withGaps(tr.reattach(path, on), gaps)
 }
 
-// withGaps inserts unreadable entries before the first entry that follows them
-// in the file.
+// withGaps inserts each unreadable entry before the first entry of path that
+// follows it in the file.
 func withGaps(path, gaps []*entry) []*entry {
 	out := make([]*entry, 0, len(path)+len(gaps))
 	for _, e := range path {
@@ -195,11 +197,11 @@ func withGaps(path, gaps []*entry) []*entry {
 	return append(out, gaps...)
 }
 
-// newestLeaf returns the leaf to start from. Each leaf stands for the nearest
-// message above it; the leaf whose message is part of the main thread and comes
-// last in the file wins.
+// newestLeaf returns the leaf of the current branch. For each leaf it finds the
+// nearest message: the leaf itself or an entry above it. It returns the leaf
+// whose message is in the main thread and is the last one in the file.
 //
-// The work is linear in the number of entries, however many leaves there are.
+// The time is linear in the number of entries, for any number of leaves.
 func (tr *tree) newestLeaf() *entry {
 	nearest := make(map[*entry]*entry, len(tr.entries))
 	hasChild := make(map[string]bool)
@@ -208,21 +210,21 @@ func (tr *tree) newestLeaf() *entry {
 			hasChild[p.UUID] = true
 		}
 	}
-	var best, bestSpoken, fallback *entry
+	var best, bestMessage, fallback *entry
 	for _, e := range tr.entries {
 		if hasChild[e.UUID] || tr.byID[e.UUID] != e {
 			continue
 		}
-		spoken := tr.nearestSpoken(e, nearest)
-		if spoken == nil {
+		message := tr.nearestMessage(e, nearest)
+		if message == nil {
 			continue
 		}
 		fallback = e
-		if spoken.IsSidechain || spoken.TeamName != "" || spoken.IsMeta {
+		if message.IsSidechain || message.TeamName != "" || message.IsMeta {
 			continue
 		}
-		if bestSpoken == nil || spoken.place >= bestSpoken.place {
-			best, bestSpoken = e, spoken
+		if bestMessage == nil || message.place >= bestMessage.place {
+			best, bestMessage = e, message
 		}
 	}
 	if best == nil {
@@ -231,10 +233,11 @@ func (tr *tree) newestLeaf() *entry {
 	return best
 }
 
-// nearestSpoken returns e, or else the nearest entry above it, that is a
-// message; nil if there is none. known holds the results of earlier calls, and
-// nil for entries on the way, so that a circle of entries ends.
-func (tr *tree) nearestSpoken(e *entry, known map[*entry]*entry) *entry {
+// nearestMessage returns e if it is a message, or else the nearest message
+// above it; nil if there is none. known has the results of earlier calls. It
+// has nil for the entries that this call has visited, so that a cycle ends the
+// search.
+func (tr *tree) nearestMessage(e *entry, known map[*entry]*entry) *entry {
 	var passed []*entry
 	var found *entry
 	for ; e != nil; e = tr.parent(e) {
@@ -255,10 +258,10 @@ func (tr *tree) nearestSpoken(e *entry, known map[*entry]*entry) *entry {
 	return found
 }
 
-// reattach inserts the calls and results that ran in parallel: they fork the
-// chain, so a walk from the leaf meets only one of each.
+// reattach inserts the tool calls and results that ran in parallel. Each of
+// them is a branch, so a walk from the leaf finds only one.
 func (tr *tree) reattach(path []*entry, on map[string]bool) []*entry {
-	lastOf := make(map[string]int) // native message → its last place on the path
+	lastOf := make(map[string]int) // native message → index of its last entry on the path
 	for i, e := range path {
 		if id := e.messageID(); id != "" {
 			lastOf[id] = i
@@ -288,8 +291,8 @@ func (tr *tree) reattach(path []*entry, on map[string]bool) []*entry {
 	return out
 }
 
-// messageID returns the native message that an assistant entry is part of, ""
-// for other entries.
+// messageID returns the id of the native message of an assistant entry; "" for
+// other entries.
 func (e *entry) messageID() string {
 	if e.Type != "assistant" || e.Message == nil {
 		return ""
@@ -303,7 +306,8 @@ func (e *entry) isResult() bool {
 		slices.ContainsFunc(e.Message.Content, func(b block) bool { return b.Type == "tool_result" })
 }
 
-// result returns an entry with results of tools as the agent prints one.
+// result returns an entry with results of tools as a frame, as the agent prints
+// it.
 func (e *entry) result() frame {
 	f := e.frame
 	f.ToolUseResult = e.StoredResult

@@ -12,37 +12,39 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// tasks are the background tasks of an agent process, and the ids of its
+// tasks has the background tasks of an agent process, and the ids of its
 // subagents.
 type tasks struct {
 	out     *translate.Emitter
 	session *session
 
-	open       map[string]*task  // by their call
-	parts      map[string]int    // how many turns each task has had, by its call
-	calls      map[string]string // calls by the id of the subagent that they started
-	background map[string]bool   // ids of tasks that are known to work in the background
+	open       map[string]*task  // running tasks, by the id of their call
+	parts      map[string]int    // number of turns that each task has had, by its call
+	calls      map[string]string // id of the call that started each subagent, by the subagent's id
+	background map[string]bool   // ids of tasks that are known to run in the background
 }
 
-// task is a subagent that works in the background: it continues after the turn
+// task is a subagent that runs in the background: it continues after the turn
 // that started it, while other turns run.
 //
-// Its work is a turn of its own. The id comes from the call, so that the
-// agent's files give the same turn. Its events are held back and emitted whole
-// when the task ends: an open turn blocks the conversation, and a task may take
-// an hour. Meanwhile notices report its progress.
+// Its work is a separate turn. The turn's id is derived from the call, so that
+// a replay of the agent's files has the same turn. An open turn blocks the
+// conversation, and a task can take an hour. So the events of the turn are held
+// and emitted together when the task ends. Until then notices report the
+// progress.
 type task struct {
 	call  string
 	name  string // for notices
-	turns turns  // one only
+	turns turns  // has only the task's turn
 	held  translate.Held
 }
 
-// maxTaskSize bounds what is held of a task, in bytes. A larger task is emitted
-// in parts, each a turn of its own.
+// maxTaskSize bounds the held events of a task, in bytes. A larger task is
+// emitted in parts; each part is a turn.
 const maxTaskSize = 8 << 20
 
-// maxAgents bounds how many subagents of a process are known by their ids.
+// maxAgents bounds how many ids of subagents and of tasks are recorded for a
+// process.
 const maxAgents = 10000
 
 func newTasks(out *translate.Emitter, s *session) tasks {
@@ -52,7 +54,7 @@ func newTasks(out *translate.Emitter, s *session) tasks {
 	}
 }
 
-// begin returns the task of a call, and begins it if there is none.
+// begin returns the running task of a call. It creates the task if needed.
 func (ts *tasks) begin(call string) *task {
 	if k := ts.open[call]; k != nil {
 		return k
@@ -66,8 +68,8 @@ func (ts *tasks) begin(call string) *task {
 	return k
 }
 
-// of returns the task that a subagent's frame is part of, or nil if it is part
-// of the turn in flight. parent is the call that started the subagent.
+// of returns the task to which a subagent's frame belongs; nil if the frame
+// belongs to the turn in flight. parent is the call that started the subagent.
 func (ts *tasks) of(parent string) *task {
 	if parent == "" {
 		return nil
@@ -86,10 +88,11 @@ func (ts *tasks) of(parent string) *task {
 // known reports whether a call has or had a task.
 func (ts *tasks) known(call string) bool { return ts.parts[call] > 0 }
 
-// runs reports whether a subagent, by its own id, works in the background.
+// runs reports whether the subagent with this id runs in the background.
 func (ts *tasks) runs(agent string) bool { return ts.of(ts.calls[agent]) != nil }
 
-// launched takes the record of a finished call, which may have begun a task.
+// launched handles the record of a finished call. It begins a task if the call
+// started one.
 func (ts *tasks) launched(c *call, record json.RawMessage) {
 	if id := taskID(record); id != "" && len(ts.background) < maxAgents {
 		ts.background[id] = true
@@ -100,7 +103,7 @@ func (ts *tasks) launched(c *call, record json.RawMessage) {
 }
 
 // split emits the held events of a task if they are too large. The rest of the
-// task is another turn.
+// task becomes another turn.
 func (ts *tasks) split(k *task) {
 	if k.held.Size() <= maxTaskSize || !k.turns.current.answered() {
 		return
@@ -109,8 +112,8 @@ func (ts *tasks) split(k *task) {
 	ts.begin(k.call).name = k.name
 }
 
-// release emits the held events of a task and its end. A task without events
-// has no turn.
+// release emits the held events of a task and the terminal event. A task
+// without events has no turn.
 func (ts *tasks) release(k *task, end event.Body) {
 	delete(ts.open, k.call)
 	ts.out.Add(k.held.Take()...)
@@ -121,16 +124,16 @@ func (ts *tasks) release(k *task, end event.Body) {
 	}
 }
 
-// releaseAll ends all tasks, when the agent has gone.
+// releaseAll ends all tasks after the agent has exited.
 func (ts *tasks) releaseAll() {
 	for _, call := range slices.Sorted(maps.Keys(ts.open)) {
 		ts.release(ts.open[call], taskEnd(""))
 	}
 }
 
-// news takes a frame about a task. Notices are emitted in the turn that the
-// conversation has in flight.
-func (ts *tasks) news(f frame, conversation *turns) {
+// handle processes a frame about a task. It emits notices in the conversation's
+// turn in flight.
+func (ts *tasks) handle(f frame, conversation *turns) {
 	switch f.Subtype {
 	case "task_started":
 		if f.TaskID != "" && f.ToolUseID != "" && f.TaskType == "local_agent" && len(ts.calls) < maxAgents {
@@ -144,7 +147,7 @@ func (ts *tasks) news(f frame, conversation *turns) {
 		if k := ts.open[f.ToolUseID]; k != nil && f.Description != "" {
 			conversation.notice(event.LevelInfo, "TASK_PROGRESS", text.OneLine(k.name, 200)+": "+text.OneLine(f.Description, 200))
 		}
-	case "task_updated": // 2.1.197 holds the notification back until no turn runs
+	case "task_updated": // 2.1.197 delays task_notification until no turn runs
 		if k := ts.open[ts.calls[f.TaskID]]; k != nil && (f.Patch.Status == "completed" || f.Patch.Status == "failed") {
 			ts.release(k, taskEnd(f.Patch.Status))
 		}
@@ -154,16 +157,17 @@ func (ts *tasks) news(f frame, conversation *turns) {
 		}
 		// A task in the foreground needs no notice: its call has an output.
 		if ts.background[f.TaskID] || conversation.current == nil {
-			conversation.taskOver(f.Summary)
+			conversation.reportTaskEnded(f.Summary)
 		}
 	}
 }
 
-// taskEnded announces a turn that nobody asked for (background).
+// taskEnded is the notice before a turn that the agent starts without a prompt
+// (background).
 const taskEnded = "A task in the background has ended."
 
-// taskOver emits the notice that a task in the background has ended.
-func (ts *turns) taskOver(summary string) {
+// reportTaskEnded emits the notice that a task in the background has ended.
+func (ts *turns) reportTaskEnded(summary string) {
 	said := taskEnded
 	if summary = text.OneLine(summary, 300); summary != "" {
 		said += " " + summary
@@ -171,8 +175,8 @@ func (ts *turns) taskOver(summary string) {
 	ts.notice(event.LevelInfo, "TASK_ENDED", said)
 }
 
-// taskEnd returns the end of a task's turn. status is the agent's; "" if the
-// agent ended first.
+// taskEnd returns the terminal event of a task's turn. status is the agent's
+// word for the end of the task; "" if the agent exited before the task ended.
 func taskEnd(status string) event.Body {
 	switch status {
 	case "completed":
@@ -182,7 +186,7 @@ func taskEnd(status string) event.Body {
 	case "stopped", "killed":
 		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The task in the background was stopped.").Fault()}
 	}
-	return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before its task in the background had.").Fault()}
+	return event.ResponseError{Error: runnel.Fail(runnel.ProcessCrash, "The agent ended before its task in the background ended.").Fault()}
 }
 
 // weight returns the approximate size of an event, in bytes.
@@ -201,15 +205,16 @@ func weight(b event.Body) int {
 	return 64
 }
 
-// taskID returns the id of the background task that a call began.
+// taskID returns the id of the background task that a call started; "" if it
+// started none.
 func taskID(record json.RawMessage) string {
 	return translate.Loose[struct {
 		BackgroundTask string `json:"backgroundTaskId"`
 	}](record).BackgroundTask
 }
 
-// isAsync reports whether the record of a call says that its subagent goes on
-// in the background.
+// isAsync reports whether the subagent of a call continues in the background,
+// according to the call's record.
 func isAsync(record json.RawMessage) bool {
 	return translate.Loose[struct{ IsAsync bool }](record).IsAsync
 }

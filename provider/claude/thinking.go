@@ -10,19 +10,20 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// showThinking is the subtype of the request that says how reasoning is shown.
-// By default 2.1.330 asks for updates, which tell hardly anything, and 2.1.197
-// leaves it to the model's API.
+// showThinking is the subtype of the request that sets how reasoning is shown.
+// By default 2.1.330 requests short updates with little content, and 2.1.197
+// uses the default of the model's API.
 const showThinking = "set_max_thinking_tokens"
 
-// displayRequest asks for a display of reasoning. budget is the number of tokens
-// that the agent was started with, or "": 2.1.197 forgets it otherwise.
+// displayRequest returns the request that sets the display of reasoning. budget
+// is the number of tokens with which the agent was started, or "". The request
+// repeats the budget, because 2.1.197 resets it otherwise.
 func displayRequest(d runnel.ThinkingDisplay, budget string) controlRequest {
 	return controlRequest{Subtype: showThinking, MaxThinkingTokens: json.RawMessage(cmp.Or(budget, "null")), ThinkingDisplay: string(cmp.Or(d, runnel.ThinkingSummarized))}
 }
 
-// thinkingBudget returns the number of tokens with which an agent is started that
-// has this environment; "" if there is none.
+// thinkingBudget returns the number of thinking tokens that opt or the
+// environment sets for an agent; "" if neither does.
 func thinkingBudget(opt runnel.Options, env []string) string {
 	if opt.MaxThinkingTokens > 0 {
 		return strconv.Itoa(opt.MaxThinkingTokens)
@@ -43,8 +44,8 @@ func (c *conn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDisplay) e
 	return err
 }
 
-// SetDisallowedTools implements [runnel.ToolDisallower]. A tool that the agent was
-// started without stays away whatever the settings say.
+// SetDisallowedTools implements [runnel.ToolDisallower]. It cannot allow a tool
+// that was disallowed when the agent was started.
 func (c *conn) SetDisallowedTools(_ context.Context, tools []string) error {
 	p := permissions(c.opt)
 	opt := c.opt
@@ -57,6 +58,6 @@ func (c *conn) SetDisallowedTools(_ context.Context, tools []string) error {
 	if _, err := c.control(controlRequest{Subtype: "apply_flag_settings", Settings: settings}); err != nil {
 		return err
 	}
-	_, err = c.control(controlRequest{Subtype: "get_settings"}) // which calls are denied has changed
+	_, err = c.control(controlRequest{Subtype: "get_settings"}) // the set of denied calls has changed
 	return err
 }

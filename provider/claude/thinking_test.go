@@ -32,8 +32,8 @@ func TestThinkingBudgetThatTheAgentWasStartedWith(t *testing.T) {
 	}
 }
 
-// A version that cannot show reasoning otherwise is refused only if a client asks
-// for a display. The program stands for such a version.
+// A version that cannot show reasoning otherwise is refused only if a client
+// asks for a display. The program stands for such a version.
 func TestThinkingDisplayThatTheAgentRefuses(t *testing.T) {
 	const program = `#!/bin/sh
 while read -r line; do
@@ -59,7 +59,8 @@ done
 	}
 }
 
-// asked returns the display of reasoning in the last request that the model got.
+// asked returns the display of reasoning in the last request that the model
+// got.
 func (r *rig) asked() string {
 	for _, q := range slices.Backward(r.Model.Requests()) {
 		var body struct{ Thinking *struct{ Display string } }

@@ -21,7 +21,7 @@ type call struct {
 	answered bool
 }
 
-// called ends the item of a call with its final arguments.
+// called completes the item of a call with its final arguments.
 func (tn *turn) called(c *call) {
 	tn.calls[c.id] = c
 	tn.emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
@@ -33,11 +33,11 @@ func (tn *turn) called(c *call) {
 	}
 }
 
-// output takes the result of a call, and returns the call with its output; nil
-// if the call had one before.
+// output emits the result of a call. It returns the call and its output; the
+// call is nil if it already had an output.
 func (tn *turn) output(f frame, b block) (*call, event.FunctionCallOutput) {
 	c := tn.calls[b.ToolUseID]
-	if c == nil { // the call was not seen: in an earlier turn, or never
+	if c == nil { // the call was in an earlier turn or was never printed
 		c = &call{item: tn.id + ":" + translate.Key(providerID, b.ToolUseID), id: b.ToolUseID}
 		tn.calls[b.ToolUseID] = c
 	}
@@ -54,11 +54,12 @@ func (tn *turn) output(f frame, b block) (*call, event.FunctionCallOutput) {
 	return c, out
 }
 
-// savedPlan matches where the output of ExitPlanMode says that the plan is.
+// savedPlan matches the line with the plan's file in the output of
+// ExitPlanMode.
 var savedPlan = regexp.MustCompile(`(?m)^Your plan has been saved to: (.+)$`)
 
-// planFile returns the file of a plan that was approved; "" if it has none. A
-// plan in the arguments names no file, and a subagent's call has no record.
+// planFile returns the file of an approved plan; "" if there is none. It reads
+// the output because a subagent's call has no record.
 func planFile(output string, record json.RawMessage) string {
 	if path := translate.Loose[struct{ FilePath string }](record).FilePath; path != "" {
 		return path
@@ -69,9 +70,10 @@ func planFile(output string, record json.RawMessage) string {
 	return ""
 }
 
-// unnamed returns the call of a result that does not name its call: the only one
-// without an output, or else one of which nothing more is known.
-func (tn *turn) unnamed(f frame, index int) string {
+// unnamedCall returns the id of the call for a result that does not name its
+// call. If exactly one call has no output, it is that call. Otherwise the id is
+// derived from the frame.
+func (tn *turn) unnamedCall(f frame, index int) string {
 	var open []string
 	for id, c := range tn.calls {
 		if !c.answered {
@@ -107,7 +109,7 @@ func toolKind(name string) event.ToolKind {
 	return event.KindOther
 }
 
-// toolInput are the arguments that name what a call is about, of all tools.
+// toolInput has those arguments of all tools that name the object of a call.
 type toolInput struct {
 	FilePath     string `json:"file_path"`
 	NotebookPath string `json:"notebook_path"`
@@ -121,7 +123,8 @@ type toolInput struct {
 	Offset       int    `json:"offset"`
 }
 
-// toolTitle returns one line about a call: the tool and what it works on.
+// toolTitle returns one line about a call: the tool's name and the object of
+// the call.
 func toolTitle(name string, input json.RawMessage) string {
 	in := translate.Loose[toolInput](input)
 	about := ""
@@ -147,7 +150,7 @@ func toolTitle(name string, input json.RawMessage) string {
 	return text.OneLine(name+": "+about, 200)
 }
 
-// toolLocations returns the file that a call is about.
+// toolLocations returns the file that the arguments of a call name.
 func toolLocations(input json.RawMessage) []event.Location {
 	in := translate.Loose[toolInput](input)
 	path := in.FilePath
@@ -160,8 +163,8 @@ func toolLocations(input json.RawMessage) []event.Location {
 	return []event.Location{{Path: path, Line: in.Offset}}
 }
 
-// toolOutput makes the output of a call from its result block and the
-// structured record that comes with it, which the calls of subagents lack.
+// toolOutput returns the output of a call from its result block and the
+// structured record. A subagent's call has no record.
 func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutput {
 	said := resultText(b.Content)
 	out := event.FunctionCallOutput{
@@ -172,8 +175,8 @@ func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutp
 	return out
 }
 
-// resultText joins the blocks of a result, one a line. For a block that is not
-// text it has the type in brackets.
+// resultText joins the blocks of a result, with line ends between them. A block
+// that is not text is represented by its type in brackets.
 func resultText(c content) string {
 	parts := make([]string, 0, len(c))
 	for _, b := range c {
@@ -189,8 +192,8 @@ func resultText(c content) string {
 	return strings.Join(parts, "\n")
 }
 
-// exitCode returns the exit code of a shell command. Of a failed one it is in
-// the text only.
+// exitCode returns the exit code of a shell command; nil if it is not known. If
+// the command failed, only the text has the code.
 func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
 	if c.name != "Bash" {
 		return nil
@@ -217,7 +220,8 @@ func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
 	return &code
 }
 
-// exitPlan are the arguments of ExitPlanMode, as the agent completes them.
+// exitPlan has the arguments of ExitPlanMode. The agent adds the file to the
+// model's arguments.
 type exitPlan struct {
 	Plan         string `json:"plan"`
 	PlanFilePath string `json:"planFilePath"`
@@ -226,8 +230,8 @@ type exitPlan struct {
 // skillFile returns the file that describes the skill in a folder.
 func skillFile(dir string) string { return filepath.Join(strings.TrimSpace(dir), "SKILL.md") }
 
-// detail returns the record of a call where it says more than the output. The
-// records of file, search and shell tools only repeat the output.
+// detail returns the record of a call if it has more information than the
+// output. The records of file, search and shell tools only repeat the output.
 func detail(c *call, record json.RawMessage) json.RawMessage {
 	switch toolKind(c.name) {
 	case event.KindRead, event.KindEdit, event.KindExecute, event.KindSearch:

@@ -11,30 +11,32 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// providerID is how events name this provider.
+// providerID is the name of this provider in events and ids.
 const providerID = "claude-code"
 
-// translator turns what passes between us and one agent process into events.
+// translator translates the lines that Runnel sends to one agent process, and
+// the lines that the process prints, into events.
 //
-// It is pure: lines go in, in the order in which they passed, and events come
-// out; the same lines give the same events with the same ids. It serves the
-// live conversation, a recording of one, and the agent's own files alike.
+// It is pure: the same lines in the same order give the same events with the
+// same ids. The live conversation, a recording and the agent's own files use
+// it.
 //
-// The translator itself only dispatches: it decodes a line, and calls the owner
-// of the state that the line is about. What that causes elsewhere comes back as
-// a value, and the translator passes it on. Owners never call the translator.
+// The translator decodes a line and calls the owner of the state that the line
+// changes. If the change affects another owner, the first owner returns a value
+// and the translator passes it on. Owners never call the translator.
 type translator struct {
 	out       *translate.Emitter
 	session   *session  // facts that outlive a turn
-	requests  requests  // control requests of ours
+	requests  requests  // control requests that were sent to the agent
 	turns     turns     // of the conversation
-	tasks     tasks     // subagents that work in the background
+	tasks     tasks     // subagents that run in the background
 	approvals approvals // open questions of the agent
 	plan      plan      // the agent's list of tasks to do
 
-	// kept has the ids of messages that outlive a summary. The agent prints some
-	// of them again in the turn that makes it (context-compact).
-	kept []string
+	// preserved has the ids of the messages that a compaction preserves. The
+	// agent prints some of them again in the turn that compacts
+	// (context-compact).
+	preserved []string
 }
 
 func newTranslator() *translator {
@@ -45,14 +47,14 @@ func newTranslator() *translator {
 	}
 }
 
-// derive returns an id of ours made of a native one.
+// derive returns Runnel's id for a native id.
 func derive(native string) string { return translate.Derive(providerID, native) }
 
 // Sent implements [agentconn.Translator].
 func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 	f, err := decode(line)
 	if err != nil {
-		return nil // ours always decode; a damaged recording may not
+		return nil // only a damaged recording has a line that cannot be decoded
 	}
 	t.out.Begin(at)
 	switch f.Type {
@@ -84,7 +86,7 @@ func (t *translator) Gone() []event.Event {
 	return t.out.Take()
 }
 
-// dispatch takes a line that the agent printed.
+// dispatch handles a line that the agent printed.
 func (t *translator) dispatch(f frame) {
 	moved := f.SessionID != "" && f.SessionID != t.session.id && f.Type != "control_request"
 	cleared := moved && t.session.id != "" // /clear begins another session in the same process
@@ -100,7 +102,7 @@ func (t *translator) dispatch(f frame) {
 	case "assistant", "user":
 		t.conversation(f)
 	case "result":
-		t.kept = nil
+		t.preserved = nil
 		t.turns.result(f)
 	case "system":
 		t.system(f)
@@ -124,10 +126,10 @@ func (t *translator) dispatch(f frame) {
 	}
 }
 
-// conversation takes a message of the conversation. It is part of a background
-// task or of the turn in flight.
+// conversation handles a message. It belongs to a background task or to the
+// turn in flight.
 func (t *translator) conversation(f frame) {
-	if f.UUID != "" && slices.Contains(t.kept, f.UUID) {
+	if f.UUID != "" && slices.Contains(t.preserved, f.UUID) {
 		t.out.Skip()
 		return
 	}
@@ -139,24 +141,24 @@ func (t *translator) conversation(f frame) {
 	between := t.turns.between()
 	switch {
 	case parent == "":
-		t.said(&t.turns, f)
+		t.message(&t.turns, f)
 	case f.Type == "user" && (between || t.tasks.known(parent)):
-		t.out.Skip() // a killed subagent may still print results after its turn
-	case between: // a subagent that works while no turn runs is in the background
+		t.out.Skip() // a stopped subagent may still print results after its turn
+	case between: // a subagent that runs while no turn runs is in the background
 		t.inBackground(t.tasks.begin(parent), f)
 	default:
-		t.said(&t.turns, f)
+		t.message(&t.turns, f)
 	}
 }
 
-// inBackground takes a message of a background task.
+// inBackground handles a message of a background task.
 func (t *translator) inBackground(k *task, f frame) {
-	t.said(&k.turns, f)
+	t.message(&k.turns, f)
 	t.tasks.split(k)
 }
 
-// said takes a message as part of the turn that ts has in flight.
-func (t *translator) said(ts *turns, f frame) {
+// message handles a message in the turn that ts has in flight.
+func (t *translator) message(ts *turns, f frame) {
 	if f.Type == "assistant" {
 		ts.assistant(f)
 		return
@@ -172,8 +174,8 @@ func (t *translator) said(ts *turns, f frame) {
 	t.results(ts, f)
 }
 
-// results takes the results of tools in a message. Other text in it is the
-// harness's own.
+// results handles the results of tools in a message. It ignores other text,
+// which the harness wrote.
 func (t *translator) results(ts *turns, f frame) {
 	for i, b := range f.Message.Content {
 		if b.Type != "tool_result" {
@@ -184,7 +186,7 @@ func (t *translator) results(ts *turns, f frame) {
 			return
 		}
 		if b.ToolUseID == "" {
-			b.ToolUseID = tn.unnamed(f, i)
+			b.ToolUseID = tn.unnamedCall(f, i)
 		}
 		c, out := tn.output(f, b)
 		if c == nil {
@@ -197,8 +199,7 @@ func (t *translator) results(ts *turns, f frame) {
 	}
 }
 
-// system takes the frames that are about the session rather than the
-// conversation.
+// system handles the frames of type "system".
 func (t *translator) system(f frame) {
 	switch f.Subtype {
 	case "init":
@@ -213,15 +214,15 @@ func (t *translator) system(f frame) {
 			t.out.Reply(t.requests.stop())
 		}
 	case "compact_boundary":
-		t.kept = f.Compact.Preserved.UUIDs
+		t.preserved = f.Compact.Preserved.UUIDs
 		t.turns.emit(translate.Compacted)
 	case "model_fallback":
-		t.turns.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent goes on with "+
-			cmp.Or(text.OneLine(f.FallbackModel, 200), "another one")+".")
+		t.turns.notice(event.LevelWarning, "MODEL_FALLBACK", "The model is overloaded; the agent continues with "+
+			cmp.Or(text.OneLine(f.FallbackModel, 200), "another model")+".")
 	case "model_refusal_fallback", "model_refusal_no_fallback":
 		t.turns.notice(event.LevelWarning, "REFUSED", "The model declined to answer.")
 	case "task_started", "task_progress", "task_updated", "task_notification":
-		t.tasks.news(f, &t.turns)
+		t.tasks.handle(f, &t.turns)
 	case "informational":
 		if line := text.OneLine(f.Content, 500); line != "" {
 			t.turns.emit(translate.AgentSays(event.LevelInfo, line))
@@ -235,7 +236,7 @@ func (t *translator) system(f frame) {
 	}
 }
 
-// begin takes the init frame, which opens every turn.
+// begin handles the init frame, with which the agent begins every turn.
 func (t *translator) begin(f frame) {
 	changed := t.session.announce(f)
 	if changed.ModelID != "" || t.turns.current == nil {
@@ -248,15 +249,16 @@ func (t *translator) begin(f frame) {
 	}
 }
 
-// warn emits a notice if the new permission mode asks nobody any more.
+// warn emits a notice if the new permission mode skips all approvals.
 func (t *translator) warn(mode string) {
 	if mode == string(runnel.ModeBypass) {
 		t.turns.emit(translate.Bypassed)
 	}
 }
 
-// ask takes a control request of the agent. What we do not offer is refused at
-// once: the agent waits for an answer without end.
+// ask handles a control request of the agent. An unsupported request is
+// rejected at once, because the agent would wait for the answer without a
+// timeout.
 func (t *translator) ask(f frame) {
 	if f.Request == nil || f.RequestID == "" {
 		return
@@ -265,14 +267,14 @@ func (t *translator) ask(f frame) {
 	if q == nil {
 		return
 	}
-	var tn *turn // out of turn, unless a turn runs and the turn's own work asks
+	var tn *turn // nil, out of turn, if no turn runs or a background task asks
 	if !t.tasks.runs(f.Request.AgentID) && !t.turns.idle() {
 		tn = t.turns.running("")
 	}
 	t.approvals.ask(q, f, tn)
 }
 
-// requested takes a control request of ours.
+// requested handles a control request that was sent to the agent.
 func (t *translator) requested(f frame) {
 	if f.Request == nil {
 		return
@@ -280,13 +282,13 @@ func (t *translator) requested(f frame) {
 	t.requests.sent(f)
 	switch f.Request.Subtype {
 	case "get_settings":
-		t.session.denies = true // until the answer says otherwise
+		t.session.denies = true // assumed until the answer is received
 	case "interrupt":
 		t.turns.interrupt()
 	}
 }
 
-// answered takes the agent's answer to a control request of ours.
+// answered handles the agent's answer to a control request.
 func (t *translator) answered(r *controlResponse) {
 	if r == nil {
 		return
@@ -309,6 +311,6 @@ func (t *translator) answered(r *controlResponse) {
 	}
 }
 
-// refusable are what requests of ours change that the agent may refuse, by their
-// subtypes.
+// refusable names the settings whose change the agent can reject, by the
+// subtype of the control request.
 var refusable = map[string]string{"set_model": "model", "set_permission_mode": "permission mode", "apply_flag_settings": "disallowed tools"}

@@ -12,8 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// turns are the turns of one line of work: the conversation's, or those of one
-// background task.
+// turns are the turns of the conversation or of one background task.
 //
 // A turn begins when the agent starts on a prompt (system/init) and ends with
 // its result.
@@ -21,9 +20,9 @@ type turns struct {
 	out     *translate.Emitter
 	session *session
 
-	waiting []string // prompts written whose turn has not begun: ids of their turns
+	waiting []string // ids of the turns whose prompt was sent and which have not begun
 	early   bool     // the next turn was interrupted before it began
-	current *turn    // from its init until its result
+	current *turn    // the turn in flight, from its init until its result; nil if there is none
 	last    string   // id of the last result
 }
 
@@ -33,24 +32,24 @@ type turn struct {
 	hold    func(event.Event) // receives the events of a background task; nil in the foreground
 	session *session
 
-	id          string // "" until a turn without a prompt has its first message
-	asked       bool   // it answers a prompt of ours
-	summarised  bool   // the command made a summary of the conversation
-	local       bool   // the prompt was a command that needs no model, as stored
+	id          string // "" in a turn without a prompt, until its first message
+	prompted    bool   // the turn answers a prompt
+	summarised  bool   // the prompt was the command that summarized the conversation
+	local       bool   // the prompt was a command that the agent ran without the model; only set on replay
 	started     bool   // its ResponseStart was emitted
 	ended       bool   // its terminal event was emitted; the agent's result may be missing
-	interrupted bool   // we asked the agent to stop
+	interrupted bool   // an interrupt was sent to the agent
 	threads     map[string]*thread
-	frames      map[string]bool // ids of the assistant frames it had
+	frames      map[string]bool // ids of the assistant frames that were received
 	calls       map[string]*call
 	used        map[string]usage // by native message
-	context     int64            // tokens of the last message of the main thread
-	said        string           // the last text that is final
-	unsure      string           // the last text, if only its deltas came
-	stop        string           // why the last message ended, if its blocks have it
-	failure     string           // the agent's word for what went wrong
-	status      int              // the API's answer to it, as stored
-	reason      string           // the agent's word for how the turn ended, as stored
+	context     int64            // tokens of the context after the last message of the main thread
+	lastText    string           // the last final text
+	unconfirmed string           // the last text, if only its deltas were received
+	stop        string           // stop reason of the last message; "" if not known
+	failure     string           // the agent's name for a failure
+	status      int              // HTTP status of the failure; only set on replay
+	reason      string           // the agent's name for the end of the turn; only set on replay
 }
 
 func newTurn(id string, out *translate.Emitter, s *session) *turn {
@@ -60,8 +59,8 @@ func newTurn(id string, out *translate.Emitter, s *session) *turn {
 	}
 }
 
-// emitter returns where the turn's events go. Before the turn begins and after
-// it has ended they are out-of-turn events.
+// emitter returns the emitter for the turn's events. Before the turn begins and
+// after it has ended, it emits out-of-turn events.
 func (tn *turn) emitter() translate.TurnEmitter {
 	id := ""
 	if tn.started && !tn.ended {
@@ -87,13 +86,13 @@ func (tn *turn) end(b event.Body) {
 	tn.ended = true
 }
 
-// cutOff cancels what is open and emits the terminal event.
+// cutOff cancels the open items and emits the terminal event.
 func (tn *turn) cutOff(b event.Body) {
 	tn.abandon()
 	tn.end(b)
 }
 
-// abandon cancels the items that are open.
+// abandon cancels the open items.
 func (tn *turn) abandon() {
 	for _, parent := range slices.Sorted(maps.Keys(tn.threads)) {
 		tn.threads[parent].abandon(0)
@@ -110,8 +109,8 @@ func (tn *turn) answered() bool {
 	return true
 }
 
-// emitter returns where events of the turn in flight go, and out-of-turn events
-// if there is none.
+// emitter returns the emitter of the turn in flight. If there is no turn in
+// flight, it emits out-of-turn events.
 func (ts *turns) emitter() translate.TurnEmitter {
 	if ts.current == nil {
 		return ts.out.ForTurn("")
@@ -125,15 +124,16 @@ func (ts *turns) notice(level event.Level, code, message string) {
 	ts.emitter().Notice(level, code, message)
 }
 
-// idle reports whether no turn is in flight and none waits.
+// idle reports whether no turn is in flight and no prompt waits for its turn.
 func (ts *turns) idle() bool { return ts.current == nil && len(ts.waiting) == 0 }
 
-// between reports whether there is no turn that a frame could be part of.
+// between reports whether there is no turn to which a frame can belong.
 func (ts *turns) between() bool {
 	return ts.current == nil || ts.current.id == "" || ts.current.ended
 }
 
-// prompted takes a prompt of ours. The turn's id is the prompt's own.
+// prompted handles a prompt that was sent to the agent. The id of its turn is
+// the id of the prompt.
 func (ts *turns) prompted(f frame) {
 	if f.UUID == "" || f.Message == nil {
 		return
@@ -143,7 +143,7 @@ func (ts *turns) prompted(f frame) {
 	ts.out.UserMessage(f.UUID, f.UUID+":0:0", prompt, warning)
 }
 
-// interrupt takes our request to stop.
+// interrupt handles an interrupt request that was sent to the agent.
 func (ts *turns) interrupt() {
 	if ts.current != nil && !ts.current.ended {
 		ts.current.interrupted = true
@@ -152,7 +152,8 @@ func (ts *turns) interrupt() {
 	}
 }
 
-// interrupted reports whether we asked to stop a turn that has not ended.
+// interrupted reports whether an interrupt was sent for a turn that has not
+// ended.
 func (ts *turns) interrupted() bool {
 	if ts.current == nil {
 		return ts.early
@@ -160,16 +161,16 @@ func (ts *turns) interrupted() bool {
 	return ts.current.interrupted && !ts.current.ended
 }
 
-// running returns the turn in flight and begins it if need be. If there is
-// none, it begins that of the oldest prompt, or else one that nobody asked for,
-// which is named after the first native message in it. It returns nil if no
-// event can be emitted in the turn: the turn has no name yet, or has ended
-// already.
+// running returns the turn in flight and emits its start if needed. If no turn
+// is in flight, it begins the turn of the oldest waiting prompt. If no prompt
+// waits, it begins a turn without a prompt; the id of that turn is derived from
+// nativeMessage, the id of its first native message. It returns nil if the turn
+// has no id yet or has already ended.
 func (ts *turns) running(nativeMessage string) *turn {
 	if ts.current == nil {
 		ts.current = newTurn("", ts.out, ts.session)
 		if len(ts.waiting) > 0 {
-			ts.current.id, ts.current.asked = ts.waiting[0], true
+			ts.current.id, ts.current.prompted = ts.waiting[0], true
 			ts.current.interrupted, ts.early = ts.early, false
 			ts.waiting = ts.waiting[1:]
 		}
@@ -185,10 +186,10 @@ func (ts *turns) running(nativeMessage string) *turn {
 	return tn
 }
 
-// begin takes an init. Every turn has one, so an init ends a turn that nobody
-// asked for and that has no result yet, if a prompt waits for its turn.
+// begin handles an init. Every turn has one init. So if a prompt waits, an init
+// ends a turn without a prompt that has no result yet.
 func (ts *turns) begin() {
-	if ts.current != nil && !ts.current.asked && len(ts.waiting) > 0 {
+	if ts.current != nil && !ts.current.prompted && len(ts.waiting) > 0 {
 		if tn := ts.running(""); tn != nil {
 			tn.cutOff(event.ResponseDone{Status: event.StatusCompleted, Usage: tn.sum()})
 		}
@@ -200,11 +201,11 @@ func (ts *turns) begin() {
 // result ends the turn in flight.
 func (ts *turns) result(f frame) {
 	if f.UUID != "" && f.UUID == ts.last {
-		return // printed twice
+		return // the agent printed the result twice
 	}
 	ts.last = f.UUID
 	cost := ts.session.spent(f)
-	if ts.foreign(f) || ts.idle() { // without a turn: the agent failed to start
+	if ts.foreign(f) || ts.idle() { // a result without a turn: the agent failed to start
 		return
 	}
 	if tn := ts.running(""); tn != nil {
@@ -224,30 +225,30 @@ func (ts *turns) result(f frame) {
 	ts.current = nil
 }
 
-// foreign reports whether a result belongs to another turn than the prompt's.
+// foreign reports whether a result does not belong to the prompt's turn.
 //
-// A background task that finishes starts a turn of its own. If a prompt is
-// written in that instant, the items of the task's turn become part of the
-// prompt's turn, but the task's result must not end it: the prompt's own result
-// is still to come.
+// When a background task finishes, the agent starts a turn without a prompt. If
+// a prompt is sent at that moment, the items of that turn become part of the
+// prompt's turn. The result of that turn must not end the prompt's turn,
+// because the prompt's result follows.
 func (ts *turns) foreign(f frame) bool {
-	asked := ""
+	prompt := ""
 	switch {
-	case ts.current != nil && ts.current.asked:
-		asked = ts.current.id
+	case ts.current != nil && ts.current.prompted:
+		prompt = ts.current.id
 	case ts.current == nil && len(ts.waiting) > 0:
-		asked = ts.waiting[0]
+		prompt = ts.waiting[0]
 	default:
 		return false
 	}
 	if len(f.UserMessages) > 0 {
-		return !slices.Contains(f.UserMessages, asked)
+		return !slices.Contains(f.UserMessages, prompt)
 	}
 	return f.Origin != nil && f.Origin.Kind == "task-notification"
 }
 
-// outcome returns the terminal event for a result. is_error decides: the
-// subtype is "success" even after a failure of the model API (api-500).
+// outcome returns the terminal event for a result. It uses is_error, because
+// the subtype is "success" even after a failure of the model API (api-500).
 func outcome(f frame, tn *turn, u *event.Usage) event.Body {
 	if tn.interrupted && (f.IsError || strings.HasPrefix(f.TerminalReason, "aborted")) {
 		return event.ResponseDone{Status: event.StatusCancelled, FinishReason: text.OneLine(f.TerminalReason, 100), Usage: u}
@@ -258,12 +259,13 @@ func outcome(f frame, tn *turn, u *event.Usage) event.Body {
 	return event.ResponseError{Error: resultFault(f, tn.failure, tn.session.keyed)}
 }
 
-// retry takes the report that a request to the model failed and will be
-// repeated. It reports whether to stop the agent.
+// retry handles the agent's report that a request to the model API failed and
+// will be repeated. It reports whether to interrupt the agent.
 //
-// The agent repeats a request whose key was refused as it does for an
-// overloaded server: ten times in minutes (api-401). It cannot succeed, so the
-// turn ends and the agent is stopped. A login may renew itself once.
+// After a rejected key the agent repeats the request ten times, which takes
+// minutes (api-401). The request cannot succeed, so the turn ends and the agent
+// is interrupted. With a login, the first retry is allowed, because the agent
+// may have renewed the login.
 func (ts *turns) retry(f frame) (stop bool) {
 	status := 0
 	if f.ErrorStatus != nil {
@@ -280,11 +282,11 @@ func (ts *turns) retry(f frame) (stop bool) {
 		why = fmt.Sprintf("answered %d", status)
 	}
 	ts.notice(event.LevelWarning, "RETRYING", fmt.Sprintf(
-		"The model API %s. Trying again in %.1f s (%d of %d).", why, f.RetryDelayMS/1000, f.Attempt, f.MaxRetries))
+		"The model API %s. Retrying in %.1f s (%d of %d).", why, f.RetryDelayMS/1000, f.Attempt, f.MaxRetries))
 	return false
 }
 
-// limits takes how much of the account's limit is used up.
+// limits emits the used part of the account's rate limit.
 func (ts *turns) limits(r *rateLimit) {
 	if r == nil || r.Status == "" {
 		return
@@ -302,15 +304,16 @@ func (ts *turns) limits(r *rateLimit) {
 	ts.notice(event.LevelWarning, "RATE_LIMITED", "The account's limit is used up"+until+".")
 }
 
-// use counts what a message of the main thread used and emits the sum.
+// use records the usage of a message of the main thread and emits the turn's
+// sum.
 func (tn *turn) use(messageID string, u usage) {
 	if tn.count(messageID, u) {
 		tn.emit(event.UsageUpdated{Usage: tn.sum(), ContextTokens: tn.context})
 	}
 }
 
-// count counts what a message of the main thread used, and reports whether the
-// numbers are new.
+// count records the usage of a message of the main thread. It reports whether
+// the numbers have changed.
 func (tn *turn) count(messageID string, u usage) bool {
 	if messageID == "" || tn.used[messageID] == u {
 		return false
@@ -320,7 +323,7 @@ func (tn *turn) count(messageID string, u usage) bool {
 	return true
 }
 
-// sum returns what the turn's messages used so far.
+// sum returns the usage of the turn's messages so far.
 func (tn *turn) sum() *event.Usage {
 	var u event.Usage
 	for _, m := range tn.used {

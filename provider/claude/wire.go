@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// frame is one line of the stream-json protocol, in either direction, and also
-// one entry of a stored conversation, which has the same fields. Only fields
-// that are used are decoded; each type of frame has some of them.
+// frame is one line of the stream-json protocol, in either direction. An entry
+// of a stored conversation has the same fields. frame has only the fields that
+// Runnel uses; each type of frame has some of them.
 type frame struct {
 	Type            string          `json:"type"`
 	Compact         compaction      `json:"compact_metadata"`
@@ -20,8 +20,8 @@ type frame struct {
 	Message         *message        `json:"message"`
 	Event           *streamEvent    `json:"event"`
 	ToolUseResult   json.RawMessage `json:"tool_use_result"`
-	IsSynthetic     bool            `json:"isSynthetic"` // text of the harness, not of the user
-	IsReplay        bool            `json:"isReplay"`    // echo of what we sent
+	IsSynthetic     bool            `json:"isSynthetic"` // the harness wrote the text, not the user
+	IsReplay        bool            `json:"isReplay"`    // repeats a message that Runnel sent
 	Abandoned       *abandoned      `json:"abandoned_blocks"`
 
 	// control_request, control_response, control_cancel_request
@@ -42,11 +42,11 @@ type frame struct {
 	Status         string     `json:"status"`
 	RateLimit      *rateLimit `json:"rate_limit_info"`
 	Title          string     `json:"title"`
-	Content        string     `json:"content"` // informational; a slash command's output, as stored
+	Content        string     `json:"content"` // the text of an informational frame; in a stored entry, a slash command's output
 	APIKeySource   string     `json:"apiKeySource"`
 
 	// system/task_started, task_progress, task_updated, task_notification
-	TaskID         string `json:"task_id"` // of a subagent: its id
+	TaskID         string `json:"task_id"` // for a subagent, the subagent's id
 	TaskType       string `json:"task_type"`
 	ToolUseID      string `json:"tool_use_id"`
 	Description    string `json:"description"`
@@ -68,11 +68,11 @@ type frame struct {
 	ModelUsage     map[string]modelUsage `json:"modelUsage"`
 	SinceLast      map[string]modelUsage `json:"model_usage_since_last_result"` // since 2.1.329
 	Origin         *origin               `json:"origin"`
-	Refused        string                `json:"refused_message_id"` // on a note of the harness
-	UserMessages   []string              `json:"user_message_uuids"` // the prompts it answers; since 2.1.329
+	Refused        string                `json:"refused_message_id"` // on a message of the harness
+	UserMessages   []string              `json:"user_message_uuids"` // ids of the prompts that the result answers; since 2.1.329
 
 	// stored assistant entries
-	BlockIndex *int `json:"apiBlockIndex"` // of the first block; since 2.1.329
+	BlockIndex *int `json:"apiBlockIndex"` // index of the first block; since 2.1.329
 }
 
 type origin struct {
@@ -86,7 +86,8 @@ type rateLimit struct {
 	Utilization   float64 `json:"utilization"`
 }
 
-// abandoned names the blocks of a broken stream that never became final.
+// abandoned names the blocks of a broken stream that will not be completed: all
+// from an index on.
 type abandoned struct {
 	FromBlockIndex int `json:"from_block_index"`
 }
@@ -112,7 +113,7 @@ type message struct {
 	Usage      *usage  `json:"usage"`
 }
 
-// block is one part of a message, or the beginning of one in a stream.
+// block is one part of a message, or the start of a part in a stream.
 type block struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text,omitempty"`
@@ -140,7 +141,7 @@ type source struct {
 	size int64 // of the content in bytes, if Data was dropped
 }
 
-// content is a list of blocks; on the wire a string stands for one text block.
+// content is a list of blocks. In JSON, a string represents one text block.
 type content []block
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -156,8 +157,8 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]block)(c))
 }
 
-// text joins the text blocks without a separator: a prompt may be sent in
-// pieces that belong together, see [literal].
+// text joins the text blocks without a separator, because [literal] can split a
+// prompt into several blocks.
 func (c content) text() string {
 	if len(c) == 1 && c[0].Type == "text" {
 		return c[0].Text
@@ -171,7 +172,8 @@ func (c content) text() string {
 	return b.String()
 }
 
-// streamEvent is an event of the Messages API, passed through.
+// streamEvent is an event of the Messages API, which the agent prints
+// unchanged.
 type streamEvent struct {
 	Type         string     `json:"type"`
 	Index        int        `json:"index"`
@@ -190,7 +192,8 @@ type delta struct {
 	StopReason  string `json:"stop_reason"`
 }
 
-// controlRequest is a request of either side.
+// controlRequest is a request from Runnel to the agent or from the agent to
+// Runnel.
 type controlRequest struct {
 	Subtype string `json:"subtype"`
 
@@ -203,7 +206,7 @@ type controlRequest struct {
 	ToolUseID      string            `json:"tool_use_id,omitempty"`
 	AgentID        string            `json:"agent_id,omitempty"` // of the subagent that asks
 
-	// ours
+	// requests of Runnel
 	Mode               string          `json:"mode,omitempty"`
 	Model              string          `json:"model,omitempty"`
 	AppendSystemPrompt string          `json:"appendSystemPrompt,omitempty"`
@@ -231,20 +234,20 @@ type controlResponse struct {
 	Error     string          `json:"error,omitempty"`
 }
 
-// request is a control request of ours.
+// request is a control request from Runnel to the agent.
 type request struct {
 	Type      string         `json:"type"`
 	RequestID string         `json:"request_id"`
 	Request   controlRequest `json:"request"`
 }
 
-// response is a control response of ours.
+// response is a control response from Runnel to the agent.
 type response struct {
 	Type     string          `json:"type"`
 	Response controlResponse `json:"response"`
 }
 
-// decision is our answer to can_use_tool.
+// decision is Runnel's answer to can_use_tool.
 type decision struct {
 	Behavior           string            `json:"behavior"` // allow or deny
 	UpdatedInput       json.RawMessage   `json:"updatedInput,omitempty"`
@@ -254,10 +257,10 @@ type decision struct {
 	ToolUseID          string            `json:"toolUseID,omitempty"`
 }
 
-// compaction is what a summary of the conversation left.
+// compaction describes a compaction of the conversation.
 type compaction struct {
 	Preserved struct {
-		UUIDs []string `json:"all_uuids"` // of messages that stay as they are
+		UUIDs []string `json:"all_uuids"` // ids of the messages that the compaction preserves
 	} `json:"preserved_messages"`
 }
 
@@ -270,11 +273,11 @@ type settings struct {
 	} `json:"effective"`
 }
 
-// account says with which credential the agent calls the model API.
+// account describes the credential with which the agent calls the model API.
 type account struct {
 	TokenSource  string `json:"tokenSource"`  // none: no login
 	APIKeySource string `json:"apiKeySource"` // such as ANTHROPIC_API_KEY; absent: no key
-	Provider     string `json:"apiProvider"`  // firstParty, or another vendor, which has credentials of its own
+	Provider     string `json:"apiProvider"`  // firstParty, or a vendor with separate credentials
 }
 
 // loggedOut reports whether the agent has no credential.
@@ -282,7 +285,7 @@ func (a account) loggedOut() bool {
 	return a.TokenSource == "none" && a.APIKeySource == "" && a.Provider == "firstParty"
 }
 
-// initialized is the answer to our initialize request.
+// initialized is the agent's answer to the initialize request.
 type initialized struct {
 	Commands []struct {
 		Name         string `json:"name"`
@@ -314,8 +317,9 @@ type userMessage struct {
 	Content any    `json:"content"` // a string or blocks
 }
 
-// decode decodes one line. A field of an unexpected type is left out and is no
-// error: the agent is a moving target, and the rest of the line is good.
+// decode decodes one line. It ignores a field of an unexpected type, because
+// new versions of the agent may change fields and the rest of the line is
+// usable.
 func decode(line []byte) (frame, error) {
 	var f frame
 	err := json.Unmarshal(line, &f)

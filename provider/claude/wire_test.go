@@ -267,8 +267,9 @@ func closed(t testing.TB, evs []event.Event) {
 	agentrig.Closed(t, agentrig.Ruled(t, providerID, evs))
 }
 
-// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte. Cuts within a line are
-// the same for the turn: what cannot be decoded changes nothing.
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte.
+// Cuts within a line are the same for the turn: what cannot be decoded changes
+// nothing.
 func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	for _, name := range []string{"text@2.1.197", "tools@2.1.330", "interrupt-approval@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
@@ -293,8 +294,9 @@ func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	}
 }
 
-// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every line, as the agent's
-// death does: what was held is given out, and everything has an end.
+// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every
+// line, as the agent's death does: what was held is given out, and everything
+// has an end.
 func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	for _, name := range []string{"background-agent@2.1.197", "background-meanwhile@2.1.330", "subagents@2.1.330", "background-left@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
