@@ -17,46 +17,46 @@ import (
 	"github.com/runnel-dev/runnel/internal/wake"
 )
 
-// conn plays one script after the other. Next owns the player; the other
-// methods leave their wish in the inbox.
+// conn plays one script for each prompt. Next owns the player. The other
+// methods queue a request in the inbox, and Next applies it.
 type conn struct {
 	script Script
 	opt    runnel.Options
-	woken  wake.Signal // one token: the inbox is not empty
+	wake   wake.Signal // set when the inbox is not empty
 	closed chan struct{}
 	once   sync.Once
 
 	mu     sync.Mutex // guards inbox and config
-	inbox  []wish
-	config []event.ConfigOption // the player's, or what a script named last
+	inbox  []request
+	config []event.ConfigOption // the player's settings, or the settings that a script sent last
 
-	// The rest belongs to Next.
-	ready   []event.Event
-	player  *player
-	greeted bool
-	allowed map[string]bool // tools that need no approval any more
+	// The following fields are used only by Next.
+	ready     []event.Event
+	player    *player
+	announced bool            // the first SessionUpdated was emitted
+	allowed   map[string]bool // tools that were allowed for the session
 }
 
-// wish is one of promptWish, interruptWish, decideWish, configWish, modelWish and
-// runnel.PermissionMode.
-type wish any
+// request is a promptRequest, interruptRequest, decideRequest, configRequest,
+// modelRequest or runnel.PermissionMode.
+type request any
 
 type (
-	promptWish struct {
+	promptRequest struct {
 		turn string
 		in   runnel.Input
 	}
-	interruptWish struct{}
-	decideWish    struct {
+	interruptRequest struct{}
+	decideRequest    struct {
 		approval string
 		d        runnel.Decision
 	}
-	configWish struct{ config []event.ConfigOption }
-	modelWish  string
+	configRequest struct{ config []event.ConfigOption }
+	modelRequest  string
 )
 
 func newConn(s Script, opt runnel.Options) *conn {
-	c := &conn{script: s, opt: opt, woken: wake.New(), closed: make(chan struct{}), allowed: map[string]bool{}}
+	c := &conn{script: s, opt: opt, wake: wake.New(), closed: make(chan struct{}), allowed: map[string]bool{}}
 	if len(s.Steps) == 0 {
 		c.config = settings(opt.Config)
 	}
@@ -64,29 +64,29 @@ func newConn(s Script, opt runnel.Options) *conn {
 }
 
 func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
-	return c.leave(promptWish{turn, in})
+	return c.enqueue(promptRequest{turn, in})
 }
 
-func (c *conn) Interrupt(context.Context) error { return c.leave(interruptWish{}) }
+func (c *conn) Interrupt(context.Context) error { return c.enqueue(interruptRequest{}) }
 
 func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) error {
-	return c.leave(decideWish{approval, d})
+	return c.enqueue(decideRequest{approval, d})
 }
 
 // SetModel implements [runnel.ModelSetter].
 func (c *conn) SetModel(_ context.Context, model string) error {
-	return c.leave(modelWish(model))
+	return c.enqueue(modelRequest(model))
 }
 
 // SetPermissionMode implements [runnel.ModeSetter].
 func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) error {
-	return c.leave(mode)
+	return c.enqueue(mode)
 }
 
 // SetReasoningEffort implements [runnel.EffortSetter].
 func (c *conn) SetReasoningEffort(context.Context, string) error { return nil }
 
-// What a conversation has without options.
+// Settings of a conversation without options.
 const (
 	defaultModel  = "scripted"
 	defaultEffort = "medium" // no script depends on it
@@ -116,7 +116,7 @@ func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	if err != nil {
 		return err
 	}
-	return c.leave(configWish{config})
+	return c.enqueue(configRequest{config})
 }
 
 // CheckSettings implements [runnel.SettingsChecker].
@@ -136,27 +136,27 @@ func (c *conn) Close() error {
 	return nil
 }
 
-func (c *conn) leave(w wish) error {
+func (c *conn) enqueue(r request) error {
 	c.mu.Lock()
-	c.inbox = append(c.inbox, w)
+	c.inbox = append(c.inbox, r)
 	c.mu.Unlock()
-	c.woken.Send()
+	c.wake.Send()
 	return nil
 }
 
-func (c *conn) take() []wish {
+func (c *conn) drain() []request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ws := c.inbox
+	requests := c.inbox
 	c.inbox = nil
-	return ws
+	return requests
 }
 
 // Next implements [runnel.Conn].
 func (c *conn) Next(ctx context.Context) (event.Event, error) {
 	for {
-		for _, w := range c.take() {
-			if err := c.obey(w); err != nil {
+		for _, r := range c.drain() {
+			if err := c.apply(r); err != nil {
 				return event.Event{}, err
 			}
 		}
@@ -166,7 +166,7 @@ func (c *conn) Next(ctx context.Context) (event.Event, error) {
 			return ev, nil
 		}
 		wait, more := c.advance()
-		if !more && wait == gone {
+		if !more && wait == crashed {
 			return event.Event{}, io.EOF
 		}
 		if more {
@@ -178,18 +178,18 @@ func (c *conn) Next(ctx context.Context) (event.Event, error) {
 	}
 }
 
-// What advance has to wait for, besides a span of time.
+// Results of advance other than a time to wait.
 const (
-	forWish time.Duration = -1 // a wish
-	gone    time.Duration = -2 // nothing: the agent crashed
+	forRequest time.Duration = -1 // wait for a request
+	crashed    time.Duration = -2 // the scripted agent crashed
 )
 
-// advance plays the next action. It returns whether there may be more to do at
-// once, and if not, what to wait for.
+// advance plays the next action. It reports whether the next action can follow
+// at once. If not, wait is the time to wait, or forRequest or crashed.
 func (c *conn) advance() (wait time.Duration, more bool) {
 	p := c.player
 	if p == nil || p.asking != "" || p.hanging {
-		return forWish, false
+		return forRequest, false
 	}
 	if len(p.queue) == 0 {
 		c.finish(event.ResponseDone{Status: event.StatusCompleted, FinishReason: "end_turn", Usage: &p.usage})
@@ -203,7 +203,7 @@ func (c *conn) advance() (wait time.Duration, more bool) {
 	p.paused, p.queue = false, p.queue[1:]
 	if a.crash {
 		c.player = nil
-		return gone, false
+		return crashed, false
 	}
 	p.hanging = a.hang
 	switch {
@@ -227,8 +227,8 @@ func (c *conn) advance() (wait time.Duration, more bool) {
 	return 0, true
 }
 
-// allows reports whether a tool needs no answer, because of the permission mode
-// or an earlier one. What is no question of permission always needs one.
+// allows reports whether the permission mode or an earlier decision allows a
+// tool. Questions and forms always need an answer.
 func (c *conn) allows(a event.Approval) bool {
 	if a.Kind != event.ApprovalTool {
 		return false
@@ -251,9 +251,9 @@ func (c *conn) sleep(ctx context.Context, d time.Duration) error {
 	}
 	select {
 	case <-after:
-	case <-c.woken:
+	case <-c.wake:
 		if c.player != nil && d >= 0 {
-			c.player.paused = false // pause anew: a wish came in between
+			c.player.paused = false // a request interrupted the pause, so the pause starts again
 		}
 	case <-c.closed:
 		return io.EOF
@@ -263,32 +263,32 @@ func (c *conn) sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-func (c *conn) obey(w wish) error {
-	switch w := w.(type) {
-	case promptWish:
+func (c *conn) apply(r request) error {
+	switch r := r.(type) {
+	case promptRequest:
 		s := c.script
 		if len(s.Steps) == 0 {
 			var err error
-			if s, err = Find(w.in.Text); err != nil {
-				c.ready = append(c.ready, at(w.turn, event.ResponseError{Error: runnel.Safe(err).Fault()}))
+			if s, err = Find(r.in.Text); err != nil {
+				c.ready = append(c.ready, at(r.turn, event.ResponseError{Error: runnel.Safe(err).Fault()}))
 				return nil
 			}
 		}
-		c.begin(w.turn, s, w.in)
-	case interruptWish:
+		c.begin(r.turn, s, r.in)
+	case interruptRequest:
 		if c.player != nil {
 			c.finish(event.ResponseDone{Status: event.StatusCancelled})
 		}
-	case decideWish:
-		if c.player != nil && c.player.asking == w.approval {
-			c.resolved(w.d)
+	case decideRequest:
+		if c.player != nil && c.player.asking == r.approval {
+			c.resolved(r.d)
 		}
-	case configWish:
-		c.ready = append(c.ready, at("", event.SessionUpdated{Config: w.config}))
-	case modelWish:
-		c.opt.Model = string(w)
+	case configRequest:
+		c.ready = append(c.ready, at("", event.SessionUpdated{Config: r.config}))
+	case modelRequest:
+		c.opt.Model = string(r)
 	case runnel.PermissionMode:
-		c.opt.PermissionMode = w
+		c.opt.PermissionMode = r
 	}
 	return nil
 }
@@ -304,8 +304,8 @@ func (c *conn) begin(turn string, s Script, in runnel.Input) {
 	c.player = play(turn, s, config)
 	c.player.usage.InputTokens = int64(words(in.Text))
 	c.emit(event.ResponseStart{ModelID: model})
-	if !c.greeted {
-		c.greeted = true
+	if !c.announced {
+		c.announced = true
 		id := c.opt.Resume
 		if id == "" {
 			id = uuid.NewString()
@@ -314,7 +314,8 @@ func (c *conn) begin(turn string, s Script, in runnel.Input) {
 	}
 }
 
-// resolved goes on after an answer: the tool runs, or says why it did not.
+// resolved continues the script after a decision. If the decision denies the
+// tool, the tool's actions are replaced by an output with the reason.
 func (c *conn) resolved(d runnel.Decision) {
 	p := c.player
 	ask := p.asked

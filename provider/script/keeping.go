@@ -13,24 +13,24 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Keeping is a [Provider] that remembers which conversations it had, newest
-// first and as long as the value lives: they can be listed and resumed, and
-// continued from a copy. The zero value is ready to use.
+// Keeping is a [Provider] that lists, resumes and forks its conversations. It
+// keeps at most 1000 conversations in memory and drops the oldest. The zero
+// value is ready to use. Its methods may be called by any goroutine.
 //
-// A conversation is its id and its directory. What was said is not kept, because
-// no script depends on it.
+// It keeps only the id, the directory and the times of a conversation. It does
+// not keep messages, because no script depends on them.
 type Keeping struct {
 	Provider
 
-	mu   sync.Mutex // guards kept
-	kept []runnel.Conversation
+	mu            sync.Mutex            // guards conversations
+	conversations []runnel.Conversation // newest first
 }
 
-// maxKept bounds what a Keeping remembers.
-const maxKept = 1000
+// maxConversations bounds the conversations of a [Keeping].
+const maxConversations = 1000
 
-// Open implements [runnel.Provider]. It fails with SESSION_NOT_FOUND if the
-// conversation to resume is not known.
+// Open implements [runnel.Provider]. It fails with [runnel.SessionNotFound] if
+// the conversation to resume is unknown.
 func (k *Keeping) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if opt.Resume != "" {
 		if err := k.find(opt.Resume); err != nil {
@@ -41,7 +41,8 @@ func (k *Keeping) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, er
 	return k.begin(ctx, opt)
 }
 
-// Fork implements [runnel.Forker].
+// Fork implements [runnel.Forker]. It fails with [runnel.SessionNotFound] if
+// the conversation is unknown.
 func (k *Keeping) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if err := k.find(opt.Resume); err != nil {
 		return nil, err
@@ -49,13 +50,14 @@ func (k *Keeping) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, er
 	return k.begin(ctx, opt)
 }
 
-// Discover implements [runnel.Discoverer].
+// Discover implements [runnel.Discoverer]. It yields the newest conversation
+// first.
 func (k *Keeping) Discover(_ context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		k.mu.Lock()
-		kept := slices.Clone(k.kept)
+		conversations := slices.Clone(k.conversations)
 		k.mu.Unlock()
-		for _, c := range kept {
+		for _, c := range conversations {
 			if (dir == "" || c.Dir == dir) && !yield(c, nil) {
 				return
 			}
@@ -63,11 +65,12 @@ func (k *Keeping) Discover(_ context.Context, dir string) iter.Seq2[runnel.Conve
 	}
 }
 
+// find fails with SessionNotFound if the conversation is unknown.
 func (k *Keeping) find(id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !slices.ContainsFunc(k.kept, func(c runnel.Conversation) bool { return c.AgentSessionID == id }) {
-		return runnel.Fail(runnel.SessionNotFound, "the script remembers no such conversation")
+	if !slices.ContainsFunc(k.conversations, func(c runnel.Conversation) bool { return c.AgentSessionID == id }) {
+		return runnel.Fail(runnel.SessionNotFound, "resume: unknown conversation; the script provider keeps only the conversations of this process")
 	}
 	return nil
 }
@@ -89,7 +92,7 @@ func (k *Keeping) begin(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.kept = slices.Insert(k.kept, 0, runnel.Conversation{AgentSessionID: opt.Resume, Dir: dir, CreatedAt: now, UpdatedAt: now})
-	k.kept = k.kept[:min(len(k.kept), maxKept)]
+	k.conversations = slices.Insert(k.conversations, 0, runnel.Conversation{AgentSessionID: opt.Resume, Dir: dir, CreatedAt: now, UpdatedAt: now})
+	k.conversations = k.conversations[:min(len(k.conversations), maxConversations)]
 	return conn, nil
 }

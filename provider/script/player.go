@@ -10,18 +10,18 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// player is a script on its way: the actions that are left of it.
+// player is the state of a running script.
 type player struct {
 	turn    string
 	queue   []action
 	usage   event.Usage
-	paused  bool // the pause before queue[0] is over once it is seen again
+	paused  bool // the pause before queue[0] has begun; at the next call of advance it is over
 	hanging bool
-	asking  string // id of the approval that is waited for
+	asking  string // id of the open approval; "" if there is none
 	asked   *ask
 }
 
-// action is one event, after a pause, or one of the things that are no event.
+// action is an event, an approval, a crash or a hang, after a pause.
 type action struct {
 	after time.Duration
 	body  event.Body
@@ -30,8 +30,8 @@ type action struct {
 	hang  bool
 }
 
-// ask is an approval and what becomes of its tool if it is denied: the next
-// skip actions are replaced by denied.
+// ask is an approval of a tool. If the approval is denied, the next skip
+// actions are replaced by those of denied.
 type ask struct {
 	approval event.Approval
 	skip     int
@@ -40,6 +40,7 @@ type ask struct {
 	output   string // id of the tool's output item
 }
 
+// denied returns the actions of a tool that did not run.
 func (a *ask) denied(reason string) []action {
 	if reason == "" {
 		reason = "denied"
@@ -47,8 +48,8 @@ func (a *ask) denied(reason string) []action {
 	return outputActions(a.output, event.FunctionCallOutput{CallID: a.call, Output: reason, IsError: true}, "")
 }
 
-// answer is what comes of a question that was answered: the tool gives the
-// answer, so that one sees what the agent was told. It is nil for a permission.
+// answer returns the actions after a question or a form was answered: the
+// tool's output is the answer. It returns nil for other approvals.
 func (a *ask) answer(chosen event.Choice, values json.RawMessage) []action {
 	if a.approval.Kind != event.ApprovalQuestion && a.approval.Kind != event.ApprovalForm {
 		return nil
@@ -60,7 +61,7 @@ func (a *ask) answer(chosen event.Choice, values json.RawMessage) []action {
 	return outputActions(a.output, event.FunctionCallOutput{CallID: a.call, Output: text}, "")
 }
 
-// compiler turns steps into actions with the ids of the turn.
+// compiler translates steps into actions.
 type compiler struct {
 	turn      string
 	prefix    string // of item ids: the turn, or the turn and the parent call
@@ -70,7 +71,8 @@ type compiler struct {
 	calls     *int
 }
 
-// compile is pure: the same script gives the same events with the same ids.
+// compile translates a script into a player. It is pure: the same turn and
+// script give the same events with the same ids.
 func compile(turn string, s Script) *player {
 	c := compiler{turn: turn, prefix: turn + ":", approvals: new(int), calls: new(int)}
 	var queue []action
@@ -89,9 +91,9 @@ func (c *compiler) step(st Step) []action {
 	var out []action
 	switch {
 	case st.Text != "":
-		out = c.speak(event.TypeMessage, st)
+		out = c.stream(event.TypeMessage, st)
 	case st.Reasoning != "":
-		out = c.speak(event.TypeReasoning, st)
+		out = c.stream(event.TypeReasoning, st)
 	case st.Tool != nil:
 		out = c.tools([]Tool{*st.Tool}, st.Rate)
 	case len(st.Tools) > 0:
@@ -121,8 +123,8 @@ func (c *compiler) step(st Step) []action {
 	return out
 }
 
-// speak says a text word by word.
-func (c *compiler) speak(typ event.ItemType, st Step) []action {
+// stream emits a text word by word.
+func (c *compiler) stream(typ event.ItemType, st Step) []action {
 	id := c.id()
 	text := st.Text + st.Reasoning
 	if st.Repeat > 1 {
@@ -155,8 +157,8 @@ func deltas(id, text string, rate float64) []action {
 	return out
 }
 
-// tools starts all calls, then gives their outputs in reverse, as parallel
-// tools end in any order.
+// tools starts all calls and then emits their outputs in reverse order, because
+// parallel tools can end in any order.
 func (c *compiler) tools(tools []Tool, rate float64) []action {
 	var starts, ends []action
 	for i, t := range tools {
@@ -219,7 +221,7 @@ func outputActions(id string, f event.FunctionCallOutput, parent string) []actio
 	}
 }
 
-// pieces tells the output as it grows.
+// pieces emits the output piece by piece.
 func (t Tool) pieces(id string) []action {
 	var out []action
 	for _, piece := range append([]string{t.Output}, t.Pieces...) {

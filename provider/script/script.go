@@ -1,9 +1,9 @@
-// Package script is a provider that plays a script instead of running an agent,
-// so that everything else can be seen, demonstrated and tested without one.
+// Package script is a provider that plays a script instead of running an agent.
+// It serves demonstrations and tests.
 //
-// A prompt that is a JSON object is played as a [Script]. Otherwise the first
-// word of the prompt names one of the built-in scripts (see [Names]); any other
-// prompt plays "demo".
+// A prompt that begins with "{" is played as a [Script] in JSON. Otherwise the
+// first word of the prompt can name a built-in script (see [Names]). Any other
+// prompt plays the script "demo".
 package script
 
 import (
@@ -19,19 +19,20 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Name is the provider's name.
+// Name is the name of the provider.
 const Name = "script"
 
-// A Script is what the agent does about a prompt.
+// A Script is the scripted agent's reaction to a prompt.
 type Script struct {
-	Model string `json:"model,omitzero"`
+	Model string `json:"model,omitzero"` // Default: "scripted". A model in the session's options has priority
 	Steps []Step `json:"steps"`
 }
 
-// A Step is one thing that happens. Of its fields Text to Hang only one is set.
+// A Step is one action of the scripted agent. Of the fields from Text to Hang,
+// exactly one is set.
 type Step struct {
 	Text      string                `json:"text,omitzero"`      // a message
-	Reasoning string                `json:"reasoning,omitzero"` // thoughts
+	Reasoning string                `json:"reasoning,omitzero"` // reasoning, streamed like Text
 	Tool      *Tool                 `json:"tool,omitzero"`
 	Tools     []Tool                `json:"tools,omitzero"` // in parallel: all start before any ends
 	Plan      []event.PlanEntry     `json:"plan,omitzero"`
@@ -39,42 +40,42 @@ type Step struct {
 	Usage     *event.UsageUpdated   `json:"usage,omitzero"`
 	Session   *event.SessionUpdated `json:"session,omitzero"`
 	Fail      *event.Fault          `json:"fail,omitzero"`  // ends the turn as failed
-	Crash     bool                  `json:"crash,omitzero"` // the agent is gone
-	Hang      bool                  `json:"hang,omitzero"`  // nothing more happens until it is interrupted
+	Crash     bool                  `json:"crash,omitzero"` // the agent crashes
+	Hang      bool                  `json:"hang,omitzero"`  // the agent does nothing more until the turn is interrupted
 
-	Error   *event.Fault `json:"error,omitzero"`   // ends Text or Reasoning as failed; the turn goes on
-	Repeat  int          `json:"repeat,omitzero"`  // how often Text or Reasoning is said. Default: once
-	Rate    float64      `json:"rate,omitzero"`    // words a second of Text, Reasoning and arguments. Default: no delay
-	PauseMS int          `json:"pauseMs,omitzero"` // silence before the step
+	Error   *event.Fault `json:"error,omitzero"`   // ends Text or Reasoning as failed; the turn continues
+	Repeat  int          `json:"repeat,omitzero"`  // how many times Text or Reasoning is repeated. Default: 1
+	Rate    float64      `json:"rate,omitzero"`    // words per second of Text, Reasoning and arguments. Default: no delay
+	PauseMS int          `json:"pauseMs,omitzero"` // pause before the step, in milliseconds
 }
 
-// A Tool is a call and what it gives.
+// A Tool is a tool call with its output.
 type Tool struct {
 	Name      string          `json:"name"`
 	Kind      event.ToolKind  `json:"kind,omitzero"`
 	Title     string          `json:"title,omitzero"`
 	Arguments json.RawMessage `json:"arguments,omitzero"`
 	Output    string          `json:"output,omitzero"`
-	Pieces    []string        `json:"pieces,omitzero"`  // of the output, after Output: it grows by one after the other
-	PieceMS   int             `json:"pieceMs,omitzero"` // silence before each
+	Pieces    []string        `json:"pieces,omitzero"`  // parts of the output that are streamed after Output
+	PieceMS   int             `json:"pieceMs,omitzero"` // pause before each piece, in milliseconds
 	IsError   bool            `json:"isError,omitzero"`
 	ExitCode  *int            `json:"exitCode,omitzero"`
 	Changes   []event.Change  `json:"changes,omitzero"`
-	Ask       *Ask            `json:"ask,omitzero"` // an approval comes first
-	TakesMS   int             `json:"takesMs,omitzero"`
-	Steps     []Step          `json:"steps,omitzero"` // what the subagent it starts does
+	Ask       *Ask            `json:"ask,omitzero"`     // the approval before the call
+	TakesMS   int             `json:"takesMs,omitzero"` // pause before the subagent's steps and the output, in milliseconds
+	Steps     []Step          `json:"steps,omitzero"`   // steps of the subagent that the tool starts
 }
 
-// An Ask is an approval. Where it is a question or a form, the answer becomes
-// the tool's output. Withdraw takes it back without an answer.
+// An Ask is an approval request. For a question or a form, the answer becomes
+// the tool's output.
 type Ask struct {
 	Kind      event.ApprovalKind `json:"kind,omitzero"` // Default: tool
 	Title     string             `json:"title,omitzero"`
 	Why       string             `json:"why,omitzero"`
-	Arguments json.RawMessage    `json:"arguments,omitzero"` // Default: the tool's
-	Choices   []event.Choice     `json:"choices,omitzero"`   // Default: those of an approval of this kind
-	Withdraw  bool               `json:"withdraw,omitzero"`
-	Editable  bool               `json:"editable,omitzero"` // the answer may have other arguments, as for questions and forms
+	Arguments json.RawMessage    `json:"arguments,omitzero"` // Default: the tool's arguments
+	Choices   []event.Choice     `json:"choices,omitzero"`   // Default: the usual choices for Kind
+	Withdraw  bool               `json:"withdraw,omitzero"`  // the agent withdraws the request at once
+	Editable  bool               `json:"editable,omitzero"`  // the decision may change the arguments; always true for questions and forms
 }
 
 //go:embed scripts/*.json
@@ -90,7 +91,8 @@ func Names() []string {
 	return names
 }
 
-// Find returns the script that a prompt asks for.
+// Find returns the script for a prompt, as the package documentation describes.
+// It fails with [runnel.InvalidRequest] if a prompt in JSON is not a script.
 func Find(prompt string) (Script, error) {
 	if text := strings.TrimSpace(prompt); strings.HasPrefix(text, "{") {
 		return decode([]byte(text))
@@ -115,26 +117,27 @@ func decode(data []byte) (Script, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&s); err != nil {
-		return s, runnel.Fail(runnel.InvalidRequest, "the prompt is not a script: see the package documentation of provider/script for its fields", err)
+		return s, runnel.Fail(runnel.InvalidRequest, "prompt: not a valid script; see the package documentation of provider/script for the fields", err)
 	}
 	return s, nil
 }
 
 // Provider plays scripts. The zero value is ready to use.
 type Provider struct {
-	// Script is played for every prompt if it has steps. It is played as it is:
-	// there are no settings but those that it names.
+	// Script is played for every prompt if it has steps. Then the provider's
+	// settings do not exist; the script can send its own.
 	Script Script
 }
 
-// New returns a provider that plays what the prompts ask for.
+// New returns a provider that chooses the script by the prompt.
 func New() *Provider { return new(Provider) }
 
 // Name implements [runnel.Provider].
 func (p *Provider) Name() string { return Name }
 
-// Open implements [runnel.Provider]. A conversation that goes on may have
-// settings that a script named.
+// Open implements [runnel.Provider]. It fails with [runnel.InvalidRequest] for
+// an unknown setting or value. For a resumed conversation it does not check
+// settings, because an earlier script may have sent others.
 func (p *Provider) Open(_ context.Context, opt runnel.Options) (runnel.Conn, error) {
 	for id, value := range opt.Config {
 		if _, err := offered(p.Takes().Settings, id, value); err != nil && opt.Resume == "" {
@@ -152,7 +155,7 @@ func (p *Provider) Probe(context.Context) runnel.Installation {
 	yes := true
 	in := runnel.Installation{
 		Installed: true, LoggedIn: &yes, Version: "built in",
-		Models: []runnel.Model{{ID: defaultModel, Name: "Scripted", Description: "plays a script; no model is asked"}},
+		Models: []runnel.Model{{ID: defaultModel, Name: "Scripted", Description: "plays a script without a model"}},
 		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModeBypass)},
 	}
 	if len(p.Script.Steps) == 0 {

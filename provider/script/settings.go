@@ -8,25 +8,25 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// The settings of the player itself, which a conversation begins with. A script
-// replaces them with its own by naming some.
+// The player's settings. If a script sends settings, those replace the
+// player's.
 const (
-	pace     = "pace"     // how long pauses are
-	paceFast = "fast"     // none
-	thoughts = "thoughts" // whether reasoning is said
+	pace     = "pace"     // length of the pauses
+	paceFast = "fast"     // pauses of at most 1 ms
+	thoughts = "thoughts" // whether reasoning is emitted
 )
 
-// settings returns the player's settings with the values that were asked for.
+// settings returns the player's settings with the requested values.
 func settings(asked runnel.Values) []event.ConfigOption {
 	out := []event.ConfigOption{
 		{
-			ID: pace, Name: "Pace", Description: "How long the pauses of a script are", Type: event.ConfigSelect, Value: "written",
+			ID: pace, Name: "Pace", Description: "Length of the pauses in a script", Type: event.ConfigSelect, Value: "written",
 			Choices: []event.ConfigChoice{
-				{Value: "written", Name: "As written", Description: "words come as a model says them"},
+				{Value: "written", Name: "As written", Description: "pauses as the script defines them"},
 				{Value: paceFast, Name: "Fast", Description: "no pauses"},
 			},
 		},
-		{ID: thoughts, Name: "Thoughts", Description: "Say the reasoning of a script too", Type: event.ConfigBoolean, Value: "true"},
+		{ID: thoughts, Name: "Thoughts", Description: "Show the reasoning of a script", Type: event.ConfigBoolean, Value: "true"},
 	}
 	for i, o := range out {
 		if value, ok := asked[o.ID]; ok && o.Allows(value) {
@@ -36,8 +36,9 @@ func settings(asked runnel.Values) []event.ConfigOption {
 	return out
 }
 
-// offered returns the index of a setting in config. It fails with InvalidRequest
-// if the setting is not there or may not have the value.
+// offered returns the index of a setting in config. It fails with
+// InvalidRequest if config lacks the setting or the setting cannot have the
+// value.
 func offered(config []event.ConfigOption, id, value string) (int, error) {
 	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
 	switch {
@@ -49,7 +50,7 @@ func offered(config []event.ConfigOption, id, value string) (int, error) {
 	return i, nil
 }
 
-// play compiles s as the settings want it.
+// play compiles s and applies the player's settings to it.
 func play(turn string, s Script, config []event.ConfigOption) *player {
 	value := func(id string) string {
 		for _, o := range config {
@@ -64,12 +65,13 @@ func play(turn string, s Script, config []event.ConfigOption) *player {
 	}
 	p := compile(turn, s)
 	if value(pace) == paceFast {
-		p.hurry()
+		p.removePauses()
 	}
 	return p
 }
 
-func (p *player) hurry() {
+// removePauses shortens all pauses to at most one millisecond.
+func (p *player) removePauses() {
 	for i := range p.queue {
 		p.queue[i].after = min(p.queue[i].after, time.Millisecond)
 	}
