@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// messagesRequest is the part of a Messages request that decides the answer.
+// messagesRequest has the fields of a Messages request that affect the answer.
 type messagesRequest struct {
 	Model    string `json:"model"`
 	Stream   bool   `json:"stream"`
@@ -29,21 +29,22 @@ func (anthropic) check(b Block) error {
 	return only(b, "text", "thinking", "redacted_thinking", "tool_use")
 }
 
-// read recognises the two requests that an agent makes on its own account,
-// compaction and titles: they repeat the conversation, directive included.
-func (anthropic) read(_ *http.Request, body []byte) (asked, error) {
+// read also recognises the two requests that an agent makes without a prompt:
+// for a summary and for a title. These repeat the conversation with its
+// directive.
+func (anthropic) read(_ *http.Request, body []byte) (query, error) {
 	var req messagesRequest
 	if json.Unmarshal(body, &req) != nil {
-		return asked{}, errors.New("request is not a Messages request")
+		return query{}, errors.New("request is not a Messages request")
 	}
-	q := asked{model: req.Model, stream: req.Stream, msgs: make([]message, len(req.Messages))}
+	q := query{model: req.Model, stream: req.Stream, msgs: make([]message, len(req.Messages))}
 	for i, m := range req.Messages {
 		q.msgs[i] = message{m.Role, anthropicTexts(m.Content)}
 	}
 	if strings.Contains(q.last(), "create a detailed summary of") {
-		q.helper = &cue{"compact", Step{Text: "<analysis>\nShort.\n</analysis>\n\n<summary>\nA summary of the conversation.\n</summary>"}}
+		q.helper = &choice{"compact", Step{Text: "<analysis>\nShort.\n</analysis>\n\n<summary>\nA summary of the conversation.\n</summary>"}}
 	} else if bytes.Contains(req.OutputConfig, []byte(`"title"`)) {
-		q.helper = &cue{"title", Step{Text: `{"title":"A title"}`}}
+		q.helper = &choice{"title", Step{Text: `{"title":"A title"}`}}
 	}
 	return q, nil
 }
@@ -74,7 +75,7 @@ func (a answer) message(content any, stop any, u map[string]int64) object {
 	}
 }
 
-// whole is the answer without streaming.
+// whole returns the answer to a request without streaming.
 func (anthropic) whole(a answer) object {
 	content := []object{}
 	for i, b := range a.step.blocks() {
@@ -99,7 +100,7 @@ func (d anthropic) stream(a answer, e *emitter) error {
 	e.send("message_start", object{"message": a.message([]any{}, nil, first)})
 	e.send("ping", object{})
 	stop := a.step.stopReason()
-	var early cut
+	var early earlyStop
 	if err := d.content(a, e); errors.As(err, &early) {
 		stop = string(early)
 	} else if err != nil {
@@ -114,14 +115,14 @@ func (d anthropic) stream(a answer, e *emitter) error {
 
 func (anthropic) content(a answer, e *emitter) error {
 	for i, b := range a.step.blocks() {
-		if err := e.spoil(); err != nil {
+		if err := e.applyFaults(); err != nil {
 			return err
 		}
 		start, deltas := a.parts(i, b)
 		e.send("content_block_start", object{"index": i, "content_block": start})
 		for _, d := range deltas {
 			err := e.delta(func() { e.send("content_block_delta", object{"index": i, "delta": d}) })
-			if errors.As(err, new(cut)) {
+			if errors.As(err, new(earlyStop)) {
 				e.send("content_block_stop", object{"index": i})
 			}
 			if err != nil {
@@ -130,10 +131,10 @@ func (anthropic) content(a answer, e *emitter) error {
 		}
 		e.send("content_block_stop", object{"index": i})
 	}
-	return e.spoil()
+	return e.applyFaults()
 }
 
-func (anthropic) half() string {
+func (anthropic) malformed() string {
 	return "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"ty\n\n"
 }
 
@@ -178,7 +179,7 @@ func (b Block) signature() string {
 	return cmp.Or(b.Signature, "c2lnbmF0dXJl")
 }
 
-// refuse answers with the API's error body.
+// refuse writes a failure as the API's error body.
 func (anthropic) refuse(w http.ResponseWriter, f Failure) {
 	kinds := map[int]string{
 		400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",

@@ -31,12 +31,12 @@ type chatRequest struct {
 
 func (chat) check(b Block) error { return only(b, "text", "thinking", "tool_use") }
 
-func (chat) read(_ *http.Request, body []byte) (asked, error) {
+func (chat) read(_ *http.Request, body []byte) (query, error) {
 	var req chatRequest
 	if json.Unmarshal(body, &req) != nil {
-		return asked{}, errors.New("request is not a Chat Completions request")
+		return query{}, errors.New("request is not a Chat Completions request")
 	}
-	q := asked{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage}
+	q := query{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage}
 	var instructions []string
 	for _, m := range req.Messages {
 		texts := contentTexts(m.Content)
@@ -52,8 +52,8 @@ func (chat) read(_ *http.Request, body []byte) (asked, error) {
 	return q, nil
 }
 
-// joined makes one message of consecutive ones of the assistant: agents send
-// an answer back in parts.
+// joined merges consecutive messages of the assistant into one. An agent can
+// send one answer back as several messages.
 func joined(msgs []message) (out []message) {
 	for _, m := range msgs {
 		if n := len(out); n > 0 && m.role == "assistant" && out[n-1].role == "assistant" {
@@ -64,7 +64,7 @@ func joined(msgs []message) (out []message) {
 	return out
 }
 
-// finishReason is the API's word for a stop reason.
+// finishReason returns the API's name for a stop reason.
 func (chat) finishReason(stop string) string {
 	words := map[string]string{"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 	return cmp.Or(words[stop], stop)
@@ -79,7 +79,7 @@ func (a answer) chatUsage() object {
 	}
 }
 
-// chunk is the envelope of the answer or of a piece of it.
+// chunk returns the envelope of the answer or of a part of it.
 func (a answer) chunk(kind string, choices ...object) object {
 	return object{
 		"id": "chatcmpl-" + a.id, "object": kind, "created": 1, "model": a.model,
@@ -120,14 +120,14 @@ func (d chat) stream(a answer, e *emitter) error {
 	}
 	piece(object{"role": "assistant", "content": ""}, nil)
 	stop := a.step.stopReason()
-	var early cut
+	var early earlyStop
 	if err := d.content(a, e, func(delta object) { piece(delta, nil) }); errors.As(err, &early) {
 		stop = string(early)
 	} else if err != nil {
 		return err
 	}
 	piece(object{}, d.finishReason(stop))
-	if a.asked.usage {
+	if a.query.usage {
 		o := a.chunk("chat.completion.chunk")
 		o["usage"] = a.chatUsage()
 		e.data(o)
@@ -139,7 +139,7 @@ func (d chat) stream(a answer, e *emitter) error {
 func (chat) content(a answer, e *emitter, piece func(delta object)) error {
 	calls := 0
 	for i, b := range a.step.blocks() {
-		if err := e.spoil(); err != nil {
+		if err := e.applyFaults(); err != nil {
 			return err
 		}
 		send, text := func(s string) { piece(object{"content": s}) }, b.text()
@@ -160,10 +160,10 @@ func (chat) content(a answer, e *emitter, piece func(delta object)) error {
 			return err
 		}
 	}
-	return e.spoil()
+	return e.applyFaults()
 }
 
-func (chat) half() string { return "data: {\"id\":\"chatcmpl\",\"choices\":[{\"del\n\n" }
+func (chat) malformed() string { return "data: {\"id\":\"chatcmpl\",\"choices\":[{\"del\n\n" }
 
 func (chat) report(e *emitter, f Fault) {
 	code := cmp.Or(f.Type, "server_overloaded")

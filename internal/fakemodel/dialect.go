@@ -13,58 +13,58 @@ import (
 	"time"
 )
 
-// A dialect is one API: how it is asked and how it answers. Dialects hold no
-// state; what a step means is the same in all of them.
+// A dialect reads the requests and writes the answers of one API. It has no
+// state. A step means the same in all dialects.
 type dialect interface {
-	check(b Block) error // whether it has a form for b
-	read(r *http.Request, body []byte) (asked, error)
+	check(b Block) error // fails if the API cannot represent b
+	read(r *http.Request, body []byte) (query, error)
 	refuse(w http.ResponseWriter, f Failure)
 
 	whole(a answer) object // without streaming
 	stream(a answer, e *emitter) error
 
-	half() string               // what a Malformed fault writes
-	report(e *emitter, f Fault) // what an ErrorEvent or Failed fault writes
+	malformed() string          // the event that a Malformed fault writes
+	report(e *emitter, f Fault) // writes an ErrorEvent or Failed fault
 }
 
-// asked is a request, understood.
-type asked struct {
+// query is a decoded request.
+type query struct {
 	model  string
 	stream bool
-	usage  bool // whether a stream tells it
+	usage  bool // whether a stream reports the usage
 	msgs   []message
 	tools  tools
-	helper *cue // set if the agent asks on its own account
+	helper *choice // the answer to a request that the agent made without a prompt; else nil
 }
 
-// last returns the text of the last message if it is the user's.
-func (q asked) last() string {
+// last returns the text of the last message if the user sent it; else "".
+func (q query) last() string {
 	if n := len(q.msgs); n > 0 && q.msgs[n-1].role == "user" {
 		return q.msgs[n-1].text()
 	}
 	return ""
 }
 
-// answer is one response, decided but not yet sent.
+// answer is a response before it is sent.
 type answer struct {
-	asked
+	query
 	step  Step
-	id    string // of the scenario, the step and how often it was answered
+	id    string // from the scenario, the step and the number of its answers so far
 	model string
 	usage map[string]int64
 }
 
-// object is a JSON object whose fields differ by type.
+// object is a JSON object.
 type object map[string]any
 
-// serve answers one request for a model's answer.
+// serve answers one request to a model.
 func (s *Server) serve(d dialect, w http.ResponseWriter, r *http.Request, body []byte) {
 	q, err := d.read(r, body)
 	if err != nil {
 		d.refuse(w, Failure{Status: http.StatusBadRequest, Message: err.Error()})
 		return
 	}
-	c, err := s.cue(d, q)
+	c, err := s.stepFor(d, q)
 	if err != nil {
 		d.refuse(w, Failure{Status: http.StatusBadRequest, Message: err.Error()})
 		return
@@ -85,7 +85,7 @@ func (s *Server) serve(d dialect, w http.ResponseWriter, r *http.Request, body [
 		st.Text, st.Blocks = "", nil
 	}
 	a := answer{
-		asked: q, step: st, model: cmp.Or(st.Model, q.model),
+		query: q, step: st, model: cmp.Or(st.Model, q.model),
 		id:    fmt.Sprintf("%s_%d", c.key, s.count("message "+c.key)),
 		usage: usage(st, len(body)),
 	}
@@ -113,28 +113,29 @@ func (s *Server) streamed(d dialect, a answer, w http.ResponseWriter, r *http.Re
 		return
 	}
 	if errors.Is(d.stream(a, e), errBroken) {
-		panic(http.ErrAbortHandler) // net/http's way to break the connection
+		panic(http.ErrAbortHandler) // makes net/http break the connection
 	}
 }
 
-// cue chooses the step.
-func (s *Server) cue(d dialect, q asked) (cue, error) {
+// stepFor returns the step that answers a request.
+func (s *Server) stepFor(d dialect, q query) (choice, error) {
 	if q.helper != nil {
 		return *q.helper, nil
 	}
 	c, err := choose(q.msgs, s.named)
 	if err != nil {
-		return cue{}, err
+		return choice{}, err
 	}
 	for _, b := range c.step.blocks() {
 		if err := d.check(b); err != nil {
-			return cue{}, err
+			return choice{}, err
 		}
 	}
 	return c, nil
 }
 
-// only is the check of a dialect that has a form for blocks of these types.
+// only fails if the type of b is not one of types. It is the check of a dialect
+// that can represent these types.
 func only(b Block, types ...string) error {
 	if !slices.Contains(types, b.Type) {
 		return fmt.Errorf("fakemodel: this API has no %s", b.Type)
@@ -142,8 +143,8 @@ func only(b Block, types ...string) error {
 	return nil
 }
 
-// usage counts roughly, as the API counts exactly: what matters is that the
-// numbers are stable and that a step can set them.
+// usage returns estimated numbers of tokens. They are the same for the same
+// request, and a step can override them.
 func usage(st Step, requestBytes int) map[string]int64 {
 	out := 0
 	for _, b := range st.blocks() {
@@ -175,10 +176,11 @@ var (
 	errEnded  = errors.New("fakemodel: the stream ends here")
 )
 
-// cut ends the answer early but in good order, with this stop reason.
-type cut string
+// earlyStop is the error that ends an answer early with this stop reason. The
+// stream is complete.
+type earlyStop string
 
-func (c cut) Error() string { return "fakemodel: the answer ends here: " + string(c) }
+func (c earlyStop) Error() string { return "fakemodel: the answer ends here: " + string(c) }
 
 // emitter writes one stream of events.
 type emitter struct {
@@ -188,18 +190,18 @@ type emitter struct {
 	gate    func(string) *Gate
 	dialect dialect
 	pace    int
-	faults  []Fault // still to come
-	sent    int     // deltas
-	events  int
+	faults  []Fault // not applied yet
+	sent    int     // deltas sent so far
+	events  int     // events sent so far
 }
 
-// send writes an event that says its type twice.
+// send writes an event with its type in the event line and in the data.
 func (e *emitter) send(name string, o object) {
 	o["type"] = name
 	e.write("event: %s\ndata: %s\n\n", name, encode(o))
 }
 
-// data writes an event without a type.
+// data writes an event without an event line.
 func (e *emitter) data(o object) { e.write("data: %s\n\n", encode(o)) }
 
 func (e *emitter) write(format string, args ...any) {
@@ -208,9 +210,10 @@ func (e *emitter) write(format string, args ...any) {
 	e.events++
 }
 
-// delta writes one piece of an answer with send, unless a fault is due.
+// delta writes one piece of an answer with send, unless a fault ends the stream
+// first.
 func (e *emitter) delta(send func()) error {
-	if err := e.spoil(); err != nil {
+	if err := e.applyFaults(); err != nil {
 		return err
 	}
 	send()
@@ -221,7 +224,7 @@ func (e *emitter) delta(send func()) error {
 	return pause(e.ctx, time.Second/time.Duration(e.pace))
 }
 
-// deltas writes text in pieces.
+// deltas writes text in pieces of size runes.
 func (e *emitter) deltas(text string, size int, send func(piece string)) error {
 	for _, piece := range chunks(text, size) {
 		if err := e.delta(func() { send(piece) }); err != nil {
@@ -231,8 +234,9 @@ func (e *emitter) deltas(text string, size int, send func(piece string)) error {
 	return nil
 }
 
-// spoil runs the faults that are due. An error ends the stream.
-func (e *emitter) spoil() error {
+// applyFaults applies the faults that are due. If it returns an error, the
+// stream ends.
+func (e *emitter) applyFaults() error {
 	for len(e.faults) > 0 && e.faults[0].After <= e.sent {
 		f := e.faults[0]
 		e.faults = e.faults[1:]
@@ -246,13 +250,13 @@ func (e *emitter) spoil() error {
 				return err
 			}
 		case Malformed:
-			e.write("%s", e.dialect.half())
+			e.write("%s", e.dialect.malformed())
 			return errEnded
 		case ErrorEvent, Failed:
 			e.dialect.report(e, f)
 			return errEnded
 		case Incomplete:
-			return cut(cmp.Or(f.Type, "max_tokens"))
+			return earlyStop(cmp.Or(f.Type, "max_tokens"))
 		case Truncate:
 			return errBroken
 		case NoStop:
@@ -265,7 +269,7 @@ func (e *emitter) spoil() error {
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // all values are ours; validate has seen to Input
+		panic(err) // unreachable: validate has checked Input, and all other values marshal
 	}
 	return b
 }

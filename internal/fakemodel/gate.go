@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A Gate is a place in a step where the server waits for the test.
-// Once open it stays open.
+// A Gate makes a step wait until the test opens the gate. An open gate stays
+// open.
 type Gate struct {
 	reached, open         chan struct{}
 	reachedOnce, openOnce sync.Once
@@ -16,10 +16,11 @@ func newGate() *Gate {
 	return &Gate{reached: make(chan struct{}), open: make(chan struct{})}
 }
 
-// Reached is closed when a response has come to the gate.
+// Reached returns a channel that is closed when the first response waits at the
+// gate.
 func (g *Gate) Reached() <-chan struct{} { return g.reached }
 
-// Open lets every response through, now and later. It may be called more than once.
+// Open opens the gate for all responses. It may be called more than once.
 func (g *Gate) Open() { g.openOnce.Do(func() { close(g.open) }) }
 
 func (g *Gate) wait(ctx context.Context) error {

@@ -49,22 +49,22 @@ func (s *Server) gemini(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// check also wants the arguments of a call to be JSON, as they are a part of
-// the answer's and not a string in it.
+// check also requires that the arguments of a call are JSON, because the API
+// has them as an object and not as a string.
 func (gemini) check(b Block) error {
 	if b.Type == "tool_use" && !json.Valid([]byte(b.arguments())) {
-		return fmt.Errorf("fakemodel: this API cannot say the input of %s", b.Name)
+		return fmt.Errorf("fakemodel: this API cannot represent the input of %s", b.Name)
 	}
 	return only(b, "text", "thinking", "tool_use")
 }
 
-func (gemini) read(r *http.Request, body []byte) (asked, error) {
+func (gemini) read(r *http.Request, body []byte) (query, error) {
 	var req geminiRequest
 	if json.Unmarshal(body, &req) != nil {
-		return asked{}, errors.New("request is not a generateContent request")
+		return query{}, errors.New("request is not a generateContent request")
 	}
 	model, method, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1beta/models/"), ":")
-	q := asked{model: model, stream: method == "streamGenerateContent"}
+	q := query{model: model, stream: method == "streamGenerateContent"}
 	for _, c := range req.Contents {
 		role := c.Role
 		if role == "model" {
@@ -81,13 +81,14 @@ func (gemini) read(r *http.Request, body []byte) (asked, error) {
 	return q, nil
 }
 
-// finishReason is the API's word for a stop reason.
+// finishReason returns the API's name for a stop reason.
 func (gemini) finishReason(stop string) string {
 	words := map[string]string{"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
 	return cmp.Or(words[stop], stop)
 }
 
-// chunk is a piece of the answer; the reason is of the last.
+// chunk returns a part of the answer. stop is the stop reason in the last part;
+// else "".
 func (d gemini) chunk(a answer, stop string, parts ...object) object {
 	in, cached, out, thoughts := a.tokens()
 	candidate := object{"index": 0, "content": object{"role": "model", "parts": append([]object{}, parts...)}}
@@ -103,8 +104,8 @@ func (d gemini) chunk(a answer, stop string, parts ...object) object {
 	}
 }
 
-// call is the part that calls a tool. The API gives a call no id unless the
-// step does.
+// call returns the part that calls a tool. It has an id only if the step sets
+// one.
 func (gemini) call(b Block) object {
 	c := object{"name": b.Name, "args": json.RawMessage(b.arguments())}
 	if b.ID != "" {
@@ -130,7 +131,7 @@ func (d gemini) whole(a answer) object {
 
 func (d gemini) stream(a answer, e *emitter) error {
 	stop := a.step.stopReason()
-	var early cut
+	var early earlyStop
 	if err := d.content(a, e); errors.As(err, &early) {
 		stop = string(early)
 	} else if err != nil {
@@ -140,11 +141,11 @@ func (d gemini) stream(a answer, e *emitter) error {
 	return nil
 }
 
-// content streams thoughts a part of a summary at a time, as the API does, and
-// a call whole: that is one delta.
+// content streams the blocks of a step. As in the API, each part of a thinking
+// summary is one delta, and each call is one delta.
 func (d gemini) content(a answer, e *emitter) error {
 	for _, b := range a.step.blocks() {
-		if err := e.spoil(); err != nil {
+		if err := e.applyFaults(); err != nil {
 			return err
 		}
 		var err error
@@ -160,7 +161,7 @@ func (d gemini) content(a answer, e *emitter) error {
 			return err
 		}
 	}
-	return e.spoil()
+	return e.applyFaults()
 }
 
 func (d gemini) thoughts(a answer, b Block, e *emitter) error {
@@ -172,7 +173,7 @@ func (d gemini) thoughts(a answer, b Block, e *emitter) error {
 	return nil
 }
 
-func (gemini) half() string { return "data: {\"candidates\":[{\"cont\n\n" }
+func (gemini) malformed() string { return "data: {\"candidates\":[{\"cont\n\n" }
 
 func (gemini) report(e *emitter, f Fault) {
 	e.data(object{"error": object{
@@ -180,7 +181,7 @@ func (gemini) report(e *emitter, f Fault) {
 	}})
 }
 
-// refuse answers with the API's error body.
+// refuse writes a failure as the API's error body.
 func (gemini) refuse(w http.ResponseWriter, f Failure) {
 	words := map[int]string{
 		400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",

@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// Agents ask on their own account too: for a title, a summary, a verdict about
-// a command. Such a request repeats the conversation, directive included, so
-// it is told by its own words or by the form that it wants the answer in.
+// This file answers requests that an agent makes without a prompt: for a title,
+// a summary or a decision about a command. Such a request can contain the
+// conversation with its directive. So it is recognised by fixed phrases or by
+// the JSON Schema that it requests for the answer.
 
-// words in the instructions tell of a whole request, words in the last message
-// of one that is made in the middle of a conversation.
+// Phrases by which a request is recognised. titleInstructions and
+// summaryInstructions are in the instructions; summaryRequests are in the last
+// message of a conversation.
 var (
 	titleInstructions   = []string{"You are a title generator"} // opencode
 	summaryInstructions = []string{
@@ -25,31 +27,32 @@ var (
 	}
 )
 
-// helper returns the answer to a request that an agent made on its own
-// account, if this is one. Instructions are what the agent says before the
-// conversation.
-func helper(instructions, last string) *cue {
+// helper returns the answer to a request for a title or a summary; nil for
+// other requests. instructions are the system messages of the request, and last
+// is its last message.
+func helper(instructions, last string) *choice {
 	in := func(text string, words []string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	switch {
 	case in(instructions, titleInstructions):
-		return &cue{"title", Step{Text: "A title"}}
+		return &choice{"title", Step{Text: "A title"}}
 	case in(instructions, summaryInstructions), in(last, summaryRequests):
-		return &cue{"compact", Step{Text: "A summary of the conversation."}}
+		return &choice{"compact", Step{Text: "A summary of the conversation."}}
 	}
 	return nil
 }
 
-// schema is the part of a JSON Schema that decides about an instance of it.
+// schema has the fields of a JSON Schema that are needed to make an instance.
 type schema struct {
-	Type       string            `json:"type"` // also in capitals
+	Type       string            `json:"type"` // in lower or upper case
 	Enum       []json.RawMessage `json:"enum"`
 	Properties map[string]schema `json:"properties"`
 }
 
-// verdicts are the values of properties that decide how an agent goes on. What
-// has one of them is wanted by the agent and not by its user.
+// verdicts are the answers for properties with which an agent decides how to
+// continue. A schema with such a property comes from the agent, not from its
+// user.
 var verdicts = map[string]any{
 	"title":              "A title",
 	"outcome":            "allow", // codex: may a command run?
@@ -60,12 +63,12 @@ var verdicts = map[string]any{
 	"next_speaker":       "user",
 }
 
-// form returns the answer to a request that an agent made on its own account,
-// if s has the form of one.
-func form(s schema) *cue {
+// form returns the answer to a request whose schema has a property of verdicts;
+// nil for other requests.
+func form(s schema) *choice {
 	for name := range s.Properties {
 		if _, ok := verdicts[name]; ok {
-			return &cue{"form", Step{Text: string(encode(s.instance()))}}
+			return &choice{"form", Step{Text: string(encode(s.instance()))}}
 		}
 	}
 	return nil

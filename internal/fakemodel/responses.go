@@ -12,7 +12,7 @@ import (
 // responses is the OpenAI Responses API.
 type responses struct{}
 
-// responsesRequest is the part of a request that decides the answer.
+// responsesRequest has the fields of a request that affect the answer.
 type responsesRequest struct {
 	Model        string          `json:"model"`
 	Stream       bool            `json:"stream"`
@@ -26,9 +26,10 @@ type responsesRequest struct {
 	} `json:"text"`
 }
 
-// responsesItem is one item of the input. What the model said is several of them.
+// responsesItem is one item of the input. One answer of the model is several
+// items.
 type responsesItem struct {
-	Type    string          `json:"type"` // none for a message
+	Type    string          `json:"type"` // "" for a message
 	Role    string          `json:"role"`
 	ID      string          `json:"id"`
 	CallID  string          `json:"call_id"`
@@ -36,14 +37,14 @@ type responsesItem struct {
 	Tools   []responsesTool `json:"tools"`   // of additional_tools
 }
 
-// responsesTool is a tool, or a namespace of them.
+// responsesTool is a tool or a namespace of tools.
 type responsesTool struct {
 	Type  string          `json:"type"`
 	Name  string          `json:"name"`
 	Tools []responsesTool `json:"tools"`
 }
 
-// tools are what an agent offers, by name.
+// tools are the tools that an agent offers, by name.
 type tools map[string]offered
 
 type offered struct{ kind, namespace string }
@@ -62,31 +63,31 @@ func (responses) check(b Block) error {
 	return only(b, "text", "thinking", "redacted_thinking", "tool_use", "web_search")
 }
 
-func (responses) read(_ *http.Request, body []byte) (asked, error) {
+func (responses) read(_ *http.Request, body []byte) (query, error) {
 	var req responsesRequest
 	if json.Unmarshal(body, &req) != nil {
-		return asked{}, errors.New("request is not a Responses request")
+		return query{}, errors.New("request is not a Responses request")
 	}
-	q := asked{model: req.Model, stream: req.Stream, usage: true, tools: tools{}}
+	q := query{model: req.Model, stream: req.Stream, usage: true, tools: tools{}}
 	q.tools.add("", req.Tools)
 	var text string
 	var items []responsesItem
 	if json.Unmarshal(req.Input, &text) == nil {
 		q.msgs = []message{{"user", []string{text}}}
 	} else if json.Unmarshal(req.Input, &items) != nil {
-		return asked{}, errors.New("input is neither a string nor items")
+		return query{}, errors.New("input is neither a string nor items")
 	}
-	q.hear(items)
+	q.addItems(items)
 	if q.helper = form(req.Text.Format.Schema); q.helper == nil {
 		q.helper = helper(req.Instructions, q.last())
 	}
 	return q, nil
 }
 
-// hear makes messages of items. Consecutive items of the model are one
-// message, and so are those that outputs part but whose ids say that they were
-// one answer.
-func (q *asked) hear(items []responsesItem) {
+// addItems adds the messages of items. Consecutive items of the model form one
+// message. Items that are separated by tool outputs also form one message if
+// their ids show that they belong to one answer.
+func (q *query) addItems(items []responsesItem) {
 	speaking, answered := false, ""
 	for _, it := range items {
 		switch kind := cmp.Or(it.Type, "message"); {
@@ -95,7 +96,7 @@ func (q *asked) hear(items []responsesItem) {
 		case kind == "message" && it.Role != "assistant":
 			q.msgs = append(q.msgs, message{it.Role, contentTexts(it.Content)})
 			speaking = false
-		case kind == "agent_message": // what one agent asks of another, or answers it
+		case kind == "agent_message": // a request or a reply between agents
 			q.msgs = append(q.msgs, message{"user", contentTexts(it.Content)})
 			speaking = false
 		case strings.HasSuffix(kind, "_output"):
@@ -110,8 +111,8 @@ func (q *asked) hear(items []responsesItem) {
 	}
 }
 
-// answerID returns what the ids of an answer's items have in common, or "" if
-// an id is not ours.
+// answerID returns the part of an item's id that all items of the answer share;
+// "" if this server did not make the id.
 func answerID(id string) string {
 	part := strings.Split(id, "_") // kind, digest, step, answer, item
 	if len(part) != 5 {
@@ -120,7 +121,8 @@ func answerID(id string) string {
 	return strings.Join(part[1:4], "_")
 }
 
-// contentTexts returns the texts of content that is a string or parts.
+// contentTexts returns the texts of content, which is a string or a list of
+// parts.
 func contentTexts(content json.RawMessage) []string {
 	var whole string
 	if json.Unmarshal(content, &whole) == nil {
@@ -128,7 +130,7 @@ func contentTexts(content json.RawMessage) []string {
 	}
 	var parts []struct {
 		Text      string
-		Encrypted string `json:"encrypted_content"` // by the real API; here it is as the model said it
+		Encrypted string `json:"encrypted_content"` // encrypted by the real API; here it is plain text
 	}
 	if json.Unmarshal(content, &parts) != nil {
 		return nil
@@ -142,9 +144,9 @@ func contentTexts(content json.RawMessage) []string {
 	return texts
 }
 
-// call returns the item that calls a tool, in the layout that the agent offers
-// it in: as a function, as one that takes text, or inside the JavaScript that
-// its tool "exec" takes.
+// call returns the item that calls a tool in the way in which the agent offers
+// it: as a function, as a custom tool that takes text, or in JavaScript for the
+// agent's tool "exec".
 func (ts tools) call(b Block) object {
 	t, direct := ts[b.Name]
 	exec, ok := ts["exec"]
@@ -173,7 +175,7 @@ func named(item object, namespace string) object {
 	return item
 }
 
-// item returns a block as the item that it is when complete.
+// item returns the complete item for a block.
 func (a answer) item(i int, b Block) object {
 	id := func(kind string) string { return fmt.Sprintf("%s_%s_%d", kind, a.id, i) }
 	var it object
@@ -209,7 +211,7 @@ func (a answer) item(i int, b Block) object {
 	return it
 }
 
-// response returns the envelope of the answer around its items.
+// response returns the answer with its items.
 func (a answer) response(status string, output any) object {
 	return object{
 		"id": "resp_" + a.id, "object": "response", "created_at": 1, "status": status, "model": a.model,
@@ -217,8 +219,8 @@ func (a answer) response(status string, output any) object {
 	}
 }
 
-// tokens are the usage as the OpenAI APIs count: what was cached is part of
-// the input and reasoning part of the output.
+// tokens returns the usage as the OpenAI APIs count it: in includes cached, and
+// out includes reasoning.
 func (a answer) tokens() (in, cached, out, reasoning int64) {
 	u := a.usage
 	reasoning, ok := u["reasoning_tokens"]
@@ -240,7 +242,8 @@ func (a answer) responsesUsage() object {
 	}
 }
 
-// finish returns the whole response and whether it is complete.
+// finish returns the response with its usage. It reports whether the status is
+// "completed".
 func (a answer) finish(stop string, output []object) (object, bool) {
 	reasons := map[string]string{"max_tokens": "max_output_tokens", "refusal": "content_filter"}
 	status := "completed"
@@ -264,11 +267,12 @@ func (responses) whole(a answer) object {
 	return r
 }
 
-// refuse answers with the API's error body.
+// refuse writes a failure as the API's error body.
 func (responses) refuse(w http.ResponseWriter, f Failure) { refuseOpenAI(w, f) }
 
-// refuseOpenAI answers with the error body of both OpenAI APIs. Their clients
-// go by the code; the type says only whose fault it is.
+// refuseOpenAI writes a failure as the error body of both OpenAI APIs. Their
+// clients use the code; the type only separates errors of the request from
+// errors of the server.
 func refuseOpenAI(w http.ResponseWriter, f Failure) {
 	codes := map[int]string{
 		401: "invalid_api_key", 404: "model_not_found", 413: "request_too_large", 429: "rate_limit_exceeded",

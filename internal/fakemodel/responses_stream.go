@@ -12,7 +12,7 @@ type responsesStream struct {
 	a answer
 }
 
-// event writes an event with the number that each of them has.
+// event writes an event with its sequence number.
 func (s responsesStream) event(name string, o object) {
 	o["sequence_number"] = s.events
 	s.send("response."+name, o)
@@ -24,7 +24,7 @@ func (responses) stream(a answer, e *emitter) error {
 	s.event("in_progress", object{"response": a.response("in_progress", []any{})})
 	stop := a.step.stopReason()
 	output := []object{}
-	var early cut
+	var early earlyStop
 	for i, b := range a.step.blocks() {
 		it, err := s.item(i, b)
 		if errors.As(err, &early) {
@@ -36,7 +36,7 @@ func (responses) stream(a answer, e *emitter) error {
 		output = append(output, it)
 	}
 	if early == "" {
-		if err := e.spoil(); err != nil && !errors.As(err, &early) {
+		if err := e.applyFaults(); err != nil && !errors.As(err, &early) {
 			return err
 		}
 	}
@@ -49,9 +49,9 @@ func (responses) stream(a answer, e *emitter) error {
 	return nil
 }
 
-// item writes one item and returns it as it is when complete.
+// item streams one item and returns the complete item.
 func (s responsesStream) item(i int, b Block) (object, error) {
-	if err := s.spoil(); err != nil {
+	if err := s.applyFaults(); err != nil {
 		return nil, err
 	}
 	it := s.a.item(i, b)
@@ -126,7 +126,8 @@ func (s responsesStream) search(i int, it object) error {
 	return nil
 }
 
-// input streams what a tool is called with, which is in field of it.
+// input streams the arguments of a tool call. They are in the named field of
+// it.
 func (s responsesStream) input(i int, it object, event, field string) error {
 	text := it[field].(string)
 	err := s.deltas(text, s.a.step.Chunk, func(piece string) {
@@ -139,7 +140,7 @@ func (s responsesStream) input(i int, it object, event, field string) error {
 	return nil
 }
 
-func (responses) half() string {
+func (responses) malformed() string {
 	return "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"unterm\n\n"
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// output returns the items of an answer, unstreamed, with the fields that say what they are.
+// output returns the items of an answer, unstreamed, with the fields that say
+// what they are.
 func output(t *testing.T, s *fakemodel.Server, extra object, turns ...turn) (items []string, response object) {
 	t.Helper()
 	body := apis["responses"].request(turns)
@@ -186,7 +187,8 @@ func TestHelpersAreAnsweredAside(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, got, tt.want)
 		}
 	}
-	// What its user wants in a form of their own is no helper, and the helpers have used up no failure.
+	// What its user wants in a form of their own is no helper, and the helpers
+	// have used up no failure.
 	body := object{"input": prompt.Content, "text": object{"format": object{"schema": object{"type": "object", "properties": object{"colour": object{}}}}}}
 	if resp := send(t, s, "/v1/responses", body); resp.StatusCode != 500 {
 		t.Errorf("status %d, want the failure of the step", resp.StatusCode)

@@ -11,58 +11,59 @@ import (
 	"strings"
 )
 
-// A Scenario is what the model does about one prompt.
+// A Scenario is the sequence of the model's answers to one prompt.
 type Scenario struct {
 	Steps []Step `json:"steps"`
 }
 
 // A Step is one answer of the model. The zero value is an empty message.
 type Step struct {
-	Text   string  `json:"text,omitzero"` // short for one text block before Blocks
+	Text   string  `json:"text,omitzero"` // the text of a block before Blocks
 	Blocks []Block `json:"blocks,omitzero"`
 
-	// StopReason is one of Anthropic's words, which every API has its own word
-	// for, or any other, which is said as it is. In Responses all but the two
-	// of the default make the answer incomplete.
+	// StopReason is one of Anthropic's stop reasons, which each API translates
+	// to its own name. Any other value is sent unchanged. In Responses, an
+	// answer with a value other than tool_use and end_turn is incomplete.
 	StopReason string           `json:"stopReason,omitzero"` // default: tool_use if there is a tool call, else end_turn
-	Usage      map[string]int64 `json:"usage,omitzero"`      // overrides the counted tokens: names of Anthropic's, and reasoning_tokens
-	Model      string           `json:"model,omitzero"`      // default: the model asked for
+	Usage      map[string]int64 `json:"usage,omitzero"`      // overrides the estimated numbers of tokens, by Anthropic's names or reasoning_tokens
+	Model      string           `json:"model,omitzero"`      // default: the model of the request
 	Headers    Headers          `json:"headers,omitzero"`
 
 	Chunk        int `json:"chunk,omitzero"`        // runes per delta; default 8
 	Pace         int `json:"pace,omitzero"`         // deltas per second; default as fast as possible
-	DelayMS      int `json:"delayMs,omitzero"`      // before the headers
-	FirstDelayMS int `json:"firstDelayMs,omitzero"` // between the headers and the first event
+	DelayMS      int `json:"delayMs,omitzero"`      // pause before the headers, in milliseconds
+	FirstDelayMS int `json:"firstDelayMs,omitzero"` // pause between the headers and the first event, in milliseconds
 
-	Silent int      `json:"silent,omitzero"` // how many times the answer is empty before it is this one
-	Hold   string   `json:"hold,omitzero"`   // name of a gate to wait at before the headers
+	Silent int      `json:"silent,omitzero"` // number of empty answers before this one
+	Hold   string   `json:"hold,omitzero"`   // name of the gate at which the answer waits before the headers
 	Fail   *Failure `json:"fail,omitzero"`
-	Faults []Fault  `json:"faults,omitzero"` // of the stream, in the order of After
+	Faults []Fault  `json:"faults,omitzero"` // faults of the stream, in the order of After
 }
 
 // Headers are response headers by name.
 type Headers map[string]string
 
-// A Block is one part of a message. Not every API can say all of them; asked
-// for what it cannot say, the server answers 400.
+// A Block is one part of a message. If the API of a request cannot represent
+// the block, the server answers with status 400.
 type Block struct {
 	Type      string          `json:"type"` // text, thinking, redacted_thinking, tool_use, web_search
 	Text      string          `json:"text,omitzero"`
-	Repeat    int             `json:"repeat,omitzero"` // says Text this many times; default 1
-	Parts     []string        `json:"parts,omitzero"`  // of thinking, instead of Text: the parts of a summary
+	Repeat    int             `json:"repeat,omitzero"` // number of repetitions of Text; default 1
+	Parts     []string        `json:"parts,omitzero"`  // of thinking: the parts of a summary, instead of Text
 	Phase     string          `json:"phase,omitzero"`  // of text: commentary, final_answer (Responses)
-	NoID      bool            `json:"noId,omitzero"`   // leaves out the id of the item (Responses)
+	NoID      bool            `json:"noId,omitzero"`   // omits the id of the item (Responses)
 	Signature string          `json:"signature,omitzero"`
 	Data      string          `json:"data,omitzero"` // of redacted_thinking
 	ID        string          `json:"id,omitzero"`   // of tool_use; default made from the step
 	Name      string          `json:"name,omitzero"`
-	Namespace string          `json:"namespace,omitzero"` // of Name; default the one it is offered in (Responses)
+	Namespace string          `json:"namespace,omitzero"` // of Name; default: the namespace in which the agent offers the tool (Responses)
 	Input     json.RawMessage `json:"input,omitzero"`     // an object, or a string for a tool that takes text
-	RawInput  string          `json:"rawInput,omitzero"`  // streamed instead of Input, valid JSON or not
+	RawInput  string          `json:"rawInput,omitzero"`  // streamed instead of Input; need not be valid JSON
 }
 
-// Call returns a block that calls a tool as the agent names it. Input is
-// anything that encoding/json takes; a string is for a tool that takes text.
+// Call returns a block that calls a tool. name is the agent's name of the tool.
+// input is any value that encoding/json can marshal; use a string for a tool
+// that takes text. Call panics if input does not marshal.
 func Call(name string, input any) Block {
 	b, err := json.Marshal(input)
 	if err != nil {
@@ -71,46 +72,48 @@ func Call(name string, input any) Block {
 	return Block{Type: "tool_use", Name: name, Input: b}
 }
 
-// A Failure answers with an HTTP error instead of a message.
+// A Failure makes the server answer with an HTTP error instead of a message.
 type Failure struct {
 	Status  int     `json:"status"`
-	Type    string  `json:"type,omitzero"` // default: the API's own for the status
+	Type    string  `json:"type,omitzero"` // default: the API's type for the status
 	Message string  `json:"message,omitzero"`
 	Headers Headers `json:"headers,omitzero"`
-	Times   int     `json:"times,omitzero"` // how many attempts fail before one succeeds; default all
+	Times   int     `json:"times,omitzero"` // number of attempts that fail before one succeeds; default: all
 }
 
 // Kinds of [Fault].
 const (
-	Malformed  = "malformed"   // an event whose data is half a JSON value; the stream ends
+	Malformed  = "malformed"   // an event with incomplete JSON; then the stream ends
 	Truncate   = "truncate"    // the connection breaks
-	Stall      = "stall"       // nothing more until the gate opens; without a gate, until the client goes
-	ErrorEvent = "error_event" // an error event; the stream ends
-	NoStop     = "no_stop"     // the stream ends in good order but early
-	Failed     = "failed"      // the API reports that the answer failed (Responses), else as ErrorEvent
-	Incomplete = "incomplete"  // the answer stops here, with Type for a stop reason
+	Stall      = "stall"       // no more events until the gate opens; without a gate, until the client disconnects
+	ErrorEvent = "error_event" // an error event; then the stream ends
+	NoStop     = "no_stop"     // the stream ends before the answer is complete, without an error
+	Failed     = "failed"      // an event that the answer failed (Responses); like ErrorEvent in other APIs
+	Incomplete = "incomplete"  // the answer stops, with Type as the stop reason
 )
 
-// A Fault spoils a stream after a number of deltas.
+// A Fault breaks a stream after a number of deltas.
 type Fault struct {
 	Kind    string `json:"kind"`
-	After   int    `json:"after,omitzero"` // deltas sent before it
-	Gate    string `json:"gate,omitzero"`  // of a stall
-	Type    string `json:"type,omitzero"`  // of an error event, default the API's word for overload; of Incomplete, default max_tokens
+	After   int    `json:"after,omitzero"` // number of deltas before the fault
+	Gate    string `json:"gate,omitzero"`  // the gate of a Stall
+	Type    string `json:"type,omitzero"`  // error type of ErrorEvent and Failed, default: the API's type for overload; stop reason of Incomplete, default: max_tokens
 	Message string `json:"message,omitzero"`
-	Times   int    `json:"times,omitzero"` // how many attempts it spoils; default all
+	Times   int    `json:"times,omitzero"` // number of attempts with the fault; default: all
 }
 
-// Prompt returns text with a directive that plays sc, for use as a user message.
+// Prompt returns a user message: text and a directive that plays sc. It panics
+// if an Input of sc is not JSON.
 func (sc Scenario) Prompt(text string) string {
 	b, err := json.Marshal(sc)
 	if err != nil {
-		panic(err) // only a RawMessage that is not JSON gets here
+		panic(err) // a RawMessage of sc is not JSON
 	}
 	return strings.TrimSpace(text + " " + opening + string(b) + closing)
 }
 
-// validate names the first thing in sc that no API could say.
+// validate returns an error for the first value in sc that no API can
+// represent.
 func (sc Scenario) validate() error {
 	for i, st := range sc.Steps {
 		for _, b := range st.Blocks {
@@ -157,7 +160,7 @@ func (b Block) text() string {
 	return strings.Repeat(b.Text, max(b.Repeat, 1)) + strings.Join(b.Parts, "\n")
 }
 
-// parts returns the parts of a summary.
+// parts returns the parts of a thinking summary.
 func (b Block) parts() []string {
 	if len(b.Parts) > 0 {
 		return b.Parts
@@ -165,7 +168,7 @@ func (b Block) parts() []string {
 	return []string{b.text()}
 }
 
-// arguments returns what a tool is called with, as it is streamed.
+// arguments returns the arguments of a tool call as they are streamed.
 func (b Block) arguments() string {
 	return cmp.Or(b.RawInput, string(b.Input), "{}")
 }
@@ -178,9 +181,9 @@ type message struct {
 
 func (m message) text() string { return strings.Join(m.texts, "\n") }
 
-// cue is the step that a conversation asks for.
-type cue struct {
-	key  string // same scenario, same step: same key
+// choice is the step that answers a request.
+type choice struct {
+	key  string // identifies the scenario and the step
 	step Step
 }
 
@@ -189,8 +192,8 @@ const (
 	closing = ">>"
 )
 
-// choose finds the step for a conversation.
-func choose(msgs []message, named map[string]Scenario) (cue, error) {
+// choose returns the step that the directive in a conversation chooses.
+func choose(msgs []message, named map[string]Scenario) (choice, error) {
 	for i, m := range slices.Backward(msgs) {
 		if m.role != "user" {
 			continue
@@ -198,24 +201,25 @@ func choose(msgs []message, named map[string]Scenario) (cue, error) {
 		for _, text := range slices.Backward(m.texts) {
 			sc, source, err := directive(text, named)
 			if err != nil {
-				return cue{}, err
+				return choice{}, err
 			}
 			if source != "" {
 				return sc.at(source, answers(msgs[i+1:])), nil
 			}
 		}
 	}
-	return cue{key: "none", step: Step{Text: "ok"}}, nil
+	return choice{key: "none", step: Step{Text: "ok"}}, nil
 }
 
-func (sc Scenario) at(source string, n int) cue {
-	c := cue{key: fmt.Sprintf("%s_%d", digest(source), n), step: Step{Text: "ok (no more steps)"}}
+func (sc Scenario) at(source string, n int) choice {
+	c := choice{key: fmt.Sprintf("%s_%d", digest(source), n), step: Step{Text: "ok (no more steps)"}}
 	if n < len(sc.Steps) {
 		c.step = sc.Steps[n]
 	}
 	return c
 }
 
+// answers returns the number of the assistant's messages.
 func answers(msgs []message) (n int) {
 	for _, m := range msgs {
 		if m.role == "assistant" {
@@ -225,9 +229,10 @@ func answers(msgs []message) (n int) {
 	return n
 }
 
-// directive returns the scenario that text asks for and the words that do;
-// source is empty if there is none. Directives may nest (a prompt for a
-// subagent inside the input of a tool call); the outermost one counts.
+// directive returns the scenario that the directive in text plays, and the
+// directive's content as source; source is "" if text has no directive.
+// Directives can be nested, for example a prompt for a subagent in the input of
+// a tool call. The outermost directive counts.
 func directive(text string, named map[string]Scenario) (sc Scenario, source string, err error) {
 	_, rest, ok := strings.Cut(text, opening)
 	if !ok {
@@ -249,7 +254,7 @@ func directive(text string, named map[string]Scenario) (sc Scenario, source stri
 		return Scenario{}, "", nil
 	}
 	if sc, ok = named[name]; !ok {
-		return Scenario{}, "", fmt.Errorf("fakemodel: no scenario %q; there are %q", name, slices.Sorted(maps.Keys(named)))
+		return Scenario{}, "", fmt.Errorf("fakemodel: unknown scenario %q; want one of %q", name, slices.Sorted(maps.Keys(named)))
 	}
 	return sc, name, nil
 }
@@ -259,7 +264,7 @@ func digest(s string) string {
 	return hex.EncodeToString(h[:5])
 }
 
-// builtin are the scenarios every server knows.
+// builtin returns the scenarios that every server has.
 func builtin() map[string]Scenario {
 	return map[string]Scenario{
 		"hello": {Steps: []Step{{Text: "Hello from the fake model."}}},

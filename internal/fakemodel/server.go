@@ -15,22 +15,24 @@ import (
 	"time"
 )
 
-// maxBody bounds a request. Agents resend the whole conversation, images included.
+// maxBody bounds the body of a request, in bytes. Agents send the whole
+// conversation in each request, including images.
 const maxBody = 64 << 20
 
-// Config says what a server knows. The zero value is usable.
+// Config has the options of a [Server]. The zero value is ready to use.
 type Config struct {
-	Addr      string              // host:port, loopback only. Default 127.0.0.1 and a free port
-	Scenarios map[string]Scenario // by name, beside the built-in ones
+	Addr      string              // host:port, loopback only. Default: 127.0.0.1 and a free port
+	Scenarios map[string]Scenario // by name, in addition to the built-in ones
 }
 
-// A Server is a scripted model API. Its methods may be called from anywhere.
+// A Server is a scripted model API. Its methods may be called by any goroutine
+// at any time.
 type Server struct {
 	url      string
 	http     *http.Server
 	named    map[string]Scenario
 	served   chan struct{}  // closed when the accept loop has ended
-	handlers sync.WaitGroup // grows under mu, and not once closed
+	handlers sync.WaitGroup // Add is called under mu, and not after closed is set
 
 	mu       sync.Mutex // guards the following fields
 	closed   bool
@@ -40,9 +42,9 @@ type Server struct {
 	gates    map[string]*Gate
 }
 
-// A Request is something an agent asked.
+// A Request is a request that an agent sent.
 type Request struct {
-	N      int // 1, 2, 3 …
+	N      int // position in order of arrival, from 1
 	At     time.Time
 	Method string
 	Path   string // with the query
@@ -50,7 +52,8 @@ type Request struct {
 	Body   []byte
 }
 
-// Start begins to serve. The caller must Close the server.
+// Start starts a server. It fails for an invalid scenario and for an address
+// that is not on loopback. The caller must close the server.
 func Start(cfg Config) (*Server, error) {
 	for name, sc := range cfg.Scenarios {
 		if err := sc.validate(); err != nil {
@@ -69,7 +72,7 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fakemodel: %w", err)
 	}
-	if !ln.Addr().(*net.TCPAddr).IP.IsLoopback() { // a hosts file may say anything
+	if !ln.Addr().(*net.TCPAddr).IP.IsLoopback() { // a hosts file can give localhost another address
 		ln.Close()
 		return nil, fmt.Errorf("fakemodel: %q does not resolve to loopback", host)
 	}
@@ -81,15 +84,16 @@ func Start(cfg Config) (*Server, error) {
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.served)
-		s.http.Serve(ln) // always ends with an error: Close's
+		s.http.Serve(ln) // always returns an error, normally ErrServerClosed
 	}()
 	return s, nil
 }
 
-// URL is the base URL for an agent, without a trailing slash.
+// URL returns the base URL of the server, without a trailing slash.
 func (s *Server) URL() string { return s.url }
 
-// Close breaks all connections and returns when nothing of the server runs.
+// Close closes all connections. It returns after all goroutines of the server
+// have ended.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -100,7 +104,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Gate returns the gate with this name. All steps that name it share it.
+// Gate returns the gate with this name. All steps with the same name share the
+// gate.
 func (s *Server) Gate(name string) *Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,19 +115,21 @@ func (s *Server) Gate(name string) *Gate {
 	return s.gates[name]
 }
 
-// Requests returns what was asked so far, in order of arrival.
+// Requests returns the requests so far, in order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Told reports whether a request contained what, as it stands in JSON.
+// Told reports whether the body of any request so far contains what. JSON
+// escapes are not decoded.
 func (s *Server) Told(what string) bool {
 	return slices.ContainsFunc(s.Requests(), func(r Request) bool { return bytes.Contains(r.Body, []byte(what)) })
 }
 
-// Await returns the first request, past or future, for which match holds.
+// Await returns the first request for which match returns true. It waits for
+// the request if it has not arrived yet, and fails if ctx ends first.
 func (s *Server) Await(ctx context.Context, match func(Request) bool) (Request, error) {
 	for {
 		s.mu.Lock()
@@ -178,7 +185,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// enter reports whether the server still answers; if so, handlers counts the caller.
+// enter reports whether the server is open. If it is, the caller is counted in
+// handlers and must call handlers.Done.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +209,7 @@ func (s *Server) log(r *http.Request, body []byte) (n int) {
 	return n
 }
 
-// count returns the how-manieth use of key this is, from 1.
+// count increments the counter of key and returns its new value.
 func (s *Server) count(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +217,7 @@ func (s *Server) count(key string) int {
 	return s.counts[key]
 }
 
-// pause waits for d or for the client to go.
+// pause waits for d. It fails if the client disconnects first.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
