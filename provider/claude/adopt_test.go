@@ -18,29 +18,28 @@ import (
 	"github.com/runnel-dev/runnel/supervise"
 )
 
-// TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
-// second time, from its checkpoint.
-func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
+// The test translates every turn of every recording a second time, starting
+// from the checkpoint before the turn.
+func TestTurnFromCheckpointHasTheSameEvents(t *testing.T) {
 	recordtest.AllCheckpoints(t, 20, eachRecording, newTranslator)
 }
 
-// mute is an agent of which only the past matters.
-type mute struct{ supervisor.Agent }
+// silentAgent is an agent that prints nothing and accepts all input.
+type silentAgent struct{ supervisor.Agent }
 
-func (mute) Stdout() io.Reader        { return strings.NewReader("") }
-func (mute) Send([]byte, int64) error { return nil }
+func (silentAgent) Stdout() io.Reader        { return strings.NewReader("") }
+func (silentAgent) Send([]byte, int64) error { return nil }
 
-// TestRelivedIsWhatWasLived takes over from every recording: what was said and
-// was due is as if nothing had happened.
-func TestRelivedIsWhatWasLived(t *testing.T) {
+// The test adopts the agent of every recording. The events and the open
+// requests must be those of the live session.
+func TestAdoptedAgentHasTheSameEvents(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		recordtest.Relive(t, section(a, "in"), newTranslator)
 	})
 }
 
-// TestDetachEndsTheRecording: what reads the connection is told that nothing
-// more comes, also where a recording waits for the agent's last words.
-func TestDetachEndsTheRecording(t *testing.T) {
+// Next returns io.EOF after Detach, also if a tap records the connection.
+func TestDetachEndsNext(t *testing.T) {
 	if !supervise.Enabled() {
 		t.Skip("agents get no supervisors here")
 	}
@@ -59,41 +58,41 @@ func TestDetachEndsTheRecording(t *testing.T) {
 		}
 	}()
 	c := agentconn.New(a, product, newTranslator(), runnel.Options{Tap: func(runnel.Dir, []byte) {}})
-	said := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Next(t.Context())
-		said <- err
+		ended <- err
 	}()
 	if !c.Detach() {
-		t.Fatal("not detached")
+		t.Fatal("Detach returned false")
 	}
 	select {
-	case err := <-said:
+	case err := <-ended:
 		if !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Fatal("the reader waits for ever")
+		t.Fatal("Next did not return")
 	}
 }
 
-// lost is an agent that ended before it was answered.
-type lost struct{ mute }
+// endedAgent is an agent whose stdin is closed.
+type endedAgent struct{ silentAgent }
 
-func (lost) Send([]byte, int64) error { return proc.ErrStdinClosed }
+func (endedAgent) Send([]byte, int64) error { return proc.ErrStdinClosed }
 
-// TestRelivedAfterTheEnd: what an agent said while nobody was there is told,
-// although it ended with a question of its own that was never answered.
-func TestRelivedAfterTheEnd(t *testing.T) {
-	kept := &supervisor.Backlog{Lines: []supervisor.Line{
+// Lines that an agent printed without a server are translated, although the
+// agent has ended and its last request cannot be answered.
+func TestAdoptTranslatesTheLinesOfAnEndedAgent(t *testing.T) {
+	backlog := &supervisor.Backlog{Lines: []supervisor.Line{
 		{Text: []byte(`{"type":"system","subtype":"init","session_id":"0192f0c1-0000-7000-8000-000000000001","model":"m"}` + "\n")},
 		{Text: []byte(`{"type":"control_request","request_id":"r1","request":{"subtype":"unheard_of"}}` + "\n")},
 	}}
-	back, err := agentconn.New(lost{}, product, newTranslator(), runnel.Options{}).Relive(kept)
+	back, err := agentconn.New(endedAgent{}, product, newTranslator(), runnel.Options{}).Relive(backlog)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(back.Events) == 0 {
-		t.Error("nothing is told")
+		t.Error("no events")
 	}
 }

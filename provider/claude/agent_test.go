@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // patience bounds how long a test waits for a real agent.
 const patience = agentrig.Patience
 
-// What the tests of all providers have in common.
+// Helpers that the tests of all providers share.
 var (
 	await, dump, exists, items, last, scenario, sound = agentrig.Await, agentrig.Dump, agentrig.Exists, agentrig.Items, agentrig.Last, agentrig.Scenario, agentrig.Sound
 
@@ -42,13 +42,13 @@ var (
 
 func bodies[T event.Body](evs []event.Event) []T { return agentrig.Bodies[T](evs) }
 
-// rig is a real Claude Code in a home of its own, with a model that plays
-// scripts.
+// rig is a real Claude Code with a temporary home directory and a scripted
+// model.
 type rig struct{ *agentrig.Rig }
 
-// versions are the pinned versions that tests run with, newest first: every one
-// with RUNNEL_LONG, else the newest. The older one passes the suite of package
-// providertest and all recordings each time.
+// versions returns the pinned versions with which tests run, newest first: all
+// versions if RUNNEL_LONG is set, else only the newest. TestConformance and the
+// recordings always cover both versions.
 func versions(t *testing.T) []realagents.Binary {
 	t.Helper()
 	all := realagents.Claude(t)
@@ -58,7 +58,7 @@ func versions(t *testing.T) []realagents.Binary {
 	return all
 }
 
-// eachAgent runs a test with every version, beside other such tests.
+// eachAgent runs a test with every version, in parallel with other tests.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
 	for _, b := range versions(t) {
@@ -69,14 +69,15 @@ func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	}
 }
 
-// eachAgentInTurn is eachAgent for tests that set environment variables.
-func eachAgentInTurn(t *testing.T, test func(t *testing.T, r *rig)) {
+// eachAgentSerially runs a test with every version, one after another. Use it
+// for tests that set environment variables.
+func eachAgentSerially(t *testing.T, test func(t *testing.T, r *rig)) {
 	for _, b := range versions(t) {
 		t.Run(b.Version, func(t *testing.T) { test(t, newRig(t, b)) })
 	}
 }
 
-// on returns the rig for a subtest that shares the agent.
+// on returns a rig for the subtest t that shares the agent of r.
 func (r *rig) on(t *testing.T) *rig {
 	if r.Conn == nil {
 		r.Open()
@@ -99,7 +100,7 @@ func newRigIn(t testing.TB, b realagents.Binary, root, retries string) *rig {
 	return &rig{r}
 }
 
-// use is a tool call of the model.
+// use returns a block in which the model calls a tool.
 func use(name string, input any) fakemodel.Block {
 	b, err := json.Marshal(input)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkTranslate is the cost of one streamed delta.
+// BenchmarkTranslate measures the translation of one streamed delta.
 func BenchmarkTranslate(b *testing.B) {
 	tr := newTranslator()
 	tr.Sent([]byte(promptLine("go")), fixtureStart)

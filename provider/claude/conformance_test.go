@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	prompt := func(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps: steps}.Prompt("go") }
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) {
-			models := make(map[string]*fakemodel.Server) // by the directory of their agents
+			models := make(map[string]*fakemodel.Server) // by the directory of the agent
 			providertest.Run(t, providertest.Subject{
 				New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 					r := newRig(t, b)
@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 						args{"command": "until [ -e both ]; do sleep 0.05; done; echo one", "description": "One"}, args{"command": "until [ -e both ]; do sleep 0.05; done; echo two", "description": "Two"}), said),
 					providertest.Edit:     prompt(call("Write", args{"file_path": "made.txt", "content": "made\n"}), said),
 					providertest.Approval: prompt(call("Bash", args{"command": "touch asked", "description": "Ask"}), said),
-					providertest.LongText: prompt(fakemodel.Step{Text: "on and on and on", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
+					providertest.LongText: prompt(fakemodel.Step{Text: "a text that does not end", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
 					providertest.LongTool: prompt(call("Bash", args{"command": "touch running; sleep 600", "description": "Wait"}), said),
 					providertest.Failure:  prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
 					providertest.Subagent: prompt(calls(agent("Look", false, calls(bash("echo found", "Look")), says("Found."))), said),

@@ -12,7 +12,7 @@ import (
 func TestDisallowedToolsAreOneArgument(t *testing.T) {
 	for _, tt := range []struct {
 		opt  runnel.Options
-		want string // "" if there is no such argument
+		want string // the argument --disallowedTools; "" if it is missing
 	}{
 		{runnel.Options{}, ""},
 		{runnel.Options{Disallowed: []string{"Bash", "mcp__mail"}}, "--disallowedTools=Bash,mcp__mail"},
@@ -32,7 +32,7 @@ func TestDisallowedToolsAreOneArgument(t *testing.T) {
 	}
 }
 
-func TestAskingToDelegateIsARuleOfTheAgent(t *testing.T) {
+func TestDelegateAskingSetsAnAskRuleForSubagentTools(t *testing.T) {
 	reqs, err := setup(runnel.Options{Delegation: runnel.DelegateAsking, AddDirs: []string{"/x"}})
 	if err != nil || len(reqs) != 2 {
 		t.Fatalf("%+v, %v", reqs, err)
@@ -42,22 +42,22 @@ func TestAskingToDelegateIsARuleOfTheAgent(t *testing.T) {
 	}
 }
 
-// The agent itself lacks a tool that is disallowed, and goes on without it.
+// The agent does not have a disallowed tool, and the turn continues without it.
 func TestAgentLacksDisallowedTools(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Disallowed = []string{"Bash"}
 		r.Play(calls(bash("touch ran", "Touch")), says("ok"))
 		evs := r.Finish(allowOnce)
 		if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {
-			t.Errorf("it asked %d times for a tool that it lacks", n)
+			t.Errorf("%d approvals for a disallowed tool", n)
 		}
 		if exists(r.File("ran")) {
-			t.Error("it ran")
+			t.Error("the disallowed tool ran")
 		}
 	})
 }
 
-// delegated counts the calls of subagents.
+// delegated counts the calls that start subagents, by whether they succeeded.
 func delegated(evs []event.Event) (ran, failed int) {
 	for _, it := range items(evs) {
 		if f, ok := it.Final.(event.FunctionCallOutput); ok && slices.Contains(subagentTools, it.Name) {
@@ -71,19 +71,19 @@ func delegated(evs []event.Event) (ran, failed int) {
 	return ran, failed
 }
 
-func TestAgentThatMustNotDelegateLacksTheTool(t *testing.T) {
+func TestDelegateNeverRemovesTheSubagentTool(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Delegation = runnel.DelegateNever
 		r.Play(costing(calls(agent("One", false, says("Ran."))), says("ok"))...)
 		evs := r.Finish(allowOnce)
 		if ran, failed := delegated(evs); len(bodies[event.ApprovalRequested](evs)) != 0 || ran != 0 || failed != 1 {
-			t.Errorf("it delegated\n%s", dump(evs))
+			t.Errorf("%d subagents ran, %d calls failed; want 0 and 1, without approvals\n%s", ran, failed, dump(evs))
 		}
 	})
 }
 
-// A denial reaches only the one call.
-func TestAgentAsksBeforeItDelegates(t *testing.T) {
+// A denied call does not affect the next one.
+func TestDelegateAskingRequestsAnApprovalForEachSubagent(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Delegation = runnel.DelegateAsking
 		r.Play(costing(calls(agent("One", false, says("Ran one."))), calls(agent("Two", false, says("Ran two."))), says("ok"))...)
@@ -91,7 +91,7 @@ func TestAgentAsksBeforeItDelegates(t *testing.T) {
 		evs := r.Until(func(ev event.Event) bool {
 			if b, ok := ev.Body.(event.ApprovalRequested); ok {
 				if !slices.Contains(subagentTools, b.Approval.ToolName) {
-					t.Errorf("it asked for %s", b.Approval.ToolName)
+					t.Errorf("approval for %s", b.Approval.ToolName)
 				}
 				r.Decide(b.Approval, runnel.Decision{Choice: []string{deny, allowOnce}[n%2]})
 				n++
@@ -99,7 +99,7 @@ func TestAgentAsksBeforeItDelegates(t *testing.T) {
 			return event.Ends(ev.Body)
 		})
 		if ran, failed := delegated(evs); n != 2 || ran != 1 || failed != 1 {
-			t.Errorf("it asked %d times, %d ran\n%s", n, ran, dump(evs))
+			t.Errorf("%d approvals, %d subagents ran, %d failed; want 2, 1 and 1\n%s", n, ran, failed, dump(evs))
 		}
 	})
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// An effort that the chosen model lacks is refused in the handshake, and
-// nothing is left running. The program stands for an agent that lists its
-// models.
-func TestEffortThatTheModelLacksIsRefused(t *testing.T) {
+// Open fails in the handshake and stops the agent. The program simulates an
+// agent that lists its models.
+func TestOpenRejectsAnEffortThatTheModelLacks(t *testing.T) {
 	const program = `#!/bin/sh
 while read -r line; do
 	id=${line#*\"request_id\":\"}

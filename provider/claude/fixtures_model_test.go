@@ -12,20 +12,20 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// planFixtures are about what the agent means to do and what it wants to know.
+// planFixtures are recordings with task lists, plans, skills and questions.
 func planFixtures() []fixture {
 	play := func(r *rig, steps ...fakemodel.Step) { r.Play(costing(steps...)...) }
 	todo := func(content, status string) args {
 		return args{"content": content, "status": status, "activeForm": content + "ing"}
 	}
 	return []fixture{
-		{name: "todos", prose: "The agent keeps a list with TodoWrite, which newer versions have only if asked.", play: func(r *rig) {
+		{name: "todos", prose: "The agent keeps a task list with TodoWrite. Newer versions have this tool only if an environment variable enables it.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_ENABLE_TASKS=0", "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 			play(r, calls(use("TodoWrite", args{"todos": []args{todo("Look", "in_progress"), todo("Leap", "pending")}})),
 				calls(use("TodoWrite", args{"todos": []args{todo("Look", "completed"), todo("Leap", "in_progress")}})), says("Done."))
 			r.Finish(allowOnce)
 		}},
-		{name: "tasks", prose: "The agent keeps a list of tasks over two turns, one of them made by a subagent.", play: func(r *rig) {
+		{name: "tasks", prose: "The agent keeps a list of tasks over two turns. A subagent creates one of the tasks.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_ENABLE_TODO_TOOLS=1")
 			play(r, calls(use("TaskCreate", args{"subject": "Look", "description": "Look first"}), use("TaskCreate", args{"subject": "Leap", "description": "Then leap"})),
 				calls(use("TaskUpdate", args{"taskId": "1", "status": "in_progress"})), says("Two things to do."))
@@ -37,7 +37,7 @@ func planFixtures() []fixture {
 				calls(use("TaskList", args{})), says("One thing to do."))
 			r.Finish(allowOnce)
 		}},
-		{name: "plan-mode", prose: "The agent plans, asks for leave, is told to plan on, and gets it.", play: func(r *rig) {
+		{name: "plan-mode", prose: "The agent asks to leave plan mode. The user first denies it and then allows it.", play: func(r *rig) {
 			r.Opt.PermissionMode = runnel.ModePlan
 			play(r, calls(use("ExitPlanMode", args{"plan": "1. Do it."})), calls(use("ExitPlanMode", args{"plan": "1. Do it well."})), says("Doing it."))
 			n := 0
@@ -49,14 +49,14 @@ func planFixtures() []fixture {
 				return event.Ends(ev.Body)
 			})
 		}},
-		{name: "plan-file", prose: "The agent writes its plan into its file and hands it in.", play: func(r *rig) {
+		{name: "plan-file", prose: "The agent writes its plan into a file and asks to leave plan mode.", play: func(r *rig) {
 			r.Opt.PermissionMode = runnel.ModePlan
 			play(r, says("Planning."))
 			r.Finish("")
 			play(r, calls(use("Write", args{"file_path": r.planFile(), "content": "# The plan\n1. Do it.\n"})), calls(use("ExitPlanMode", args{})), says("Doing it."))
 			r.Finish(allowOnce)
 		}},
-		{name: "skill", prose: "The agent uses a skill of the user's.", play: func(r *rig) {
+		{name: "skill", prose: "The agent uses a skill of the user.", play: func(r *rig) {
 			dir := filepath.Join(r.Home.Config, "skills", "greet")
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				r.T.Fatal(err)
@@ -67,7 +67,7 @@ func planFixtures() []fixture {
 			play(r, calls(use("Skill", args{"skill": "greet"})), says("Hello."))
 			r.Finish(allowOnce)
 		}},
-		{name: "questions", prose: "The agent asks two questions, one with several answers.", play: func(r *rig) {
+		{name: "questions", prose: "The agent asks two questions; one of them takes several answers.", play: func(r *rig) {
 			opts := func(labels ...string) (out []args) {
 				for _, l := range labels {
 					out = append(out, args{"label": l, "description": l})
@@ -83,7 +83,8 @@ func planFixtures() []fixture {
 	}
 }
 
-// planFile is the file for the plan that the agent told the model of.
+// planFile returns the path of the plan's file, which the agent sends to the
+// model.
 func (r *rig) planFile() string {
 	r.T.Helper()
 	for _, req := range slices.Backward(r.Model.Requests()) {
@@ -91,18 +92,18 @@ func (r *rig) planFile() string {
 			return string(path)
 		}
 	}
-	r.T.Fatal("the model was told of no file for its plan")
+	r.T.Fatal("no request to the model names a file for the plan")
 	return ""
 }
 
 var planPath = regexp.MustCompile(`/[^ "\\]*/plans/[^ "\\]*\.md`)
 
-// login has the agent use a login instead of a key.
+// login makes the agent use a login instead of an API key.
 func (r *rig) login() {
 	r.Opt.Env = append(r.Opt.Env, "ANTHROPIC_API_KEY=", "CLAUDE_CODE_OAUTH_TOKEN=sk-ant-oat01-none")
 }
 
-// modelFixtures are about what models and their API do.
+// modelFixtures are recordings about the behaviour of models and of their API.
 func modelFixtures() []fixture {
 	play := func(r *rig, steps ...fakemodel.Step) { r.Play(costing(steps...)...) }
 	spoiled := func(kind string, after int) fakemodel.Step {
@@ -113,33 +114,33 @@ func modelFixtures() []fixture {
 			play(r, spoiled(fakemodel.Truncate, 2))
 			r.Finish("")
 		}},
-		{name: "short-stream", prose: "The stream ends in good order before the block does.", play: func(r *rig) {
+		{name: "short-stream", prose: "The stream ends without an error before the block is complete.", play: func(r *rig) {
 			play(r, spoiled(fakemodel.NoStop, 2))
 			r.Finish("")
 		}},
-		{name: "cut-tool", prose: "The connection breaks after a call was made and begun.", play: func(r *rig) {
+		{name: "cut-tool", prose: "The connection breaks after a complete tool call, while the call runs.", play: func(r *rig) {
 			play(r, fakemodel.Step{Chunk: 200, Blocks: []fakemodel.Block{bash("echo once", "Once"), {Type: "text", Text: "and on"}},
 				Faults: []fakemodel.Fault{{Kind: fakemodel.Truncate, After: 2, Times: 1}}}, says("Done."))
 			r.Finish(allowOnce)
 		}},
-		{name: "refusal", prose: "The model declines.", play: func(r *rig) {
+		{name: "refusal", prose: "The model refuses to answer.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "I will not.", StopReason: "refusal"})
 			r.Finish("")
 		}},
-		{name: "max-tokens", prose: "The model's answer is cut off at its longest, and goes on.", play: func(r *rig) {
+		{name: "max-tokens", prose: "The model's answer reaches the maximum length, and the agent lets the model continue.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "The first half,", StopReason: "max_tokens"}, says("and the second."))
 			r.Finish("")
 		}},
-		{name: "empty", prose: "The model says nothing.", play: func(r *rig) {
+		{name: "empty", prose: "The model's first answer is empty.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "Now it speaks.", Silent: 1})
 			r.Finish("")
 		}},
-		{name: "overloaded", prose: "The API is overloaded, three times.", play: func(r *rig) {
+		{name: "overloaded", prose: "The API is overloaded three times.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=4")
 			play(r, fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 529, Times: 3}})
 			r.Finish("")
 		}},
-		{name: "rate-limit", prose: "A login comes near its limit, and then to it.", play: func(r *rig) {
+		{name: "rate-limit", prose: "A login is close to its rate limit and then reaches it.", play: func(r *rig) {
 			r.login()
 			limit := func(status, used string) fakemodel.Headers {
 				return fakemodel.Headers{
@@ -154,7 +155,7 @@ func modelFixtures() []fixture {
 			play(r, fakemodel.Step{Text: "Never.", Fail: &fakemodel.Failure{Status: 429, Headers: limit("rejected", "1")}})
 			r.Finish("")
 		}},
-		{name: "login-refused", prose: "A login is no longer good. It may renew itself once, then the turn ends.", play: func(r *rig) {
+		{name: "login-refused", prose: "A login is no longer valid. The agent may renew it once, then the turn ends.", play: func(r *rig) {
 			r.login()
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
 			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
@@ -162,7 +163,7 @@ func modelFixtures() []fixture {
 			play(r, says("It is good again."))
 			r.Finish("")
 		}},
-		{name: "compact-auto", prose: "The conversation is too long for the model, and the agent summarises it by itself.", play: func(r *rig) {
+		{name: "compact-auto", prose: "The conversation is too long for the model, and the agent summarizes it without a command.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two.", "Three."} {
 				play(r, says(s))
 				r.Finish("")
@@ -172,11 +173,11 @@ func modelFixtures() []fixture {
 			play(r, says("Five."))
 			r.Finish("")
 		}},
-		{name: "too-long", prose: "The first prompt is too long for the model: there is nothing to summarise.", play: func(r *rig) {
+		{name: "too-long", prose: "The first prompt is too long for the model, so the agent has nothing to summarize.", play: func(r *rig) {
 			play(r, fakemodel.Step{Text: "Never.", Fail: &fakemodel.Failure{Status: 400, Message: "prompt is too long: 250000 tokens > 200000 maximum"}})
 			r.Finish("")
 		}},
-		{name: "clear", prose: "The user clears the conversation; what follows is another one.", play: func(r *rig) {
+		{name: "clear", prose: "The user clears the conversation. The next prompt belongs to a new conversation.", play: func(r *rig) {
 			play(r, says("Before."))
 			r.Finish("")
 			r.Send("/clear")
@@ -184,7 +185,7 @@ func modelFixtures() []fixture {
 			play(r, says("After."))
 			r.Finish("")
 		}},
-		{name: "commands", prose: "Commands of the agent's own, and one that there is not.", play: func(r *rig) {
+		{name: "commands", prose: "A command that the agent runs itself, and an unknown command.", play: func(r *rig) {
 			r.Send("/context")
 			r.Finish("")
 			r.Send("/nonesuch now")
@@ -192,7 +193,7 @@ func modelFixtures() []fixture {
 			play(r, says("On with it."))
 			r.Finish("")
 		}},
-		{name: "custom-command", prose: "A command of the user's own, which is a prompt for the model.", play: func(r *rig) {
+		{name: "custom-command", prose: "A custom command of the user, which becomes a prompt for the model.", play: func(r *rig) {
 			dir := filepath.Join(r.Home.Config, "commands")
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				r.T.Fatal(err)
@@ -205,12 +206,12 @@ func modelFixtures() []fixture {
 			play(r, says("On with it."))
 			r.Finish("")
 		}},
-		{name: "key-refused", prose: "The key is refused, and the agent does not try again.", play: func(r *rig) {
+		{name: "key-refused", prose: "The API rejects the key, and the agent does not retry.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
 			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
 			r.Finish("")
 		}},
-		{name: "long-output", prose: "A command prints more than the agent passes on.", play: func(r *rig) {
+		{name: "long-output", prose: "A command prints more than the agent sends to the model.", play: func(r *rig) {
 			play(r, calls(bash("seq 1 20000", "Count")), says("Counted."))
 			r.Finish(allowOnce)
 		}},

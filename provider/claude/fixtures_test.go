@@ -8,7 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// fixture is a conversation to record.
+// fixture is a conversation to record. prose is the description at the top of
+// the recording.
 type fixture struct {
 	name  string
 	prose string
@@ -46,7 +47,7 @@ func fixtures() []fixture {
 			play(r, text("Second turn."))
 			r.Finish("")
 		}},
-		{name: "tools", prose: "Two reads in parallel, a command that fails, a tool that there is not.", play: func(r *rig) {
+		{name: "tools", prose: "Two parallel reads, a command that fails, and a call of an unknown tool.", play: func(r *rig) {
 			r.Write("a.txt", "alpha\n")
 			r.Write("b.txt", "beta\n")
 			play(r, fakemodel.Step{Chunk: 64, Text: "Reading both.", Blocks: []fakemodel.Block{
@@ -54,29 +55,29 @@ func fixtures() []fixture {
 			}}, call("Bash", args{"command": "echo out; exit 3", "description": "Fail"}), call("Nonesuch", args{"x": 1}), text("Done."))
 			r.Finish(allowOnce)
 		}},
-		{name: "edit", prose: "A file is created, edited and emptied; each needs an approval.", play: func(r *rig) {
+		{name: "edit", prose: "A file is created, edited and emptied; each change needs an approval.", play: func(r *rig) {
 			path := r.File("f.txt")
 			play(r, call("Write", args{"file_path": path, "content": "a\nb\nc b\n"}),
 				call("Edit", args{"file_path": path, "old_string": "b", "new_string": "B", "replace_all": true}),
 				call("Write", args{"file_path": path, "content": ""}), text("Done."))
 			r.Finish(allowOnce)
 		}},
-		{name: "denied", prose: "An approval is denied with a reason, and the agent goes on.", play: func(r *rig) {
+		{name: "denied", prose: "An approval is denied with a reason, and the agent continues.", play: func(r *rig) {
 			_, a := r.ask("touch asked", usage(text("Then not.")))
 			r.Decide(a, runnel.Decision{Choice: deny, Reason: "not today"})
 			r.Finish("")
 		}},
-		{name: "denied-stop", prose: "An approval is denied and the turn ended with it.", play: func(r *rig) {
+		{name: "denied-stop", prose: "An approval is denied and the turn is stopped.", play: func(r *rig) {
 			_, a := r.ask("touch asked", usage(text("Never said.")))
 			r.Decide(a, runnel.Decision{Choice: denyStop})
 			r.Finish("")
 		}},
-		{name: "edited-arguments", prose: "An approval changes the arguments; the call keeps what the model wrote.", play: func(r *rig) {
+		{name: "edited-arguments", prose: "The user changes the arguments in an approval; the call's item keeps the model's arguments.", play: func(r *rig) {
 			_, a := r.ask("touch asked", usage(text("Done.")))
 			r.Decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)})
 			r.Finish("")
 		}},
-		{name: "allow-session", prose: "An approval holds for the session: the second call is not asked for.", play: func(r *rig) {
+		{name: "allow-session", prose: "An approval is valid for the session: the second call needs none.", play: func(r *rig) {
 			_, a := r.ask("touch same", usage(text("Once.")))
 			r.Decide(a, runnel.Decision{Choice: allowSession})
 			r.Finish("")
@@ -90,11 +91,11 @@ func fixtures() []fixture {
 			}}}), text("Blue it is."))
 			r.Finish(option + "2")
 		}},
-		{name: "interrupt-text", prose: "Interrupted while text streams: what there was of it stays.", play: func(r *rig) {
+		{name: "interrupt-text", prose: "Interrupted while text streams: the text so far is kept.", play: func(r *rig) {
 			r.Play(stalled(fakemodel.Step{Text: "one two three four five", Chunk: 8}, 2))
 			r.stalled(2)
 		}},
-		{name: "interrupt-arguments", prose: "Interrupted while arguments stream: the call is nowhere any more.", play: func(r *rig) {
+		{name: "interrupt-arguments", prose: "Interrupted while arguments stream: the agent does not store the call.", play: func(r *rig) {
 			r.Play(stalled(fakemodel.Step{Chunk: 8, Blocks: []fakemodel.Block{
 				{Type: "text", Text: "Now."}, use("Bash", args{"command": "echo a long command line", "description": "d"}),
 			}}, 4))
@@ -112,23 +113,23 @@ func fixtures() []fixture {
 			r.Interrupt()
 			r.Finish("")
 		}},
-		{name: "api-401", prose: "The key is refused. The agent would try ten times; we end the turn and stop it.", play: func(r *rig) {
+		{name: "api-401", prose: "The API rejects the key. The agent would retry ten times; Runnel ends the turn and interrupts the agent.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=10")
 			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 401}})
 			r.Finish("")
 			play(r, text("The key is good now."))
 			r.Finish("")
 		}},
-		{name: "api-429-once", prose: "One request is turned away and tried again.", play: func(r *rig) {
+		{name: "api-429-once", prose: "The API rejects one request because of its rate limit, and the agent retries it.", play: func(r *rig) {
 			r.Play(usage(fakemodel.Step{Text: "At last.", Fail: &fakemodel.Failure{Status: 429, Times: 1}}))
 			r.Finish("")
 		}},
-		{name: "api-500", prose: "The API fails for good. The result says success all the same.", play: func(r *rig) {
+		{name: "api-500", prose: "The API fails permanently. The result still has the subtype success.", play: func(r *rig) {
 			r.Opt.Env = append(r.Opt.Env, "CLAUDE_CODE_MAX_RETRIES=0")
 			r.Play(fakemodel.Step{Fail: &fakemodel.Failure{Status: 500}})
 			r.Finish("")
 		}},
-		{name: "broken-stream", prose: "A stream breaks before a block is complete; the agent asks again under a new message id.", play: func(r *rig) {
+		{name: "broken-stream", prose: "A stream breaks before a block is complete; the agent repeats the request, with a new message id.", play: func(r *rig) {
 			r.Play(usage(fakemodel.Step{Text: "abcdefghijklmnopqrst", Chunk: 8, Faults: []fakemodel.Fault{{Kind: fakemodel.ErrorEvent, After: 2, Times: 1}}}))
 			r.Finish("")
 		}},
@@ -141,21 +142,21 @@ func fixtures() []fixture {
 			play(r, fakemodel.Step{Chunk: 64, Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", RawInput: `{"command": "echo`}}}, text("Sorry."))
 			r.Finish(allowOnce)
 		}},
-		{name: "subagent", prose: "A subagent runs a command in the foreground or the background, as the agent likes.", play: func(r *rig) {
+		{name: "subagent", prose: "A subagent runs a command. The agent chooses the foreground or the background.", play: func(r *rig) {
 			inner := fakemodel.Scenario{Steps: []fakemodel.Step{
 				usage(call("Bash", args{"command": "echo from-the-subagent", "description": "Inside"})), usage(text("Inner done.")),
 			}}
 			play(r, call("Agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false}), text("Outer done."))
 			r.Finish(allowOnce)
 		}},
-		{name: "background", prose: "A command goes on in the background, and its end starts a turn that nobody asked for.", play: func(r *rig) {
+		{name: "background", prose: "A command continues in the background, and its end starts a turn without a prompt.", play: func(r *rig) {
 			play(r, call("Bash", args{"command": "until [ -e go ]; do sleep 0.05; done; echo finished", "description": "Wait", "run_in_background": true}), text("It runs."))
 			r.Finish(allowOnce)
 			asked := r.Turn
 			r.Write("go", "")
 			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn != asked })
 		}},
-		{name: "resume-after-kill", prose: "The agent is killed in a command; another one resumes the conversation.", play: func(r *rig) {
+		{name: "resume-after-kill", prose: "The agent is killed while a command runs; another agent process resumes the conversation.", play: func(r *rig) {
 			_, a := r.ask("touch started; sleep 600")
 			r.Decide(a, runnel.Decision{Choice: allowOnce})
 			await(r.T, r.File("started"))
@@ -163,7 +164,7 @@ func fixtures() []fixture {
 			play(r, text("Back again."))
 			r.Finish("")
 		}},
-		{name: "context-compact", prose: "The user looks at the context and has the conversation summarised: the agent prints again what it kept.", play: func(r *rig) {
+		{name: "context-compact", prose: "The user runs /context and /compact. The agent prints the preserved messages again.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two."} {
 				play(r, text(s))
 				r.Finish("")
@@ -175,7 +176,7 @@ func fixtures() []fixture {
 			play(r, text("Three."))
 			r.Finish("")
 		}},
-		{name: "compact", prose: "The user has the conversation summarised, and goes on.", play: func(r *rig) {
+		{name: "compact", prose: "The user summarizes the conversation with /compact and continues.", play: func(r *rig) {
 			for _, s := range []string{"One.", "Two.", "Three."} {
 				play(r, text(s))
 				r.Finish("")
@@ -188,7 +189,8 @@ func fixtures() []fixture {
 	})
 }
 
-// stalled reads to the n-th delta, where the model waits, and interrupts.
+// stalled reads until the n-th delta, after which the model waits, and
+// interrupts the turn.
 func (r *rig) stalled(n int) {
 	r.T.Helper()
 	<-r.Model.Gate("never").Reached()
@@ -202,7 +204,7 @@ func (r *rig) stalled(n int) {
 	r.Finish("")
 }
 
-// kill ends the agent as a crash would, and opens the conversation again.
+// kill kills the agent and prepares to resume the conversation.
 func (r *rig) kill() {
 	r.T.Helper()
 	session := r.agentSession()

@@ -6,7 +6,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// costing gives steps the usage that every recording has.
+// costing sets the same usage for each step that has none.
 func costing(steps ...fakemodel.Step) []fakemodel.Step {
 	for i := range steps {
 		if steps[i].Usage == nil {
@@ -22,7 +22,7 @@ func calls(blocks ...fakemodel.Block) fakemodel.Step {
 	return fakemodel.Step{Chunk: 200, Blocks: blocks}
 }
 
-// agent is a call that hands steps to a subagent.
+// agent returns a call that starts a subagent, which plays steps.
 func agent(what string, background bool, steps ...fakemodel.Step) fakemodel.Block {
 	inner := fakemodel.Scenario{Steps: costing(steps...)}
 	return use("Agent", args{"description": what, "prompt": inner.Prompt(what), "subagent_type": "general-purpose", "run_in_background": background})
@@ -32,12 +32,12 @@ func bash(command, what string) fakemodel.Block {
 	return use("Bash", args{"command": command, "description": what})
 }
 
-// waits is a command that goes on until the test makes a file.
+// waits returns a command that runs until the test creates a file.
 func waits(file, then string) string {
 	return "until [ -e " + file + " ]; do sleep 0.05; done; echo " + then
 }
 
-// ended waits for the end of n turns, with approvals answered on the way.
+// ended waits for the end of n turns and answers approvals with choice.
 func (r *rig) ended(n int, choice string) []event.Event {
 	r.T.Helper()
 	var evs []event.Event
@@ -47,11 +47,11 @@ func (r *rig) ended(n int, choice string) []event.Event {
 	return evs
 }
 
-// workFixtures are about what goes on beside the main thread.
+// workFixtures are recordings with subagents and background tasks.
 func workFixtures() []fixture {
 	play := func(r *rig, steps ...fakemodel.Step) { r.Play(costing(steps...)...) }
 	return []fixture{
-		{name: "subagents", prose: "Two subagents side by side think, speak, use tools and hand work on.", play: func(r *rig) {
+		{name: "subagents", prose: "Two parallel subagents think, write text, use tools and start another subagent.", play: func(r *rig) {
 			r.Write("a.txt", "alpha\n")
 			play(r, calls(
 				agent("First", false, fakemodel.Step{Blocks: []fakemodel.Block{
@@ -63,7 +63,7 @@ func workFixtures() []fixture {
 			), says("Both are done."))
 			r.Finish(allowOnce)
 		}},
-		{name: "background-agent", prose: "A subagent goes on after the turn and asks; its end starts a turn that nobody asked for.", play: func(r *rig) {
+		{name: "background-agent", prose: "A subagent continues after the turn and requests an approval; its end starts a turn without a prompt.", play: func(r *rig) {
 			play(r, calls(agent("Later", true,
 				fakemodel.Step{Text: "Waiting.", Blocks: []fakemodel.Block{bash(waits("go", "went"), "Wait")}},
 				calls(bash("touch asked", "Ask")),
@@ -74,7 +74,7 @@ func workFixtures() []fixture {
 			r.Write("go", "")
 			r.background(asked)
 		}},
-		{name: "background-meanwhile", prose: "A subagent works beside two turns and ends within the second.", play: func(r *rig) {
+		{name: "background-meanwhile", prose: "A subagent runs in the background during two turns and ends within the second.", play: func(r *rig) {
 			play(r, calls(agent("Beside", true, calls(bash(waits("go", "went"), "Wait")), says("Beside is done."))), says("It runs."))
 			r.Finish(allowOnce)
 			play(r, calls(bash(waits("stop", "stopped"), "Wait, too")), says("The second turn has it."), says("Not said."))
@@ -88,16 +88,16 @@ func workFixtures() []fixture {
 			r.Write("stop", "")
 			r.Until(func(ev event.Event) bool { return event.Ends(ev.Body) && ev.Turn == r.Turn })
 		}},
-		{name: "background-left", prose: "The conversation is closed while a subagent works.", play: func(r *rig) {
+		{name: "background-left", prose: "The conversation is closed while a subagent runs.", play: func(r *rig) {
 			play(r, calls(agent("Left", true, fakemodel.Step{Text: "Waiting.", Blocks: []fakemodel.Block{bash("touch started; sleep 600", "Wait")}})), says("It runs."))
-			r.ended(2, allowOnce) // of the prompt's turn and of the question's
+			r.ended(2, allowOnce) // the prompt's turn and the question's turn
 			await(r.T, r.File("started"))
 		}},
 	}
 }
 
-// background answers what is asked between turns until a turn has spoken that
-// nobody asked for.
+// background answers approvals until a turn without a prompt has streamed text
+// and ended. asked is the id of the prompt's turn.
 func (r *rig) background(asked string) []event.Event {
 	r.T.Helper()
 	spoke := map[string]bool{}

@@ -8,9 +8,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestSessionGrantsNameWhatTheyAllow: what "for this session" would allow is in
-// the label, and what cannot be put there is not offered.
-func TestSessionGrantsNameWhatTheyAllow(t *testing.T) {
+// The label of "Allow for this session" names the permissions. A grant that the
+// label cannot describe is not offered.
+func TestLabelOfASessionGrantNamesThePermissions(t *testing.T) {
 	rule := func(tool, content string) string {
 		return `{"type":"addRules","behavior":"allow","destination":"localSettings","rules":[{"toolName":"` + tool + `","ruleContent":"` + content + `"}]}`
 	}
@@ -37,7 +37,7 @@ func TestSessionGrantsNameWhatTheyAllow(t *testing.T) {
 		}
 		for _, g := range a.grants {
 			if !strings.Contains(string(g.native), `"destination":"session"`) {
-				t.Errorf("%s: would be kept", g.native)
+				t.Errorf("%s: not limited to the session", g.native)
 			}
 		}
 	}

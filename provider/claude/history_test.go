@@ -18,9 +18,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// A long chain of entries that nobody said, with a leaf at each, would take a
-// walk up the chain for every leaf.
-func TestManyBranchesTakeNoLonger(t *testing.T) {
+// Here each entry of a long chain has a leaf and no message is between them. A
+// search that walks up from every leaf would take quadratic time.
+func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 	const n = 40000
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"type":"user","uuid":"u","message":{"role":"user","content":"hi"}}`+"\n")
@@ -36,13 +36,13 @@ func TestManyBranchesTakeNoLonger(t *testing.T) {
 	}
 	start := time.Now()
 	got := chain(entries)
-	testload.Within(t, "the walk", start, 10*time.Second)
+	testload.Within(t, "reading the chain", start, 10*time.Second)
 	if len(got) == 0 || got[0].UUID != "u" {
 		t.Errorf("%d entries", len(got))
 	}
 }
 
-func TestACircleOfEntriesEnds(t *testing.T) {
+func TestCycleOfEntriesEnds(t *testing.T) {
 	entries, err := readEntries(t.Context(), strings.NewReader(
 		`{"type":"attachment","uuid":"a","parentUuid":"b"}`+"\n"+`{"type":"attachment","uuid":"b","parentUuid":"a"}`+"\n"+
 			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"))
@@ -54,7 +54,7 @@ func TestACircleOfEntriesEnds(t *testing.T) {
 	}
 }
 
-func TestHistoryIsGivenUp(t *testing.T) {
+func TestHistoryStopsWhenTheContextIsCancelled(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/subagents@2.1.330.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -68,10 +68,10 @@ func TestHistoryIsGivenUp(t *testing.T) {
 		}
 		return
 	}
-	t.Error("nothing was said")
+	t.Error("History yielded nothing")
 }
 
-func TestSubagentsAreReadUpToABound(t *testing.T) {
+func TestHistorySkipsSubagentsBeyondTheBound(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/subagents@2.1.330.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -98,9 +98,10 @@ func TestSubagentsAreReadUpToABound(t *testing.T) {
 	}
 }
 
-// A prompt that quotes what the agent itself writes in the user's place is a
-// prompt: the agent says so of prompts that a program sent.
-func TestStoredPromptMayQuoteTheAgentsOwnWords(t *testing.T) {
+// A prompt can contain text that the agent's harness writes in user messages.
+// The agent marks the prompts of programs, so they are still recognised as
+// prompts.
+func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
 	for _, said := range []string{
 		"Base directory for this skill: /tmp/x\nread it", "<command-name>/foo</command-name> explain this", "<command-message>x",
 		"<bash-input>ls</bash-input> what is it?", "<bash-stdout>x</bash-stdout>", "<local-command-stdout>x</local-command-stdout>",

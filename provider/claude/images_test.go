@@ -22,7 +22,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// picture is half red and half blue.
+// picture returns an image with a red left half and a blue right half.
 func picture(w, h int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -91,7 +91,7 @@ func TestLargeImagesAreScaled(t *testing.T) {
 		left, _, _, _ := m.At(tt.want.X/4, tt.want.Y/2).RGBA()
 		_, _, right, _ := m.At(tt.want.X*3/4, tt.want.Y/2).RGBA()
 		if left < 0xa000 || right < 0xa000 {
-			t.Errorf("%s %d×%d: the colours are gone: %x %x", tt.format, tt.w, tt.h, left, right)
+			t.Errorf("%s %d×%d: wrong colours: %x %x", tt.format, tt.w, tt.h, left, right)
 		}
 		if !bytes.Equal(sent.Data, data) {
 			t.Error("the input was changed")
@@ -99,8 +99,8 @@ func TestLargeImagesAreScaled(t *testing.T) {
 	}
 }
 
-// turned gives a JPEG a note of how it is to be turned.
-func turned(jpeg []byte, orientation byte) []byte {
+// withOrientation adds an Exif orientation to a JPEG.
+func withOrientation(jpeg []byte, orientation byte) []byte {
 	exif := []byte("Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00")
 	exif = append(exif, orientation, 0, 0, 0, 0, 0, 0)
 	out := append([]byte{}, jpeg[:2]...)
@@ -109,12 +109,12 @@ func turned(jpeg []byte, orientation byte) []byte {
 	return append(append(out, exif...), jpeg[2:]...)
 }
 
-func TestImagesStayUpright(t *testing.T) {
+func TestScaledImagesKeepTheirExifOrientation(t *testing.T) {
 	data := encoded(t, "jpeg", picture(2400, 1200)) // red on the left, blue on the right
 	tests := []struct {
 		orientation byte
 		size        image.Point
-		red         image.Point // a place that is red
+		red         image.Point // a red pixel
 	}{
 		{1, image.Pt(2000, 1000), image.Pt(100, 500)}, {2, image.Pt(2000, 1000), image.Pt(1900, 500)},
 		{3, image.Pt(2000, 1000), image.Pt(1900, 500)}, {4, image.Pt(2000, 1000), image.Pt(100, 500)},
@@ -123,10 +123,10 @@ func TestImagesStayUpright(t *testing.T) {
 		{9, image.Pt(2000, 1000), image.Pt(100, 500)},
 	}
 	if testing.Short() {
-		tests = tests[4:7] // turned and mirrored, turned each way
+		tests = tests[4:7] // one mirrored and two rotated images
 	}
 	for _, tt := range tests {
-		out, err := prepare(t, runnel.Attachment{MediaType: "image/jpeg", Data: turned(data, tt.orientation)})
+		out, err := prepare(t, runnel.Attachment{MediaType: "image/jpeg", Data: withOrientation(data, tt.orientation)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,20 +138,20 @@ func TestImagesStayUpright(t *testing.T) {
 			t.Errorf("orientation %d: %v, red %x, blue %x", tt.orientation, m.Bounds().Size(), red, blue)
 		}
 	}
-	for n := range 200 { // cut anywhere, it is no reason to fail
-		orientation(turned(data, 6)[:n])
+	for n := range 200 { // a truncated header must not panic
+		orientation(withOrientation(data, 6)[:n])
 	}
 }
 
-func TestVeryLargeImagesAreLeftToTheAgent(t *testing.T) {
+func TestImagesAboveThePixelLimitAreNotScaled(t *testing.T) {
 	data := encoded(t, "jpeg", image.NewGray(image.Rect(0, 0, 5000, 4000)))
 	out, err := prepare(t, runnel.Attachment{MediaType: "image/jpeg", Data: data})
 	if err != nil || !bytes.Equal(out[0].Data, data) {
-		t.Errorf("it was changed, %v", err)
+		t.Errorf("the image was changed, %v", err)
 	}
 }
 
-func TestOtherAttachmentsAreLeftAlone(t *testing.T) {
+func TestOtherAttachmentsAreNotChanged(t *testing.T) {
 	in := []runnel.Attachment{
 		{Name: "n.txt", MediaType: "text/plain", Text: "note"}, {Name: "broken.png", MediaType: "image/png", Data: []byte("\x89PNG no")},
 		{Name: "d.pdf", MediaType: "application/pdf", Data: []byte("%PDF-1.4")}, {Name: "s.png", MediaType: "image/png", Data: encoded(t, "png", picture(8, 8))},
@@ -165,7 +165,8 @@ func TestOtherAttachmentsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// pngHeader claims a size and holds the first pixels only.
+// pngHeader returns a PNG with a size of w × h pixels that has only the first
+// pixels.
 func pngHeader(w, h uint32) []byte {
 	chunk := func(b []byte, kind string, data []byte) []byte {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(data))), kind...)
@@ -190,24 +191,24 @@ func TestHugeImagesAreRefusedWithoutDecoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if accepts(runnel.Attachment{MediaType: "image/png", Data: bomb}) == "" {
-		t.Error("the bomb is accepted")
+		t.Error("Accepts allows the image")
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
-		t.Errorf("%d bytes were taken", took)
+		t.Errorf("%d bytes were allocated", took)
 	}
-	// Within the size that is allowed, but more than is unpacked.
+	// The size is accepted, but the image has too many pixels to decode.
 	runtime.ReadMemStats(&before)
 	_, err = prepare(t, runnel.Attachment{MediaType: "image/png", Data: pngHeader(8000, 8000)})
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 8<<20 {
-		t.Errorf("%v, %d bytes were taken", err, took)
+		t.Errorf("%v, %d bytes were allocated", err, took)
 	}
 }
 
-// What is sent is what the agent sends on and keeps, in the order in which it
-// was attached.
-func TestImagesArriveAsTheyAreSent(t *testing.T) {
+// The model receives the attachments in the order in which the user attached
+// them. The agent does not change them.
+func TestModelReceivesAttachmentsUnchangedAndInOrder(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		s, err := runnel.Open(t.Context(), New(), r.Opt, runnel.Config{ID: "s"})
 		if err != nil {
@@ -242,8 +243,8 @@ func TestImagesArriveAsTheyAreSent(t *testing.T) {
 	})
 }
 
-// attached digests the images and documents of the last prompt that the model
-// got.
+// attached returns digests of the images and documents in the last request to
+// the model.
 func (r *rig) attached() (out []string) {
 	r.T.Helper()
 	reqs := r.Model.Requests()

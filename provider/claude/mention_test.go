@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Claude Code has files read that a prompt names behind an @, asking nobody:
-// those outside of the folder are what a prompt is not to reach.
+// Claude Code reads a file that a prompt names after an @, without an approval.
+// The provider prevents this for files outside the project folder.
 func TestMentionsOfFilesOutsideTheProjectAreNotRead(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		outside := filepath.Join(filepath.Dir(r.Home.Project), "outside.txt")
@@ -27,14 +27,14 @@ func TestMentionsOfFilesOutsideTheProjectAreNotRead(t *testing.T) {
 				t.Errorf("the model got %q, not %q", got, p)
 			}
 			if r.Told("canary-beside") {
-				t.Fatalf("%q had a file read", p)
+				t.Fatalf("%q: the agent read a file outside the folder", p)
 			}
 		}
 		r.Write("inside.txt", "canary-inside\n")
 		r.Send("look at @inside.txt")
 		r.Finish("")
 		if !r.Told("canary-inside") {
-			t.Error("a file of the folder was not read")
+			t.Error("a file in the folder was not read")
 		}
 	})
 }

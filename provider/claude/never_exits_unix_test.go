@@ -14,9 +14,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// deaf answers each prompt, and hears neither the end of its input nor requests
-// to end.
-const deaf = `#!/bin/sh
+// unstoppable is an agent that answers each prompt. It ignores the end of its
+// input and the signals INT, TERM and HUP.
+const unstoppable = `#!/bin/sh
 trap '' INT TERM HUP
 echo $$ > "$0.pid"
 read -r line
@@ -33,12 +33,12 @@ done
 while :; do sleep 1; done
 `
 
-// A turn ends with the agent's result, not with its process; and the process
-// ends with the session, whatever it hears.
+// A turn ends with the agent's result, although the process continues. Close
+// stops the process, although it ignores signals.
 func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "claude")
-	if err := os.WriteFile(path, []byte(deaf), 0o700); err != nil {
+	if err := os.WriteFile(path, []byte(unstoppable), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	log := new(runnel.Memory)
@@ -84,12 +84,12 @@ func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil || syscall.Kill(pid, 0) != nil {
-		t.Fatalf("the agent %d is not there: %v", pid, err)
+		t.Fatalf("the agent %d does not run: %v", pid, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		t.Errorf("the agent is still there: %v", err)
+		t.Errorf("the agent still runs: %v", err)
 	}
 }

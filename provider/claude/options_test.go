@@ -21,7 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// mcpServer makes the test binary a server with one tool, "ping".
+// mcpServer is the environment variable that makes the test binary an MCP
+// server with one tool, "ping".
 const mcpServer = "RUNNEL_TEST_MCP_SERVER"
 
 func serveMCP(in io.Reader, out io.Writer) {
@@ -47,7 +48,7 @@ func serveMCP(in io.Reader, out io.Writer) {
 	}
 }
 
-func TestMCPServersAndFurtherDirectories(t *testing.T) {
+func TestMCPServersAndAddedDirectoriesCanBeUsed(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -76,18 +77,18 @@ func TestMCPServersAndFurtherDirectories(t *testing.T) {
 		}
 		for _, a := range bodies[event.ApprovalRequested](evs) {
 			if a.Approval.ToolName == "Read" {
-				t.Error("reading in a further directory was asked for")
+				t.Error("reading in an added directory needed an approval")
 			}
 		}
 	})
 }
 
-func TestAttachmentsArrive(t *testing.T) {
+func TestAttachmentsReachTheModelAndTheHistory(t *testing.T) {
 	var pic bytes.Buffer
 	if err := png.Encode(&pic, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
 		t.Fatal(err)
 	}
-	eachAgentInTurn(t, func(t *testing.T, r *rig) {
+	eachAgentSerially(t, func(t *testing.T, r *rig) {
 		r.Open()
 		r.Turn = uuid.NewString()
 		in := runnel.Input{Text: "/what is this?", Attachments: []runnel.Attachment{
@@ -99,7 +100,7 @@ func TestAttachmentsArrive(t *testing.T) {
 		if got := summary(r.Finish("")); !slices.Equal(got, []string{"message ok", "completed end_turn"}) {
 			t.Fatalf("got %q", got)
 		}
-		if got := r.received(); !strings.HasPrefix(got, in.Text) { // 2.1.329 adds where it keeps the image
+		if got := r.received(); !strings.HasPrefix(got, in.Text) { // 2.1.329 appends the path of the stored image
 			t.Errorf("the model got %q", got)
 		}
 		body := r.Model.Requests()[len(r.Model.Requests())-1].Body
@@ -122,7 +123,7 @@ func TestAttachmentsArrive(t *testing.T) {
 }
 
 func TestForkContinuesFromACopy(t *testing.T) {
-	eachAgentInTurn(t, func(t *testing.T, r *rig) {
+	eachAgentSerially(t, func(t *testing.T, r *rig) {
 		r.stillWorks()
 		before := r.agentSession()
 		r.Conn.Close()
@@ -147,7 +148,7 @@ func TestForkContinuesFromACopy(t *testing.T) {
 	})
 }
 
-func TestModelAndModeChangeLive(t *testing.T) {
+func TestModelAndPermissionModeChangeInARunningSession(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.AllowBypass = true
 		r.stillWorks()
@@ -162,7 +163,7 @@ func TestModelAndModeChangeLive(t *testing.T) {
 		evs := r.Finish(deny)
 		sound(t, evs)
 		if len(bodies[event.ApprovalRequested](evs)) != 0 || !exists(r.File("unasked")) {
-			t.Error("bypassing asks")
+			t.Error("the bypass mode asked for an approval")
 		}
 		var model, mode string
 		for _, b := range bodies[event.SessionUpdated](evs) {
@@ -178,11 +179,11 @@ func TestModelAndModeChangeLive(t *testing.T) {
 		}
 	})
 	if err := (&conn{}).SetPermissionMode(t.Context(), runnel.ModeBypass); runnel.CodeOf(err) != runnel.InvalidRequest {
-		t.Errorf("bypass without leave: %v", err)
+		t.Errorf("bypass without AllowBypass: %v", err)
 	}
 }
 
-func TestPlanMode(t *testing.T) {
+func TestApprovedPlanChangesThePermissionMode(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.PermissionMode = runnel.ModePlan
 		r.Opt.Tools = []string{"Read", "Bash", "ExitPlanMode"}

@@ -16,8 +16,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// unpack writes what the agent of a recording left, as its configuration
-// directory, and returns the conversations in it, oldest first.
+// unpack writes the stored files of a recording to a new configuration
+// directory. It returns the conversations in the directory, oldest first.
 func unpack(t *testing.T, a *txtar.Archive) (found []runnel.Conversation) {
 	t.Helper()
 	config := t.TempDir()
@@ -62,8 +62,9 @@ func history(t *testing.T, cs ...runnel.Conversation) []event.Event {
 	return evs
 }
 
-// TestHistoryEqualsLive compares each recording with the files that the agent
-// left of it. What differs, and why, is in [providertest.Differences].
+// TestHistoryEqualsLive compares the events of each recording with the history
+// from the files that the agent stored. [providertest.Differences] lists the
+// allowed differences and their reasons.
 func TestHistoryEqualsLive(t *testing.T) {
 	providertest.EachParity(t, providerID, eachRecording, func(t *testing.T, a *txtar.Archive) (live, stored []event.Event, ok bool) {
 		for _, ref := range unpack(t, a) {
@@ -74,9 +75,8 @@ func TestHistoryEqualsLive(t *testing.T) {
 	})
 }
 
-// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation over the
-// log that the live session wrote.
-func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
+// The test loads each recorded conversation into the log of the live session.
+func TestLoadAddsNothingToTheLogOfTheLiveSession(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		live := recordtest.Replayed(t, New(), recordtest.All(t, recordtest.Section(a, "in")))
 		found := unpack(t, a)
@@ -84,7 +84,7 @@ func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
 	})
 }
 
-func TestDiscoverNamesAConversation(t *testing.T) {
+func TestDiscoverDescribesAConversation(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/text@2.1.330.txtar")
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// A configuration says which program it is, what comes before our arguments,
-// and what its environment holds.
-func TestAnotherProgram(t *testing.T) {
+// A configuration can set the program, arguments before the provider's
+// arguments, and environment variables.
+func TestConfiguredProgramIsUsed(t *testing.T) {
 	wrapper, err := exec.LookPath("env")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestAnotherProgram(t *testing.T) {
 	}
 	defer model.Close()
 	home := realagents.NewHome(t, model.URL())
-	t.Setenv("PATH", filepath.Dir(wrapper)) // there is no other
+	t.Setenv("PATH", filepath.Dir(wrapper)) // without the agent
 	p := New().WithProgram([]string{wrapper, b.Path}, home.Environ())
 	in := p.(runnel.Prober).Probe(t.Context())
 	if !in.Installed || in.Version != b.Version || in.Path != wrapper || in.Problem != "" || len(in.Models) == 0 {
@@ -43,7 +43,7 @@ func TestAnotherProgram(t *testing.T) {
 		t.Errorf("got %+v, %v", res, err)
 	}
 	found := 0
-	for c, err := range p.(runnel.Discoverer).Discover(t.Context(), "") { // of the home that the configuration says
+	for c, err := range p.(runnel.Discoverer).Discover(t.Context(), "") { // in the configured home directory
 		if err != nil || !strings.HasPrefix(c.File, home.Config) {
 			t.Errorf("found %+v, %v", c, err)
 		}
@@ -58,13 +58,13 @@ func TestAnotherProgram(t *testing.T) {
 		t.Errorf("%d conversations", found)
 	}
 
-	gone := New().WithProgram([]string{filepath.Join(home.Dir, "gone")}, nil)
-	_, err = gone.Open(t.Context(), runnel.Options{Dir: home.Project})
+	missing := New().WithProgram([]string{filepath.Join(home.Dir, "missing")}, nil)
+	_, err = missing.Open(t.Context(), runnel.Options{Dir: home.Project})
 	if runnel.CodeOf(err) != runnel.AgentNotInstalled || !strings.Contains(err.Error(), "configuration") {
-		t.Errorf("not there: %v", err)
+		t.Errorf("missing program: %v", err)
 	}
 	for range New().WithProgram(nil, []string{"CLAUDE_CONFIG_DIR=" + filepath.Join(home.Dir, uuid.NewString())}).(runnel.Discoverer).Discover(t.Context(), "") {
-		t.Error("found something in an empty place")
+		t.Error("found a conversation in a missing directory")
 	}
 	if _, err := os.Stat(home.Config); err != nil {
 		t.Error(err)

@@ -16,7 +16,7 @@ const twoQuestions = `{"questions":[{"question":"Which one?","options":[{"label"
 
 const oneQuestion = `{"questions":[{"question":"Which one?","options":[{"label":"Red"},{"label":"Blue"}]}]}`
 
-func TestAnswersToQuestions(t *testing.T) {
+func TestDecisionAddsAnswersToTheArguments(t *testing.T) {
 	with := func(input, answers string) json.RawMessage {
 		return json.RawMessage(strings.TrimSuffix(input, "}") + `,"answers":` + answers + `}`)
 	}
@@ -24,17 +24,17 @@ func TestAnswersToQuestions(t *testing.T) {
 		name, input string
 		decision    runnel.Decision
 		want        map[string]answerText
-		choice      string // as it is recorded
+		choice      string // the recorded choice
 	}{
 		{"an option", oneQuestion, runnel.Decision{Choice: option + "2"}, map[string]answerText{"Which one?": "Blue"}, option + "2"},
-		{"own words", oneQuestion, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(oneQuestion, `{"Which one?":"Neither"}`)},
+		{"the user's own text", oneQuestion, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(oneQuestion, `{"Which one?":"Neither"}`)},
 			map[string]answerText{"Which one?": "Neither"}, allowOnce},
-		{"the first of each", twoQuestions, runnel.Decision{Choice: allowOnce}, map[string]answerText{"Which one?": "Red", "What with?": "Salt"}, allowOnce},
-		{"several", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(twoQuestions, `{"Which one?":"Blue","What with?":["Salt","Oil"]}`)},
+		{"the first option of each", twoQuestions, runnel.Decision{Choice: allowOnce}, map[string]answerText{"Which one?": "Red", "What with?": "Salt"}, allowOnce},
+		{"several answers to one question", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: with(twoQuestions, `{"Which one?":"Blue","What with?":["Salt","Oil"]}`)},
 			map[string]answerText{"Which one?": "Blue", "What with?": "Salt, Oil"}, allowOnce},
-		{"one of two", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"answers":{"Which one?":"Blue"}}`)},
+		{"one of two questions", twoQuestions, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(`{"answers":{"Which one?":"Blue"}}`)},
 			map[string]answerText{"Which one?": "Blue", "What with?": "Salt"}, allowOnce},
-		{"questions that make no sense", `{"questions":"x"}`, runnel.Decision{Choice: allowOnce}, map[string]answerText{}, allowOnce},
+		{"questions of a wrong type", `{"questions":"x"}`, runnel.Decision{Choice: allowOnce}, map[string]answerText{}, allowOnce},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAnswersToQuestions(t *testing.T) {
 				t.Error(d)
 			}
 			if n := len(decodeLoose[questionArguments](json.RawMessage(tt.input)).Questions); len(got.Questions) != n {
-				t.Errorf("%d questions go back, want %d", len(got.Questions), n)
+				t.Errorf("%d questions are sent back, want %d", len(got.Questions), n)
 			}
 			if got := a.choiceOf(dec); got != tt.choice {
 				t.Errorf("recorded as %s", got)
@@ -64,7 +64,7 @@ func TestAnswersToQuestions(t *testing.T) {
 	}
 }
 
-func TestSeveralQuestionsAreAnswered(t *testing.T) {
+func TestAgentReceivesTheAnswersToSeveralQuestions(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		var input args
 		if err := json.Unmarshal([]byte(withHeaders(twoQuestions)), &input); err != nil {
@@ -77,25 +77,25 @@ func TestSeveralQuestionsAreAnswered(t *testing.T) {
 		})
 		a, ok := last(evs).(event.ApprovalRequested)
 		if !ok {
-			t.Fatalf("nothing was asked\n%s", dump(evs))
+			t.Fatalf("no approval was requested\n%s", dump(evs))
 		}
 		answered := strings.TrimSuffix(string(a.Approval.Arguments), "}") + `,"answers":{"Which one?":"Blue","What with?":["Salt","Oil"]}}`
 		r.Decide(a.Approval, runnel.Decision{Choice: allowOnce, UpdatedArguments: json.RawMessage(answered)})
 		got := strings.Join(summary(r.Finish("")), "\n")
 		if !strings.Contains(got, `"Which one?"="Blue"`) || !strings.Contains(got, `"What with?"="Salt, Oil"`) {
-			t.Errorf("the agent understood %s", got)
+			t.Errorf("the agent received %s", got)
 		}
 	})
 }
 
-// withHeaders completes questions as the tool wants them.
+// withHeaders adds the fields that the tool requires to questions.
 func withHeaders(questions string) string {
 	s := strings.ReplaceAll(questions, `{"question"`, `{"header":"Pick","question"`)
 	s = strings.ReplaceAll(s, `?","options"`, `?","multiSelect":false,"options"`)
 	return strings.ReplaceAll(s, `"}`, `","description":"d"}`)
 }
 
-func TestThePlanIsShownAndItsFileNamed(t *testing.T) {
+func TestPlanApprovalShowsThePlanAndItsFile(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.PermissionMode = runnel.ModePlan
 		r.stillWorks()

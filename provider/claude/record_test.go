@@ -15,22 +15,23 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// Recordings are in testdata, one per conversation and version of the agent:
-// what passed between us and it ("in"), the files it left ("stored/…"), and the
-// events that both make ("want").
+// Recordings are in testdata, one for each conversation and version of the
+// agent. A recording has the lines in both directions ("in"), the files that
+// the agent stored ("stored/…"), and the expected events ("want").
 //
-// The first command records them anew with the newest agent (with RUNNEL_LONG=1
-// with the older one as well), the second writes "want" from what is recorded:
+// The first command records all conversations again with the newest agent, and
+// with RUNNEL_LONG=1 also with the older one. The second command writes "want"
+// from the recorded lines.
 //
 //	make record AGENT=claude-code
 //	go test ./provider/claude -run TestRecordings -update
 var (
-	record = flag.Bool("record", false, "record testdata anew with the real agents")
-	update = flag.Bool("update", false, "write what is wanted from what is recorded")
+	record = flag.Bool("record", false, "record testdata again with the real agents")
+	update = flag.Bool("update", false, "write the expected events from the recorded lines")
 )
 
-// fixtureDir is where conversations are recorded: always the same, since paths
-// are part of what is said.
+// fixtureDir is the directory in which conversations are recorded. It is always
+// the same, because the agent prints paths.
 var fixtureDir = filepath.Join(os.TempDir(), "runnel-fixture")
 
 func TestRecord(t *testing.T) {
@@ -66,8 +67,8 @@ func recordFixture(t *testing.T, b realagents.Binary, f fixture) {
 	recordtest.Save(t, filepath.Join("testdata", strings.TrimPrefix(t.Name(), "TestRecord/")+".txtar"), a)
 }
 
-// stored normalises the files that the agent left. Their lines keep the order
-// in time that they have among all files.
+// stored normalises the files that the agent stored. The new times keep the
+// order of the lines over all files.
 func (n *normaliser) stored(files []txtar.File) []txtar.File {
 	type line struct {
 		text, at string
@@ -94,7 +95,7 @@ func (n *normaliser) stored(files []txtar.File) []txtar.File {
 	return out
 }
 
-// readStored returns the files of the conversations that the agent left.
+// readStored returns the files in which the agent stored its conversations.
 func readStored(t testing.TB, config string) (files []txtar.File) {
 	t.Helper()
 	root := filepath.Join(config, "projects")
@@ -121,7 +122,8 @@ func translated(t testing.TB, a *txtar.Archive) []event.Event {
 	return recordtest.Translated(t, New(), section(a, "in"))
 }
 
-// eachRecording runs a test with every recording there is.
+// eachRecording runs a test with every recording. It fails if the recording of
+// a fixture is missing.
 func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string, a *txtar.Archive)) {
 	known := recordtest.Named(fixtures(), func(f fixture) string { return f.name })
 	names := recordtest.Each(t, "testdata", known, test)
@@ -134,7 +136,7 @@ func eachRecording(t *testing.T, test func(t *testing.T, f fixture, path string,
 	}
 }
 
-func TestLiveSessionLogsWhatARecordingGives(t *testing.T) {
+func TestLiveSessionLogsTheEventsOfTheRecording(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		recordtest.SameLive(t, New(), section(a, "in"), newTranslator)
 	})
@@ -147,7 +149,7 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// An agent that grows any of its strings, one at a time.
+// The test makes the agent's strings very long, one at a time.
 func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 	for _, name := range []string{"todos@2.1.330"} {
 		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))

@@ -30,7 +30,7 @@ func TestShortenerCutsOnlyLongStrings(t *testing.T) {
 	}
 }
 
-// filler is n bytes of text.
+// filler returns a reader of n bytes of text.
 func filler(n int64) io.Reader { return io.LimitReader(endless{}, n) }
 
 type endless struct{}

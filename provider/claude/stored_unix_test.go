@@ -13,7 +13,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// What an agent left among its conversations must not stop whoever reads them.
+// A pipe or a link among the agent's conversations must not block or mislead
+// History.
 func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 	const id = "0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11"
 	line := `{"type":"user","uuid":"a","sessionId":"` + id + `","timestamp":"2026-01-02T03:04:05Z","cwd":"/p","message":{"role":"user","content":"hi"}}` + "\n"
@@ -24,13 +25,13 @@ func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 	pipe := func(path string) error { return unix.Mkfifo(path, 0o600) }
 	link := func(path string) error { return os.Symlink(secret, path) }
 	for name, tt := range map[string]struct {
-		main, meta, side func(string) error
-		kept             bool
+		main, meta, sidechain func(string) error
+		wantEvents            bool
 	}{
 		"the file is a pipe":                  {main: pipe},
 		"the file is a link":                  {main: link},
-		"a subagent's description is a pipe":  {meta: pipe, kept: true},
-		"a subagent's conversation is a pipe": {side: pipe, kept: true},
+		"a subagent's description is a pipe":  {meta: pipe, wantEvents: true},
+		"a subagent's conversation is a pipe": {sidechain: pipe, wantEvents: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := t.TempDir()
@@ -50,7 +51,7 @@ func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 			}
 			put(filepath.Join(project, id+".jsonl"), line, tt.main)
 			put(filepath.Join(below, "agent-1.meta.json"), `{"toolUseId":"x"}`, tt.meta)
-			put(filepath.Join(below, "agent-1.jsonl"), line, tt.side)
+			put(filepath.Join(below, "agent-1.jsonl"), line, tt.sidechain)
 			done := make(chan struct{})
 			var events int
 			var err error
@@ -67,9 +68,9 @@ func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 			select {
 			case <-done:
 			case <-time.After(patience):
-				t.Fatal("reading it does not end")
+				t.Fatal("History does not end")
 			}
-			if (events > 0) != tt.kept || (err != nil) == tt.kept {
+			if (events > 0) != tt.wantEvents || (err != nil) == tt.wantEvents {
 				t.Errorf("got %d events, %v", events, err)
 			}
 		})

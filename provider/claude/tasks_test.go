@@ -9,7 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A subagent that goes on after the turn asks as the turn itself would.
+// A subagent that continues after the turn can request approvals, and its
+// output is emitted.
 func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -27,7 +28,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 			if err := s.Cancel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-		}, false, ""}, // both versions end their tasks with the turn
+		}, false, ""}, // both versions stop their tasks when the turn is cancelled
 	}
 	eachAgent(t, func(t *testing.T, r *rig) {
 		for _, tt := range tests {
@@ -62,7 +63,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 					switch b := ev.Body.(type) {
 					case event.ApprovalRequested:
 						if exists(r.File(name)) {
-							t.Error("it ran before anyone was asked")
+							t.Error("the command ran before the approval")
 						}
 						tt.answer(t, s, b.Approval)
 					case event.ItemDone:
@@ -81,21 +82,22 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 					}
 				}
 				if exists(r.File(name)) != tt.ran {
-					t.Errorf("it ran: %v", !tt.ran)
+					t.Errorf("the command ran: %v", !tt.ran)
 				}
 				if n := len(bodies[event.ApprovalRequested](evs)); n != 1 {
-					t.Errorf("asked %d times", n)
+					t.Errorf("%d approvals, want 1", n)
 				}
 				if !s.Status().AgentAlive {
-					t.Error("the agent was ended")
+					t.Error("the agent was stopped")
 				}
 			})
 		}
 	})
 }
 
-// A question of the background outlives the prompt's turn in which it came up,
-// and holds the conversation no longer than until it is answered.
+// A background task can ask a question during a prompt's turn. The question
+// stays open after that turn, and blocks the conversation only until it is
+// answered.
 func TestQuestionsOfBackgroundTasksOutliveTheTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		log := new(runnel.Memory)
@@ -127,7 +129,7 @@ func TestQuestionsOfBackgroundTasksOutliveTheTurn(t *testing.T) {
 		}
 		asked := until(func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 		if asked.Turn == second.ID {
-			t.Error("the question is part of a turn that is not its own")
+			t.Error("the question is part of the prompt's turn")
 		}
 		r.Write("second", "")
 		if res, err := second.Wait(ctx); err != nil || res.FinalText != "Second." {
@@ -167,37 +169,37 @@ func TestTasksAreHeldUntilTheyEnd(t *testing.T) {
 	tr := newTranslator()
 	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	var evs []event.Event
-	say := func(lines ...string) {
+	printed := func(lines ...string) {
 		for _, l := range lines {
 			out, _ := tr.Printed([]byte(l), fixtureStart)
 			evs = append(evs, out...)
 		}
 	}
-	say(initLine, agentLine, startTask, asyncLine, subLine("m1", "one"), resultLine)
+	printed(initLine, agentLine, startTask, asyncLine, subLine("m1", "one"), resultLine)
 	before := len(evs)
-	say(subLine("m2", "two"))
+	printed(subLine("m2", "two"))
 	if len(evs) != before {
-		t.Errorf("shown before its end:\n%s", dump(evs[before:]))
+		t.Errorf("events of the task before its end:\n%s", dump(evs[before:]))
 	}
-	say(endTask)
+	printed(endTask)
 	sound(t, evs)
-	var said []string
+	var texts []string
 	for _, it := range items(evs[before:]) {
-		said = append(said, it.Content)
+		texts = append(texts, it.Content)
 		if it.Turn == testTurn || it.ParentCallID != "c1" {
 			t.Errorf("item %+v", it)
 		}
 	}
-	if strings.Join(said, " ") != "one two" {
-		t.Errorf("said %q", said)
+	if strings.Join(texts, " ") != "one two" {
+		t.Errorf("texts %q", texts)
 	}
-	say(`{"type":"user","parent_tool_use_id":"c1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"late"}]}}`)
+	printed(`{"type":"user","parent_tool_use_id":"c1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"late"}]}}`)
 	if strings.Contains(dump(evs), "late") {
-		t.Error("what came after the end is shown")
+		t.Error("a result after the task's end was emitted")
 	}
 }
 
-func TestWhatComesAfterATurnBeginsNoTask(t *testing.T) {
+func TestLateSubagentResultBeginsNoTask(t *testing.T) {
 	late := `{"type":"user","session_id":"s","parent_tool_use_id":"c1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"late"}]}}`
 	tr := newTranslator()
 	tr.Sent([]byte(promptLine("go")), fixtureStart)
@@ -209,7 +211,7 @@ func TestWhatComesAfterATurnBeginsNoTask(t *testing.T) {
 	}
 }
 
-func TestATaskThatIsCutOffIsNotLost(t *testing.T) {
+func TestTaskIsEmittedAsFailedWhenTheAgentExits(t *testing.T) {
 	tr := newTranslator()
 	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine, subLine("m1", "one")} {
 		tr.Printed([]byte(l), fixtureStart)
@@ -221,7 +223,7 @@ func TestATaskThatIsCutOffIsNotLost(t *testing.T) {
 	}
 }
 
-func TestATaskThatSaysVeryMuchComesInParts(t *testing.T) {
+func TestLargeTaskIsEmittedInParts(t *testing.T) {
 	tr := newTranslator()
 	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	var evs []event.Event
@@ -249,9 +251,9 @@ func TestATaskThatSaysVeryMuchComesInParts(t *testing.T) {
 	}
 }
 
-// A run ends with its turn. What the agent hands to others has to be done by
-// then, also where it would rather do it in the background.
-func TestARunWaitsForItsSubagents(t *testing.T) {
+// A run ends with its turn. So subagents run in the foreground, although
+// 2.1.329 runs them in the background by default.
+func TestRunWaitsForItsSubagents(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		inner := scenario(costing(calls(bash("echo found", "Look")), says("Found."))...)
 		input := args{"description": "Look", "prompt": inner, "subagent_type": "general-purpose"}

@@ -21,7 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// A terminal is the agent's own screen, as a user sees it.
+// A terminal is a pseudo-terminal in which the agent runs with its own user
+// interface.
 type terminal struct {
 	t    *testing.T
 	keys *os.File
@@ -30,8 +31,8 @@ type terminal struct {
 	shown bytes.Buffer
 }
 
-// openTerminal starts a program in a terminal of its own. The test's end ends
-// the program.
+// openTerminal starts a program in a new terminal. The program is killed when
+// the test ends.
 func openTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -70,7 +71,7 @@ func openTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	return term
 }
 
-// read keeps what is shown, and answers what the program asks of its terminal.
+// read records the program's output and answers its queries to the terminal.
 func (term *terminal) read(done chan<- struct{}) {
 	defer close(done)
 	buf := make([]byte, 64<<10)
@@ -92,14 +93,14 @@ func (term *terminal) read(done chan<- struct{}) {
 
 var sequences = regexp.MustCompile(`\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07]*\x07`)
 
-// text is what was shown, without movement, colours and space.
+// text returns the output without control sequences and with single spaces.
 func (term *terminal) text() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	return strings.Join(strings.Fields(sequences.ReplaceAllString(term.shown.String(), " ")), " ")
 }
 
-// types presses keys, and then Enter once the program shows them.
+// types sends keys, waits until the program shows them, and sends Enter.
 func (term *terminal) types(keys, shows string) {
 	term.t.Helper()
 	if _, err := term.keys.WriteString(keys); err != nil {
@@ -111,7 +112,7 @@ func (term *terminal) types(keys, shows string) {
 	}
 }
 
-// await waits until something holds.
+// await waits until holds returns true. what describes the condition.
 func (term *terminal) await(what string, holds func() bool) {
 	term.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -123,8 +124,8 @@ func (term *terminal) await(what string, holds func() bool) {
 	}
 }
 
-// TestRecordTerminal records what the agent stores of a conversation in its own
-// screen: testdata/terminal. Like TestRecord it needs -record.
+// TestRecordTerminal records the files that the agent stores for a conversation
+// in a terminal (testdata/terminal). It runs only with -record.
 func TestRecordTerminal(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")
@@ -134,8 +135,8 @@ func TestRecordTerminal(t *testing.T) {
 	}
 }
 
-// recordTerminal records a conversation that a user has in a terminal: a shell
-// command, a command of the user's own, and one of the agent's.
+// recordTerminal records a conversation in a terminal: a shell command, a
+// custom command of the user, and a command of the agent.
 func recordTerminal(t *testing.T, b realagents.Binary) {
 	recordtest.Home(t, fixtureDir)
 	r := newRigIn(t, b, fixtureDir, "1")
@@ -161,11 +162,11 @@ func recordTerminal(t *testing.T, b realagents.Binary) {
 	cmd := exec.Command(b.Path)
 	cmd.Dir, cmd.Env = r.Home.Project, append(append(os.Environ(), r.Opt.Env...), "TERM=xterm-256color")
 	term := openTerminal(t, cmd)
-	kept := func(text string, n int) {
+	stores := func(text string, n int) {
 		t.Helper()
 		term.await(text, func() bool {
 			if _, err := os.Stat(filepath.Join(r.Home.Config, "projects")); err != nil {
-				return false // it has stored nothing yet
+				return false // the agent has stored nothing yet
 			}
 			all := ""
 			for _, f := range readStored(t, r.Home.Config) {
@@ -176,21 +177,21 @@ func recordTerminal(t *testing.T, b realagents.Binary) {
 	}
 	term.await("a prompt", func() bool { return strings.Contains(term.text(), "❯") })
 	term.types("!echo from-bash; echo wrong >&2", "wrong >&2")
-	kept(`"turn_duration"`, 1)
+	stores(`"turn_duration"`, 1)
 	term.types("/greet the <world> & all", "<world> & all")
-	kept(`"turn_duration"`, 2)
+	stores(`"turn_duration"`, 2)
 	term.types("/model", "/model")
 	term.await("a choice", func() bool { return strings.Contains(term.text(), "Esc") || strings.Contains(term.text(), "Select") })
 	if _, err := term.keys.WriteString("\x1b"); err != nil {
 		t.Fatal(err)
 	}
-	kept("Kept model", 1)
+	stores("Kept model", 1)
 	stored := readStored(t, r.Home.Config)
 	var all []string
 	for _, s := range stored {
 		all = append(all, string(s.Data))
 	}
-	a := &txtar.Archive{Comment: []byte("What a user types in a terminal, and what the agent keeps of it.\n\nRecorded with Claude Code " + b.Version + ".\n")}
+	a := &txtar.Archive{Comment: []byte("Commands that a user types in a terminal, and the files that the agent stores.\n\nRecorded with Claude Code " + b.Version + ".\n")}
 	a.Files = append(newNormaliser(all).stored(stored), txtar.File{Name: "want"})
 	a.Files[len(a.Files)-1].Data = shownOf(t, a)
 	recordtest.Save(t, filepath.Join("testdata", "terminal", "typed@"+b.Version+".txtar"), a)

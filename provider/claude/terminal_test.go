@@ -19,9 +19,9 @@ func shownOf(t *testing.T, a *txtar.Archive) []byte {
 	return out.Bytes()
 }
 
-// What a user typed in a terminal is shown as it was typed, with what the
-// agent's commands printed; no turn of it failed.
-func TestWhatWasTypedInATerminalIsShown(t *testing.T) {
+// History shows the text that a user typed in a terminal unchanged, and the
+// output of commands. No turn fails.
+func TestHistoryShowsTextTypedInATerminal(t *testing.T) {
 	names := recordtest.Each(t, "testdata/terminal", map[string]struct{}{}, func(t *testing.T, _ struct{}, path string, a *txtar.Archive) {
 		recordtest.Compare(t, path, a, shownOf(t, a), *update)
 		evs := history(t, unpack(t, a)...)
@@ -37,7 +37,7 @@ func TestWhatWasTypedInATerminalIsShown(t *testing.T) {
 			"user: /greet the <world> & all", "agent: ok", "user: /model", "system: Kept model as ",
 		} {
 			if i >= len(got) || !strings.HasPrefix(got[i], want) {
-				t.Errorf("shown: %q, want %q", got, want)
+				t.Errorf("messages %q, want %q", got, want)
 			}
 		}
 		for _, b := range bodies[event.ResponseError](evs) {
@@ -45,6 +45,6 @@ func TestWhatWasTypedInATerminalIsShown(t *testing.T) {
 		}
 	})
 	if len(names) == 0 {
-		t.Error("nothing was recorded")
+		t.Error("there are no recordings")
 	}
 }

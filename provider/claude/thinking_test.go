@@ -13,7 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-func TestThinkingBudgetThatTheAgentWasStartedWith(t *testing.T) {
+func TestThinkingBudgetComesFromOptionsOrEnvironment(t *testing.T) {
 	for _, tt := range []struct {
 		tokens int
 		env    []string
@@ -32,9 +32,9 @@ func TestThinkingBudgetThatTheAgentWasStartedWith(t *testing.T) {
 	}
 }
 
-// A version that cannot show reasoning otherwise is refused only if a client
-// asks for a display. The program stands for such a version.
-func TestThinkingDisplayThatTheAgentRefuses(t *testing.T) {
+// Open fails only if the client requests a display. The program simulates a
+// version of the agent that cannot change the display.
+func TestOpenRejectsAThinkingDisplayThatTheAgentLacks(t *testing.T) {
 	const program = `#!/bin/sh
 while read -r line; do
 	id=${line#*\"request_id\":\"}
@@ -59,9 +59,9 @@ done
 	}
 }
 
-// asked returns the display of reasoning in the last request that the model
-// got.
-func (r *rig) asked() string {
+// requestedDisplay returns the display of reasoning in the last request that
+// the model got.
+func (r *rig) requestedDisplay() string {
 	for _, q := range slices.Backward(r.Model.Requests()) {
 		var body struct{ Thinking *struct{ Display string } }
 		if q.Method == "POST" && json.Unmarshal(q.Body, &body) == nil && body.Thinking != nil {
@@ -71,9 +71,9 @@ func (r *rig) asked() string {
 	return ""
 }
 
-// Both versions are asked for summaries, and change that and their tools while
-// they run.
-func TestAgentChangesWhatATurnMayChange(t *testing.T) {
+// Reasoning is shown as summaries by default. Both versions can change the
+// display and the tools while they run.
+func TestThinkingDisplayAndToolsChangeInARunningSession(t *testing.T) {
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) {
 			r := newRig(t, b)
@@ -87,8 +87,8 @@ func TestAgentChangesWhatATurnMayChange(t *testing.T) {
 				}
 				return denied
 			}
-			if denied := turn(); denied || r.asked() != "summarized" {
-				t.Errorf("by default reasoning is %q; denied %v", r.asked(), denied)
+			if denied := turn(); denied || r.requestedDisplay() != "summarized" {
+				t.Errorf("by default reasoning is %q; denied %v", r.requestedDisplay(), denied)
 			}
 			c := r.Conn.(*conn)
 			set := func(d runnel.ThinkingDisplay, tools ...string) {
@@ -100,12 +100,12 @@ func TestAgentChangesWhatATurnMayChange(t *testing.T) {
 				}
 			}
 			set(runnel.ThinkingOmitted, "Bash")
-			if denied := turn(); !denied || r.asked() == "summarized" {
-				t.Errorf("when changed reasoning is %q; denied %v", r.asked(), denied)
+			if denied := turn(); !denied || r.requestedDisplay() == "summarized" {
+				t.Errorf("when changed reasoning is %q; denied %v", r.requestedDisplay(), denied)
 			}
 			set(runnel.ThinkingSummarized)
-			if denied := turn(); denied || r.asked() != "summarized" {
-				t.Errorf("when restored reasoning is %q; denied %v", r.asked(), denied)
+			if denied := turn(); denied || r.requestedDisplay() != "summarized" {
+				t.Errorf("when restored reasoning is %q; denied %v", r.requestedDisplay(), denied)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,11 +24,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// What the agent must not be able to do to us, and what a newer one may do.
+// This file tests the translator with damaged, hostile and unknown lines.
 
 const testTurn = "11111111-2222-4333-8444-555555555555"
 
-// Lines of an agent.
+// Lines that an agent prints.
 const (
 	readyLine  = `{"type":"control_response","response":{"subtype":"success","request_id":"runnel-1","response":{"commands":[],"models":[]}}}`
 	initLine   = `{"type":"system","subtype":"init","session_id":"s","model":"m","permissionMode":"default","apiKeySource":"none","tools":["Bash"]}`
@@ -48,7 +47,8 @@ func promptLine(text string) string {
 	return string(b)
 }
 
-// run feeds a translator a prompt and what the agent printed.
+// run returns the events of a new translator for a prompt and the agent's
+// lines.
 func run(lines ...string) []event.Event { return feed(newTranslator(), lines...) }
 
 func feed(t *translator, lines ...string) []event.Event {
@@ -103,7 +103,7 @@ func TestUndecodableLinesBecomeNotices(t *testing.T) {
 		evs := run(initLine, startLine, blockLine, junk, deltaLine, wholeLine, resultLine)
 		sound(t, evs)
 		if strings.Contains(dump(evs), secret) {
-			t.Errorf("%q: the line is shown", junk)
+			t.Errorf("%q: an event contains the line", junk)
 		}
 		got := summary(evs)
 		if got[len(got)-1] != "completed end_turn" || !strings.Contains(strings.Join(got, "\n"), "message hi") {
@@ -133,25 +133,25 @@ func TestInvalidIDsOfAnAgentAreContained(t *testing.T) {
 	calls := 0
 	for _, b := range bodies[event.ItemDone](evs) {
 		if m, ok := b.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent && m.Content != "hi" {
-			t.Errorf("the agent said %q", m.Content)
+			t.Errorf("message %q", m.Content)
 		}
 		if f, ok := b.FinalItem.(event.FunctionCall); ok && f.CallID == "c1" {
 			calls++
 		}
 	}
 	if calls != 1 {
-		t.Errorf("the call is there %d times", calls)
+		t.Errorf("%d items for the call, want 1", calls)
 	}
 }
 
-// damages are what an agent must not do to its stream, over whole recordings.
+// damages are faults that the test applies to the streams of recordings.
 var damages = map[string]recordtest.Damage{
 	"every line twice":            recordtest.Twice(`.`),
 	"blocks start twice":          recordtest.Twice(`content_block_start`),
 	"blocks grow twice":           recordtest.Twice(`content_block_delta`),
 	"blocks stop twice":           recordtest.Twice(`content_block_stop`),
 	"messages start twice":        recordtest.Twice(`message_start`),
-	"messages come twice":         recordtest.Twice(`"type\\?":\\?"assistant"`),
+	"messages are sent twice":     recordtest.Twice(`"type\\?":\\?"assistant"`),
 	"no block starts":             recordtest.Without(`content_block_start`),
 	"no block grows":              recordtest.Without(`content_block_delta`),
 	"no block stops":              recordtest.Without(`content_block_stop`),
@@ -165,17 +165,17 @@ var damages = map[string]recordtest.Damage{
 	"one block index":             recordtest.Replaced(`"index":1`, `"index":0`),
 }
 
-// wholeTexts drops the frames that bring texts whole.
+// wholeTexts removes the assistant frames with text.
 var wholeTexts = recordtest.Without(`^\{"type":"assistant".*"type":"text"|^\{.*"type":"text".*"type":"assistant"`)
 
-// TestDamagedStreamsKeepTheirTextOrFail: whatever the stream of a message is,
-// its text is that of the whole message, or the turn fails. (H06)
+// For each damage to the stream of a message, the text is the text of the
+// complete message, or the turn fails. (H06)
 func TestDamagedStreamsKeepTheirTextOrFail(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			eachRecording(t, func(t *testing.T, _ fixture, path string, a *txtar.Archive) {
 				if strings.Contains(path, "@2.1.197") && name != "every line twice" {
-					return // the older version streams alike
+					return // the older version has the same stream
 				}
 				whole := recordtest.Translated(t, New(), section(a, "in"))
 				damaged := recordtest.Events(t, New(), damage(recordtest.All(t, section(a, "in"))))
@@ -186,10 +186,10 @@ func TestDamagedStreamsKeepTheirTextOrFail(t *testing.T) {
 	}
 }
 
-// TestUnknownTextFailsTheTurn: nothing says what the text was.
+// The turn fails if neither the stream nor the result has the complete text.
 func TestUnknownTextFailsTheTurn(t *testing.T) {
 	const stopLine = `{"type":"stream_event","session_id":"s","event":{"type":"content_block_stop","index":0}}`
-	told := strings.Replace(resultLine, `"subtype"`, `"result":"hi","subtype"`, 1)
+	withText := strings.Replace(resultLine, `"subtype"`, `"result":"hi","subtype"`, 1)
 	for name, lines := range map[string][]string{
 		"a block starts twice":             {blockLine, deltaLine, blockLine, deltaLine, stopLine},
 		"a block stops that never started": {stopLine},
@@ -207,12 +207,12 @@ func TestUnknownTextFailsTheTurn(t *testing.T) {
 		if n := bodies[event.Notice](evs); !failed || end.Error.Code != string(runnel.ProtocolError) || len(n) != 1 || n[0].Code != string(runnel.ProtocolError) {
 			t.Errorf("%s: %s", name, dump(evs))
 		}
-		// The result tells, or the whole message.
-		for _, later := range [][]string{{told}, {wholeLine, resultLine}} {
+		// The turn completes if the result or an assistant frame has the text.
+		for _, later := range [][]string{{withText}, {wholeLine, resultLine}} {
 			evs := run(append(slices.Clone(stream), later...)...)
 			closed(t, evs)
 			if got := summary(evs); !slices.Contains(got, "message hi") || got[len(got)-1] != "completed end_turn" || len(bodies[event.Notice](evs)) != 0 {
-				t.Errorf("%s, told by %.60s: %q", name, later[0], got)
+				t.Errorf("%s, with %.60s: %q", name, later[0], got)
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestFilesThatTheAgentNamesAreReported(t *testing.T) {
 		"a plan in the output": {plan(false, saved, `null`), a},
 		"a plan in both":       {plan(false, saved, `{"plan":"p","filePath":"/plans/a b.md"}`), a},
 		"a plan without file":  {plan(false, "Approved.", `{"plan":"p"}`), nil},
-		"a plan turned down":   {plan(true, saved, `"Error"`), nil},
+		"a denied plan":        {plan(true, saved, `"Error"`), nil},
 		"skills among text": {
 			[]string{`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"Two skills.\nBase directory for this skill: /s/one\n\nGreet.\nBase directory for this skill: /s/two \n"}]}}`},
 			[]event.AgentFile{{Path: "/s/one/SKILL.md", Kind: "skill"}, {Path: "/s/two/SKILL.md", Kind: "skill"}},
@@ -267,9 +267,8 @@ func closed(t testing.TB, evs []event.Event) {
 	agentrig.Closed(t, agentrig.Ruled(t, providerID, evs))
 }
 
-// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte.
-// Cuts within a line are the same for the turn: what cannot be decoded changes
-// nothing.
+// The test cuts recordings after every line. For cuts within a line it checks
+// that the incomplete line changes nothing.
 func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	for _, name := range []string{"text@2.1.197", "tools@2.1.330", "interrupt-approval@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
@@ -294,9 +293,8 @@ func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	}
 }
 
-// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every
-// line, as the agent's death does: what was held is given out, and everything
-// has an end.
+// The test ends recordings after every line, as if the agent had exited there.
+// Held events must be emitted, and every item and turn must end.
 func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	for _, name := range []string{"background-agent@2.1.197", "background-meanwhile@2.1.330", "subagents@2.1.330", "background-left@2.1.330"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
@@ -310,87 +308,8 @@ func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	}
 }
 
-// maxSeed keeps the inputs of fuzzing short: each that finds something new is
-// made smaller first, which takes as many runs as it has bytes.
-const maxSeed = 3 << 10
-
-func FuzzLinesOfAnAgent(f *testing.F) {
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, p := range paths {
-		a, err := txtar.ParseFile(p)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(recordtest.Seed(f, section(a, "in"), maxSeed, func(text []byte) bool {
-			return len(text) > maxSeed/2 || bytes.Contains(text, []byte("_delta"))
-		}))
-	}
-	f.Add([]byte("<" + promptLine("go") + "\n" + strings.Join([]string{initLine, startLine, blockLine, deltaLine, wholeLine, resultLine}, "\n")))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 1<<20 {
-			t.Skip()
-		}
-		tr := newTranslator()
-		var evs []event.Event
-		for _, l := range recordtest.Seeded(data) {
-			if l.Dir == runnel.DirIn {
-				evs = append(evs, tr.Sent(l.Text, l.At)...)
-				continue
-			}
-			out, _ := tr.Printed(l.Text, l.At)
-			evs = append(evs, out...)
-		}
-		for _, ev := range evs {
-			if err := ev.Validate(); err != nil {
-				t.Fatalf("%v: %s", err, dump([]event.Event{ev}))
-			}
-		}
-		closed(t, evs)
-	})
-}
-
-func FuzzStored(f *testing.F) {
-	paths, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, p := range paths {
-		a, err := txtar.ParseFile(p)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, s := range a.Files {
-			if strings.HasSuffix(s.Name, ".jsonl") {
-				cut := bytes.LastIndexByte(s.Data[:min(len(s.Data), maxSeed)], '\n')
-				f.Add(s.Data[:cut+1])
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := readEntries(t.Context(), strings.NewReader(string(data)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := newHistorian("s", nil, nil)
-		var evs []event.Event
-		for _, e := range chain(entries) {
-			evs = append(evs, h.entry(e)...)
-		}
-		evs = append(evs, h.finish()...)
-		for _, ev := range evs {
-			if err := ev.Validate(); err != nil {
-				t.Fatalf("%v: %s", err, dump([]event.Event{ev}))
-			}
-		}
-		closed(t, evs)
-	})
-}
-
-// fakeAgent makes a program that is ready at once and then does what script
-// says, with the file "out" beside it.
+// fakeAgent returns options for a program that answers the handshake and then
+// runs a shell script. The program's directory has the file "out".
 func fakeAgent(t *testing.T, script, out string) runnel.Options {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -416,7 +335,7 @@ func drainAll(t *testing.T, opt runnel.Options) ([]event.Event, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.Prompt(t.Context(), testTurn, runnel.Text("go")) // it may be gone
+	_ = c.Prompt(t.Context(), testTurn, runnel.Text("go")) // fails if the agent has exited
 	timer := time.AfterFunc(patience, func() { c.Close() })
 	defer timer.Stop()
 	var evs []event.Event
@@ -522,7 +441,7 @@ func TestBlockedStdinDoesNotBlockOtherWork(t *testing.T) {
 	}
 }
 
-func TestUnsupportedQuestionsAreRefusedAtOnce(t *testing.T) {
+func TestUnsupportedControlRequestsAreRejectedAtOnce(t *testing.T) {
 	tr := newTranslator()
 	_, replies := tr.Printed([]byte(`{"type":"control_request","request_id":"q","request":{"subtype":"elicitation"}}`), fixtureStart)
 	b, err := json.Marshal(replies)
@@ -531,7 +450,7 @@ func TestUnsupportedQuestionsAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestQuestionsBetweenTurnsHaveATurn(t *testing.T) {
+func TestQuestionBetweenTurnsGetsItsOwnTurn(t *testing.T) {
 	tr := newTranslator()
 	ask := `{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}`
 	evs, _ := tr.Printed([]byte(ask), fixtureStart)
@@ -556,7 +475,7 @@ func TestQuestionsBetweenTurnsHaveATurn(t *testing.T) {
 	}
 }
 
-func TestAForeignResultDoesNotEndThePromptsTurn(t *testing.T) {
+func TestResultOfAnotherTurnDoesNotEndThePromptsTurn(t *testing.T) {
 	foreign := strings.Replace(resultLine, `"type":"result"`, `"type":"result","origin":{"kind":"task-notification"}`, 1)
 	newer := strings.Replace(resultLine, `"type":"result"`, `"type":"result","user_message_uuids":["someone-else"]`, 1)
 	for _, l := range []string{foreign, newer} {
@@ -568,7 +487,7 @@ func TestAForeignResultDoesNotEndThePromptsTurn(t *testing.T) {
 	}
 }
 
-func TestDecideRefusesWhatTheApprovalDoesNotOffer(t *testing.T) {
+func TestDecideRejectsChoicesThatTheApprovalDoesNotOffer(t *testing.T) {
 	tr := newTranslator()
 	tr.Sent([]byte(promptLine("go")), fixtureStart)
 	tr.Printed([]byte(initLine), fixtureStart)
@@ -587,7 +506,7 @@ func TestDecideRefusesWhatTheApprovalDoesNotOffer(t *testing.T) {
 	}
 }
 
-func TestOpenIsGivenUp(t *testing.T) {
+func TestOpenStopsWhenTheContextExpires(t *testing.T) {
 	opt := fakeAgent(t, "", "")
 	script := "#!/bin/sh\nsleep 600\n"
 	if err := os.WriteFile(opt.Path, []byte(script), 0o700); err != nil {
@@ -600,8 +519,8 @@ func TestOpenIsGivenUp(t *testing.T) {
 	}
 }
 
-// A refused interrupt is reported, in the turn that goes on.
-func TestRefusedInterruptIsReported(t *testing.T) {
+// The notice about a rejected interrupt is part of the running turn.
+func TestRejectedInterruptIsReported(t *testing.T) {
 	const (
 		ask     = `{"type":"control_request","request_id":"runnel-9","request":{"subtype":"interrupt"}}`
 		refusal = `{"type":"control_response","response":{"subtype":"error","request_id":"runnel-9","error":"not now"}}`

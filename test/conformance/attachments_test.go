@@ -230,9 +230,9 @@ func (a *attached) typeRows(tab *table) {
 		equal(t, "attachment", []any{at(list, 0, "name"), at(list, 0, "mediaType")}, []any{"labels.txt", "text/plain"})
 	})
 	for _, r := range [][2]string{{"an image", "a base64 image block"}, {"a PDF", "a base64 document block with a title"}, {"a text, Markdown or CSV", "a text document block with a title"}} {
-		tab.link(r[0], "the agent is Claude Code", r[1]+", before the prompt's text", "provider/claude.TestPromptHasOneBlockForEachPartThatIsThere")
+		tab.link(r[0], "the agent is Claude Code", r[1]+", before the prompt's text", "provider/claude.TestPromptHasOneBlockForEachPart")
 	}
-	tab.link("no attachments", "the agent is Claude Code", "the prompt is a plain string", "provider/claude.TestPromptHasOneBlockForEachPartThatIsThere")
+	tab.link("no attachments", "the agent is Claude Code", "the prompt is a plain string", "provider/claude.TestPromptHasOneBlockForEachPart")
 }
 
 // upload uploads a file and returns the answer.

@@ -11,9 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// normaliser takes out of a recording what differs each time: ids, times,
-// durations. What refers to the same thing before does so after. It also
-// shortens the lists that the agent repeats each turn.
+// normaliser replaces the values of a recording that differ each time: ids,
+// times and durations. The same value always gets the same replacement. It also
+// shortens the lists that the agent repeats in each turn.
 type normaliser struct {
 	uuids recordtest.UUIDs
 	tasks map[string]string
@@ -27,7 +27,8 @@ var (
 	slugRE     = regexp.MustCompile(`"slug":\s*"[a-z-]+"`)
 )
 
-// newNormaliser learns the ids of all texts of a recording, in order.
+// newNormaliser returns a normaliser for the ids in the texts of a recording.
+// It numbers the ids in the order of the texts.
 func newNormaliser(texts []string) *normaliser {
 	n := &normaliser{uuids: recordtest.NewUUIDs(texts), tasks: map[string]string{}}
 	for _, text := range texts {
@@ -40,7 +41,8 @@ func newNormaliser(texts []string) *normaliser {
 	return n
 }
 
-// line normalises a line that is the k-th to be said or written.
+// line normalises the k-th line of a recording; its times become k seconds
+// after fixtureStart.
 func (n *normaliser) line(line string, k int) string {
 	line = shorten(line)
 	line = n.uuids.Replace(line)
@@ -53,8 +55,8 @@ func (n *normaliser) line(line string, k int) string {
 	return portRE.ReplaceAllString(line, "127.0.0.1:1")
 }
 
-// shorten cuts the long lists of frames that are about the session, and what
-// attachments hold.
+// shorten shortens the long lists in frames about the session and removes the
+// content of attachments.
 func shorten(line string) string {
 	var o map[string]any
 	if json.Unmarshal([]byte(line), &o) != nil {
@@ -98,7 +100,7 @@ func clip(o map[string]any) {
 }
 
 // keepStored reports whether a stored line is part of the conversation. The
-// rest is the agent's bookkeeping, most of the bytes of a file.
+// other lines are the agent's internal records, which take most of a file.
 func keepStored(line string) bool {
 	var o struct{ Type string }
 	if json.Unmarshal([]byte(line), &o) != nil {

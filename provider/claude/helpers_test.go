@@ -6,7 +6,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// Short names for what the tests use often.
+// Short names for constants that the tests use often.
 const (
 	allowOnce    = translate.AllowOnce
 	allowSession = translate.AllowSession

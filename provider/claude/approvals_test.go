@@ -17,12 +17,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// askLine is a question of the agent.
+// askLine returns a permission request of the agent.
 func askLine(request, call, input string) string {
 	return `{"type":"control_request","request_id":"` + request + `","request":{"subtype":"can_use_tool","tool_name":"Bash","input":` + input + `,"tool_use_id":"` + call + `"}}`
 }
 
-// begun is a translator in the middle of a turn.
+// begun returns a translator with a running turn.
 func begun() *translator {
 	tr := newTranslator()
 	tr.Sent([]byte(promptLine("go")), fixtureStart)
@@ -57,9 +57,8 @@ func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 	}
 }
 
-// What was approved is what runs, whatever the agent has in mind: the answer
-// carries the whole of the arguments.
-func TestApprovedArgumentsAreSentBackWhole(t *testing.T) {
+// The answer contains all approved arguments, so the agent runs exactly these.
+func TestApprovalAnswerContainsAllArguments(t *testing.T) {
 	tr := begun()
 	input := `{"command":"ls","description":"List"}`
 	evs, _ := tr.Printed([]byte(askLine("q", "c", input)), fixtureStart)
@@ -72,8 +71,8 @@ func TestApprovedArgumentsAreSentBackWhole(t *testing.T) {
 	}
 }
 
-// Options and settings in which nobody would be asked do not come about
-// unnoticed.
+// The environment and the user's settings cannot turn approvals off. If the
+// options turn them off, a notice reports it.
 func TestSettingsThatSkipApprovalsAreReported(t *testing.T) {
 	skip := "CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS=1"
 	if env := environ([]string{skip, "CLAUDE_CODE_ENTRYPOINT=x"}, runnel.Options{}); slices.Contains(env, skip) || !slices.Contains(env, "CLAUDE_CODE_ENTRYPOINT=x") {
@@ -87,23 +86,23 @@ func TestSettingsThatSkipApprovalsAreReported(t *testing.T) {
 		}
 		_, a := r.ask("touch asked", says("ok"))
 		if exists(r.File("asked")) {
-			t.Fatal("it ran before anyone was asked")
+			t.Fatal("the command ran before the approval")
 		}
 		r.Decide(a, runnel.Decision{Choice: deny})
 		r.Finish("")
 		if exists(r.File("asked")) {
-			t.Error("it ran although it was denied")
+			t.Error("the denied command ran")
 		}
-		// Allowed, it is announced.
+		// With AllowBypass, the bypass mode is reported.
 		r.Conn.Close()
 		r.Conn, r.Opt.AllowBypass, r.Opt.PermissionMode = nil, true, runnel.ModeBypass
 		r.Play(calls(bash("touch asked", "Ask")), says("ok"))
 		evs := r.Finish(deny)
 		if !exists(r.File("asked")) {
-			t.Errorf("bypassing asks\n%s", dump(evs))
+			t.Errorf("the bypass mode asked for an approval\n%s", dump(evs))
 		}
 		if !slices.ContainsFunc(bodies[event.Notice](evs), func(n event.Notice) bool { return n.Code == "PERMISSIONS_BYPASSED" }) {
-			t.Error("it was not said that nobody is asked")
+			t.Error("no notice PERMISSIONS_BYPASSED")
 		}
 	})
 }
@@ -131,7 +130,7 @@ func TestDenyRulesHoldForSubagents(t *testing.T) {
 			}
 		}
 		if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {
-			t.Errorf("asked %d times for what is denied", n)
+			t.Errorf("%d approvals for denied calls", n)
 		}
 		denied := 0
 		for _, it := range items(evs) {
@@ -139,8 +138,8 @@ func TestDenyRulesHoldForSubagents(t *testing.T) {
 				denied++
 			}
 		}
-		if denied < 3 { // 2.1.197 does not show the subagent of a subagent
-			t.Errorf("%d denials are shown", denied)
+		if denied < 3 { // 2.1.197 does not print the messages of a subagent's subagent
+			t.Errorf("%d denied calls, want 3 or more", denied)
 		}
 	})
 }
@@ -192,9 +191,9 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-// Calls of one message are asked for one after another; those of subagents
-// side by side are asked for together.
-func TestParallelSubagentsAskTogether(t *testing.T) {
+// The agent requests the approvals of one message one after another. It
+// requests the approvals of parallel subagents at the same time.
+func TestParallelSubagentsRequestApprovalsTogether(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		const n = 4
 		var agents []fakemodel.Block
@@ -213,7 +212,7 @@ func TestParallelSubagentsAskTogether(t *testing.T) {
 			}
 			return len(open) == n || event.Ends(ev.Body)
 		})
-		for _, i := range rand.Perm(n) { // half are denied
+		for _, i := range rand.Perm(n) { // deny half of them
 			r.Decide(open[i], runnel.Decision{Choice: []string{allowOnce, deny}[i%2]})
 		}
 		evs = append(evs, r.Finish("")...)
@@ -226,7 +225,7 @@ func TestParallelSubagentsAskTogether(t *testing.T) {
 	})
 }
 
-func TestEachCallOfOneMessageIsApprovedOnItsOwn(t *testing.T) {
+func TestEachCallOfOneMessageNeedsItsOwnApproval(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		var blocks []fakemodel.Block
 		for i := range 8 {
@@ -248,7 +247,7 @@ func TestEachCallOfOneMessageIsApprovedOnItsOwn(t *testing.T) {
 		})
 		sound(t, evs)
 		if len(asked) != 8 {
-			t.Errorf("%d of 8 were asked for", len(asked))
+			t.Errorf("%d of 8 calls needed an approval", len(asked))
 		}
 		for i := range 8 {
 			if ran := exists(r.File("out" + itoa(i))); ran != (i == 3) {
@@ -258,14 +257,14 @@ func TestEachCallOfOneMessageIsApprovedOnItsOwn(t *testing.T) {
 	})
 }
 
-// The agent runs changed arguments without another look at its rules. So none
-// are changed where rules deny anything.
-func TestArgumentsStayUneditedWhereRulesDeny(t *testing.T) {
+// The agent does not check changed arguments against its deny rules. So a user
+// cannot change arguments if there are deny rules.
+func TestArgumentsCannotBeEditedIfThereAreDenyRules(t *testing.T) {
 	edited := []byte(`{"command":"touch denied","description":"x"}`)
 	eachAgent(t, func(t *testing.T, r *rig) {
 		_, a := r.ask("touch asked", says("ok"))
 		if !a.ArgumentsEditable {
-			t.Error("nothing is denied, and yet the arguments are not to be changed")
+			t.Error("the arguments cannot be changed although there are no deny rules")
 		}
 		r.Decide(a, runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"x"}`)})
 		r.Finish("")
@@ -280,7 +279,7 @@ func TestArgumentsStayUneditedWhereRulesDeny(t *testing.T) {
 		}
 		_, a = r.ask("touch asked", says("ok"))
 		if a.ArgumentsEditable {
-			t.Error("the arguments may be changed into what is denied")
+			t.Error("the arguments can be changed although there are deny rules")
 		}
 		if err := r.Conn.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce, UpdatedArguments: edited}); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("got %v", err)
@@ -288,12 +287,12 @@ func TestArgumentsStayUneditedWhereRulesDeny(t *testing.T) {
 		r.Decide(a, runnel.Decision{Choice: allowOnce})
 		r.Finish("")
 		if exists(r.File("denied")) || !exists(r.File("asked")) {
-			t.Error("it ran what was not approved")
+			t.Error("the agent did not run exactly the approved command")
 		}
 	})
 }
 
-func TestUnknownPermissionRulesCount(t *testing.T) {
+func TestUnknownPermissionRulesCountAsDenyRules(t *testing.T) {
 	tr := newTranslator()
 	for _, tt := range []struct {
 		answer string

@@ -13,9 +13,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// Tests with the real agents and a scripted model.
+// This file has tests with the real agents and a scripted model.
 
-// summary names what happened, one word or two per item and end.
+// summary returns a short line for each item, and one for the end of the turn.
 func summary(evs []event.Event) []string {
 	var out []string
 	for _, it := range items(evs) {
@@ -47,7 +47,7 @@ func summary(evs []event.Event) []string {
 	return out
 }
 
-func TestTextAndThinking(t *testing.T) {
+func TestTextAndThinkingAreStreamed(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{
 			{Type: "thinking", Text: "Let me think about it."},
@@ -86,7 +86,7 @@ func TestTextAndThinking(t *testing.T) {
 	})
 }
 
-func TestCostIsOfTheTurn(t *testing.T) {
+func TestCostIsTheCostOfOneTurn(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		cost := func() float64 {
 			r.Play(fakemodel.Step{Text: "ok", Usage: map[string]int64{"input_tokens": 1000, "output_tokens": 10}})
@@ -117,7 +117,7 @@ func (r *rig) agentSession() string {
 	return id
 }
 
-func TestFiveToolsTwoInParallel(t *testing.T) {
+func TestParallelAndFailingToolsHaveTheirOutputs(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Write("a.txt", "alpha\nbeta\n")
 		r.Write("b.txt", "other\n")
@@ -160,12 +160,12 @@ func TestFiveToolsTwoInParallel(t *testing.T) {
 			t.Errorf("exit code: %+v", out)
 		}
 		if out := outs[r.Turn+":4:0:output"]; strings.Contains(out.Output, "<tool_use_error>") || !out.IsError {
-			t.Errorf("output of a tool that is not: %+v", out)
+			t.Errorf("output of an unknown tool: %+v", out)
 		}
 	})
 }
 
-func TestChangesComeFromTheAgentsRecord(t *testing.T) {
+func TestFileChangesMatchTheFiles(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		old := "a\nb\nc b\n"
 		r.Write("f.txt", old)
@@ -198,19 +198,20 @@ func TestChangesComeFromTheAgentsRecord(t *testing.T) {
 			t.Error(d)
 		}
 		if r.Read("f.txt") != "" || r.Read("new.txt") != "x\n" {
-			t.Error("the files are not what the changes say")
+			t.Error("the files do not match the changes")
 		}
 		asked := bodies[event.ApprovalRequested](evs)
 		if len(asked) != 3 || len(asked[0].Approval.Changes) != 1 {
 			t.Fatalf("approvals: %+v", asked)
 		}
 		if h := asked[0].Approval.Changes[0].Hunks; len(h) != 1 || !slices.Equal(h[0].Lines, []string{"-b", "+B"}) {
-			t.Errorf("what the approval shows: %+v", h)
+			t.Errorf("hunks of the approval: %+v", h)
 		}
 	})
 }
 
-// ask plays a Bash call that needs approval and returns the question.
+// ask plays a Bash call that needs an approval. It returns the events up to the
+// approval, and the approval.
 func (r *rig) ask(command string, after ...fakemodel.Step) ([]event.Event, event.Approval) {
 	r.T.Helper()
 	r.Play(append([]fakemodel.Step{
@@ -222,7 +223,7 @@ func (r *rig) ask(command string, after ...fakemodel.Step) ([]event.Event, event
 	})
 	a, ok := last(evs).(event.ApprovalRequested)
 	if !ok {
-		r.T.Fatalf("nothing was asked:\n%s", dump(evs))
+		r.T.Fatalf("no approval was requested:\n%s", dump(evs))
 	}
 	return evs, a.Approval
 }
@@ -234,17 +235,17 @@ func choiceIDs(a event.Approval) (ids []string) {
 	return ids
 }
 
-func TestApproval(t *testing.T) {
+func TestDecisionOfAnApprovalIsFollowed(t *testing.T) {
 	done := fakemodel.Step{Text: "Done."}
 	tests := []struct {
 		name     string
 		decision runnel.Decision
-		want     []string // after the question
-		ran      string   // which file the command made
+		want     []string // items and end of the turn
+		ran      string   // the file that the command created; "" if it did not run
 	}{
 		{"allowed", runnel.Decision{Choice: allowOnce}, []string{"message Done.", "completed end_turn"}, "asked"},
 		{"denied", runnel.Decision{Choice: deny, Reason: "not today"}, []string{"function_call_output not today (error)", "message Done.", "completed end_turn"}, ""},
-		{"denied and stopped", runnel.Decision{Choice: denyStop}, []string{"cancelled aborted_"}, ""}, // tools, or streaming if its message was not over yet
+		{"denied and stopped", runnel.Decision{Choice: denyStop}, []string{"cancelled aborted_"}, ""}, // aborted_tools, or aborted_streaming if the message was not complete
 		{"with other arguments", runnel.Decision{Choice: allowOnce, UpdatedArguments: []byte(`{"command":"touch edited","description":"Try"}`)},
 			[]string{"message Done.", "completed end_turn"}, "edited"},
 	}
@@ -293,10 +294,10 @@ func TestAllowForTheSessionAsksOnce(t *testing.T) {
 		r.Finish("")
 		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{use("Bash", args{"command": "touch same", "description": "Again"})}}, done)
 		if again := bodies[event.ApprovalRequested](r.Finish(allowOnce)); len(again) != 0 {
-			t.Error("it asked again")
+			t.Error("the agent requested a second approval")
 		}
 		if exists(r.File(".claude")) {
-			t.Error("the rule was written into the project")
+			t.Error("the agent wrote the rule into the project")
 		}
 	})
 }
@@ -323,7 +324,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	})
 }
 
-func TestInterrupt(t *testing.T) {
+func TestInterruptEndsAStreamingTurn(t *testing.T) {
 	stall := []fakemodel.Fault{{Kind: fakemodel.Stall, After: 2, Gate: "never"}}
 	tests := []struct {
 		name string
@@ -349,7 +350,7 @@ func TestInterrupt(t *testing.T) {
 				r.Play(tt.step)
 				<-r.Model.Gate("never").Reached()
 				evs := r.Until(tt.when)
-				if tt.step.Hold == "" { // both deltas
+				if tt.step.Hold == "" { // read the second delta too
 					evs = append(evs, r.Until(tt.when)...)
 				}
 				r.Interrupt()
@@ -364,7 +365,7 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// stillWorks runs another turn.
+// stillWorks runs another turn and checks its result.
 func (r *rig) stillWorks() {
 	r.T.Helper()
 	r.Send("<<play hello>>")
@@ -373,7 +374,7 @@ func (r *rig) stillWorks() {
 	}
 }
 
-func TestInterruptInATool(t *testing.T) {
+func TestInterruptEndsARunningTool(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		evs, a := r.ask("touch started; sleep 600")
 		r.Decide(a, runnel.Decision{Choice: allowOnce})
@@ -389,7 +390,7 @@ func TestInterruptInATool(t *testing.T) {
 	})
 }
 
-func TestInterruptInAnApproval(t *testing.T) {
+func TestInterruptWithdrawsAnOpenApproval(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		evs, a := r.ask("touch asked")
 		r.Interrupt()
