@@ -14,28 +14,29 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// object is any JSON object.
+// object is a JSON object.
 type object = map[string]any
 
-// heard is what a client of any API makes of an answer.
-type heard struct {
+// answer is an answer as a client of any API reads it.
+type answer struct {
 	Text, Thinking string
-	Calls          []string // name and arguments
-	Stop           string   // none if the answer did not end
+	Calls          []string // name and arguments of each call
+	Stop           string   // the stop reason; "" if the answer did not end
 	Error          string   // the code of an error event
 	In, Out        int64
 }
 
-// api is one dialect as its clients speak it.
+// api is the client's side of one dialect.
 type api struct {
-	path    string // of a stream
+	path    string // the path of a streaming request
 	request func(turns []turn) object
-	hear    func(h *heard, event object)
-	stops   map[string]string // Anthropic's words in the API's
-	failure string            // the path of its word for 429
+	read    func(h *answer, event object)
+	stops   map[string]string // the API's stop reasons, by Anthropic's
+	failure string            // the path of the error type in an error body, for status 429
 }
 
-// at walks an object: keys and indices parted by dots.
+// at returns the value at a path in a JSON value. The path has keys and
+// indices, separated by dots.
 func at(v any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
 		switch x := v.(type) {
@@ -74,7 +75,7 @@ var apis = map[string]api{
 		request: func(turns []turn) object {
 			return object{"model": "m", "stream": true, "messages": turns}
 		},
-		hear: func(h *heard, e object) {
+		read: func(h *answer, e object) {
 			h.Text += str(e, "delta.text")
 			h.Thinking += str(e, "delta.thinking")
 			if n := str(e, "content_block.name"); n != "" {
@@ -111,7 +112,7 @@ var apis = map[string]api{
 			}
 			return object{"model": "m", "stream": true, "input": items}
 		},
-		hear: func(h *heard, e object) {
+		read: func(h *answer, e object) {
 			switch e["type"] {
 			case "response.output_text.delta":
 				h.Text += str(e, "delta")
@@ -150,7 +151,7 @@ var apis = map[string]api{
 			}
 			return object{"model": "m", "stream": true, "stream_options": object{"include_usage": true}, "messages": msgs}
 		},
-		hear: func(h *heard, e object) {
+		read: func(h *answer, e object) {
 			h.Text += str(e, "choices.0.delta.content")
 			h.Thinking += str(e, "choices.0.delta.reasoning_content")
 			if n := str(e, "choices.0.delta.tool_calls.0.function.name"); n != "" {
@@ -182,7 +183,7 @@ var apis = map[string]api{
 			}
 			return object{"contents": contents, "systemInstruction": object{"parts": []object{{"text": "be good"}}}}
 		},
-		hear: func(h *heard, e object) {
+		read: func(h *answer, e object) {
 			part := at(e, "candidates.0.content.parts.0")
 			if at(part, "thought") == true {
 				h.Thinking += str(part, "text")
@@ -203,7 +204,7 @@ var apis = map[string]api{
 	},
 }
 
-// each runs a test for every API, each with a server of its own.
+// each runs a test for every API, each with a new server.
 func each(t *testing.T, cfg fakemodel.Config, test func(t *testing.T, s *fakemodel.Server, a api)) {
 	for name, a := range apis {
 		t.Run(name, func(t *testing.T) { test(t, start(t, cfg), a) })
@@ -229,17 +230,17 @@ func send(t *testing.T, s *fakemodel.Server, path string, body any) *http.Respon
 	return resp
 }
 
-// ask returns what the model says to a conversation.
-func (a api) ask(t *testing.T, s *fakemodel.Server, turns ...turn) (heard, error) {
+// ask sends a conversation and returns the model's answer.
+func (a api) ask(t *testing.T, s *fakemodel.Server, turns ...turn) (answer, error) {
 	t.Helper()
 	resp := send(t, s, a.path, a.request(turns))
 	if resp.StatusCode != http.StatusOK {
-		return heard{}, fmt.Errorf("status %d", resp.StatusCode)
+		return answer{}, fmt.Errorf("status %d", resp.StatusCode)
 	}
 	return a.listen(resp)
 }
 
-func (a api) listen(resp *http.Response) (h heard, err error) {
+func (a api) listen(resp *http.Response) (h answer, err error) {
 	sc := bufio.NewScanner(resp.Body)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
@@ -251,14 +252,14 @@ func (a api) listen(resp *http.Response) (h heard, err error) {
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			return h, err
 		}
-		a.hear(&h, e)
+		a.read(&h, e)
 	}
 	return h, sc.Err()
 }
 
 func play(steps ...fakemodel.Step) turn { return user(fakemodel.Scenario{Steps: steps}.Prompt("go")) }
 
-func TestEveryAPISaysTheSame(t *testing.T) {
+func TestEveryAPIGivesTheSameAnswer(t *testing.T) {
 	each(t, fakemodel.Config{}, func(t *testing.T, s *fakemodel.Server, a api) {
 		got, err := a.ask(t, s, play(fakemodel.Step{
 			Text: "Two at once. ", Chunk: 3,
@@ -273,7 +274,7 @@ func TestEveryAPISaysTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := heard{
+		want := answer{
 			Text: "Two at once. grüß grüß ", Thinking: "hmm, well", Calls: []string{`one {"a":1}`, `two {"b":"x"}`},
 			Stop: a.stops["tool_use"], In: 100, Out: 20,
 		}
@@ -290,13 +291,13 @@ func TestEveryAPIFollowsTheConversation(t *testing.T) {
 		turns []turn
 		want  string
 	}{
-		"first step":                       {[]turn{user("<<play two>>")}, "first"},
-		"a result is no directive":         {[]turn{user("<<play two>>"), said("first"), result("c")}, "second"},
-		"two results":                      {[]turn{user("<<play two>>"), said("first"), result("c"), result("d")}, "second"},
-		"past the last step":               {[]turn{user("<<play two>>"), said("a"), result("c"), said("b"), result("c")}, "ok (no more steps)"},
-		"the last directive counts":        {[]turn{user("<<play two>>"), said("a"), user("<<play hello>>")}, "Hello from the fake model."},
-		"a later message without does not": {[]turn{user("<<play two>>"), said("a"), user("and then?")}, "second"},
-		"no directive":                     {[]turn{user("--help")}, "ok"},
+		"first step":                                   {[]turn{user("<<play two>>")}, "first"},
+		"a tool result has no directive":               {[]turn{user("<<play two>>"), said("first"), result("c")}, "second"},
+		"two results":                                  {[]turn{user("<<play two>>"), said("first"), result("c"), result("d")}, "second"},
+		"past the last step":                           {[]turn{user("<<play two>>"), said("a"), result("c"), said("b"), result("c")}, "ok (no more steps)"},
+		"the last directive counts":                    {[]turn{user("<<play two>>"), said("a"), user("<<play hello>>")}, "Hello from the fake model."},
+		"a message without a directive does not count": {[]turn{user("<<play two>>"), said("a"), user("and then?")}, "second"},
+		"no directive":                                 {[]turn{user("--help")}, "ok"},
 	}
 	each(t, fakemodel.Config{Scenarios: two}, func(t *testing.T, s *fakemodel.Server, a api) {
 		for name, tt := range tests {
@@ -307,7 +308,7 @@ func TestEveryAPIFollowsTheConversation(t *testing.T) {
 	})
 }
 
-func TestEveryAPISpoilsAStream(t *testing.T) {
+func TestEveryAPIAppliesFaultsToAStream(t *testing.T) {
 	tests := map[string]struct {
 		fault   fakemodel.Fault
 		text    string
@@ -337,7 +338,7 @@ func TestEveryAPISpoilsAStream(t *testing.T) {
 	})
 }
 
-func TestEveryAPIFailsSoManyTimes(t *testing.T) {
+func TestEveryAPIFailsTheGivenNumberOfTimes(t *testing.T) {
 	each(t, fakemodel.Config{}, func(t *testing.T, s *fakemodel.Server, a api) {
 		body := a.request([]turn{play(fakemodel.Step{Text: "at last", Fail: &fakemodel.Failure{
 			Status: 429, Type: "too_much", Message: "Slow down.", Headers: fakemodel.Headers{"Retry-After": "7"}, Times: 2,
@@ -361,7 +362,7 @@ func TestEveryAPIFailsSoManyTimes(t *testing.T) {
 	})
 }
 
-func TestEveryAPIStopsAtGates(t *testing.T) {
+func TestEveryAPIWaitsAtGates(t *testing.T) {
 	each(t, fakemodel.Config{}, func(t *testing.T, s *fakemodel.Server, a api) {
 		go func() {
 			for _, name := range []string{"headers", "one"} {
@@ -378,7 +379,7 @@ func TestEveryAPIStopsAtGates(t *testing.T) {
 	})
 }
 
-func TestEveryAPIRefusesWhatItCannotSay(t *testing.T) {
+func TestEveryAPIRejectsBlocksThatItCannotRepresent(t *testing.T) {
 	each(t, fakemodel.Config{}, func(t *testing.T, s *fakemodel.Server, a api) {
 		for _, text := range []string{"<<play nobody>>", `<<play {"steps":[{"blocks":[{"type":"audio"}]}]}>>`} {
 			if _, err := a.ask(t, s, user(text)); err == nil || err.Error() != "status 400" {
@@ -394,6 +395,6 @@ func TestEveryAPIRefusesWhatItCannotSay(t *testing.T) {
 	}
 	prompt := play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "tool_use", Name: "f", RawInput: `{"a":`}}})
 	if _, err := apis["gemini"].ask(t, start(t, fakemodel.Config{}), prompt); err == nil {
-		t.Error("gemini: it says arguments that are not JSON")
+		t.Error("gemini: arguments that are not JSON were accepted")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// output returns the items of an answer, unstreamed, with the fields that say
-// what they are.
+// output returns the items of an answer without streaming, each as text with
+// its main fields, and the response.
 func output(t *testing.T, s *fakemodel.Server, extra object, turns ...turn) (items []string, response object) {
 	t.Helper()
 	body := apis["responses"].request(turns)
@@ -45,7 +45,7 @@ func output(t *testing.T, s *fakemodel.Server, extra object, turns ...turn) (ite
 
 const patch = "*** Begin Patch\n*** Add File: a\n+b\n*** End Patch\n"
 
-func TestResponsesCallsToolsInTheLayoutTheyAreOffered(t *testing.T) {
+func TestResponsesCallsToolsInTheWayTheyAreOffered(t *testing.T) {
 	exec := object{"type": "custom", "name": "exec"}
 	tests := map[string]struct {
 		extra object
@@ -68,26 +68,26 @@ func TestResponsesCallsToolsInTheLayoutTheyAreOffered(t *testing.T) {
 			object{"tools": []object{{"type": "namespace", "name": "mcp__s", "tools": []object{{"type": "function", "name": "f"}}}}},
 			fakemodel.Call("f", object{}), "function_call mcp__s f {}",
 		},
-		"JavaScript": {
+		"a function through the JavaScript tool": {
 			object{"input": []object{{"type": "additional_tools", "tools": []object{{"type": "namespace", "name": "functions", "tools": []object{exec}}}}}},
 			fakemodel.Call("exec_command", object{"cmd": "ls"}), `custom_tool_call functions exec text(await tools.exec_command({"cmd":"ls"}));`,
 		},
-		"text for JavaScript": {
+		"text through the JavaScript tool": {
 			object{"tools": []object{exec}},
 			fakemodel.Call("apply_patch", "p\n"), `custom_tool_call exec text(await tools.apply_patch("p\n"));`,
 		},
-		"JavaScript of the test's own": {
+		"a call of the JavaScript tool itself": {
 			object{"tools": []object{exec}},
 			fakemodel.Call("exec", "text(1)"), `custom_tool_call exec text(1)`,
 		},
-		"beside JavaScript": {
+		"a tool offered next to the JavaScript tool": {
 			object{"tools": []object{exec, {"type": "function", "name": "update_plan"}}},
 			fakemodel.Call("update_plan", object{}), `function_call update_plan {}`,
 		},
-		"not offered": {
+		"a tool that is not offered": {
 			object{}, fakemodel.Call("no_such_tool", object{}), `function_call no_such_tool {}`,
 		},
-		"half a value": {
+		"arguments that are not JSON": {
 			object{}, fakemodel.Block{Type: "tool_use", Name: "exec_command", RawInput: `{"cmd":`}, `function_call exec_command {"cmd":`,
 		},
 	}
@@ -100,7 +100,7 @@ func TestResponsesCallsToolsInTheLayoutTheyAreOffered(t *testing.T) {
 	}
 }
 
-func TestResponsesSaysWhatOnlyItCan(t *testing.T) {
+func TestResponsesSupportsItsOwnBlockTypes(t *testing.T) {
 	s := start(t, fakemodel.Config{})
 	items, r := output(t, s, nil, play(fakemodel.Step{StopReason: "max_tokens", Usage: map[string]int64{
 		"input_tokens": 60, "cache_read_input_tokens": 40, "output_tokens": 30, "reasoning_tokens": 7,
@@ -129,12 +129,12 @@ func TestResponsesSaysWhatOnlyItCan(t *testing.T) {
 		t.Errorf("summary: %v", parts)
 	}
 	if _, has := at(r, "output").([]any)[1].(object)["id"]; has {
-		t.Error("the message that should have none has an id")
+		t.Error("the message with noId has an id")
 	}
 }
 
-// An agent may send the two calls of one answer back with an output between.
-func TestResponsesKnowsItsAnswersByTheirIDs(t *testing.T) {
+// An agent can send back two calls of one answer with an output between them.
+func TestResponsesGroupsItemsOfOneAnswerByTheirIDs(t *testing.T) {
 	s := start(t, fakemodel.Config{})
 	prompt := play(
 		fakemodel.Step{Blocks: []fakemodel.Block{fakemodel.Call("f", object{}), fakemodel.Call("g", object{})}},
@@ -152,7 +152,7 @@ func TestResponsesKnowsItsAnswersByTheirIDs(t *testing.T) {
 	}
 }
 
-func TestHelpersAreAnsweredAside(t *testing.T) {
+func TestRequestsWithoutAPromptUseNoStep(t *testing.T) {
 	prompt := play(fakemodel.Step{Text: "the answer", Fail: &fakemodel.Failure{Status: 500, Times: 1}})
 	title := object{"type": "object", "properties": object{"title": object{"type": "string"}, "n": object{"type": "INTEGER"}, "mood": object{"enum": []string{"good"}}}}
 	text := func(s string) []object { return []object{{"text": s}} }
@@ -162,7 +162,7 @@ func TestHelpersAreAnsweredAside(t *testing.T) {
 		where string
 		want  string
 	}{
-		"a title in a form": {"/v1/responses", object{
+		"a title by its schema": {"/v1/responses", object{
 			"input": prompt.Content, "text": object{"format": object{"type": "json_schema", "schema": title}},
 		}, "output.0.content.0.text", `{"mood":"good","n":1,"title":"A title"}`},
 		"a summary": {"/v1/responses", object{"input": []object{
@@ -172,7 +172,7 @@ func TestHelpersAreAnsweredAside(t *testing.T) {
 		"a title": {"/v1/chat/completions", object{"messages": []object{
 			{"role": "system", "content": "You are a title generator."}, {"role": "user", "content": prompt.Content},
 		}}, "choices.0.message.content", "A title"},
-		"which model": {"/v1beta/models/m:generateContent", object{
+		"a choice of the model": {"/v1beta/models/m:generateContent", object{
 			"contents":         []object{{"role": "user", "parts": text(prompt.Content.(string))}},
 			"generationConfig": object{"responseJsonSchema": object{"type": "OBJECT", "properties": object{"complexity_score": object{"type": "INTEGER"}}}},
 		}, "candidates.0.content.parts.0.text", `{"complexity_score":1}`},
@@ -187,15 +187,15 @@ func TestHelpersAreAnsweredAside(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, got, tt.want)
 		}
 	}
-	// What its user wants in a form of their own is no helper, and the helpers
-	// have used up no failure.
+	// A request with a user's own schema gets the step. The other requests have
+	// not used up the step's failure.
 	body := object{"input": prompt.Content, "text": object{"format": object{"schema": object{"type": "object", "properties": object{"colour": object{}}}}}}
 	if resp := send(t, s, "/v1/responses", body); resp.StatusCode != 500 {
 		t.Errorf("status %d, want the failure of the step", resp.StatusCode)
 	}
 }
 
-func TestResponsesFailsInTwoWays(t *testing.T) {
+func TestResponsesHasTwoKindsOfErrorEvents(t *testing.T) {
 	for kind, want := range map[string]string{fakemodel.Failed: "event: response.failed", fakemodel.ErrorEvent: "event: error"} {
 		prompt := play(fakemodel.Step{Text: "abc", Faults: []fakemodel.Fault{{Kind: kind}}})
 		data, err := io.ReadAll(send(t, start(t, fakemodel.Config{}), "/v1/responses", apis["responses"].request([]turn{prompt})).Body)
@@ -205,7 +205,7 @@ func TestResponsesFailsInTwoWays(t *testing.T) {
 	}
 }
 
-func TestChatTellsUsageWhenAskedTo(t *testing.T) {
+func TestChatReportsUsageOnlyIfRequested(t *testing.T) {
 	a := apis["chat"]
 	body := a.request([]turn{user("<<play hello>>")})
 	delete(body, "stream_options")
@@ -215,7 +215,7 @@ func TestChatTellsUsageWhenAskedTo(t *testing.T) {
 	}
 }
 
-func TestUnstreamedAnswers(t *testing.T) {
+func TestAnswersWithoutStreaming(t *testing.T) {
 	step := fakemodel.Step{Text: "Hi.", Blocks: []fakemodel.Block{{Type: "thinking", Text: "hm"}, fakemodel.Call("f", object{"a": 1})}}
 	chat := apis["chat"].request([]turn{play(step)})
 	delete(chat, "stream")
@@ -245,7 +245,7 @@ func TestUnstreamedAnswers(t *testing.T) {
 	}
 }
 
-func TestOtherRoutes(t *testing.T) {
+func TestModelsAndTokenCountingRoutes(t *testing.T) {
 	s := start(t, fakemodel.Config{})
 	resp, err := http.Get(s.URL() + "/v1/models")
 	if err != nil {

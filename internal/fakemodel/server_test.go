@@ -28,7 +28,7 @@ func start(t *testing.T, cfg fakemodel.Config) *fakemodel.Server {
 	return s
 }
 
-// turn is one entry of a conversation sent to the server.
+// turn is one message of a conversation that the test sends to the server.
 type turn struct {
 	Role    string `json:"role"`
 	Content any    `json:"content"`
@@ -92,7 +92,7 @@ func names(evs []sse) (out []string) {
 	return out
 }
 
-func TestStreamCarriesEveryBlock(t *testing.T) {
+func TestStreamHasAllBlocks(t *testing.T) {
 	s := start(t, fakemodel.Config{})
 	sc := fakemodel.Scenario{Steps: []fakemodel.Step{{Chunk: 3, Blocks: []fakemodel.Block{
 		{Type: "thinking", Text: "hmm, well"},
@@ -123,7 +123,7 @@ func TestStreamCarriesEveryBlock(t *testing.T) {
 	}
 }
 
-func TestStepFollowsTheConversation(t *testing.T) {
+func TestConversationChoosesTheStep(t *testing.T) {
 	s := start(t, fakemodel.Config{Scenarios: map[string]fakemodel.Scenario{
 		"two": {Steps: []fakemodel.Step{{Text: "first"}, {Text: "second"}}},
 	}})
@@ -133,12 +133,12 @@ func TestStepFollowsTheConversation(t *testing.T) {
 		want  string
 	}{
 		{"first step", []turn{user("<<play two>>")}, "first"},
-		{"a tool result is no directive", []turn{user("<<play two>>"), {"assistant", "first"}, result("x")}, "second"},
+		{"a tool result has no directive", []turn{user("<<play two>>"), {"assistant", "first"}, result("x")}, "second"},
 		{"past the last step", []turn{user("<<play two>>"), {"assistant", "a"}, result("x"), {"assistant", "b"}, result("y")}, "ok (no more steps)"},
 		{"the last directive counts", []turn{user("<<play two>>"), {"assistant", "a"}, user("<<play hello>>")}, "Hello from the fake model."},
-		{"a later message without one does not", []turn{user("<<play two>>"), {"assistant", "a"}, user("and then?")}, "second"},
+		{"a message without a directive does not count", []turn{user("<<play two>>"), {"assistant", "a"}, user("and then?")}, "second"},
 		{"no directive", []turn{user("--help")}, "ok"},
-		{"nested", []turn{user(fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "outer <<play hello>>"}}}.Prompt(""))}, "outer <<play hello>>"},
+		{"only the outer directive counts", []turn{user(fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "outer <<play hello>>"}}}.Prompt(""))}, "outer <<play hello>>"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestBadDirectiveIsAnError(t *testing.T) {
 	}
 }
 
-func TestFailureFailsSoManyTimes(t *testing.T) {
+func TestFailureFailsTheGivenNumberOfTimes(t *testing.T) {
 	s := start(t, fakemodel.Config{})
 	sc := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "at last", Fail: &fakemodel.Failure{
 		Status: 529, Headers: fakemodel.Headers{"Retry-After": "7"}, Times: 2,
@@ -192,7 +192,7 @@ func TestFailureFailsSoManyTimes(t *testing.T) {
 	}
 }
 
-func TestSilentStepSpeaksInTheEnd(t *testing.T) {
+func TestSilentStepAnswersAfterEmptyAnswers(t *testing.T) {
 	s := start(t, fakemodel.Config{})
 	sc := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "at last", Silent: 1}}}
 	var got []string
@@ -212,7 +212,7 @@ func TestSilentStepSpeaksInTheEnd(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestFaultsBreakTheStream(t *testing.T) {
 	tests := []struct {
 		fault   fakemodel.Fault
 		want    []string // runs of event types
@@ -265,7 +265,7 @@ func TestCloseEndsAStalledStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := readSSE(resp.Body); err == nil {
-		t.Error("the stream ended in good order")
+		t.Error("the stream ended without an error")
 	}
 }
 
@@ -303,11 +303,11 @@ func TestRequestsAreKept(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestRefusesToListenBeyondLoopback(t *testing.T) {
+func TestStartRejectsAddressesBeyondLoopback(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0", "example.com:0"} {
 		if s, err := fakemodel.Start(fakemodel.Config{Addr: addr}); err == nil {
 			s.Close()
-			t.Errorf("%s: it listens", addr)
+			t.Errorf("%s: Start succeeded", addr)
 		}
 	}
 }

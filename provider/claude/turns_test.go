@@ -422,7 +422,7 @@ func TestInterruptRightAfterThePrompt(t *testing.T) {
 	})
 }
 
-func TestFailuresOfTheAPI(t *testing.T) {
+func TestFailuresOfTheAPIHaveTheirErrorCodes(t *testing.T) {
 	tests := []struct {
 		status int
 		want   runnel.Code
@@ -445,10 +445,10 @@ func TestFailuresOfTheAPI(t *testing.T) {
 				}
 				retried := slices.ContainsFunc(bodies[event.Notice](evs), func(n event.Notice) bool { return n.Code == "RETRYING" })
 				if retried != tt.retry {
-					t.Errorf("notices of retries: %v", retried)
+					t.Errorf("notice RETRYING: %v, want %v", retried, tt.retry)
 				}
 				if strings.Contains(dump(evs), "secret-detail") {
-					t.Error("the API's own words are shown")
+					t.Error("an event contains the API's message")
 				}
 				r.stillWorks()
 			})
@@ -456,13 +456,13 @@ func TestFailuresOfTheAPI(t *testing.T) {
 	})
 }
 
-func TestBrokenStreams(t *testing.T) {
+func TestBrokenStreamsAreRetriedAndTheTurnEndsOnce(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		for _, kind := range []string{fakemodel.Malformed, fakemodel.Truncate, fakemodel.ErrorEvent} {
 			t.Run(kind, func(t *testing.T) {
 				r := r.on(t)
-				// Broken once before a block is complete: the agent tries again
-				// by itself.
+				// The stream breaks once, before a block is complete. The agent
+				// retries it.
 				r.Play(fakemodel.Step{Text: "abcdefghijklmnopqrst", Faults: []fakemodel.Fault{{Kind: kind, After: 2, Times: 1}}})
 				evs := r.Finish("")
 				sound(t, evs)
@@ -470,14 +470,14 @@ func TestBrokenStreams(t *testing.T) {
 				if !slices.Contains(got, "message abcdefghijklmnopqrst") || got[len(got)-1] != "completed end_turn" {
 					t.Errorf("broken once: %q", got)
 				}
-				// Broken after a block: what there is stays, and the turn still
-				// has one end.
+				// The stream always breaks after the first block. The block is
+				// kept, and the turn ends once.
 				r.Play(fakemodel.Step{Blocks: []fakemodel.Block{{Type: "text", Text: "complete"}, {Type: "text", Text: "cut off in the middle"}},
 					Faults: []fakemodel.Fault{{Kind: kind, After: 3}}})
 				evs = r.Finish("")
 				sound(t, evs)
 				if got := summary(evs); !slices.Contains(got, "message complete") && !slices.Contains(got, string(runnel.AgentError)) {
-					t.Errorf("broken for good: %q", got)
+					t.Errorf("always broken: %q", got)
 				}
 				r.stillWorks()
 			})

@@ -209,7 +209,7 @@ func (c *conn) advance() (wait time.Duration, more bool) {
 	switch {
 	case a.ask == nil || c.allows(a.ask.approval):
 	case c.opt.PermissionMode == runnel.ModeDontAsk:
-		p.queue = append(a.ask.denied("the permission mode dontAsk denies what would be asked"), p.queue[a.ask.skip:]...)
+		p.queue = append(a.ask.denied("the permission mode dontAsk denies everything that needs an approval"), p.queue[a.ask.skip:]...)
 	default:
 		p.asking, p.asked = a.ask.approval.ID, a.ask
 		c.emit(event.ApprovalRequested{Approval: a.ask.approval})

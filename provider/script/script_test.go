@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
 			return script.New(), runnel.Options{Dir: t.TempDir()}
 		},
-		Needs: map[providertest.Scenario]func(*runnel.Options){ // the demo, which a prompt without text plays, takes its time
+		Needs: map[providertest.Scenario]func(*runnel.Options){ // a prompt without text plays the demo, which has pauses
 			providertest.Image: func(opt *runnel.Options) { opt.Config = runnel.Values{"pace": "fast"} },
 		},
 		Prompts: map[providertest.Scenario]string{
@@ -64,9 +64,9 @@ func TestEveryBuiltInScriptPlays(t *testing.T) {
 	}
 }
 
-// A setting of the agent's own is set by its id, is told by the agent, and
-// nothing is set that it does not offer.
-func TestAgentsOwnSettings(t *testing.T) {
+// A client sets an agent's setting by its id. The agent reports the change. An
+// unknown setting or value is rejected.
+func TestClientCanSetOnlyOfferedSettings(t *testing.T) {
 	option := event.ConfigOption{
 		ID: "speed", Name: "Speed", Type: event.ConfigSelect, Value: "slow",
 		Choices: []event.ConfigChoice{{Value: "slow", Name: "Slow"}, {Value: "fast", Name: "Fast"}},

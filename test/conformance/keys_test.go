@@ -170,7 +170,7 @@ func modelErrors() table {
 		}})
 	}
 	return with(tab,
-		row{cells: []string{"401 or 403, to Claude Code with a key", "INVALID_API_KEY"}, test: "provider/claude.TestFailuresOfTheAPI"},
+		row{cells: []string{"401 or 403, to Claude Code with a key", "INVALID_API_KEY"}, test: "provider/claude.TestFailuresOfTheAPIHaveTheirErrorCodes"},
 		row{cells: []string{"none: Claude Code has neither a login nor a key", "AGENT_NOT_LOGGED_IN, with the command that logs in"}, test: "provider/claude.TestOpenWithoutCredentialsReportsTheLoginCommand"},
 		row{cells: []string{"401, to Codex", "INVALID_API_KEY"}, test: "provider/codex.TestFaultCodesAndMessages"},
 	)

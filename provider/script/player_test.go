@@ -11,7 +11,7 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// played is a turn of p, in which every approval is given to decide.
+// played runs a turn of p and returns its events. decide answers the approvals.
 func played(t *testing.T, p *script.Provider, opt runnel.Options, prompt string, decide func(event.Approval) runnel.Decision) []event.Event {
 	t.Helper()
 	log := new(runnel.Memory)
@@ -54,9 +54,9 @@ func outputs(evs []event.Event) (out []event.FunctionCallOutput) {
 	return out
 }
 
-// What a form or a question is answered with is the output of its tool; nothing
-// answers them in advance.
-func TestAnswersAreTold(t *testing.T) {
+// The answer to a form or a question becomes the tool's output. The bypass mode
+// does not answer forms and questions.
+func TestAnswerBecomesTheOutputOfTheTool(t *testing.T) {
 	for _, prompt := range []string{"form", "question"} {
 		kinds := map[string]event.ApprovalKind{"form": event.ApprovalForm, "question": event.ApprovalQuestion}
 		n := 0
@@ -72,12 +72,12 @@ func TestAnswersAreTold(t *testing.T) {
 		})
 		got := outputs(evs)
 		if n != 2 || len(got) != 2 || got[0].Output != `{"name":"x"}` || got[1].Output != "not now" || !got[1].IsError {
-			t.Errorf("%s: %d asked, outputs %+v", prompt, n, got)
+			t.Errorf("%s: %d approvals, outputs %+v", prompt, n, got)
 		}
 	}
 }
 
-func TestAnOptionIsAnAnswer(t *testing.T) {
+func TestChosenOptionBecomesTheOutputOfTheTool(t *testing.T) {
 	evs := played(t, script.New(), runnel.Options{Config: runnel.Values{"pace": "fast"}}, "question", func(a event.Approval) runnel.Decision {
 		if slices.ContainsFunc(a.Choices, func(c event.Choice) bool { return c.ID == "option_2" }) {
 			return runnel.Decision{Choice: "option_2"}
@@ -109,27 +109,27 @@ func TestOutputGrowsInPieces(t *testing.T) {
 	}
 }
 
-// The player's own settings hold from the first turn on, and are offered
-// before.
-func TestOwnSettings(t *testing.T) {
+// Probe lists the player's settings. They have an effect from the first turn
+// on.
+func TestPlayerSettingsAreListedAndApplied(t *testing.T) {
 	offered := script.New().Probe(t.Context()).Config
 	if len(offered) != 2 || offered[1].Value != "true" {
 		t.Fatalf("%+v", offered)
 	}
 	evs := played(t, script.New(), runnel.Options{Config: runnel.Values{"pace": "fast", "thoughts": "false"}}, `{"steps":[{"reasoning":"hm"},{"text":"so"}]}`, nil)
-	told := false
+	reported := false
 	for _, ev := range evs {
 		switch b := ev.Body.(type) {
 		case event.SessionUpdated:
-			told = told || len(b.Config) == 2 && b.Config[0].Value == "fast" && b.Config[1].Value == "false"
+			reported = reported || len(b.Config) == 2 && b.Config[0].Value == "fast" && b.Config[1].Value == "false"
 		case event.ItemStart:
 			if b.ItemType == event.TypeReasoning {
-				t.Error("it thought aloud")
+				t.Error("reasoning was emitted")
 			}
 		}
 	}
-	if !told {
-		t.Error("the settings were not told")
+	if !reported {
+		t.Error("the settings were not reported")
 	}
 	for _, bad := range []runnel.Values{{"unknown": "x"}, {"pace": "slow"}} {
 		if _, err := script.New().Open(t.Context(), runnel.Options{Config: bad}); runnel.CodeOf(err) != runnel.InvalidRequest {
@@ -138,7 +138,7 @@ func TestOwnSettings(t *testing.T) {
 	}
 }
 
-// The mode that accepts edits asks about everything else.
+// The mode acceptEdits requests approvals for everything except edits.
 func TestAcceptEditsAsksAboutCommandsOnly(t *testing.T) {
 	for prompt, want := range map[string]int{"demo": 0, "approve": 1} {
 		asked := 0
@@ -147,12 +147,12 @@ func TestAcceptEditsAsksAboutCommandsOnly(t *testing.T) {
 			return runnel.Decision{Choice: "allow"}
 		})
 		if asked != want {
-			t.Errorf("%s: %d questions, want %d", prompt, asked, want)
+			t.Errorf("%s: %d approvals, want %d", prompt, asked, want)
 		}
 	}
 }
 
-// A text that fails ends with its error, and the turn goes on.
+// A failed text ends with its error, and the turn continues.
 func TestTextEndsWithItsError(t *testing.T) {
 	evs := played(t, script.New(), runnel.Options{}, `{"steps":[{"text":"half a","error":{"code":"AGENT_ERROR","message":"cut off"}},{"text":"so"}]}`, nil)
 	failed := 0
@@ -166,15 +166,16 @@ func TestTextEndsWithItsError(t *testing.T) {
 	}
 }
 
-// The mode that denies what would be asked asks nothing, not even a question.
-func TestDontAskDeniesWhatWouldBeAsked(t *testing.T) {
+// The mode dontAsk denies everything that needs an approval, including
+// questions.
+func TestDontAskDeniesAllApprovals(t *testing.T) {
 	for prompt, want := range map[string]int{"approve": 1, "question": 2, "form": 2} {
 		evs := played(t, script.New(), runnel.Options{PermissionMode: runnel.ModeDontAsk, Config: runnel.Values{"pace": "fast"}}, prompt, func(a event.Approval) runnel.Decision {
-			t.Errorf("%s: asked %q", prompt, a.Title)
+			t.Errorf("%s: approval %q", prompt, a.Title)
 			return runnel.Decision{Choice: "deny"}
 		})
 		got := outputs(evs)
-		if len(got) != want || !got[0].IsError || got[0].Output != "the permission mode dontAsk denies what would be asked" {
+		if len(got) != want || !got[0].IsError || got[0].Output != "the permission mode dontAsk denies everything that needs an approval" {
 			t.Errorf("%s: outputs %+v", prompt, got)
 		}
 	}
