@@ -101,7 +101,7 @@ var apis = map[string]api{
 				switch {
 				case hasResult(tn):
 					items = append(items, object{"type": "function_call_output", "call_id": "c", "output": "<<play hello>>"})
-				case tn.Role == "assistant": // says and calls
+				case tn.Role == "assistant": // text and calls
 					items = append(items,
 						object{"type": "reasoning", "summary": []any{}},
 						object{"type": "message", "role": "assistant", "content": []object{{"type": "output_text", "text": tn.Content}}},
@@ -286,17 +286,17 @@ func TestEveryAPIGivesTheSameAnswer(t *testing.T) {
 
 func TestEveryAPIFollowsTheConversation(t *testing.T) {
 	two := map[string]fakemodel.Scenario{"two": {Steps: []fakemodel.Step{{Text: "first"}, {Text: "second"}}}}
-	said := func(s string) turn { return turn{"assistant", s} }
+	assistant := func(s string) turn { return turn{"assistant", s} }
 	tests := map[string]struct {
 		turns []turn
 		want  string
 	}{
 		"first step":                                   {[]turn{user("<<play two>>")}, "first"},
-		"a tool result has no directive":               {[]turn{user("<<play two>>"), said("first"), result("c")}, "second"},
-		"two results":                                  {[]turn{user("<<play two>>"), said("first"), result("c"), result("d")}, "second"},
-		"past the last step":                           {[]turn{user("<<play two>>"), said("a"), result("c"), said("b"), result("c")}, "ok (no more steps)"},
-		"the last directive counts":                    {[]turn{user("<<play two>>"), said("a"), user("<<play hello>>")}, "Hello from the fake model."},
-		"a message without a directive does not count": {[]turn{user("<<play two>>"), said("a"), user("and then?")}, "second"},
+		"a tool result has no directive":               {[]turn{user("<<play two>>"), assistant("first"), result("c")}, "second"},
+		"two results":                                  {[]turn{user("<<play two>>"), assistant("first"), result("c"), result("d")}, "second"},
+		"past the last step":                           {[]turn{user("<<play two>>"), assistant("a"), result("c"), assistant("b"), result("c")}, "ok (no more steps)"},
+		"the last directive counts":                    {[]turn{user("<<play two>>"), assistant("a"), user("<<play hello>>")}, "Hello from the fake model."},
+		"a message without a directive does not count": {[]turn{user("<<play two>>"), assistant("a"), user("and then?")}, "second"},
 		"no directive":                                 {[]turn{user("--help")}, "ok"},
 	}
 	each(t, fakemodel.Config{Scenarios: two}, func(t *testing.T, s *fakemodel.Server, a api) {

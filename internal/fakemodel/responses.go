@@ -34,7 +34,7 @@ type responsesItem struct {
 	ID      string          `json:"id"`
 	CallID  string          `json:"call_id"`
 	Content json.RawMessage `json:"content"` // a string or parts
-	Tools   []responsesTool `json:"tools"`   // of additional_tools
+	Tools   []responsesTool `json:"tools"`   // the tools of an item of type additional_tools
 }
 
 // responsesTool is a tool or a namespace of tools.

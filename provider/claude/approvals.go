@@ -23,15 +23,15 @@ type approvals struct {
 
 // question is the part of an approval that is specific to Claude Code.
 type question struct {
-	turn    *turn
-	toolUse string
-	tool    string
-	kind    event.ApprovalKind
-	input   json.RawMessage
-	grants  []grant  // permissions that the agent offers for this session
-	options []string // labels of the answers to a single question
-	asked   string   // the text of that question
-	fixed   bool     // the user cannot change the arguments
+	turn         *turn
+	toolUse      string
+	tool         string
+	kind         event.ApprovalKind
+	input        json.RawMessage
+	grants       []grant  // permissions that the agent offers for this session
+	options      []string // labels of the answers to a single question
+	questionText string   // the text of that question
+	fixed        bool     // the user cannot change the arguments
 }
 
 // take returns the question in a control request. It returns nil if there is no
@@ -363,7 +363,7 @@ func setMode(mode string) json.RawMessage {
 func (q *question) choiceOf(d decision) string {
 	answers := translate.Loose[questionArguments](d.UpdatedInput).Answers
 	for i, label := range q.options {
-		if d.Behavior == "allow" && string(answers[q.asked]) == label && label != "" {
+		if d.Behavior == "allow" && string(answers[q.questionText]) == label && label != "" {
 			return translate.Option(i + 1)
 		}
 	}

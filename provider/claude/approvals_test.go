@@ -161,7 +161,7 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 			evs, _ := tr.Printed([]byte(askLine(q, "call-"+q, inputs[q])), fixtureStart)
 			a := bodies[event.ApprovalRequested](evs)
 			if len(a) != 1 || string(a[0].Approval.Arguments) != inputs[q] || a[0].Approval.CallID != "call-"+q {
-				t.Fatalf("%d: %s asked as %+v", shuffle, q, a)
+				t.Fatalf("%d: request %s: approvals %+v", shuffle, q, a)
 			}
 			ids[q] = a[0].Approval.ID
 		}

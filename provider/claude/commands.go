@@ -26,16 +26,16 @@ var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // typed replays an entry that holds a command or a command's output. It reports
 // whether the entry is one of these.
-func (h *historian) typed(e *entry, said string) bool {
+func (h *historian) typed(e *entry, stored string) bool {
 	switch {
-	case strings.HasPrefix(said, commandMessage):
-		h.command(e, commandLine(said))
-	case strings.HasPrefix(said, commandName):
-		h.localCommand(e, commandLine(said))
-	case strings.HasPrefix(said, bashInput):
-		h.localCommand(e, "!"+tagged(said, "bash-input"))
-	case strings.HasPrefix(said, "<local-command-"), strings.HasPrefix(said, "<bash-std"):
-		h.commandPrinted(e, said)
+	case strings.HasPrefix(stored, commandMessage):
+		h.command(e, commandLine(stored))
+	case strings.HasPrefix(stored, commandName):
+		h.localCommand(e, commandLine(stored))
+	case strings.HasPrefix(stored, bashInput):
+		h.localCommand(e, "!"+tagged(stored, "bash-input"))
+	case strings.HasPrefix(stored, "<local-command-"), strings.HasPrefix(stored, "<bash-std"):
+		h.commandPrinted(e, stored)
 	default:
 		return false
 	}
@@ -43,12 +43,12 @@ func (h *historian) typed(e *entry, said string) bool {
 }
 
 // commandLine returns a command as the user typed it.
-func commandLine(said string) string {
-	name := tagged(said, "command-name")
+func commandLine(stored string) string {
+	name := tagged(stored, "command-name")
 	if !strings.HasPrefix(name, "/") {
 		name = "/" + name
 	}
-	return strings.TrimSpace(name + " " + tagged(said, "command-args"))
+	return strings.TrimSpace(name + " " + tagged(stored, "command-args"))
 }
 
 // command replays a command as a prompt.
@@ -78,14 +78,14 @@ func (h *historian) localCommand(e *entry, line string) {
 }
 
 // commandPrinted replays the output of a command.
-func (h *historian) commandPrinted(e *entry, said string) {
+func (h *historian) commandPrinted(e *entry, stored string) {
 	tn := h.t.turns.current
 	if tn == nil || !tn.local || tn.summarised { // after /compact, the notice replaces the output
 		return
 	}
 	var parts []string
 	for _, name := range printedElements {
-		if part := tagged(said, name); part != "" && part != noContent {
+		if part := tagged(stored, name); part != "" && part != noContent {
 			parts = append(parts, part)
 		}
 	}

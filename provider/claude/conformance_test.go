@@ -13,7 +13,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	said := fakemodel.Step{Text: "Done."}
+	done := fakemodel.Step{Text: "Done."}
 	call := func(name string, in ...args) fakemodel.Step {
 		var st fakemodel.Step
 		for _, a := range in {
@@ -33,27 +33,27 @@ func TestConformance(t *testing.T) {
 					return New().WithProgram([]string{b.Path}, r.Opt.Env), r.Opt
 				},
 				Prompts: map[providertest.Scenario]string{
-					providertest.Text: prompt(said),
+					providertest.Text: prompt(done),
 					providertest.Reasoning: prompt(fakemodel.Step{Blocks: []fakemodel.Block{
 						{Type: "thinking", Text: "Let me see."}, {Type: "text", Text: "Done."},
 					}}),
-					providertest.Tool: prompt(call("Bash", args{"command": "echo hi", "description": "Say hi"}), said),
+					providertest.Tool: prompt(call("Bash", args{"command": "echo hi", "description": "Say hi"}), done),
 					providertest.Parallel: prompt(call("Bash",
-						args{"command": "until [ -e both ]; do sleep 0.05; done; echo one", "description": "One"}, args{"command": "until [ -e both ]; do sleep 0.05; done; echo two", "description": "Two"}), said),
-					providertest.Edit:     prompt(call("Write", args{"file_path": "made.txt", "content": "made\n"}), said),
-					providertest.Approval: prompt(call("Bash", args{"command": "touch asked", "description": "Ask"}), said),
+						args{"command": "until [ -e both ]; do sleep 0.05; done; echo one", "description": "One"}, args{"command": "until [ -e both ]; do sleep 0.05; done; echo two", "description": "Two"}), done),
+					providertest.Edit:     prompt(call("Write", args{"file_path": "made.txt", "content": "made\n"}), done),
+					providertest.Approval: prompt(call("Bash", args{"command": "touch asked", "description": "Ask"}), done),
 					providertest.LongText: prompt(fakemodel.Step{Text: "a text that does not end", Chunk: 4, Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 3}}}),
-					providertest.LongTool: prompt(call("Bash", args{"command": "touch running; sleep 600", "description": "Wait"}), said),
+					providertest.LongTool: prompt(call("Bash", args{"command": "touch running; sleep 600", "description": "Wait"}), done),
 					providertest.Failure:  prompt(fakemodel.Step{Fail: &fakemodel.Failure{Status: 400}}),
-					providertest.Subagent: prompt(calls(agent("Look", false, calls(bash("echo found", "Look")), says("Found."))), said),
-					providertest.Plan:     prompt(calls(use("TodoWrite", args{"todos": []args{{"content": "Look", "status": "in_progress", "activeForm": "Looking"}}})), said),
+					providertest.Subagent: prompt(calls(agent("Look", false, calls(bash("echo found", "Look")), says("Found."))), done),
+					providertest.Plan:     prompt(calls(use("TodoWrite", args{"todos": []args{{"content": "Look", "status": "in_progress", "activeForm": "Looking"}}})), done),
 					providertest.Question: prompt(calls(use("AskUserQuestion", args{"questions": []args{{
 						"question": "Which one?", "header": "Pick", "multiSelect": false,
 						"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
-					}}})), said),
-					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("until [ -e go ]; do sleep 0.05; done; touch behind", "Ask")), says("Later."))), says("It runs."), said),
-					providertest.Recover: prompt(said),
-					providertest.Image:   prompt(said),
+					}}})), done),
+					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("until [ -e go ]; do sleep 0.05; done; touch behind", "Ask")), says("Later."))), says("It runs."), done),
+					providertest.Recover: prompt(done),
+					providertest.Image:   prompt(done),
 				},
 				SawImage: func(opt runnel.Options) bool {
 					return slices.ContainsFunc(models[opt.Dir].Requests(), func(r fakemodel.Request) bool {

@@ -147,8 +147,8 @@ func (k *fileSummary) add(line []byte) {
 	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
 		k.hasMessages = true
 		prompt, _ := e.Message.Content.withoutWarning()
-		if said := prompt.text(); k.lastPrompt == "" && !strings.HasPrefix(said, "<") {
-			k.lastPrompt = said
+		if promptText := prompt.text(); k.lastPrompt == "" && !strings.HasPrefix(promptText, "<") {
+			k.lastPrompt = promptText
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestHistorySkipsSubagentsBeyondTheBound(t *testing.T) {
 // The agent marks the prompts of programs, so they are still recognised as
 // prompts.
 func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
-	for _, said := range []string{
+	for _, prompt := range []string{
 		"Base directory for this skill: /tmp/x\nread it", "<command-name>/foo</command-name> explain this", "<command-message>x",
 		"<bash-input>ls</bash-input> what is it?", "<bash-stdout>x</bash-stdout>", "<local-command-stdout>x</local-command-stdout>",
 		"[Request interrupted by user] what does it mean?", "<task-notification> what is it?",
@@ -110,7 +110,7 @@ func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11.jsonl")
 		text := fmt.Sprintf(`{"type":"user","uuid":"9a3c8a3e-31a5-4d0a-8a35-7d2ea8a8a001","promptSource":"sdk","timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":%q}}
 {"type":"assistant","uuid":"b","parentUuid":"9a3c8a3e-31a5-4d0a-8a35-7d2ea8a8a001","timestamp":"2026-01-01T00:00:02.000Z","message":{"id":"m","role":"assistant","model":"claude","stop_reason":"end_turn","content":[{"type":"text","text":"so"}]}}
-`, said)
+`, prompt)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -124,11 +124,11 @@ func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
 				shown = append(shown, b.FinalItem.(event.Message).Content)
 			case event.SessionUpdated:
 				if len(b.Files) > 0 {
-					t.Errorf("%q: files %v", said, b.Files)
+					t.Errorf("%q: files %v", prompt, b.Files)
 				}
 			}
 		}
-		if want := []string{said, "so"}; !slices.Equal(shown, want) {
+		if want := []string{prompt, "so"}; !slices.Equal(shown, want) {
 			t.Errorf("got %q, want %q", shown, want)
 		}
 	}

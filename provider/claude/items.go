@@ -382,7 +382,7 @@ func (tn *turn) finish(id string, b block) {
 	case "thinking":
 		tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Reasoning{Content: b.Thinking, ProviderID: providerID}})
 	case "tool_use":
-		tn.called(&call{item: id, id: b.ID, name: b.Name, input: translate.Arguments(b.Input)})
+		tn.finishCall(&call{item: id, id: b.ID, name: b.Name, input: translate.Arguments(b.Input)})
 	}
 }
 
@@ -422,8 +422,8 @@ func (ts *turns) harness(f frame) {
 
 // skill emits the file of each skill that the harness names in a text. It
 // reports whether the text names any.
-func (ts *turns) skill(said string) (found bool) {
-	for _, m := range skillDir.FindAllStringSubmatch(said, maxSkills) {
+func (ts *turns) skill(note string) (found bool) {
+	for _, m := range skillDir.FindAllStringSubmatch(note, maxSkills) {
 		ts.session.reportFile(ts.emitter(), "skill", skillFile(m[1]))
 		found = true
 	}

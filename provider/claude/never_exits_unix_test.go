@@ -52,7 +52,7 @@ func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said string
+		var got string
 		var ends int
 		for ev, err := range runnel.Follow(t.Context(), log, "s", 0) {
 			if err != nil {
@@ -63,7 +63,7 @@ func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 			}
 			if done, ok := ev.Body.(event.ItemDone); ok {
 				if m, ok := done.FinalItem.(event.Message); ok && m.Origin == event.OriginAgent {
-					said = m.Content
+					got = m.Content
 				}
 			}
 			if event.Ends(ev.Body) {
@@ -74,8 +74,8 @@ func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 				break
 			}
 		}
-		if said != answer || ends != 1 {
-			t.Errorf("got %q with %d ends, want %q", said, ends, answer)
+		if got != answer || ends != 1 {
+			t.Errorf("got %q with %d ends, want %q", got, ends, answer)
 		}
 	}
 	data, err := os.ReadFile(path + ".pid")

@@ -87,8 +87,8 @@ var (
 )
 
 // created adds the entry that a TaskCreate call made.
-func (p *plan) created(c *call, said string) {
-	m := createdTask.FindStringSubmatch(said)
+func (p *plan) created(c *call, output string) {
+	m := createdTask.FindStringSubmatch(output)
 	if m == nil || len(*p) >= translate.MaxSteps {
 		return
 	}
@@ -97,9 +97,9 @@ func (p *plan) created(c *call, said string) {
 }
 
 // updated changes or removes the entry that a TaskUpdate call names.
-func (p *plan) updated(d todo, said string) {
+func (p *plan) updated(d todo, output string) {
 	i := slices.IndexFunc(*p, func(s step) bool { return s.id == d.TaskID })
-	if i < 0 || !changedTask.MatchString(said) {
+	if i < 0 || !changedTask.MatchString(output) {
 		return
 	}
 	if d.Status == "deleted" {
@@ -117,12 +117,12 @@ func (p *plan) updated(d todo, said string) {
 }
 
 // listed returns the entries that a TaskList call found.
-func listed(said string, record json.RawMessage) []todo {
+func listed(output string, record json.RawMessage) []todo {
 	if tasks := translate.Loose[struct{ Tasks []todo }](record).Tasks; tasks != nil {
 		return tasks
 	}
 	var out []todo
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(output) {
 		if m := listedTask.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
 			out = append(out, todo{ID: m[1], Status: m[2], Subject: m[3]})
 		}

@@ -46,7 +46,7 @@ func (q *question) answers() []event.Choice {
 	var out []event.Choice
 	if len(in.Questions) == 1 && !in.Questions[0].MultiSelect {
 		one := in.Questions[0]
-		q.asked = one.Question
+		q.questionText = one.Question
 		for i, o := range one.Options[:min(len(one.Options), translate.MaxOptions)] {
 			q.options = append(q.options, o.Label)
 			out = append(out, event.Choice{ID: translate.Option(i + 1), Kind: event.ChoiceAllowOnce, Label: text.OneLine(o.Label, 200)})
@@ -79,7 +79,7 @@ func (q *question) answered(allow decision, label string) (decision, error) {
 		}
 	}
 	if label != "" {
-		answers[q.asked] = answerText(label)
+		answers[q.questionText] = answerText(label)
 	}
 	if asked := translate.Loose[map[string]json.RawMessage](q.input)["questions"]; object["questions"] == nil && asked != nil {
 		object["questions"] = asked // the agent expects its questions in the reply

@@ -104,7 +104,7 @@ func TestPlanApprovalShowsThePlanAndItsFile(t *testing.T) {
 		evs := r.Finish(allowOnce)
 		asked := bodies[event.ApprovalRequested](evs)
 		if len(asked) != 1 || decodeLoose[exitPlan](asked[0].Approval.Arguments).Plan != plan {
-			t.Fatalf("asked %+v", asked)
+			t.Fatalf("approvals: %+v", asked)
 		}
 		var files []event.AgentFile
 		for _, b := range bodies[event.SessionUpdated](evs) {

@@ -118,7 +118,7 @@ func (h *historian) assistant(e *entry) {
 		h.failed(tn, e)
 	}
 	h.t.message(&h.t.turns, e.frame)
-	h.called(e)
+	h.noteCalls(e)
 }
 
 // failed records the reason of a failure, which a live conversation has in the
@@ -145,22 +145,22 @@ func (h *historian) user(e *entry) {
 		h.t.message(turns, e.result())
 		return
 	}
-	said := e.Message.Content.text()
+	stored := e.Message.Content.text()
 	switch {
 	case e.isSent():
 		h.prompted(e.frame)
-	case strings.HasPrefix(said, interruptedByUser):
+	case strings.HasPrefix(stored, interruptedByUser):
 		if tn := turns.running(""); tn != nil {
 			tn.interrupted, tn.reason = true, "aborted_streaming"
-			if strings.Contains(said, "for tool use") {
+			if strings.Contains(stored, "for tool use") {
 				tn.reason = "aborted_tools"
 			}
 		}
-	case strings.HasPrefix(said, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
+	case strings.HasPrefix(stored, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
-		h.endTask(said)
-	case isSkill && skillDir.FindStringIndex(said)[0] == 0: // text of the harness without its mark
-	case !h.typed(e, said):
+		h.endTask(stored)
+	case isSkill && skillDir.FindStringIndex(stored)[0] == 0: // text of the harness without its mark
+	case !h.typed(e, stored):
 		h.prompted(e.frame)
 	}
 }
@@ -190,8 +190,8 @@ func (h *historian) queued(e *entry) {
 	}
 }
 
-// called records the calls of an entry that started subagents.
-func (h *historian) called(e *entry) {
+// noteCalls records the calls of an entry that started subagents.
+func (h *historian) noteCalls(e *entry) {
 	if e.Message == nil {
 		return
 	}
@@ -238,7 +238,7 @@ func (h *historian) nextOf(call string) (frame, bool) {
 	switch {
 	case e.Type == "assistant":
 		f = e.frame
-		h.called(e)
+		h.noteCalls(e)
 	case e.Type == "user" && e.isResult():
 		f = e.result()
 	case e.Type == unreadable:

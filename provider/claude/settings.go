@@ -59,10 +59,10 @@ func modeOf(native string) string {
 	return ""
 }
 
-// spent returns the cost of a turn in US dollars; nil if the result has none.
+// turnCost returns the cost of a turn in US dollars; nil if the result has none.
 // total_cost_usd is the cost since the start of the process, and on 2.1.329
 // since the start of the conversation.
-func (s *session) spent(f frame) *float64 {
+func (s *session) turnCost(f frame) *float64 {
 	if f.TotalCostUSD == nil {
 		return nil
 	}
@@ -78,8 +78,8 @@ func (s *session) spent(f frame) *float64 {
 	return &cost
 }
 
-// window returns the size of the model's context window, in tokens.
-func (s *session) window(f frame) int64 {
+// contextWindow returns the size of the model's context window, in tokens.
+func (s *session) contextWindow(f frame) int64 {
 	if m, ok := f.ModelUsage[s.model]; ok {
 		return m.ContextWindow
 	}

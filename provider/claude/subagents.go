@@ -168,11 +168,11 @@ const taskEnded = "A task in the background has ended."
 
 // reportTaskEnded emits the notice that a task in the background has ended.
 func (ts *turns) reportTaskEnded(summary string) {
-	said := taskEnded
+	msg := taskEnded
 	if summary = text.OneLine(summary, 300); summary != "" {
-		said += " " + summary
+		msg += " " + summary
 	}
-	ts.notice(event.LevelInfo, "TASK_ENDED", said)
+	ts.notice(event.LevelInfo, "TASK_ENDED", msg)
 }
 
 // taskEnd returns the terminal event of a task's turn. status is the agent's

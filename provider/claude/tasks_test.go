@@ -16,7 +16,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 		name   string
 		answer func(t *testing.T, s *runnel.Session, a event.Approval)
 		ran    bool
-		said   string
+		output string
 	}{
 		{"allowed", func(t *testing.T, s *runnel.Session, a event.Approval) {
 			decideSession(t, s, a, runnel.Decision{Choice: allowOnce})
@@ -67,7 +67,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 						}
 						tt.answer(t, s, b.Approval)
 					case event.ItemDone:
-						if out, ok := b.FinalItem.(event.FunctionCallOutput); ok && tt.said != "" && strings.Contains(out.Output, tt.said) {
+						if out, ok := b.FinalItem.(event.FunctionCallOutput); ok && tt.output != "" && strings.Contains(out.Output, tt.output) {
 							done = true
 						}
 						if m, ok := b.FinalItem.(event.Message); ok && m.Content == "It has ended." {
@@ -77,7 +77,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 					if done && spoke != "" && event.Ends(ev.Body) && ev.Turn == spoke {
 						break
 					}
-					if b, ok := ev.Body.(event.ResponseError); ok && tt.said == "" && strings.Contains(b.Error.Message, "stopped") {
+					if b, ok := ev.Body.(event.ResponseError); ok && tt.output == "" && strings.Contains(b.Error.Message, "stopped") {
 						break
 					}
 				}

@@ -21,8 +21,8 @@ type call struct {
 	answered bool
 }
 
-// called completes the item of a call with its final arguments.
-func (tn *turn) called(c *call) {
+// finishCall completes the item of a call with its final arguments.
+func (tn *turn) finishCall(c *call) {
 	tn.calls[c.id] = c
 	tn.emit(event.ItemDone{ItemID: c.item, FinalItem: event.FunctionCall{
 		Name: c.name, CallID: c.id, Arguments: c.input,
@@ -166,12 +166,12 @@ func toolLocations(input json.RawMessage) []event.Location {
 // toolOutput returns the output of a call from its result block and the
 // structured record. A subagent's call has no record.
 func toolOutput(c *call, b block, record json.RawMessage) event.FunctionCallOutput {
-	said := resultText(b.Content)
+	output := resultText(b.Content)
 	out := event.FunctionCallOutput{
 		CallID: b.ToolUseID, IsError: b.IsError,
-		Changes: changes(c, record, b.IsError), ExitCode: exitCode(c, said, record, b.IsError), Detail: detail(c, record),
+		Changes: changes(c, record, b.IsError), ExitCode: exitCode(c, output, record, b.IsError), Detail: detail(c, record),
 	}
-	translate.SetOutput(&out, said, int64(len(said)))
+	translate.SetOutput(&out, output, int64(len(output)))
 	return out
 }
 
@@ -182,8 +182,8 @@ func resultText(c content) string {
 	for _, b := range c {
 		switch b.Type {
 		case "text":
-			said := strings.TrimPrefix(b.Text, "<tool_use_error>")
-			parts = append(parts, strings.TrimSuffix(said, "</tool_use_error>"))
+			output := strings.TrimPrefix(b.Text, "<tool_use_error>")
+			parts = append(parts, strings.TrimSuffix(output, "</tool_use_error>"))
 		case "":
 		default:
 			parts = append(parts, "["+text.OneLine(b.Type, 40)+"]")
@@ -194,13 +194,13 @@ func resultText(c content) string {
 
 // exitCode returns the exit code of a shell command; nil if it is not known. If
 // the command failed, only the text has the code.
-func exitCode(c *call, said string, record json.RawMessage, failed bool) *int {
+func exitCode(c *call, output string, record json.RawMessage, failed bool) *int {
 	if c.name != "Bash" {
 		return nil
 	}
 	code := 0
 	if failed {
-		rest, ok := strings.CutPrefix(said, "Exit code ")
+		rest, ok := strings.CutPrefix(output, "Exit code ")
 		if !ok {
 			return nil // the command never ran
 		}

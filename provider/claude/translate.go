@@ -267,7 +267,7 @@ func (t *translator) ask(f frame) {
 	if q == nil {
 		return
 	}
-	var tn *turn // nil, out of turn, if no turn runs or a background task asks
+	var tn *turn // nil (out of turn) if no turn runs or a background task asks
 	if !t.tasks.runs(f.Request.AgentID) && !t.turns.idle() {
 		tn = t.turns.running("")
 	}

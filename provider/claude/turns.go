@@ -204,7 +204,7 @@ func (ts *turns) result(f frame) {
 		return // the agent printed the result twice
 	}
 	ts.last = f.UUID
-	cost := ts.session.spent(f)
+	cost := ts.session.turnCost(f)
 	if ts.foreign(f) || ts.idle() { // a result without a turn: the agent failed to start
 		return
 	}
@@ -215,7 +215,7 @@ func (ts *turns) result(f frame) {
 		if f.Usage != nil && *f.Usage != (usage{}) { // 2.1.197 does not count an answer that was not streamed (cut-stream)
 			u = f.Usage.event()
 		}
-		tn.emit(event.UsageUpdated{Usage: u, ContextTokens: tn.context, ContextWindow: ts.session.window(f), CostUSD: cost})
+		tn.emit(event.UsageUpdated{Usage: u, ContextTokens: tn.context, ContextWindow: ts.session.contextWindow(f), CostUSD: cost})
 		if known {
 			tn.end(outcome(f, tn, u))
 		} else {

@@ -206,7 +206,7 @@ type controlRequest struct {
 	ToolUseID      string            `json:"tool_use_id,omitempty"`
 	AgentID        string            `json:"agent_id,omitempty"` // of the subagent that asks
 
-	// requests of Runnel
+	// fields of Runnel's requests
 	Mode               string          `json:"mode,omitempty"`
 	Model              string          `json:"model,omitempty"`
 	AppendSystemPrompt string          `json:"appendSystemPrompt,omitempty"`

@@ -65,13 +65,13 @@ func play(turn string, s Script, config []event.ConfigOption) *player {
 	}
 	p := compile(turn, s)
 	if value(pace) == paceFast {
-		p.removePauses()
+		p.shortenPauses()
 	}
 	return p
 }
 
-// removePauses shortens all pauses to at most one millisecond.
-func (p *player) removePauses() {
+// shortenPauses shortens all pauses to at most one millisecond.
+func (p *player) shortenPauses() {
 	for i := range p.queue {
 		p.queue[i].after = min(p.queue[i].after, time.Millisecond)
 	}
