@@ -45,19 +45,19 @@ func apiFault(word string, status int, keyed bool) event.Fault {
 	}
 	switch {
 	case word == "authentication_failed" && status == 0, (status == 401 || status == 403) && !keyed:
-		return fault(runnel.AgentNotLoggedIn, "Claude Code is not logged in, or its login is no longer good. Run: %s", loginCommand)
+		return fault(runnel.AgentNotLoggedIn, "Claude Code is not logged in, or its login is no longer valid. Run: %s", loginCommand)
 	case status == 401 || status == 403 || word == "authentication_failed":
-		return fault(runnel.InvalidAPIKey, "The model API refused the API key (%d). Check ANTHROPIC_API_KEY.", status)
+		return fault(runnel.InvalidAPIKey, "The model API rejected the API key (%d). Check ANTHROPIC_API_KEY.", status)
 	case word == "rate_limit":
 		return fault(runnel.RateLimited, translate.FaultRateLimited)
 	case word == "billing_error":
-		return fault(runnel.AgentError, "The model API refused for a reason of billing. Check the account's balance.")
+		return fault(runnel.AgentError, "The model API rejected the request because of billing. Check the account's balance.")
 	case word == "model_not_found":
 		return fault(runnel.AgentError, translate.FaultModel)
 	case word == "overloaded":
 		return fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
 	case word == "max_output_tokens":
-		return fault(runnel.AgentError, "The model's answer is longer than it may be. Ask for less at once.")
+		return fault(runnel.AgentError, "The model's answer exceeds the maximum length. Ask for a shorter answer.")
 	}
 	if f, ok := translate.ByStatus(status); ok {
 		return f
