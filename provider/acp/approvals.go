@@ -15,31 +15,34 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// question is our part of an approval: what the answer to the agent is made of.
+// question holds what the translator needs to answer a permission request or
+// an elicitation of the agent.
 type question struct {
-	request jsonrpc.ID
-	form    bool              // it asks for values
-	sheet   *sheet            // it asks the user something; nil if it does not
-	options map[string]string // the agent's ids by those of our choices
-	stops   map[string]bool   // the agent's ids of choices that end the turn
+	request       jsonrpc.ID
+	form          bool              // the request is an elicitation
+	questionnaire *questionnaire    // questions to the user; nil if the request is about a tool
+	options       map[string]string // choice id → the agent's option id
+	stops         map[string]bool   // option ids of the agent that end the turn
 }
 
 const (
-	maxAsking            = 256 << 10 // bytes of what is asked
-	maxPermissionOptions = 50        // options that are read
+	maxAsking            = 256 << 10 // bytes of the arguments of a request
+	maxPermissionOptions = 50        // further options are ignored
 )
 
 func newQuestion(m jsonrpc.Message) question {
 	return question{request: m.ID, form: m.Method == methodElicit, options: make(map[string]string), stops: make(map[string]bool)}
 }
 
-// question asks the user what the agent asks, if there is a turn to ask it in.
+// question dispatches a permission request or an elicitation of the agent. It
+// rejects the request during a replay, after an interrupt, with too many open
+// approvals, and while no turn runs.
 func (t *translator) question(m jsonrpc.Message) {
 	switch tn := t.turns.now; {
 	case t.replay != nil || tn != nil && (tn.interrupted || tn.approvals.Full()):
 		t.turns.refuse(newQuestion(m), "")
 	case tn == nil:
-		t.turns.refuse(newQuestion(m), "asked outside of a turn")
+		t.turns.refuse(newQuestion(m), "no turn is running")
 	case m.Method == methodElicit:
 		t.turns.askValues(m)
 	default:
@@ -52,7 +55,7 @@ func (t *translator) question(m jsonrpc.Message) {
 	}
 }
 
-// newApproval returns an approval of the turn that runs. It is not open yet.
+// newApproval returns an approval of the current turn. ask opens it.
 func (ts *turns) newApproval(m jsonrpc.Message) translate.Approval[question] {
 	asked := translate.Digest(m.Params)
 	return translate.Approval[question]{
@@ -61,22 +64,22 @@ func (ts *turns) newApproval(m jsonrpc.Message) translate.Approval[question] {
 	}
 }
 
-// refuse answers a question that the user is not asked. why goes into a notice;
-// "" is for none.
+// refuse cancels a request of the agent without asking the user. It emits a
+// notice with why, unless why is "".
 func (ts *turns) refuse(q question, why string) {
 	reply(ts.emitter, q.cancelled())
 	if why != "" {
-		ts.out().Notice(event.LevelWarning, "QUESTION_REFUSED", "A question of the agent was "+why+"; it was denied.")
+		ts.out().Notice(event.LevelWarning, "QUESTION_REFUSED", "Denied a request of the agent: "+why+".")
 	}
 }
 
-// askPermission asks the user whether a tool may run. parent is the
-// conversation of the subagent that asks, "" for the agent.
+// askPermission asks the user whether a tool may run. parent is the id of the
+// subagent's conversation that asks, or "" for the main agent.
 func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	tn := ts.running()
 	a := ts.newApproval(m)
 	tc := translate.Loose[toolCall](p.call())
-	tc.raw, tc.Status = p.call(), "" // the status is that of the question
+	tc.raw, tc.Status = p.call(), "" // here Status is the status of the request
 	isNew := tn.calls.byID[tc.ID] == nil
 	var c *call
 	if tc.ID != "" {
@@ -101,44 +104,45 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	}
 	ask.Changes = changesOf(&call{content: content, input: tc.RawInput}, ts.session.q)
 	if !translate.IsObject(ask.Arguments) {
-		ask.Arguments = described(tc.Title, content)
+		ask.Arguments = descriptionArguments(tc.Title, content)
 	}
 	ask.Choices = a.Question.offerAll(p.Options, tc, &ask, ts.session.q)
 	if len(ask.Arguments) > maxAsking || event.TooDeep(ask.Arguments) {
-		ts.refuse(a.Question, "too large or nested too deep to be shown")
+		ts.refuse(a.Question, "its arguments are too large or nested too deep")
 		return
 	}
 	ask.ArgumentsDigest = translate.Digest(ask.Arguments)
 	if len(ask.Choices) == 0 {
-		ts.refuse(a.Question, "without a choice")
+		ts.refuse(a.Question, "it offers no usable choice")
 		return
 	}
 	tn.ask(a, ask)
 }
 
-// offerAll returns the choices of an approval, and completes it if the agent
-// asks the user something.
+// offerAll returns the choices of an approval. If the request asks the user
+// questions, offerAll also sets the kind, title and arguments of the approval.
 func (q *question) offerAll(options []permissionOption, tc toolCall, ask *event.Approval, quirks *quirks) []event.Choice {
-	if f := quirks.live.sheet; f != nil {
-		q.sheet = newSheet(f(metaOf(tc.raw)), options)
+	if f := quirks.live.questionnaire; f != nil {
+		q.questionnaire = newQuestionnaire(f(metaOf(tc.raw)), options)
 	}
-	if q.sheet == nil {
+	if q.questionnaire == nil {
 		return q.offer(options, ask.Kind, quirks)
 	}
 	ask.Kind, ask.ArgumentsEditable = event.ApprovalQuestion, true
-	ask.Title = text.OneLine(q.sheet.questions[0].Question, 300)
-	ask.Arguments = translate.Object(map[string]any{"questions": q.sheet.questions})
-	return q.sheet.offer()
+	ask.Title = text.OneLine(q.questionnaire.questions[0].Question, 300)
+	ask.Arguments = translate.Object(map[string]any{"questions": q.questionnaire.questions})
+	return q.questionnaire.offer()
 }
 
-// ask opens an approval.
+// ask opens an approval and emits it.
 func (tn *turn) ask(a translate.Approval[question], shown event.Approval) {
 	tn.approvals.Add(a)
 	tn.out.Emit(event.ApprovalRequested{Approval: shown})
 }
 
-// described makes the arguments of a call that the agent only describes.
-func described(title string, content []toolContent) json.RawMessage {
+// descriptionArguments returns arguments for a call that the agent reports only
+// with a title and text.
+func descriptionArguments(title string, content []toolContent) json.RawMessage {
 	d := struct {
 		Description string `json:"description"`
 		Text        string `json:"text,omitempty"`
@@ -151,7 +155,7 @@ func described(title string, content []toolContent) json.RawMessage {
 	return translate.Object(d)
 }
 
-// askValues asks the user for values, or to visit a page.
+// askValues asks the user to fill in a form or to visit a URL.
 func (ts *turns) askValues(m jsonrpc.Message) {
 	e := translate.Loose[elicitation](m.Params)
 	a := ts.newApproval(m)
@@ -161,7 +165,7 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 		URL     string          `json:"url,omitempty"`
 	}{e.Message, e.Schema, e.URL})
 	if err != nil || len(args) > maxAsking || event.TooDeep(args) || e.URL != "" && !strings.HasPrefix(e.URL, "https://") && !strings.HasPrefix(e.URL, "http://") {
-		ts.refuse(a.Question, "not in order")
+		ts.refuse(a.Question, "the form is invalid, too large or nested too deep")
 		return
 	}
 	a.Question.options = map[string]string{translate.AllowOnce: "accept", translate.Deny: "decline", translate.DenyStop: "cancel"}
@@ -181,9 +185,9 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 	})
 }
 
-// offer maps the options of the agent to our choices, and keeps which is which.
-// A second choice of a kind is numbered. An option that would make the agent
-// run every tool without asking is left out.
+// offer returns the choices for the agent's options and records the option of
+// each choice. A further choice of the same kind gets a numbered id. offer
+// omits options that would make the agent run every tool without asking.
 func (q *question) offer(options []permissionOption, kind event.ApprovalKind, quirks *quirks) []event.Choice {
 	var out []event.Choice
 	var no permissionOption
@@ -197,11 +201,11 @@ func (q *question) offer(options []permissionOption, kind event.ApprovalKind, qu
 	for _, want := range []string{"allow_once", "allow_always", "reject_once", "reject_always"} {
 		for _, o := range options[:min(len(options), maxPermissionOptions)] {
 			label := text.OneLine(o.Name, 4*translate.MaxLabel)
-			if o.Kind != want || o.ID == "" || quirks.bypassesByOption(o.ID) {
+			if o.Kind != want || o.ID == "" || quirks.bypassesByChoice(o.ID) {
 				continue
 			}
 			switch {
-			case strings.HasPrefix(want, "allow") && len(label) > translate.MaxLabel: // the user could not see all of it
+			case strings.HasPrefix(want, "allow") && len(label) > translate.MaxLabel: // omitted: the label would be cut
 			case want == "allow_once":
 				add(translate.AllowOnce, event.ChoiceAllowOnce, label, o.ID)
 			case want == "allow_always" && (kind == event.ApprovalPlan || slices.Contains(quirks.live.forSession, o.ID)):
@@ -223,10 +227,10 @@ func (q *question) offer(options []permissionOption, kind event.ApprovalKind, qu
 	return out
 }
 
-// bypassesByOption reports whether a permission option switches to a mode in
+// bypassesByChoice reports whether the permission option switches to a mode in
 // which every tool runs without asking.
-func (q *quirks) bypassesByOption(option string) bool {
-	return q.bypasses(option) || slices.Contains(q.startup.bypass, setting{"mode", option})
+func (q *quirks) bypassesByChoice(option string) bool {
+	return q.isBypassName(option) || slices.Contains(q.startup.bypass, setting{"mode", option})
 }
 
 // openApprovals returns the ids of the open approvals, sorted.
@@ -237,9 +241,9 @@ func (ts *turns) openApprovals() []string {
 	return ts.now.approvals.IDs()
 }
 
-// askedAgain takes a question with the id of one that is open. If it asks
-// something else, both are denied: an answer to the first would be taken for
-// one to the second.
+// askedAgain handles a request with the id of an open request. If the contents
+// differ, it cancels both: the agent could apply an answer meant for the first
+// request to the second one.
 func (ts *turns) askedAgain(m jsonrpc.Message) {
 	if ts.now == nil {
 		return
@@ -253,7 +257,7 @@ func (ts *turns) askedAgain(m jsonrpc.Message) {
 	ts.now.out.Emit(translate.ArgumentsChanged)
 }
 
-// withdrawn takes a question back that the agent no longer asks.
+// withdrawn closes the approval of a request that the agent cancelled.
 func (ts *turns) withdrawn(id jsonrpc.ID) {
 	if ts.now == nil {
 		return
@@ -268,8 +272,8 @@ func (ts *turns) withdrawn(id jsonrpc.ID) {
 }
 
 // answer returns the message for a decision. It fails with ApprovalGone for an
-// approval that is not open, and with InvalidRequest for a choice that the
-// approval does not have. stop says that the caller must end the turn as well.
+// approval that is not open, and with InvalidRequest for an unknown choice. If
+// stop is true, the caller must also cancel the turn.
 func (ts *turns) answer(id string, d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
 	var none translate.Approvals[question]
 	open := &none
@@ -281,8 +285,8 @@ func (ts *turns) answer(id string, d runnel.Decision) (m jsonrpc.Message, stop b
 		return m, false, err
 	}
 	q := a.Question
-	if q.sheet != nil {
-		return q.answerSheet(d)
+	if q.questionnaire != nil {
+		return q.answerQuestionnaire(d)
 	}
 	native, ok := q.options[d.Choice]
 	switch {
@@ -299,7 +303,8 @@ func (ts *turns) answer(id string, d runnel.Decision) (m jsonrpc.Message, stop b
 	return m, false, err
 }
 
-// fill answers a form.
+// fill returns the answer to an elicitation. If stop is true, the caller must
+// also cancel the turn.
 func (q question) fill(action string, d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
 	content := d.UpdatedArguments
 	if len(content) > 0 {
@@ -315,7 +320,7 @@ func (q question) fill(action string, d runnel.Decision) (m jsonrpc.Message, sto
 	return m, d.Choice == translate.DenyStop, err
 }
 
-// cancelled is the answer to a question that nobody answers any more.
+// cancelled returns the answer that cancels a request of the agent.
 func (q question) cancelled() jsonrpc.Message {
 	var result any = outcome{Outcome: selected{Outcome: "cancelled"}}
 	if q.form {
@@ -328,7 +333,8 @@ func (q question) cancelled() jsonrpc.Message {
 	return m
 }
 
-// decided takes our answer to a question when it is sent.
+// decided handles an answer to the agent, once it is sent: it closes the
+// approval and emits the resolution.
 func (ts *turns) decided(m jsonrpc.Message) {
 	tn := ts.now
 	if tn == nil {
@@ -349,7 +355,7 @@ func (ts *turns) decided(m jsonrpc.Message) {
 	tn.out.Emit(resolved)
 }
 
-// choiceOf returns the choice that an answer of ours stands for.
+// choiceOf returns the id of the choice that an answer to the agent represents.
 func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
 	if q.form {
 		switch translate.Loose[elicited](m.Result).Action {
@@ -360,8 +366,8 @@ func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
 		}
 	}
 	o := translate.Loose[outcome](m.Result).Outcome
-	if q.sheet != nil && o.Outcome == "selected" {
-		return q.sheet.choiceOf(translate.Loose[answered](m.Result))
+	if q.questionnaire != nil && o.Outcome == "selected" {
+		return q.questionnaire.choiceOf(translate.Loose[answered](m.Result))
 	}
 	for _, id := range slices.Sorted(maps.Keys(q.options)) {
 		if o.Outcome == "selected" && q.options[id] == o.OptionID && (id != translate.DenyStop || q.stops[o.OptionID]) {
@@ -374,29 +380,29 @@ func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
 	return translate.DenyStop
 }
 
-// A permission request shows what a call will do. An agent may report later
-// that the call does something else. That cannot be stopped, but it is not
-// silent.
+// A permission request shows the arguments of a call. The agent may later
+// report different arguments for the same call. The translator cannot stop the
+// call, but it emits a notice.
 
-// noteShown keeps the arguments that the user was asked about.
+// noteShown records the arguments of a permission request.
 func (c *call) noteShown(input json.RawMessage) {
 	if translate.IsObject(input) {
-		c.shown, c.swapped = input, false
+		c.shown, c.reportedChange = input, false
 	}
 }
 
-// contradicts reports, once, whether the arguments of a call are not those that
-// the user was asked about.
+// contradicts reports whether the arguments of a call contradict those in its
+// permission request. It returns true once per permission request.
 func (c *call) contradicts(input json.RawMessage) bool {
-	if c.swapped || c.shown == nil || !translate.IsObject(input) || !differs(c.shown, input) {
+	if c.reportedChange || c.shown == nil || !translate.IsObject(input) || !differs(c.shown, input) {
 		return false
 	}
-	c.swapped = true
+	c.reportedChange = true
 	return true
 }
 
 // differs reports whether two sets of arguments contradict each other. Agents
-// add and omit members, so only those in both sets count.
+// add and omit members, so differs compares only members of both sets.
 func differs(a, b json.RawMessage) bool {
 	x, y := translate.Loose[map[string]json.RawMessage](a), translate.Loose[map[string]json.RawMessage](b)
 	for key, was := range x {

@@ -12,14 +12,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// learned is what the agents of a provider reported about themselves when they
-// were started, by the path of the program.
-type learned struct {
+// knownCaps caches the capabilities that a provider's agents reported, by the
+// path of the program. It is safe for concurrent use.
+type knownCaps struct {
 	mu   sync.Mutex
 	caps map[string]caps
 }
 
-func (l *learned) set(path string, c caps) {
+func (l *knownCaps) set(path string, c caps) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.caps == nil {
@@ -28,16 +28,16 @@ func (l *learned) set(path string, c caps) {
 	l.caps[path] = c
 }
 
-func (l *learned) get(path string) (c caps, ok bool) {
+func (l *knownCaps) get(path string) (c caps, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, ok = l.caps[path]
 	return c, ok
 }
 
-// Accepts implements [runnel.Accepter]. An agent reports what it takes when it
-// is started. If none was started yet, Accepts starts one, in a directory away
-// from any project.
+// Accepts implements [runnel.Accepter]. An agent reports the supported
+// attachments when it starts. If no agent has reported them yet, Accepts starts
+// one in an empty directory and stops it again.
 func (p *provider) Accepts(ctx context.Context, opt runnel.Options) (func(runnel.Attachment) string, error) {
 	path, _, err := p.command(opt)
 	if err != nil {
@@ -45,19 +45,19 @@ func (p *provider) Accepts(ctx context.Context, opt runnel.Options) (func(runnel
 	}
 	s := newSession(p.agent)
 	known := false
-	if s.caps, known = p.learned.get(path); !known {
-		if err := p.introduce(ctx, path, opt); err != nil {
+	if s.caps, known = p.knownCaps.get(path); !known {
+		if err := p.fetchCaps(ctx, path, opt); err != nil {
 			return nil, err
 		}
-		s.caps, _ = p.learned.get(path)
+		s.caps, _ = p.knownCaps.get(path)
 	}
 	return s.rejects, nil
 }
 
-// introduce starts the agent at path and stops it once it has reported what it
-// can do.
-func (p *provider) introduce(ctx context.Context, path string, opt runnel.Options) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+// fetchCaps starts the agent at path, reads its capabilities into p.knownCaps,
+// and stops it.
+func (p *provider) fetchCaps(ctx context.Context, path string, opt runnel.Options) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	c, err := p.start(ctx, runnel.Options{Dir: agentconn.EmptyDir(), Path: path, Env: opt.Env})
 	if err != nil {
@@ -73,18 +73,18 @@ func (p *provider) introduce(ctx context.Context, path string, opt runnel.Option
 	return err
 }
 
-// A form is how an attachment is part of a prompt.
+// form is the way in which a prompt includes an attachment.
 type form int
 
 const (
-	notTaken form = iota
-	asText        // for an agent that takes no files: text of the prompt
+	unsupported form = iota
+	asText           // as a text block, for agents that support no files
 	asTextFile
 	asImage
 	asBlob
 )
 
-// form returns the form in which the agent takes an attachment.
+// form returns the form in which the agent supports an attachment.
 func (s *session) form(a runnel.Attachment) form {
 	isImage := strings.HasPrefix(a.MediaType, "image/") && a.MediaType != "image/"
 	embedded := s.caps.Embedded && !s.q.live.noFiles
@@ -98,21 +98,23 @@ func (s *session) form(a runnel.Attachment) form {
 	case !isImage && embedded && !s.q.live.noBlobs:
 		return asBlob
 	}
-	return notTaken
+	return unsupported
 }
 
-// rejects says why the agent does not take an attachment, "" if it does.
+// rejects returns why the agent does not support an attachment, or "" if it
+// does.
 func (s *session) rejects(a runnel.Attachment) string {
-	if s.form(a) != notTaken {
+	if s.form(a) != unsupported {
 		return ""
 	}
 	return s.agent.conn().Name + " takes no files of the type " + text.OneLine(a.MediaType, 100)
 }
 
-// content makes the blocks of a prompt: the warning about rejected attachments,
-// the text, and the attachments. A part that is empty has no block. content
-// fails with AttachmentFailure for an attachment that the agent does not take:
-// it is another version than the one that was asked.
+// content returns the blocks of a prompt: the warning about rejected
+// attachments, the text, and the attachments. Empty parts have no block, except
+// that a prompt without text and attachments has an empty text block. content
+// fails with AttachmentFailure for an unsupported attachment. Accepts may have
+// accepted the attachment for another version of the agent.
 func (s *session) content(in runnel.Input, dir string) ([]any, error) {
 	var out []any
 	if warning := in.Warning(); warning != "" {
@@ -138,7 +140,8 @@ func (s *session) content(in runnel.Input, dir string) ([]any, error) {
 	return out, nil
 }
 
-// attached makes the block of an attachment, nil if the agent does not take it.
+// attached returns the block for an attachment, or nil if the agent does not
+// support it.
 func (s *session) attached(a runnel.Attachment) any {
 	uri := (&url.URL{Scheme: "file", Path: "/" + a.Name}).String()
 	resource := func(field, content string) map[string]any {

@@ -7,10 +7,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxFileText bounds each text of a change, in bytes.
+// maxFileText is the maximum size of each text of a change, in bytes.
 const maxFileText = 128 << 10
 
-// maxChanges bounds the changes of a call.
+// maxChanges is the maximum number of changes of a call.
 const maxChanges = 200
 
 // changesOf returns the file changes of a call.
@@ -22,8 +22,8 @@ func changesOf(c *call, q *quirks) []event.Change {
 	return out
 }
 
-// changes returns the file changes that diffs describe. whole says that a diff
-// holds whole files, and not only the part that changes.
+// changes returns the file changes in the diffs of a call. whole means that
+// the texts of a diff are whole files, not only the changed part.
 func changes(content []toolContent, whole bool) []event.Change {
 	var out []event.Change
 	for _, c := range content {
@@ -39,7 +39,7 @@ func changes(content []toolContent, whole bool) []event.Change {
 	return out
 }
 
-// replaced makes the change of a diff that consists of two texts.
+// replaced returns the change for a diff with an old and a new text.
 func replaced(c toolContent, whole bool) event.Change {
 	ch := event.Change{Path: c.Path, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
 	old := ""
@@ -66,11 +66,13 @@ func replaced(c toolContent, whole bool) event.Change {
 	return ch
 }
 
-// around is the number of unchanged lines before and after the changed ones in
-// a hunk.
+// around is the maximum number of unchanged lines before and after the changed
+// lines of a hunk.
 const around = 3
 
-// hunk returns the difference between two texts as one hunk, or none.
+// hunk returns the difference between two texts as one hunk, or no hunk if they
+// are equal. whole means that the texts are whole files, so that line numbers
+// are known.
 func hunk(before, after string, whole bool) []event.Hunk {
 	a, b := splitLines(before), splitLines(after)
 	head := 0
@@ -113,7 +115,7 @@ func splitLines(text string) []string {
 	return out
 }
 
-// patched makes the changes of a diff that is a patch in git's format.
+// patched returns the changes of a diff with a patch in git's format.
 func patched(c toolContent) []event.Change {
 	if len(c.Changes) == 0 || len(c.Patch.Text) > 2*maxFileText {
 		return nil
@@ -147,7 +149,7 @@ func patched(c toolContent) []event.Change {
 	return out
 }
 
-// patchHunks returns the hunks of each file of a patch.
+// patchHunks returns the hunks of each file in a patch.
 func patchHunks(patch string) [][]event.Hunk {
 	var files [][]event.Hunk
 	for i, part := range strings.Split("\n"+patch, "\ndiff --git ") {
@@ -158,7 +160,7 @@ func patchHunks(patch string) [][]event.Hunk {
 	return files
 }
 
-// created returns the text of a new file.
+// created returns the text of a new file from the hunks that add it.
 func created(hunks []event.Hunk) *string {
 	var b strings.Builder
 	for _, h := range hunks {

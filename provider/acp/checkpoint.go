@@ -10,8 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// state is a checkpoint: all that a translator has to know to begin with the
-// next turn. A later version of this program may read it.
+// state is a checkpoint: the state that a translator needs to continue with the
+// next turn. A later version of Runnel may read it, so the JSON names are
+// stable.
 type state struct {
 	Version     int                  `json:",omitzero"`
 	Caps        caps                 `json:",omitzero"`
@@ -86,7 +87,8 @@ func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.turns.openApprovals() }
 
-// turnOf returns the turn that a request of ours begins, or "".
+// turnOf returns the id of the turn that a request to the agent starts, or ""
+// if it is not a prompt.
 func turnOf(m jsonrpc.Message) string {
 	id, _ := m.ID.Text()
 	turn, ok := strings.CutPrefix(id, promptID)

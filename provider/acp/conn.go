@@ -13,34 +13,36 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// conn is one conversation with one process.
+// conn is one conversation with one agent process.
 type conn struct {
 	*agentconn.Conn
-	tr     *translator // within Do
+	tr     *translator // use within Do only
 	bypass bool        // Options.AllowBypass
 	dir    string      // Options.Dir
 }
 
-// encode returns a message as a line. It passes an error of its caller on.
+// encode returns a message as a line. If err is not nil, it returns an error
+// that wraps err.
 func encode(m jsonrpc.Message, err error) (json.RawMessage, error) {
 	var line []byte
 	if err == nil {
 		line, err = jsonrpc.Encode(m, true)
 	}
 	if err != nil {
-		return nil, runnel.Fail(runnel.Internal, "a message to the agent could not be made", err)
+		return nil, runnel.Fail(runnel.Internal, "could not encode a message to the agent", err)
 	}
 	return line, nil
 }
 
-// reply has a message written to the agent at once.
+// reply adds a message to the replies that are written to the agent at once.
 func reply(out *translate.Emitter, m jsonrpc.Message) {
 	if line, err := encode(m, nil); err == nil {
 		out.Reply(line)
 	}
 }
 
-// isReady fails if the process before this one ended during the handshake.
+// isReady returns ErrStarting if the adopted agent has not completed the
+// handshake.
 func (c *conn) isReady() error {
 	if c.tr.session.id == "" || c.tr.replay != nil || len(c.tr.requests) > 0 {
 		return agentconn.ErrStarting
@@ -65,17 +67,18 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) error {
 	})
 }
 
-// mayPrompt refuses a prompt while tools would run without asking. An agent may
-// start so, by its user's settings, or change to such a mode by itself.
+// mayPrompt fails while the agent's settings allow tools without asking, unless
+// bypass is allowed. The user's own settings may select such a mode, or the
+// agent may change to it by itself.
 func (c *conn) mayPrompt() error {
-	if option := c.tr.session.q.bypassing(c.tr.session.settings.config); option != "" && !c.bypass {
+	if option := c.tr.session.q.bypassOption(c.tr.session.settings.config); option != "" && !c.bypass {
 		return runnel.Fail(runnel.InvalidRequest, c.tr.session.agent.conn().Name+" would run tools without asking, which is not allowed here. Choose another value of its option: "+text.OneLine(option, 100))
 	}
 	return nil
 }
 
-// Interrupt implements [runnel.Conn]. It answers the open questions as the
-// protocol wants it.
+// Interrupt implements [runnel.Conn]. It also cancels the open approvals, as
+// the protocol requires.
 func (c *conn) Interrupt(context.Context) error {
 	return c.Do(func(send func(any) error) error {
 		tn := c.tr.turns.now
@@ -168,7 +171,7 @@ func (c *conn) CheckSettings(set runnel.Settings) error {
 		}
 	}
 	return c.Do(func(func(any) error) error {
-		for _, w := range wishes(mode, set) {
+		for _, w := range settingRequests(mode, set) {
 			if _, _, err := c.tr.session.change(w, c.bypass); err != nil {
 				return err
 			}
@@ -177,14 +180,14 @@ func (c *conn) CheckSettings(set runnel.Settings) error {
 	})
 }
 
-// mode returns the settings that make up a permission mode.
+// mode returns the settings of a permission mode.
 func (c *conn) mode(mode runnel.PermissionMode) ([]setting, error) {
 	if mode == runnel.ModeBypass && !c.bypass {
 		return nil, agentconn.ErrBypass()
 	}
 	want := c.tr.session.q.startup.modes[cmp.Or(mode, runnel.ModeDefault)]
-	if want == nil { // the agent may have the mode, but only from its start
-		return nil, runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s cannot change to %q while it runs; begin a session with it",
+	if want == nil { // some modes can only be selected at the start
+		return nil, runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("permissionMode: %s cannot change to %q while it runs; start a new session in this mode",
 			c.tr.session.agent.conn().Name, mode))
 	}
 	return want, nil
@@ -199,10 +202,10 @@ func (c *conn) SetPermissionMode(_ context.Context, mode runnel.PermissionMode) 
 	return c.applyAll(want, runnel.Settings{})
 }
 
-// applyAll asks the agent to change settings; mode are those of a permission
-// mode.
+// applyAll asks the agent to change settings. mode lists the settings of a
+// permission mode.
 func (c *conn) applyAll(mode []setting, set runnel.Settings) error {
-	for _, w := range wishes(mode, set) {
+	for _, w := range settingRequests(mode, set) {
 		if err := c.apply(w); err != nil {
 			return err
 		}
@@ -211,7 +214,7 @@ func (c *conn) applyAll(mode []setting, set runnel.Settings) error {
 }
 
 // apply asks the agent to change a setting.
-func (c *conn) apply(want wish) error {
+func (c *conn) apply(want settingRequest) error {
 	return c.Do(func(send func(any) error) error {
 		method, params, err := c.tr.session.change(want, c.bypass)
 		if err != nil || method == "" {
@@ -229,15 +232,15 @@ func (c *conn) apply(want wish) error {
 	})
 }
 
-// Close implements [runnel.Conn]. It interrupts a turn that runs first, so that
-// the agent ends its tools itself and stores the turn.
+// Close implements [runnel.Conn]. It first interrupts a running turn, so that
+// the agent stops its tools and stores the turn.
 func (c *conn) Close() error {
 	_ = c.Interrupt(context.Background()) // the agent may have ended
 	return c.Conn.Close()
 }
 
-// Resumes implements [runnel.Resumer]: whether the agent resumes conversations,
-// as it reports itself.
+// Resumes implements [runnel.Resumer]. It reports whether the agent can resume
+// conversations, according to its capabilities.
 func (c *conn) Resumes() (can bool) {
 	_ = c.Do(func(func(any) error) error {
 		can = c.tr.session.caps.Resume || c.tr.session.caps.Load

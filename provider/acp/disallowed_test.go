@@ -23,7 +23,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 		}
 		return string(b)
 	}
-	opencode := func(opt runnel.Options) string { return opencodeAsks(opt)[0] }
+	opencode := func(opt runnel.Options) string { return opencodePermissions(opt)[0] }
 	for _, tt := range []struct {
 		name string
 		of   func(runnel.Options) string
@@ -42,7 +42,7 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
-	env := codexAlone([]string{"A=b", `CODEX_CONFIG={"agents":{"max_threads":2},"model":"m"}`})
+	env := codexNoSubagents([]string{"A=b", `CODEX_CONFIG={"agents":{"max_threads":2},"model":"m"}`})
 	if len(env) != 2 || env[1] != `CODEX_CONFIG={"agents":{"enabled":false,"max_threads":2},"model":"m"}` {
 		t.Errorf("codex: %q", env)
 	}

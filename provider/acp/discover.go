@@ -14,13 +14,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// Bounds of a list.
+// Maximum numbers of pages and of conversations that list reads.
 const (
 	maxPages  = 50
 	maxListed = 5000
 )
 
-// listed is a page of the agent's conversations.
+// listed is a page of the agent's list of conversations.
 type listed struct {
 	Sessions []json.RawMessage `json:"sessions"`
 	Next     string            `json:"nextCursor"`
@@ -33,9 +33,9 @@ type listedSession struct {
 	Updated time.Time `json:"updatedAt"`
 }
 
-// Discover implements [runnel.Discoverer]. It starts an agent that lists its
-// stored conversations.
-func (p listing) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+// Discover implements [runnel.Discoverer]. It starts an agent, reads its list
+// of stored conversations, and stops it.
+func (p listingProvider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		if _, _, err := p.command(runnel.Options{}); err != nil {
 			return // not installed
@@ -52,10 +52,10 @@ func (p listing) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conv
 	}
 }
 
-func (p listing) list(ctx context.Context, dir string) (found []runnel.Conversation, err error) {
-	ctx, cancel := context.WithTimeout(ctx, recallTime)
+func (p listingProvider) list(ctx context.Context, dir string) (found []runnel.Conversation, err error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
-	opt := runnel.Options{Dir: agentconn.EmptyDir()} // a project may have settings
+	opt := runnel.Options{Dir: agentconn.EmptyDir()} // a project may have settings of its own
 	c, err := p.start(ctx, opt)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,8 @@ func (p listing) list(ctx context.Context, dir string) (found []runnel.Conversat
 	return found, err
 }
 
-// list reads the pages of the list. An agent that cannot list has none.
+// list reads the agent's list of conversations, newest first. The list is empty
+// if the agent cannot list conversations or is not logged in.
 func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 	if !h.c.tr.session.caps.List {
 		return nil, nil
@@ -91,9 +92,9 @@ func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 		}
 		if m.Error != nil {
 			if m.Error.Code == codeAuthRequired {
-				return found, nil // without a login there is nothing to show
+				return found, nil // not logged in
 			}
-			return found, runnel.Fail(runnel.AgentError, h.p.DisplayName()+" does not list its conversations: "+reasonOf(m.Error.Message), m.Error)
+			return found, runnel.Fail(runnel.AgentError, h.p.DisplayName()+" failed to list its conversations: "+reasonOf(m.Error.Message), m.Error)
 		}
 		page := translate.Loose[listed](m.Result)
 		for _, raw := range page.Sessions {

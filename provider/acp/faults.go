@@ -14,12 +14,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// statusWord matches a reason that begins with the status of the model API's
-// answer.
+// statusWord matches a reason that begins with an HTTP status of the model API.
 var statusWord = regexp.MustCompile(`^(?:API Error: )?([45][0-9][0-9])\b`)
 
-// fault puts an error of the agent into words, with the agent's reason in one
-// line.
+// fault converts an error of the agent to a fault for users. The message ends
+// with the agent's reason in one line.
 func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	name, why := a.conn().Name, reasonOf(e.Message)
 	data := translate.Loose[struct {
@@ -29,9 +28,9 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	if details := reasonOf(data.Details); details != "" {
 		why = details
 	}
-	kind, status := data.Kind, int(e.Code) // some agents give the status of the model API's answer as code
+	kind, status := data.Kind, int(e.Code) // some agents use the HTTP status of the model API as code
 	if m := statusWord.FindStringSubmatch(why); m != nil && status < http.StatusBadRequest {
-		status, _ = strconv.Atoi(m[1]) // it has three digits
+		status, _ = strconv.Atoi(m[1]) // cannot fail: three digits
 	}
 	because := func(code runnel.Code, message string) event.Fault {
 		if why != "" {
@@ -41,13 +40,13 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	}
 	switch {
 	case e.Code == codeAuthRequired:
-		return event.Fault{Code: string(runnel.AgentNotLoggedIn), Message: name + " is not logged in, or its login is no longer good." + a.howToLogIn()}
+		return event.Fault{Code: string(runnel.AgentNotLoggedIn), Message: name + " is not logged in, or its login has expired." + a.howToLogIn()}
 	case status == 401 || status == 403 || strings.HasPrefix(kind, "auth"):
 		return because(runnel.InvalidAPIKey, "The model API refused the key or the login. Check it.")
 	case kind == "rate_limit":
 		return because(runnel.RateLimited, translate.FaultRateLimited)
 	}
-	if f, ok := translate.ByStatus(status); ok && status != http.StatusBadRequest { // of that the agent says more
+	if f, ok := translate.ByStatus(status); ok && status != http.StatusBadRequest { // for 400, the agent's reason says more
 		return because(runnel.Code(f.Code), f.Message)
 	}
 	if why == "" {
@@ -56,7 +55,7 @@ func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	return event.Fault{Code: string(runnel.AgentError), Message: name + " ended the turn with an error: " + why}
 }
 
-// howToLogIn is the end of a message about a missing login.
+// howToLogIn returns the last sentence of a message about a missing login.
 func (a Agent) howToLogIn() string {
 	if a.Login == "" {
 		return ""
@@ -64,8 +63,8 @@ func (a Agent) howToLogIn() string {
 	return " Run: " + a.Login
 }
 
-// reasonOf finds the reason in the text of an error. The text may be the body
-// of a model API's answer.
+// reasonOf returns the reason in the text of an error, in one line. The text may
+// be the JSON body of a model API's response.
 func reasonOf(message string) string {
 	message = strings.TrimSpace(message)
 	for _, prefix := range []string{"Internal error: ", "Error: "} {

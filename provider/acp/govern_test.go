@@ -25,7 +25,7 @@ func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 	update := func(input string) runnel.Line {
 		return upd("tool_call_update", `"toolCallId":"c1","status":"in_progress","rawInput":`+input)
 	}
-	for input, swapped := range map[string]bool{
+	for input, reportedChange := range map[string]bool{
 		`{"command":"touch x"}`: false, `{"command":"touch x","description":"more"}`: false, `{}`: false, `{"cwd":"/p"}`: false,
 		`{"command":"rm -rf /"}`: true, `{"command":["touch","x"]}`: true, `{"command":null}`: true, `{"command":"touch x "}`: true,
 	} {
@@ -60,7 +60,7 @@ func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 				noticed++
 			}
 		}
-		if swapped != (noticed == 1) || noticed > 1 {
+		if reportedChange != (noticed == 1) || noticed > 1 {
 			t.Errorf("%s: noticed %d times\n%s", input, noticed, dump(evs))
 		}
 		sound(t, evs)

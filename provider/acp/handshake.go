@@ -20,15 +20,16 @@ import (
 type opening struct {
 	method  string // one of session/new, resume, load, fork; "" for none
 	session string // the agent's id of the conversation to continue
-	show    bool   // the agent replays the conversation for a History
+	show    bool   // replay the conversation, for History
 }
 
-// sessionID matches the ids of conversations that we accept from users: agents
-// put an id on command lines and into file names.
+// sessionID matches the conversation ids that users may pass. Agents put these
+// ids on command lines and into file names.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]*$`)
 
-// check refuses values that are not safe to pass on, before the agent is
-// started. runnel.CheckOptions has refused what the agent does not take.
+// check rejects option values that are not safe to pass to the agent. It runs
+// before the agent starts. runnel.CheckOptions has already rejected options
+// that the agent does not support.
 func (p *provider) check(opt runnel.Options, begin opening) error {
 	if opt.PermissionMode == runnel.ModeBypass && !opt.AllowBypass {
 		return agentconn.ErrBypass()
@@ -37,12 +38,13 @@ func (p *provider) check(opt runnel.Options, begin opening) error {
 		return agentconn.NoMode(p.DisplayName(), opt.PermissionMode)
 	}
 	if begin.session != "" && (len(begin.session) > 500 || !sessionID.MatchString(begin.session) || strings.Contains(begin.session, "..")) {
-		return runnel.Fail(runnel.InvalidRequest, "resume: not the id of a conversation with "+p.DisplayName())
+		return runnel.Fail(runnel.InvalidRequest, "resume: not a valid conversation id of "+p.DisplayName())
 	}
 	return nil
 }
 
-// handshake brings a new agent to where it accepts a prompt.
+// handshake initializes a new agent, opens a conversation, and applies the
+// requested settings.
 type handshake struct {
 	p    *provider
 	c    *conn
@@ -67,8 +69,8 @@ func (h *handshake) run(next func() ([]byte, error)) error {
 	return nil
 }
 
-// call sends a request and returns the answer. The zero id stands for a new
-// one.
+// call sends a request and waits for its answer. If id is zero, call uses a new
+// id.
 func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Message, error) {
 	err := h.c.Do(func(send func(any) error) error {
 		var err error
@@ -97,15 +99,15 @@ func (h *handshake) call(id jsonrpc.ID, method string, params any) (jsonrpc.Mess
 	}
 }
 
-// exited returns the error for an agent that ended. The message leaves out the
-// output of the agent, which may contain anything.
+// exited returns the error for an agent that exited during the handshake. The
+// message does not include the agent's stderr, which may contain secrets.
 func (h *handshake) exited(cause error) error {
 	stderr := h.c.Ended()
 	agent := h.p.agent.conn()
 	if strings.Contains(stderr, "nknown argument") || strings.Contains(stderr, "nknown option") {
-		return runnel.Fail(runnel.SessionCreateFailed, "This version of "+agent.Name+" does not know the protocol. Update it: "+agent.Install, cause)
+		return runnel.Fail(runnel.SessionCreateFailed, "This version of "+agent.Name+" does not support the Agent Client Protocol. Update it: "+agent.Install, cause)
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" ended before it was ready. Try it in a terminal: "+agent.Try, cause)
+	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" exited before it was ready. Try it in a terminal: "+agent.Try, cause)
 }
 
 func (h *handshake) initialize() error {
@@ -128,10 +130,10 @@ func (h *handshake) initialize() error {
 	}
 	if v := h.c.tr.session.version; m.Error != nil || v < 1 || v > 2 {
 		agent := h.p.agent.conn()
-		return runnel.Fail(runnel.ProtocolError, agent.Name+" does not speak a version of the protocol that we know. Update it: "+agent.Install)
+		return runnel.Fail(runnel.ProtocolError, agent.Name+" does not support version 1 or 2 of the Agent Client Protocol. Update it: "+agent.Install)
 	}
 	if path, _, err := h.p.command(h.opt); err == nil {
-		h.p.learned.set(path, h.c.tr.session.caps)
+		h.p.knownCaps.set(path, h.c.tr.session.caps)
 	}
 	return nil
 }
@@ -146,16 +148,16 @@ func (h *handshake) begin() error {
 	var id jsonrpc.ID
 	switch {
 	case h.method == methodFork && !caps.Fork:
-		return h.cannot("cannot continue from a copy")
-	case h.show && tr.session.version >= 2: // version 2 has one method to resume and to replay
+		return h.cannot("cannot continue a copy of a conversation")
+	case h.show && tr.session.version >= 2: // version 2 replays with session/resume
 		h.method, params["replayFrom"] = methodResume, map[string]any{"type": "start"}
 		id = jsonrpc.String(historyID)
 	case h.method == methodLoad && !caps.Load, h.method == methodResume && !caps.Resume && !caps.Load:
-		return h.cannot("does not keep conversations that could be continued")
+		return h.cannot("cannot continue stored conversations")
 	case h.show:
 		id = jsonrpc.String(historyID)
 	case h.method == methodResume && !caps.Resume:
-		h.method = methodLoad // the replay is dropped: the log has the conversation
+		h.method = methodLoad // the translator drops the replay: the event log has the conversation
 	}
 	m, err := h.call(id, h.method, params)
 	if err != nil {
@@ -165,7 +167,7 @@ func (h *handshake) begin() error {
 		return h.refused(m.Error)
 	}
 	if tr.session.id == "" {
-		return runnel.Fail(runnel.ProtocolError, h.p.DisplayName()+" began a conversation without an id")
+		return runnel.Fail(runnel.ProtocolError, h.p.DisplayName()+" opened a conversation without an id")
 	}
 	for tr.replay != nil { // some agents replay after their answer
 		if _, err := h.next(); err != nil {
@@ -179,7 +181,7 @@ func (h *handshake) cannot(what string) error {
 	return runnel.Fail(runnel.UnsupportedCapability, h.p.DisplayName()+" "+what)
 }
 
-// refused returns the error for a conversation that the agent did not open.
+// refused returns the error for a failed request to open a conversation.
 func (h *handshake) refused(e *jsonrpc.Error) error {
 	cause := error(e)
 	agent := h.p.agent.conn()
@@ -192,14 +194,14 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 	switch {
 	case e.Code == codeAuthRequired:
 		return runnel.Fail(runnel.AgentNotLoggedIn, agent.Name+" is not logged in."+h.p.agent.howToLogIn(), cause)
-	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || absent(why) || why == h.c.tr.session.q.startup.absent):
+	case h.session != "" && (e.Code == codeNotFound || e.Code == jsonrpc.CodeInvalidParams || isNotFound(why) || why == h.c.tr.session.q.startup.notFoundText):
 		return runnel.Fail(runnel.SessionNotFound, agent.Name+" has no such conversation.", cause)
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not begin a conversation: "+why, cause)
+	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not open a conversation: "+why, cause)
 }
 
-// absent reports whether a reason means that the conversation does not exist.
-func absent(why string) bool {
+// isNotFound reports whether a reason means that the conversation does not exist.
+func isNotFound(why string) bool {
 	why = strings.ToLower(why)
 	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "no rollout") || strings.Contains(why, "no previous") || strings.Contains(why, "invalid session")
 }
@@ -223,7 +225,7 @@ func (h *handshake) params() (map[string]any, error) {
 	}
 	if len(h.opt.AddDirs) > 0 {
 		if !h.c.tr.session.caps.AddDirs {
-			return nil, h.cannot("does not take further directories (addDirs)")
+			return nil, h.cannot("does not support additional directories (addDirs)")
 		}
 		params["additionalDirectories"] = h.opt.AddDirs
 	}
@@ -235,7 +237,8 @@ func (h *handshake) params() (map[string]any, error) {
 	return params, nil
 }
 
-// mcpServers converts servers by name to the form of the protocol.
+// mcpServers converts MCP servers, given as an object by name, to the list that
+// the protocol requires.
 func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	out := []any{}
 	if len(given) == 0 {
@@ -275,25 +278,25 @@ func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 			}
 			out = append(out, map[string]any{"type": kind, "name": name, "url": given.URL, "headers": pairs(given.Headers)})
 		default:
-			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: "+s.agent.conn().Name+" does not take "+text.OneLine(name, 100)+" in this form")
+			return nil, runnel.Fail(runnel.InvalidRequest, "mcpServers: "+s.agent.conn().Name+" does not support the transport of the server "+text.OneLine(name, 100))
 		}
 	}
 	return out, nil
 }
 
-// settings returns what to set before the first prompt. It always has the
-// permission mode: by the user's own settings, the agent may start in a mode in
-// which tools run without asking.
-func (h *handshake) settings() []wish {
+// settings returns the settings to apply before the first prompt. They always
+// include the permission mode, because the user's own settings may start the
+// agent in a mode in which tools run without asking.
+func (h *handshake) settings() []settingRequest {
 	if h.show {
 		return nil
 	}
 	mode := h.c.tr.session.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
-	return wishes(mode, runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config})
+	return settingRequests(mode, runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config})
 }
 
 // set changes one setting.
-func (h *handshake) set(want wish) error {
+func (h *handshake) set(want settingRequest) error {
 	method, params, err := h.c.tr.session.change(want, h.opt.AllowBypass)
 	if err != nil || method == "" {
 		return err

@@ -317,15 +317,15 @@ func TestInvalidConversationIDsAreRefused(t *testing.T) {
 		{"model", "--dangerously-skip-permissions"}, {"model", "../x"}, {"model", strings.Repeat("m", 1<<20)}, {"model", ""},
 		{"nonesuch", "x"}, {"mode", "yolo"}, {"", ""},
 	} {
-		if _, _, err := tr.session.change(wish{fieldConfig, s}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, _, err := tr.session.change(settingRequest{fieldConfig, s}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%.40v: %v", s, err)
 		}
 	}
-	method, params, err := tr.session.change(wish{fieldConfig, setting{"model", "n"}}, false)
+	method, params, err := tr.session.change(settingRequest{fieldConfig, setting{"model", "n"}}, false)
 	if err != nil || method != methodSetModel || params["modelId"] != "n" {
 		t.Errorf("%s %v, %v", method, params, err)
 	}
-	if method, _, err := tr.session.change(wish{fieldConfig, setting{"mode", "yolo"}}, true); err != nil || method != methodSetMode {
+	if method, _, err := tr.session.change(settingRequest{fieldConfig, setting{"mode", "yolo"}}, true); err != nil || method != methodSetMode {
 		t.Errorf("allowed: %s, %v", method, err)
 	}
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// recallTime bounds the reading of stored conversations.
-const recallTime = 2 * time.Minute
+// historyTimeout is the maximum time to list conversations, or to read one.
+const historyTimeout = 2 * time.Minute
 
-// PositionalTurns implements [runnel.Positional]: the protocol has no place for
-// the id of a turn.
-func (recalling) PositionalTurns() {}
+// PositionalTurns implements [runnel.Positional]. The protocol has no field for
+// the id of a turn, so turns match by their order.
+func (historyProvider) PositionalTurns() {}
 
 // History implements [runnel.Historian]. It starts an agent that replays the
-// conversation through the same translator as a live one.
-func (p recalling) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
+// conversation, and translates the replay like a live conversation.
+func (p historyProvider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		if ref.AgentSessionID == "" {
-			yield(event.Event{}, runnel.Fail(runnel.SessionNotFound, p.DisplayName()+" keeps no such conversation"))
+			yield(event.Event{}, runnel.Fail(runnel.SessionNotFound, p.DisplayName()+" has no such conversation"))
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, recallTime)
+		ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 		defer cancel()
 		dir := ref.Dir
 		if dir == "" {

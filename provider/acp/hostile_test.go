@@ -44,7 +44,7 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 		name := r.Agent.Name
 		trap := r.SetTrap()
 		files := r.refused()
-		if may := known(t, name); (len(may.Obeys) > 0) != (files != nil) {
+		if may := known(t, name); (len(may.SettingsFiles) > 0) != (files != nil) {
 			t.Errorf("refused: %q", files)
 		}
 		if ran := trap.Ran(); files != nil && ran != nil {

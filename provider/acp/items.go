@@ -13,16 +13,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// threads are the threads of a turn: the main one and those of its subagents.
+// threads holds the threads of a turn: the main thread, and one thread for each
+// subagent.
 type threads struct {
-	turn     string // its id
+	turn     string // id of the turn
 	out      translate.TurnEmitter
 	session  *session // read only
 	byParent map[string]*thread
 }
 
-// thread is a line of native messages and calls. It owns the message that grows
-// and the numbers of its items.
+// thread is the sequence of messages and calls of the main agent or of one
+// subagent. It owns the open message and numbers the items.
 type thread struct {
 	out     translate.TurnEmitter
 	session *session // read only
@@ -30,14 +31,14 @@ type thread struct {
 
 	ids      *translate.Numbering
 	nameless int                     // messages without an id
-	kinds    map[event.ItemType]bool // of the last message without an id; nil once another item began
-	open     *message                // the message that grows
-	latest   map[string]string       // version 2: text of each message that ended, by its native id
+	kinds    map[event.ItemType]bool // item types of the last message without an id; nil once another item began
+	open     *message                // the message that is being streamed, or nil
+	latest   map[string]string       // version 2: final text of each message, by its native id
 	last     string                  // text of the last message
 	lastID   string                  // native id of the last message
 }
 
-// message is a text that grows.
+// message is a message or a reasoning item that is being streamed.
 type message struct {
 	id     string
 	typ    event.ItemType
@@ -45,7 +46,8 @@ type message struct {
 	text   strings.Builder
 }
 
-// of returns the thread below a call; "" is the main thread.
+// of returns the thread of the subagent that the call parent started, or the
+// main thread if parent is "".
 func (ts *threads) of(parent string) *thread {
 	th := ts.byParent[parent]
 	if th == nil {
@@ -58,7 +60,7 @@ func (ts *threads) of(parent string) *thread {
 	return th
 }
 
-// start begins the item of a message.
+// start emits the start of a message and makes it the open message.
 func (th *thread) start(typ event.ItemType, native string) *message {
 	start := event.ItemStart{ItemType: typ, ParentCallID: th.parent}
 	if native == "" {
@@ -75,8 +77,8 @@ func (th *thread) start(typ event.ItemType, native string) *message {
 }
 
 // namelessID returns the item id of a message without a native id. Reasoning
-// and the text after it belong to one message, in which the text has the lower
-// number: some agents leave reasoning out of a replay.
+// and the text after it form one message. The text always has block number 0,
+// so its id stays the same if the agent omits the reasoning from a replay.
 func (th *thread) namelessID(typ event.ItemType) string {
 	if th.kinds == nil || th.kinds[typ] {
 		th.nameless++
@@ -90,12 +92,13 @@ func (th *thread) namelessID(typ event.ItemType) string {
 	return th.ids.ID("message #"+itoa(th.nameless), block)
 }
 
-// grow appends to a message and begins it if need be. separator goes between
-// the text so far and the rest.
+// grow appends words to the open message, after separator. If the open message
+// is another one, grow ends it and starts a new message with words. It drops
+// text beyond translate.MaxText bytes.
 func (th *thread) grow(typ event.ItemType, native, words, separator string) {
 	m := th.open
 	if m == nil || m.typ != typ || m.native != native {
-		if typ == event.TypeReasoning { // live, codex-acp begins with line breaks that its replay lacks (thought)
+		if typ == event.TypeReasoning { // live, codex-acp sends leading line breaks that its replay lacks (thought)
 			if words = strings.TrimLeft(words, "\r\n"); strings.TrimSpace(words) == "" {
 				return
 			}
@@ -115,8 +118,9 @@ func (th *thread) grow(typ event.ItemType, native, words, separator string) {
 	th.out.Emit(event.ItemDelta{ItemID: m.id, DeltaContent: words})
 }
 
-// replace sets the text of a message as it stands now. Chunks that follow are
-// appended to it.
+// replace sets the whole text of a message so far. If the open message has the
+// same id and its text is a prefix of words, replace appends the rest. Otherwise
+// it cancels the open message and starts a new one. Later chunks are appended.
 func (th *thread) replace(typ event.ItemType, native, words, separator string) {
 	if m := th.open; m != nil && m.typ == typ && m.native == native {
 		rest, grown := strings.CutPrefix(words, m.text.String())
@@ -134,7 +138,7 @@ func (th *thread) replace(typ event.ItemType, native, words, separator string) {
 	th.grow(typ, native, words, separator)
 }
 
-// close ends the message that grows.
+// close ends the open message, if any.
 func (th *thread) close() {
 	m := th.open
 	if m == nil {
@@ -152,7 +156,7 @@ func (th *thread) close() {
 	th.out.Emit(event.ItemDone{ItemID: m.id, FinalItem: final})
 }
 
-// cancel ends the message that grows, unfinished.
+// cancel emits the cancellation of the open message, if any.
 func (th *thread) cancel(why event.CancelReason) {
 	if th.open != nil {
 		th.out.Emit(event.ItemCancelled{ItemID: th.open.id, Reason: why})
@@ -160,15 +164,15 @@ func (th *thread) cancel(why event.CancelReason) {
 	}
 }
 
-// interrupt makes room for another item: the message that grows ends, and later
-// text without a native id is another message.
+// interrupt ends the open message before another item starts. Later text
+// without a native id starts a new message.
 func (th *thread) interrupt() {
 	th.close()
 	th.kinds = nil
 }
 
-// callEnded does the same for messages without a native id. A message with an
-// id may go on after the call.
+// callEnded ends an open message without a native id. A message with a native
+// id may continue after the call.
 func (th *thread) callEnded() {
 	th.kinds = nil
 	if th.open != nil && th.open.native == "" {
@@ -176,8 +180,8 @@ func (th *thread) callEnded() {
 	}
 }
 
-// chunk dispatches a piece of a message. Without an id, a message goes on until
-// another item begins.
+// chunk handles a chunk of a message. A message without an id continues until
+// another item starts.
 func (t *translator) chunk(typ event.ItemType, u update, parent string) {
 	if f := t.session.q.live.callUsage; f != nil {
 		t.turns.now.add(f(u.UpdateMeta))
@@ -189,8 +193,8 @@ func (t *translator) chunk(typ event.ItemType, u update, parent string) {
 	t.session.named = t.session.named || u.MessageID != ""
 	tn := t.turns.running()
 	main := tn.threads.of("")
-	own := t.session.q.live.own
-	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && own != nil && own(words) {
+	isAgentText := t.session.q.live.isAgentText
+	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && isAgentText != nil && isAgentText(words) {
 		main.last, main.lastID = words, ""
 		t.remarks.add(words)
 		return
@@ -199,7 +203,7 @@ func (t *translator) chunk(typ event.ItemType, u update, parent string) {
 	th.grow(typ, u.MessageID, words, t.paragraph(typ))
 }
 
-// whole dispatches a message of version 2, which is the whole text so far.
+// whole handles a message update of version 2, which has the whole text so far.
 func (t *translator) whole(typ event.ItemType, u update, parent string) {
 	words := textOf(u.Content)
 	if words == "" {
@@ -209,7 +213,7 @@ func (t *translator) whole(typ event.ItemType, u update, parent string) {
 	th.replace(typ, u.MessageID, words, t.paragraph(typ))
 }
 
-// paragraph returns what separates a chunk from the text before it.
+// paragraph returns the separator between a chunk and the text before it.
 func (t *translator) paragraph(typ event.ItemType) string {
 	if t.replay != nil && typ == event.TypeReasoning && t.session.q.replay.thoughtParts {
 		return "\n\n"
@@ -217,7 +221,7 @@ func (t *translator) paragraph(typ event.ItemType) string {
 	return ""
 }
 
-// plan emits a plan of the agent, which is whole each time.
+// plan emits a plan of the agent. entries is the whole plan, not a change.
 func (tn *turn) plan(entries []planEntry) {
 	th := tn.threads.of("")
 	th.interrupt()
@@ -232,10 +236,11 @@ func planEntries(entries []planEntry) []event.PlanEntry {
 	return out
 }
 
-// userMessage makes the user's message of a prompt's blocks. It also returns the
-// warning about rejected attachments that went before the prompt, "" if there
-// was none. An agent may replay the warning and the prompt as one block. A text
-// that is a warning and nothing else was written by the user.
+// userMessage returns the user's message for the blocks of a prompt, without
+// the warning about rejected attachments that Runnel adds before the prompt. It
+// returns that warning separately, or "". An agent may replay the warning and
+// the prompt as one block. A prompt that consists only of a warning was written
+// by the user and remains in the message.
 func userMessage(content []block) (msg event.Message, warning string) {
 	if len(content) > 0 && content[0].Type == "text" {
 		all, rest := runnel.CutWarning(content[0].Text)
@@ -255,7 +260,7 @@ func userMessage(content []block) (msg event.Message, warning string) {
 	return msg, warning
 }
 
-// textOf returns what can be shown of one block or a list of them.
+// textOf returns the text of one block or of a list of blocks.
 func textOf(content json.RawMessage) string {
 	words := ""
 	for _, b := range blocks(content) {
@@ -264,7 +269,7 @@ func textOf(content json.RawMessage) string {
 	return words
 }
 
-// attachment describes a block that is no text.
+// attachment returns the attachment that a block represents.
 func (b block) attachment() event.Attachment {
 	a := event.Attachment{Name: text.OneLine(path.Base(b.URI+b.Resource.URI), 200), MediaType: text.OneLine(b.MimeType+b.Resource.MimeType, 100)}
 	switch {

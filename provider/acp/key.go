@@ -30,15 +30,14 @@ func (p *provider) credential() agentconn.Credential {
 	return agentconn.Credential{Key: p.agent.Key, Source: p.keys}
 }
 
-// configured returns the options with the environment of the configuration
-// before their own.
+// configured returns opt with the configured variables before its own.
 func (p *provider) configured(opt runnel.Options) runnel.Options {
 	opt.Env = slices.Concat(p.env, opt.Env)
 	return opt
 }
 
-// key returns the API key for an agent that is started with opt; "" if it is
-// started without one of ours.
+// key returns the API key to pass to an agent that starts with opt, or "" for
+// none. It fails if the agent's own settings select another login.
 func (p *provider) key(opt runnel.Options) (string, error) {
 	opt = p.configured(opt)
 	key, err := p.credential().Find(os.Environ(), opt)
@@ -54,9 +53,9 @@ func (p *provider) key(opt runnel.Options) (string, error) {
 	return key, nil
 }
 
-// keyed returns the environment of an agent with the API key in it, and without
-// the credentials that opt excludes.
-func (p *provider) keyed(env []string, opt runnel.Options) ([]string, error) {
+// envWithKey adds the API key to the environment of an agent, and removes the
+// credentials that opt excludes.
+func (p *provider) envWithKey(env []string, opt runnel.Options) ([]string, error) {
 	key, err := p.key(opt)
 	if err != nil {
 		return nil, err
@@ -64,15 +63,14 @@ func (p *provider) keyed(env []string, opt runnel.Options) ([]string, error) {
 	return p.credential().Apply(env, key, p.configured(opt)), nil
 }
 
-// selectedType matches the login that the settings of Gemini CLI, or of Qwen Code,
-// select.
+// selectedType matches the login in the settings of Gemini CLI and Qwen Code.
 var selectedType = regexp.MustCompile(`"selectedType"\s*:\s*"([^"]*)"`)
 
-// maxSettings bounds what is read of an agent's settings, in bytes.
+// maxSettings is the maximum size of an agent's settings file, in bytes.
 const maxSettings = 1 << 20
 
-// selectedLogin returns the login that a file of settings selects; "" if it
-// selects none, or cannot be read.
+// selectedLogin returns the login that a settings file selects. It returns "" if
+// the file selects none, is too large, or cannot be read.
 func selectedLogin(path string) string {
 	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
 	if err != nil {
@@ -89,8 +87,8 @@ func selectedLogin(path string) string {
 	return ""
 }
 
-// inHome returns a function that returns the path of a file in the home
-// directory of an environment.
+// inHome returns a function that joins path to the home directory of an
+// environment: HOME, or else USERPROFILE.
 func inHome(path ...string) func(env []string) string {
 	return func(env []string) string {
 		home := ""

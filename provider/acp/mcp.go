@@ -6,8 +6,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// mcpCall is a call of a tool of an MCP server, as an agent describes it that
-// wraps its arguments and its result.
+// mcpCall is a call of an MCP server's tool, for agents that wrap the tool's
+// arguments and result in objects of their own.
 type mcpCall struct {
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
@@ -25,11 +25,11 @@ type mcpResult struct {
 	} `json:"error"`
 }
 
-// mcpPrefix begins the names of tools of MCP servers.
+// mcpPrefix is the prefix of the names of MCP servers' tools.
 const mcpPrefix = "mcp__"
 
-// plain returns the description of a call in the form of other calls: with the
-// tool's own arguments and result. A later description may lack the tool.
+// plain returns tc with the tool's own name, arguments and result. An update of
+// a call may omit the tool's name and arguments.
 func (m *mcpCall) plain(tc toolCall) toolCall {
 	tc.Title, tc.ToolKind, tc.RawInput, tc.RawOutput = "", "", nil, nil
 	if m.Tool != "" {

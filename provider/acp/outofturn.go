@@ -8,15 +8,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// maxRemark and maxRemarks bound what the agent says out of turn, in bytes: the
-// notice, and the text that is kept for it, of which the notice shows the cut.
+// Maximum sizes of out-of-turn text, in bytes: of the notice, and of the
+// collected text. The collected text may be longer, so that the notice can show
+// that it was cut.
 const (
 	maxRemark  = 500
 	maxRemarks = 5 * maxRemark
 )
 
-// remarks are what the agent says while no turn runs. They come in pieces, and
-// are shown as one notice once the agent sends something else.
+// remarks collects the text that the agent sends while no turn runs. The text
+// arrives in chunks. flush emits it as one notice once the agent sends any other
+// message.
 type remarks struct{ words strings.Builder }
 
 func (r *remarks) add(words string) {
@@ -33,7 +35,7 @@ func (r *remarks) flush(out translate.TurnEmitter) {
 	r.words.Reset()
 }
 
-// notice emits a notice of the agent's own.
+// notice emits a notice that the agent sent.
 func notice(out translate.TurnEmitter, u update) {
 	line := text.OneLine(u.Title, 500)
 	if line == "" {
@@ -49,8 +51,9 @@ func notice(out translate.TurnEmitter, u update) {
 	out.Emit(translate.AgentSays(level, line))
 }
 
-// outOfTurn keeps text that the agent sends while no turn runs, and drops
-// anything else: that belongs to a turn that is over.
+// outOfTurn handles an update while no turn runs. It collects text, except late
+// chunks of the last turn's last message. It drops all other updates, because
+// they belong to a turn that has ended.
 func (t *translator) outOfTurn(u update) {
 	ofLast := u.MessageID != "" && u.MessageID == t.turns.lastMessage
 	if u.Kind == "agent_message_chunk" && t.replay == nil && !ofLast {

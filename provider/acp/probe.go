@@ -11,11 +11,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// probeTime bounds a probe.
-const probeTime = 20 * time.Second
+// probeTimeout is the maximum time of a probe.
+const probeTimeout = 20 * time.Second
 
-// Probe implements [runnel.Prober]. It starts the agent in a directory away
-// from any project, and sends nothing to a model.
+// Probe implements [runnel.Prober]. It starts the agent in an empty directory
+// and stops it again. It sends no prompt.
 func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login, ModeLabels: p.agent.Modes}
 	q := p.agent.quirks()
@@ -32,7 +32,7 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 		return in
 	}
 	in.Path = path
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if err := p.ask(ctx, runnel.Options{Dir: agentconn.EmptyDir()}, &in); err != nil {
 		in.Problem = runnel.Safe(err).Message
@@ -40,7 +40,7 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	return in
 }
 
-// ask fills in what the agent reports about itself.
+// ask starts the agent and fills in what it reports about itself.
 func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Installation) error {
 	c, err := p.start(ctx, opt)
 	if err != nil {
@@ -70,8 +70,8 @@ func (p *provider) ask(ctx context.Context, opt runnel.Options, in *runnel.Insta
 	return err
 }
 
-// describe fills in what a new conversation offers, and deletes the
-// conversation.
+// describe fills in the settings of a new conversation, and deletes the
+// conversation if the agent can.
 func (h *handshake) describe(in *runnel.Installation) {
 	if in.Config = slices.Clone(h.c.tr.session.settings.config); h.p.agent.Gated {
 		yes := true
@@ -83,6 +83,6 @@ func (h *handshake) describe(in *runnel.Installation) {
 		}
 	}
 	if h.c.tr.session.caps.Delete {
-		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.session.id}) // if it fails, an empty conversation remains
+		_, _ = h.call(jsonrpc.ID{}, methodDelete, map[string]any{"sessionId": h.c.tr.session.id}) // on failure an empty conversation remains
 	}
 }

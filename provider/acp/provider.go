@@ -1,8 +1,9 @@
 // Package acp runs agents that speak the Agent Client Protocol.
 //
-// An agent is data (agents.go) and its quirks (quirks_*.go); everything else is
-// the protocol, in version 1 as agents really speak it, and in version 2 where
-// one offers it. One process serves one conversation: see agentconn.
+// An agent consists of an entry in agents.go and its deviations from the
+// protocol in quirks_*.go. All other code implements the protocol. It supports
+// version 1, and version 2 for agents that offer it. One agent process serves
+// one conversation; see package agentconn.
 package acp
 
 import (
@@ -19,37 +20,37 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// provider has the abilities of every agent.
+// provider implements the methods that every agent supports.
 type provider struct {
 	agent Agent
-	env   []string // "K=V", configured
+	env   []string // configured variables, "K=V"
 	keys  runnel.KeySource
 
-	learned *learned
+	knownCaps *knownCaps
 }
 
-// Further abilities. The capabilities of a provider are computed from the
-// interfaces that it implements, so each combination has a type.
+// Runnel derives the capabilities of a provider from the interfaces that it
+// implements, so each combination of optional capabilities has its own type.
 type (
-	recalling struct{ *provider } // shows stored conversations
-	listing   struct{ recalling } // lists them as well
-	forking   struct{ listing }   // continues from copies as well
+	historyProvider struct{ *provider }       // reads stored conversations
+	listingProvider struct{ historyProvider } // also lists them
+	forkingProvider struct{ listingProvider } // also continues copies of them
 )
 
 // New returns a provider for an agent.
 func New(a Agent) runnel.Provider { return newProvider(&provider{agent: a}) }
 
 func newProvider(p *provider) runnel.Provider {
-	p.learned = new(learned)
+	p.knownCaps = new(knownCaps)
 	switch a := p.agent; {
 	case !a.Loads:
 		return p
 	case !a.Lists:
-		return recalling{p}
+		return historyProvider{p}
 	case !a.Forks:
-		return listing{recalling{p}}
+		return listingProvider{historyProvider{p}}
 	}
-	return forking{listing{recalling{p}}}
+	return forkingProvider{listingProvider{historyProvider{p}}}
 }
 
 // Name implements [runnel.Provider].
@@ -60,7 +61,7 @@ func (p *provider) AgentKind() string {
 	return cmp.Or(p.agent.Kind, strings.ReplaceAll(p.agent.Name, "-", "_"))
 }
 
-// DisplayName is the product's name.
+// DisplayName returns the product's name.
 func (p *provider) DisplayName() string { return p.agent.conn().Name }
 
 // Prototype implements [runnel.ConnPrototype].
@@ -70,7 +71,7 @@ func (p *provider) Prototype() runnel.Conn { return (*conn)(nil) }
 func (p *provider) WithProgram(command, env []string) runnel.Provider {
 	q := &provider{agent: p.agent, env: slices.Concat(p.env, env), keys: p.keys}
 	switch {
-	case len(command) == 1 && len(q.agent.Command) > 0: // the usual arguments follow
+	case len(command) == 1 && len(q.agent.Command) > 0: // keep the default arguments
 		q.agent.Command = append([]string{command[0]}, q.agent.Command[1:]...)
 	case len(command) > 0:
 		q.agent.Command = slices.Clone(command)
@@ -93,8 +94,9 @@ func (p *provider) Extra() []runnel.Capability {
 	return caps
 }
 
-// Takes implements [runnel.OptionTaker]. What an agent of a configuration takes
-// is not known before its handshake, which refuses the rest.
+// Takes implements [runnel.OptionTaker]. The options that a configured agent
+// supports are unknown before its handshake. So Takes declares them all, and
+// the handshake rejects those that the agent does not support.
 func (p *provider) Takes() runnel.Takes {
 	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
 	return runnel.Takes{
@@ -111,7 +113,7 @@ func (p *provider) modes() (out []runnel.PermissionMode) {
 	for _, m := range []runnel.PermissionMode{
 		runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass,
 	} {
-		if m == runnel.ModeDefault || q.modes[m] != nil || slices.Contains(q.starts, m) {
+		if m == runnel.ModeDefault || q.modes[m] != nil || slices.Contains(q.startModes, m) {
 			out = append(out, m)
 		}
 	}
@@ -132,7 +134,7 @@ func (p *provider) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 }
 
 // Fork implements [runnel.Forker].
-func (p forking) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (p forkingProvider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if err := agentconn.CheckFork(opt); err != nil {
 		return nil, err
 	}
@@ -157,17 +159,18 @@ func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	}
 	c.Conn = ac
 	if path, _, err := p.command(opt); err == nil {
-		p.learned.set(path, c.tr.session.caps)
+		p.knownCaps.set(path, c.tr.session.caps)
 	}
 	return c, back, nil
 }
 
-// open starts the agent and opens a conversation.
+// open starts the agent and completes the handshake, which opens a
+// conversation.
 func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) (*conn, error) {
 	if err := p.check(opt, begin); err != nil {
 		return nil, err
 	}
-	if f := p.agent.quirks().startup.waits; f != nil && begin.session != "" {
+	if f := p.agent.quirks().startup.waitResumable; f != nil && begin.session != "" {
 		if err := f(ctx, p.environ(os.Environ(), opt), begin.session); err != nil {
 			return nil, err
 		}
@@ -183,23 +186,23 @@ func (p *provider) open(ctx context.Context, opt runnel.Options, begin opening) 
 	return c, nil
 }
 
-// start starts the agent.
+// start starts the agent process. The caller does the handshake.
 func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error) {
 	path, args, err := p.command(opt)
 	if err == nil {
-		err = p.mistrust(opt)
+		err = p.checkTrust(opt)
 	}
 	if err != nil {
 		return nil, err
 	}
-	env, err := p.keyed(p.environ(os.Environ(), opt), opt)
+	env, err := p.envWithKey(p.environ(os.Environ(), opt), opt)
 	if err != nil {
 		return nil, err
 	}
 	if f := p.agent.quirks().startup.pinGit; f != nil && !opt.Trusted {
 		env = f(env, agentconn.GitPins(ctx, env, opt))
 	}
-	if f := p.agent.quirks().startup.alone; f != nil && opt.Delegation == runnel.DelegateNever {
+	if f := p.agent.quirks().startup.noSubagents; f != nil && opt.Delegation == runnel.DelegateNever {
 		env = f(env)
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
@@ -212,8 +215,8 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	return c, nil
 }
 
-// command returns the program to run and its arguments. They contain nothing
-// from a client.
+// command returns the program to run and its arguments. No part of them comes
+// from an API client.
 func (p *provider) command(opt runnel.Options) (path string, args []string, err error) {
 	cmd := p.agent.Command
 	if len(cmd) == 0 {
@@ -227,9 +230,10 @@ func (p *provider) command(opt runnel.Options) (path string, args []string, err 
 	return path, cmd[1:], err
 }
 
-// environ builds the environment of the agent: allowed variables of our own,
-// then the variables of the agent's entry and quirks, of the configuration, and
-// of the caller.
+// environ returns the environment of the agent: the allowed variables of
+// parent, then the variables of the agent's entry, its quirks, the
+// configuration and opt. Later variables win. It removes the variables in
+// Agent.Refuse, unless opt allows bypass or a quirk set them.
 func (p *provider) environ(parent []string, opt runnel.Options) []string {
 	a := p.agent
 	extra := map[string]string{}
@@ -242,7 +246,7 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 			extra[name] = value
 		}
 	}
-	refused := func(e string) bool { // also from the configuration, unless the server allows bypass
+	refused := func(e string) bool { // applies to configured variables too
 		name, _, _ := strings.Cut(e, "=")
 		return slices.Contains(a.Refuse, name) && !slices.Contains(quirky, e)
 	}

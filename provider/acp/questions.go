@@ -14,7 +14,7 @@ import (
 )
 
 // Version 1 of the protocol has no questions but permission requests. An agent
-// that asks the user something in one (liveQuirks.sheet) takes the answers
+// that asks the user something in one (liveQuirks.questionnaire) takes the answers
 // beside the option that is selected.
 
 // userQuestion is a question that the agent wants the user to answer.
@@ -28,8 +28,8 @@ type userQuestion struct {
 	} `json:"options,omitempty"`
 }
 
-// sheet is what an agent asks the user at a time.
-type sheet struct {
+// questionnaire is what an agent asks the user at a time.
+type questionnaire struct {
 	questions []userQuestion
 	submit    string // the agent's option that takes the answers
 	cancel    string // the agent's option that refuses them; "" if it has none
@@ -52,13 +52,13 @@ func (g *given) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(g))
 }
 
-// newSheet returns a sheet for the questions of a permission request, or nil if
+// newQuestionnaire returns a sheet for the questions of a permission request, or nil if
 // the request has none or cannot be answered.
-func newSheet(questions []userQuestion, options []permissionOption) *sheet {
+func newQuestionnaire(questions []userQuestion, options []permissionOption) *questionnaire {
 	if len(questions) == 0 || len(questions) > maxQuestions {
 		return nil
 	}
-	s := &sheet{questions: questions}
+	s := &questionnaire{questions: questions}
 	for _, o := range options[:min(len(options), maxPermissionOptions)] {
 		switch {
 		case o.Kind == "allow_once" && s.submit == "":
@@ -77,7 +77,7 @@ func newSheet(questions []userQuestion, options []permissionOption) *sheet {
 // else comes with updatedArguments, as for every [event.ApprovalQuestion]. A
 // question that is not answered there gets its first option, which is the one
 // that the agent recommends; the choice says so.
-func (s *sheet) offer() (out []event.Choice) {
+func (s *questionnaire) offer() (out []event.Choice) {
 	if len(s.questions) == 1 {
 		for i, o := range s.choices() {
 			out = append(out, event.Choice{ID: translate.Option(i + 1), Kind: event.ChoiceAllowOnce, Label: text.OneLine(o, 200)})
@@ -97,7 +97,7 @@ func (s *sheet) offer() (out []event.Choice) {
 }
 
 // choices returns the options of the first question that are choices.
-func (s *sheet) choices() (labels []string) {
+func (s *questionnaire) choices() (labels []string) {
 	q := s.questions[0]
 	for _, o := range q.Options[:min(len(q.Options), translate.MaxOptions)] {
 		labels = append(labels, o.Label)
@@ -112,10 +112,10 @@ type answered struct {
 	Answers map[string]string `json:"answers,omitempty"`
 }
 
-// answerSheet returns the message for a decision. stop says that the caller must end
+// answerQuestionnaire returns the message for a decision. stop says that the caller must end
 // the turn as well.
-func (q question) answerSheet(d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
-	s := q.sheet
+func (q question) answerQuestionnaire(d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
+	s := q.questionnaire
 	switch {
 	case d.Choice == translate.DenyStop:
 		return q.cancelled(), true, nil
@@ -153,7 +153,7 @@ func (q question) answerSheet(d runnel.Decision) (m jsonrpc.Message, stop bool, 
 }
 
 // choiceOf returns the choice that an answer of ours stands for.
-func (s *sheet) choiceOf(result answered) string {
+func (s *questionnaire) choiceOf(result answered) string {
 	if result.Outcome.OptionID != s.submit {
 		return translate.Deny
 	}

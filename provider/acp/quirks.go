@@ -27,13 +27,13 @@ type startupQuirks struct {
 	// modes lists the settings that make up each permission mode, in the order
 	// in which they are set.
 	modes map[runnel.PermissionMode][]setting
-	// starts lists the further modes in which the agent can start, and to which
+	// startModes lists the further modes in which the agent can start, and to which
 	// a running conversation cannot change.
-	starts []runnel.PermissionMode
+	startModes []runnel.PermissionMode
 	// bypass lists the settings with which the agent runs tools without asking.
 	bypass []setting
-	// absent is the text of the error for a conversation that does not exist.
-	absent string
+	// notFoundText is the text of the error for a conversation that does not exist.
+	notFoundText string
 	// passesOptions says that prepare passes on the options tools and maxTurns.
 	passesOptions bool
 	// showsThinking says that environ passes on the option thinkingDisplay.
@@ -49,8 +49,8 @@ type startupQuirks struct {
 	notices bool
 	// prepare adds to the parameters of the request that opens a conversation.
 	prepare func(opt runnel.Options, params map[string]any) error
-	// waits returns once the agent can resume a conversation without losing it.
-	waits func(ctx context.Context, env []string, session string) error
+	// waitResumable returns once the agent can resume a conversation without losing it.
+	waitResumable func(ctx context.Context, env []string, session string) error
 	// keyLogin is the login that the agent's own settings have to select, if they
 	// select any, for the agent to use the API key in its environment.
 	keyLogin string
@@ -58,9 +58,9 @@ type startupQuirks struct {
 	settingsFile func(env []string) string
 	// environ returns variables ("K=V") for the environment of the agent.
 	environ func(opt runnel.Options) []string
-	// alone returns the environment with which the agent has no tools for
+	// noSubagents returns the environment with which the agent has no tools for
 	// subagents.
-	alone func(env []string) []string
+	noSubagents func(env []string) []string
 	// pinGit returns the environment with which the commands of the agent get
 	// these variables too, if the agent may keep variables from its commands.
 	pinGit func(env []string, pins map[string]string) []string
@@ -88,9 +88,9 @@ type liveQuirks struct {
 	forSession []string
 	// stops lists the permission options that deny a call and end the turn.
 	stops []string
-	// sheet returns what a permission request with this _meta asks the user, if it
+	// questionnaire returns what a permission request with this _meta asks the user, if it
 	// asks for answers and not whether a tool may run.
-	sheet func(meta json.RawMessage) []userQuestion
+	questionnaire func(meta json.RawMessage) []userQuestion
 	// lateInput says that a permission request may precede the arguments of its
 	// call.
 	lateInput bool
@@ -126,9 +126,9 @@ type liveQuirks struct {
 	// steps returns the entries of the plan that a call writes.
 	steps func(c *call) []planEntry
 
-	// own reports whether a message without an id is from the agent itself, and
+	// isAgentText reports whether a message without an id is from the agent itself, and
 	// not from the model.
-	own func(text string) bool
+	isAgentText func(text string) bool
 	// failed reports whether the last message of a turn is the text of an
 	// error. The usage is nil if the agent reported none.
 	failed func(s *session, tn *turn, used *event.Usage) bool
@@ -138,8 +138,8 @@ type liveQuirks struct {
 	// callUsage returns the usage of one call of the model that an agent reports
 	// with a message, or nil. Without another usage, that of a turn is their sum.
 	callUsage func(meta json.RawMessage) *usage
-	// totals says that the usage counts from the beginning of the conversation.
-	totals bool
+	// cumulativeUsage says that the usage counts from the beginning of the conversation.
+	cumulativeUsage bool
 }
 
 // replayQuirks matter while the agent replays a stored conversation.

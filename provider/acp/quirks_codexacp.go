@@ -40,7 +40,7 @@ func codexACP() *quirks {
 			},
 			pinGit: codexPins,
 
-			alone:         codexAlone,
+			noSubagents:   codexNoSubagents,
 			subagentTools: []string{"spawn_agent", "send_message", "followup_task"},
 			delegations:   []runnel.Delegation{runnel.DelegateNever},
 		},
@@ -70,8 +70,8 @@ func codexPins(env []string, pins map[string]string) []string {
 	})
 }
 
-// codexAlone takes the tools for subagents away.
-func codexAlone(env []string) []string {
+// codexNoSubagents takes the tools for subagents away.
+func codexNoSubagents(env []string) []string {
 	return codexConfig(env, func(config map[string]any) { object(config, "agents")["enabled"] = false })
 }
 

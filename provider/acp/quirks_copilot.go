@@ -30,13 +30,13 @@ func copilot() *quirks {
 			name:    copilotTool,
 			running: true,        // tool
 			output:  shellOutput, // tool
-			own: func(text string) bool { // approval-denied, failure
+			isAgentText: func(text string) bool { // approval-denied, failure
 				return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 			},
 			failed: func(_ *session, tn *turn, used *event.Usage) bool { // failure
 				return used == nil && strings.HasPrefix(tn.threads.of("").last, "Error: ")
 			},
-			totals: true, // text
+			cumulativeUsage: true, // text
 		},
 		replay: replayQuirks{onePart: true}, // failure
 	}

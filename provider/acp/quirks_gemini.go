@@ -22,9 +22,9 @@ func gemini() *quirks {
 			modes: map[runnel.PermissionMode][]setting{
 				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("autoEdit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
 			},
-			bypass:  []setting{{"mode", "yolo"}},
-			waits:   geminiWaits,
-			environ: geminiTrust,
+			bypass:        []setting{{"mode", "yolo"}},
+			waitResumable: geminiWaitResumable,
+			environ:       geminiTrust,
 
 			keyLogin: "gemini-api-key", settingsFile: inHome(".gemini", "settings.json"),
 		},
@@ -54,13 +54,13 @@ func geminiUsage(meta json.RawMessage) *usage {
 	return &usage{Input: count.Input, Output: count.Output}
 }
 
-// geminiWaits waits until a conversation can be resumed without losing it.
+// geminiWaitResumable waits until a conversation can be resumed without losing it.
 //
 // Gemini CLI 0.61.0 names the file of a conversation after the minute in which
 // a process opened the conversation. A process that loads a conversation in the
 // minute in which it began overwrites the file with an empty one, and then does
 // not find the conversation.
-func geminiWaits(ctx context.Context, env []string, session string) error {
+func geminiWaitResumable(ctx context.Context, env []string, session string) error {
 	if uuid.Validate(session) != nil {
 		return nil
 	}
@@ -103,6 +103,6 @@ func geminiTool(tc toolCall) string {
 // the agent offers no mode that asks less. So an untrusted folder without
 // settings counts as trusted.
 func geminiTrust(opt runnel.Options) []string {
-	trusted := opt.Trusted || obeyed(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
+	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
 }

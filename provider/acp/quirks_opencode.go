@@ -19,9 +19,9 @@ func opencode() *quirks {
 			modes: map[runnel.PermissionMode][]setting{
 				runnel.ModeDefault: {{"mode", "build"}}, runnel.ModePlan: {{"mode", "plan"}},
 			},
-			starts:  []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
-			absent:  "OpenCode service failure",
-			environ: opencodeAsks,
+			startModes:   []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
+			notFoundText: "OpenCode service failure",
+			environ:      opencodePermissions,
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},
@@ -149,9 +149,9 @@ func opencodeChanges(c *call) []event.Change {
 	return []event.Change{ch}
 }
 
-// opencodeAsks makes the agent ask before it runs a command or changes a file;
+// opencodePermissions makes the agent ask before it runs a command or changes a file;
 // by default it does not ask.
-func opencodeAsks(opt runnel.Options) []string {
+func opencodePermissions(opt runnel.Options) []string {
 	// A subagent never sends its permission requests, and waits without end.
 	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
 	switch opt.PermissionMode {
@@ -188,12 +188,12 @@ func opencodeRule(tool string) string {
 	return tool
 }
 
-// unseen is a text that opencode keeps and does not show to the model.
-const unseen = "\u200b"
+// hiddenText is a text that opencode keeps and does not show to the model.
+const hiddenText = "\u200b"
 
 // opencodePart leaves that text out of a replayed prompt.
 func opencodePart(b block) block {
-	if b.Text == unseen {
+	if b.Text == hiddenText {
 		return block{}
 	}
 	return b
@@ -208,7 +208,7 @@ func opencodeText(text, _ string, isCommand func(string) bool) []any {
 		return []any{textBlock(text)}
 	}
 	return []any{
-		map[string]any{"type": "text", "text": unseen, "annotations": map[string]any{"audience": []string{"user"}}},
+		map[string]any{"type": "text", "text": hiddenText, "annotations": map[string]any{"audience": []string{"user"}}},
 		textBlock(text),
 	}
 }

@@ -39,7 +39,7 @@ func qwen() *quirks {
 			},
 			title:  qwenTitle,
 			output: qwenOutput,
-			sheet: func(meta json.RawMessage) []userQuestion { // question
+			questionnaire: func(meta json.RawMessage) []userQuestion { // question
 				return translate.Loose[qwenMeta](meta).Questions
 			},
 			callUsage: func(meta json.RawMessage) *usage { // text
@@ -81,9 +81,9 @@ type qwenMeta struct {
 // qwenOutput returns the output of a call as it is displayed, and the exit code
 // of a command (tool).
 func qwenOutput(c *call) (string, *int) {
-	told := c.text()
+	displayed := c.text()
 	if c.kind != event.KindExecute {
-		return cmp.Or(translate.Loose[string](c.rawOutput), told), nil
+		return cmp.Or(translate.Loose[string](c.rawOutput), displayed), nil
 	}
 	result := translate.Loose[struct {
 		Type   string `json:"type"`
@@ -93,7 +93,7 @@ func qwenOutput(c *call) (string, *int) {
 	}](c.rawOutput)
 	switch {
 	case result.Type != "shell_result":
-		return cmp.Or(translate.Loose[string](c.rawOutput), told), nil
+		return cmp.Or(translate.Loose[string](c.rawOutput), displayed), nil
 	case result.Signal != nil: // the code is 0
 		return result.Output, nil
 	}

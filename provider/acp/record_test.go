@@ -92,11 +92,11 @@ func underlying(p runnel.Provider) *provider {
 	switch p := p.(type) {
 	case *provider:
 		return p
-	case recalling:
+	case historyProvider:
 		return p.provider
-	case listing:
+	case listingProvider:
 		return p.provider
-	case forking:
+	case forkingProvider:
 		return p.provider
 	}
 	return nil

@@ -105,5 +105,5 @@ func (r *replay) end(ts *turns) {
 	if ts.now.interrupted {
 		status = event.StatusCancelled
 	}
-	ts.end(event.ResponseDone{Status: status, Usage: ts.spent(ts.now.used)})
+	ts.end(event.ResponseDone{Status: status, Usage: ts.turnUsage(ts.now.used)})
 }

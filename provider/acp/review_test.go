@@ -56,15 +56,15 @@ func TestOptionsThatBypassByTheirName(t *testing.T) {
 	c := ready(t, Agent{Name: "mine"}, `[{"id":"yolo","name":"Y","type":"boolean","currentValue":false},`+
 		`{"id":"skip-permissions","name":"S","type":"select","currentValue":"off","options":[{"value":"off","name":"Off"},{"value":"on","name":"On"}]}]`)
 	for _, s := range []setting{{"yolo", "true"}, {"skip-permissions", "on"}} {
-		if _, _, err := c.tr.session.change(wish{fieldConfig, s}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+		if _, _, err := c.tr.session.change(settingRequest{fieldConfig, s}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%v: %v", s, err)
 		}
-		if method, _, err := c.tr.session.change(wish{fieldConfig, s}, true); err != nil || method == "" {
+		if method, _, err := c.tr.session.change(settingRequest{fieldConfig, s}, true); err != nil || method == "" {
 			t.Errorf("%v, where it is allowed: %v", s, err)
 		}
 	}
 	for _, s := range []setting{{"yolo", "false"}, {"skip-permissions", "off"}} {
-		if _, _, err := c.tr.session.change(wish{fieldConfig, s}, false); err != nil {
+		if _, _, err := c.tr.session.change(settingRequest{fieldConfig, s}, false); err != nil {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestErrorsNameTheOptionThatTheClientGave(t *testing.T) {
 		{runnel.Settings{Config: runnel.Values{"nope": "1"}}, `config: unknown has no setting "nope"; it has m`},
 	} {
 		var err error
-		for _, w := range wishes(nil, c.set) {
+		for _, w := range settingRequests(nil, c.set) {
 			_, _, err = tr.session.change(w, false)
 		}
 		if err == nil || err.Error() != "INVALID_REQUEST: "+c.want {

@@ -135,7 +135,7 @@ func (s *session) isCommandOf(prompt []block) bool {
 // change returns the request that changes a setting. The method is "" if the
 // setting has that value. It fails with InvalidRequest if the agent does not
 // offer the value; bypass allows values with which tools run without asking.
-func (s *session) change(want wish, bypass bool) (method string, params map[string]any, err error) {
+func (s *session) change(want settingRequest, bypass bool) (method string, params map[string]any, err error) {
 	o, err := s.settings.allow(want, bypass)
 	if err != nil || o.Value == want.value {
 		return "", nil, err

@@ -17,9 +17,9 @@ import (
 // setting is one option of an agent with a value.
 type setting struct{ option, value string }
 
-// A wish is a setting that a client asks for. field is the option in which it
+// A settingRequest is a setting that a client asks for. field is the option in which it
 // does: the errors name it.
-type wish struct {
+type settingRequest struct {
 	field string // in JSON
 	setting
 }
@@ -28,27 +28,27 @@ type wish struct {
 const fieldConfig = "config"
 
 // name returns what errors call the setting.
-func (w wish) name() string {
+func (w settingRequest) name() string {
 	if w.field == fieldConfig {
 		return w.field + "." + text.OneLine(w.option, 100)
 	}
 	return w.field
 }
 
-// wishes returns the settings that a client asks for, in the order in which they
+// settingRequests returns the settings that a client asks for, in the order in which they
 // are applied. mode are those that make up its permission mode.
-func wishes(mode []setting, set runnel.Settings) (out []wish) {
+func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest) {
 	for _, s := range mode {
-		out = append(out, wish{"permissionMode", s})
+		out = append(out, settingRequest{"permissionMode", s})
 	}
 	if set.Model != "" {
-		out = append(out, wish{"model", setting{"model", set.Model}})
+		out = append(out, settingRequest{"model", setting{"model", set.Model}})
 	}
 	if set.ReasoningEffort != "" {
-		out = append(out, wish{"reasoningEffort", setting{"effort", set.ReasoningEffort}})
+		out = append(out, settingRequest{"reasoningEffort", setting{"effort", set.ReasoningEffort}})
 	}
 	for _, id := range slices.Sorted(maps.Keys(set.Config)) {
-		out = append(out, wish{fieldConfig, setting{id, set.Config[id]}})
+		out = append(out, settingRequest{fieldConfig, setting{id, set.Config[id]}})
 	}
 	return out
 }
@@ -186,7 +186,7 @@ func configText(v any) string {
 // update takes new config options and emits what has changed.
 func (s *settings) update(out translate.TurnEmitter, config []event.ConfigOption) {
 	var changed event.SessionUpdated
-	bypasses := s.config != nil && s.q.bypassing(s.config) == "" && s.q.bypassing(config) != ""
+	bypasses := s.config != nil && s.q.bypassOption(s.config) == "" && s.q.bypassOption(config) != ""
 	if !slices.EqualFunc(config, s.config, equal) {
 		s.config, changed.Config = config, config
 	}
@@ -260,7 +260,7 @@ func (s *settings) permissionMode() string {
 // allow returns the option of a setting. It fails with InvalidRequest if the
 // agent does not offer the value, or if tools would run without asking and
 // bypass is false.
-func (s *settings) allow(want wish, bypass bool) (*event.ConfigOption, error) {
+func (s *settings) allow(want settingRequest, bypass bool) (*event.ConfigOption, error) {
 	o := byID(s.config, want.option)
 	if o == nil {
 		o = find(s.config, want.option)
@@ -272,42 +272,42 @@ func (s *settings) allow(want wish, bypass bool) (*event.ConfigOption, error) {
 		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": "+s.agent+" does not offer it in this conversation; leave it out")
 	case !o.Allows(want.value):
 		return nil, runnel.NoValue(want.name(), want.value, *o)
-	case !bypass && s.q.unasked(*o, want.value):
+	case !bypass && s.q.isBypass(*o, want.value):
 		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": this would run tools without asking; it has to be allowed on the server first")
 	}
 	return o, nil
 }
 
-// reckless are words in the values with which agents run tools without asking.
+// bypassWords are words in the values with which agents run tools without asking.
 // The values of known agents are in their quirks as well.
-var reckless = []string{"bypass", "yolo", "full-access", "full_access", "fullaccess", "dangerous", "autopilot", "allow-all", "allow_all", "skip-permissions"}
+var bypassWords = []string{"bypass", "yolo", "full-access", "full_access", "fullaccess", "dangerous", "autopilot", "allow-all", "allow_all", "skip-permissions"}
 
-// bypasses reports whether the name of a value says that tools run without
+// isBypassName reports whether the name of a value says that tools run without
 // asking.
-func (q *quirks) bypasses(value string) bool {
+func (q *quirks) isBypassName(value string) bool {
 	value = strings.ToLower(value)
-	return slices.ContainsFunc(reckless, func(word string) bool { return strings.Contains(value, word) })
+	return slices.ContainsFunc(bypassWords, func(word string) bool { return strings.Contains(value, word) })
 }
 
 // off are the values that switch an option off.
 var off = []string{"", "false", "off", "no", "none", "never", "disabled", "0"}
 
-// unasked reports whether tools run without asking if an option has a value.
-func (q *quirks) unasked(o event.ConfigOption, value string) bool {
+// isBypass reports whether tools run without asking if an option has a value.
+func (q *quirks) isBypass(o event.ConfigOption, value string) bool {
 	if slices.Contains(q.startup.bypass, setting{o.ID, value}) || slices.Contains(q.startup.bypass, setting{o.Category, value}) {
 		return true
 	}
 	if o.Category == "model" || o.ID == "model" || o.Category == "effort" {
 		return false
 	}
-	return q.bypasses(value) || q.bypasses(o.ID) && !slices.Contains(off, strings.ToLower(value))
+	return q.isBypassName(value) || q.isBypassName(o.ID) && !slices.Contains(off, strings.ToLower(value))
 }
 
-// bypassing returns the name of the first option whose value makes tools run
+// bypassOption returns the name of the first option whose value makes tools run
 // without asking, or "".
-func (q *quirks) bypassing(config []event.ConfigOption) string {
+func (q *quirks) bypassOption(config []event.ConfigOption) string {
 	for _, o := range config {
-		if q.unasked(o, o.Value) {
+		if q.isBypass(o, o.Value) {
 			return o.Name
 		}
 	}

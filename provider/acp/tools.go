@@ -39,8 +39,8 @@ type call struct {
 	terminal  string // the agent's id of the terminal that shows the output
 	failed    bool
 
-	shown   json.RawMessage // arguments that the user was asked about
-	swapped bool            // the agent reported other arguments since
+	shown          json.RawMessage // arguments that the user was asked about
+	reportedChange bool            // the agent reported other arguments since
 
 	described bool             // the call's item has ended
 	completed bool             // the call has ended; its output may follow

@@ -14,10 +14,10 @@ import (
 // Nothing in an untrusted folder may run, send data elsewhere, or allow a tool.
 // Some agents have a switch for that (startupQuirks.environ, prepare). The
 // others are not started in an untrusted folder with files that they would obey
-// (Agent.Obeys, Agent.Reads).
+// (Agent.SettingsFiles, Agent.ContextFiles).
 
-// mistrust refuses an untrusted folder with files that the agent would obey.
-func (p *provider) mistrust(opt runnel.Options) error {
+// checkTrust refuses an untrusted folder with files that the agent would obey.
+func (p *provider) checkTrust(opt runnel.Options) error {
 	dirs := append([]string{opt.Dir}, opt.AddDirs...)
 	if opt.Trusted {
 		dirs = opt.UntrustedDirs
@@ -25,10 +25,10 @@ func (p *provider) mistrust(opt runnel.Options) error {
 	found := ""
 	for _, dir := range dirs {
 		if found == "" {
-			found = obeyed(dir, p.agent.Obeys)
+			found = findSettings(dir, p.agent.SettingsFiles)
 		}
 		if found == "" {
-			found = leadsOut(dir, p.agent.Reads)
+			found = findLinkOutside(dir, p.agent.ContextFiles)
 		}
 	}
 	if found == "" {
@@ -38,10 +38,10 @@ func (p *provider) mistrust(opt runnel.Options) error {
 		"Look at it. Then trust the folder (trusted-folders in the configuration), or take it away, or choose another agent.")
 }
 
-// obeyed returns the first of these files that is in the folder or above it.
+// findSettings returns the first of these files that is in the folder or above it.
 // The user's home directory does not count: its files are the user's own.
-func obeyed(dir string, names []string) string {
-	return above(dir, names, func(path string) bool {
+func findSettings(dir string, names []string) string {
+	return findUpward(dir, names, func(path string) bool {
 		_, err := os.Lstat(path)
 		if entries, err := os.ReadDir(path); err == nil && len(entries) == 0 {
 			return false // a sandbox leaves an empty directory in place of a protected one
@@ -50,10 +50,10 @@ func obeyed(dir string, names []string) string {
 	})
 }
 
-// leadsOut is like obeyed, for files and folders that the agent reads as text.
+// findLinkOutside is like findSettings, for files and folders that the agent reads as text.
 // It finds those that are, or contain, links to outside of the repository.
-func leadsOut(dir string, names []string) string {
-	return above(dir, names, func(path string) bool {
+func findLinkOutside(dir string, names []string) string {
+	return findUpward(dir, names, func(path string) bool {
 		root, out, seen := repository(filepath.Dir(path)), false, 0
 		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // a missing file is no link
 			if seen++; seen > maxWalk || out {
@@ -72,11 +72,11 @@ func leadsOut(dir string, names []string) string {
 // maxWalk bounds the files of a folder that are examined.
 const maxWalk = 10_000
 
-// above looks for files in the folder and in those above it, up to the root of
+// findUpward looks for files in the folder and in those above it, up to the root of
 // the outermost repository that holds it: agents differ in what they take for a
 // repository. It looks for a name that begins with anywhere up to the root of
 // the file system.
-func above(dir string, names []string, is func(path string) bool) string {
+func findUpward(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""
 	}
@@ -93,7 +93,7 @@ func above(dir string, names []string, is func(path string) bool) string {
 	root := outermost(dir, home)
 	for inside := true; dir != home; {
 		for _, name := range names {
-			name, everywhere := strings.CutPrefix(name, anywhere)
+			name, everywhere := strings.CutPrefix(name, anyDepth)
 			if path := filepath.Join(dir, filepath.FromSlash(name)); (inside || everywhere) && is(path) {
 				return path
 			}
@@ -108,8 +108,8 @@ func above(dir string, names []string, is func(path string) bool) string {
 	return ""
 }
 
-// anywhere is the prefix of names that count in every folder above.
-const anywhere = "**/"
+// anyDepth is the prefix of names that count in every folder above.
+const anyDepth = "**/"
 
 // outermost returns the root of the outermost repository that holds the folder
 // and lies below the home directory or outside of it, or the folder if there is

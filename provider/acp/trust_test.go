@@ -54,7 +54,7 @@ func TestFilesOfTheOutermostRepositoryCount(t *testing.T) {
 	}
 	settings := filepath.Join(outer, ".mcp.json")
 	for _, in := range []string{dir, filepath.Join(dir, "c")} {
-		if got := obeyed(in, []string{".mcp.json"}); got != "" {
+		if got := findSettings(in, []string{".mcp.json"}); got != "" {
 			t.Errorf("%s: obeyed %s", in, got)
 		}
 	}
@@ -62,12 +62,12 @@ func TestFilesOfTheOutermostRepositoryCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, in := range []string{dir, filepath.Join(dir, "c")} {
-		if got := obeyed(in, []string{".mcp.json"}); got != settings {
+		if got := findSettings(in, []string{".mcp.json"}); got != settings {
 			t.Errorf("%s: obeyed %q, want %s", in, got, settings)
 		}
 	}
 	t.Setenv("HOME", outer) // the files of a home directory are the user's own
-	if got := obeyed(dir, []string{".mcp.json"}); got != "" {
+	if got := findSettings(dir, []string{".mcp.json"}); got != "" {
 		t.Errorf("obeyed %s of the home directory", got)
 	}
 }

@@ -160,7 +160,7 @@ func (ts *turns) state(u update) {
 // finish ends the turn that runs as the agent reports.
 func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	tn := ts.running()
-	used := ts.spent(u)
+	used := ts.turnUsage(u)
 	if used != nil {
 		tn.out.Emit(event.UsageUpdated{Usage: used})
 	}
@@ -262,13 +262,13 @@ func (tn *turn) add(u *usage) {
 	tn.used.Thought += u.Thought
 }
 
-// spent returns what a turn used, nil if the agent did not report it.
-func (ts *turns) spent(u *usage) *event.Usage {
+// turnUsage returns what a turn used, nil if the agent did not report it.
+func (ts *turns) turnUsage(u *usage) *event.Usage {
 	if u == nil {
 		return nil
 	}
 	n := *u
-	if ts.session.q.live.totals {
+	if ts.session.q.live.cumulativeUsage {
 		before := ts.used
 		ts.used = n
 		if n.Input >= before.Input && n.Output >= before.Output {
