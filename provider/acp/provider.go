@@ -94,9 +94,9 @@ func (p *provider) Extra() []runnel.Capability {
 	return caps
 }
 
-// Takes implements [runnel.OptionTaker]. The options that a configured agent
-// supports are unknown before its handshake. So Takes declares them all, and
-// the handshake rejects those that the agent does not support.
+// Takes implements [runnel.OptionTaker]. The capabilities of a configured agent
+// are unknown before its handshake. For such an agent, Takes declares AddDirs,
+// Resume and any effort, and the handshake rejects what the agent lacks.
 func (p *provider) Takes() runnel.Takes {
 	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
 	return runnel.Takes{

@@ -13,11 +13,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// Version 1 of the protocol has no questions but permission requests. An agent
-// that asks the user something in one (liveQuirks.questionnaire) takes the answers
-// beside the option that is selected.
+// In version 1 of the protocol, an agent can only send permission requests.
+// Some agents put questions to the user into the _meta of such a request (see
+// liveQuirks.questionnaire). They read the answers from a field next to the
+// selected option.
 
-// userQuestion is a question that the agent wants the user to answer.
+// userQuestion is one question of the agent to the user.
 type userQuestion struct {
 	Question string `json:"question"`
 	Header   string `json:"header,omitempty"`
@@ -28,18 +29,18 @@ type userQuestion struct {
 	} `json:"options,omitempty"`
 }
 
-// questionnaire is what an agent asks the user at a time.
+// questionnaire holds the questions of one permission request.
 type questionnaire struct {
 	questions []userQuestion
-	submit    string // the agent's option that takes the answers
-	cancel    string // the agent's option that refuses them; "" if it has none
+	submit    string // id of the agent's option that submits the answers
+	cancel    string // id of the agent's option that declines to answer, or ""
 }
 
-// maxQuestions bounds how many are asked at a time.
+// maxQuestions is the maximum number of questions of a request.
 const maxQuestions = 20
 
-// given is the answer to a question: a label, words of the user's own, or
-// several of them.
+// given is the answer to a question: one or more labels or free texts. In JSON
+// it is a string or a list of strings.
 type given []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -52,8 +53,8 @@ func (g *given) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(g))
 }
 
-// newQuestionnaire returns a sheet for the questions of a permission request, or nil if
-// the request has none or cannot be answered.
+// newQuestionnaire returns the questionnaire of a permission request. It returns
+// nil if the request has no questions, too many, or no option to submit answers.
 func newQuestionnaire(questions []userQuestion, options []permissionOption) *questionnaire {
 	if len(questions) == 0 || len(questions) > maxQuestions {
 		return nil
@@ -73,10 +74,11 @@ func newQuestionnaire(questions []userQuestion, options []permissionOption) *que
 	return s
 }
 
-// offer returns the choices. One question with options has them as choices. All
-// else comes with updatedArguments, as for every [event.ApprovalQuestion]. A
-// question that is not answered there gets its first option, which is the one
-// that the agent recommends; the choice says so.
+// offer returns the choices of the approval. A single question offers its
+// options as choices. All other answers arrive in updatedArguments, as for every
+// [event.ApprovalQuestion]. For a question without an answer there, the first
+// option is the answer, because agents list the recommended option first. The
+// label of the choice names these options.
 func (s *questionnaire) offer() (out []event.Choice) {
 	if len(s.questions) == 1 {
 		for i, o := range s.choices() {
@@ -96,7 +98,8 @@ func (s *questionnaire) offer() (out []event.Choice) {
 	)
 }
 
-// choices returns the options of the first question that are choices.
+// choices returns the labels of the first question's options, at most
+// translate.MaxOptions.
 func (s *questionnaire) choices() (labels []string) {
 	q := s.questions[0]
 	for _, o := range q.Options[:min(len(q.Options), translate.MaxOptions)] {
@@ -105,15 +108,15 @@ func (s *questionnaire) choices() (labels []string) {
 	return labels
 }
 
-// answered is the answer to a permission request that asks something. The
-// answers are by the place of the question.
+// answered is the answer to a permission request with questions. The keys of
+// Answers are the positions of the questions, from "0".
 type answered struct {
 	Outcome selected          `json:"outcome"`
 	Answers map[string]string `json:"answers,omitempty"`
 }
 
-// answerQuestionnaire returns the message for a decision. stop says that the caller must end
-// the turn as well.
+// answerQuestionnaire returns the message for a decision. If stop is true, the
+// caller must also cancel the turn.
 func (q question) answerQuestionnaire(d runnel.Decision) (m jsonrpc.Message, stop bool, err error) {
 	s := q.questionnaire
 	switch {
@@ -130,7 +133,7 @@ func (q question) answerQuestionnaire(d runnel.Decision) (m jsonrpc.Message, sto
 	}
 	if d.Choice == translate.AllowOnce && len(d.UpdatedArguments) > 0 {
 		if err := json.Unmarshal(d.UpdatedArguments, &v); err != nil {
-			return m, false, runnel.Fail(runnel.InvalidRequest, "updatedArguments: answers: not an object of questions and their answers", err)
+			return m, false, runnel.Fail(runnel.InvalidRequest, "updatedArguments: answers: want an object from questions to answers", err)
 		}
 	}
 	answers := map[string]string{}
@@ -152,7 +155,7 @@ func (q question) answerQuestionnaire(d runnel.Decision) (m jsonrpc.Message, sto
 	return m, false, err
 }
 
-// choiceOf returns the choice that an answer of ours stands for.
+// choiceOf returns the id of the choice that an answer to the agent represents.
 func (s *questionnaire) choiceOf(result answered) string {
 	if result.Outcome.OptionID != s.submit {
 		return translate.Deny

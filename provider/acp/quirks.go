@@ -9,156 +9,165 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// quirks is how one agent deviates from the protocol, and how it fills in what
-// the protocol leaves open, such as the names of permission modes. Its members
-// are grouped by the moment at which they matter. The zero value is an agent of
-// which nothing is known; a function that is nil has no effect. Each agent has
-// a file of its own, which names the recordings in testdata that show the
-// quirk.
+// quirks describes how one agent deviates from the protocol, and what the
+// protocol leaves to agents, such as the names of permission modes. The fields
+// are grouped by the phase in which they apply. The zero value describes an
+// agent without known quirks. A nil function has no effect.
+//
+// Each agent has its own file. There, a comment such as "// tool" or "(tool)"
+// names the recordings in testdata that show the quirk.
 type quirks struct {
 	startup startupQuirks
 	live    liveQuirks
 	replay  replayQuirks
 }
 
-// startupQuirks matter while an agent is started and a conversation is opened.
-// The modes count in a running conversation as well, when a user changes them.
+// startupQuirks apply while an agent starts and opens a conversation. modes and
+// bypass also apply when a user changes settings later.
 type startupQuirks struct {
-	// modes lists the settings that make up each permission mode, in the order
-	// in which they are set.
+	// modes lists the settings of each permission mode, in the order in which
+	// they are applied.
 	modes map[runnel.PermissionMode][]setting
-	// startModes lists the further modes in which the agent can start, and to which
-	// a running conversation cannot change.
+	// startModes lists further permission modes that the agent supports only
+	// from its start. A running conversation cannot change to them.
 	startModes []runnel.PermissionMode
-	// bypass lists the settings with which the agent runs tools without asking.
+	// bypass lists settings that make the agent run tools without asking.
 	bypass []setting
-	// notFoundText is the text of the error for a conversation that does not exist.
+	// notFoundText is the agent's error text for an unknown conversation, if
+	// isNotFound does not recognise it.
 	notFoundText string
-	// passesOptions says that prepare passes on the options tools and maxTurns.
+	// passesOptions means that prepare passes on the options tools and maxTurns.
 	passesOptions bool
-	// showsThinking says that environ passes on the option thinkingDisplay.
+	// showsThinking means that environ passes on the option thinkingDisplay.
 	showsThinking bool
-	// passesDisallowed says that prepare or environ pass on the option Disallowed.
+	// passesDisallowed means that prepare or environ passes on the tools that
+	// the options disallow.
 	passesDisallowed bool
-	// subagentTools are runnel.Takes.SubagentTools.
+	// subagentTools is the value of runnel.Takes.SubagentTools.
 	subagentTools []string
-	// delegations are runnel.Takes.Delegations.
+	// delegations is the value of runnel.Takes.Delegations.
 	delegations []runnel.Delegation
-	// notices says that the agent reports what it wants to say itself as notices
-	// to a client that takes them, and as messages of the model to any other.
+	// notices means that Runnel declares support for notices. Without it, the
+	// agent sends its own notices as messages of the model.
 	notices bool
 	// prepare adds to the parameters of the request that opens a conversation.
 	prepare func(opt runnel.Options, params map[string]any) error
-	// waitResumable returns once the agent can resume a conversation without losing it.
+	// waitResumable waits until the agent can resume a conversation without
+	// losing its contents.
 	waitResumable func(ctx context.Context, env []string, session string) error
-	// keyLogin is the login that the agent's own settings have to select, if they
-	// select any, for the agent to use the API key in its environment.
+	// keyLogin is the login type under which the agent uses the API key in its
+	// environment. The agent ignores the key if its settings select another one.
 	keyLogin string
-	// settingsFile returns the path of these settings.
+	// settingsFile returns the path of the settings that select the login.
 	settingsFile func(env []string) string
-	// environ returns variables ("K=V") for the environment of the agent.
+	// environ returns further variables ("K=V") for the environment of the
+	// agent.
 	environ func(opt runnel.Options) []string
-	// noSubagents returns the environment with which the agent has no tools for
-	// subagents.
+	// noSubagents returns env, changed so that the agent offers the model no
+	// tools for subagents.
 	noSubagents func(env []string) []string
-	// pinGit returns the environment with which the commands of the agent get
-	// these variables too, if the agent may keep variables from its commands.
+	// pinGit returns env, changed so that the commands of the agent get the
+	// variables in pins. It is for agents that may not pass all of their
+	// variables to commands.
 	pinGit func(env []string, pins map[string]string) []string
 }
 
-// liveQuirks matter while a turn runs; those about tool calls count in a replay
-// of a turn as well.
+// liveQuirks apply while a turn runs. Those about tool calls also apply to a
+// replayed turn.
 type liveQuirks struct {
-	// noFiles says that the agent takes no attachments but images, although it
-	// reports that it does: texts become part of the prompt.
+	// noFiles means that the agent supports only images as attachments, although
+	// it reports support for files. Text files become text of the prompt.
 	noFiles bool
-	// noBlobs says that the agent takes no attachments but texts and images.
+	// noBlobs means that the agent supports only texts and images as
+	// attachments.
 	noBlobs bool
-	// literal makes the blocks of a prompt, such that the agent passes the text
+	// literal returns the blocks of a prompt such that the agent passes the text
 	// to the model unchanged.
 	literal func(text, dir string, isCommand func(string) bool) []any
 
-	// joinsTexts says that the agent stores the texts of a prompt as one, with a
-	// space between them. The warning about rejected attachments ends with a line
-	// break then, which shows where it ends.
+	// joinsTexts means that the agent stores the texts of a prompt as one text,
+	// joined by spaces. Runnel then ends the warning about rejected attachments
+	// with a line break, so that a replay shows where the warning ends.
 	joinsTexts bool
 
-	// forSession lists the permission options of the kind allow_always that
-	// hold only until the agent ends.
+	// forSession lists the ids of allow_always options that apply only until the
+	// agent exits.
 	forSession []string
-	// stops lists the permission options that deny a call and end the turn.
+	// stops lists the ids of permission options that deny a call and end the
+	// turn.
 	stops []string
-	// questionnaire returns what a permission request with this _meta asks the user, if it
-	// asks for answers and not whether a tool may run.
+	// questionnaire returns the questions to the user in the _meta of a
+	// permission request. It returns none if the request is about a tool.
 	questionnaire func(meta json.RawMessage) []userQuestion
-	// lateInput says that a permission request may precede the arguments of its
-	// call.
+	// lateInput means that a permission request may arrive before the arguments
+	// of its call.
 	lateInput bool
 
-	// inputGrows says that the updates of a call have more of its arguments each
-	// time. They are final in an update with content, and when the usage of the
-	// model's message is reported.
+	// inputGrows means that each update of a call has more of its arguments. The
+	// arguments are final once an update has content, or once the agent reports
+	// the usage of the model's message.
 	inputGrows bool
 
-	// name returns the name of a tool, or "" if it is not known.
+	// name returns the name of a call's tool, or "" if it is unknown.
 	name func(tc toolCall) string
-	// mcp returns what a description says of a call of an MCP server's tool, if
-	// the agent describes such calls in another way than the tool does; else
-	// nil. known says that the call was one so far.
+	// mcp returns the call of an MCP server's tool that the agent wraps in its own
+	// arguments and result, or nil for any other call. known means that an earlier
+	// update already showed that the call is of an MCP server's tool.
 	mcp func(tc toolCall, known bool) *mcpCall
-	// title returns the title of a call, where the titles that the agent sends
-	// differ between a live turn and its replay.
+	// title returns the title of a call. It is for agents that send different
+	// titles in a live turn and in its replay.
 	title func(c *call) string
-	// parent returns the call whose subagent sent an update, or "".
+	// parent returns the id of the call that started the subagent which sent an
+	// update, or "".
 	parent func(meta json.RawMessage) string
-	// running says that the content of a running call is its output so far.
+	// running means that the content of a running call is its output so far.
 	running bool
-	// output returns the output of a call, and its exit code if it is known.
+	// output returns the output of a call, and its exit code or nil.
 	output func(c *call) (string, *int)
-	// wholeFiles says that a diff holds whole files.
+	// wholeFiles means that the texts of a diff are whole files.
 	wholeFiles bool
-	// invalid reports whether a call that the agent reports as completed was not
-	// carried out.
+	// invalid reports whether a call that the agent reports as completed did not
+	// run.
 	invalid func(c *call) bool
-	// changes returns the file changes of a call that the agent reports without
-	// diffs.
+	// changes returns the file changes of a call without diffs.
 	changes func(c *call) []event.Change
-	// steps returns the entries of the plan that a call writes.
+	// steps returns the plan entries in the arguments of a call.
 	steps func(c *call) []planEntry
 
-	// isAgentText reports whether a message without an id is from the agent itself, and
-	// not from the model.
+	// isAgentText reports whether a message without an id is from the agent
+	// itself, not from the model.
 	isAgentText func(text string) bool
-	// failed reports whether the last message of a turn is the text of an
-	// error. The usage is nil if the agent reported none.
+	// failed reports whether the last message of a turn is an error text. used
+	// is nil if the agent reported no usage.
 	failed func(s *session, tn *turn, used *event.Usage) bool
-	// usage returns the usage of a turn that the agent reports outside of the
-	// protocol's own field, or nil.
+	// usage returns the usage of a turn from the _meta of the answer to its
+	// prompt, or nil.
 	usage func(meta json.RawMessage) *usage
-	// callUsage returns the usage of one call of the model that an agent reports
-	// with a message, or nil. Without another usage, that of a turn is their sum.
+	// callUsage returns the usage of one model call from the _meta of a message,
+	// or nil. If the agent reports no usage of the turn, Runnel adds these up.
 	callUsage func(meta json.RawMessage) *usage
-	// cumulativeUsage says that the usage counts from the beginning of the conversation.
+	// cumulativeUsage means that the reported usage counts from the start of the
+	// conversation.
 	cumulativeUsage bool
 }
 
-// replayQuirks matter while the agent replays a stored conversation.
+// replayQuirks apply while the agent replays a stored conversation.
 type replayQuirks struct {
-	// endsWithCommands says that the agent replays after its answer to the
-	// request, and that the list of its commands is the last message.
+	// endsWithCommands means that the agent answers the request first and replays
+	// afterwards. The list of its commands is the last message of the replay.
 	endsWithCommands bool
-	// onePart says that each chunk of a user message is a prompt of its own.
+	// onePart means that each chunk of a user message is a separate prompt.
 	onePart bool
-	// prompt returns the id of the prompt that a chunk of a user message is from,
-	// where the messages have no ids.
+	// prompt returns the id of the prompt that a chunk of a user message belongs
+	// to. It is for agents whose messages have no ids.
 	prompt func(meta json.RawMessage) string
-	// thoughtParts says that each chunk of reasoning is a paragraph.
+	// thoughtParts means that each chunk of reasoning is a paragraph.
 	thoughtParts bool
 	// interrupted reports whether a user message is the agent's note that the
 	// user interrupted the turn.
 	interrupted func(text string) bool
-	// userPart turns a block of a replayed prompt back into the block that was
-	// sent; a block without a type is left out.
+	// userPart converts a block of a replayed prompt back to the block that was
+	// sent. If it returns a block without a type, the replay omits the block.
 	userPart func(b block) block
 }
 
@@ -176,7 +185,7 @@ func (q *quirks) parentOf(meta json.RawMessage) string {
 	return q.live.parent(meta)
 }
 
-// byName are the quirks of the known agents.
+// byName returns the quirks of the known agents, by Agent.Name.
 var byName = map[string]func() *quirks{
 	"codex-acp": codexACP, "claude-agent-acp": claudeAgent, "opencode": opencode, "gemini": gemini, "copilot": copilot, "qwen": qwen,
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// claudeAgent is @agentclientprotocol/claude-agent-acp, seen at 0.49.0
-// and 0.100.0.
+// claudeAgent returns the quirks of @agentclientprotocol/claude-agent-acp, as
+// observed in 0.49.0 and 0.100.0.
 func claudeAgent() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
@@ -58,7 +58,7 @@ func claudeAgent() *quirks {
 	}
 }
 
-// claudeSubagents are the tools that start subagents, by all of their names.
+// claudeSubagents lists all names of the tools that start subagents.
 var claudeSubagents = []string{"Agent", "Task", "Workflow"}
 
 type claudeMeta struct {
@@ -70,7 +70,7 @@ type claudeMeta struct {
 
 var fence = regexp.MustCompile("^```[a-z]*\n((?s).*)\n```$")
 
-// unfenced returns the output that the agent put into a code block (tool).
+// unfenced removes the code block in which the agent wraps an output (tool).
 func unfenced(text string) string {
 	if m := fence.FindStringSubmatch(text); m != nil {
 		return m[1]
@@ -80,8 +80,8 @@ func unfenced(text string) string {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
-// claudeOptions passes on options that Claude Code has and the protocol does
-// not. The settings of a folder may run commands, so Claude Code reads them
+// claudeOptions passes on options that Claude Code supports and the protocol
+// lacks. The settings in a folder can run commands, so Claude Code reads them
 // only in a trusted folder.
 func claudeOptions(opt runnel.Options, params map[string]any) error {
 	options := map[string]any{"settingSources": []string{"user"}, "forwardSubagentText": true} // subagent
@@ -92,15 +92,15 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if opt.Delegation == runnel.DelegateNever {
 		disallowed = append(disallowed, claudeSubagents...)
 	}
-	for _, tool := range slices.Concat(opt.Tools, disallowed) { // goes onto a command line, where --settings=… runs commands
+	for _, tool := range slices.Concat(opt.Tools, disallowed) { // becomes a command-line argument; --settings=… could run commands
 		if !toolName.MatchString(tool) {
-			return runnel.Fail(runnel.InvalidRequest, "tools: may hold letters, digits and . _ : / @ - only, and must begin with a letter or digit")
+			return runnel.Fail(runnel.InvalidRequest, "tools: a name has only letters, digits and . _ : / @ -, and begins with a letter or digit")
 		}
 	}
 	if len(disallowed) > 0 {
 		options["disallowedTools"] = disallowed
 	}
-	if opt.Delegation == runnel.DelegateAsking { // it does not ask otherwise
+	if opt.Delegation == runnel.DelegateAsking { // by default the agent does not ask
 		options["settings"] = map[string]any{"permissions": map[string]any{"ask": claudeSubagents}}
 	}
 	if len(opt.Tools) > 0 {
@@ -120,7 +120,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	return nil
 }
 
-// claudeAgents returns the definitions of further subagents, by name.
+// claudeAgents returns the definitions of the subagents in opt, by name.
 func claudeAgents(opt runnel.Options) map[string]any {
 	out := make(map[string]any, len(opt.Subagents))
 	for _, s := range opt.Subagents {
@@ -136,10 +136,11 @@ func claudeAgents(opt runnel.Options) map[string]any {
 	return out
 }
 
-// claudeText keeps Claude Code from interpreting a prompt. It drops a prompt
-// that begins with the name of an unknown command, and it reads any file whose
-// name follows an @. Claude Code checks the last text block only, so the text
-// after such a sign becomes a block of its own.
+// claudeText returns the blocks of a prompt such that Claude Code does not
+// interpret the text. Claude Code drops a prompt that begins with a slash and
+// the name of an unknown command, and it reads any file whose name follows an
+// @. It checks only the last text block, so claudeText moves the text after the
+// slash or the @ into a second block. Known commands stay in one block.
 func claudeText(text, dir string, isCommand func(string) bool) []any {
 	cut := 0
 	switch name, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), " "); {
@@ -152,7 +153,7 @@ func claudeText(text, dir string, isCommand func(string) bool) []any {
 	default:
 		return []any{textBlock(text)}
 	}
-	for cut < len(text) && text[cut] == '/' { // or the second block would be a command again
+	for cut < len(text) && text[cut] == '/' { // else the second block would begin with a slash
 		cut++
 	}
 	if cut = min(cut, len(text)-1); cut <= 0 {

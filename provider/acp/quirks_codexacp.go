@@ -11,23 +11,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// codexACP is @agentclientprotocol/codex-acp, seen at 2.6.0. We request version
-// 2 of the protocol: in version 1 the agent reports failures and warnings as
-// text of the model. Releases before 2.0 speak only that, and 1.0.0 gives no
-// message an id.
+// codexACP returns the quirks of @agentclientprotocol/codex-acp, as observed in
+// 2.6.0. Runnel requests version 2 of the protocol, because in version 1 the
+// agent reports failures and warnings as text of the model. Releases before 2.0
+// support only version 1, and release 1.0.0 gives no message an id.
 func codexACP() *quirks {
 	return &quirks{
 		startup: startupQuirks{
 			modes: map[runnel.PermissionMode][]setting{
-				// The agent's sandbox protects the user: inside it the agent
-				// changes the project without asking, and it asks for anything
-				// else.
+				// The agent changes files inside its sandbox, the project,
+				// without asking. It asks for anything else.
 				runnel.ModeDefault:     {{"mode", "workspace-write"}, {"collaboration_mode", "default"}},
 				runnel.ModeAcceptEdits: {{"mode", "workspace-write"}, {"collaboration_mode", "default"}},
 				runnel.ModePlan:        {{"mode", "read-only"}, {"collaboration_mode", "plan"}},
 				runnel.ModeBypass:      {{"mode", "agent-full-access"}, {"collaboration_mode", "default"}},
 			},
-			// In "agent" a model decides about permissions in place of the
+			// In mode "agent", a model decides on permissions instead of the
 			// user.
 			bypass: []setting{{"mode", "agent-full-access"}, {"mode", "agent"}},
 			prepare: func(opt runnel.Options, params map[string]any) error {
@@ -45,7 +44,7 @@ func codexACP() *quirks {
 			delegations:   []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{
-			stops:      []string{"cancel"},        // the only denial, which ends the turn as cancelled (denied-stop)
+			stops:      []string{"cancel"},        // the only denial; it ends the turn as cancelled (denied-stop)
 			forSession: []string{"allow_session"}, // mcp
 			name:       codexTool,
 			mcp:        codexMCP,
@@ -58,9 +57,9 @@ func codexACP() *quirks {
 	}
 }
 
-// codexPins adds variables of commands to the configuration of Codex. By that of
-// the user, Codex may keep variables whose names look like those of keys from
-// commands.
+// codexPins adds variables for commands to CODEX_CONFIG. The user's
+// configuration may make Codex remove variables from commands if their names
+// look like those of keys.
 func codexPins(env []string, pins map[string]string) []string {
 	return codexConfig(env, func(config map[string]any) {
 		set := object(object(config, "shell_environment_policy"), "set")
@@ -70,23 +69,23 @@ func codexPins(env []string, pins map[string]string) []string {
 	})
 }
 
-// codexNoSubagents takes the tools for subagents away.
+// codexNoSubagents disables the tools for subagents.
 func codexNoSubagents(env []string) []string {
 	return codexConfig(env, func(config map[string]any) { object(config, "agents")["enabled"] = false })
 }
 
-// codexConfig changes CODEX_CONFIG, which 2.6.0 puts over the user's
-// configuration.
+// codexConfig changes CODEX_CONFIG in env. Its values override the user's
+// configuration (2.6.0).
 func codexConfig(env []string, change func(config map[string]any)) []string {
 	const name = "CODEX_CONFIG="
 	config := map[string]any{}
 	at := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name) })
 	if at >= 0 && json.Unmarshal([]byte(strings.TrimPrefix(env[at], name)), &config) != nil {
-		return env // the agent refuses it, and says so
+		return env // the agent rejects the invalid value with an error
 	}
 	change(config)
 	line, err := json.Marshal(config)
-	if err != nil { // all values are of JSON
+	if err != nil { // cannot happen: all values come from JSON
 		return env
 	}
 	if at >= 0 {
@@ -95,7 +94,8 @@ func codexConfig(env []string, change func(config map[string]any)) []string {
 	return append(env, name+string(line))
 }
 
-// object returns the object at a key, and makes it if there is none.
+// object returns the object at a key. It adds an empty object if the key has
+// none.
 func object(in map[string]any, key string) map[string]any {
 	o, ok := in[key].(map[string]any)
 	if !ok {
@@ -105,8 +105,9 @@ func object(in map[string]any, key string) map[string]any {
 	return o
 }
 
-// codexTool names a tool. A command that the agent asks for has a name only
-// after the question, and an edit has none (approval-allowed, edit).
+// codexTool returns the name of a call's tool. The agent names the tool of a
+// command only after its permission request, and never that of an edit
+// (approval-allowed, edit).
 func codexTool(tc toolCall) string {
 	if strings.HasPrefix(tc.Name, mcpPrefix) {
 		return tc.Name
@@ -118,24 +119,24 @@ func codexTool(tc toolCall) string {
 		return "apply_patch"
 	}
 	if tc.Name == "" && plainName.MatchString(tc.Title) {
-		return tc.Title // a tool for subagents
+		return tc.Title // a subagent tool
 	}
 	return tc.Name
 }
 
 var plainName = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// codexFailed reports whether a turn of version 1 ended with the text of a
-// failure, which has no id. An agent that gives no message an id does not show
-// which text that is; and the answer to a command has no id either.
+// codexFailed reports whether a turn of version 1 ended with an error text. Such
+// a text has no message id. codexFailed returns false if the agent never sends
+// message ids, and after a command, because its answer has no id either.
 func codexFailed(s *session, tn *turn, used *event.Usage) bool {
 	main := tn.threads.of("")
 	return s.version < 2 && s.named && !tn.command && used == nil && main.lastID == "" && !strings.HasPrefix(main.last, "Config warning: ")
 }
 
-// codexMCP returns what a description says of a call of an MCP server's tool.
-// The agent describes it as a command, and wraps its arguments and its result
-// (mcp).
+// codexMCP returns the call of an MCP server's tool, or nil for any other call.
+// The agent reports such a call as a command, and wraps its arguments and its
+// result (mcp).
 func codexMCP(tc toolCall, known bool) *mcpCall {
 	meta := translate.Loose[struct {
 		MCP bool `json:"is_mcp_tool_call"`
@@ -148,14 +149,15 @@ func codexMCP(tc toolCall, known bool) *mcpCall {
 	return &m
 }
 
-// A replayed prompt has its attachments as text (image).
+// These match the text that replaces an attachment in a replayed prompt (image).
 var (
 	linkedData = regexp.MustCompile(`^\[@[^\]\n]*\]\(data:([a-z]+/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]*)\)$`)
 	linkedFile = regexp.MustCompile(`^\s*(?:\[@[^\]\n]*\]\(file://[^)\n]*\)\s*)?<context ref="(file://[^"\n]*)">\n((?s).*)\n</context>\s*$`)
 	linkedOnly = regexp.MustCompile(`^\[@[^\]\n]*\]\(file://[^)\n]*\)$`)
 )
 
-// linkedPart turns such a text back into the attachment.
+// linkedPart converts the text of an attachment in a replayed prompt back to the
+// attachment's block.
 func linkedPart(b block) block {
 	if b.Type != "text" {
 		return b

@@ -11,10 +11,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// copilotMode is the prefix of the values of the agent's modes.
+// copilotMode is the prefix of the agent's mode values.
 const copilotMode = "https://agentclientprotocol.com/protocol/session-modes#"
 
-// copilot is @github/copilot, seen at 1.0.102.
+// copilot returns the quirks of @github/copilot, as observed in 1.0.102.
 func copilot() *quirks {
 	return &quirks{
 		startup: startupQuirks{
@@ -26,7 +26,7 @@ func copilot() *quirks {
 			bypass: []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 		},
 		live: liveQuirks{
-			noFiles: true, // the model is not shown them
+			noFiles: true, // the agent does not pass them to the model
 			name:    copilotTool,
 			running: true,        // tool
 			output:  shellOutput, // tool
@@ -42,10 +42,11 @@ func copilot() *quirks {
 	}
 }
 
-// shellEnd matches what the agent adds to the output of a command (tool).
+// shellEnd matches the line that the agent adds to a command's output (tool).
 var shellEnd = regexp.MustCompile(`\n?<shellId: [^>\n]* completed with exit code (-?\d+)>$`)
 
-// shellOutput returns the output of a call without that addition.
+// shellOutput returns the output of a call without the line that shellEnd
+// matches, and the exit code in that line.
 func shellOutput(c *call) (string, *int) {
 	text := c.text()
 	m := shellEnd.FindStringSubmatchIndex(text)
@@ -59,8 +60,8 @@ func shellOutput(c *call) (string, *int) {
 	return text[:m[0]], &code
 }
 
-// copilotTool names a tool by its arguments, because its title is the model's
-// description of the call (tool).
+// copilotTool derives the name of a call's tool from its arguments, because the
+// title is the model's description of the call (tool).
 func copilotTool(tc toolCall) string {
 	if tc.ToolKind != "execute" {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// gemini is @google/gemini-cli, seen at 0.61.0.
+// gemini returns the quirks of @google/gemini-cli, as observed in 0.61.0.
 func gemini() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
@@ -38,7 +38,7 @@ func gemini() *quirks {
 	}
 }
 
-// geminiUsage reads the usage of a turn (text).
+// geminiUsage returns the usage of a turn (text).
 func geminiUsage(meta json.RawMessage) *usage {
 	count := translate.Loose[struct {
 		Quota struct {
@@ -54,12 +54,13 @@ func geminiUsage(meta json.RawMessage) *usage {
 	return &usage{Input: count.Input, Output: count.Output}
 }
 
-// geminiWaitResumable waits until a conversation can be resumed without losing it.
+// geminiWaitResumable waits until the agent can resume a conversation without
+// losing its contents.
 //
-// Gemini CLI 0.61.0 names the file of a conversation after the minute in which
-// a process opened the conversation. A process that loads a conversation in the
-// minute in which it began overwrites the file with an empty one, and then does
-// not find the conversation.
+// The name of a conversation's file contains the minute in which a process
+// opened the conversation. If another process loads the conversation within the
+// same minute, it overwrites the file with an empty one and does not find the
+// conversation (0.61.0).
 func geminiWaitResumable(ctx context.Context, env []string, session string) error {
 	if uuid.Validate(session) != nil {
 		return nil
@@ -85,12 +86,13 @@ func geminiWaitResumable(ctx context.Context, env []string, session string) erro
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return runnel.Fail(runnel.Timeout, "waiting for Gemini CLI was given up", ctx.Err())
+			return runnel.Fail(runnel.Timeout, "gave up waiting until Gemini CLI can resume the conversation", ctx.Err())
 		}
 	}
 }
 
-// geminiTool finds the name of a tool in the id of a call (tool).
+// geminiTool returns the name of a call's tool, which is part of the call's id
+// (tool).
 func geminiTool(tc toolCall) string {
 	name, _, ok := strings.Cut(tc.ID, "__")
 	if !ok {
@@ -99,9 +101,10 @@ func geminiTool(tc toolCall) string {
 	return name
 }
 
-// geminiTrust says whether the settings of the folder count. If they do not,
-// the agent offers no mode that asks less. So an untrusted folder without
-// settings counts as trusted.
+// geminiTrust returns the variable that tells the agent whether the folder is
+// trusted. In an untrusted folder the agent ignores the folder's settings, and
+// offers only the modes that ask most. So an untrusted folder without settings
+// counts as trusted.
 func geminiTrust(opt runnel.Options) []string {
 	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}

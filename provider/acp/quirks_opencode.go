@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// opencode is opencode-ai, seen at 1.18.33.
+// opencode returns the quirks of opencode-ai, as observed in 1.18.33.
 func opencode() *quirks {
 	return &quirks{
 		startup: startupQuirks{
@@ -28,7 +28,7 @@ func opencode() *quirks {
 			delegations:      []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{
-			noBlobs:   true, // opencode keeps the document, and every later prompt fails
+			noBlobs:   true, // opencode stores the document, and every later prompt fails
 			literal:   opencodeText,
 			lateInput: true, // approval-allowed
 			name:      opencodeTool,
@@ -47,9 +47,9 @@ func opencode() *quirks {
 	}
 }
 
-// opencodeInvalid reports whether a call is of a tool that is not there, or has
-// arguments that do not fit: 1.18.33 then calls a tool of its own, which has these
-// arguments and succeeds.
+// opencodeInvalid reports whether a call names an unknown tool or has invalid
+// arguments. opencode then runs an internal tool instead, which succeeds and has
+// the arguments "tool" and "error" (1.18.33).
 func opencodeInvalid(c *call) bool {
 	in := translate.Loose[map[string]json.RawMessage](c.input)
 	return c.kind == event.KindOther && len(in) == 2 && in["tool"] != nil && in["error"] != nil
@@ -65,9 +65,9 @@ func opencodeOutput(c *call) (string, *int) {
 	return c.text(), raw.Metadata.Exit
 }
 
-// opencodeTool names a tool by its arguments. The title of a live call is the
-// tool's name until its arguments are known; a replayed call has no name (tool,
-// load).
+// opencodeTool derives the name of a call's tool from its title or arguments.
+// The title of a live call is the tool's name until the arguments are known. A
+// replayed call has no name (tool, load).
 func opencodeTool(tc toolCall) string {
 	in := translate.Loose[map[string]json.RawMessage](tc.RawInput)
 	switch {
@@ -83,7 +83,7 @@ func opencodeTool(tc toolCall) string {
 	return tc.ToolKind
 }
 
-// opencodeInput are the arguments of the agent's tools.
+// opencodeInput holds the arguments of the agent's tools.
 type opencodeInput struct {
 	Path    string  `json:"filePath"`
 	Command string  `json:"command"`
@@ -92,12 +92,12 @@ type opencodeInput struct {
 	Old     *string `json:"oldString"`
 	New     *string `json:"newString"`
 
-	// of a permission request
+	// only in permission requests
 	AskedPath string `json:"filepath"`
 	Diff      string `json:"diff"`
 }
 
-// opencodeTitle makes the title of a call from its arguments.
+// opencodeTitle derives the title of a call from its arguments.
 func opencodeTitle(c *call) string {
 	in := translate.Loose[opencodeInput](c.input)
 	switch {
@@ -112,7 +112,8 @@ func opencodeTitle(c *call) string {
 }
 
 // opencodeChanges returns the change of a call that edits a file. A permission
-// request has a patch, and a result has none.
+// request contains a patch. A result contains none, so opencodeChanges computes
+// the change from the arguments.
 func opencodeChanges(c *call) []event.Change {
 	in := translate.Loose[opencodeInput](c.input)
 	if in.Diff != "" && in.AskedPath != "" && len(in.Diff) <= 2*maxFileText {
@@ -149,10 +150,12 @@ func opencodeChanges(c *call) []event.Change {
 	return []event.Change{ch}
 }
 
-// opencodePermissions makes the agent ask before it runs a command or changes a file;
-// by default it does not ask.
+// opencodePermissions returns variables that set the agent's permissions for the
+// permission mode and the disallowed tools. By default the agent runs commands
+// and changes files without asking.
 func opencodePermissions(opt runnel.Options) []string {
-	// A subagent never sends its permission requests, and waits without end.
+	// Deny subagents: a subagent never sends its permission requests, so it would
+	// wait forever.
 	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
 	switch opt.PermissionMode {
 	case runnel.ModeAcceptEdits:
@@ -179,8 +182,8 @@ func opencodePermissions(opt runnel.Options) []string {
 	return env
 }
 
-// opencodeRule returns the name under which a tool has its permission: all that
-// change files share one.
+// opencodeRule returns the name of the permission for a tool. All tools that
+// change files share the permission "edit".
 func opencodeRule(tool string) string {
 	if slices.Contains([]string{"write", "patch", "multiedit"}, tool) {
 		return "edit"
@@ -188,10 +191,10 @@ func opencodeRule(tool string) string {
 	return tool
 }
 
-// hiddenText is a text that opencode keeps and does not show to the model.
+// hiddenText is a text that opencode stores but does not send to the model.
 const hiddenText = "\u200b"
 
-// opencodePart leaves that text out of a replayed prompt.
+// opencodePart omits hiddenText from a replayed prompt.
 func opencodePart(b block) block {
 	if b.Text == hiddenText {
 		return block{}
@@ -199,9 +202,10 @@ func opencodePart(b block) block {
 	return b
 }
 
-// opencodeText keeps opencode from dropping a prompt that begins with the name
-// of an unknown command. It adds a text for the user only: opencode looks for a
-// command in all texts together.
+// opencodeText returns the blocks of a prompt. opencode drops a prompt that
+// begins with a slash and the name of an unknown command. It looks for the
+// command in all texts joined, so opencodeText puts hiddenText before such a
+// prompt.
 func opencodeText(text, _ string, isCommand func(string) bool) []any {
 	rest, slash := strings.CutPrefix(strings.TrimSpace(text), "/")
 	if name, _, _ := strings.Cut(rest, " "); !slash || isCommand(name) || name == "compact" {

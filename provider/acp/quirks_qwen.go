@@ -11,7 +11,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// qwen is @qwen-code/qwen-code, a fork of Gemini CLI, seen at 0.24.4.
+// qwen returns the quirks of @qwen-code/qwen-code, a fork of Gemini CLI, as
+// observed in 0.24.4.
 func qwen() *quirks {
 	mode := func(value string) []setting { return []setting{{"mode", value}} }
 	return &quirks{
@@ -19,14 +20,14 @@ func qwen() *quirks {
 			modes: map[runnel.PermissionMode][]setting{
 				runnel.ModeDefault: mode("default"), runnel.ModeAcceptEdits: mode("auto-edit"), runnel.ModePlan: mode("plan"), runnel.ModeBypass: mode("yolo"),
 			},
-			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides, and 0.24.4 starts so
+			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides; 0.24.4 starts in auto
 
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
-			subagentTools: []string{"agent"}, // it asks in the mode default; its own settings may allow it without
+			subagentTools: []string{"agent"}, // asks in mode default, unless the user's settings allow it
 		},
 		live: liveQuirks{
-			noBlobs:    true, // it takes a document, and does not show it to the model
+			noBlobs:    true, // the agent accepts a document, but does not pass it to the model
 			joinsTexts: true,
 			wholeFiles: true, // edit
 			forSession: []string{"proceed_always"},
@@ -58,7 +59,7 @@ func qwen() *quirks {
 	}
 }
 
-// qwenUserPart removes the space with which the agent joined the warning about
+// qwenUserPart removes the space with which the agent joins the warning about
 // rejected attachments and the prompt.
 func qwenUserPart(b block) block {
 	if warning, rest := runnel.CutWarning(b.Text); warning != "" {
@@ -70,7 +71,7 @@ func qwenUserPart(b block) block {
 type qwenMeta struct {
 	ToolName string `json:"toolName"`
 	Parent   string `json:"parentToolCallId"`
-	Usage    *usage `json:"usage"` // of one call of the model
+	Usage    *usage `json:"usage"` // of one model call
 
 	Transcript struct {
 		Records []string `json:"sourceRecordIds"`
@@ -78,8 +79,8 @@ type qwenMeta struct {
 	Questions []userQuestion `json:"qwenQuestions"`
 }
 
-// qwenOutput returns the output of a call as it is displayed, and the exit code
-// of a command (tool).
+// qwenOutput returns the output of a call as the agent displays it, and the exit
+// code of a command (tool).
 func qwenOutput(c *call) (string, *int) {
 	displayed := c.text()
 	if c.kind != event.KindExecute {
@@ -94,14 +95,15 @@ func qwenOutput(c *call) (string, *int) {
 	switch {
 	case result.Type != "shell_result":
 		return cmp.Or(translate.Loose[string](c.rawOutput), displayed), nil
-	case result.Signal != nil: // the code is 0
+	case result.Signal != nil: // after a signal, the reported exit code is 0
 		return result.Output, nil
 	}
 	return result.Output, result.Code
 }
 
-// qwenTitle makes the title of a call from its arguments. The title of a live
-// call that was asked about is the display name of its tool (tool, load).
+// qwenTitle derives the title of a call from its arguments. The agent's title of
+// a live call with a permission request is the display name of the tool (tool,
+// load).
 func qwenTitle(c *call) string {
 	in := translate.Loose[struct {
 		Command     string `json:"command"`

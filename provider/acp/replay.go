@@ -5,26 +5,27 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// replay is a conversation that the agent replays. A History shows it. A
-// session that resumes does not: its log has the conversation already.
+// replay is the state of a replay of a stored conversation. History emits the
+// events of a replay. A resumed session drops them, because its event log
+// already has the conversation.
 type replay struct {
 	show    bool
-	late    bool    // the agent replays after its answer to the request
-	ordinal int     // of the prompt in hand, from 1
-	native  string  // the agent's id of that prompt
-	user    []block // of that prompt, so far
-	shown   bool    // that prompt was emitted
+	late    bool    // the agent answered the request and now replays
+	ordinal int     // position of the current prompt, from 1
+	native  string  // the agent's id of the current prompt
+	user    []block // blocks of the current prompt so far
+	shown   bool    // the current prompt was emitted
 }
 
-// answered takes the answer to the request for the replay. It reports whether
-// the replay ends with it.
+// answered handles the answer to the request for the replay. It reports whether
+// the replay is complete.
 func (r *replay) answered(m jsonrpc.Message, q *quirks) bool {
 	r.late = q.replay.endsWithCommands && m.Error == nil
 	return !r.late
 }
 
-// take takes an update of the replay, and emits the prompts itself. It reports
-// whether the update is to be shown as an item of the turn.
+// take handles an update during the replay. It emits the prompts itself. It
+// reports whether the caller must emit the update as an item of the turn.
 func (r *replay) take(u update, ts *turns) bool {
 	if !r.show {
 		return false
@@ -45,7 +46,7 @@ func (r *replay) take(u update, ts *turns) bool {
 	return true
 }
 
-// takeUser takes a piece of a prompt.
+// takeUser handles a chunk of a prompt.
 func (r *replay) takeUser(u update, ts *turns) {
 	q := ts.session.q.replay
 	if q.prompt != nil && u.MessageID == "" {
@@ -72,7 +73,8 @@ func (r *replay) takeUser(u update, ts *turns) {
 	}
 }
 
-// next begins the turn of the next prompt.
+// next ends the current turn and starts the turn of the next prompt. It does
+// nothing if the current prompt has the same native id.
 func (r *replay) next(native string, ts *turns) {
 	if ts.now != nil && native != "" && native == r.native {
 		return
@@ -83,7 +85,7 @@ func (r *replay) next(native string, ts *turns) {
 	ts.begin(derive(ts.session.id+" "+itoa(r.ordinal)), true)
 }
 
-// showPrompt emits the prompt in hand once it is complete.
+// showPrompt emits the current prompt, unless it was emitted already.
 func (r *replay) showPrompt(ts *turns) {
 	if r.shown {
 		return
@@ -94,8 +96,8 @@ func (r *replay) showPrompt(ts *turns) {
 	}
 }
 
-// end ends the turn in hand. An agent does not report how a turn ended, except
-// that some report an interrupt.
+// end ends the current turn as completed, or as cancelled if the agent replayed
+// an interrupt. Agents replay no other outcome of a turn.
 func (r *replay) end(ts *turns) {
 	if ts.now == nil {
 		return

@@ -11,17 +11,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// session is what is known about the agent and the conversation with it. It
-// outlives the turns, which read it.
+// session holds what is known about the agent and the conversation. Turns only
+// read it.
 type session struct {
 	agent   Agent
 	q       *quirks
-	release string // version of the agent's program, as it reports
-	version int    // of the protocol, as agreed
+	release string // version of the program, as reported by the agent
+	version int    // negotiated protocol version
 	caps    caps
 
 	id       string // the agent's id of the conversation
-	named    bool   // the agent has given a message an id
+	named    bool   // the agent has sent a message with an id
 	title    string
 	commands []event.AgentCommand
 	settings settings
@@ -32,16 +32,16 @@ func newSession(a Agent) session {
 	return session{agent: a, q: q, version: 1, settings: settings{q: q, agent: a.conn().Name}}
 }
 
-// request is a request of ours that the agent has not answered.
+// request is a request to the agent that it has not answered yet.
 type request struct {
 	Method  string
-	Session string `json:",omitzero"` // that the request is about
-	Option  string `json:",omitzero"` // that the request changes
-	Value   string `json:",omitzero"`
+	Session string `json:",omitzero"` // id of the conversation
+	Option  string `json:",omitzero"` // id of the option to change
+	Value   string `json:",omitzero"` // new value of the option
 }
 
-// requestOf returns a request of ours, and whether it makes the agent replay
-// the conversation.
+// requestOf returns the fields of a request to the agent, and whether the
+// request makes the agent replay the conversation.
 func requestOf(m jsonrpc.Message) (r request, replays bool) {
 	p := translate.Loose[struct {
 		SessionID  string `json:"sessionId"`
@@ -53,7 +53,7 @@ func requestOf(m jsonrpc.Message) (r request, replays bool) {
 	}](m.Params)
 	r = request{Method: m.Method, Session: p.SessionID}
 	switch m.Method {
-	case methodLoad, methodFork: // opencode replays the end of what it copies (fork)
+	case methodLoad, methodFork: // opencode replays the end of the copied conversation (fork)
 		return r, true
 	case methodResume:
 		return r, p.ReplayFrom != nil
@@ -67,16 +67,16 @@ func requestOf(m jsonrpc.Message) (r request, replays bool) {
 	return r, false
 }
 
-// isOther reports whether an id is that of another conversation.
+// isOther reports whether id is the id of another conversation.
 func (s *session) isOther(id string) bool { return id != "" && id != s.id }
 
-// initialized takes the answer to initialize.
+// initialized handles the answer to the request initialize.
 func (s *session) initialized(m jsonrpc.Message) {
 	in := translate.Loose[initialized](m.Result)
 	s.version, s.caps, s.release = in.ProtocolVersion, in.caps(), in.AgentInfo.Version+in.Info.Version
 }
 
-// opened takes the answer to a request that opens a conversation.
+// opened handles the answer to a request that opens a conversation.
 func (s *session) opened(out translate.TurnEmitter, r request, m jsonrpc.Message) {
 	if m.Error != nil {
 		return
@@ -98,7 +98,8 @@ func (s *session) setTitle(out translate.TurnEmitter, native string) {
 	}
 }
 
-// setCommands takes the commands that the user can give the agent by name.
+// setCommands replaces the commands that a user can send by name, and emits
+// them if they changed. It ignores an empty list.
 func (s *session) setCommands(out translate.TurnEmitter, native []command) {
 	var commands []event.AgentCommand
 	for _, c := range native[:min(len(native), 500)] {
@@ -122,7 +123,7 @@ func (s *session) isCommand(name string) bool {
 	return slices.ContainsFunc(s.commands, func(c event.AgentCommand) bool { return c.Name == name })
 }
 
-// isCommandOf reports whether a prompt is a command of the agent's.
+// isCommandOf reports whether a prompt is a command of the agent.
 func (s *session) isCommandOf(prompt []block) bool {
 	if len(prompt) == 0 {
 		return false
@@ -133,8 +134,9 @@ func (s *session) isCommandOf(prompt []block) bool {
 }
 
 // change returns the request that changes a setting. The method is "" if the
-// setting has that value. It fails with InvalidRequest if the agent does not
-// offer the value; bypass allows values with which tools run without asking.
+// setting already has the value. change fails with InvalidRequest if the agent
+// does not offer the value. It also fails if the value makes tools run without
+// asking, unless bypass is true.
 func (s *session) change(want settingRequest, bypass bool) (method string, params map[string]any, err error) {
 	o, err := s.settings.allow(want, bypass)
 	if err != nil || o.Value == want.value {
