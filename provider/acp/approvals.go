@@ -76,7 +76,7 @@ func (ts *turns) refuse(q question, why string) {
 // askPermission asks the user whether a tool may run. parent is the id of the
 // subagent's conversation that asks, or "" for the main agent.
 func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
-	tn := ts.running()
+	tn := ts.startedTurn()
 	a := ts.newApproval(m)
 	tc := translate.Loose[toolCall](p.call())
 	tc.raw, tc.Status = p.call(), "" // here Status is the status of the request
@@ -169,7 +169,7 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 		return
 	}
 	a.Question.options = map[string]string{translate.AllowOnce: "accept", translate.Deny: "decline", translate.DenyStop: "cancel"}
-	tn := ts.running()
+	tn := ts.startedTurn()
 	item := ""
 	if c := tn.calls.byID[e.ToolCallID]; c != nil {
 		item = c.item

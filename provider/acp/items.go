@@ -192,7 +192,7 @@ func (t *translator) chunk(typ event.ItemType, u update, parent string) {
 		return
 	}
 	t.session.named = t.session.named || u.MessageID != ""
-	tn := t.turns.running()
+	tn := t.turns.startedTurn()
 	main := tn.threads.of("")
 	isAgentText := t.session.q.live.isAgentText
 	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && isAgentText != nil && isAgentText(words) {
@@ -210,7 +210,7 @@ func (t *translator) whole(typ event.ItemType, u update, parent string) {
 	if words == "" {
 		return
 	}
-	th := t.turns.running().threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
+	th := t.turns.startedTurn().threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
 	th.replace(typ, u.MessageID, words, t.paragraph(typ))
 }
 

@@ -14,20 +14,20 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// setting is one option of an agent with a value.
+// setting is a value for one option of an agent.
 type setting struct{ option, value string }
 
-// A settingRequest is a setting that a client asks for. field is the option in which it
-// does: the errors name it.
+// settingRequest is a setting that a client requests. Error messages name the
+// field of the client's request.
 type settingRequest struct {
-	field string // in JSON
+	field string // JSON name of the field in the client's request
 	setting
 }
 
-// fieldConfig is the option for the agent's own settings.
+// fieldConfig is the field for the agent's own settings.
 const fieldConfig = "config"
 
-// name returns what errors call the setting.
+// name returns the name of the setting for error messages.
 func (w settingRequest) name() string {
 	if w.field == fieldConfig {
 		return w.field + "." + text.OneLine(w.option, 100)
@@ -53,24 +53,25 @@ func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest)
 	return out
 }
 
-// settings are the config options of a conversation, and what they add up to.
+// settings holds the config options of a conversation, and the model and the
+// permission mode that they imply.
 type settings struct {
 	q     *quirks
-	agent string // its name for users
+	agent string // display name of the agent
 
 	config      []event.ConfigOption
-	legacy      map[string]string // method that sets an option, for modes and models that are no config options
-	model, mode string            // as last emitted
+	legacy      map[string]string // option id → method that sets it, for modes and models outside of config options
+	model, mode string            // last emitted values
 }
 
-// Bounds of what an agent offers.
+// Maximum numbers of options of an agent, and of choices of an option.
 const (
 	maxOptions = 100
 	maxChoices = 500
 )
 
-// offered takes all that can be set: config options, and the modes and models
-// of agents that have no config options for them.
+// offered replaces the options that can be set: the config options, and the
+// modes and models of agents that have no config options for them.
 func (s *settings) offered(out translate.TurnEmitter, o opened) {
 	if o.ConfigOptions == nil && o.Modes == nil && o.Models == nil {
 		return
@@ -88,7 +89,7 @@ func (s *settings) offered(out translate.TurnEmitter, o opened) {
 	if o.Models != nil && find(config, "model") == nil {
 		config, legacy["model"] = append(config, o.Models.event()), methodSetModel
 	}
-	for id, method := range s.legacy { // only the answer that opens a conversation has them
+	for id, method := range s.legacy { // only the answer that opens a conversation lists modes and models
 		if old := find(s.config, id); old != nil && find(config, id) == nil {
 			config, legacy[id] = append(config, *old), method
 		}
@@ -113,8 +114,8 @@ func (m *models) event() event.ConfigOption {
 	return opt
 }
 
-// find returns the option of a category or, if there is none, the option with
-// that id.
+// find returns the option with the category about, or else the option with the
+// id about, or nil.
 func find(config []event.ConfigOption, about string) *event.ConfigOption {
 	for i := range config {
 		if config[i].Category == about {
@@ -136,7 +137,8 @@ func choice(value, name, description string) event.ConfigChoice {
 	return event.ConfigChoice{Value: bounded(value), Name: text.OneLine(name, 200), Description: text.OneLine(description, 300)}
 }
 
-// bounded returns a value that is sent back unchanged, or "" if it is too long.
+// bounded returns value, or "" if it has more than 500 bytes. It does not cut
+// the value, because the agent must get it back unchanged.
 func bounded(value string) string {
 	if len(value) > 500 {
 		return ""
@@ -172,7 +174,7 @@ func (c configOption) event() event.ConfigOption {
 	return o
 }
 
-// configText returns our text for the value of an option.
+// configText returns the value of an option as text, or "" for an unknown type.
 func configText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -183,7 +185,8 @@ func configText(v any) string {
 	return ""
 }
 
-// update takes new config options and emits what has changed.
+// update replaces the config options and emits the changes. It also emits a
+// warning if tools run without asking from now on.
 func (s *settings) update(out translate.TurnEmitter, config []event.ConfigOption) {
 	var changed event.SessionUpdated
 	bypasses := s.config != nil && s.q.bypassOption(s.config) == "" && s.q.bypassOption(config) != ""
@@ -213,7 +216,7 @@ func equal(a, b event.ConfigOption) bool {
 	return choices && errX == nil && errY == nil && string(x) == string(y)
 }
 
-// set takes a new value of one option.
+// set changes the value of one option, as the agent reports it.
 func (s *settings) set(out translate.TurnEmitter, option, value string) {
 	o := find(s.config, option)
 	if o == nil || value == "" || o.Value == value {
@@ -224,7 +227,7 @@ func (s *settings) set(out translate.TurnEmitter, option, value string) {
 	s.update(out, config)
 }
 
-// changed takes the answer to a change that we requested.
+// changed handles the answer to a request that changes an option.
 func (s *settings) changed(out translate.TurnEmitter, r request, m jsonrpc.Message) {
 	if m.Error != nil {
 		out.Notice(event.LevelWarning, "OPTION_REFUSED", "The agent refused to change "+text.OneLine(r.Option, 100)+".")
@@ -237,7 +240,7 @@ func (s *settings) changed(out translate.TurnEmitter, r request, m jsonrpc.Messa
 	s.set(out, r.Option, r.Value)
 }
 
-// has reports whether all of these are set.
+// has reports whether all settings in want are in effect.
 func (s *settings) has(want []setting) bool {
 	return !slices.ContainsFunc(want, func(w setting) bool {
 		o := find(s.config, w.option)
@@ -245,7 +248,8 @@ func (s *settings) has(want []setting) bool {
 	})
 }
 
-// permissionMode returns the permission mode that the options add up to, or "".
+// permissionMode returns the permission mode whose settings are in effect, or
+// "" if there is none.
 func (s *settings) permissionMode() string {
 	for _, m := range []runnel.PermissionMode{
 		runnel.ModeBypass, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeDefault, runnel.ModeAcceptEdits,
@@ -257,9 +261,9 @@ func (s *settings) permissionMode() string {
 	return ""
 }
 
-// allow returns the option of a setting. It fails with InvalidRequest if the
-// agent does not offer the value, or if tools would run without asking and
-// bypass is false.
+// allow returns the option that a requested setting changes. It fails with
+// InvalidRequest if the agent does not offer the value. It also fails if the
+// value makes tools run without asking, unless bypass is true.
 func (s *settings) allow(want settingRequest, bypass bool) (*event.ConfigOption, error) {
 	o := byID(s.config, want.option)
 	if o == nil {
@@ -269,30 +273,29 @@ func (s *settings) allow(want settingRequest, bypass bool) (*event.ConfigOption,
 	case o == nil && want.field == fieldConfig:
 		return nil, runnel.NoSetting(s.agent, want.option, s.config)
 	case o == nil:
-		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": "+s.agent+" does not offer it in this conversation; leave it out")
+		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": "+s.agent+" does not offer this setting in this conversation; leave it out")
 	case !o.Allows(want.value):
 		return nil, runnel.NoValue(want.name(), want.value, *o)
 	case !bypass && s.q.isBypass(*o, want.value):
-		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": this would run tools without asking; it has to be allowed on the server first")
+		return nil, runnel.Fail(runnel.InvalidRequest, want.name()+": this value makes tools run without asking; allow it on the server first")
 	}
 	return o, nil
 }
 
-// bypassWords are words in the values with which agents run tools without asking.
-// The values of known agents are in their quirks as well.
+// bypassWords lists parts of values with which agents run tools without asking.
+// The quirks of known agents list their exact values too.
 var bypassWords = []string{"bypass", "yolo", "full-access", "full_access", "fullaccess", "dangerous", "autopilot", "allow-all", "allow_all", "skip-permissions"}
 
-// isBypassName reports whether the name of a value says that tools run without
-// asking.
+// isBypassName reports whether an id or a value contains one of bypassWords.
 func (q *quirks) isBypassName(value string) bool {
 	value = strings.ToLower(value)
 	return slices.ContainsFunc(bypassWords, func(word string) bool { return strings.Contains(value, word) })
 }
 
-// off are the values that switch an option off.
+// off lists the values that switch an option off.
 var off = []string{"", "false", "off", "no", "none", "never", "disabled", "0"}
 
-// isBypass reports whether tools run without asking if an option has a value.
+// isBypass reports whether tools run without asking if option o has this value.
 func (q *quirks) isBypass(o event.ConfigOption, value string) bool {
 	if slices.Contains(q.startup.bypass, setting{o.ID, value}) || slices.Contains(q.startup.bypass, setting{o.Category, value}) {
 		return true

@@ -8,10 +8,11 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// subagent takes what version 2 reports of a subagent. The agent does not
-// report the call that started it, so the subagent is shown as a call itself:
-// it is named after its conversation, and its output is its last message.
-// parent is the subagent that reports it, "" for the agent.
+// subagent handles an update about a subagent, in version 2. The agent does not
+// report the call that started the subagent. So the translator emits a call for
+// the subagent itself: its id is the id of the subagent's conversation, and its
+// output is the subagent's last message. parent is the id of the subagent that
+// sent the update, or "" for the main agent.
 func (tn *turn) subagent(d subagent, parent string) {
 	c := tn.calls.byID[d.SessionID]
 	if c == nil {

@@ -9,21 +9,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// terminals are the terminals of a turn, by the agent's ids.
+// terminals maps the agent's ids to the terminals of a turn.
 type terminals map[string]*terminal
 
-// terminal is a terminal that the agent runs, and whose output it reports.
+// terminal is the output of a terminal that the agent runs.
 type terminal struct {
-	data  []byte // at most event.MaxOutput bytes, and the rest of a rune
+	data  []byte // at most event.MaxOutput bytes, plus one rune
 	total int64
 	code  *int
 	known bool // the agent reported output or an end
 }
 
-// maxTerminals bounds the terminals of a turn.
+// maxTerminals is the maximum number of terminals of a turn.
 const maxTerminals = 10000
 
-// get returns a terminal, which may be new.
+// get returns the terminal with the id, and adds it if it is new. Beyond
+// maxTerminals, it returns a terminal that is not stored.
 func (ts terminals) get(id string) *terminal {
 	term := ts[id]
 	if term == nil {
@@ -45,23 +46,23 @@ func (term *terminal) add(data []byte) {
 
 func (term *terminal) exited(code *int) { term.known, term.code = true, code }
 
-// text returns the output, without half a rune at its end.
+// text returns the output, without an incomplete rune at its end.
 func (term *terminal) text() string {
 	whole := text.TrimPartial(string(term.data))
 	return strings.ToValidUTF8(strings.TrimRight(whole, "\x00"), "\uFFFD")
 }
 
-// streamTerminal shows the output of a call's terminal.
+// streamTerminal emits the new output of a call's terminal.
 func (cs *toolCalls) streamTerminal(c *call) {
 	if term := cs.terminals[c.terminal]; term != nil && !c.output.Ended() {
 		cs.stream(c, term.text())
 	}
 }
 
-// terminal takes what version 2 reports of a terminal.
+// terminal handles an update about a terminal, in version 2.
 func (cs *toolCalls) terminal(u update) {
 	term := cs.terminals.get(u.TerminalID)
-	if u.Output != nil { // all of it
+	if u.Output != nil { // the whole output so far
 		if data, err := base64.StdEncoding.DecodeString(u.Output.Data); err == nil {
 			term.data, term.total = nil, 0
 			term.add(data)
@@ -86,8 +87,8 @@ func (cs *toolCalls) terminal(u update) {
 	}
 }
 
-// awaitsOutput reports whether the output of a call that has ended is still to
-// come: codex-acp replays a terminal after its call (load).
+// awaitsOutput reports whether a completed call still waits for the output of
+// its terminal. codex-acp replays a terminal after its call (load).
 func (cs *toolCalls) awaitsOutput(c *call) bool {
 	if cs.session.version < 2 || c.terminal == "" {
 		return false

@@ -12,8 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// toolCalls are the tool calls of a turn, and the terminals that show their
-// output.
+// toolCalls holds the tool calls of a turn, and the terminals with their output.
 type toolCalls struct {
 	out       translate.TurnEmitter
 	session   *session // read only
@@ -22,13 +21,13 @@ type toolCalls struct {
 	terminals terminals
 }
 
-// call is a tool call. The agent describes it in three places: its
-// announcement, its updates, and the permission requests about it.
+// call is a tool call. The agent describes it in three kinds of messages: the
+// tool call itself, its updates, and permission requests.
 type call struct {
 	item      string
 	id        string
 	name      string
-	order     int // in the turn, from 0
+	order     int // position in the turn, from 0
 	kind      event.ToolKind
 	title     string
 	thread    *thread
@@ -36,18 +35,18 @@ type call struct {
 	locations []event.Location
 	content   []toolContent
 	rawOutput json.RawMessage
-	terminal  string // the agent's id of the terminal that shows the output
+	terminal  string // the agent's id of the terminal with the output, or ""
 	failed    bool
 
-	shown          json.RawMessage // arguments that the user was asked about
-	reportedChange bool            // the agent reported other arguments since
+	shown          json.RawMessage // arguments in the last permission request
+	reportedChange bool            // the agent has reported contradicting arguments since
 
-	described bool             // the call's item has ended
+	described bool             // the arguments are final: ItemDone is emitted
 	completed bool             // the call has ended; its output may follow
-	output    translate.Output // the item of the output
+	output    translate.Output // the output item
 }
 
-// origin is where a description of a call comes from.
+// origin is the kind of message that describes a call.
 type origin int
 
 const (
@@ -56,29 +55,31 @@ const (
 	fromQuestion
 )
 
-// Bounds of a turn's calls.
+// Maximum numbers of calls in a turn, and of content pieces and locations of a
+// call.
 const (
 	maxCalls     = 10000
-	maxContent   = 1000 // pieces that a call shows
+	maxContent   = 1000
 	maxLocations = 100
 )
 
-// toolKinds are the tool kinds of the protocol, which are ours as well.
+// toolKinds lists the tool kinds of the protocol. package event has the same
+// names.
 var toolKinds = []event.ToolKind{
 	event.KindRead, event.KindEdit, event.KindDelete, event.KindMove, event.KindSearch, event.KindExecute,
 	event.KindThink, event.KindFetch, event.KindSwitchMode, event.KindOther,
 }
 
-// isOpen reports whether a call has begun and its output has not ended.
+// isOpen reports whether a call has started and its output has not ended.
 func (cs *toolCalls) isOpen(id string) bool {
 	c := cs.byID[id]
 	return c != nil && !c.output.Ended()
 }
 
-// update takes a description of a call and begins the call if it is new.
-// subagent is the conversation that it is from, "" for the agent's own. It
-// returns nil if the turn has too many calls, and for a new call of which the
-// description says nothing.
+// update applies a description of a call, and starts the call if it is new.
+// subagent is the id of the subagent's conversation that sent it, or "" for the
+// main agent. update returns nil if the turn has too many calls, or if the
+// description of a new call has only an id.
 func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	c := cs.byID[tc.ID]
 	isNew := c == nil
@@ -97,7 +98,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	if from == fromQuestion {
 		c.noteShown(tc.RawInput)
 	} else if c.contradicts(tc.RawInput) {
-		cs.out.Notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent says of a call ("+c.name+") that it does something else than what was asked for.")
+		cs.out.Notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent reports other arguments of a call ("+c.name+") than those in its permission request.")
 	}
 	if c.output.Ended() && from != fromQuestion {
 		c.forget()
@@ -119,7 +120,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	return c
 }
 
-// add begins a call.
+// add adds a new call. The caller emits its start.
 func (cs *toolCalls) add(tc toolCall, subagent string) *call {
 	q := cs.session.q
 	c := &call{id: tc.ID, order: len(cs.byID), kind: event.KindOther}
@@ -141,9 +142,10 @@ func metaOf(raw json.RawMessage) json.RawMessage {
 	}](raw).Meta
 }
 
-// merge takes over a description. It reports whether that had arguments.
+// merge applies the fields of a description to the call. It reports whether it
+// changed the arguments.
 func (c *call) merge(tc toolCall, from origin, isNew bool, q *liveQuirks) (gotInput bool) {
-	asks := from == fromQuestion && !isNew // then the title describes the question
+	asks := from == fromQuestion && !isNew // then title and kind describe the request
 	if tc.Title != "" && !asks {
 		c.title = text.OneLine(tc.Title, 200)
 	}
@@ -157,8 +159,9 @@ func (c *call) merge(tc toolCall, from origin, isNew bool, q *liveQuirks) (gotIn
 	if len(tc.RawOutput) > 0 && string(tc.RawOutput) != "null" {
 		c.rawOutput = tc.RawOutput
 	}
-	// A question may come before the last description, or after it: where the
-	// agent's history lacks the places that it names, they must not matter.
+	// A permission request may arrive before or after the last update. An agent
+	// with inputGrows does not store the locations of the request, so they must
+	// not change the item.
 	if tc.Locations != nil && (!asks || c.locations == nil && !q.inputGrows) {
 		c.locations = locations(tc.Locations)
 	}
@@ -182,7 +185,8 @@ func locations(native []location) (out []event.Location) {
 	return out
 }
 
-// isDescribed reports whether the arguments of a call are final.
+// isDescribed reports whether the arguments of a call are final after the
+// description tc.
 func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput bool, q *liveQuirks) bool {
 	switch {
 	case tc.Status == "in_progress" || tc.ended():
@@ -197,7 +201,7 @@ func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput bool, q *li
 	return false
 }
 
-// describeAll ends the items of all calls that have arguments.
+// describeAll emits the end of all call items that have arguments.
 func (cs *toolCalls) describeAll() {
 	for _, c := range cs.inOrder() {
 		if translate.IsObject(c.input) {
@@ -206,7 +210,9 @@ func (cs *toolCalls) describeAll() {
 	}
 }
 
-// describe ends the item of a call: its arguments are final.
+// describe emits the end of a call's item with its final arguments. It emits
+// the plan too, if the call writes one. Only the first call of describe has an
+// effect.
 func (cs *toolCalls) describe(c *call) {
 	if c.described {
 		return
@@ -230,7 +236,7 @@ func (cs *toolCalls) describe(c *call) {
 	}
 }
 
-// progress shows the output of a call that runs.
+// progress streams the output of a running call.
 func (cs *toolCalls) progress(c *call, tc toolCall) {
 	m := translate.Loose[terminalMeta](metaOf(tc.raw))
 	for _, piece := range []*terminalText{m.Output, m.Delta} {
@@ -248,7 +254,7 @@ func (cs *toolCalls) progress(c *call, tc toolCall) {
 	}
 }
 
-// addContent takes a piece of what a call shows, in version 2.
+// addContent adds a piece of content to a call, in version 2.
 func (cs *toolCalls) addContent(u update) {
 	c := cs.byID[u.ID]
 	if c == nil || c.completed {
@@ -259,7 +265,7 @@ func (cs *toolCalls) addContent(u update) {
 	}
 }
 
-// stream shows the output of a call as it stands now, if it has grown.
+// stream emits the new part of a call's output, if the output has grown.
 func (cs *toolCalls) stream(c *call, output string) {
 	if c.output.Grows(output) {
 		cs.describe(c)
@@ -267,7 +273,7 @@ func (cs *toolCalls) stream(c *call, output string) {
 	}
 }
 
-// text returns what a call shows as text.
+// text returns the text in the content of a call.
 func (c *call) text() string {
 	var parts []string
 	for _, shown := range c.content {
@@ -278,7 +284,7 @@ func (c *call) text() string {
 	return strings.Join(parts, "\n")
 }
 
-// answer ends a call with its output.
+// answer emits the final output of a call and releases its content.
 func (cs *toolCalls) answer(c *call) {
 	if c.output.Ended() {
 		return
@@ -306,10 +312,11 @@ func (cs *toolCalls) answer(c *call) {
 	c.forget()
 }
 
-// forget drops what a call that has ended showed: a turn may have many calls.
+// forget releases the content of an ended call, because a turn may have many
+// calls.
 func (c *call) forget() { c.content, c.rawOutput = nil, nil }
 
-// outputOf returns the output of a call, and the exit code of a command.
+// outputOf returns the output of a call, and the exit code of a command or nil.
 func (cs *toolCalls) outputOf(c *call) (string, *int) {
 	if term := cs.terminals[c.terminal]; term != nil {
 		return term.text(), term.code
@@ -332,20 +339,21 @@ func (cs *toolCalls) outputOf(c *call) (string, *int) {
 	return cmp.Or(raw.Output, raw.Error, raw.Message), code
 }
 
-// inOrder returns the calls in the order in which they began.
+// inOrder returns the calls in the order in which they started.
 func (cs *toolCalls) inOrder() []*call {
 	return slices.SortedFunc(maps.Values(cs.byID), func(a, b *call) int { return a.order - b.order })
 }
 
-// settle ends the open items of the calls when their turn ends. whole says that
-// the turn completed. A call without an output stays without one.
+// settle ends the open items of the calls when the turn ends. whole means that
+// the turn completed; otherwise why is the reason of the cancellation. A call
+// without output gets none.
 func (cs *toolCalls) settle(whole bool, why event.CancelReason) {
 	for _, c := range cs.inOrder() {
 		switch {
 		case c.output.Ended():
 		case c.completed:
 			cs.answer(c)
-		case whole && c.output.Opened(): // it goes on in the background
+		case whole && c.output.Opened(): // the call continues in the background
 			cs.answer(c)
 		case !c.described && whole:
 			cs.describe(c)

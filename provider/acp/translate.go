@@ -9,25 +9,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// translator turns the lines that pass between us and one agent process into
-// events. It decodes a line and dispatches it to the owner of the state that
-// the line is about; the owner emits the events. Owners do not call each other
-// through the translator.
+// translator converts the lines between Runnel and one agent process to events.
+// It decodes a line and dispatches it to the component that owns the affected
+// state, such as session or turns. That component emits the events.
 //
-// It is pure: the same lines, in the order in which they passed, give the same
-// events with the same ids. It serves the live conversation, a recording of
-// one, and a conversation that the agent replays.
+// The translation is deterministic: the same lines in the same order give the
+// same events with the same ids. It is used for live conversations, for
+// recordings, and for conversations that the agent replays.
 //
-// A turn begins when its prompt is sent. It ends with the answer to that
-// request or, in version 2 of the protocol, when the agent reports that it is
+// A turn starts when Runnel sends its prompt. It ends with the answer to the
+// prompt or, in version 2 of the protocol, when the agent reports that it is
 // idle. Items are numbered within the turn: the native messages and tool calls
-// of a thread from 1, the blocks of one message from 0. The output of a call
-// has the id of the call followed by ":output". Native ids are kept in Native;
-// they are not keys.
+// of a thread from 1, the blocks of one message from 0. The id of an output is
+// the id of its call followed by ":output". The field Native contains native
+// ids; they are not used as keys.
 type translator struct {
 	out      translate.Emitter
 	peer     jsonrpc.Peer
-	requests map[string]request // ours that are open, by the keys of their ids
+	requests map[string]request // unanswered requests to the agent, by the keys of their ids
 	session  session
 	turns    turns
 	replay   *replay // not nil while the agent replays a conversation
@@ -44,7 +43,7 @@ func newTranslator(a Agent) *translator {
 func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 	m, err := jsonrpc.Decode(line)
 	if err != nil {
-		return nil // only a damaged recording has such a line
+		return nil // happens only with a damaged recording
 	}
 	t.out.Begin(at)
 	t.peer.Sent(m)
@@ -84,7 +83,7 @@ func (t *translator) Gone() []event.Event {
 	return t.out.Take()
 }
 
-// sentRequest dispatches a request of ours.
+// sentRequest dispatches a request to the agent.
 func (t *translator) sentRequest(m jsonrpc.Message) {
 	if id := turnOf(m); id != "" {
 		t.requests[m.ID.Key()] = request{Method: methodPrompt}
@@ -122,9 +121,9 @@ func (t *translator) message(m jsonrpc.Message) {
 	}
 }
 
-// request dispatches a request of the agent. Requests for what we do not offer,
-// such as files and terminals, are refused at once: the agent would wait for an
-// answer without end.
+// request dispatches a request of the agent. It rejects unsupported requests,
+// such as those for files and terminals, at once. Otherwise the agent would wait
+// forever for an answer.
 func (t *translator) request(m jsonrpc.Message) {
 	switch m.Method {
 	case methodPermission, methodElicit:
@@ -134,7 +133,7 @@ func (t *translator) request(m jsonrpc.Message) {
 	}
 }
 
-// response dispatches the answer to a request of ours.
+// response dispatches the answer to a request to the agent.
 func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 	t.remarks.flush(t.turns.out())
 	r := t.requests[call.ID.Key()]
@@ -176,7 +175,8 @@ func (t *translator) notification(m jsonrpc.Message) {
 	t.update(u)
 }
 
-// subagentRuns reports whether a conversation is that of a subagent that runs.
+// subagentRuns reports whether session is the conversation of a running
+// subagent. If not, it counts the message as skipped.
 func (t *translator) subagentRuns(session string) bool {
 	if tn := t.turns.now; tn != nil && tn.calls.isOpen(session) {
 		return true
@@ -220,8 +220,8 @@ func (t *translator) update(u update) {
 	}
 }
 
-// item dispatches an update that belongs to a turn. parent is the conversation
-// of the subagent that sent it, "" for the agent itself.
+// item dispatches an update that belongs to a turn. parent is the id of the
+// subagent's conversation that sent it, or "" for the main agent.
 func (t *translator) item(u update, parent string) {
 	if t.replay != nil && !t.replay.take(u, &t.turns) {
 		return
@@ -249,33 +249,33 @@ func (t *translator) item(u update, parent string) {
 		tn.calls.addContent(u)
 	case "terminal_update", "terminal_output_chunk":
 		if u.TerminalID != "" {
-			t.turns.running().calls.terminal(u)
+			t.turns.startedTurn().calls.terminal(u)
 		}
 	case "plan":
-		t.turns.running().plan(u.Entries)
+		t.turns.startedTurn().plan(u.Entries)
 	case "plan_update":
 		if u.Plan.Type == "items" {
-			t.turns.running().plan(u.Plan.Entries)
+			t.turns.startedTurn().plan(u.Plan.Entries)
 		}
 	case "subagent_update":
 		if d := translate.Loose[subagent](u.toolCall.raw); d.SessionID != "" {
-			t.turns.running().subagent(d, parent)
+			t.turns.startedTurn().subagent(d, parent)
 		}
 	default:
 		t.out.Skip()
 	}
 }
 
-// call dispatches what the agent reports of a tool call.
+// call dispatches an update of a tool call.
 func (t *translator) call(u update, from origin, parent string) {
 	if u.ID == "" {
 		t.out.Skip()
 		return
 	}
-	t.turns.running().calls.update(u.toolCall, from, parent)
+	t.turns.startedTurn().calls.update(u.toolCall, from, parent)
 }
 
-// endReplay ends a replay and the turn that it shows.
+// endReplay ends a replay and its last turn.
 func (t *translator) endReplay() {
 	if t.replay.show {
 		t.replay.end(&t.turns)

@@ -59,9 +59,9 @@ func (ts *turns) begin(id string, prompted bool) {
 	ts.now = tn
 }
 
-// running returns the turn that runs, after it has emitted its ResponseStart.
+// startedTurn returns the turn that runs, after it has emitted its ResponseStart.
 // The caller makes sure that one runs.
-func (ts *turns) running() *turn {
+func (ts *turns) startedTurn() *turn {
 	if !ts.now.started {
 		ts.now.started = true
 		ts.now.out.Emit(ts.responseStart())
@@ -159,7 +159,7 @@ func (ts *turns) state(u update) {
 
 // finish ends the turn that runs as the agent reports.
 func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
-	tn := ts.running()
+	tn := ts.startedTurn()
 	used := ts.turnUsage(u)
 	if used != nil {
 		tn.out.Emit(event.UsageUpdated{Usage: used})
@@ -215,7 +215,7 @@ func (tn *turn) dropFailureText(failed *jsonrpc.Error) {
 // answered as the protocol wants it, and the turn itself. A prompt that waits
 // begins the next turn.
 func (ts *turns) end(terminal event.Body) {
-	tn := ts.running()
+	tn := ts.startedTurn()
 	tn.settle(terminal)
 	for _, a := range tn.approvals.Drop(tn.id) {
 		reply(ts.emitter, a.Question.cancelled())
