@@ -25,11 +25,11 @@ type state struct {
 	Commands    []event.AgentCommand `json:",omitzero"`
 	Cost        float64              `json:",omitzero"`
 	Used        usage                `json:",omitzero"`
-	Unasked     int                  `json:",omitzero"` // turns.unprompted
-	Said        string               `json:",omitzero"` // turns.lastMessage
+	Unprompted  int                  `json:"Unasked,omitzero"`
+	LastMessage string               `json:"Said,omitzero"`
 	Peer        jsonrpc.Peer
-	Asked       map[string]request `json:",omitzero"` // translator.requests
-	Aside       string             `json:",omitzero"` // translator.remarks
+	Requests    map[string]request `json:"Asked,omitzero"`
+	Remarks     string             `json:"Aside,omitzero"`
 }
 
 // Checkpoint implements [agentconn.Translator].
@@ -41,8 +41,8 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 	b, err := json.Marshal(state{
 		Version: s.version, Caps: s.caps, Session: s.id, Named: s.named, Title: s.title, Commands: s.commands,
 		Config: s.settings.config, Legacy: s.settings.legacy, Model: s.settings.model, Mode: s.settings.mode,
-		Cost: ts.cost, Used: ts.used, Unasked: ts.unprompted, Said: ts.lastMessage,
-		Peer: t.peer, Asked: t.requests, Aside: t.remarks.words.String(),
+		Cost: ts.cost, Used: ts.used, Unprompted: ts.unprompted, LastMessage: ts.lastMessage,
+		Peer: t.peer, Requests: t.requests, Remarks: t.remarks.words.String(),
 	})
 	return b, err == nil
 }
@@ -57,12 +57,12 @@ func (t *translator) Restore(saved []byte) error {
 	s.version, s.caps, s.id, s.named, s.title, s.commands = from.Version, from.Caps, from.Session, from.Named, from.Title, from.Commands
 	s.settings.config, s.settings.legacy = from.Config, from.Legacy
 	s.settings.model, s.settings.mode = from.Model, from.Mode
-	ts.cost, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.Used, from.Unasked, from.Said
+	ts.cost, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.Used, from.Unprompted, from.LastMessage
 	t.peer = from.Peer
 	t.requests = make(map[string]request)
-	maps.Copy(t.requests, from.Asked)
+	maps.Copy(t.requests, from.Requests)
 	t.remarks.words.Reset()
-	t.remarks.words.WriteString(from.Aside)
+	t.remarks.words.WriteString(from.Remarks)
 	return nil
 }
 

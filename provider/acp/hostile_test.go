@@ -28,7 +28,7 @@ func (r *rig) refused() (files []string) {
 			r.Takes(c)
 			return files
 		}
-		named := regexp.MustCompile(`would obey (\S+),`).FindStringSubmatch(err.Error())
+		named := regexp.MustCompile(`cannot ignore (\S+),`).FindStringSubmatch(err.Error())
 		if runnel.CodeOf(err) != runnel.SessionCreateFailed || named == nil || !strings.HasPrefix(named[1], r.Home.Project) {
 			r.T.Fatal(err)
 		}

@@ -203,7 +203,7 @@ func TestErrorsNameTheOptionThatTheClientGave(t *testing.T) {
 		want string
 	}{
 		{runnel.Settings{Model: "three"}, `model: unknown value "three"; want one or two`},
-		{runnel.Settings{ReasoningEffort: "banana"}, `reasoningEffort: unknown does not offer it in this conversation; leave it out`},
+		{runnel.Settings{ReasoningEffort: "banana"}, `reasoningEffort: unknown does not offer this setting in this conversation; leave it out`},
 		{runnel.Settings{Config: runnel.Values{"m": "three"}}, `config.m: unknown value "three"; want one or two`},
 		{runnel.Settings{Config: runnel.Values{"nope": "1"}}, `config: unknown has no setting "nope"; it has m`},
 	} {

@@ -11,12 +11,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Nothing in an untrusted folder may run, send data elsewhere, or allow a tool.
-// Some agents have a switch for that (startupQuirks.environ, prepare). The
-// others are not started in an untrusted folder with files that they would obey
+// No file in an untrusted folder may run commands, send data elsewhere, or allow
+// a tool. Some agents can ignore such files (startupQuirks.environ, prepare).
+// Runnel does not start other agents in an untrusted folder that has such files
 // (Agent.SettingsFiles, Agent.ContextFiles).
 
-// checkTrust refuses an untrusted folder with files that the agent would obey.
+// checkTrust fails if an untrusted folder has files that could make the agent
+// run commands or send the contents of other files to the model.
 func (p *provider) checkTrust(opt runnel.Options) error {
 	dirs := append([]string{opt.Dir}, opt.AddDirs...)
 	if opt.Trusted {
@@ -34,28 +35,30 @@ func (p *provider) checkTrust(opt runnel.Options) error {
 	if found == "" {
 		return nil
 	}
-	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" would obey "+text.OneLine(found, 500)+", which could run commands or have files read, and cannot be told not to. "+
-		"Look at it. Then trust the folder (trusted-folders in the configuration), or take it away, or choose another agent.")
+	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" cannot ignore "+text.OneLine(found, 500)+", which could run commands or read files outside of the folder. "+
+		"Check this file. Then trust the folder (trusted-folders in the configuration), remove the file, or choose another agent.")
 }
 
-// findSettings returns the first of these files that is in the folder or above it.
-// The user's home directory does not count: its files are the user's own.
+// findSettings returns the path of the first of these files that exists in the
+// folder or above it, or "". It skips the user's home directory, because its
+// files belong to the user.
 func findSettings(dir string, names []string) string {
 	return findUpward(dir, names, func(path string) bool {
 		_, err := os.Lstat(path)
 		if entries, err := os.ReadDir(path); err == nil && len(entries) == 0 {
-			return false // a sandbox leaves an empty directory in place of a protected one
+			return false // a sandbox may put an empty directory in place of a protected one
 		}
-		return err == nil || !errors.Is(err, fs.ErrNotExist) // an unreadable file may exist
+		return err == nil || !errors.Is(err, fs.ErrNotExist) // treat an unreadable path as existing
 	})
 }
 
-// findLinkOutside is like findSettings, for files and folders that the agent reads as text.
-// It finds those that are, or contain, links to outside of the repository.
+// findLinkOutside is like findSettings, for files and folders that the agent
+// sends to the model. It returns the first one that is, or contains, a symbolic
+// link to a path outside of the repository, or that contains too many files.
 func findLinkOutside(dir string, names []string) string {
 	return findUpward(dir, names, func(path string) bool {
 		root, out, seen := repository(filepath.Dir(path)), false, 0
-		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // a missing file is no link
+		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // a missing file is not a link
 			if seen++; seen > maxWalk || out {
 				return fs.SkipAll
 			}
@@ -69,24 +72,26 @@ func findLinkOutside(dir string, names []string) string {
 	})
 }
 
-// maxWalk bounds the files of a folder that are examined.
+// maxWalk is the maximum number of files that findLinkOutside examines in a
+// folder.
 const maxWalk = 10_000
 
-// findUpward looks for files in the folder and in those above it, up to the root of
-// the outermost repository that holds it: agents differ in what they take for a
-// repository. It looks for a name that begins with anywhere up to the root of
-// the file system.
+// findUpward returns the first path that satisfies is, or "". It examines each
+// name in dir and in its parents, up to the root of the outermost repository
+// around dir: agents differ in which directory they treat as the repository. It
+// examines a name with the prefix anyDepth up to the root of the file system. It
+// stops at the home directory.
 func findUpward(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""
 	}
 	if dir == "" {
-		dir, _ = os.Getwd() // without it, no conversation opens either
+		dir, _ = os.Getwd() // on failure, the handshake fails too
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	home, _ := os.UserHomeDir() // without it, no directory is exempt
+	home, _ := os.UserHomeDir() // on failure, no directory is exempt
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
@@ -108,12 +113,12 @@ func findUpward(dir string, names []string, is func(path string) bool) string {
 	return ""
 }
 
-// anyDepth is the prefix of names that count in every folder above.
+// anyDepth is the prefix of names that apply in every parent folder, even
+// outside of the repository.
 const anyDepth = "**/"
 
-// outermost returns the root of the outermost repository that holds the folder
-// and lies below the home directory or outside of it, or the folder if there is
-// none.
+// outermost returns the root of the outermost repository around dir, or dir if
+// there is none. It ignores home and all directories above home.
 func outermost(dir, home string) string {
 	for root, at := dir, dir; ; {
 		if at == home {
@@ -130,7 +135,7 @@ func outermost(dir, home string) string {
 	}
 }
 
-// repository returns the root of the folder's repository, or the folder if
+// repository returns the root of the innermost repository around dir, or dir if
 // there is none.
 func repository(dir string) string {
 	for at := dir; ; {

@@ -16,31 +16,31 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// turns owns the turn that runs, the prompts that wait for its end, and what
-// the turns of the conversation have used.
+// turns owns the running turn, the queue of prompts, and the usage and cost of
+// the conversation.
 type turns struct {
 	emitter *translate.Emitter
 	session *session // read only
 
 	now         *turn    // nil while no turn runs
-	waiting     []string // turns whose prompts were sent while another turn ran
+	waiting     []string // ids of turns whose prompts were sent while another turn ran
 	lastMessage string   // native id of the last message of the last turn
-	unprompted  int      // turns that no prompt of ours began
-	cost        float64  // of the conversation in USD, as the agent counts it
-	used        usage    // by the conversation, if the agent counts totals
+	unprompted  int      // number of turns that the agent started without a prompt
+	cost        float64  // cost of the conversation in USD, as reported by the agent
+	used        usage    // usage of the conversation, for agents with cumulativeUsage
 }
 
 // turn is the turn that runs.
 type turn struct {
 	id          string
-	prompted    bool    // it answers a prompt of ours
-	command     bool    // the prompt is a command of the agent's own
-	begun       bool    // version 2: the agent reported that it works
-	started     bool    // its ResponseStart is out
-	interrupted bool    // we asked the agent to stop
-	refused     bool    // a denial ends the turn
-	cost        float64 // of the conversation when the turn began
-	used        *usage  // by the calls of the model, if the agent reports it for each
+	prompted    bool    // a prompt started the turn
+	command     bool    // the prompt is a command of the agent
+	begun       bool    // version 2: the agent reported the start of the turn
+	started     bool    // ResponseStart is emitted
+	interrupted bool    // Runnel asked the agent to stop
+	refused     bool    // the user denied a call and stopped the turn
+	cost        float64 // cost of the conversation at the start of the turn
+	used        *usage  // sum of the usage of model calls, if reported per call
 
 	out       translate.TurnEmitter
 	threads   threads
@@ -48,7 +48,8 @@ type turn struct {
 	approvals translate.Approvals[question]
 }
 
-// begin begins a turn. Its ResponseStart follows with the first thing to show.
+// begin starts a turn. startedTurn emits its ResponseStart before the first
+// event of the turn.
 func (ts *turns) begin(id string, prompted bool) {
 	tn := &turn{id: id, prompted: prompted, cost: ts.cost, out: ts.emitter.ForTurn(id)}
 	tn.threads = threads{turn: id, out: tn.out, session: ts.session, byParent: make(map[string]*thread)}
@@ -59,8 +60,8 @@ func (ts *turns) begin(id string, prompted bool) {
 	ts.now = tn
 }
 
-// startedTurn returns the turn that runs, after it has emitted its ResponseStart.
-// The caller makes sure that one runs.
+// startedTurn returns the running turn. It emits the turn's ResponseStart first,
+// unless that is already emitted. A turn must be running.
 func (ts *turns) startedTurn() *turn {
 	if !ts.now.started {
 		ts.now.started = true
@@ -73,8 +74,8 @@ func (ts *turns) responseStart() event.ResponseStart {
 	return event.ResponseStart{ModelID: ts.session.settings.model, ProviderID: ts.session.agent.Name}
 }
 
-// out returns an emitter for what may come at any time: the events belong to
-// the turn that runs if it has started, and are out of turn otherwise.
+// out returns an emitter for events that may occur at any time. They belong to
+// the running turn if its ResponseStart is emitted, and to no turn otherwise.
 func (ts *turns) out() translate.TurnEmitter {
 	if ts.now != nil && ts.now.started {
 		return ts.now.out
@@ -82,7 +83,8 @@ func (ts *turns) out() translate.TurnEmitter {
 	return ts.emitter.ForTurn("")
 }
 
-// prompt takes a prompt of ours, which begins a turn or waits for its turn.
+// prompt handles a prompt to the agent. It starts a turn, or adds the prompt to
+// the queue if a prompted turn is running.
 func (ts *turns) prompt(id string, m jsonrpc.Message) {
 	p := translate.Loose[struct {
 		Prompt json.RawMessage `json:"prompt"`
@@ -92,7 +94,7 @@ func (ts *turns) prompt(id string, m jsonrpc.Message) {
 	case ts.now != nil && ts.now.prompted:
 		ts.waiting = append(ts.waiting, id)
 		return
-	case ts.now != nil: // the agent did not report the end of this turn
+	case ts.now != nil: // a turn without a prompt, whose end the agent did not report
 		ended := ts.emitter.Capture(func() { ts.end(event.ResponseDone{Status: event.StatusCompleted}) })
 		ts.emitter.Defer(ended...)
 	}
@@ -106,17 +108,18 @@ func (ts *turns) show(id string, content []block) {
 	ts.emitter.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), prompt, warning)
 }
 
-// interrupt notes that we asked the agent to stop.
+// interrupt records that Runnel asked the agent to stop.
 func (ts *turns) interrupt() {
 	if ts.now != nil {
 		ts.now.interrupted = true
 	}
 }
 
-// answered takes the answer to a prompt. It ends the turn, except that version
-// 2 answers when the turn begins.
+// answered handles the answer to a prompt. In version 1 the answer ends the
+// turn. In version 2 the agent answers when the turn starts, so only an error or
+// a stop reason ends it.
 func (ts *turns) answered(id string, m jsonrpc.Message) {
-	if i := slices.Index(ts.waiting, id); i >= 0 { // out of order: the turn has nothing to show
+	if i := slices.Index(ts.waiting, id); i >= 0 { // answered out of order: the turn has no items
 		ts.waiting = slices.Delete(ts.waiting, i, i+1)
 		out := ts.emitter.ForTurn(id)
 		out.Emit(ts.responseStart())
@@ -140,8 +143,8 @@ func (ts *turns) answered(id string, m jsonrpc.Message) {
 	ts.finish(p.StopReason, p.Usage, m.Error)
 }
 
-// state takes what version 2 reports of the agent's work. An agent that works
-// without a prompt has begun a turn by itself.
+// state handles a state update of version 2. If the agent reports that it runs
+// while no turn is running, it has started a turn by itself.
 func (ts *turns) state(u update) {
 	switch u.State {
 	case "running", "requires_action":
@@ -157,7 +160,7 @@ func (ts *turns) state(u update) {
 	}
 }
 
-// finish ends the turn that runs as the agent reports.
+// finish ends the running turn with the outcome that the agent reports.
 func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	tn := ts.startedTurn()
 	used := ts.turnUsage(u)
@@ -170,13 +173,13 @@ func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	ts.end(ts.outcome(stop, used, failed))
 }
 
-// cancelled reports whether we asked for the end of the turn. Then the agent's
-// answer does not matter, even if it is an error.
+// cancelled reports whether the user asked to end the turn. If so, the turn ends
+// as cancelled even if the agent reports an error.
 func (tn *turn) cancelled(stop string) bool {
 	return tn.interrupted || tn.refused && (stop == "cancelled" || stop == "end_turn")
 }
 
-// outcome returns the terminal event of the turn that runs.
+// outcome returns the terminal event of the running turn.
 func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) event.Body {
 	done := event.ResponseDone{Status: event.StatusCompleted, FinishReason: text.OneLine(stop, 100), Usage: used}
 	agent := ts.session.agent
@@ -193,7 +196,7 @@ func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) 
 	case stop == "refusal":
 		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, translate.FaultDeclined).Fault()}
 	case stop == "max_turn_requests":
-		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped: it made as many model calls as it may in a turn. Send a prompt to go on.").Fault()}
+		return event.ResponseError{Error: runnel.Fail(runnel.AgentError, "The agent stopped at its limit of model calls per turn. Send a prompt to continue.").Fault()}
 	}
 	main := ts.now.threads.of("")
 	if f := ts.session.q.live.failed; f != nil && main.last != "" && f(ts.session, ts.now, used) {
@@ -202,8 +205,8 @@ func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) 
 	return done
 }
 
-// dropFailureText cancels the last message if it is the text of the failure:
-// some agents send that as text of the model, too.
+// dropFailureText cancels the open message if its text is the text of the error.
+// Some agents also send the error as text of the model.
 func (tn *turn) dropFailureText(failed *jsonrpc.Error) {
 	th := tn.threads.of("")
 	if th.open != nil && th.open.typ == event.TypeMessage && strings.TrimSpace(th.open.text.String()) == strings.TrimSpace(failed.Message) {
@@ -211,9 +214,9 @@ func (tn *turn) dropFailureText(failed *jsonrpc.Error) {
 	}
 }
 
-// end ends the turn that runs: its open items, its open questions, which are
-// answered as the protocol wants it, and the turn itself. A prompt that waits
-// begins the next turn.
+// end ends the running turn. It ends the open items, cancels the open approvals
+// as the protocol requires, and emits the terminal event. Then it starts the
+// turn of the next prompt in the queue.
 func (ts *turns) end(terminal event.Body) {
 	tn := ts.startedTurn()
 	tn.settle(terminal)
@@ -238,7 +241,7 @@ func (tn *turn) settle(terminal event.Body) {
 		why = event.ReasonUserCancel
 	}
 	for _, parent := range slices.Sorted(maps.Keys(tn.threads.byParent)) {
-		if th := tn.threads.byParent[parent]; why == "" { // the messages of a turn that failed are whole
+		if th := tn.threads.byParent[parent]; why == "" { // not cancelled by the user: keep the messages
 			th.close()
 		} else {
 			th.cancel(why)
@@ -247,7 +250,7 @@ func (tn *turn) settle(terminal event.Body) {
 	tn.calls.settle(done.Status == event.StatusCompleted, why)
 }
 
-// add adds what a call of the model used, nil if the agent did not report it.
+// add adds the usage of one model call. u is nil if the agent reported none.
 func (tn *turn) add(u *usage) {
 	if u == nil {
 		return
@@ -262,7 +265,8 @@ func (tn *turn) add(u *usage) {
 	tn.used.Thought += u.Thought
 }
 
-// turnUsage returns what a turn used, nil if the agent did not report it.
+// turnUsage returns the usage of a turn, or nil if the agent reported none. For
+// an agent with cumulativeUsage, it subtracts the usage of earlier turns.
 func (ts *turns) turnUsage(u *usage) *event.Usage {
 	if u == nil {
 		return nil
@@ -287,13 +291,13 @@ func (ts *turns) turnUsage(u *usage) *event.Usage {
 	}
 }
 
-// usageUpdated takes what the agent reports of the context and the cost of the
-// conversation. A replay shows no usage.
+// usageUpdated handles an update of the context size and of the conversation's
+// cost. show is false during a replay: then it emits no event.
 func (ts *turns) usageUpdated(u update, show bool) {
 	b := event.UsageUpdated{ContextTokens: u.Used, ContextWindow: u.Size}
 	if u.Cost != nil && u.Cost.Currency == "USD" && u.Cost.Amount >= 0 {
 		if tn := ts.now; tn != nil {
-			if u.Cost.Amount < tn.cost { // the agent counts anew
+			if u.Cost.Amount < tn.cost { // the agent restarted its count
 				tn.cost = 0
 			}
 			spent := u.Cost.Amount - tn.cost

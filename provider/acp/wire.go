@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// Methods of the protocol that we send or answer.
+// Methods of the protocol that Runnel sends or handles.
 const (
 	methodInitialize = "initialize"
 	methodNew        = "session/new"
@@ -21,24 +21,25 @@ const (
 	methodPrompt     = "session/prompt"
 	methodCancel     = "session/cancel"
 	methodSetMode    = "session/set_mode"
-	methodSetModel   = "session/set_model" // of agents without config options for models
+	methodSetModel   = "session/set_model" // for agents without config options for models
 	methodSetConfig  = "session/set_config_option"
 	methodUpdate     = "session/update"
 	methodPermission = "session/request_permission"
 	methodElicit     = "elicitation/create"
 )
 
-// codeAuthRequired is the protocol's error for an agent that is not logged in.
+// codeAuthRequired is the error code of an agent that is not logged in.
 const codeAuthRequired = -32000
 
-// codeNotFound is the protocol's error for an unknown resource.
+// codeNotFound is the error code for an unknown resource.
 const codeNotFound = -32002
 
-// promptID is the prefix of the ids of prompts; the id of the turn follows.
+// promptID is the prefix of the request ids of prompts. The id of the turn
+// follows it.
 const promptID = "prompt:"
 
-// historyID is the id of the request for a replay that is shown. A replay on
-// the way to a live session is dropped.
+// historyID is the request id for a replay whose events are emitted. The
+// translator drops a replay under any other id, which precedes a live session.
 const historyID = "history"
 
 // initialized is the answer to initialize in both versions of the protocol.
@@ -117,7 +118,7 @@ type opened struct {
 	SessionID     string         `json:"sessionId"`
 	ConfigOptions []configOption `json:"configOptions"`
 	Modes         *modes         `json:"modes"`
-	Models        *models        `json:"models"` // of agents without config options for models
+	Models        *models        `json:"models"` // from agents without config options for models
 }
 
 type modes struct {
@@ -149,7 +150,7 @@ type configOption struct {
 	Options     []configChoice  `json:"options"`
 }
 
-// configChoice is a value, or a group of them.
+// configChoice is one value, or a group of values in Options.
 type configChoice struct {
 	Value       string         `json:"value"`
 	Name        string         `json:"name"`
@@ -158,17 +159,17 @@ type configChoice struct {
 	Options     []configChoice `json:"options"`
 }
 
-// notified are the parameters of an update of a session.
+// notified holds the parameters of the notification session/update.
 type notified struct {
 	SessionID string          `json:"sessionId"`
 	Update    json.RawMessage `json:"update"`
 }
 
-// update is an update of a session. Each kind has some of the fields.
+// update is an update of a session. Kind determines which fields are set.
 type update struct {
 	Kind      string          `json:"sessionUpdate"`
 	MessageID string          `json:"messageId"`
-	Content   json.RawMessage `json:"content"` // of a chunk: a block; of a message: blocks; of a tool call: pieces of content
+	Content   json.RawMessage `json:"content"` // chunk: a block; message: blocks; tool call: a list of toolContent
 
 	toolCall
 
@@ -180,8 +181,8 @@ type update struct {
 	Used          int64           `json:"used"`
 	Size          int64           `json:"size"`
 	Cost          *cost           `json:"cost"`
-	Severity      string          `json:"severity"`    // of a notice
-	About         string          `json:"description"` // of a notice
+	Severity      string          `json:"severity"`    // only in notices
+	About         string          `json:"description"` // only in notices
 	State         string          `json:"state"`       // v2: running, requires_action, idle
 	StopReason    string          `json:"stopReason"`
 	Usage         *usage          `json:"usage"`
@@ -193,14 +194,14 @@ type update struct {
 	UpdateMeta    json.RawMessage `json:"_meta"`
 }
 
-// toolCall is a tool call, or a change of one.
+// toolCall is a tool call, or an update of one.
 type toolCall struct {
 	raw   json.RawMessage // the whole object
-	shown []toolContent   // in place of what raw shows; nil if that counts
+	shown []toolContent   // if not nil, replaces the content in raw
 
 	ID        string          `json:"toolCallId"`
 	Name      string          `json:"name"`
-	Title     string          `json:"title"` // also of a session, and of a notice
+	Title     string          `json:"title"` // also the title of a session or of a notice
 	ToolKind  string          `json:"kind"`
 	Status    string          `json:"status"`
 	Locations []location      `json:"locations"`
@@ -208,18 +209,18 @@ type toolCall struct {
 	RawOutput json.RawMessage `json:"rawOutput"`
 }
 
-// isEmpty reports whether nothing is said of the call but its id: codex-acp
-// sends that before it describes a call of its replay (mcp, load).
+// isEmpty reports whether only the id is set. codex-acp sends such an update
+// before it describes a call in a replay (mcp, load).
 func (tc toolCall) isEmpty() bool {
 	_, shows := tc.content()
 	return tc.Name == "" && tc.Title == "" && tc.ToolKind == "" && tc.Status == "" &&
 		tc.Locations == nil && len(tc.RawInput) == 0 && len(tc.RawOutput) == 0 && !shows
 }
 
-// ended reports whether the call has ended.
 func (tc toolCall) ended() bool { return tc.Status == "completed" || tc.Status == "failed" }
 
-// content returns what the call shows, and whether the message has that field.
+// content returns the content of the call, and whether the message has that
+// field.
 func (tc toolCall) content() ([]toolContent, bool) {
 	if tc.shown != nil {
 		return tc.shown, true
@@ -241,7 +242,7 @@ type planEntry struct {
 	Priority string `json:"priority"`
 }
 
-// planUpdate is a whole plan, in version 2.
+// planUpdate is a complete plan, in version 2.
 type planUpdate struct {
 	Type    string      `json:"type"` // items, markdown, file
 	Entries []planEntry `json:"entries"`
@@ -277,7 +278,7 @@ type exitStatus struct {
 	Signal *string `json:"signal"`
 }
 
-// block is a piece of content.
+// block is a content block of the protocol.
 type block struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -293,7 +294,7 @@ type block struct {
 	} `json:"resource"`
 }
 
-// text returns what can be shown of a block.
+// text returns the text of a block, or a placeholder in brackets.
 func (b block) text() string {
 	switch b.Type {
 	case "text":
@@ -311,7 +312,7 @@ func (b block) text() string {
 	return "[" + text.OneLine(b.Type, 40) + "]"
 }
 
-// blocks reads one block or a list of them.
+// blocks decodes one block or a list of blocks.
 func blocks(raw json.RawMessage) []block {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) > 0 && raw[0] == '{' {
@@ -320,7 +321,7 @@ func blocks(raw json.RawMessage) []block {
 	return translate.Each[block](raw)
 }
 
-// toolContent is a piece of what a tool call shows.
+// toolContent is a piece of content of a tool call.
 type toolContent struct {
 	Type       string  `json:"type"` // content, diff, terminal
 	Content    block   `json:"content"`
@@ -342,8 +343,8 @@ type toolContent struct {
 	} `json:"_meta"`
 }
 
-// terminalMeta is the output of a terminal of the agent's own. Agents send it
-// to clients without terminals.
+// terminalMeta is the output of a terminal that the agent itself runs. Agents
+// send it in _meta to clients that do not support terminals.
 type terminalMeta struct {
 	Output *terminalText `json:"terminal_output"`
 	Delta  *terminalText `json:"terminal_output_delta"`
@@ -384,7 +385,7 @@ type permissionOption struct {
 	Kind string `json:"kind"`
 }
 
-// elicitation asks the user for values, or to visit a page.
+// elicitation is a request to the user to fill in a form or to visit a URL.
 type elicitation struct {
 	Mode    string          `json:"mode"`
 	Message string          `json:"message"`
@@ -398,7 +399,7 @@ type elicitation struct {
 type prompted struct {
 	StopReason string          `json:"stopReason"`
 	Usage      *usage          `json:"usage"`
-	MessageID  string          `json:"messageId"` // v2: the turn has begun
+	MessageID  string          `json:"messageId"` // v2: the turn has started
 	Meta       json.RawMessage `json:"_meta"`
 }
 
@@ -412,7 +413,7 @@ type subagent struct {
 	} `json:"state"`
 }
 
-// outcome is our answer to a permission request.
+// outcome is the answer to a permission request.
 type outcome struct {
 	Outcome selected `json:"outcome"`
 }
@@ -422,7 +423,7 @@ type selected struct {
 	OptionID string `json:"optionId,omitempty"`
 }
 
-// elicited is our answer to an elicitation.
+// elicited is the answer to an elicitation.
 type elicited struct {
 	Action  string          `json:"action"` // accept, decline or cancel
 	Content json.RawMessage `json:"content,omitempty"`
