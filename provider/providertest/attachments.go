@@ -16,38 +16,38 @@ import (
 //go:embed red.png
 var redPixel []byte
 
-// red is a picture of one red pixel.
-func red() runnel.Attachment {
+// redImage returns an image of one red pixel.
+func redImage() runnel.Attachment {
 	return runnel.Attachment{Name: "red.png", MediaType: "image/png", Data: redPixel}
 }
 
-// note is a text document of one line.
+// note returns a text document of one line.
 func note(name, line string) runnel.Attachment {
 	return runnel.Attachment{Name: name, MediaType: "text/plain", Text: line + "\n"}
 }
 
-// attach sends a prompt with attachments and waits for the end of its turn. It
-// returns the user's message as readers see it.
+// attach sends a prompt with attachments, allows all approvals, and waits for
+// the end of the turn. It returns the user's message from the event log.
 func (l *live) attach(in runnel.Input) (turn *runnel.Turn, m event.Message) {
 	l.t.Helper()
 	turn, err := l.Send(l.t.Context(), in)
 	if err != nil {
 		l.t.Fatalf("send: %v", detail(err))
 	}
-	l.answerAll(turn, event.ChoiceAllowOnce) // without a text, some agents decide themselves what to do
+	l.answerAll(turn, event.ChoiceAllowOnce) // without a text, some models call tools
 	l.completes(turn)
 	items := l.items(turn.ID)
 	m, _ = items[0].Final.(event.Message)
 	said, ok := find(items[1:], ofType(event.TypeMessage))
 	if !ok || said.Content == "" {
-		l.t.Errorf("the agent said nothing\n%s", l.dump())
+		l.t.Errorf("the agent sent no message\n%s", l.dump())
 	}
 	return turn, m
 }
 
-// shows fails the test unless the user's message has this text and these
+// checkUserMessage fails the test unless the user's message has this text and these
 // attachments.
-func (l *live) shows(m event.Message, text string, names ...string) {
+func (l *live) checkUserMessage(m event.Message, text string, names ...string) {
 	l.t.Helper()
 	var got []string
 	for _, a := range m.Attachments {
@@ -58,53 +58,54 @@ func (l *live) shows(m event.Message, text string, names ...string) {
 	}
 }
 
-// told fails the test unless the model was told something.
-func (s Subject) told(l *live, what string) {
+// modelReceived fails the test unless the model received the text what.
+func (s Subject) modelReceived(l *live, what string) {
 	l.t.Helper()
 	if s.Told != nil && !s.Told(l.opt, what) {
-		l.t.Errorf("the model was not told %q", what)
+		l.t.Errorf("the model did not receive %q", what)
 	}
 }
 
-// image sends a picture with a text.
+// image sends an image with a text.
 func (s Subject) image(t *testing.T, c *conversation) {
 	prompt := s.prompt(t, Image)
 	l := c.take(t)
-	_, m := l.attach(runnel.Input{Text: prompt, Attachments: []runnel.Attachment{red()}})
-	l.shows(m, prompt, "red.png")
+	_, m := l.attach(runnel.Input{Text: prompt, Attachments: []runnel.Attachment{redImage()}})
+	l.checkUserMessage(m, prompt, "red.png")
 	if s.SawImage != nil && !s.SawImage(l.opt) {
 		t.Error("the model was not shown the image")
 	}
 }
 
-// attachmentAlone sends a picture without a text, then a document without a
+// attachmentAlone sends an image without a text, then a document without a
 // text.
 func (s Subject) attachmentAlone(t *testing.T, c *conversation) {
 	s.prompt(t, Image)
 	l := c.take(t)
-	_, m := l.attach(runnel.Input{Attachments: []runnel.Attachment{red()}})
-	l.shows(m, "", "red.png")
+	_, m := l.attach(runnel.Input{Attachments: []runnel.Attachment{redImage()}})
+	l.checkUserMessage(m, "", "red.png")
 	if s.SawImage != nil && !s.SawImage(l.opt) {
 		t.Error("the model was not shown the image")
 	}
 	_, m = l.attach(runnel.Input{Attachments: []runnel.Attachment{note("alone.txt", "the document alone")}})
-	l.shows(m, "", "alone.txt")
-	s.told(l, "the document alone")
+	l.checkUserMessage(m, "", "alone.txt")
+	s.modelReceived(l, "the document alone")
 }
 
-// attachmentWithBlankText sends documents with a text that holds no words.
+// attachmentWithBlankText sends documents with a text of white space only.
 func (s Subject) attachmentWithBlankText(t *testing.T, c *conversation) {
 	l := c.take(t)
 	for i, blank := range []string{" ", "\n", "\t \r\n\u00a0"} {
 		name, line := fmt.Sprintf("blank%d.txt", i), fmt.Sprintf("the document with blank text %d", i)
 		_, m := l.attach(runnel.Input{Text: blank, Attachments: []runnel.Attachment{note(name, line)}})
-		l.shows(m, "", name)
-		s.told(l, line)
+		l.checkUserMessage(m, "", name)
+		s.modelReceived(l, line)
 	}
 }
 
-// attachmentRejected sends prompts some of whose attachments were rejected: the
-// model is told so before the prompt, and readers see what the user wrote.
+// attachmentRejected sends prompts with rejected attachments. The model receives
+// a warning before the prompt. The event log has the user's text without the
+// warning, and a notice.
 func (s Subject) attachmentRejected(t *testing.T, c *conversation) {
 	l := c.take(t)
 	rejected := func(n int) (out []runnel.Rejection) {
@@ -123,11 +124,11 @@ func (s Subject) attachmentRejected(t *testing.T, c *conversation) {
 		var names []string
 		for _, a := range in.Attachments {
 			names = append(names, a.Name)
-			s.told(l, strings.TrimSpace(a.Text))
+			s.modelReceived(l, strings.TrimSpace(a.Text))
 		}
-		l.shows(m, in.Text, names...)
-		s.told(l, fmt.Sprintf("Attachment warning: %d attachment(s) could not be processed.", n))
-		s.told(l, fmt.Sprintf("- gone%d-0.png: it is empty", n))
+		l.checkUserMessage(m, in.Text, names...)
+		s.modelReceived(l, fmt.Sprintf("Attachment warning: %d attachment(s) could not be processed.", n))
+		s.modelReceived(l, fmt.Sprintf("- gone%d-0.png: it is empty", n))
 		notices := 0
 		l.watch(turn, func(ev event.Event) bool {
 			if b, ok := ev.Body.(event.Notice); ok && b.Code == runnel.AttachmentsRejected && b.Message == in.Warning() {
@@ -141,13 +142,13 @@ func (s Subject) attachmentRejected(t *testing.T, c *conversation) {
 	}
 }
 
-// page is a PDF of one empty page.
+// page is a PDF document with one empty page.
 const page = "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n" +
 	"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\nxref\n0 4\n0000000000 65535 f \n0000000009 00000 n \n" +
 	"0000000052 00000 n \n0000000101 00000 n \ntrailer<</Size 4/Root 1 0 R>>\nstartxref\n164\n%%EOF\n"
 
-// pdf sends a PDF, which the model is shown. An agent that does not take it is
-// told so in its place.
+// pdf sends a PDF. The model receives the PDF, or a warning if the agent does
+// not support PDFs.
 func (s Subject) pdf(t *testing.T, c *conversation) {
 	l := c.take(t)
 	doc := runnel.Attachment{Name: "page.pdf", MediaType: "application/pdf", Data: []byte(page)}
@@ -157,8 +158,8 @@ func (s Subject) pdf(t *testing.T, c *conversation) {
 	}
 	_, m := l.attach(runnel.Input{Text: s.Prompts[Text], Attachments: []runnel.Attachment{doc}})
 	if reason := accepts(doc); reason != "" {
-		l.shows(m, s.Prompts[Text])
-		s.told(l, "- page.pdf: "+reason)
+		l.checkUserMessage(m, s.Prompts[Text])
+		s.modelReceived(l, "- page.pdf: "+reason)
 		if _, err := l.Send(t.Context(), runnel.Input{Attachments: []runnel.Attachment{doc}}); runnel.CodeOf(err) != runnel.AttachmentFailure {
 			t.Errorf("the PDF alone: %v", err)
 		}
@@ -167,18 +168,18 @@ func (s Subject) pdf(t *testing.T, c *conversation) {
 		}
 		s.skip(t, reason)
 	}
-	l.shows(m, s.Prompts[Text], "page.pdf")
-	s.told(l, base64.StdEncoding.EncodeToString([]byte(page)))
+	l.checkUserMessage(m, s.Prompts[Text], "page.pdf")
+	s.modelReceived(l, base64.StdEncoding.EncodeToString([]byte(page)))
 }
 
-// rejectionReplayed compares the prompts whose attachments were rejected with
-// the agent's history: what the user wrote, and the notice.
+// rejectionReplayed compares prompts with rejected attachments between the live
+// session and the agent's history: the user's text, and the notice.
 func (s Subject) rejectionReplayed(t *testing.T, c *conversation) {
 	if p, _ := s.New(t); !isHistorian(p) {
 		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
 	}
 	l := c.take(t)
-	if l.Status().Head == 0 { // it runs alone
+	if l.Status().Head == 0 { // AttachmentRejected did not run (-run)
 		s.attachmentRejected(t, c)
 	}
 	id := l.Status().AgentSessionID
@@ -188,7 +189,7 @@ func (s Subject) rejectionReplayed(t *testing.T, c *conversation) {
 	log := new(runnel.Memory)
 	history := l.provider.(runnel.Historian).History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: l.opt.Dir})
 	Record(t, log, "s", runnel.Replay("s", l.provider.Name(), history))
-	live, stored := warned(t, l.log), warned(t, log)
+	live, stored := rejectionTexts(t, l.log), rejectionTexts(t, log)
 	if len(live) == 0 {
 		t.Error("nothing was rejected")
 	}
@@ -197,10 +198,10 @@ func (s Subject) rejectionReplayed(t *testing.T, c *conversation) {
 	}
 }
 
-// warned returns the texts of the prompts whose attachments were rejected, by
-// the notices about them. It leaves out prompts that had a document besides:
+// rejectionTexts returns the texts of prompts with rejected attachments, by the
+// messages of their notices. It omits prompts with a further document, because
 // some agents replay a document as part of the text.
-func warned(t *testing.T, log runnel.Log) map[string]string {
+func rejectionTexts(t *testing.T, log runnel.Log) map[string]string {
 	t.Helper()
 	texts, out := make(map[string]string), make(map[string]string)
 	for ev, err := range log.Read(t.Context(), "s", 0) {

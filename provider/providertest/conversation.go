@@ -6,15 +6,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A conversation serves several cases, one after another, with one agent.
+// conversation is a session that several cases share, one after another.
 type conversation struct {
 	provider runnel.Provider
 	opt      runnel.Options
 	live     *live // nil while no agent runs
 }
 
-// conversation makes the environment of a conversation. The agent is started by
-// the first case that takes it; the end of t closes it at the latest.
+// conversation creates the environment of a conversation. take starts the agent.
+// It is stopped when t ends, or earlier by close.
 func (s Subject) conversation(t *testing.T, needs func(*runnel.Options)) *conversation {
 	t.Helper()
 	p, opt := s.New(t)
@@ -26,8 +26,8 @@ func (s Subject) conversation(t *testing.T, needs func(*runnel.Options)) *conver
 	return c
 }
 
-// conversations makes one for all scenarios, and one more for each scenario
-// that needs other options.
+// conversations returns the conversation of each scenario. The scenarios share
+// one, but a scenario with an entry in Needs has its own.
 func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
 	t.Helper()
 	all := make(map[Scenario]*conversation)
@@ -40,8 +40,9 @@ func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
 	return all
 }
 
-// take returns the session for a case. A case that fails ends the agent, so
-// that the next one does not inherit its state.
+// take returns the session for a case, and starts the agent if none is running.
+// If the case fails, the agent is stopped, so that the next case does not inherit
+// its state.
 func (c *conversation) take(t *testing.T) *live {
 	t.Helper()
 	if c.live == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// contract holds a Conn to what its methods promise, without a session.
+// contract checks the documented behaviour of a Conn's methods, without a
+// session.
 func (s Subject) contract(t *testing.T) {
 	p, opt := s.New(t)
 	if p.Name() == "" || strings.ToLower(p.Name()) != p.Name() || strings.ContainsAny(p.Name(), " _") {
@@ -23,7 +24,7 @@ func (s Subject) contract(t *testing.T) {
 		t.Errorf("capabilities %v", caps)
 	}
 	if _, ok := p.(runnel.OptionTaker); !ok {
-		t.Error("it does not declare which options its agent takes")
+		t.Error("the provider does not implement OptionTaker")
 	}
 	if proto, ok := p.(runnel.ConnPrototype); ok && proto.Prototype() == nil {
 		t.Error("no prototype")
@@ -42,7 +43,7 @@ func (s Subject) contract(t *testing.T) {
 		}
 	}()
 	if err := conn.Interrupt(t.Context()); err != nil {
-		t.Errorf("an interrupt while nothing runs: %v", detail(err))
+		t.Errorf("interrupt while no turn runs: %v", detail(err))
 	}
 	done := make(chan struct{})
 	go func() {
@@ -59,7 +60,7 @@ func (s Subject) contract(t *testing.T) {
 		if _, coded := errors.AsType[*runnel.Error](err); !coded && !errors.Is(err, io.EOF) {
 			t.Errorf("Next ended with %v, want io.EOF or an *Error", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("Close does not unblock Next")
 	}
 }
@@ -68,13 +69,13 @@ func within(t *testing.T, done <-chan struct{}, why string) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal(why)
 	}
 }
 
-// resumeAfterKill kills the agent in the middle of a turn: the turn fails once,
-// and the next prompt starts the agent again in the same conversation.
+// resumeAfterKill kills the agent during a turn. The turn fails, and the next
+// prompt starts the agent again and resumes the same conversation.
 func (s Subject) resumeAfterKill(t *testing.T) {
 	s.needProcesses(t)
 	s.prompt(t, LongText)
@@ -93,7 +94,7 @@ func (s Subject) resumeAfterKill(t *testing.T) {
 	}
 }
 
-// resumeAfterClose continues a conversation in another session.
+// resumeAfterClose closes a session and resumes the conversation in a new one.
 func (s Subject) resumeAfterClose(t *testing.T, c *conversation) {
 	if !slices.Contains(runnel.Capabilities(c.provider), runnel.CapSessionResume) {
 		s.skip(t, "the provider does not say that it can resume")
@@ -104,7 +105,7 @@ func (s Subject) resumeAfterClose(t *testing.T, c *conversation) {
 	if err := l.Close(); err != nil {
 		t.Fatal(detail(err))
 	}
-	opt := c.opt // a case after a failure starts a conversation of its own
+	opt := c.opt // after a failure, the next case starts a new conversation
 	opt.Resume = id
 	c.live = start(t, c.provider, opt, runnel.Config{Log: log})
 	again := c.take(t)
@@ -114,9 +115,9 @@ func (s Subject) resumeAfterClose(t *testing.T, c *conversation) {
 	}
 }
 
-// stuffedPipes stops the agent so that it reads nothing: handing over must not
-// block, and ending it must work all the same.
-func (s Subject) stuffedPipes(t *testing.T) {
+// agentReadsNothing suspends the agent, so that it does not read its input.
+// Sending a prompt must not block, and stopping the agent must still work.
+func (s Subject) agentReadsNothing(t *testing.T) {
 	s.needProcesses(t)
 	l := s.open(t, Text, runnel.Config{InterruptGrace: 100 * time.Millisecond})
 	freezeDescendants(t)
@@ -133,8 +134,8 @@ func (s Subject) stuffedPipes(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
-		t.Fatal("an agent that does not read stops the session")
+	case <-time.After(waitTimeout):
+		t.Fatal("the session blocks while the agent does not read its input")
 	}
 	if res, err := l.wait(turn); err != nil || res.Status != event.StatusCancelled {
 		t.Fatalf("%s %v\n%s", res.Status, detail(err), l.dump())
@@ -142,8 +143,8 @@ func (s Subject) stuffedPipes(t *testing.T) {
 	CheckLog(t, l.log, l.ID())
 }
 
-// nothingIsLeft closes a session in the middle of a tool.
-func (s Subject) nothingIsLeft(t *testing.T, c *conversation) {
+// noProcessAfterClose closes a session while a tool runs. No process may remain.
+func (s Subject) noProcessAfterClose(t *testing.T, c *conversation) {
 	s.needProcesses(t)
 	l, turn := s.begin(t, c, LongTool)
 	l.watch(turn, func(ev event.Event) bool {
@@ -161,7 +162,7 @@ func (s Subject) nothingIsLeft(t *testing.T, c *conversation) {
 		t.Fatal(detail(err))
 	}
 	if left := descendants(); len(left) > 0 {
-		t.Fatalf("still there after Close: %v", left)
+		t.Fatalf("processes %v are still running after Close", left)
 	}
 }
 

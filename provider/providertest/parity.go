@@ -14,26 +14,26 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Parity compares what a conversation showed live with what the agent's own
-// history gives, over all recordings of one agent. Each difference must have a
-// row in [Differences].
+// Parity compares the events of live conversations with those from the agent's
+// own history, for all recordings of one agent. Each difference must have a row
+// in [Differences].
 type Parity struct {
 	agent string
 	seen  []shown
 }
 
-// shown is a recording and what differs in it.
+// shown is a recording with the names of its differing facts.
 type shown struct {
 	recording, version string
 	facts              []string
 }
 
-// NewParity begins the comparison of an agent's recordings. agent is the name
-// of its provider.
+// NewParity returns an empty comparison. agent is the name of the provider.
 func NewParity(agent string) *Parity { return &Parity{agent: agent} }
 
-// Compare compares one recording, by its path: conversation@version.txtar. Every
-// difference without a row fails the test.
+// Compare compares the live events of one recording with the stored ones. path
+// ends with name@version.txtar. Every difference without a row in [Differences]
+// fails the test.
 func (p *Parity) Compare(t *testing.T, path string, live, stored []event.Event) {
 	t.Helper()
 	recording, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".txtar"), "@")
@@ -47,9 +47,10 @@ func (p *Parity) Compare(t *testing.T, path string, live, stored []event.Event) 
 	p.seen = append(p.seen, s)
 }
 
-// Unused fails the test for every row of the agent that no recording needs: a
-// row that names a recording needs each version of the recording that it is
-// for. It does nothing if only some tests were selected.
+// Unused fails the test for every row of the agent that no recording needs. Every
+// recording that a row applies to must show the difference, if the row names its
+// recording. Call Unused after all calls of Compare. It does nothing if -run
+// selects sub-tests.
 func (p *Parity) Unused(t *testing.T) {
 	t.Helper()
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
@@ -63,7 +64,7 @@ func (p *Parity) Unused(t *testing.T) {
 		for _, s := range p.seen {
 			needs := slices.ContainsFunc(s.facts, func(fact string) bool { return row.covers(p.agent, s, fact) })
 			used = used || needs
-			if !needs && row.Recording != "*" && row.of(p.agent, s) {
+			if !needs && row.Recording != "*" && row.appliesTo(p.agent, s) {
 				t.Errorf("unused row: %s@%s does not show %q any more; remove the row, or name the versions that do", s.recording, s.version, row.Fact)
 			}
 		}
@@ -73,17 +74,17 @@ func (p *Parity) Unused(t *testing.T) {
 	}
 }
 
-// of reports whether the row is for a recording.
-func (row Difference) of(agent string, s shown) bool {
+// appliesTo reports whether the row applies to a recording.
+func (row Difference) appliesTo(agent string, s shown) bool {
 	return row.Agent == agent && (row.Version == "" || row.Version == s.version) && (row.Recording == "*" || row.Recording == s.recording)
 }
 
 func (row Difference) covers(agent string, s shown, fact string) bool {
-	return row.of(agent, s) && matches(row.Fact, fact)
+	return row.appliesTo(agent, s) && matches(row.Fact, fact)
 }
 
-// matches reports whether a fact has the form of a pattern, in which * stands
-// for any text.
+// matches reports whether a fact matches a pattern. In a pattern, * matches any
+// text.
 func matches(pattern, fact string) bool {
 	parts := strings.Split(pattern, "*")
 	rest, ok := strings.CutPrefix(fact, parts[0])
@@ -99,10 +100,10 @@ func matches(pattern, fact string) bool {
 	return ok && rest == ""
 }
 
-// facts are what a conversation comes to, by names such as "item 1:0" and
-// "end". The facts of a turn are under its id, those of the session under "".
+// facts holds the facts of a conversation by turn id and by name, such as "item
+// 1:0" and "end". The facts of the session have the turn id "".
 type facts struct {
-	turns []string // in order of their beginning
+	turns []string // ids, in the order of their starts
 	of    map[string]map[string]any
 	items map[string][]string // names of each turn's items, in order
 }
@@ -117,7 +118,7 @@ func (f *facts) set(turn, name string, value any) {
 	f.of[turn][name] = value
 }
 
-// list adds a value to a fact that is a list.
+// list appends a value to a fact that is a list.
 func (f *facts) list(turn, name string, value any) {
 	was, _ := f.of[turn][name].([]any)
 	f.set(turn, name, append(was, value))
@@ -171,7 +172,7 @@ func (f *facts) used(turn string, b event.UsageUpdated) {
 	}
 }
 
-// updated takes the facts of the session; a file is one of its own.
+// updated sets the facts of the session. Each file is a separate fact.
 func (f *facts) updated(b event.SessionUpdated) {
 	for _, file := range b.Files {
 		f.set("", "file "+file.Kind+" "+filepath.Base(file.Path), file.Path)
@@ -189,7 +190,8 @@ func (f *facts) updated(b event.SessionUpdated) {
 	}
 }
 
-// value returns an item as an object, without its place in the log and in time.
+// value returns an item as an object, without its times and its position in the
+// log.
 func value(it event.Item) map[string]any {
 	out := map[string]any{
 		"type": it.Type, "status": it.Status, "call": it.CallID, "name": it.Name, "parent": it.ParentCallID,
@@ -212,11 +214,12 @@ func value(it event.Item) map[string]any {
 	return out
 }
 
-// A difference is a fact that is not the same live and stored.
+// difference is a fact with different values in the live and in the stored
+// events.
 type difference struct{ fact, live, stored string }
 
-// differ returns what differs. Turns are called by their place in the live
-// conversation, or else in the stored one.
+// differ returns the differing facts. It numbers turns by their position in the
+// live conversation, and turns that are only stored by their position there.
 func differ(live, stored facts) (out []difference) {
 	add := func(fact string, l, s any) {
 		out = append(out, difference{fact, printed(l), printed(s)})
@@ -246,7 +249,8 @@ func differ(live, stored facts) (out []difference) {
 	return out
 }
 
-// differOne compares a fact. Of two items it names the fields that differ.
+// differOne compares two values of a fact. For two objects, it adds each
+// differing field.
 func differOne(name string, live, stored any, add func(fact string, live, stored any)) {
 	switch {
 	case stored == nil:
@@ -271,7 +275,7 @@ func differOne(name string, live, stored any, add func(fact string, live, stored
 	}
 }
 
-// merged returns the keys of both.
+// merged returns the keys of both maps.
 func merged(a, b map[string]any) map[string]bool {
 	keys := make(map[string]bool)
 	for k := range a {
@@ -283,7 +287,7 @@ func merged(a, b map[string]any) map[string]bool {
 	return keys
 }
 
-// common returns the names that the other side has, too.
+// common returns the names that are also in other.
 func common(names []string, other map[string]any) (out []string) {
 	for _, name := range names {
 		if other[name] != nil {
@@ -301,9 +305,9 @@ func printed(v any) string {
 	return string(data)
 }
 
-// EachParity compares every recording that each passes to its function. of
-// returns the events of a recording live and as its history gives them; ok is
-// false for a recording without a history.
+// EachParity compares all recordings of an agent, which each iterates over. of
+// returns the live events of a recording and those from its history; ok is false
+// for a recording without a history.
 func EachParity[F, A any](t *testing.T, agent string, each func(*testing.T, func(*testing.T, F, string, A)),
 	of func(t *testing.T, a A) (live, stored []event.Event, ok bool)) {
 	t.Helper()

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// descendants returns the processes below this one that still run.
+// descendants returns the process ids of all running descendants of this
+// process.
 func descendants() []int {
 	children := map[int][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -37,8 +38,8 @@ func descendants() []int {
 	return out
 }
 
-// worksIn reports whether the working directory of a process is dir, which may
-// have been removed.
+// worksIn reports whether the working directory of a process is dir, even if dir
+// has been removed.
 func worksIn(pid int, dir string) bool {
 	at, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
 	return err == nil && strings.TrimSuffix(at, " (deleted)") == dir

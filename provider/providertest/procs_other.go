@@ -8,5 +8,5 @@ func descendants() []int { return nil }
 
 func worksIn(int, string) bool { return false }
 
-func killDescendants(t *testing.T)   { t.Skip("processes are looked up in /proc") }
-func freezeDescendants(t *testing.T) { t.Skip("processes are looked up in /proc") }
+func killDescendants(t *testing.T)   { t.Skip("this test needs /proc") }
+func freezeDescendants(t *testing.T) { t.Skip("this test needs /proc") }

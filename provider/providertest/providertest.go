@@ -1,34 +1,33 @@
-// Package providertest is what every provider must do: one suite, run with the
-// real agent against a scripted model.
+// Package providertest is the conformance suite for providers. It runs the real
+// agent with a scripted model.
 //
-// A provider's own test describes its agent in a [Subject] and calls [Run].
-// What an agent cannot do is left out of Subject.Prompts, with the reason in
-// Subject.Cannot; the suite knows no agent by name.
+// The test of a provider describes its agent in a [Subject] and calls [Run].
+// Subject.Prompts omits a scenario that the agent does not support, and
+// Subject.Cannot gives the reason. The suite has no code for specific agents.
 //
 // # The suite's contract
 //
-// Run runs every case with every agent. The results are compared with
-// testdata/conformance, from which docs/agents.md is made: the suite fails if
-// a result, a reason, a capability or a version changes.
+// Run runs every case with every agent and compares the results with
+// testdata/conformance. The suite fails if a result, a reason, a capability or a
+// version changes. `make docs` generates docs/agents.md from the same files.
 //
 // One agent process serves several cases. Scenarios that complete share one
-// conversation; TestReplayEqualsLive then compares that conversation with the
-// agent's own history. Cases that deny, interrupt, close and resume share
-// another. A scenario with an entry in Subject.Needs has a conversation of its
-// own. A case starts a process of its own only where it kills, freezes or
-// counts processes, or where work outlives the turn. After a failed case the
-// next one starts a new agent. Each case also runs alone (-run).
+// conversation. TestReplayEqualsLive then compares that conversation with the
+// agent's own history. Cases with attachments share another conversation, and so
+// do cases that deny, interrupt, close and resume. A scenario with an entry in
+// Subject.Needs has its own conversation. A case starts its own process only if
+// it kills or suspends processes, or if work outlives the turn. After a failed
+// case, the next case starts a new agent. Each case also runs alone (-run).
 //
-// Cases run one after another: some signal or count every process below the
-// test's own. They wait for events and for files, never for a time. Timeouts
-// only turn a hanging agent into a failure.
+// Cases run one after another, because some signal or count all descendants of
+// the test process. They wait for events and files, never for a fixed time.
+// Timeouts only turn a hanging agent into a failure.
 //
-// TestReplayEqualsLive compares items, ids included. It leaves out times,
-// positions in the log and native data, and normalises one more thing: the
-// outputs of calls that ran in parallel are compared as a set, because an
-// agent reports them in the order in which they ended and may store them in
-// another one. An agent that differs further says so in Subject.TurnsByOrder,
-// Subject.OutputsWithCalls or Subject.Differences, with the reason.
+// TestReplayEqualsLive compares items, including their ids. It ignores times,
+// positions in the log and native data. It also ignores the order of the outputs
+// of parallel calls: an agent reports them in the order in which they end, and
+// may store them in another order. Further differences of an agent are declared
+// in Subject.TurnsByOrder, Subject.OutputsWithCalls or Subject.Differences.
 package providertest
 
 import (
@@ -41,102 +40,106 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Scenario is something the suite wants the agent to do.
+// Scenario is the name of a behaviour that the suite requests from the agent.
 type Scenario string
 
-// The scenarios, and what a prompt for each has to bring about.
+// The scenarios. Each comment states what the prompt must cause.
 const (
 	Text      Scenario = "text"      // one message that ends with Subject.Said
 	Reasoning Scenario = "reasoning" // reasoning, then a message
 	Tool      Scenario = "tool"      // a tool call with output that needs no approval, then a message
 	Parallel  Scenario = "parallel"  // two tool calls that are open until the file "both" exists, then a message
-	Image     Scenario = "image"     // a message, about an image that comes with the prompt
-	Edit      Scenario = "edit"      // a file edit with its changes, allowed beforehand or by approval
+	Image     Scenario = "image"     // a message; the prompt has an image
+	Edit      Scenario = "edit"      // a file edit with its changes, with or without an approval
 	Approval  Scenario = "approval"  // a tool call that needs an approval, then a message
-	LongText  Scenario = "long-text" // a message that goes on until it is interrupted
-	LongTool  Scenario = "long-tool" // a tool that runs until it is interrupted
-	Failure   Scenario = "failure"   // the model fails so that the turn fails
-	Subagent  Scenario = "subagent"  // a subagent that uses a tool and speaks, within the turn
+	LongText  Scenario = "long-text" // a message that does not end before an interrupt
+	LongTool  Scenario = "long-tool" // a tool that runs until an interrupt
+	Failure   Scenario = "failure"   // a failure of the model that makes the turn fail
+	Subagent  Scenario = "subagent"  // a subagent that calls a tool and sends a message, within the turn
 	Plan      Scenario = "plan"      // a plan, then a message
 	Question  Scenario = "question"  // one question to the user, then a message
-	Behind    Scenario = "behind"    // work that asks, goes on after the turn until the file "go" exists, and ends with a message as of Said
-	Denial    Scenario = "denial"    // none of its own: an approval denied, after which the turn goes on
+	Behind    Scenario = "behind"    // a background task that asks for approval, waits for the file "go", and ends with a message that ends with Subject.Said
+	Denial    Scenario = "denial"    // no prompt: the turn of Approval continues after a denial
 	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
 )
 
-// Dir stands in a prompt for the directory of the environment, for agents that
-// take absolute paths only.
+// Dir is a placeholder in prompts for the directory of the environment. It is
+// for agents that accept only absolute paths.
 const Dir = "{{dir}}"
 
-// A Subject is a provider with its agent.
+// Subject describes a provider and its agent.
 type Subject struct {
-	// New returns a provider and the options for a fresh, empty environment of
-	// its own: directory, home, scripted model. The environment lasts until t
-	// ends.
+	// New returns a provider and the options for a new environment: an empty
+	// directory, a home directory, and a scripted model. New removes the
+	// environment when t ends.
 	New func(t *testing.T) (runnel.Provider, runnel.Options)
 
-	// Needs changes the options for the scenarios that an agent can only do with
-	// others: another model, another mode.
+	// Needs changes the options for scenarios that require, for example, another
+	// model or another permission mode.
 	Needs map[Scenario]func(*runnel.Options)
 
-	// Prompts holds the prompt that brings each scenario about.
+	// Prompts holds the prompt for each scenario.
 	Prompts map[Scenario]string
 
-	// Cannot says, for each scenario that has no prompt, why the agent cannot
-	// do it, with the version that was looked at.
+	// Cannot gives, for each scenario without a prompt, the reason why the agent
+	// does not support it, with the tested version.
 	Cannot map[Scenario]string
 
-	// Lacks is as Cannot, where the agent could and its provider does not.
+	// Lacks is like Cannot, for scenarios that the agent supports and its
+	// provider does not.
 	Lacks map[Scenario]string
 
-	// Version is that of the agent, and Notes what else those who use it should
-	// know of it: both for the page that is made of the results.
+	// Version is the version of the agent. Notes holds further facts for users.
+	// Both appear in docs/agents.md.
 	Version string
 	Notes   []string
 
-	// SawImage reports whether the model was shown the image of the prompt, after
-	// Image, in the environment that New made with these options. Default: nobody
-	// asks.
+	// SawImage reports whether the model received the image of the prompt. opt
+	// identifies the environment: New returned these options. Default: the suite
+	// does not check it.
 	SawImage func(opt runnel.Options) bool
 
-	// Told reports whether the model was told something, in the environment that
-	// New made with these options. Default: nobody asks.
+	// Told reports whether the model received the text what. opt identifies the
+	// environment: New returned these options. Default: the suite does not check
+	// it.
 	Told func(opt runnel.Options, what string) bool
 
-	// TurnsByOrder says that the agent keeps no ids of ours: a turn of its history
-	// is that of the same place in the log, and its id another one.
+	// TurnsByOrder means that the agent does not store Runnel's turn ids. A turn
+	// of its history has another id than the live turn, and the turns match by
+	// their order.
 	TurnsByOrder bool
 
-	// OutputsWithCalls says that its history tells each output right after its
-	// call, whenever it came.
+	// OutputsWithCalls means that the agent's history has each output directly
+	// after its call, regardless of the live order.
 	OutputsWithCalls bool
 
-	// Said is how the message of Text and Recover ends.
+	// Said is the end of the message in Text, Recover and Behind.
 	Said string
 
-	// Processes says that the provider runs its agent as a process.
+	// Processes means that the provider runs its agent as a process.
 	Processes bool
 
-	// Differences names what may differ between live and replayed items of a
-	// scenario, and why. The value reports whether an item may be left out of
-	// the comparison.
+	// Differences holds the allowed differences between live and replayed items.
+	// The key is the reason. The function reports whether the comparison omits an
+	// item.
 	Differences map[string]func(event.Item) bool
 
 	report *report
 }
 
-// patience bounds every wait of the suite for a real agent. It only turns an
-// agent that hangs into a failure, so it is long enough for a busy machine.
-const patience = 4 * time.Minute
+// waitTimeout is the maximum time of every wait for a real agent. It only turns a
+// hanging agent into a failure, so it is long enough for a busy machine.
+const waitTimeout = 4 * time.Minute
 
-// order is the order of the results.
+// order lists the names of the cases in the order of the results.
 var order = []string{
 	"Contract", "Text", "Reasoning", "Tool", "Parallel", "Edit", "Image", "AttachmentAlone", "AttachmentWithBlankText", "AttachmentRejected", "PDF", "RejectionReplayed", "ApprovalAllowed", "ApprovalDenied", "ApprovalDeniedAndStopped",
 	"InterruptInText", "InterruptInTool", "InterruptInApproval", "Failure", "Subagent", "Plan", "Question", "Behind",
 	"ResumeAfterKill", "ResumeAfterClose", "StuffedPipes", "NothingIsLeft", "ReplayEqualsLive",
 }
 
-// Run runs the suite.
+// Run runs the suite with the subject and compares the results with
+// testdata/conformance. With the flag -results it writes them instead.
 func Run(t *testing.T, s Subject) {
 	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Image, Approval, LongText, LongTool, Failure, Subagent, Plan, Question, Behind, Recover} {
 		if s.Prompts[sc] == "" && s.Cannot[sc] == "" && s.Lacks[sc] == "" {
@@ -178,36 +181,36 @@ func Run(t *testing.T, s Subject) {
 	files.close()
 
 	c := s.conversation(t, nil)
-	cut := func(test func(*testing.T, *conversation)) func(*testing.T) {
+	inConversation := func(test func(*testing.T, *conversation)) func(*testing.T) {
 		return func(t *testing.T) { test(t, c) }
 	}
-	s.run(t, "Image", cut(s.image))
-	s.run(t, "ApprovalDenied", cut(s.approvalDenied))
-	s.run(t, "ApprovalDeniedAndStopped", cut(s.approvalStopped))
-	s.run(t, "InterruptInText", cut(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
-	s.run(t, "InterruptInTool", cut(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongTool) }))
-	s.run(t, "InterruptInApproval", cut(func(t *testing.T, c *conversation) { s.interrupt(t, c, Approval) }))
-	s.run(t, "ResumeAfterClose", cut(s.resumeAfterClose))
-	s.run(t, "NothingIsLeft", cut(s.nothingIsLeft))
+	s.run(t, "Image", inConversation(s.image))
+	s.run(t, "ApprovalDenied", inConversation(s.approvalDenied))
+	s.run(t, "ApprovalDeniedAndStopped", inConversation(s.approvalStopped))
+	s.run(t, "InterruptInText", inConversation(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongText) }))
+	s.run(t, "InterruptInTool", inConversation(func(t *testing.T, c *conversation) { s.interrupt(t, c, LongTool) }))
+	s.run(t, "InterruptInApproval", inConversation(func(t *testing.T, c *conversation) { s.interrupt(t, c, Approval) }))
+	s.run(t, "ResumeAfterClose", inConversation(s.resumeAfterClose))
+	s.run(t, "NothingIsLeft", inConversation(s.noProcessAfterClose))
 	c.close()
 
-	s.run(t, "Behind", s.behind)
+	s.run(t, "Behind", s.backgroundTask)
 	s.run(t, "ResumeAfterKill", s.resumeAfterKill)
-	s.run(t, "StuffedPipes", s.stuffedPipes)
-	s.settle(t, p)
+	s.run(t, "StuffedPipes", s.agentReadsNothing)
+	s.compareReport(t, p)
 }
 
-// live is a session of the subject with what the suite looks at.
+// live is a session of the subject, with its event log and options.
 type live struct {
 	*runnel.Session
 	t        *testing.T
 	log      *runnel.Memory
 	provider runnel.Provider
 	opt      runnel.Options
-	turns    map[Scenario][]string // that were played, by their ids; shared by the cases of a conversation
+	turns    map[Scenario][]string // ids of the turns of each scenario; shared by the cases of a conversation
 }
 
-// open starts an agent for a scenario in an environment of its own.
+// open starts an agent for a scenario in a new environment.
 func (s Subject) open(t *testing.T, sc Scenario, cfg runnel.Config) *live {
 	t.Helper()
 	p, opt := s.New(t)
@@ -253,8 +256,8 @@ func (l *live) send(prompt string) *runnel.Turn {
 	return turn
 }
 
-// play sends the prompt of a scenario and notes its turn, or skips the test
-// with the reason why there is none.
+// play sends the prompt of a scenario and records its turn. It skips the test
+// with the reason if the scenario has no prompt.
 func (s Subject) play(l *live, sc Scenario) *runnel.Turn {
 	l.t.Helper()
 	turn := l.send(strings.ReplaceAll(s.prompt(l.t, sc), Dir, l.opt.Dir))
@@ -262,11 +265,11 @@ func (s Subject) play(l *live, sc Scenario) *runnel.Turn {
 	return turn
 }
 
-// watch calls see for each event of a turn until it returns true or the turn
-// is over.
+// watch calls see for each event of a turn until see returns true or the turn
+// ends.
 func (l *live) watch(turn *runnel.Turn, see func(event.Event) bool) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), waitTimeout)
 	defer cancel()
 	for ev, err := range turn.Events(ctx) {
 		if err != nil {
@@ -280,7 +283,7 @@ func (l *live) watch(turn *runnel.Turn, see func(event.Event) bool) {
 
 func (l *live) wait(turn *runnel.Turn) (runnel.Result, error) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), waitTimeout)
 	defer cancel()
 	res, err := turn.Wait(ctx)
 	if ctx.Err() != nil {
@@ -289,7 +292,7 @@ func (l *live) wait(turn *runnel.Turn) (runnel.Result, error) {
 	return res, err
 }
 
-// completes waits for a turn that has to end well.
+// completes waits for a turn and fails the test unless the turn completes.
 func (l *live) completes(turn *runnel.Turn) runnel.Result {
 	l.t.Helper()
 	res, err := l.wait(turn)
@@ -300,7 +303,7 @@ func (l *live) completes(turn *runnel.Turn) runnel.Result {
 	return res
 }
 
-// items folds a turn's events.
+// items returns the items of a turn.
 func (l *live) items(turn string) []event.Item {
 	l.t.Helper()
 	return Items(l.t, l.log, l.ID(), turn)

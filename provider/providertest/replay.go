@@ -13,13 +13,14 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// replayed are the scenarios whose turns are compared with the agent's history.
+// replayed lists the scenarios whose turns are compared with the agent's
+// history.
 var replayed = []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subagent, Plan, Question, Failure, Recover}
 
-// replayEqualsLive compares what was shown live with what the agent's own
-// history gives through the same translation: same items, same ids. The turns
-// are those that the cases before it played; a scenario that none of them
-// played is played now.
+// replayEqualsLive compares the items of live turns with those from the agent's
+// own history. Both must have the same items with the same ids. It uses the
+// turns of the earlier cases. It first plays scenarios that no earlier case has
+// played.
 func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conversation) {
 	if p, _ := s.New(t); !isHistorian(p) {
 		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
@@ -50,15 +51,15 @@ func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conv
 		})
 	}
 	for _, c := range compared {
-		c.check(t, c.rest())
+		c.check(t, c.unchecked())
 	}
 }
 
 func isHistorian(p runnel.Provider) bool { _, ok := p.(runnel.Historian); return ok }
 
-// A comparison holds the items of a conversation against those of its history.
+// comparison holds the items of a live conversation and those of its history.
 type comparison struct {
-	names        map[string]string // of live turns
+	names        map[string]string // names of the live turns, by their ids
 	live, stored []event.Item
 	checked      map[string]bool
 }
@@ -80,14 +81,14 @@ func (s Subject) compare(t *testing.T, l *live) *comparison {
 	}
 }
 
-// check compares the items of some turns.
+// check compares the live and stored items of the given turns.
 func (c *comparison) check(t *testing.T, turns []string) {
 	t.Helper()
 	of := make(map[string]bool)
 	for _, id := range turns {
 		name, ok := c.names[id]
 		if !ok {
-			name = id // it is in the history only
+			name = id // the turn is only in the history
 		}
 		of[name], c.checked[name] = true, true
 	}
@@ -104,8 +105,8 @@ func (c *comparison) check(t *testing.T, turns []string) {
 	}
 }
 
-// rest returns the turns that no scenario claimed.
-func (c *comparison) rest() (names []string) {
+// unchecked returns the names of the turns that check has not compared.
+func (c *comparison) unchecked() (names []string) {
 	for _, it := range slices.Concat(c.live, c.stored) {
 		if !c.checked[it.Turn] {
 			names = append(names, it.Turn)
@@ -114,7 +115,8 @@ func (c *comparison) rest() (names []string) {
 	return names
 }
 
-// Record appends replayed events to a log.
+// Record appends replayed events to the log of a session. It fails the test on
+// the first error.
 func Record(t testing.TB, log runnel.Log, session string, evs func(yield func(event.Event, error) bool)) {
 	t.Helper()
 	for ev, err := range evs {
@@ -127,8 +129,8 @@ func Record(t testing.TB, log runnel.Log, session string, evs func(yield func(ev
 	}
 }
 
-// names says how the turns of items are called in a comparison: by their ids,
-// or by their order.
+// names returns a name for each turn id in items: the id itself or, with
+// TurnsByOrder, the position of the turn.
 func (s Subject) names(items []event.Item) map[string]string {
 	names := make(map[string]string)
 	for _, it := range items {
@@ -142,8 +144,8 @@ func (s Subject) names(items []event.Item) map[string]string {
 	return names
 }
 
-// comparable leaves out of items what is not theirs: when they happened and
-// where in the log. What else may differ is named in s.Differences.
+// comparable returns items without their times, positions in the log and native
+// data. It names turns as names does, and omits items in s.Differences.
 func (s Subject) comparable(items []event.Item) []event.Item {
 	var out []event.Item
 	names := s.names(items)
@@ -165,9 +167,9 @@ func (s Subject) comparable(items []event.Item) []event.Item {
 	return out
 }
 
-// parallelByCall orders outputs of the same level that follow one another as
-// their calls are ordered. These calls ran in parallel: all of them were made
-// before the first output.
+// parallelByCall sorts consecutive outputs of one turn and one parent in the
+// order of their calls. Such calls ran in parallel: all of them started before
+// the first output.
 func parallelByCall(items []event.Item) {
 	call := make(map[string]int)
 	for i, it := range items {

@@ -17,16 +17,16 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// results says to write down what the suite found instead of comparing with it.
-// docs/agents.md is made of that.
-var results = flag.Bool("results", false, "write testdata/conformance anew, or the rows of the tests that -run selects")
+// results makes the suite write its results instead of comparing them.
+// docs/agents.md is generated from these results.
+var results = flag.Bool("results", false, "rewrite testdata/conformance, or only the rows of the tests that -run selects")
 
-// resultsVar names the directory into which -results writes instead of
-// testdata, in a folder with the name of the provider's package. There, the
-// report of a run with failures is written as well.
+// resultsVar names an environment variable with a directory. If it is set,
+// -results writes below this directory instead of testdata, in a folder with the
+// name of the provider's package. It then also writes a report with failures.
 const resultsVar = "RUNNEL_RESULTS_DIR"
 
-// A Report is what the suite found out about one agent, as kept in
+// Report holds the results of the suite for one agent, as stored in
 // testdata/conformance/<agent>@<version>.json.
 type Report struct {
 	Agent        string              `json:"agent"`
@@ -37,7 +37,8 @@ type Report struct {
 	Notes        []string            `json:"notes,omitzero"`
 }
 
-// A Finding is one test of the suite: it passed, or says why it was not run.
+// Finding is the result of one test of the suite: it passed, failed, or was
+// skipped with a reason.
 type Finding struct {
 	Test  string `json:"test"`
 	Works bool   `json:"works"`
@@ -45,7 +46,8 @@ type Finding struct {
 	Ours  bool   `json:"ours,omitzero"` // the limit is runnel's, not the agent's
 }
 
-// Reports returns what is kept of all agents, for a repository in root.
+// Reports returns the stored reports of all agents. root is the root of the
+// repository.
 func Reports(root string) ([]Report, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "provider", "*", "testdata", "conformance", "*.json"))
 	if err != nil {
@@ -64,9 +66,9 @@ func Reports(root string) ([]Report, error) {
 	return reports, nil
 }
 
-// Each runs test with each of these agents and what is kept of it, for a
-// repository in root. An agent of which nothing is kept fails: one that was
-// left out would pass unseen.
+// Each runs test as a sub-test for each of these agents, with the stored report
+// of its newest version. root is the root of the repository. The sub-test of an
+// agent without a report fails, so that a missing report is noticed.
 func Each(t *testing.T, root string, agents []string, test func(t *testing.T, found Report)) {
 	t.Helper()
 	reports, err := Reports(root)
@@ -78,14 +80,14 @@ func Each(t *testing.T, root string, agents []string, test func(t *testing.T, fo
 		t.Run(agent, func(t *testing.T) {
 			i := slices.IndexFunc(reports, func(r Report) bool { return r.Agent == agent })
 			if i < 0 {
-				t.Fatalf("nothing is kept of %s: run the suite of its provider with -results", agent)
+				t.Fatalf("no report of %s: run the suite of its provider with -results", agent)
 			}
 			test(t, reports[i])
 		})
 	}
 }
 
-// report gathers findings while the suite runs.
+// report collects the findings while the suite runs.
 type report struct {
 	mu       sync.Mutex
 	reasons  map[string]string // of skipped tests, by their full names
@@ -94,7 +96,7 @@ type report struct {
 	failed   bool
 }
 
-// run is t.Run, with what came of it noted.
+// run is like t.Run, and records the result of the test.
 func (s Subject) run(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	s.report.planned++
@@ -112,7 +114,7 @@ func (r *report) note(t *testing.T, name string) {
 	r.failed = r.failed || t.Failed()
 }
 
-// skip ends a test that the subject cannot pass, with the reason.
+// skip skips a test that the subject does not support, and records the reason.
 func (s Subject) skip(t *testing.T, why string) {
 	t.Helper()
 	s.report.mu.Lock()
@@ -121,10 +123,11 @@ func (s Subject) skip(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// settle compares what was found with what is kept. A run of some of the tests
-// compares nothing; with -results it writes the rows of these tests and leaves
-// the others as they are. A run with failures does neither.
-func (s Subject) settle(t *testing.T, p runnel.Provider) {
+// compareReport compares the findings with the stored report. With -results it
+// writes the report instead. After a run of some of the tests, it compares
+// nothing, and -results writes only the rows of these tests. After a run with
+// failures it does neither, unless resultsVar is set.
+func (s Subject) compareReport(t *testing.T, p runnel.Provider) {
 	t.Helper()
 	elsewhere, some := os.Getenv(resultsVar), len(s.report.findings) != s.report.planned
 	if s.report.failed && elsewhere == "" || some && (!*results || elsewhere != "") {
@@ -132,7 +135,7 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 	}
 	path := filepath.Join("testdata", "conformance", strings.TrimSuffix(p.Name()+"@"+s.Version, "@")+".json")
 	if some {
-		s.report.keep(t, path)
+		s.report.addStored(t, path)
 	}
 	slices.SortFunc(s.report.findings, func(a, b Finding) int { return slices.Index(order, a.Test) - slices.Index(order, b.Test) })
 	rep := Report{Agent: p.Name(), Name: p.Name(), Version: s.Version, Capabilities: runnel.Capabilities(p), Results: s.report.findings, Notes: s.Notes}
@@ -140,7 +143,7 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 		rep.Name = d.DisplayName()
 	}
 	for i, f := range rep.Results {
-		rep.Results[i].Ours = f.Why != "" && slices.Contains(s.ours(), f.Why)
+		rep.Results[i].Ours = f.Why != "" && slices.Contains(s.providerLimits(), f.Why)
 	}
 	var got bytes.Buffer
 	enc := json.NewEncoder(&got)
@@ -161,13 +164,13 @@ func (s Subject) settle(t *testing.T, p runnel.Provider) {
 		}
 		return
 	}
-	kept, _ := os.ReadFile(path) // none: all of it is new
+	kept, _ := os.ReadFile(path) // a missing file counts as empty
 	if d := cmp.Diff(string(kept), got.String()); d != "" {
-		t.Errorf("%s says otherwise (-kept +found); if this is right, run the test with -results and make docs:\n%s", path, d)
+		t.Errorf("%s differs (-stored +found); if the new results are right, run the test with -results, then make docs:\n%s", path, d)
 	}
 }
 
-// packageName returns the name of the folder of the package under test.
+// packageName returns the name of the tested package's folder.
 func packageName(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -177,8 +180,8 @@ func packageName(t *testing.T) string {
 	return filepath.Base(dir)
 }
 
-// keep adds the kept findings of the tests that did not run.
-func (r *report) keep(t *testing.T, path string) {
+// addStored adds the stored findings of tests that did not run.
+func (r *report) addStored(t *testing.T, path string) {
 	t.Helper()
 	var kept Report
 	data, err := os.ReadFile(path)
@@ -195,8 +198,9 @@ func (r *report) keep(t *testing.T, path string) {
 	}
 }
 
-// ours returns the reasons that are limits of the provider's own.
-func (s Subject) ours() (reasons []string) {
+// providerLimits returns the reasons that are limits of the provider, not of the
+// agent.
+func (s Subject) providerLimits() (reasons []string) {
 	for _, why := range s.Lacks {
 		reasons = append(reasons, why)
 	}

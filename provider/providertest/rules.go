@@ -11,8 +11,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// CheckLog holds what a log has of a session to the rules of a turn: it begins
-// and ends once, and so does everything in it.
+// CheckLog fails the test if the event log of a session breaks a rule for turns.
+// A turn starts at most once, and nothing follows its end. An item ends after
+// its start, at most once. No item and no approval is open at the end of its
+// turn. All events are valid, and sequence numbers have no gaps.
 func CheckLog(t testing.TB, log runnel.Log, session string) {
 	t.Helper()
 	turns := map[string]*checked{}
@@ -40,7 +42,7 @@ func CheckLog(t testing.TB, log runnel.Log, session string) {
 	}
 }
 
-// checked is what CheckLog remembers of a turn.
+// checked is the state of CheckLog for one turn.
 type checked struct {
 	started, ended bool
 	open           map[string]event.ItemType
@@ -104,8 +106,8 @@ func (c *checked) start(ev event.Event, b event.ItemStart) error {
 	return nil
 }
 
-// done checks that what was streamed is how the whole begins: a reader of the
-// deltas has seen nothing that is not true.
+// done checks that the type of the final item is that of its start, and that the
+// streamed text, if any, equals the final text.
 func (c *checked) done(b event.ItemDone) error {
 	typ := c.open[b.ItemID]
 	if err := c.end(b.ItemID); err != nil {
@@ -143,7 +145,7 @@ func (c *checked) end(id string) error {
 	return nil
 }
 
-// Items folds the events of one turn; of all turns if turn is empty.
+// Items returns the items of one turn, or of all turns if turn is "".
 func Items(t testing.TB, log runnel.Log, session, turn string) []event.Item {
 	t.Helper()
 	var tr event.Transcript
@@ -158,7 +160,7 @@ func Items(t testing.TB, log runnel.Log, session, turn string) []event.Item {
 	return tr.Items()
 }
 
-// dump renders the log for a failure's report, bounded.
+// dump returns the event log as text for failure messages, at most about 16 KiB.
 func (l *live) dump() string {
 	var b strings.Builder
 	for ev, err := range l.log.Read(l.t.Context(), l.ID(), 0) {
@@ -177,7 +179,7 @@ func (l *live) dump() string {
 	return b.String()
 }
 
-// detail shows an error with the cause that users do not see.
+// detail returns an error whose text includes the cause, which users do not see.
 func detail(err error) error {
 	if e, ok := errors.AsType[*runnel.Error](err); ok && e.Err != nil {
 		return fmt.Errorf("%w (%w)", e, e.Err)

@@ -11,8 +11,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// begin begins a turn of a scenario in a conversation, or skips the test with
-// the reason before an agent is started.
+// begin starts a turn of a scenario in a conversation. It skips the test with
+// the reason, before it starts an agent, if the scenario has no prompt.
 func (s Subject) begin(t *testing.T, c *conversation, sc Scenario) (*live, *runnel.Turn) {
 	t.Helper()
 	s.prompt(t, sc)
@@ -23,7 +23,7 @@ func (s Subject) begin(t *testing.T, c *conversation, sc Scenario) (*live, *runn
 func (s Subject) text(t *testing.T, c *conversation) {
 	s.prompt(t, Text)
 	l := c.take(t)
-	for range 2 { // the second turn runs in the same agent
+	for range 2 { // the second turn uses the same agent process
 		turn := s.play(l, Text)
 		res := l.completes(turn)
 		if !strings.HasSuffix(res.FinalText, s.Said) {
@@ -78,7 +78,7 @@ func (s Subject) parallel(t *testing.T, c *conversation) {
 			t.Error(err)
 		}
 	})
-	defer release() // the commands of a failed case end as well
+	defer release() // also release the commands of a failed case
 	most := 0
 	running := map[string]bool{}
 	l.watch(turn, func(ev event.Event) bool {
@@ -120,7 +120,8 @@ func (s Subject) edit(t *testing.T, c *conversation) {
 	}
 }
 
-// answerAll gives every approval of a turn the first choice of a kind.
+// answerAll answers every approval of a turn with the first choice of a kind. It
+// returns the number of approvals.
 func (l *live) answerAll(turn *runnel.Turn, kind event.ChoiceKind) (asked int) {
 	l.t.Helper()
 	l.watch(turn, func(ev event.Event) bool {
@@ -151,7 +152,7 @@ func (l *live) answer(a event.Approval, kind event.ChoiceKind) {
 func (s Subject) approvalAllowed(t *testing.T, c *conversation) {
 	l, turn := s.begin(t, c, Approval)
 	if l.answerAll(turn, event.ChoiceAllowOnce) == 0 {
-		t.Fatalf("nothing was asked\n%s", l.dump())
+		t.Fatalf("the agent did not ask\n%s", l.dump())
 	}
 	l.completes(turn)
 	out, ok := find(l.items(turn.ID), ofType(event.TypeFunctionCallOutput))
@@ -167,7 +168,7 @@ func (s Subject) approvalDenied(t *testing.T, c *conversation) {
 	}
 	l, turn := s.begin(t, c, Approval)
 	if l.answerAll(turn, event.ChoiceDeny) == 0 {
-		t.Fatalf("nothing was asked\n%s", l.dump())
+		t.Fatalf("the agent did not ask\n%s", l.dump())
 	}
 	l.completes(turn)
 	out, ok := find(l.items(turn.ID), ofType(event.TypeFunctionCallOutput))
@@ -191,7 +192,7 @@ func (s Subject) approvalStopped(t *testing.T, c *conversation) {
 	s.nextTurnWorks(t, l)
 }
 
-// interrupt cancels a turn in the middle of a scenario.
+// interrupt cancels a turn during a scenario, twice. The next turn must work.
 func (s Subject) interrupt(t *testing.T, c *conversation, sc Scenario) {
 	l, turn := s.begin(t, c, sc)
 	l.watch(turn, func(ev event.Event) bool {
@@ -226,7 +227,7 @@ func (s Subject) nextTurnWorks(t *testing.T, l *live) {
 	t.Helper()
 	res := l.completes(s.play(l, Recover))
 	if !strings.HasSuffix(res.FinalText, s.Said) {
-		t.Errorf("the next turn said %q\n%s", res.FinalText, l.dump())
+		t.Errorf("the final text of the next turn is %q\n%s", res.FinalText, l.dump())
 	}
 }
 

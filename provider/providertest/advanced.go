@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// subagent checks that the work of a subagent is nested in the call that
-// started it: its items name the call, in what they are and in their ids.
+// subagent checks that the items of a subagent are nested in the call that
+// started it: ParentCallID and the item id name that call.
 func (s Subject) subagent(t *testing.T, c *conversation) {
 	l, turn := s.begin(t, c, Subagent)
 	l.answerAll(turn, event.ChoiceAllowOnce)
@@ -34,10 +34,10 @@ func (s Subject) subagent(t *testing.T, c *conversation) {
 		}
 		nested++
 		if !calls[it.ParentCallID] {
-			t.Errorf("item %s is of call %s, which was not made before", it.ID, it.ParentCallID)
+			t.Errorf("item %s names call %s as its parent, which has not started", it.ID, it.ParentCallID)
 		}
 		if answered[it.ParentCallID] {
-			t.Errorf("item %s comes after the output of the call that it is of", it.ID)
+			t.Errorf("item %s comes after the output of its parent call", it.ID)
 		}
 		if !strings.HasPrefix(it.ID, turn.ID+":") || !strings.Contains(it.ID, "/") {
 			t.Errorf("the id of a nested item is %s", it.ID)
@@ -53,7 +53,7 @@ func (s Subject) subagent(t *testing.T, c *conversation) {
 	}
 }
 
-// plan checks that what the agent means to do is an item of its own.
+// plan checks that the agent's plan is a separate item.
 func (s Subject) plan(t *testing.T, c *conversation) {
 	l, turn := s.begin(t, c, Plan)
 	l.answerAll(turn, event.ChoiceAllowOnce)
@@ -73,7 +73,8 @@ func (s Subject) plan(t *testing.T, c *conversation) {
 	}
 }
 
-// question checks that the agent can ask, and that the first choice answers.
+// question checks that the agent can ask the user, and that the first choice is
+// an answer.
 func (s Subject) question(t *testing.T, c *conversation) {
 	l, turn := s.begin(t, c, Question)
 	asked := 0
@@ -85,7 +86,7 @@ func (s Subject) question(t *testing.T, c *conversation) {
 		asked++
 		isForm := b.Approval.Kind == event.ApprovalForm
 		if b.Approval.Kind != event.ApprovalQuestion && !isForm || b.Approval.Choices[0].Kind != event.ChoiceAllowOnce {
-			t.Errorf("asked %+v", b.Approval)
+			t.Errorf("unexpected approval %+v", b.Approval)
 		}
 		d := runnel.Decision{Choice: b.Approval.Choices[0].ID, ArgumentsDigest: b.Approval.ArgumentsDigest}
 		if isForm {
@@ -102,7 +103,7 @@ func (s Subject) question(t *testing.T, c *conversation) {
 	}
 }
 
-// filledIn answers a form with the first value that each field may have.
+// filledIn returns values for a form: the first allowed value of each field.
 func filledIn(t *testing.T, arguments json.RawMessage) json.RawMessage {
 	t.Helper()
 	type field struct {
@@ -136,9 +137,9 @@ func filledIn(t *testing.T, arguments json.RawMessage) json.RawMessage {
 	return out
 }
 
-// behind checks that what goes on after a turn is asked for and shown, in turns
-// that do not claim to be the user's.
-func (s Subject) behind(t *testing.T) {
+// backgroundTask checks work that outlives its turn. The agent asks for approval
+// and sends a message in further turns, which have no user message.
+func (s Subject) backgroundTask(t *testing.T) {
 	s.prompt(t, Behind)
 	l := s.open(t, Behind, runnel.Config{})
 	turn := s.play(l, Behind)
@@ -147,7 +148,7 @@ func (s Subject) behind(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.opt.Dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	said := false
 	for ev, err := range runnel.Follow(ctx, l.log, l.ID(), 0) {
@@ -163,7 +164,7 @@ func (s Subject) behind(t *testing.T) {
 		case event.ItemDone:
 			m, ok := b.FinalItem.(event.Message)
 			if ok && m.Origin == event.OriginUser {
-				t.Errorf("turn %s claims to be the user's", ev.Turn)
+				t.Errorf("turn %s, which the agent started, has a user message", ev.Turn)
 			}
 			said = said || ok && strings.HasSuffix(m.Content, s.Said)
 		}

@@ -14,20 +14,21 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// A Dialect is what a small program has to say to pass for an agent. Its parts
-// are lines of sh: reply takes the result of the request in $id.
+// Dialect describes how a small shell program imitates an agent. The fields are
+// lines of sh. They can call the function reply, which answers the request with
+// the id $id; its argument is the result.
 type Dialect struct {
-	Open   string // branches of a case on $line that answer what begins and continues a conversation
+	Open   string // case branches on $line that answer the requests of the handshake
 	Prompt string // pattern of a line with a prompt
-	Begin  string // says that the turn runs
-	Answer string // says "Answer." and that the turn is over
+	Begin  string // commands that report the start of the turn
+	Answer string // commands that print the message "Answer." and end the turn
 }
 
-// program takes the place of an agent. It ignores its input and signals, unless
-// a case asks for something else.
+// program imitates an agent. Endings replaces the words in capitals. By default
+// the program ignores signals and the end of its input.
 const program = `#!/bin/sh
 trap '' INT TERM HUP
-deaf=yes
+ignore_eof=yes
 
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 begin() {
@@ -44,40 +45,42 @@ OPEN
   PROMPT) begin; BEHAVE ;;
   esac
 done
-while [ $deaf = yes ]; do sleep 1; done
+while [ $ignore_eof = yes ]; do sleep 1; done
 `
 
-// What a program does with a prompt.
+// Commands that a program runs on a prompt.
 const (
-	muteOnce = `if [ -e "$0.mute" ]; then trap - INT TERM HUP; deaf=no; answer; else touch "$0.mute"; fi`
-	held     = "sleep 600 & " // holds its output open
+	ignoreCancelOnce = `if [ -e "$0.mute" ]; then trap - INT TERM HUP; ignore_eof=no; answer; else touch "$0.mute"; fi`
+	keepStdoutOpen   = "sleep 600 & " // a child process keeps stdout open
 )
 
-// patient bounds how long a provider takes to end a program that does not end
-// itself: twice the ladder of signals, and room for the cases that run beside it.
-const patient = 12 * time.Second
+// exitTimeout is the maximum time in which a provider stops a program that does
+// not exit by itself. It is twice the time of all signals, plus a margin for the
+// cases that run in parallel.
+const exitTimeout = 12 * time.Second
 
-// Endings shows how a provider ends what does not end itself, and reports what
-// ended too early. with returns a provider whose agent is the program at a path.
+// Endings tests how a provider stops an agent that does not exit by itself, and
+// how it reports an agent that exits too early. with returns a provider whose
+// agent is the program at path.
 //
-// The cases run in parallel: most of each is the time that a program gets to
-// end. Each looks only for processes that work in its own directory. What ends
-// the program must do so within patient; patience turns one that is never ended
-// into a failure.
+// The cases run in parallel, because they mostly wait for grace periods. Each
+// case checks only the processes whose working directory is its own. The
+// provider must stop the program within exitTimeout. Each wait of a case fails
+// after waitTimeout.
 func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
-	t.Cleanup(func() { // when all cases are over
+	t.Cleanup(func() { // after all cases
 		if left := descendants(); len(left) > 0 {
 			t.Errorf("processes %v are left", left)
 		}
 	})
-	small := func(t *testing.T, text string, mode os.FileMode) *ending {
+	small := func(t *testing.T, text string, mode os.FileMode) *exitCase {
 		t.Helper()
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "agent")
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		return &ending{t: t, provider: with(path), dir: t.TempDir()}
+		return &exitCase{t: t, provider: with(path), dir: t.TempDir()}
 	}
 	open := func(t *testing.T, behave string) (*runnel.Session, *runnel.Memory) {
 		t.Helper()
@@ -88,31 +91,31 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = s.Close() // once more does nothing
-			e.left()
+			_ = s.Close() // a second call does nothing
+			e.checkNoProcesses()
 		})
 		return s, log
 	}
 	t.Run("CancelStopsTheAgentInSteps", func(t *testing.T) {
-		s, log := open(t, muteOnce)
+		s, log := open(t, ignoreCancelOnce)
 		turn := begin(t, s)
 		began := time.Now()
 		if err := s.Cancel(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if b, ok := theEnd(t, log, turn.ID).(event.ResponseDone); !ok || b.Status != event.StatusCancelled {
+		if b, ok := turnEnd(t, log, turn.ID).(event.ResponseDone); !ok || b.Status != event.StatusCancelled {
 			t.Errorf("%#v", b)
 		}
-		testload.Within(t, "cancelling", began, patient)
+		testload.Within(t, "cancelling", began, exitTimeout)
 		again := begin(t, s)
-		if b, ok := theEnd(t, log, again.ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+		if b, ok := turnEnd(t, log, again.ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
 			t.Errorf("the next turn: %#v", b)
 		}
 	})
 	t.Run("TurnEndsWithItsResult", func(t *testing.T) {
 		s, log := open(t, "answer")
 		for range 2 {
-			if b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
+			if b, ok := turnEnd(t, log, begin(t, s).ID).(event.ResponseDone); !ok || b.Status != event.StatusCompleted {
 				t.Errorf("%#v", b)
 			}
 		}
@@ -120,20 +123,20 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		testload.Within(t, "closing", began, patient)
+		testload.Within(t, "closing", began, exitTimeout)
 	})
 	for behave, want := range map[string]runnel.ExitStatus{
-		"exit 0": {}, held + "exit 7": {Code: 7, StdoutHeld: true}, "kill -KILL $$": {Code: -1, Signal: "SIGKILL"}, "kill -SEGV $$": {Code: -1, Signal: "SIGSEGV"},
+		"exit 0": {}, keepStdoutOpen + "exit 7": {Code: 7, StdoutHeld: true}, "kill -KILL $$": {Code: -1, Signal: "SIGKILL"}, "kill -SEGV $$": {Code: -1, Signal: "SIGSEGV"},
 	} {
 		t.Run("ExitWithoutResult/"+behave, func(t *testing.T) {
 			s, log := open(t, behave)
 			began := time.Now()
-			b, ok := theEnd(t, log, begin(t, s).ID).(event.ResponseError)
-			testload.Within(t, "reporting the crash", began, patient)
+			b, ok := turnEnd(t, log, begin(t, s).ID).(event.ResponseError)
+			testload.Within(t, "reporting the crash", began, exitTimeout)
 			if !ok || b.Error.Code != string(runnel.ProcessCrash) {
 				t.Errorf("%+v", b)
 			}
-			_ = s.Close() // how it ended is known for certain when all that it started is gone
+			_ = s.Close() // the exit status is final once all child processes have exited
 			st := s.Status()
 			if st.Exit == nil || *st.Exit != want {
 				t.Errorf("it ended as %+v, want %+v", st.Exit, want)
@@ -151,29 +154,30 @@ func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
 			e := small(t, f.text, f.mode)
 			s, err := e.open(runnel.Config{})
 			if err == nil {
-				_ = s.Close() // it should not be there
+				_ = s.Close()
 			}
 			if code := runnel.CodeOf(err); code != runnel.SessionCreateFailed && code != runnel.AgentNotInstalled {
 				t.Errorf("%v", err)
 			}
-			e.left()
+			e.checkNoProcesses()
 		})
 	}
 }
 
-// An ending is one case: a program, and the directory that it works in.
-type ending struct {
+// exitCase is one case: a provider with its program, and the working directory.
+type exitCase struct {
 	t        *testing.T
 	provider runnel.Provider
 	dir      string
 }
 
-func (e *ending) open(cfg runnel.Config) (*runnel.Session, error) {
+func (e *exitCase) open(cfg runnel.Config) (*runnel.Session, error) {
 	return runnel.Open(e.t.Context(), e.provider, runnel.Options{Dir: e.dir}, cfg)
 }
 
-// left fails the test if a process still works in the directory.
-func (e *ending) left() {
+// checkNoProcesses fails the test if a descendant process still has the case's
+// directory as its working directory.
+func (e *exitCase) checkNoProcesses() {
 	e.t.Helper()
 	if left := slices.DeleteFunc(descendants(), func(pid int) bool { return !worksIn(pid, e.dir) }); len(left) > 0 {
 		e.t.Errorf("processes %v are left", left)
@@ -189,11 +193,11 @@ func begin(t *testing.T, s *runnel.Session) *runnel.Turn {
 	return turn
 }
 
-// theEnd returns how a turn ended, once it has. It fails the test if there is
-// more of it, and if what started did not end.
-func theEnd(t *testing.T, log runnel.Log, turn string) event.Body {
+// turnEnd waits for the end of a turn and returns its terminal event. It fails
+// the test if the turn has several terminal events.
+func turnEnd(t *testing.T, log runnel.Log, turn string) event.Body {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	var last event.Body
 	for ev, err := range runnel.Follow(ctx, log, "s", 0) {
