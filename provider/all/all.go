@@ -1,5 +1,5 @@
-// Package all is the one list of the providers that come with runnel, and what a
-// configuration makes of it.
+// Package all lists the providers that are part of Runnel, and applies the
+// configuration to that list.
 package all
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// Registry returns a registry with every provider and no defaults. The kinds of
-// its agents are reserved: Register refuses another provider of such a kind, and
-// so does a configuration.
+// Registry returns a registry with every provider of this package and without
+// defaults. The agent kinds of these providers are reserved: Register and
+// [Configured] reject another provider of the same kind.
 func Registry() (*runnel.Registry, error) {
 	r := new(runnel.Registry)
 	for _, p := range Providers() {
@@ -23,9 +23,10 @@ func Registry() (*runnel.Registry, error) {
 	return r, nil
 }
 
-// Providers returns a new value of each. To add a provider, add a line.
+// Providers returns a new value of each provider. To add a provider, add it to
+// this list.
 func Providers() []runnel.Provider {
 	list := []runnel.Provider{claude.New(), codex.New()}
 	list = append(list, acp.Providers()...)
-	return append(list, script.New()) // the one that is no agent stays last
+	return append(list, script.New()) // keep the scripted agent last
 }

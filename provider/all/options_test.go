@@ -26,8 +26,8 @@ type optionCase struct {
 
 var acpAgents = []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "qwen", "mine"}
 
-// everyone returns acpAgents and others.
-func everyone(others ...string) []string { return append(others, acpAgents...) }
+// withACPAgents returns acpAgents and others.
+func withACPAgents(others ...string) []string { return append(others, acpAgents...) }
 
 func optionCases(t *testing.T) []optionCase {
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func optionCases(t *testing.T) []optionCase {
 				func(o *runnel.Options) { o.ReasoningEffort = "-c x=1" },
 				func(o *runnel.Options) { o.ReasoningEffort = strings.Repeat("x", 201) },
 			}},
-		{"config", everyone("codex", "script"), nil, []func(*runnel.Options){
+		{"config", withACPAgents("codex", "script"), nil, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Config = runnel.Values{"": "x"} },
 			func(o *runnel.Options) { o.Config = runnel.Values{"pace": strings.Repeat("x", 1001)} },
 		}},
@@ -86,7 +86,7 @@ func optionCases(t *testing.T) []optionCase {
 			func(o *runnel.Options) { o.SystemPromptAppend = "a\x00b" },
 			func(o *runnel.Options) { o.SystemPromptAppend = "a\xffb" },
 		}},
-		{"mcpServers", everyone("claude-code", "codex"), servers(`{"s":{"command":"true"}}`), []func(*runnel.Options){
+		{"mcpServers", withACPAgents("claude-code", "codex"), servers(`{"s":{"command":"true"}}`), []func(*runnel.Options){
 			servers(`[]`), servers(`"x"`), servers(`null`), servers(`{"s":1}`), servers(`{`),
 		}},
 		{"disallowedTools", []string{"claude-code", "claude-agent-acp", "opencode"}, func(o *runnel.Options) { o.DisallowedTools = []string{"WebSearch"} }, []func(*runnel.Options){
@@ -104,46 +104,46 @@ func optionCases(t *testing.T) []optionCase {
 	}
 }
 
-// counted is a provider whose agents are counted, where it has no program.
-type counted struct {
+// openCounter is a provider whose agents are openCounter, where it has no program.
+type openCounter struct {
 	runnel.Provider
 	opened *int
 }
 
-func (c counted) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (c openCounter) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	*c.opened++
 	return c.Provider.Open(ctx, opt)
 }
 
-func (c counted) Takes() runnel.Takes { return c.Provider.(runnel.OptionTaker).Takes() }
+func (c openCounter) Takes() runnel.Takes { return c.Provider.(runnel.OptionTaker).Takes() }
 
-// A trap is a provider whose program leaves a trace and exits.
-type trap struct {
+// A spawnDetector is a provider whose program leaves a trace and exits.
+type spawnDetector struct {
 	runnel.Provider
 	trace  string
 	opened *int
 }
 
-func (tr trap) spawned() bool {
+func (tr spawnDetector) spawned() bool {
 	_, err := os.Stat(tr.trace)
 	return err == nil || *tr.opened > 0
 }
 
-func (tr trap) reset() {
+func (tr spawnDetector) reset() {
 	_ = os.Remove(tr.trace)
 	*tr.opened = 0
 }
 
-func traps(t *testing.T) []trap {
+func spawnDetectors(t *testing.T) []spawnDetector {
 	t.Helper()
 	list, err := Configured(map[string]Agent{"mine": {Protocol: "acp", Command: []string{"/bin/false"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []trap
+	var out []spawnDetector
 	for _, p := range list {
 		dir, opened := t.TempDir(), 0
-		tr := trap{p, filepath.Join(dir, "spawned"), &opened}
+		tr := spawnDetector{p, filepath.Join(dir, "spawned"), &opened}
 		if pr, ok := p.(runnel.Programmable); ok {
 			program := filepath.Join(dir, "agent")
 			if err := os.WriteFile(program, []byte("#!/bin/sh\n: > '"+tr.trace+"'\nexit 1\n"), 0o700); err != nil {
@@ -151,7 +151,7 @@ func traps(t *testing.T) []trap {
 			}
 			tr.Provider = pr.WithProgram([]string{program}, nil)
 		} else {
-			tr.Provider = counted{p, &opened}
+			tr.Provider = openCounter{p, &opened}
 		}
 		out = append(out, tr)
 	}
@@ -174,7 +174,7 @@ func TestOptionsAreRefusedBeforeAnythingIsSpawned(t *testing.T) {
 			t.Errorf("no case for the option %s", name)
 		}
 	}
-	for _, tr := range traps(t) {
+	for _, tr := range spawnDetectors(t) {
 		t.Run(tr.Name(), func(t *testing.T) {
 			for _, c := range cases {
 				takes := c.takers == nil || slices.Contains(c.takers, tr.Name())
@@ -198,7 +198,7 @@ func TestOptionsAreRefusedBeforeAnythingIsSpawned(t *testing.T) {
 }
 
 // options returns those of a case, in a project of its own.
-func (tr trap) options(t *testing.T, set func(*runnel.Options)) runnel.Options {
+func (tr spawnDetector) options(t *testing.T, set func(*runnel.Options)) runnel.Options {
 	t.Helper()
 	opt := runnel.Options{Dir: t.TempDir()}
 	set(&opt)
@@ -206,7 +206,7 @@ func (tr trap) options(t *testing.T, set func(*runnel.Options)) runnel.Options {
 	return opt
 }
 
-func (tr trap) refuses(t *testing.T, what string, set func(*runnel.Options), want runnel.Code) {
+func (tr spawnDetector) refuses(t *testing.T, what string, set func(*runnel.Options), want runnel.Code) {
 	t.Helper()
 	ways := map[string]func(runnel.Options) error{
 		"Open": func(opt runnel.Options) error {
@@ -235,7 +235,7 @@ func (tr trap) refuses(t *testing.T, what string, set func(*runnel.Options), wan
 	}
 }
 
-func (tr trap) starts(t *testing.T, what string, set func(*runnel.Options)) {
+func (tr spawnDetector) starts(t *testing.T, what string, set func(*runnel.Options)) {
 	t.Helper()
 	s, err := runnel.Open(t.Context(), tr, tr.options(t, set), runnel.Config{})
 	if err == nil {
@@ -246,12 +246,12 @@ func (tr trap) starts(t *testing.T, what string, set func(*runnel.Options)) {
 	}
 }
 
-// Takes keeps the declaration of the provider in the trap.
-func (tr trap) Takes() runnel.Takes { return tr.Provider.(runnel.OptionTaker).Takes() }
+// Takes keeps the declaration of the provider in the spawnDetector.
+func (tr spawnDetector) Takes() runnel.Takes { return tr.Provider.(runnel.OptionTaker).Takes() }
 
 // An effort that no model of an agent has is refused with the agent's words.
 func TestUnknownEffortIsRefusedBeforeAnythingIsSpawned(t *testing.T) {
-	for _, tr := range traps(t) {
+	for _, tr := range spawnDetectors(t) {
 		if len(tr.Takes().Efforts) == 0 {
 			continue // it has none, or only a conversation shows them
 		}
@@ -261,7 +261,7 @@ func TestUnknownEffortIsRefusedBeforeAnythingIsSpawned(t *testing.T) {
 
 // An agent that was never probed refuses an unknown setting itself.
 func TestUnknownSettingIsRefusedByTheAgent(t *testing.T) {
-	for _, tr := range traps(t) {
+	for _, tr := range spawnDetectors(t) {
 		if _, hasProgram := tr.Provider.(runnel.Programmable); hasProgram || !tr.Takes().Config {
 			continue // those with a program need it to answer
 		}
@@ -281,7 +281,7 @@ func TestUnknownSettingIsRefusedAfterAProbe(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"config":[{"id":"speed","type":"boolean","value":"true"}]}`), known); err != nil {
 		t.Fatal(err)
 	}
-	for _, tr := range traps(t) {
+	for _, tr := range spawnDetectors(t) {
 		if !tr.Takes().Config {
 			continue
 		}
@@ -305,7 +305,7 @@ func TestAPIKeyIsRefusedWhereTheAgentTakesNone(t *testing.T) {
 		t.Setenv(variable, "sk-test-value")
 	}
 	t.Setenv("HOME", t.TempDir())
-	for _, tr := range traps(t) {
+	for _, tr := range spawnDetectors(t) {
 		t.Run(tr.Name(), func(t *testing.T) {
 			set := func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey }
 			if slices.Contains(takers, tr.Name()) {

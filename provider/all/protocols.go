@@ -5,10 +5,11 @@ import (
 	"github.com/runnel-dev/runnel/provider/acp"
 )
 
-// protocols are those that an agent of a configuration may speak.
+// protocols returns the protocols that a configured agent may use.
 func protocols() []string { return []string{"acp"} }
 
-// speaking returns the agent as a provider of its protocol; it was checked.
-func (a Agent) speaking(name string) runnel.Provider {
+// protocolProvider returns a provider for the agent and its protocol. The caller
+// has checked the agent.
+func (a Agent) protocolProvider(name string) runnel.Provider {
 	return acp.New(acp.Agent{Name: name, DisplayName: a.DisplayName, Command: a.Command, Env: a.environ()})
 }
