@@ -104,7 +104,7 @@ func optionCases(t *testing.T) []optionCase {
 	}
 }
 
-// openCounter is a provider whose agents are openCounter, where it has no program.
+// openCounter counts the calls of Open of a provider that runs no program.
 type openCounter struct {
 	runnel.Provider
 	opened *int
@@ -117,7 +117,7 @@ func (c openCounter) Open(ctx context.Context, opt runnel.Options) (runnel.Conn,
 
 func (c openCounter) Takes() runnel.Takes { return c.Provider.(runnel.OptionTaker).Takes() }
 
-// A spawnDetector is a provider whose program leaves a trace and exits.
+// spawnDetector is a provider whose program writes the file trace and exits.
 type spawnDetector struct {
 	runnel.Provider
 	trace  string
