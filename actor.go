@@ -15,17 +15,17 @@ import (
 type liveTurn struct {
 	rules    *rules
 	handle   *Turn
-	prompt   *Input               // to be handed to the agent once it is there
-	chosen   Settings             // for this turn alone
-	set      Settings             // those of them that the agent has not been given yet
-	restores *Settings            // what the session returns to after the turn; nil: it has no settings of its own
-	heard    time.Time            // when the agent last said something
-	asked    map[string]*question // the pending approvals
-	overdue  time.Time            // when an asked-for end is enforced; zero: none was asked for
-	enforced bool                 // the agent is being ended because the turn was overdue
+	prompt   *Input               // not yet sent to the agent; nil: sent
+	chosen   Settings             // settings for this turn only
+	set      Settings             // the part of chosen not yet sent to the agent
+	restores *Settings            // settings to restore after the turn; nil: none
+	heard    time.Time            // when the agent last emitted an event
+	asked    map[string]*question // pending approvals by id
+	overdue  time.Time            // deadline of a cancelled turn; zero: not cancelled
+	enforced bool                 // the session is stopping the agent to end the turn
 }
 
-// facts is what is known of the conversation beside its turns.
+// facts is the state of the conversation that belongs to no turn, as last logged.
 type facts struct {
 	agentSessionID, modelID, permissionMode string
 
@@ -72,7 +72,8 @@ func (s *Session) loop() {
 	}
 }
 
-// exit answers those who wait for the end, last.
+// exit waits for the helper goroutines, stores the final status and then replies
+// to the pending Close calls.
 func (s *Session) exit() {
 	s.stop()
 	s.helpers.Wait()
@@ -124,7 +125,7 @@ func (s *Session) handle(m message) {
 	case importMsg:
 		m.reply <- answer[struct{}]{err: s.imports(m.evs)}
 	case detachMsg:
-		if s.opening != nil && len(s.live) > 0 { // its prompt is about to be handed over
+		if s.opening != nil && len(s.live) > 0 { // a prompt waits for the new agent
 			s.departing = append(s.departing, m.reply)
 			return
 		}
@@ -135,7 +136,8 @@ func (s *Session) handle(m message) {
 	}
 }
 
-// drain takes what has arrived, up to a bound, and appends it in one batch.
+// drain processes a and the events queued after it, at most 256 in total, and
+// appends the results to the log in one batch.
 func (s *Session) drain(a arrival) {
 	const batch = 256
 	in := s.link.in
@@ -161,8 +163,8 @@ func (s *Session) drain(a arrival) {
 	}
 }
 
-// enforce ends the turns that have stored too much. Their agent is ended, too:
-// it would go on.
+// enforce ends a turn for which Config.Exceeded returns an error. It also stops
+// the agent, which would otherwise continue with the turn.
 func (s *Session) enforce() {
 	if s.cfg.Exceeded == nil {
 		return
@@ -179,7 +181,7 @@ func (s *Session) enforce() {
 	}
 }
 
-// arrive judges one event of the agent.
+// arrive processes one event of the agent.
 func (s *Session) arrive(ev event.Event) {
 	if ev.At.IsZero() {
 		ev.At = time.Now()
@@ -200,26 +202,27 @@ func (s *Session) arrive(ev event.Event) {
 			if s.recover == nil {
 				s.counters.Events.Add(1)
 			}
-			return // late output of a turn that is over
+			return // late output of a turn that has ended
 		}
 		lt = s.add(newRules(ev.Turn, s.provider.Name()), newTurn(ev.Turn, s.id, s.log, s.head+int64(len(s.batch))))
 	}
 	s.admit(lt, ev)
 }
 
-// admit records what the rules of its turn make of an event of the agent.
+// admit passes an event of the agent through the rules of its turn and stages
+// the events that the rules return.
 func (s *Session) admit(lt *liveTurn, ev event.Event) {
 	dropped := lt.rules.dropped
 	lt.heard = time.Now()
 	s.take(lt, lt.rules.admit(ev))
-	if n := lt.rules.dropped - dropped; n > 0 { // sessions share the counters: most events leave them alone
+	if n := lt.rules.dropped - dropped; n > 0 { // avoids an atomic write per event
 		s.counters.Events.Add(int64(n))
 	}
 }
 
-// between records an out-of-turn fact. While a turn runs the fact becomes part
-// of that turn, so that the order of the log is the order of arrival. A turn
-// whose end waits to be appended takes nothing more.
+// between stages an out-of-turn fact: settings, usage or a notice. While a turn
+// runs, the fact becomes part of that turn, so the log has the order of arrival.
+// A turn whose terminal event is already staged accepts no more facts.
 func (s *Session) between(ev event.Event) {
 	if !isFact(ev.Body) {
 		s.counters.Events.Add(1)
@@ -238,7 +241,8 @@ func (s *Session) between(ev event.Event) {
 	}
 }
 
-// take stages what the rules let through and follows up on it.
+// take stages events that the rules returned. It also starts the search for an
+// answer to each new approval and settles each resolved one.
 func (s *Session) take(lt *liveTurn, evs []event.Event) {
 	for _, ev := range evs {
 		s.stage(ev)
@@ -259,7 +263,7 @@ func (s *Session) take(lt *liveTurn, evs []event.Event) {
 	}
 }
 
-// annotate stages what Config.Annotate has to say of an event.
+// annotate stages the notices that Config.Annotate returns for an event.
 func (s *Session) annotate(lt *liveTurn, ev event.Event) {
 	if s.cfg.Annotate == nil || !lt.rules.started || lt.rules.ended {
 		return
@@ -269,9 +273,9 @@ func (s *Session) annotate(lt *liveTurn, ev event.Event) {
 	}
 }
 
-// begin begins a turn, with settings for that turn alone. A prompt that is
-// refused changes nothing: everything is checked and the prompt is in the log
-// before the agent gets the first setting.
+// begin starts a turn, with settings for that turn only. A rejected prompt
+// changes no setting: begin checks everything and logs the prompt before it sends
+// the first setting to the agent.
 func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	if err := s.free(in.Turn); err != nil {
 		return nil, err
@@ -299,11 +303,11 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	return lt.handle, nil
 }
 
-// free returns the error with which a turn cannot begin now, whatever its prompt
-// is.
+// free returns an error if no turn with this id can start now: the session is
+// closing, its log is unavailable, a turn runs, or the id was used before.
 func (s *Session) free(turn string) error {
 	if len(s.closing) > 0 {
-		return Fail(SessionDead, "the session is being ended")
+		return Fail(SessionDead, "the session is closing; start a new one or load it again")
 	}
 	if s.recover != nil {
 		if err := s.reconcile(s.ctx); err != nil {
@@ -315,20 +319,20 @@ func (s *Session) free(turn string) error {
 			Details: map[string]string{"turnId": s.live[0].rules.turn}}
 	}
 	if s.over[turn] {
-		return Fail(InvalidRequest, "turn: this id is that of a turn that is over")
+		return Fail(InvalidRequest, "turn: a turn with this id has already ended; use a new id")
 	}
 	return nil
 }
 
-// prompt hands a turn's settings and its prompt to the agent, or begins to start
-// the agent.
+// prompt sends the settings and the prompt of a turn to the agent. If no agent
+// runs, prompt begins to start one, and attach sends the prompt later.
 func (s *Session) prompt(lt *liveTurn) {
 	if !s.alive() {
 		s.open()
 		return
 	}
 	if err := s.giveSettings(lt); err != nil {
-		if s.find(lt.rules.turn) == lt { // else the log has failed, which ended all
+		if s.find(lt.rules.turn) == lt { // otherwise a failed log has ended the turn
 			s.fail(lt, Safe(err))
 		}
 		return
@@ -340,7 +344,8 @@ func (s *Session) prompt(lt *liveTurn) {
 	}
 }
 
-// cancel asks for the end of every live turn.
+// cancel asks the agent to end every live turn within the grace period. It
+// withdraws their approvals, and ends a turn whose prompt was not sent yet.
 func (s *Session) cancel(now time.Time) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.rules.cancelling {
@@ -349,7 +354,7 @@ func (s *Session) cancel(now time.Time) {
 		lt.rules.cancelling = true
 		lt.overdue = now.Add(s.cfg.InterruptGrace)
 		s.take(lt, lt.rules.withdraw(now, WithdrawnByCancel))
-		if lt.prompt != nil { // the agent never had it
+		if lt.prompt != nil { // the agent did not receive the prompt
 			s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
 			continue
 		}
@@ -357,7 +362,7 @@ func (s *Session) cancel(now time.Time) {
 			continue
 		}
 		if err := s.link.conn.Interrupt(s.ctx); err != nil {
-			s.interruptFailed(lt, now, "The agent could not be asked to stop. It is stopped; the next prompt starts it again. "+s.fault(Safe(err)).Message)
+			s.interruptFailed(lt, now, "The agent did not accept the interrupt. It is stopped; the next prompt starts it again. "+s.fault(Safe(err)).Message)
 			lt.overdue = now
 		}
 	}
@@ -376,8 +381,8 @@ func (s *Session) set(set Settings) error {
 	return s.flush()
 }
 
-// checkSettings returns settings as they will be applied, or the error with which
-// they are refused. It changes nothing.
+// checkSettings returns set in the form that apply takes, or the error for the
+// first invalid setting. It changes nothing.
 func (s *Session) checkSettings(set Settings) (Settings, error) {
 	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
 	if err != nil || !s.alive() {
@@ -386,7 +391,8 @@ func (s *Session) checkSettings(set Settings) (Settings, error) {
 	return set, s.checkLive(set)
 }
 
-// apply puts settings into effect, in the running agent and in those after it.
+// apply changes settings in the running agent, if there is one, and in the
+// options with which the session starts its next agents.
 func (s *Session) apply(set Settings) error {
 	if s.alive() {
 		if err := s.setLive(set); err != nil {
@@ -400,15 +406,15 @@ func (s *Session) apply(set Settings) error {
 	return nil
 }
 
-// recordSettings stages what readers see of settings. Of the others it is the
-// agent that reports the new value.
+// recordSettings stages an event with the new model and permission mode. The
+// agent itself reports new values of the other settings.
 func (s *Session) recordSettings(set Settings) {
 	if set.Model != "" || set.PermissionMode != "" {
 		s.between(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
 	}
 }
 
-// alive reports whether there is an agent that takes prompts and settings.
+// alive reports whether an agent runs and accepts prompts and settings.
 func (s *Session) alive() bool { return s.link != nil && !s.link.leaving }
 
 func (s *Session) release() error {
@@ -445,7 +451,8 @@ func (s *Session) status() Status {
 	return st
 }
 
-// agentGone ends what the agent left unfinished.
+// agentGone ends the turns of an agent that has exited or failed. It then starts
+// a new agent if a prompt is waiting.
 func (s *Session) agentGone(cause error) {
 	exit, err := s.noteExit(s.link.conn), Safe(cause)
 	if errors.Is(cause, io.EOF) {
@@ -455,12 +462,13 @@ func (s *Session) agentGone(cause error) {
 		}
 	}
 	s.dismiss(err)
-	for _, lt := range s.live { // a prompt that was waiting for this agent to go
+	for _, lt := range s.live { // its prompt waited for this agent to exit
 		s.prompt(lt)
 	}
 }
 
-// dismiss ends what the agent has not finished, and forgets it.
+// dismiss ends every turn that the agent has received with err, and stops the
+// agent.
 func (s *Session) dismiss(err *Error) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.prompt == nil {
@@ -471,13 +479,13 @@ func (s *Session) dismiss(err *Error) {
 	s.unlink()
 }
 
-// fail ends a turn with an error on our own account.
+// fail ends a turn with an error that the session, not the agent, reports.
 func (s *Session) fail(lt *liveTurn, err *Error) {
 	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
 	_ = s.flush()
 }
 
-// shut begins the end of the session.
+// shut begins to close the session: it cancels the turns and stops the agent.
 func (s *Session) shut(now time.Time) {
 	s.cancel(now)
 	for _, lt := range s.live {
@@ -493,7 +501,8 @@ func (s *Session) shut(now time.Time) {
 
 const overtime = "the run took longer than its timeout allows"
 
-// expire ends the session because its lifetime is over.
+// expire ends the turns as TIMEOUT and begins to close the session because its
+// lifetime is over.
 func (s *Session) expire(now time.Time) {
 	for _, lt := range slices.Clone(s.live) {
 		s.take(lt, lt.rules.end(now, event.ResponseError{Error: event.Fault{Code: string(Timeout), Message: overtime}}))

@@ -8,21 +8,21 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// An adoption is what the log has of what an adopted agent says again: all that
-// it said since a position of the log comes once more, and only what the log
-// lacks is recorded.
+// An adoption tracks which replayed events are already logged. An adopted agent
+// replays its events since a position of the log. The session appends only the
+// events that the log lacks.
 type adoption struct {
-	deltas  map[string]int                    // bytes of each item's deltas
-	facts   map[string]int                    // how often each fact was recorded
-	answers map[string]event.ApprovalResolved // by approval
-	between bool                              // facts between turns may be new
+	deltas  map[string]int                    // logged delta bytes by item id
+	facts   map[string]int                    // number of logged copies by factKey
+	answers map[string]event.ApprovalResolved // by approval id
+	between bool                              // out-of-turn facts may be new
 }
 
 func newAdoption() *adoption {
 	return &adoption{deltas: make(map[string]int), facts: make(map[string]int), answers: make(map[string]event.ApprovalResolved)}
 }
 
-// has notes an event of the log.
+// has adds an event of the log.
 func (a *adoption) has(ev event.Event) {
 	switch b := ev.Body.(type) {
 	case event.ItemDelta:
@@ -36,9 +36,9 @@ func (a *adoption) has(ev event.Event) {
 	}
 }
 
-// lacks reports whether the log lacks ev, of which it may have a part: then ev
-// becomes the rest. What happens once in a turn is not judged here, but by the
-// turn's rules.
+// lacks reports whether the log lacks ev. If the log has the first part of a
+// delta, lacks cuts that part from ev. For events that occur once in a turn lacks
+// returns true, because the turn's rules drop their duplicates.
 func (a *adoption) lacks(ev *event.Event) bool {
 	switch b := ev.Body.(type) {
 	case event.ItemDelta:
@@ -60,6 +60,7 @@ func (a *adoption) lacks(ev *event.Event) bool {
 	}
 }
 
+// factKey returns a key that is equal for equal facts.
 func factKey(b event.Body) string {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -68,8 +69,9 @@ func factKey(b event.Body) string {
 	return event.Type(b) + string(text)
 }
 
-// adopt takes over the agent that a process before this one left. It fails,
-// with nothing changed, if there is none; the session is not running yet.
+// adopt takes over the agent that an earlier server process left running. If
+// there is none, adopt returns an error and leaves s as it was. The caller must
+// not have started loop yet.
 func (s *Session) adopt(ctx context.Context) error {
 	a, ok := s.provider.(Adopter)
 	if !ok {
@@ -86,7 +88,7 @@ func (s *Session) adopt(ctx context.Context) error {
 		}
 		return err
 	}
-	release, _ := s.cfg.Reserve(true) // never refused
+	release, _ := s.cfg.Reserve(true) // never fails for an agent that already runs
 	s.link = makeLink(s, conn, release)
 	for _, ev := range back.Events {
 		for _, out := range s.link.screened(ev, nil) {
@@ -96,15 +98,15 @@ func (s *Session) adopt(ctx context.Context) error {
 	told := s.adopting
 	s.adopting = nil
 	if err := s.flush(); err != nil {
-		return nil // the session goes on as one whose log has failed
+		return nil // the session continues in the state of a failed log
 	}
 	s.link.start(s)
 	s.tell(ctx, back, told)
 	return nil
 }
 
-// recall learns from the log what the agent is about to say again, and takes up
-// the turns that have no end.
+// recall reads from the log the events that the agent is about to replay, and
+// continues the turns that have not ended.
 func (s *Session) recall(ctx context.Context, back Backlog) error {
 	st, err := s.log.State(ctx, s.id)
 	if err != nil {
@@ -141,7 +143,7 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 		r := known[ev.Turn]
 		if r == nil {
 			r = newRules(ev.Turn, s.provider.Name())
-			r.believe = true // whether we asked for an end before, the agent knows
+			r.believe = true // an earlier server process may have cancelled the turn
 			known[ev.Turn] = r
 		}
 		r.admit(ev)
@@ -163,8 +165,8 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 	return nil
 }
 
-// resume takes up a turn as the log has it. A prompt's turn may have settings of
-// its own.
+// resume adds a turn that the log has and that has not ended. restores are the
+// settings to restore after it; they belong only to a turn with a prompt.
 func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSettings) {
 	lt := s.add(r, newTurn(open.Turn, s.id, s.log, open.After))
 	if restores != nil && r.prompted() {
@@ -176,14 +178,15 @@ func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSetting
 	}
 }
 
-// tell gives the agent what was decided, and recorded, but did not reach it.
+// tell sends the agent the prompts and the answers to approvals that are in the
+// log but that the agent did not receive.
 func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.rules.started || slices.Contains(back.Prompts, lt.rules.turn) {
 			continue
 		}
 		in, err := s.promptOf(ctx, lt)
-		if err == nil && lt.restores != nil { // the settings of the turn are not in the log
+		if err == nil && lt.restores != nil { // the log lacks the turn's own settings
 			err = errPromptLost()
 		}
 		if err != nil {
@@ -206,14 +209,15 @@ func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
 				Choice: answer.Choice, Reason: answer.Reason, By: answer.By, UpdatedArguments: answer.UpdatedArguments,
 			})
 		}
-		if err != nil { // the agent would wait for ever for what it cannot be told
+		if err != nil { // without its answer the agent would wait for ever
 			s.dismiss(Safe(err))
 			return
 		}
 	}
 }
 
-// promptOf returns the user's message of a turn as the log has it.
+// promptOf reads the user's message of a turn from the log. It fails if the
+// message has attachments, because the log does not store their content.
 func (s *Session) promptOf(ctx context.Context, lt *liveTurn) (Input, error) {
 	in := Input{Turn: lt.rules.turn, After: lt.handle.after}
 	for ev, err := range s.log.Read(ctx, s.id, lt.handle.after) {
@@ -234,17 +238,18 @@ func (s *Session) promptOf(ctx context.Context, lt *liveTurn) (Input, error) {
 }
 
 func errPromptLost() error {
-	return Fail(ProcessCrash, "runnel ended before the agent had this prompt; send it again")
+	return Fail(ProcessCrash, "runnel stopped before the agent received this prompt; send it again")
 }
 
-// detach lets go of an agent that has a turn to finish, and is not asked to
-// end it, and ends the session.
+// detach leaves an agent running that has a turn to finish, and closes the
+// session. It reports false and changes nothing if no turn runs, if a turn is
+// being cancelled, or if the agent cannot be detached.
 func (s *Session) detach() bool {
 	if len(s.live) == 0 || s.link == nil || s.link.leaving || s.opening != nil || len(s.closing) > 0 {
 		return false
 	}
 	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.rules.cancelling }) {
-		return false // that it was asked to end is known here only
+		return false // the next server would not know of the cancellation
 	}
 	d, ok := s.link.conn.(Detacher)
 	if !ok || s.flush() != nil || !d.Detach() {
@@ -253,7 +258,7 @@ func (s *Session) detach() bool {
 	close(s.link.quit)
 	s.link.release()
 	s.link = nil
-	err := Fail(StoreUnavailable, "the server is restarting; the turn goes on, read it from the log when it is back")
+	err := Fail(StoreUnavailable, "the server is restarting and the turn continues; read it from the log after the restart")
 	for _, lt := range s.live {
 		for _, q := range lt.asked {
 			q.end(err)

@@ -11,25 +11,25 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// question is what is remembered of a pending approval. Config.Judge decides
-// first; everybody else may answer once it has passed.
+// question is the state of a pending approval. Config.Judge decides first. The
+// approver, people and programs may answer once Config.Judge has passed.
 type question struct {
 	approval event.Approval
-	maker    Maker     // of the decision that is being logged
-	since    time.Time // when everybody could answer; zero while Config.Judge decides
-	judgeBy  time.Time // when Config.Judge counts as having passed; zero: it need not decide
-	held     []decideMsg
-	ctx      context.Context
-	over     context.CancelFunc // tells its Judge or Approver that it needs no answer any more
+	maker    Maker              // of the decision that is being logged
+	since    time.Time          // start of the approval timeout; zero while judging
+	judgeBy  time.Time          // deadline of Config.Judge; zero: not judging
+	held     []decideMsg        // answers that wait for Config.Judge
+	ctx      context.Context    // of the calls of Judge and Approver
+	over     context.CancelFunc // ends ctx
 }
 
-// judging reports whether Config.Judge has neither decided nor passed.
+// judging reports whether Config.Judge is still deciding.
 func (q *question) judging() bool { return !q.judgeBy.IsZero() }
 
-// judgeTimeout is how long Config.Judge may take before people are asked.
+// judgeTimeout bounds a call of Config.Judge; then people are asked.
 const judgeTimeout = 3 * time.Second
 
-// findAnswer begins to find an answer to an approval of a turn.
+// findAnswer starts to wait for an answer to an approval of a turn.
 func (s *Session) findAnswer(lt *liveTurn, a event.Approval) {
 	q := &question{approval: a}
 	q.ctx, q.over = context.WithCancel(s.ctx)
@@ -39,11 +39,11 @@ func (s *Session) findAnswer(lt *liveTurn, a event.Approval) {
 		return
 	}
 	q.judgeBy = time.Now().Add(judgeTimeout)
-	// Not a helper: a disk that hangs must not hold up the end of the session.
+	// Close waits for helpers, so this is none: a Judge may block on a slow disk.
 	go s.judge(q.ctx, a)
 }
 
-// judge has Config.Judge decide, and tells the session what came of it.
+// judge calls Config.Judge and sends the verdict to the session.
 func (s *Session) judge(ctx context.Context, a event.Approval) {
 	ctx, done := context.WithTimeout(ctx, judgeTimeout)
 	defer done()
@@ -54,8 +54,8 @@ func (s *Session) judge(ctx context.Context, a event.Approval) {
 	}
 }
 
-// judged follows up on what Config.Judge made of an approval. A verdict that
-// comes too late is dropped.
+// judged applies the verdict of Config.Judge. It drops a verdict for an approval
+// that is resolved or past its judgeBy.
 func (s *Session) judged(m verdictMsg) {
 	lt, a := s.approval(m.id)
 	if lt == nil || !lt.asked[m.id].judging() {
@@ -65,7 +65,7 @@ func (s *Session) judged(m verdictMsg) {
 	held := q.held
 	q.judgeBy, q.held = time.Time{}, nil
 	if m.ok && s.decide(m.id, m.d) != nil {
-		_ = s.decide(m.id, refuse(a, "the verdict did not fit the question, so it was denied"))
+		_ = s.decide(m.id, refuse(a, "the rule's decision was invalid for this approval, so it was denied"))
 	}
 	for _, late := range held {
 		late.reply <- answer[struct{}]{err: s.decide(m.id, late.d)}
@@ -78,9 +78,9 @@ func (s *Session) judged(m verdictMsg) {
 	}
 }
 
-// hold keeps an answer to an approval until Config.Judge has passed: a person
-// or a program that is faster than a rule must not beat it. It reports false if
-// the answer counts at once.
+// hold keeps an answer to an approval until Config.Judge has passed, so that a
+// fast person or program cannot overtake a rule. It reports false if the answer
+// counts at once.
 func (s *Session) hold(m decideMsg) bool {
 	lt, _ := s.approval(m.id)
 	if lt == nil || !lt.asked[m.id].judging() {
@@ -91,8 +91,8 @@ func (s *Session) hold(m decideMsg) bool {
 	return true
 }
 
-// end ends the wait for answers to an approval. Whoever still tries to answer
-// gets err.
+// end stops the wait for an answer to an approval. It replies err to the answers
+// that hold kept.
 func (q *question) end(err error) {
 	q.over()
 	for _, held := range q.held {
@@ -101,41 +101,45 @@ func (q *question) end(err error) {
 	q.held = nil
 }
 
-// openToAll lets everybody answer. Where an Approver or nobody is to answer, it
-// decides on the session's own account.
+// openToAll accepts answers to an approval from all callers of Decide. It calls
+// Options.Approve, if set. If ApprovalTimeout is negative, it denies at once.
 func (s *Session) openToAll(q *question) {
 	q.since = time.Now()
 	switch a := q.approval; {
 	case s.opt.Approve != nil:
-		// Not a helper: an Approver may take for ever, and may close the session.
+		// Close waits for helpers, so this is none: an Approver may block for ever
+		// and may close the session.
 		go s.consult(q.ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {
-			_ = s.Decide(s.ctx, a.ID, refuse(a, universal.ApprovalRequired+": nobody is there to answer, so it was denied"))
+			_ = s.Decide(s.ctx, a.ID, refuse(a, universal.ApprovalRequired+": no one can answer, so it was denied"))
 		})
 	}
 }
 
-// consult has an Approver answer. An answer that does not fit is a denial: the
-// agent would wait for ever.
+// consult lets an Approver answer. It denies the approval if the answer is
+// invalid, because the agent would otherwise wait for ever.
 func (s *Session) consult(ctx context.Context, approve Approver, a event.Approval) {
 	if s.Decide(s.ctx, a.ID, approve(ctx, a).onBehalf(a)) != nil {
-		_ = s.Decide(s.ctx, a.ID, refuse(a, "the answer did not fit the question, so it was denied"))
+		_ = s.Decide(s.ctx, a.ID, refuse(a, "the answer was invalid for this approval, so it was denied"))
 	}
 }
 
-// onBehalf returns the decision of a Judge or an Approver, which was called
-// with the arguments of a.
+// onBehalf completes the decision of a Judge or an Approver with the digest of
+// the arguments that it was called with, and with the resolver ByPolicy.
 func (d Decision) onBehalf(a event.Approval) Decision {
 	d.ArgumentsDigest = cmp.Or(d.ArgumentsDigest, a.ArgumentsDigest)
 	d.By = cmp.Or(d.By, event.ByPolicy)
 	return d
 }
 
+// refuse returns a decision that denies an approval.
 func refuse(a event.Approval, why string) Decision {
 	return Decision{Choice: denial(a), By: event.ByPolicy, Reason: why}
 }
 
+// denial returns the id of the approval's choice that denies it. It prefers one
+// that lets the turn continue. Without any, the approval is withdrawn.
 func denial(a event.Approval) string {
 	for _, kind := range []event.ChoiceKind{event.ChoiceDeny, event.ChoiceDenyStop} {
 		if i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.Kind == kind }); i >= 0 {
@@ -145,6 +149,8 @@ func denial(a event.Approval) string {
 	return event.ChoiceWithdrawn
 }
 
+// decide validates a decision, logs it and then sends it to the agent. A denial
+// that stops the turn, and a withdrawal, cancel the turn.
 func (s *Session) decide(id string, d Decision) error {
 	lt, a := s.approval(id)
 	if lt == nil {
@@ -158,7 +164,7 @@ func (s *Session) decide(id string, d Decision) error {
 		return Fail(InvalidRequest, "choice: not one of the approval's choices")
 	}
 	if i >= 0 && d.approvesUnseen(a, a.Choices[i].Kind) {
-		return Fail(InvalidRequest, "argumentsDigest: required to approve; quote the approval's, so that nothing else is approved")
+		return Fail(InvalidRequest, "argumentsDigest: required to approve; send the digest of the approval")
 	}
 	if len(d.UpdatedArguments) > 0 {
 		if !a.ArgumentsEditable {
@@ -188,7 +194,7 @@ func (s *Session) decide(id string, d Decision) error {
 		lt.rules.cancelling, lt.overdue = true, now.Add(s.cfg.InterruptGrace)
 	}
 	if s.link == nil {
-		return nil // its end is on the way
+		return nil // the agent has exited, so its turns are ending
 	}
 	var err error
 	if i < 0 {
@@ -199,7 +205,7 @@ func (s *Session) decide(id string, d Decision) error {
 	if err == nil {
 		return nil
 	}
-	if CodeOf(err) != ApprovalGone { // the agent would wait for ever for what it cannot be told
+	if CodeOf(err) != ApprovalGone { // without its answer the agent would wait for ever
 		s.fail(lt, Safe(err))
 		s.dismiss(errDismissed())
 	}
@@ -210,6 +216,7 @@ func errApprovalGone() *Error {
 	return Fail(ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
 }
 
+// approval returns a pending approval and its turn; nil if there is none.
 func (s *Session) approval(id string) (*liveTurn, event.Approval) {
 	for _, lt := range s.live {
 		if i := lt.rules.pending(id); i >= 0 {

@@ -11,20 +11,20 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// An Attachment is content that was checked already. Text is that of a text
-// document; Data that of an image or a PDF.
+// An Attachment is a file that goes with a prompt and that package attach has
+// checked. A text document has Text; an image or a PDF has Data.
 type Attachment struct {
 	Name      string `json:"name"`
 	MediaType string `json:"mediaType"`
 	Text      string `json:"text,omitzero"`
 	Data      []byte `json:"data,omitzero"`
 
-	// Path is how the client named the attachment: a path, or the id of an
-	// upload. It is part of errors only. Default: Name
+	// Path is the path or upload id by which the client named the attachment.
+	// Only errors contain it. Default: Name
 	Path string `json:"path,omitzero"`
 }
 
-// A Rejection says why an attachment does not reach the agent.
+// A Rejection is the reason why an attachment does not reach the agent.
 type Rejection struct {
 	Path   string `json:"path"` // or the id of an upload, as the client gave it
 	Reason string `json:"reason"`
@@ -37,19 +37,19 @@ type AttachmentErrors struct {
 	Count    int         `json:"rejectedAttachmentCount"`
 }
 
-// nothingLeft is the category of a prompt of which nothing is left to send.
+// nothingLeft is the category of a prompt without text whose attachments were all
+// rejected.
 const nothingLeft = "ALL_ATTACHMENTS_FAILED_NO_TEXT"
 
-// Bounds of what is said about rejected attachments.
+// Bounds of errors and warnings about rejected attachments.
 const (
 	maxRejections = 100 // in the details of an error
 	maxWarned     = 3   // in a warning
-	maxReason     = 200 // bytes, also of a name in a warning
+	maxReason     = 200 // bytes of a reason, and of a name in a warning
 )
 
-// CheckRejected returns an *Error with the code ATTACHMENT_FAILURE if all
-// attachments of the prompt were rejected and it has no text either: then
-// nothing is left to send.
+// CheckRejected fails with ATTACHMENT_FAILURE if the prompt has no text and all
+// its attachments were rejected, so that nothing is left to send.
 func (in Input) CheckRejected() error {
 	n := len(in.Rejected)
 	if n == 0 || len(in.Attachments) > 0 || strings.TrimSpace(in.Text) != "" {
@@ -69,8 +69,8 @@ const (
 	warnedMore  = "- ... %d additional attachment error(s) omitted"
 )
 
-// Warning returns the text that goes before the prompt, as a block of its own,
-// if some of its attachments were rejected; "" if none were.
+// Warning returns the text that the agent receives before the prompt, in a
+// separate block, if attachments were rejected; "" if none were.
 func (in Input) Warning() string {
 	n := len(in.Rejected)
 	if n == 0 {
@@ -86,20 +86,21 @@ func (in Input) Warning() string {
 	return strings.Join(lines, "\n")
 }
 
-// line returns the rejection on one line, without the directory.
+// line returns the rejection on one line. It names the file without its folder.
 func (r Rejection) line() string {
 	return text.OneLine(filepath.Base(r.Path), maxReason) + ": " + text.OneLine(r.Reason, maxReason)
 }
 
+// warned matches a text that begins with a warning of Input.Warning.
 var warned = regexp.MustCompile(`^Attachment warning: (\d{1,9}) attachment\(s\) could not be processed\. Continuing with available content\.\n` + warnedList + `((?:\n- [^\n]*)+)`)
 
-// AttachmentsRejected is the code of the notice by which readers of a turn learn
-// of attachments that did not reach the agent.
+// AttachmentsRejected is the code of the notice that lists the attachments of a
+// turn that did not reach the agent.
 const AttachmentsRejected = "ATTACHMENTS_REJECTED"
 
 // CutWarning splits a text that begins with a warning of [Input.Warning] into
-// the warning and what follows it after a line break. The warning is "" if the
-// text does not begin with one.
+// the warning and the text after the line break that follows it. The warning is
+// "" if the text does not begin with one.
 func CutWarning(s string) (warning, rest string) {
 	m := warned.FindStringSubmatch(s)
 	if m == nil {
@@ -121,12 +122,13 @@ func CutWarning(s string) (warning, rest string) {
 	return warning, strings.Join(all[lines:], "")
 }
 
-// warnedTitle matches the beginning of a warning, also where an agent has made
-// one line of it.
+// warnedTitle matches the beginning of a warning, even if an agent has joined its
+// lines.
 var warnedTitle = regexp.MustCompile(`^\s*Attachment warning: \d{1,9} attachment\(s\) could not be processed\.`)
 
-// TitleOf returns a title that an agent made of the beginning of a prompt, without
-// the warning of [Input.Warning]. It is "" if nothing of the prompt is left.
+// TitleOf returns native, a title that an agent made from the beginning of a
+// prompt, without the warning of [Input.Warning]. It is "" if the title contains
+// nothing else.
 func TitleOf(native string) string {
 	if !warnedTitle.MatchString(native) {
 		return native
@@ -137,8 +139,8 @@ func TitleOf(native string) string {
 	return ""
 }
 
-// Accepts returns a function that says why the session's agent does not take an
-// attachment, "" if it does. See [Accepter].
+// Accepts returns a function that returns the reason why the session's agent
+// rejects an attachment, "" if the agent accepts it. See [Accepter].
 func (s *Session) Accepts(ctx context.Context) (func(Attachment) (reason string), error) {
 	p, ok := s.provider.(Accepter)
 	if !ok {
@@ -151,8 +153,8 @@ func (s *Session) Accepts(ctx context.Context) (func(Attachment) (reason string)
 	return accepts, nil
 }
 
-// accepted returns the prompt without the attachments that the agent does not
-// take. It fails if nothing is left.
+// accepted moves the attachments that the agent does not accept to Rejected. It
+// fails if nothing is left to send.
 func (s *Session) accepted(ctx context.Context, in Input) (Input, error) {
 	if len(in.Attachments) > 0 {
 		accepts, err := s.Accepts(ctx)
@@ -172,6 +174,7 @@ func (s *Session) accepted(ctx context.Context, in Input) (Input, error) {
 	return in, in.CheckRejected()
 }
 
+// path returns Path, or its default.
 func (a Attachment) path() string {
 	if a.Path == "" {
 		return a.Name

@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Bounded returns what a probe found out within the bounds of an event: labels
-// are cut, and models, modes, options and paths that are too long are left out.
+// Bounded returns in within the bounds of an event. It shortens labels that are
+// too long, and drops models, modes, options and paths that are too long.
 func (in Installation) Bounded() Installation {
 	if len(in.Path) > event.MaxPath {
 		in.Path = ""
@@ -31,7 +31,7 @@ func (in Installation) Bounded() Installation {
 	return in
 }
 
-// tooLong is the notice for values that were left out, see [event.Bounded].
+// tooLong returns the notice about values that [event.Bounded] dropped.
 func tooLong(fields []string) event.Notice {
 	return event.Notice{
 		Level: event.LevelWarning, Code: "VALUE_TOO_LONG",
@@ -39,8 +39,8 @@ func tooLong(fields []string) event.Notice {
 	}
 }
 
-// boundedFact returns an out-of-turn fact within the bounds of an event, and a
-// notice if a value of it was left out. It returns nothing for an invalid one.
+// boundedFact returns an out-of-turn fact within the bounds of an event, after a
+// notice if it dropped values of the fact. It drops an invalid fact.
 func boundedFact(ev event.Event) (out []event.Event) {
 	body, left := event.Bounded(ev.Body)
 	if len(left) > 0 {

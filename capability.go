@@ -2,7 +2,8 @@ package runnel
 
 import "slices"
 
-// A Capability is something a provider can do, under its name on the wire.
+// A Capability is the name of a feature that a provider may have. Capabilities
+// are part of the wire protocol.
 type Capability string
 
 // The capabilities.
@@ -23,7 +24,7 @@ const (
 	CapArtifactFinalText Capability = "agent_api.artifacts.final_text.v1"
 )
 
-// AllCapabilities returns every capability that there is, sorted.
+// AllCapabilities returns every capability, sorted.
 func AllCapabilities() []Capability {
 	all := []Capability{
 		CapRun, CapEvents, CapEventsLive, CapCancel, CapToolsStructured, CapToolsResults, CapSessionHandle, CapSessionResume,
@@ -33,12 +34,13 @@ func AllCapabilities() []Capability {
 	return all
 }
 
-// A Capable is a Provider that can do more than its methods show, such as
-// honouring some of the Options.
+// A Capable is a Provider with capabilities that its methods do not show, such
+// as support for some of the Options. Extra returns these capabilities.
 type Capable interface{ Extra() []Capability }
 
-// Capabilities returns what p can do, computed from what it implements. Every
-// provider gives the first group by its contract: the engine does the rest.
+// Capabilities returns the capabilities of p, sorted. It computes them from the
+// interfaces that p implements. Every provider has the capabilities that the
+// engine itself implements.
 func Capabilities(p Provider) []Capability {
 	caps := []Capability{CapRun, CapEvents, CapEventsLive, CapCancel, CapSessionHandle, CapNonInteractive, CapArtifactFinalText}
 	if _, ok := p.(Forker); ok {
@@ -56,8 +58,8 @@ func Capabilities(p Provider) []Capability {
 	return slices.Compact(caps)
 }
 
-// Require fails with UNSUPPORTED_CAPABILITY unless p can do all of caps, among
-// which may be [ExtensionKeys]. It starts nothing.
+// Require fails with UNSUPPORTED_CAPABILITY unless p has all of caps, which may
+// include [ExtensionKeys]. It starts no agent.
 func Require(p Provider, caps ...Capability) error {
 	have, own := Capabilities(p), backendKeys(p)
 	for _, c := range caps {

@@ -2,9 +2,9 @@ package runnel
 
 import "strings"
 
-// CheckPrompt fails with INVALID_REQUEST if a prompt cannot reach an agent as it
-// is. Field is what the caller names the text in the error; attachments is the
-// number of files that come with the text.
+// CheckPrompt fails with INVALID_REQUEST if a prompt is blank and has no files,
+// or contains characters that agents do not accept. The error calls the text by
+// the name field. attachments is the number of files of the prompt.
 func CheckPrompt(field, text string, attachments int) error {
 	if strings.TrimSpace(text) == "" && attachments == 0 {
 		return Fail(InvalidRequest, field+": the prompt is blank; write something, or attach a file")
@@ -12,7 +12,7 @@ func CheckPrompt(field, text string, attachments int) error {
 	return checkText(field, text)
 }
 
-// warnOfBypass reports that an agent asks nobody.
+// warnOfBypass calls Options.Warn if the agent runs its tools without asking.
 func warnOfBypass(opt Options) {
 	if opt.PermissionMode == ModeBypass && opt.Warn != nil {
 		opt.Warn("PERMISSIONS_BYPASSED", "every tool of this agent runs without asking")

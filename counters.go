@@ -2,17 +2,17 @@ package runnel
 
 import "sync/atomic"
 
-// Counters count what agents print and no log records. Sessions that share one
-// add to it; it may be read at any time. See [Options].
+// Counters count the output of agents that no log records. Several sessions may
+// share one Counters. It may be read at any time. See [Options].
 type Counters struct {
-	// Events that were dropped: they came after the end of their turn or a
-	// second time, belong to no turn, or were invalid once more than their turn
-	// has notices for.
+	// Events counts dropped events: late events of a turn that has ended,
+	// duplicates, events without a turn that need one, and invalid events beyond
+	// the number of notices that a turn may have about them.
 	Events atomic.Int64
 
-	// Messages of the agent that mean nothing to its provider.
+	// Messages counts messages of the agent that its provider does not know.
 	Messages atomic.Int64
 
-	// Lines that are too long or not in the agent's protocol.
+	// Lines counts lines that are too long or not in the agent's protocol.
 	Lines atomic.Int64
 }

@@ -2,16 +2,16 @@ package runnel
 
 import "github.com/runnel-dev/runnel/event"
 
-// credentialCategories are the errors about an agent's own credential, and what
-// is wrong with it.
+// credentialCategories maps the codes of errors about an agent's credential to
+// the category of the problem.
 var credentialCategories = map[Code]string{
 	MissingAPIKey:    "API_KEY_MISSING",
 	InvalidAPIKey:    "API_KEY_REFUSED",
 	AgentNotLoggedIn: "LOGIN_MISSING",
 }
 
-// credentialDetails returns err with the provider whose agent needs the credential
-// and the category of the problem, if err is about that and has no details.
+// credentialDetails returns err with the provider and the category of the problem
+// in its details, if err is about an agent's credential and has no details yet.
 func credentialDetails(provider string, err *Error) *Error {
 	category, ok := credentialCategories[err.Code]
 	if !ok || err.Details != nil {
@@ -22,7 +22,7 @@ func credentialDetails(provider string, err *Error) *Error {
 	return &out
 }
 
-// withCredentialDetails is credentialDetails for the end of a turn.
+// withCredentialDetails is credentialDetails for the terminal event of a turn.
 func withCredentialDetails(provider string, b event.ResponseError) event.ResponseError {
 	if len(b.Error.Details) == 0 {
 		b.Error.Details = credentialDetails(provider, &Error{Code: Code(b.Error.Code)}).Fault().Details

@@ -8,47 +8,48 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Bounds of one batch of a [Cursor]. A reader that is slow to pass a batch on
-// holds no more than that, and no read of the log stays open meanwhile.
+// Bounds of one batch of a [Cursor]. A slow reader holds at most one batch in
+// memory, and keeps no read of the log open while it processes the batch.
 const (
 	batchEvents = 512
 	batchBytes  = 32 << 10 // estimated by event.Weight
 )
 
-// batchKept bounds the room for a batch, in events, that a waiting cursor keeps.
+// batchKept is the largest batch buffer, in events, that a cursor keeps for reuse.
 const batchKept = 16
 
 // A Cursor is the position of one reader in a session's log. It returns the
-// events after that position: first those that the log already has, then new ones
-// as they are appended.
+// events after that position: first the events already in the log, then new
+// events as the session appends them.
 //
 // A Cursor starts no goroutine. Its methods must not be called concurrently.
 type Cursor struct {
 	log     Log
 	session string
 	at      int64
-	batch   []event.Event // room for the next batch
-	timer   *time.Timer   // made by the first wait that has a deadline
+	batch   []event.Event // buffer of the next batch
+	timer   *time.Timer   // created by the first wait with a deadline
 }
 
-// NewCursor returns a cursor behind position after of the session's log.
+// NewCursor returns a cursor that reads the session's log from the event after
+// position after.
 func NewCursor(log Log, session string, after int64) *Cursor {
 	return &Cursor{log: log, session: session, at: after}
 }
 
-// Position returns the position of the newest event that was returned, or the
-// one that the cursor was made with.
+// Position returns the position of the last event that the cursor returned, or
+// its initial position if it has returned none.
 func (c *Cursor) Position() int64 { return c.at }
 
-// Next returns the next batch, which has at least one event. It waits until
-// there is one. When ctx ends it returns the cause. The batch is valid until the
-// next call.
+// Next waits until the log has events after the cursor's position and returns
+// the next batch of them, at least one event. When ctx ends it returns the cause.
+// The batch is valid until the next call.
 func (c *Cursor) Next(ctx context.Context) ([]event.Event, error) {
 	return c.NextUntil(ctx, time.Time{})
 }
 
-// NextUntil is [Cursor.Next], but stops waiting at the deadline: then it returns
-// no events and no error. The zero deadline never comes.
+// NextUntil is [Cursor.Next] with a deadline, at which it returns no events and
+// no error. The zero deadline means that it waits without limit.
 func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Event, error) {
 	for {
 		grown := c.log.Grown(c.session, c.at) // before Read, so that no wake-up is lost
@@ -62,8 +63,8 @@ func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Eve
 	}
 }
 
-// Read returns the next batch without waiting; none at the end of the log. The
-// batch is valid until the next call.
+// Read returns the next batch without waiting. At the end of the log it returns
+// no events. The batch is valid until the next call.
 func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
 	evs, size, at := c.batch[:0], 0, c.at
 	clear(evs[:cap(evs)])
@@ -87,12 +88,12 @@ func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
 	case len(evs) == 0:
 		return nil, failed
 	}
-	c.at = at // a failed read is repeated after what it returned
+	c.at = at // after an error, the next call reads on from here
 	return evs, nil
 }
 
-// Events yields the events one by one, and waits for more. It stops when its
-// caller does. When ctx ends it yields the cause.
+// Events yields the events one by one and waits for new ones. It ends when its
+// caller stops the iteration. When ctx ends it yields the cause.
 func (c *Cursor) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for {
@@ -118,16 +119,16 @@ func (c *Cursor) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	}
 }
 
-// Wait returns once the log has events after the cursor's position, and reports
-// true, or at the deadline, and reports false. The zero deadline never comes.
+// Wait returns true once the log has events after the cursor's position, or
+// false at the deadline. The zero deadline means that it waits without limit.
 // When ctx ends it returns the cause.
 func (c *Cursor) Wait(ctx context.Context, deadline time.Time) (grown bool, err error) {
 	ended, err := c.wait(ctx, c.log.Grown(c.session, c.at), deadline)
 	return !ended && err == nil, err
 }
 
-// wait returns when the log has grown, or reports that the deadline came first.
-// When ctx has ended it returns the cause.
+// wait waits for a signal of grown. It reports whether the deadline passed first.
+// When ctx ends it returns the cause.
 func (c *Cursor) wait(ctx context.Context, grown <-chan struct{}, deadline time.Time) (ended bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -142,9 +143,9 @@ func (c *Cursor) wait(ctx context.Context, grown <-chan struct{}, deadline time.
 	}
 }
 
-// alarm returns a channel that fires at the deadline; nil if there is none. The
-// timer is never stopped: since Go 1.23 one whose channel nobody receives from
-// costs nothing.
+// alarm returns a channel that receives a value at the deadline; nil for the zero
+// deadline. It never stops the timer: since Go 1.23, a timer costs nothing while
+// no goroutine receives from its channel.
 func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 	if deadline.IsZero() {
 		return nil
@@ -157,8 +158,8 @@ func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 	return c.timer.C
 }
 
-// Follow yields the events after position after and then waits for more: it is
-// [Cursor.Events] of a new cursor. When ctx ends it yields the cause.
+// Follow yields the events of a session after position after and waits for new
+// ones. It is [Cursor.Events] of a new cursor. When ctx ends it yields the cause.
 func Follow(ctx context.Context, log Log, session string, after int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		NewCursor(log, session, after).Events(ctx)(yield)

@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Code says what kind of error happened. Codes are part of the wire protocol.
+// A Code is the kind of an error. Codes are part of the wire protocol.
 type Code string
 
 // The codes.
@@ -47,8 +47,9 @@ const (
 	Internal                Code = "INTERNAL"
 )
 
-// Error is the only error type that leaves this module. Message is safe to
-// show and says what to do next. Err is for operators and stays in the process.
+// Error is the type of all errors that this module returns. Message is safe to
+// show to users and states what to do. Err is the cause; it is for operators and
+// is never sent to clients.
 type Error struct {
 	Code    Code
 	Message string
@@ -58,11 +59,11 @@ type Error struct {
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// Unwrap returns the error that e hides.
+// Unwrap returns the cause of e.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fail returns an *Error with a message that is safe to show and, optionally,
-// the cause that is not.
+// Fail returns an *Error with a message that is safe to show and optional
+// causes, which need not be safe to show.
 func Fail(code Code, message string, cause ...error) *Error {
 	return &Error{Code: code, Message: message, Err: errors.Join(cause...)}
 }
@@ -75,8 +76,8 @@ func CodeOf(err error) Code {
 	return Safe(err).Code
 }
 
-// Safe returns err as an *Error. What has no code becomes Internal, with a
-// message that tells nothing: its text may hold anything.
+// Safe returns err as an *Error. An error without a code becomes Internal with a
+// fixed message, because its own text may contain secrets.
 func Safe(err error) *Error {
 	if err == nil {
 		return nil
@@ -84,13 +85,13 @@ func Safe(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	if errors.Is(err, store.ErrInvalidEvent) { // made of our own words
+	if errors.Is(err, store.ErrInvalidEvent) { // its text is safe to show
 		return Fail(InvalidStreamEvent, err.Error(), err)
 	}
 	return &Error{Code: Internal, Message: "internal error; the server's log has the details", Err: err}
 }
 
-// Fault returns the form in which e is written into events.
+// Fault returns e in the form in which events contain errors.
 func (e *Error) Fault() event.Fault {
 	code := e.Code
 	if code == "" {

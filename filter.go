@@ -8,20 +8,22 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Filter changes what one agent says before anything else sees it, such as to
-// take secrets out. It is called from one goroutine.
+// A Filter changes the events of one agent before the session processes them,
+// for instance to remove secrets. Its methods are called from one goroutine.
 type Filter interface {
-	// Event returns what takes ev's place, in order; valid until the next call.
+	// Event returns the events that replace ev, in order. The slice is valid
+	// until the next call.
 	Event(ev event.Event) []event.Event
 
-	// End returns what was held back, once the agent says nothing more.
+	// End returns the events that the filter has held back. It is called after
+	// the agent's last event.
 	End() []event.Event
 
-	// Text changes a text that stands alone, such as the message of an error.
+	// Text filters a text outside of events, such as the message of an error.
 	Text(s string) string
 }
 
-// Filtered passes events through a Filter. A nil one changes nothing.
+// Filtered passes evs through f. A nil f changes nothing.
 func Filtered(f Filter, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	if f == nil {
 		return evs
@@ -50,7 +52,7 @@ func Filtered(f Filter, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event
 	}
 }
 
-// filter returns the Filter for an agent that is run with opt; nil for none.
+// filter returns a new Filter for an agent that runs with opt; nil for none.
 func (opt Options) filter() Filter {
 	if opt.Filter == nil {
 		return nil
@@ -58,7 +60,8 @@ func (opt Options) filter() Filter {
 	return opt.Filter(opt)
 }
 
-// screened is what becomes of what Conn.Next returned.
+// screened returns the result of Conn.Next after the session's Filter. The slice
+// is valid until the next call.
 func (l *link) screened(ev event.Event, err error) []arrival {
 	l.out = l.out[:0]
 	if l.filter == nil {
@@ -79,18 +82,18 @@ func (l *link) screened(ev event.Event, err error) []arrival {
 	return l.out
 }
 
-// fault is err in the form in which the log has it.
+// fault returns err, filtered, in the form in which events contain errors.
 func (s *Session) fault(err *Error) event.Fault {
 	return Safe(filterError(s.opt.filter(), err)).Fault()
 }
 
-// filterError changes the message of an *Error, the only part that is shown.
+// filterError filters the message of an *Error, the only part that users see.
 func filterError(f Filter, err error) error {
 	if f == nil {
 		return err
 	}
 	if _, coded := errors.AsType[*Error](err); !coded && errors.Is(err, io.EOF) {
-		return err // it says only that the agent has gone
+		return err // it has no message of the agent
 	}
 	e := *Safe(err)
 	e.Message = f.Text(e.Message)

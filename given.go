@@ -8,15 +8,16 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// given has the settings that the running agent has from us, and has not changed
-// itself since. An agent gets a setting only if it differs: being told of a model
-// can leave traces in a conversation. What is not known is not here.
+// given tracks the settings that the session has sent to the running agent and
+// that the agent has not changed since. The session sends a setting only if it
+// differs, because setting a model can leave traces in the conversation. A field
+// is empty if the agent's value is not known.
 type given struct {
 	Settings
-	model string // as the agent reported it since it got Model; it may have a name of its own for that
+	model string // the agent's own name of Model, as it reported it since
 }
 
-// startedWith returns what an agent has that was started with opt.
+// startedWith returns the settings of an agent that was started with opt.
 func startedWith(opt Options) given {
 	return given{Settings: Settings{
 		Model: opt.Model, PermissionMode: cmp.Or(opt.PermissionMode, ModeDefault), ReasoningEffort: opt.ReasoningEffort, Config: maps.Clone(opt.Config),
@@ -24,7 +25,7 @@ func startedWith(opt Options) given {
 	}}
 }
 
-// missing returns those of the settings that the agent does not have.
+// missing returns the part of set that differs from the agent's settings.
 func (g *given) missing(set Settings) Settings {
 	if set.Model == g.Model {
 		set.Model = ""
@@ -52,9 +53,9 @@ func (g *given) missing(set Settings) Settings {
 	return set
 }
 
-// gave notes that the agent gets settings. A setting of its own may be part of
-// what makes its model, its effort or its permission mode, and the other way
-// round: of those nothing is known then.
+// gave records that the session sends set to the agent. A setting in Config may
+// change the agent's model, effort or permission mode, and each of these may
+// change a setting in Config. So gave forgets the values that set may change.
 func (g *given) gave(set Settings) {
 	if len(set.Config) > 0 {
 		*g = given{Settings: Settings{Config: g.Config, ThinkingDisplay: g.ThinkingDisplay, DisallowedTools: g.DisallowedTools}}
@@ -68,7 +69,7 @@ func (g *given) gave(set Settings) {
 	g.Settings = set.or(g.Settings)
 }
 
-// reported notes that the agent reported settings.
+// reported forgets the settings that differ from a report of the agent.
 func (g *given) reported(b event.SessionUpdated) {
 	switch {
 	case b.ModelID == "":
@@ -90,14 +91,13 @@ func (g *given) reported(b event.SessionUpdated) {
 	}
 }
 
-// noticed notes a notice of the agent. Which setting it refused is not said: so
-// nothing is known any more.
+// noticed forgets all settings if the agent rejected one, because the notice does
+// not name the setting.
 func (g *given) noticed(n event.Notice) {
 	if n.Code == optionRefused {
 		*g = given{}
 	}
 }
 
-// optionRefused is the code of the notice that the agent refused to change a
-// setting that it was given.
+// optionRefused is the code of the notice that the agent rejected a setting.
 const optionRefused = "OPTION_REFUSED"

@@ -6,13 +6,14 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Import appends turns that began outside of this session, and what the agent
-// reported between them: the output of [Replay] over a part of the agent's own
-// history. Every turn must have its end, and none may be in the log.
+// Import appends turns that ran outside of this session, and the out-of-turn
+// events between them. evs is the output of [Replay] over a part of the agent's
+// own history. Every turn in evs must be complete and absent from the log.
 //
-// Import fails with TURN_IN_PROGRESS while a turn runs. It ends the agent as
-// [Session.Release] does, because a running agent does not know these turns;
-// the next Send starts it again, and it reads its conversation anew.
+// Import fails with TURN_IN_PROGRESS while a turn runs. It stops the agent as
+// [Session.Release] does, because a running agent does not know these turns. The
+// next Send starts the agent again, and the agent then reads the conversation
+// from its history.
 func (s *Session) Import(ctx context.Context, evs []event.Event) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return importMsg{evs, reply} })
 	return err
@@ -25,8 +26,8 @@ type importMsg struct {
 
 func (importMsg) message() {}
 
-// importBatch is how many events one write holds at least. A write ends where
-// no turn is open, so a crash leaves no turn without its end.
+// importBatch is the minimum number of events of one write, except the last. A
+// write ends where no turn is open, so a crash leaves no incomplete turn.
 const importBatch = 256
 
 func (s *Session) imports(evs []event.Event) error {

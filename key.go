@@ -1,38 +1,44 @@
 package runnel
 
-// Auth says with which credential an agent calls its model.
+// Auth is the kind of credential with which an agent calls its model.
 type Auth string
 
 // The credentials of agents.
 const (
-	// AuthAgentLogin is the agent's own login: the agent gets no API key of ours.
+	// AuthAgentLogin is the agent's own login. Runnel passes no API key to the
+	// agent.
 	AuthAgentLogin Auth = "agent-login"
 
-	// AuthAPIKey is an API key of our environment, or of a file that the
-	// configuration names. The agent's own login is not used.
+	// AuthAPIKey is an API key from the environment of this process, or from a
+	// file that the configuration names. The agent does not use its own login.
 	AuthAPIKey Auth = "api-key"
 )
 
-// A KeyHolder is a Provider whose agent can work with an API key. CheckKey fails
-// with MISSING_API_KEY if the agent would be started with an API key and there is
-// none. The message names the variable. CheckKey starts nothing.
+// A KeyHolder is a Provider whose agent can use an API key. CheckKey fails with
+// MISSING_API_KEY if the agent needs an API key with these options and there is
+// none. The message names the variable. CheckKey starts no agent.
 type KeyHolder interface{ CheckKey(opt Options) error }
 
-// A KeyTaker is a KeyHolder that can be configured. WithKey returns the provider
-// with another source of the key. Clients may choose the Auth of a session only.
+// A KeyTaker is a KeyHolder whose source of the key can be configured. WithKey
+// returns the provider with another source. Only the configuration of the server
+// may set the source; clients may only choose the Auth of a session.
 type KeyTaker interface {
 	KeyHolder
 	WithKey(source KeySource) Provider
 }
 
-// A KeySource is where the API key of an agent comes from.
+// A KeySource is the place from which a provider reads the API key of its agent.
 type KeySource struct {
-	Auth Auth                   // of sessions that have no Auth of their own. Default: the agent chooses between what it has
-	Read func() (string, error) // reads the key whenever an agent is started. Default: the key is in our environment
+	// Auth applies to sessions without Options.Auth. Default: the agent chooses.
+	Auth Auth
+
+	// Read returns the key. It is called for every start of an agent. Default:
+	// the key is a variable in the environment of this process.
+	Read func() (string, error)
 }
 
-// CheckKey fails with MISSING_API_KEY if the agent of p would be started with an
-// API key and there is none.
+// CheckKey fails with MISSING_API_KEY if the agent of p needs an API key with
+// these options and there is none. It starts no agent.
 func CheckKey(p Provider, opt Options) error {
 	k, ok := p.(KeyHolder)
 	if !ok {
@@ -44,7 +50,8 @@ func CheckKey(p Provider, opt Options) error {
 	return nil
 }
 
-// CheckKey is the function CheckKey for the session's agent and options.
+// CheckKey calls the function [CheckKey] with the session's provider and the
+// options with which the session was opened.
 func (s *Session) CheckKey() error { return CheckKey(s.provider, s.first) }
 
 func checkAuth(c checked) error {
