@@ -280,7 +280,7 @@ func ExampleRegistry() {
 	// INVALID_REQUEST: agent kind "script": is registered already; choose another
 	// small
 	// large
-	// UNSUPPORTED_CLI_TYPE: there is no agent of the kind "nobody"; want script
+	// UNSUPPORTED_CLI_TYPE: unknown agent kind "nobody"; want script
 }
 
 // A session is a conversation of several turns. Questions wait for Decide.

@@ -9,32 +9,33 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// A link is the session's tie to one running agent. Its goroutine read owns
-// the calls of Conn.Next and ends when the agent does, or when quit is closed.
+// A link is the session's connection to one running agent. Its goroutine read
+// calls Conn.Next. It ends when Next returns an error or quit is closed.
 type link struct {
 	conn    Conn
 	in      chan arrival
-	quit    chan struct{} // closed by unlink: nobody takes from in any more
-	leaving bool          // Close was called; belongs to loop
-	filter  Filter        // of what the agent says; belongs to read
-	out     []arrival     // likewise
+	quit    chan struct{} // closed once loop no longer receives from in
+	leaving bool          // leave was called; used by loop only
+	filter  Filter        // of the agent's events; used by read only
+	out     []arrival     // buffer of screened; used by read only
 	closed  chan struct{} // closed once Conn.Close has returned
-	release func()        // counts the agent out; see Config.Reserve
+	release func()        // returned by Config.Reserve
 }
 
+// An arrival is one result of Conn.Next.
 type arrival struct {
 	ev  event.Event
 	err error
 }
 
-// newLink starts to read from conn.
+// newLink returns a link that reads from conn.
 func newLink(s *Session, conn Conn, release func()) *link {
 	l := makeLink(s, conn, release)
 	l.start(s)
 	return l
 }
 
-// makeLink is newLink before it starts to read.
+// makeLink returns a link that does not read until its start is called.
 func makeLink(s *Session, conn Conn, release func()) *link {
 	return &link{conn: conn, release: release, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
 }
@@ -57,7 +58,8 @@ func (l *link) read(ctx context.Context) {
 	}
 }
 
-// leave begins to close the connection. What the agent still says is heard.
+// leave begins to close the connection. Until the agent exits, the session still
+// receives its events.
 func (l *link) leave(s *Session) {
 	if l.leaving {
 		return
@@ -71,8 +73,8 @@ func (l *link) leave(s *Session) {
 	})
 }
 
-// noteExit remembers how an agent's process ended, and returns it, once that is
-// known: with its output's end, or when all that held it is gone.
+// noteExit stores and returns the exit status of an agent's process; nil if the
+// status is not known yet.
 func (s *Session) noteExit(conn Conn) *ExitStatus {
 	x, ok := conn.(Exiter)
 	if !ok {
@@ -86,17 +88,18 @@ func (s *Session) noteExit(conn Conn) *ExitStatus {
 	return &st
 }
 
+// openedMsg is the result of a start of the agent by Session.open.
 type openedMsg struct {
 	conn    Conn
 	release func()  // see Config.Reserve
-	opt     Options // it was started with
-	afresh  bool    // although there was a conversation
+	opt     Options // with which the agent was started
+	afresh  bool    // the agent could not resume and has a new conversation
 	err     error
 }
 
-// open starts an agent for the prompt that waits. It comes back through
-// opened; only one is under way at a time, and only after the agent before it
-// has gone: a conversation has one writer.
+// open begins to start an agent unless a start is already under way. The result
+// arrives on the channel opened. The start waits until the previous agent has
+// exited, because a conversation must have only one writer.
 func (s *Session) open() {
 	if s.opening != nil {
 		return
@@ -109,7 +112,7 @@ func (s *Session) open() {
 	s.opening = cancel
 	opt := s.opt
 	opt.Resume = s.facts.agentSessionID
-	opt.Fork = opt.Fork && opt.Resume == s.first.Resume // until the copy has an id
+	opt.Fork = opt.Fork && opt.Resume == s.first.Resume // copy only once
 	s.helpers.Go(func() {
 		defer cancel()
 		<-before
@@ -120,7 +123,7 @@ func (s *Session) open() {
 		}
 		conn, err := startConn(ctx, s.provider, opt)
 		afresh := opt.Resume != "" && CodeOf(err) == UnsupportedCapability && !opt.OneTurn && !opt.Fork
-		if afresh { // else the session could never go on
+		if afresh { // otherwise every later prompt would fail
 			opt.Resume = ""
 			conn, err = startConn(ctx, s.provider, opt)
 		}
@@ -131,7 +134,8 @@ func (s *Session) open() {
 	})
 }
 
-// attach takes the agent that open started.
+// attach connects the agent that open started, and sends it the waiting prompt.
+// If the start failed, attach ends the waiting turn with the error.
 func (s *Session) attach(o openedMsg) {
 	s.opening = nil
 	defer func() {
@@ -141,7 +145,7 @@ func (s *Session) attach(o openedMsg) {
 		s.departing = nil
 		s.tellStarted(o.err)
 	}()
-	// What the agent before it still had to say has been overtaken.
+	// Events of the previous agent that have not arrived yet are dropped.
 	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {
 		s.link, s.returned, s.given = newLink(s, o.conn, o.release), Settings{}, startedWith(o.opt)
@@ -154,13 +158,13 @@ func (s *Session) attach(o openedMsg) {
 		}
 		if o.afresh {
 			s.facts.agentSessionID = ""
-			s.between(forgotten("This agent cannot go on with a conversation after its process has ended."))
+			s.between(forgotten("This agent cannot resume a conversation after its process has ended."))
 			if s.flush() != nil {
 				return
 			}
 		}
 		if s.catchUp(o.opt) != nil {
-			s.link.leave(s) // no prompt has reached it: another takes its place
+			s.link.leave(s) // prompt then starts another agent
 		}
 	}
 	for _, lt := range slices.Clone(s.live) {
@@ -174,7 +178,7 @@ func (s *Session) attach(o openedMsg) {
 	}
 }
 
-// catchUp tells the agent of settings that changed while it started with opt.
+// catchUp sends the agent the settings that changed while it started with opt.
 func (s *Session) catchUp(opt Options) error {
 	late := Settings{Config: make(Values)}
 	if s.opt.Model != opt.Model {
@@ -197,8 +201,8 @@ func (s *Session) catchUp(opt Options) error {
 	return s.setLive(late)
 }
 
-// checkLive returns the error with which the running agent would refuse one of
-// the settings. It changes nothing.
+// checkLive returns the error with which the running agent would reject one of
+// the settings; nil if it accepts all. It changes nothing.
 func (s *Session) checkLive(set Settings) error {
 	if err := checkSetters(s.link.conn, set); err != nil {
 		return err
@@ -235,7 +239,7 @@ func checkSetters(conn Conn, set Settings) error {
 	return nil
 }
 
-// setLive tells the running agent of those settings that it does not have yet.
+// setLive sends the running agent the settings that differ from its own.
 func (s *Session) setLive(set Settings) error {
 	if err := s.checkLive(set); err != nil {
 		return err
@@ -280,7 +284,8 @@ func unsettable(what string) error {
 	return Fail(UnsupportedCapability, "this agent cannot change the "+what+" of a live session")
 }
 
-// unlink forgets the agent; its end goes on in the background.
+// unlink stops the agent in the background. The session receives no more of its
+// events.
 func (s *Session) unlink() {
 	if s.link == nil {
 		return
@@ -290,9 +295,9 @@ func (s *Session) unlink() {
 	s.gone, s.link = s.link.closed, nil
 }
 
-// startConn is openConn for options that were checked when the session began, by
-// another version of the server perhaps. A further directory may have gone
-// since, which is the agent's to notice.
+// startConn checks the options again and starts an agent. The options may have
+// been checked by another version of the server. Directories of AddDirs that were
+// removed since are not an error here; the agent itself may report them.
 func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	if err := checkTaken(p, opt, nil); err != nil {
 		return nil, err
@@ -300,13 +305,13 @@ func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	return openConn(ctx, p, opt)
 }
 
-// openConn is Provider.Open, or Forker.Fork where the options want a copy, with
-// errors that are safe.
+// openConn calls Provider.Open, or Forker.Fork if Options.Fork is set. Its errors
+// are safe to show.
 func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	open := p.Open
 	if opt.Fork {
 		f, ok := p.(Forker)
-		if !ok { // which declares no options
+		if !ok { // possible if p is no OptionTaker
 			return nil, lacks(nameOf(p), "fork")
 		}
 		open = f.Fork
@@ -318,7 +323,7 @@ func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	return conn, nil
 }
 
-// startError completes the error of a provider that did not start its agent.
+// startError completes the error with which a provider failed to start its agent.
 func startError(p Provider, opt Options, err *Error) *Error {
 	if err.Code == SessionNotFound && opt.Resume != "" {
 		missing := *err
@@ -328,5 +333,5 @@ func startError(p Provider, opt Options, err *Error) *Error {
 	return credentialDetails(p.Name(), err)
 }
 
-// closed is a channel that is closed from the beginning.
+// closed is a channel that is always closed.
 var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()

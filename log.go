@@ -6,27 +6,29 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// The contract of a log stands in the package store, below the engine, so that a
-// log need not know the engine. It has its names here, too.
+// Package store defines the interfaces of a log, so that a log does not have to
+// import the engine. These are aliases of its types.
 type (
-	// A Log keeps the events of sessions. See [store.Log].
+	// A Log stores the events of sessions. See [store.Log].
 	Log = store.Log
 	// LogState describes the end of a session's log.
 	LogState = store.LogState
 	// An OpenTurn is a turn without a terminal event.
 	OpenTurn = store.OpenTurn
-	// An Identified is a Log that is another than its copies. See
+	// An Identified is a Log with an identity that its copies do not share. See
 	// [store.Identified].
 	Identified = store.Identified
-	// Memory is a Log that forgets when it is dropped, and the default. The zero
-	// value is ready to use.
+	// Memory is a Log in memory, and the default of Config.Log. The zero value is
+	// ready to use.
 	Memory = memory.Log
 )
 
-// ErrConflict means that someone else has appended to the log.
+// ErrConflict is the error of an append to a log to which another writer has
+// appended.
 var ErrConflict = store.ErrConflict
 
-// CheckAppend is [store.CheckAppend], with the code INVALID_STREAM_EVENT.
+// CheckAppend is [store.CheckAppend] with errors of the code
+// INVALID_STREAM_EVENT.
 func CheckAppend(session string, head int64, evs []event.Event) error {
 	if err := store.CheckAppend(session, head, evs); err != nil {
 		return Safe(err)

@@ -14,12 +14,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// An OptionTaker is a Provider that declares which options its agent takes.
-// [CheckOptions] refuses the others before an agent is started. A provider that
-// declares nothing gets all options, and refuses what its agent lacks itself.
+// An OptionTaker is a Provider that declares which options its agent accepts.
+// [CheckOptions] rejects all other options before it starts an agent. A Provider
+// without this method receives all options, and must itself reject options that
+// its agent does not accept.
 type OptionTaker interface{ Takes() Takes }
 
-// Takes declares which of the Options an agent takes. Every agent takes Model
+// Takes declares which of the Options an agent accepts. Every agent accepts Model
 // and PermissionMode.
 type Takes struct {
 	Tools              bool
@@ -35,32 +36,33 @@ type Takes struct {
 	// Modes are the permission modes that the agent has. Default: all.
 	Modes []PermissionMode
 
-	// Efforts are the agent's words for ReasoningEffort. A model may have fewer:
-	// the provider's Open refuses the others. Default: the agent has no
-	// reasoning effort, unless AnyEffort is set.
+	// Efforts are the agent's values for ReasoningEffort. If a model accepts only
+	// some of them, the provider's Open rejects the others. Default: the agent
+	// has no reasoning effort, unless AnyEffort is set.
 	Efforts []string
 
-	// AnyEffort says that only a conversation shows the words.
+	// AnyEffort is set if the agent lists its reasoning efforts only in a running
+	// conversation.
 	AnyEffort bool
 
-	// Disallowed says that the agent leaves out the tools of Options.Disallowed
-	// and DisallowedTools. Any other agent ignores the first and refuses the
-	// second: it only asks before it uses tools.
+	// Disallowed is set if the agent can leave out the tools of Options.Disallowed
+	// and Options.DisallowedTools. For other agents Options.Disallowed has no
+	// effect, and DisallowedTools is rejected.
 	Disallowed bool
 
 	// SubagentTools are the names of the tools with which the agent starts
-	// subagents, and asks more of them.
+	// subagents and sends them further messages.
 	SubagentTools []string
 
-	// Delegations are the values of Options.Delegation that the agent can start
-	// with, beside DelegateFreely.
+	// Delegations are the values of Options.Delegation that the agent accepts, in
+	// addition to DelegateFreely.
 	Delegations []Delegation
 
-	// Config says that the agent has settings of its own, see Options.Config.
+	// Config is set if the agent accepts Options.Config.
 	Config bool
 
-	// Settings are those that every conversation has, whatever the agent's
-	// version. A setting without Choices takes any value here.
+	// Settings are the settings for Options.Config that every conversation has in
+	// every version of the agent. A setting without Choices accepts any value.
 	Settings []event.ConfigOption
 
 	fork bool // the provider is a Forker
@@ -75,7 +77,7 @@ const (
 	maxConfig  = 100 // settings
 )
 
-// The words in which the universal API says that a value is invalid.
+// The suffixes with which the universal API marks the messages for invalid values.
 const (
 	invalidModel   = " (invalid agent_api.config.model.v1)"
 	invalidAddDirs = " (invalid agent_api.exec.add_dirs.v1.dirs%s)" // with the index in brackets
@@ -84,15 +86,14 @@ const (
 // word matches the name of a reasoning effort or a tool.
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
-// CheckOptions returns the options with which p may start an agent: the model
-// without white space around it, and every further directory once. It fails with
-// UNSUPPORTED_CAPABILITY if the agent lacks an option, and otherwise with
-// INVALID_REQUEST if an option has a value that no agent of p can have. It
-// starts nothing.
+// CheckOptions checks opt before p starts an agent with it. It returns opt with
+// white space around the model removed and without duplicate directories. It
+// fails with UNSUPPORTED_CAPABILITY if the agent does not accept an option, and
+// with INVALID_REQUEST if the value of an option is invalid. It starts no agent.
 //
-// Known is what was found out about the agent when it was probed last; nil if it
-// never was. What known does not tell, such as the efforts of a model, is
-// refused by Provider.Open.
+// known is the result of the last probe of the agent; nil if there is none.
+// Provider.Open rejects values that CheckOptions cannot check, such as a
+// reasoning effort that the model does not have.
 func CheckOptions(p Provider, opt Options, known *Installation) (Options, error) {
 	opt.Model = trimmed(opt.Model)
 	if err := checkTaken(p, opt, configOf(known)); err != nil {
@@ -103,8 +104,8 @@ func CheckOptions(p Provider, opt Options, known *Installation) (Options, error)
 	return opt, err
 }
 
-// CheckSettings is [CheckOptions] for settings that change in a session whose
-// options are opt.
+// CheckSettings is [CheckOptions] for a change of settings in a session with the
+// options opt.
 func CheckSettings(p Provider, opt Options, set Settings, known *Installation) (Settings, error) {
 	return checkSettings(p, opt, set, configOf(known))
 }
@@ -114,8 +115,8 @@ func checkSettings(p Provider, opt Options, set Settings, offered []event.Config
 	return set, checkTaken(p, set.Apply(Options{AllowBypass: opt.AllowBypass}), offered)
 }
 
-// trimmed returns the name of a model without white space around it. A name of
-// white space alone stays, because an empty one means the agent's default.
+// trimmed returns the name of a model without white space around it. It returns a
+// blank name unchanged, because an empty name means the agent's default.
 func trimmed(model string) string {
 	if name := strings.TrimSpace(model); name != "" {
 		return name
@@ -130,7 +131,7 @@ func configOf(known *Installation) []event.ConfigOption {
 	return known.Config
 }
 
-// An optionCheck has the rules of one option.
+// An optionCheck contains the rules of one option.
 type optionCheck struct {
 	name  string // in JSON
 	given func(*Options) bool
@@ -138,16 +139,16 @@ type optionCheck struct {
 	valid func(checked) error
 }
 
-// checked is what the value of an option is judged by.
+// checked is the input of the check of an option's value.
 type checked struct {
-	agent   string // its name for users
+	agent   string // display name
 	opt     *Options
-	takes   *Takes               // nil: the provider declares nothing
-	offered []event.ConfigOption // in the session, or when the agent was probed last; nil: not known
+	takes   *Takes               // nil: the provider is no OptionTaker
+	offered []event.ConfigOption // by the session or the last probe; nil: unknown
 }
 
-// optionChecks returns the rules of all options that a client can give, and of
-// Resume and Fork, in the order in which they are applied.
+// optionChecks returns the rules of all options that a client can set, and of
+// Resume and Fork, in the order in which they are checked.
 func optionChecks() []optionCheck {
 	return []optionCheck{
 		{"model", func(o *Options) bool { return o.Model != "" }, nil, checkModel},
@@ -174,8 +175,8 @@ func optionChecks() []optionCheck {
 	}
 }
 
-// checkTaken is CheckOptions without a look at the file system. An option that
-// the agent lacks is reported before the value of any other.
+// checkTaken is CheckOptions without access to the file system. It reports an
+// option that the agent does not accept before any invalid value.
 func checkTaken(p Provider, opt Options, offered []event.ConfigOption) error {
 	c := checked{agent: nameOf(p), opt: &opt, offered: offered}
 	if t, ok := p.(OptionTaker); ok {
@@ -200,10 +201,10 @@ func checkTaken(p Provider, opt Options, offered []event.ConfigOption) error {
 	return nil
 }
 
-// capabilities are those that stand for an option.
+// capabilities maps options to the capabilities that stand for them.
 var capabilities = map[string]Capability{"addDirs": CapAddDirs, "resume": CapSessionResume, "fork": CapSessionFork}
 
-// lacks returns the error for an option that an agent does not take.
+// lacks returns the error for an option that an agent does not accept.
 func lacks(agent, option string) error {
 	details := map[string]any{"option": option}
 	if c, ok := capabilities[option]; ok {
@@ -212,7 +213,7 @@ func lacks(agent, option string) error {
 	return &Error{Code: UnsupportedCapability, Message: option + ": " + agent + " does not take this option; leave it out", Details: details}
 }
 
-// nameOf returns the name of a provider's agent for users.
+// nameOf returns the display name of a provider's agent.
 func nameOf(p Provider) string {
 	if d, ok := p.(interface{ DisplayName() string }); ok {
 		return d.DisplayName()
@@ -232,7 +233,7 @@ func checkModel(c checked) error {
 	return nil
 }
 
-// checkText refuses text that cannot reach an agent as it is.
+// checkText rejects text with characters that agents do not accept.
 func checkText(field, s string) error {
 	if !isText(s) {
 		return Fail(InvalidRequest, notText(field))
@@ -247,7 +248,7 @@ func notText(field string) string {
 }
 
 func checkTools(c checked) error {
-	if len(c.opt.Tools) == 0 { // it could mean no tools, or all
+	if len(c.opt.Tools) == 0 { // ambiguous: no tools, or all tools
 		return Fail(InvalidRequest, "tools: is an empty list; name tools, or leave it out for the agent's own")
 	}
 	return checkToolNames("tools", c.opt.Tools)
@@ -326,9 +327,9 @@ func checkConfig(c checked) error {
 }
 
 // setting checks one of the agent's own settings. An id is unknown if neither
-// the declaration nor what the agent offered has it; without any offer the
-// agent itself has to say. The same holds for the values of choices that
-// nothing declares: they may depend on the model.
+// Takes.Settings nor c.offered has it. If c.offered is nil, only the agent itself
+// can reject the id. Only the agent can also reject a value that is not among the
+// choices of an offered setting, because these choices may depend on the model.
 func (c checked) setting(id, value string) error {
 	if id == "" || len(id) > 200 || len(value) > 1000 {
 		return Fail(InvalidRequest, "config: an id has 1 to 200 bytes, a value up to 1000")
@@ -352,8 +353,8 @@ func (c checked) setting(id, value string) error {
 	return nil
 }
 
-// NoSetting returns the error for a setting in Options.Config that an agent does
-// not have. has are those that it has.
+// NoSetting returns the error for an unknown setting in Options.Config. has are
+// the settings of the agent.
 func NoSetting(agent, id string, has []event.ConfigOption) error {
 	names := "none"
 	if len(has) > 0 {
@@ -362,9 +363,8 @@ func NoSetting(agent, id string, has []event.ConfigOption) error {
 	return Fail(InvalidRequest, "config: "+agent+" has no setting "+shown(id)+"; it has "+names)
 }
 
-// NoValue returns the error for a value that a setting of an agent cannot have.
-// field is what the client gave: an option by its name in JSON, or "config."
-// with the id of the setting.
+// NoValue returns the error for an invalid value of the setting o. field is the
+// name of the option in JSON, or "config." with the id of the setting.
 func NoValue(field, value string, o event.ConfigOption) error {
 	want := "leave it out"
 	if has := values(&o); len(has) > 0 {
@@ -373,6 +373,7 @@ func NoValue(field, value string, o event.ConfigOption) error {
 	return Fail(InvalidRequest, text.OneLine(field, 100)+": unknown value "+shown(value)+"; "+want)
 }
 
+// find returns the setting with an id; nil if there is none.
 func find(list []event.ConfigOption, id string) *event.ConfigOption {
 	i := slices.IndexFunc(list, func(o event.ConfigOption) bool { return o.ID == id })
 	if i < 0 {
@@ -381,8 +382,9 @@ func find(list []event.ConfigOption, id string) *event.ConfigOption {
 	return &list[i]
 }
 
-// offer returns the setting with an id. Agents also accept the category of a
-// setting in place of its id, such as effort for reasoning_effort.
+// offer returns the setting with an id or, because agents also accept the
+// category of a setting in place of its id, the first setting of that category.
+// An example is the category effort for the id reasoning_effort.
 func offer(list []event.ConfigOption, id string) *event.ConfigOption {
 	if o := find(list, id); o != nil {
 		return o
@@ -394,7 +396,7 @@ func offer(list []event.ConfigOption, id string) *event.ConfigOption {
 	return &list[i]
 }
 
-// ids returns the ids of settings, each once.
+// ids returns the ids of settings without duplicates.
 func ids(list []event.ConfigOption) (out []string) {
 	for _, o := range list {
 		if !slices.Contains(out, o.ID) {
@@ -404,7 +406,7 @@ func ids(list []event.ConfigOption) (out []string) {
 	return out
 }
 
-// values returns the values that a setting can have.
+// values returns the values that a setting accepts; nil if it accepts any.
 func values(o *event.ConfigOption) (out []string) {
 	if o.Type == event.ConfigBoolean {
 		return []string{"true", "false"}
@@ -437,8 +439,8 @@ func invalidDir(i int, why string, cause ...error) error {
 	return Fail(InvalidRequest, why+fmt.Sprintf(invalidAddDirs, fmt.Sprintf("[%d]", i)), cause...)
 }
 
-// existing returns the directories in their shortest form, each once. It fails
-// for one that is no directory.
+// existing returns the cleaned paths without duplicates. It fails if one of them
+// is not a directory.
 func existing(dirs []string) ([]string, error) {
 	var out []string
 	for i, dir := range dirs {
@@ -474,7 +476,7 @@ func checkDir(c checked) error {
 	return nil
 }
 
-// oneOf lists values for a user.
+// oneOf lists values for an error message, at most 20.
 func oneOf[S ~string](list []S) string {
 	words := make([]string, 0, len(list))
 	for _, s := range list[:min(len(list), 20)] {
@@ -489,7 +491,7 @@ func oneOf[S ~string](list []S) string {
 	return strings.Join(words, "")
 }
 
-// shown quotes a value that a user gave, bounded.
+// shown quotes a value of a user for an error message, at most 64 bytes of it.
 func shown(s string) string {
 	if len(s) > 64 {
 		s = strings.ToValidUTF8(s[:64], "") + "…"

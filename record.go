@@ -9,14 +9,16 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// stage adds ev to what flush will append.
+// stage adds ev to the batch that flush appends, unless an adopted agent replays
+// it and the log already has it.
 func (s *Session) stage(ev event.Event) {
 	if s.adopting == nil || s.adopting.lacks(&ev) {
 		s.batch = append(s.batch, ev)
 	}
 }
 
-// flush appends what was staged and, only then, tells those who wait for it.
+// flush appends the staged events to the log. Then it calls the functions of
+// Config and settles the turns that have ended.
 func (s *Session) flush() error {
 	if len(s.batch) == 0 {
 		return nil
@@ -57,7 +59,7 @@ func (s *Session) flush() error {
 func (s *Session) settle(ev event.Event) {
 	i := slices.IndexFunc(s.live, func(lt *liveTurn) bool { return lt.rules.turn == ev.Turn })
 	if i < 0 {
-		return // closed by reconcile: nobody waits for it
+		return // closed by reconcile; it has no handle
 	}
 	lt := s.live[i]
 	s.live = slices.Delete(s.live, i, i+1)
@@ -80,15 +82,15 @@ func (s *Session) settle(ev event.Event) {
 			e.Details = b.Error.Details
 		}
 		err = e
-		if e.Code == SessionNotFound { // it is the id that was asked for
+		if e.Code == SessionNotFound { // the agent does not have this conversation
 			res.AgentSessionID = ""
 		}
 	}
 	lt.handle.resolve(res, err)
 }
 
-// conversation returns the agent's id of this session's conversation. A copy has
-// none before the agent reports it.
+// conversation returns the agent's id of this session's conversation; "" for a
+// copy until the agent has reported its id.
 func (s *Session) conversation() string {
 	if s.opt.Fork && s.facts.agentSessionID == s.first.Resume {
 		return ""
@@ -96,9 +98,9 @@ func (s *Session) conversation() string {
 	return s.facts.agentSessionID
 }
 
-// lost ends everything that can no longer be recorded. Nothing more is shown;
-// the next Send begins with reconcile, or tick does so before, unless the log
-// has another writer, whose turns it would close.
+// lost abandons the turns and stops the agent after an append to the log has
+// failed. The next Send first calls reconcile. tick calls it earlier, unless the
+// log has another writer, because reconcile would close that writer's turns.
 func (s *Session) lost(cause error) error {
 	err := Safe(cause)
 	if err.Code != StoreUnavailable {
@@ -119,14 +121,14 @@ func (s *Session) lost(cause error) error {
 	return err
 }
 
-// again sets when tick tries to reconcile.
+// again schedules the next attempt of tick to reconcile.
 func (s *Session) again() {
 	s.pause = min(max(2*s.pause, time.Second), time.Minute)
 	s.retry = time.Now().Add(s.pause)
 }
 
-// reconcile takes up the log as it is: it learns its end and closes the turns
-// that a writer before us left without one.
+// reconcile reads the end of the log and closes the turns that an earlier writer
+// left without a terminal event.
 func (s *Session) reconcile(ctx context.Context) error {
 	st, err := s.log.State(ctx, s.id)
 	if err != nil {
@@ -148,7 +150,7 @@ func (s *Session) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// endOf returns the events that close a turn as the log has it.
+// endOf returns the events that close a turn that the log has.
 func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, error) {
 	r := newRules(open.Turn, s.provider.Name())
 	var restores *event.SessionSettings
@@ -166,7 +168,7 @@ func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, erro
 	fault := event.Fault{
 		Code: string(ProcessCrash), Message: "runnel ended in the middle of this turn; send again to resume the conversation",
 	}
-	if s.recover != nil { // it is we who lost the log
+	if s.recover != nil { // this session failed to write the log
 		fault = event.Fault{Code: string(StoreUnavailable),
 			Message: "the session's log could not be written and the rest of this turn is lost; send again to resume the conversation"}
 	}
@@ -179,16 +181,18 @@ func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, erro
 	return evs, nil
 }
 
-// ConversationForgotten is the code of the notice that the agent begins a new
-// conversation in a session that had one.
+// ConversationForgotten is the code of the notice that the agent has started a
+// new conversation and does not know the session's earlier turns.
 const ConversationForgotten = "CONVERSATION_FORGOTTEN"
 
+// forgotten returns the notice ConversationForgotten.
 func forgotten(why string) event.Event {
 	return event.Event{At: time.Now(), Body: event.Notice{
-		Level: event.LevelWarning, Code: ConversationForgotten, Message: why + " It begins anew, and knows nothing of what was said above.",
+		Level: event.LevelWarning, Code: ConversationForgotten, Message: why + " It starts a new conversation and does not know the messages above.",
 	}}
 }
 
+// update applies the fields of b that are set.
 func (f *facts) update(b event.SessionUpdated) {
 	if b.AgentSessionID != "" {
 		f.agentSessionID = b.AgentSessionID
@@ -204,6 +208,7 @@ func (f *facts) update(b event.SessionUpdated) {
 	}
 }
 
+// find returns the live turn with an id; nil if there is none.
 func (s *Session) find(turn string) *liveTurn {
 	for _, lt := range s.live {
 		if lt.rules.turn == turn {

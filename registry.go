@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// An AgentKinder is a Provider whose agent kind is not its name with underscores
-// instead of dashes.
+// An AgentKinder is a Provider that defines its agent kind. By default the agent
+// kind is the provider's name with underscores instead of dashes.
 type AgentKinder interface{ AgentKind() string }
 
 // AgentKind returns the name of p's agent in the universal API, such as my_agent
@@ -27,8 +27,8 @@ func AgentKind(p Provider) string {
 // agentKind matches the kinds of agents.
 var agentKind = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// CheckAgentKind fails with INVALID_REQUEST unless kind is one that an agent may
-// have: small letters, digits and underscores, a letter first.
+// CheckAgentKind fails with INVALID_REQUEST unless kind consists of small
+// letters, digits and underscores, and begins with a letter.
 func CheckAgentKind(kind string) error {
 	if !agentKind.MatchString(kind) {
 		return Fail(InvalidRequest, "agent kind "+shown(kind)+": want small letters, digits and underscores, a letter first")
@@ -36,15 +36,15 @@ func CheckAgentKind(kind string) error {
 	return nil
 }
 
-// Defaults are the options of one provider's agents where a request has none.
+// Defaults are values for the options that a request leaves out.
 type Defaults struct {
 	Model   string
 	Dir     string
-	Timeout time.Duration // of a Run. A request without one has Timeout -1
-	Env     []string      // "K=V", before those of the request, which override them
+	Timeout time.Duration // of a Run; a request disables it with Timeout -1
+	Env     []string      // "K=V"; variables of the request override these
 }
 
-// Apply returns opt with the defaults in it. Nothing of opt changes in place.
+// Apply returns a copy of opt in which empty options have their defaults.
 func (d Defaults) Apply(opt Options) Options {
 	opt.Model = cmp.Or(opt.Model, d.Model)
 	opt.Dir = cmp.Or(opt.Dir, d.Dir)
@@ -53,8 +53,8 @@ func (d Defaults) Apply(opt Options) Options {
 	return opt
 }
 
-// A Registry has providers by the kinds of their agents, each with its defaults.
-// The zero value has none. Its methods may be called from anywhere.
+// A Registry maps agent kinds to providers and their defaults. The zero value is
+// empty. Its methods may be called concurrently.
 type Registry struct {
 	mu      sync.RWMutex // guards entries
 	entries map[string]registered
@@ -65,8 +65,8 @@ type registered struct {
 	Defaults
 }
 
-// Register adds a provider under [AgentKind]. It fails with INVALID_REQUEST if
-// the kind is not one, or is registered already.
+// Register adds a provider under its [AgentKind]. It fails with INVALID_REQUEST
+// if the kind is invalid or already registered.
 func (r *Registry) Register(p Provider, d Defaults) error {
 	kind := AgentKind(p)
 	if err := CheckAgentKind(kind); err != nil {
@@ -84,8 +84,8 @@ func (r *Registry) Register(p Provider, d Defaults) error {
 	return nil
 }
 
-// SetDefaults replaces the defaults of a kind. It fails as [Registry.Provider]
-// does.
+// SetDefaults replaces the defaults of a kind. It fails with UNSUPPORTED_CLI_TYPE
+// if the kind is not registered.
 func (r *Registry) SetDefaults(kind string, d Defaults) error {
 	e, err := r.entry(kind)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Registry) SetDefaults(kind string, d Defaults) error {
 	return nil
 }
 
-// Kinds returns the kinds that are registered, sorted.
+// Kinds returns the registered kinds, sorted.
 func (r *Registry) Kinds() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -105,7 +105,7 @@ func (r *Registry) Kinds() []string {
 }
 
 // Provider returns the provider of a kind. It fails with UNSUPPORTED_CLI_TYPE if
-// none is registered.
+// the kind is not registered.
 func (r *Registry) Provider(kind string) (Provider, error) {
 	e, err := r.entry(kind)
 	return e.Provider, err
@@ -120,12 +120,13 @@ func (r *Registry) entry(kind string) (registered, error) {
 		if kinds := r.Kinds(); len(kinds) > 0 {
 			has = "want " + oneOf(kinds)
 		}
-		return e, Fail(UnsupportedCLIType, "there is no agent of the kind "+shown(kind)+"; "+has)
+		return e, Fail(UnsupportedCLIType, "unknown agent kind "+shown(kind)+"; "+has)
 	}
 	return e, nil
 }
 
-// Start is [Start] with the provider of a kind and its defaults.
+// Start calls [Start] with the provider of a kind and its defaults. It fails with
+// UNSUPPORTED_CLI_TYPE if the kind is not registered.
 func (r *Registry) Start(ctx context.Context, kind string, opt Options, in Input) (*Run, error) {
 	e, err := r.entry(kind)
 	if err != nil {
@@ -134,7 +135,8 @@ func (r *Registry) Start(ctx context.Context, kind string, opt Options, in Input
 	return start(ctx, e.Provider, e.Defaults, opt, in)
 }
 
-// Open is [Open] with the provider of a kind and its defaults.
+// Open calls [Open] with the provider of a kind and its defaults. It fails with
+// UNSUPPORTED_CLI_TYPE if the kind is not registered.
 func (r *Registry) Open(ctx context.Context, kind string, opt Options, cfg Config) (*Session, error) {
 	e, err := r.entry(kind)
 	if err != nil {
