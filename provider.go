@@ -28,13 +28,12 @@ type Provider interface {
 // A Conn is one conversation with one running agent.
 //
 // The session calls Next from one goroutine and the other methods from another.
-// Prompt, Interrupt and Decide only hand over: they return as soon as the
-// message is queued for the agent and never wait for it. What the agent makes
-// of it arrives through Next.
+// Prompt, Interrupt and Decide return as soon as the message for the agent is
+// queued. The agent's reaction arrives through Next.
 type Conn interface {
-	// Next blocks until the agent does something. The events of a turn carry
-	// its id, facts between turns carry none. After the agent has gone it
-	// returns io.EOF, or an *Error that says why. Close unblocks it.
+	// Next waits for the next event of the agent. Events of a turn have its id;
+	// out-of-turn events have none. After the agent has exited, Next returns
+	// io.EOF or an *Error with the reason. Close unblocks it.
 	Next(ctx context.Context) (event.Event, error)
 
 	// Prompt begins a turn. The events of that turn carry its id.
@@ -46,9 +45,9 @@ type Conn interface {
 	// Decide answers an event.ApprovalRequested.
 	Decide(ctx context.Context, approval string, d Decision) error
 
-	// Close ends the agent: politely, then not. It returns when the process
-	// and everything it started are gone. It may be called more than once and
-	// while Next runs.
+	// Close asks the agent to exit and, after a grace period, kills it. It
+	// returns once the process and all its descendants have ended. It may be
+	// called more than once and while Next runs.
 	Close() error
 }
 
@@ -66,15 +65,16 @@ type (
 	EffortSetter interface {
 		SetReasoningEffort(ctx context.Context, effort string) error
 	}
-	// A ConfigSetter can change what the agent offers as event.ConfigOption. It
-	// refuses options and values that are not offered, and without
-	// Options.AllowBypass those that make the agent ask nobody.
+	// A ConfigSetter can change settings that the agent offers as
+	// event.ConfigOption. It rejects settings and values that the agent does not
+	// offer. Without Options.AllowBypass it rejects values with which the agent
+	// would run tools without asking.
 	ConfigSetter interface {
 		SetConfig(ctx context.Context, id, value string) error
 	}
-	// A ToolDisallower can take tools away from a live conversation. These are all
-	// that are disallowed from then on: what the agent was started without stays
-	// away as well.
+	// A ToolDisallower can disallow tools in a live conversation. tools replaces
+	// the list of an earlier call. Tools that the agent was started without stay
+	// disallowed.
 	ToolDisallower interface {
 		SetDisallowedTools(ctx context.Context, tools []string) error
 	}
@@ -96,8 +96,8 @@ type (
 	SettingsReporter interface {
 		Settings() Settings
 	}
-	// A Resumer knows whether its conversation goes on after its process has ended,
-	// where that is not the same for all agents of its provider.
+	// A Resumer reports whether its conversation can be resumed after its process
+	// has ended, if that differs between the agents of its provider.
 	Resumer interface {
 		Resumes() bool
 	}
@@ -107,7 +107,8 @@ type (
 	Detacher interface {
 		Detach() bool
 	}
-	// An Exiter knows how its process ended. ok is false while it runs.
+	// An Exiter returns the exit status of its process. ok is false while the
+	// process runs.
 	Exiter interface {
 		ExitStatus() (st ExitStatus, ok bool)
 	}
@@ -115,28 +116,28 @@ type (
 
 // What a Provider may also do.
 type (
-	// A Historian can read conversations that the agent kept itself, through
-	// the same translation as Conn.Next.
+	// A Historian can read conversations that the agent has stored. History
+	// returns the same events as Conn.Next did.
 	Historian interface {
 		History(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
 	}
-	// A Positional is a Historian whose agent does not keep the ids of our turns:
-	// its history names every turn after its place in the conversation, with a
-	// UUID of version 5, also those that a session began under an id of its own.
+	// A Positional is a Historian whose agent does not store the ids of turns.
+	// History gives every turn a UUID of version 5 made from its position in the
+	// conversation, even if a session gave the turn another id.
 	Positional interface{ PositionalTurns() }
-	// A Discoverer can list the conversations that the agent kept, newest
-	// first: those of one directory, or all if dir is empty.
+	// A Discoverer can list the conversations that the agent has stored, newest
+	// first: the conversations of one directory, or all if dir is empty.
 	Discoverer interface {
 		Discover(ctx context.Context, dir string) iter.Seq2[Conversation, error]
 	}
-	// A Finder can find one of the conversations that the agent kept without
-	// listing the others. SESSION_NOT_FOUND says that there may be one all the same.
+	// A Finder can find one stored conversation without listing all. After
+	// SESSION_NOT_FOUND a complete listing may still contain the conversation.
 	Finder interface {
 		Find(ctx context.Context, agentSessionID string) (Conversation, error)
 	}
-	// A Translator can make events of a recording, without the agent: those that
-	// Conn.Next gave when the lines passed. It yields an error only where it
-	// can read no further. [Replay] upholds the rules of a turn over them.
+	// A Translator can translate the lines of a recording, without the agent, to
+	// the events that Conn.Next returned for them. It yields an error only if it
+	// cannot read on. [Replay] applies the rules of a turn to the events.
 	Translator interface {
 		Translate(lines iter.Seq2[Line, error]) iter.Seq2[event.Event, error]
 	}
@@ -144,66 +145,66 @@ type (
 	Forker interface {
 		Fork(ctx context.Context, opt Options) (Conn, error)
 	}
-	// An Adopter can take over the agent of a conversation that was started by a
-	// process before this one, with the same Options.Keep. It fails, and changes
-	// nothing, if there is none that can be taken over.
+	// An Adopter can take over an agent that an earlier server process started
+	// with the same Options.Keep. If there is none, Adopt fails and changes
+	// nothing.
 	Adopter interface {
 		Adopt(ctx context.Context, opt Options) (Conn, Backlog, error)
 	}
-	// A Preparer can bring a prompt into the form in which its agent leaves it,
-	// such as images that are not too large. It is asked before the prompt is
-	// recorded, by the goroutine that sends, and changes nothing of what it got.
+	// A Preparer can change a prompt before the session logs it, for instance to
+	// shrink images that are too large for the agent. Prepare is called by the
+	// goroutine that sends the prompt, and must not modify in itself.
 	Preparer interface {
 		Prepare(ctx context.Context, in Input) (Input, error)
 	}
-	// An Accepter knows which attachments its agent takes. Accepts returns a
-	// function that says why the agent does not take an attachment, in words
-	// that are safe to show; "" if the agent takes it. Accepts may start an
-	// agent with opt to ask it, and then stops it again.
+	// An Accepter knows which attachments its agent accepts. Accepts returns a
+	// function that returns the reason why the agent rejects an attachment, safe
+	// to show; "" if the agent accepts it. Accepts may start an agent with opt to
+	// ask it, and then stops it.
 	Accepter interface {
 		Accepts(ctx context.Context, opt Options) (func(Attachment) (reason string), error)
 	}
-	// A Prober can say whether its agent is there, without starting a turn.
+	// A Prober can detect whether its agent is installed, without starting a turn.
 	Prober interface {
 		Probe(ctx context.Context) Installation
 	}
-	// A Programmable can run another program than its own, with further variables
-	// ("K=V") in its environment, after those that it has. Without a command the
-	// program stays. Clients may not choose it, only who configures the server.
+	// A Programmable can run another program than its default, with additional
+	// environment variables ("K=V"). An empty command keeps the default program.
+	// Only the configuration of the server may set both; clients may not.
 	Programmable interface {
 		WithProgram(command, env []string) Provider
 	}
-	// A ConnPrototype shows the type of its connections, so that one can ask
-	// what they implement without starting an agent. The value is never used.
+	// A ConnPrototype returns a value of the type of its connections. Callers
+	// find out which interfaces the type implements, and call no method of it.
 	ConnPrototype interface {
 		Prototype() Conn
 	}
 )
 
-// A Backlog is what an adopted agent said and was told since its last turn
-// began, as far as a log may lack it. The connection goes on from there.
+// A Backlog is what an adopted agent sent and received since its last turn began.
+// Some of it may be missing from the log. Conn.Next continues after Events.
 type Backlog struct {
 	After   int64         // position of the log before that turn; -1: no turn has begun
 	Events  []event.Event // what Next would have returned
-	Prompts []string      // turns whose prompt the agent has been given
-	Waiting []string      // approvals that it still waits for
+	Prompts []string      // ids of turns whose prompt the agent has received
+	Waiting []string      // ids of approvals without an answer
 }
 
-// A Conversation is one that an agent keeps on disk.
+// A Conversation describes a conversation that an agent has stored on disk.
 type Conversation struct {
 	AgentSessionID string    `json:"agentSessionId"`
 	Dir            string    `json:"projectDir,omitzero"`
 	Title          string    `json:"title,omitzero"`
-	File           string    `json:"-"` // where it is kept; "" to look it up
-	Older          []string  `json:"-"` // files that File continues, where a conversation has several
-	Anywhere       bool      `json:"-"` // File may lie outside the agent's own folders: who named it may read it
-	Trusted        bool      `json:"-"` // Options.Trusted, for agents that are started to tell it again
+	File           string    `json:"-"` // "" to search for it
+	Older          []string  `json:"-"` // earlier files of the same conversation
+	Anywhere       bool      `json:"-"` // File may lie outside the agent's folders
+	Trusted        bool      `json:"-"` // Options.Trusted, if reading starts the agent
 	Size           int64     `json:"size,omitzero"`
 	CreatedAt      time.Time `json:"createdAt,omitzero"`
 	UpdatedAt      time.Time `json:"updatedAt,omitzero"`
 }
 
-// An Installation says what is known of an agent on this machine.
+// An Installation is the result of a probe of an agent on this machine.
 type Installation struct {
 	Installed bool     `json:"installed"`
 	Path      string   `json:"path,omitzero"`
@@ -215,11 +216,11 @@ type Installation struct {
 	Models    []Model  `json:"models,omitzero"`
 	Modes     []string `json:"modes,omitzero"` // permission modes
 
-	// ModeLabels say in a few words what a permission mode does with this agent,
-	// by mode, where that is not what the mode's name says.
+	// ModeLabels describe permission modes, by mode, whose meaning with this agent
+	// differs from their name.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
-	// Config is what a new conversation offers, as far as it is known without one.
+	// Config are the settings of a new conversation that are known without one.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }
 
@@ -230,7 +231,7 @@ type Model struct {
 	Description string `json:"description,omitzero"`
 }
 
-// PermissionMode says what an agent may do without asking.
+// PermissionMode determines what an agent may do without asking.
 type PermissionMode string
 
 // The permission modes.
@@ -242,12 +243,12 @@ const (
 	ModeBypass      PermissionMode = "bypass"  // needs Options.AllowBypass too
 )
 
-// Delegation says whether an agent may start subagents.
+// Delegation determines whether an agent may start subagents.
 type Delegation string
 
 // The values of Delegation.
 const (
-	DelegateFreely Delegation = ""      // as the agent likes
+	DelegateFreely Delegation = ""      // the agent decides
 	DelegateAsking Delegation = "ask"   // the agent asks before it starts a subagent
 	DelegateNever  Delegation = "never" // the agent starts without its tools for subagents
 )
@@ -261,8 +262,8 @@ type Subagent struct {
 	Model       string   // Default: that of the agent
 }
 
-// Options say how to run an agent. The zero value is usable, and runs the
-// agent in the current directory with its own defaults.
+// Options configure an agent. The zero value runs the agent in the current
+// directory with its own defaults.
 //
 // It is part of the HTTP API: fields that come from a client have JSON names.
 type Options struct {
@@ -285,13 +286,13 @@ type Options struct {
 	Dir            string                     `json:"-"` // Default: the current directory
 	Resume         string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
 	Fork           bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
-	Disallowed     []string                   `json:"-"` // DisallowedTools of others than the client, which count where the agent can leave tools out. Default: none
+	Disallowed     []string                   `json:"-"` // tools that the server disallows; no effect on agents that cannot leave tools out. Default: none
 	Delegation     Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
 	Subagents      []Subagent                 `json:"-"` // further ones that the agent has, if it takes them. Default: its own
 	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH
 	Env            []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
-	OneTurn        bool                       `json:"-"` // nothing may go on behind the first turn: the agent ends with it. A Run sets it
+	OneTurn        bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
 	Trusted        bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
 	UntrustedDirs  []string                   `json:"-"` // those of AddDirs that are untrusted although Dir is Trusted. Default: none
 	AllowBypass    bool                       `json:"-"` // makes ModeBypass possible
@@ -299,9 +300,9 @@ type Options struct {
 	Approve        Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
 	Judge          Judge                      `json:"-"` // of a Run: decides approvals before Approve is asked; for a session see Config.Judge. Default: none
 	Tap            func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
-	Filter         func(opt Options) Filter   `json:"-"` // makes the filter of what one agent says. Default: none
-	Counters       *Counters                  `json:"-"` // of what the agent prints and no log records. Default: not counted
-	Warn           func(code, message string) `json:"-"` // told of dangerous settings. Default: dropped
+	Filter         func(opt Options) Filter   `json:"-"` // returns the Filter of one agent's events. Default: none
+	Counters       *Counters                  `json:"-"` // count agent output that is not logged. Default: not counted
+	Warn           func(code, message string) `json:"-"` // called for dangerous settings. Default: none
 }
 
 // ThinkingDisplay says how an agent shows the reasoning of its model.
@@ -316,15 +317,15 @@ const (
 // Values are settings of an agent's own, by the id of their event.ConfigOption.
 type Values map[string]string
 
-// Keep says how an agent is found again by a process after this one; see
-// [Adopter]. It takes effect where agents have supervisors.
+// Keep lets a later server process take over the agent; see [Adopter]. It needs a
+// supervisor.
 type Keep struct {
-	Dir    string        // ours alone, for what is needed to find it. Default: it cannot be found
-	Name   string        // of the conversation: unique in Dir, of letters, digits and dashes
-	Window time.Duration // how long the agent goes on alone, before it is ended
+	Dir    string        // private directory of takeover data. Default: no takeover
+	Name   string        // unique in Dir; letters, digits and dashes
+	Window time.Duration // how long the agent runs without a server
 }
 
-// Dir is the direction of a raw line, seen from us.
+// Dir is the direction of a raw line, from the view of this process.
 type Dir string
 
 // The directions.
@@ -343,17 +344,16 @@ type Line struct {
 	Text []byte // without its newline
 }
 
-// An Approver answers an approval. It is called on a goroutine of its own,
-// which no one waits for; ctx ends once the approval is resolved otherwise. An
-// answer that does not fit the approval is a denial.
+// An Approver answers an approval. It is called on a separate goroutine, for
+// which Close does not wait. ctx ends once the approval is resolved in another
+// way. An answer that is invalid for the approval denies it.
 type Approver func(ctx context.Context, a event.Approval) Decision
 
 // A Judge decides an approval without a person, or reports false to pass it to
 // Options.Approve, to people and to the approval timeout. It is called on a
-// goroutine of its own. ctx ends once the approval is resolved otherwise, and
-// after three seconds: then the Judge counts as having passed. What a person or
-// a program answers meanwhile waits until the Judge has passed. A decision that
-// does not fit the approval is a denial.
+// separate goroutine. ctx ends once the approval is resolved in another way, and
+// after three seconds, when the Judge counts as having passed. Answers of people
+// and programs wait until then. An invalid decision denies the approval.
 type Judge func(ctx context.Context, a event.Approval) (d Decision, ok bool)
 
 // Input is what the user sends.
@@ -389,8 +389,8 @@ type Decision struct {
 	Maker Maker `json:"-"`
 }
 
-// A Maker is more about who made a decision than the log says. All fields are
-// optional.
+// A Maker identifies the maker of a decision in more detail than the log. All
+// fields are optional.
 type Maker struct {
 	Name       string // of a person's or a program's credential, or of a source of policies
 	Credential string // its id
@@ -406,8 +406,8 @@ type Decided struct {
 	Maker    Maker // empty for timeouts and withdrawn approvals
 }
 
-// approvesUnseen reports whether d makes a choice of this kind without saying
-// which arguments it is about.
+// approvesUnseen reports whether d approves without the digest of the arguments,
+// where kind is the kind of its choice.
 func (d Decision) approvesUnseen(a event.Approval, kind event.ChoiceKind) bool {
 	denies := kind == event.ChoiceDeny || kind == event.ChoiceDenyStop
 	return !denies && d.ArgumentsDigest == "" && a.ArgumentsDigest != ""

@@ -16,14 +16,12 @@ import (
 
 // A Session is one conversation with one agent, and the only writer of its log.
 //
-// One goroutine, loop, owns all its state; every method sends loop a message
-// and waits for its answer, so methods may be called from anywhere and no field
-// needs a lock. Beside it run, while there is an agent, read, which calls
-// Conn.Next, and for moments the goroutines that open and close a Conn or ask
-// an Approver.
+// One goroutine, loop, owns all its state. Every method sends loop a message and
+// waits for its reply, so methods may be called concurrently and no field needs a
+// lock. While an agent runs, a second goroutine, read, calls Conn.Next.
+// Short-lived goroutines open or close a Conn, or call a Judge or an Approver.
 //
-// The agent may come and go: if it ends, the next Send starts it again and
-// resumes the conversation.
+// If the agent exits, the next Send starts it again and resumes the conversation.
 type Session struct {
 	id       string
 	provider Provider
@@ -36,7 +34,7 @@ type Session struct {
 	stop     context.CancelFunc
 	box      chan message
 	opened   chan openedMsg
-	ended    chan struct{}  // closed by loop: no one listens to box any more
+	ended    chan struct{}  // closed once loop no longer receives from box
 	helpers  sync.WaitGroup // goroutines that loop started
 
 	// final is the status after loop has ended; it is written before ended is closed.
@@ -48,21 +46,21 @@ type Session struct {
 	head      int64
 	live      []*liveTurn     // in the order they began; at most one is a prompt's
 	link      *link           // nil: no agent
-	gone      <-chan struct{} // closed once the agent before it has gone
+	gone      <-chan struct{} // closed once the previous agent has exited
 	opening   context.CancelFunc
-	closing   []chan error        // who waits for the end of the session
-	starting  []chan error        // who waits for the start of the agent
-	departing []chan answer[bool] // who waits to detach until the agent is there
+	closing   []chan error        // replies to pending Close calls
+	starting  []chan error        // replies to pending Start calls
+	departing []chan answer[bool] // replies to Detach calls that wait for a start
 	facts     facts
-	returned  Settings // that the agent got back after turns with their own, until it reports settings
-	given     given    // settings that the agent has from us
+	returned  Settings // restored after turns, until the agent reports its own
+	given     given    // settings sent to the agent
 	batch     []event.Event
-	recover   error           // the log failed; it has to be reconciled first
-	retry     time.Time       // when tick tries that; zero: only the next Send does
-	pause     time.Duration   // before that try
+	recover   error           // the log failed; reconcile must succeed first
+	retry     time.Time       // when tick calls reconcile; zero: only Send does
+	pause     time.Duration   // backoff before retry
 	over      map[string]bool // turns that have ended
 	lastExit  atomic.Pointer[ExitStatus]
-	adopting  *adoption // while what the log may have already comes in again
+	adopting  *adoption // set while an adopted agent replays its events
 }
 
 // Config is what a Session needs besides its agent. The zero value works.
@@ -70,80 +68,81 @@ type Config struct {
 	ID  string // Default: a new UUID
 	Log Log    // Default: a new Memory
 
-	// Conn is an agent that was started with the same options and has seen no
-	// prompt. Open takes it over, also if it fails. Default: one is started.
+	// Conn is an agent that was started with the same options and has received no
+	// prompt. Open owns it, and closes it on an error. Default: Open starts an
+	// agent.
 	Conn Conn
 
-	// Forget says why the agent does not go on with the conversation that the log
-	// has: a notice tells readers, as soon as the agent is there. Default: it
-	// goes on, or there is none.
+	// Forget is the reason why the agent does not know the conversation in the
+	// log. If it is set, Open logs a notice with it. Default: no notice.
 	Forget string
 
-	// Dormant says not to start the agent before the first prompt.
+	// Dormant delays the start of the agent until the first prompt.
 	Dormant bool
 
-	// Adopt says to take over the agent that a process before this one left, if
-	// there is one. Its turns then go on instead of being closed.
+	// Adopt lets Open take over the agent that an earlier server process left
+	// running, if there is one. Its turns then continue instead of being closed.
 	Adopt bool
 
-	// InterruptGrace is how long an agent has to end a turn after Cancel before
-	// it is ended itself. Default: 2 s.
+	// InterruptGrace is the time that an agent has to end a turn after Cancel.
+	// Then the session stops the agent. Default: 2 s.
 	InterruptGrace time.Duration
 
-	// Judge decides approvals before anybody else is asked. Default: everybody
-	// else is asked at once.
+	// Judge decides approvals before anyone else may answer. Default: anyone may
+	// answer at once.
 	Judge Judge
 
-	// Asked is called when Judge has passed and everybody else may answer an
-	// approval: from then on Status has it. It is called as Recorded is.
+	// Asked is called when Judge has passed an approval, which Status contains
+	// from then on. The restrictions of Recorded apply.
 	Asked func()
 
-	// ApprovalTimeout is how long an approval waits for its answer before it is
-	// denied. Default: for ever. Negative: it is denied at once.
+	// ApprovalTimeout is the time after which an approval without an answer is
+	// denied. Default: never. Negative: at once.
 	ApprovalTimeout time.Duration
 
-	// StallTimeout ends a turn as AGENT_STALLED after a silence of that length
-	// with no approval pending and no tool running. Default: never.
+	// StallTimeout ends a turn as AGENT_STALLED if the agent emits no event for
+	// that time while no approval is pending and no tool runs. Default: never.
 	StallTimeout time.Duration
 
-	// Lifetime ends the session, and a running turn as TIMEOUT. Default: never.
+	// Lifetime is the time after which the session closes. A running turn then
+	// ends as TIMEOUT. Default: no limit.
 	Lifetime time.Duration
 
-	// Changed is told of settings that became the session's own, with which its
-	// next agents start. It is called as Recorded is.
+	// Changed is called with settings that the session has added to its options,
+	// with which its next agents start. The restrictions of Recorded apply.
 	Changed func(Settings)
 
-	// Annotate returns notices that belong behind an event of a turn, such as one
-	// about a call that should not have run. It is called by the session for each
-	// event of a turn that has started and has not ended, and must not block or call
-	// the session. After a takeover it is first called with what the log has of the
-	// turns that go on; what it returns then is dropped. Default: no notices.
+	// Annotate returns notices to log after an event of a turn, such as a notice
+	// about a call that should not have run. The session calls it for each event
+	// of a turn that has started and not ended. After a takeover it first calls it
+	// with the logged events of the turns that continue, and drops the notices.
+	// The restrictions of Recorded apply. Default: no notices.
 	Annotate func(event.Event) []event.Notice
 
-	// Recorded is told of what was appended to the log. It is called by the
-	// session and must not block or call it.
+	// Recorded is called with the events that were appended to the log. It is
+	// called by the session's goroutine and must not block or call the session.
 	Recorded func([]event.Event)
 
-	// Decided is told of every approval that was resolved, after Recorded and as
-	// Recorded is. Default: nobody is told.
+	// Decided is called with every resolved approval, after Recorded. The
+	// restrictions of Recorded apply.
 	Decided func(Decided)
 
 	// Booted is called with the options of every agent that the session starts
-	// after Open has returned. It is called as Recorded is.
+	// after Open has returned. The restrictions of Recorded apply.
 	Booted func(Options)
 
-	// Exceeded returns the error with which a running turn has to end, because
-	// of what it has stored; nil lets it go on. It is called as Recorded is,
-	// after it. Default: turns may store any number of events.
+	// Exceeded returns an error if a running turn has stored too much; the turn
+	// ends with that error. It is called after Recorded, whose restrictions apply.
+	// Default: no limit.
 	Exceeded func(turn string) *Error
 
-	// Reserve counts in the session's agent before it is started, or returns the
-	// error with which the start is refused. If running is true the agent was
-	// left by a process before this one, and is not refused. The session calls
-	// release once the agent has gone. Default: nothing is counted.
+	// Reserve reserves capacity for an agent before its start, or returns the
+	// error with which the start fails. If running is true, the agent was left
+	// running by an earlier server process, and Reserve must not fail. The session
+	// calls release once the agent has exited. Default: no limit.
 	Reserve func(running bool) (release func(), err error)
 
-	warnings []event.Notice // that the first turn begins with, also if it fails before Annotate is asked
+	warnings []event.Notice // logged at the beginning of the first turn
 }
 
 // Status is a snapshot of a session.
@@ -218,9 +217,9 @@ const (
 	closeGrace = 2800 * time.Millisecond
 )
 
-// Open starts an agent and returns a session with it. A log that has events
-// already is continued: turns without an end are closed as PROCESS_CRASH.
-// Cancelling ctx does not end the session; Close does.
+// Open starts an agent and returns a session with it. If the log already has
+// events, the session continues it and closes unfinished turns as PROCESS_CRASH.
+// Cancelling ctx after Open has returned does not close the session; Close does.
 func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
 	s, err := openSession(ctx, p, opt, cfg)
 	if err != nil && cfg.Conn != nil {
@@ -231,7 +230,7 @@ func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, e
 
 func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
 	if len(opt.Extensions) > 0 {
-		return nil, Fail(InvalidRequest, "extensions: only a run has them; give a session the options themselves")
+		return nil, Fail(InvalidRequest, "extensions: only Start accepts them; set the options themselves to open a session")
 	}
 	opt, err := admissible(p, opt, cfg)
 	if err == nil {
@@ -302,9 +301,9 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	return s, nil
 }
 
-// admissible returns the options with which a session may begin. A session that
-// goes on was checked when it began: only what the server allows may have
-// changed since, and a check of the rest follows before its agent starts again.
+// admissible checks and returns the options of a new session. For a dormant or
+// adopted session it checks only the permission mode, which the server may no
+// longer allow. startConn checks the rest before it starts an agent.
 func admissible(p Provider, opt Options, cfg Config) (Options, error) {
 	if cfg.Dormant || cfg.Adopt {
 		return opt, checkMode(checked{opt: &opt})
@@ -321,9 +320,9 @@ func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
 	return s.SendWith(ctx, in, Settings{})
 }
 
-// SendWith is Send, with settings for this turn alone: after the turn the agent
-// gets back those that it had. If the prompt or one of the settings is refused,
-// nothing is changed. It fails with UNSUPPORTED_CAPABILITY for a setting that the
+// SendWith is [Session.Send] with settings for this turn only. After the turn the
+// session restores the previous settings. If the prompt or a setting is rejected,
+// nothing changes. It fails with UNSUPPORTED_CAPABILITY for a setting that the
 // agent cannot change while it runs.
 func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, error) {
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
@@ -351,8 +350,8 @@ func (s *Session) CheckSettings(ctx context.Context, set Settings) error {
 	return err
 }
 
-// Cancel asks the agent to end the running turn; none is not an error. The
-// turn ends as cancelled, also if the agent does not obey or fails meanwhile.
+// Cancel asks the agent to end the running turn. It does nothing if no turn runs.
+// The turn ends as cancelled even if the agent ignores the request or fails.
 func (s *Session) Cancel(ctx context.Context) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return cancelMsg{reply} })
 	return err
@@ -364,14 +363,14 @@ func (s *Session) Decide(ctx context.Context, approval string, d Decision) error
 	return err
 }
 
-// Approval returns an approval that is not resolved, also one that only
-// Config.Judge may answer yet. It fails with APPROVAL_GONE.
+// Approval returns a pending approval, even while Config.Judge is deciding it. It
+// fails with APPROVAL_GONE if the approval is not pending.
 func (s *Session) Approval(ctx context.Context, id string) (event.Approval, error) {
 	return ask(ctx, s, func(reply chan answer[event.Approval]) message { return approvalMsg{id, reply} })
 }
 
-// Set changes settings, at once where the agent can. If one of them is refused,
-// none is changed.
+// Set changes settings of the session and of its running agent. If one of the
+// settings is rejected, none changes.
 func (s *Session) Set(ctx context.Context, set Settings) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return setMsg{set, reply} })
 	return err
@@ -383,7 +382,7 @@ func (s *Session) Renew(ctx context.Context, opt Options) (bool, error) {
 	return ask(ctx, s, func(reply chan answer[bool]) message { return renewMsg{opt, reply} })
 }
 
-// Status returns a snapshot. It works after the session has ended too.
+// Status returns a snapshot. It may also be called after the session has ended.
 func (s *Session) Status() Status {
 	st, err := ask(context.Background(), s, func(reply chan answer[Status]) message { return statusMsg{reply} })
 	if err != nil {
@@ -400,9 +399,9 @@ func (s *Session) Release(ctx context.Context) error {
 	return err
 }
 
-// Detach ends the session but leaves its agent running, if a turn is, for a
-// process after this one (see Options.Keep and Config.Adopt). It reports false,
-// and has done nothing, if that cannot be.
+// Detach closes the session but leaves its agent and the running turn to a later
+// server process; see Options.Keep and Config.Adopt. It reports false and changes
+// nothing if no turn runs or the agent cannot be detached.
 func (s *Session) Detach(ctx context.Context) bool {
 	ok, err := ask(ctx, s, func(reply chan answer[bool]) message { return detachMsg{reply} })
 	if err != nil || !ok {
@@ -412,9 +411,9 @@ func (s *Session) Detach(ctx context.Context) bool {
 	return true
 }
 
-// Close ends the agent and the session. A running turn ends as cancelled. It
-// returns when the agent and everything it started are gone, and may be called
-// more than once.
+// Close stops the agent and ends the session. A running turn ends as cancelled.
+// Close returns once the agent and all its descendants have ended. It may be
+// called more than once.
 func (s *Session) Close() error {
 	reply := make(chan error, 1)
 	select {
@@ -490,9 +489,9 @@ func (releaseMsg) message()  {}
 func (detachMsg) message()   {}
 func (closeMsg) message()    {}
 
-// ask posts a message and waits for its answer. Once loop has taken the
-// message it always answers, so that ctx only bounds the wait for that; an answer to an
-// approval waits for Config.Judge.
+// ask sends a message to loop and waits for its reply. ctx only bounds the wait
+// until loop receives the message, because loop then always replies. The reply to
+// a decision may wait for Config.Judge.
 func ask[T any](ctx context.Context, s *Session, m func(chan answer[T]) message) (T, error) {
 	var zero T
 	reply := make(chan answer[T], 1)
