@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// Extensions are options of a run in the form of the universal API: JSON values
-// by their keys. [ExtensionKeys] returns those that an agent has.
+// Extensions are options of a run in the form of the universal API: JSON values by
+// key. [ExtensionKeys] returns the keys that an agent accepts.
 //
 //	agent_api.config.model.v1            "MODEL"
 //	agent_api.exec.add_dirs.v1           {"dirs": ["DIR", …]}, relative to Options.Dir
@@ -27,10 +27,10 @@ import (
 //	agent_api.tools.results.v1           true gives universal events arguments and outputs
 //	backend.KIND.config.ID               "VALUE" or true, a setting of the agent's own
 //
-// A key that the agent lacks is UNSUPPORTED_CAPABILITY, whatever the values of
-// the others are. An invalid value, an option that is given as a key and in
-// Options, and keys that contradict each other are INVALID_REQUEST. Nothing is
-// started then.
+// [Start] fails with UNSUPPORTED_CAPABILITY if the agent does not accept a key. It
+// fails with INVALID_REQUEST for an invalid value, for an option that is set both
+// as a key and in Options, and for keys that contradict each other. After such an
+// error no agent was started.
 type Extensions map[string]json.RawMessage
 
 // Results reports whether universal events are to have the arguments and outputs
@@ -75,14 +75,14 @@ func backendKeys(p Provider) map[string]event.ConfigOption {
 	return keys
 }
 
-// extended is what the extensions of a run make of its options.
+// extended is the result of applying the extensions of a run to its options.
 type extended struct {
 	opt        Options
 	own        map[string]event.ConfigOption // the agent's keys
 	results    bool                          // universal events have arguments and outputs
 	unattended *bool                         // as asked for
 	sandboxed  bool
-	selected   bool // which conversation goes on
+	selected   bool // a key selects the conversation to resume or copy
 }
 
 // extend returns opt with its extensions applied to the other options.
@@ -283,8 +283,8 @@ func (x *extended) setting(key Capability, value json.RawMessage) error {
 	return nil
 }
 
-// contradiction fails if what was asked for cannot be had together, and applies
-// the policy that it decides.
+// contradiction fails if the options contradict each other. Otherwise it sets the
+// permission mode if the agent runs in an external sandbox.
 func (x *extended) contradiction(asked Options) error {
 	switch {
 	case x.unattended != nil && *x.unattended && x.opt.Approve != nil:
@@ -307,7 +307,7 @@ func (x *extended) contradiction(asked Options) error {
 	return nil
 }
 
-// warnings returns what stands before all work of the run.
+// warnings returns the notices to log at the beginning of the run.
 func (x *extended) warnings() []event.Notice {
 	if !x.sandboxed {
 		return nil

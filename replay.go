@@ -8,12 +8,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Replay upholds the rules of a turn over events that a provider made from a
-// history or a recording, and stamps them with the session and their position.
-// The outcome is what a session would have logged, but that an end as cancelled
-// is believed. Turns may go on beside each other, as in a session. A turn without
-// an end is closed when the next prompt begins, or else at the end of the events
-// or at an error.
+// Replay applies the rules of a turn to events that a provider made from a history
+// or a recording, and sets their session and Seq. It yields the events that a
+// session would have logged, except that it accepts a cancelled end. Turns may
+// overlap, as in a session. Replay closes a turn without a terminal event when the
+// next prompt begins, at the end of evs, or at an error.
 func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := replay{session: session, provider: provider, over: map[string]bool{}, yield: yield}
@@ -69,10 +68,10 @@ func (p *replay) push(ev event.Event) bool {
 	if r == nil {
 		prompt := isPrompt(ev)
 		if _, response := ev.Body.(event.ResponseStart); !prompt && !response {
-			return true // it belongs to no turn that has begun
+			return true // its turn has not begun
 		}
-		// A session accepts a prompt while no other prompt's turn runs, so such a
-		// turn ended earlier. Turns that nobody asked for go on beside a prompt's.
+		// A session runs one prompt at a time, so the turn of an earlier prompt has
+		// ended. A turn without a prompt may overlap it.
 		if prompt && !p.endAll(func(r *rules) bool { return r.started && r.prompted() }) {
 			return false
 		}

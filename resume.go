@@ -9,7 +9,7 @@ import (
 )
 
 // ResumeLast is the value of Options.Resume for the newest conversation that the
-// agent keeps of Options.Dir.
+// agent has stored for Options.Dir.
 const ResumeLast = "last"
 
 // withConversation returns opt with the id of the conversation that ResumeLast

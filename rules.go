@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// rules is the state of one turn. It is pure: events go in, the events to log
-// come out. It upholds, whatever a provider does, that
+// rules is the state of one turn. It has no side effects: its methods take events
+// and return the events to log. Whatever a provider does, rules ensures that
 //
 //   - the first event after the user's message is ResponseStart;
 //   - every item that starts ends, and every approval is resolved;
@@ -21,17 +21,17 @@ type rules struct {
 	turn     string
 	provider string
 
-	// believe says that a cancelled end is to be believed although we did not
-	// ask for it here: the events are a replay of what happened earlier.
+	// believe accepts a cancelled end although cancelling is not set. It is set
+	// for replayed events, because the turn may have been cancelled earlier.
 	believe bool
 
-	// cancelling says that we asked for the end of the turn.
+	// cancelling is set once the session has cancelled the turn.
 	cancelling bool
 
-	// unstopped says that a notice reports that the agent did not stop when asked.
+	// unstopped is set once the turn has a notice about a failed interrupt.
 	unstopped bool
 
-	// warned says that a notice reports the rejected attachments of the prompt.
+	// warned is set once the turn has a notice about rejected attachments.
 	warned bool
 
 	started bool
@@ -57,8 +57,8 @@ type itemState struct {
 	ended  bool
 }
 
-// maxHeld bounds the facts that wait for ResponseStart; one more begins the
-// response, so that an agent that only ever retries is heard.
+// maxHeld bounds the facts that wait for ResponseStart. One more fact starts the
+// response, so that readers see the notices of an agent that only retries.
 const maxHeld = 16
 
 // maxInvalid bounds the notices about invalid events of one turn.
@@ -129,8 +129,8 @@ func (r *rules) admit(ev event.Event) []event.Event {
 	return r.judge(ev)
 }
 
-// repeats reports whether a notice is one of those of which a turn has one, and
-// the turn has it.
+// repeats reports whether the turn already has a notice with this code, if a turn
+// may have only one of them.
 func (r *rules) repeats(code string) (again bool) {
 	switch code {
 	case string(InterruptFailed):
@@ -141,7 +141,7 @@ func (r *rules) repeats(code string) (again bool) {
 	return again
 }
 
-// start begins the response, with ev if it says so and else on its behalf.
+// start begins the response. If ev is not ResponseStart itself, start adds one.
 func (r *rules) start(ev event.Event) []event.Event {
 	r.started = true
 	begin, ok := ev.Body.(event.ResponseStart)
@@ -168,7 +168,7 @@ func (r *rules) beforeStart(b event.Body) bool {
 	return false
 }
 
-// prompted reports whether the turn has a message of the user's.
+// prompted reports whether the turn has a message of the user.
 func (r *rules) prompted() bool { return r.items[UserItemID(r.turn)] != nil }
 
 func isFact(b event.Body) bool {
@@ -253,7 +253,7 @@ func (r *rules) itemDelta(ev event.Event, b event.ItemDelta) []event.Event {
 
 func (r *rules) itemDone(ev event.Event, b event.ItemDone) []event.Event {
 	it := r.items[b.ItemID]
-	if it == nil { // its start was lost: the whole is here all the same
+	if it == nil { // without a start, one is made from the final item
 		start := event.ItemStart{ItemID: b.ItemID, ItemType: b.FinalItem.ItemType()}
 		switch f := b.FinalItem.(type) {
 		case event.FunctionCall:
@@ -294,7 +294,7 @@ func (r *rules) itemEnd(ev event.Event, id string) []event.Event {
 	return []event.Event{ev}
 }
 
-// finish closes what is open and returns the one terminal event last.
+// finish closes the open items and approvals and returns the terminal event last.
 func (r *rules) finish(ev event.Event) []event.Event {
 	if !r.started {
 		return r.start(ev)
@@ -312,8 +312,8 @@ func (r *rules) finish(ev event.Event) []event.Event {
 	return append(out, event.Event{At: ev.At, Turn: r.turn, Body: end})
 }
 
-// WithdrawnByCancel is the event for an approval that nobody has to answer any
-// more, because the user cancelled its turn.
+// WithdrawnByCancel returns the event that withdraws an approval because the user
+// cancelled its turn.
 func WithdrawnByCancel(approval string) event.ApprovalResolved {
 	return withdrawn(approval, "the turn was cancelled")
 }
@@ -331,7 +331,7 @@ func (r *rules) withdraw(at time.Time, resolved func(approval string) event.Appr
 	return out
 }
 
-// terminal returns the end that is to be recorded for the end that b claims.
+// terminal returns the terminal event to log if the agent emits b.
 func (r *rules) terminal(b event.Body) event.Body {
 	done, _ := b.(event.ResponseDone)
 	if r.cancelling {
@@ -353,7 +353,7 @@ func (r *rules) terminal(b event.Body) event.Body {
 	return b
 }
 
-// end ends the turn on our own account.
+// end ends the turn with b, which the session and not the agent emits.
 func (r *rules) end(at time.Time, b event.Body) []event.Event {
 	return r.admit(event.Event{At: at, Body: b})
 }
@@ -379,7 +379,7 @@ func (r *rules) refuse(at time.Time, why string) []event.Event {
 	}})
 }
 
-// warn admits a notice about an event that is not as it has to be.
+// warn admits a notice about an invalid event, at most maxInvalid in a turn.
 func (r *rules) warn(notice event.Event) []event.Event {
 	if r.invalid++; r.invalid > maxInvalid {
 		return r.drop()

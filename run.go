@@ -20,14 +20,14 @@ type Run struct {
 	mu       sync.Mutex
 	detached bool
 	unwatch  func() bool   // stops watching the start context
-	over     chan struct{} // closed once the agent is gone
+	over     chan struct{} // closed once the agent has exited
 }
 
-// Start runs one prompt and then ends the agent.
+// Start runs one prompt and then stops the agent.
 //
-// Approvals are decided by opt.Judge, else answered by opt.Approve, and denied
-// without both. Cancelling ctx after Start has returned changes nothing, unless
-// opt.EndWithContext is set.
+// opt.Judge decides approvals first, and opt.Approve answers the others. Without
+// opt.Approve the run denies them. Cancelling ctx after Start has returned has no
+// effect unless opt.EndWithContext is set.
 func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error) {
 	return start(ctx, p, Defaults{}, opt, in)
 }
@@ -41,7 +41,7 @@ func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
 		return nil, err
 	}
-	opt.Dir = cmp.Or(opt.Dir, d.Dir) // to which extensions may be relative
+	opt.Dir = cmp.Or(opt.Dir, d.Dir) // directories in extensions are relative to it
 	x, err := extend(p, opt)
 	if err == nil {
 		opt, err = CheckOptions(p, d.Apply(x.opt), nil)
@@ -124,8 +124,8 @@ func (r *Run) Handle(h Handlers) *Reader {
 	return handle(h, r.turn.Upserts, r.turn.leave)
 }
 
-// Wait returns how the run ended, after its terminal event is in the log, every
-// iteration that has begun is over, and the agent is gone. See [Turn.Wait].
+// Wait returns the result of the run once its terminal event is in the log, every
+// iteration that has begun is over, and the agent has exited. See [Turn.Wait].
 func (r *Run) Wait(ctx context.Context) (Result, error) {
 	res, err := r.turn.Wait(ctx)
 	select {
@@ -137,8 +137,8 @@ func (r *Run) Wait(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// Completion is [Run.Wait] in the form of the universal API, also of the error's
-// message.
+// Completion is [Run.Wait] with the result and the error message in the form of
+// the universal API.
 func (r *Run) Completion(ctx context.Context) (universal.Completion, error) {
 	res, err := r.Wait(ctx)
 	c := universal.Completion{
@@ -151,7 +151,7 @@ func (r *Run) Completion(ctx context.Context) (universal.Completion, error) {
 	return c, pinnedError(err)
 }
 
-// Cancel ends the run as cancelled. It may be called at any time and again.
+// Cancel ends the run as cancelled. It may be called at any time and repeatedly.
 func (r *Run) Cancel(ctx context.Context) error {
 	if err := r.session.Cancel(ctx); err != nil && CodeOf(err) != SessionDead {
 		return err
@@ -159,8 +159,8 @@ func (r *Run) Cancel(ctx context.Context) error {
 	return nil
 }
 
-// Detach lets the run go on by itself: Close and the start context no longer
-// end it. It still ends its agent when its turn is over.
+// Detach lets the run continue without its caller: Close and the context of Start
+// no longer end it. The run still stops its agent after the turn.
 func (r *Run) Detach() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,8 +170,8 @@ func (r *Run) Detach() {
 	}
 }
 
-// Close ends the run as cancelled, if it has not ended, and its agent. It
-// returns when the agent and everything it started are gone.
+// Close stops the agent. A run that has not ended ends as cancelled. Close returns
+// once the agent and all its descendants have ended. After Detach it does nothing.
 func (r *Run) Close() error {
 	r.mu.Lock()
 	detached := r.detached

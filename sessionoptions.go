@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Settings returns the options that can change in a session with a running agent,
-// and the names in JSON of the others that o has.
+// Settings returns the options that can change while an agent runs, and the JSON
+// names of the other options that are set.
 func (o Options) Settings() (set Settings, others []string) {
 	set = Settings{
 		Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config, ThinkingDisplay: o.ThinkingDisplay,
@@ -20,8 +20,7 @@ func (o Options) Settings() (set Settings, others []string) {
 	return set, others
 }
 
-// Without returns the tools that the agent does not get: Disallowed and
-// DisallowedTools.
+// Without returns the disallowed tools: Disallowed and DisallowedTools.
 func (o Options) Without() []string { return union(o.Disallowed, o.DisallowedTools) }
 
 // TurnSettings returns the options of a prompt as settings for its turn alone. It
@@ -32,7 +31,7 @@ func TurnSettings(p Provider, opt Options) (Settings, error) {
 	if err := checkTakes(p, others); err != nil {
 		return set, err
 	}
-	if i := slices.Index(others, "disallowedTools"); i >= 0 { // which a turn can only add to
+	if i := slices.Index(others, "disallowedTools"); i >= 0 { // a turn can only add
 		set.DisallowedTools, others = opt.DisallowedTools, slices.Delete(others, i, i+1)
 	}
 	if len(others) > 0 {
@@ -57,7 +56,7 @@ func checkTakes(p Provider, names []string) error {
 	return nil
 }
 
-// own makes settings the session's own.
+// own adds settings to the session's options and calls Config.Changed.
 func (s *Session) own(set Settings) {
 	s.opt = set.Apply(s.opt)
 	if s.cfg.Changed != nil {

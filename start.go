@@ -37,7 +37,7 @@ type startMsg struct{ reply chan error }
 
 func (startMsg) message() {}
 
-// start begins to start the agent for somebody who waits for it.
+// start begins to start the agent and replies once the agent runs or has failed.
 func (s *Session) start(reply chan error) {
 	switch {
 	case len(s.closing) > 0:
@@ -50,7 +50,7 @@ func (s *Session) start(reply chan error) {
 	}
 }
 
-// tellStarted answers those who wait for the agent's start.
+// tellStarted replies to the pending Start calls.
 func (s *Session) tellStarted(err error) {
 	for _, reply := range s.starting {
 		reply <- err

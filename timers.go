@@ -7,7 +7,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// due returns when tick has to be called next; zero if it has not.
+// due returns the time of the next call of tick or expire; zero for none.
 func (s *Session) due(death time.Time) time.Time {
 	due := death
 	sooner := func(t time.Time) {
@@ -48,10 +48,10 @@ func (s *Session) tick(now time.Time) {
 		s.judgeOverdue(lt, now)
 		s.denyOverdue(lt, now)
 		if s.find(lt.rules.turn) != lt {
-			continue // it ended with another, or the log failed
+			continue // the turn has ended or the log has failed
 		}
 		if at := s.stalls(lt); !at.IsZero() && !now.Before(at) {
-			s.fail(lt, Fail(AgentStalled, "the agent said nothing for "+s.cfg.StallTimeout.String()+" and was ended; send again to resume the conversation"))
+			s.fail(lt, Fail(AgentStalled, "the agent sent no output for "+s.cfg.StallTimeout.String()+" and was stopped; send again to resume the conversation"))
 			s.dismiss(errDismissed())
 			continue
 		}
@@ -61,7 +61,7 @@ func (s *Session) tick(now time.Time) {
 		if !lt.enforced && s.link != nil {
 			s.interruptFailed(lt, now, "The agent did not end the turn within "+s.cfg.InterruptGrace.String()+" of the interrupt. It is stopped; the next prompt starts it again.")
 			if s.link == nil {
-				return // the log has failed, which ended all
+				return // the log has failed, so the turns have ended
 			}
 			lt.enforced, lt.overdue = true, now.Add(closeGrace)
 			s.link.leave(s)
@@ -81,13 +81,14 @@ func (s *Session) interruptFailed(lt *liveTurn, now time.Time, why string) {
 	_ = s.flush()
 }
 
-// errDismissed is the end of a turn whose agent is ended for another turn's sake.
+// errDismissed returns the error of a turn that ends because the session stopped
+// its agent for another turn.
 func errDismissed() *Error {
-	return Fail(ProcessCrash, "the agent was ended because another turn of it did not end; send again to resume the conversation")
+	return Fail(ProcessCrash, "the agent was stopped because another of its turns failed or did not end; send again to resume the conversation")
 }
 
-// judgeOverdue lets everybody answer the approvals for which Config.Judge takes
-// too long.
+// judgeOverdue treats Config.Judge as having passed the approvals whose judgeBy is
+// over.
 func (s *Session) judgeOverdue(lt *liveTurn, now time.Time) {
 	for _, a := range slices.Clone(lt.rules.asked) {
 		if q := lt.asked[a.ID]; q != nil && q.judging() && !now.Before(q.judgeBy) {
@@ -96,6 +97,7 @@ func (s *Session) judgeOverdue(lt *liveTurn, now time.Time) {
 	}
 }
 
+// denyOverdue denies the approvals whose ApprovalTimeout is over.
 func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
 	if s.cfg.ApprovalTimeout <= 0 {
 		return
@@ -105,6 +107,6 @@ func (s *Session) denyOverdue(lt *liveTurn, now time.Time) {
 		if q == nil || q.judging() || now.Before(q.since.Add(s.cfg.ApprovalTimeout)) {
 			continue
 		}
-		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "nobody answered in time"})
+		_ = s.decide(a.ID, Decision{Choice: denial(a), By: event.ByTimeout, Reason: "no answer arrived in time"})
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Turn is one prompt and everything the agent did about it.
+// A Turn is one prompt and the agent's response to it.
 type Turn struct {
 	ID string
 
 	log     Log
 	session string
 	after   int64           // log position just before the turn
-	done    chan struct{}   // closed once the terminal event is in the log, or never will be
-	lost    context.Context // ends if the terminal event never will be
+	done    chan struct{}   // closed by resolve
+	lost    context.Context // ends if the log fails before the terminal event
 	lose    context.CancelCauseFunc
 	result  Result // valid once done is closed
 	err     error  // valid once done is closed
@@ -27,8 +27,8 @@ type Turn struct {
 }
 
 // UserItemID is the id of the item that holds the user's message of a turn.
-// The session writes that item when it accepts the prompt; a provider may echo
-// it under the same id and is not shown twice.
+// The session logs that item when it accepts the prompt. It drops an echo of the
+// item that the provider emits with the same id.
 func UserItemID(turn string) string { return turn + ":0:0" }
 
 // Result is how a turn ended.
@@ -73,11 +73,11 @@ func (t *Turn) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	}
 }
 
-// Wait returns how the turn ended: after its terminal event is in the log, and
-// after every iteration over [Turn.Events] that has begun was read to its end
-// or abandoned. It therefore must not be called from inside such a loop. The
-// error is an *Error if the turn failed; a cancelled turn did not. Every call
-// gives the same answer, but for ctx.
+// Wait returns the result of the turn once its terminal event is in the log and
+// every iteration over [Turn.Events] that has begun is over. So it must not be
+// called from inside such a loop. The error is an *Error if the turn failed; a
+// cancelled turn has not failed. Every call returns the same result unless ctx
+// ends first.
 func (t *Turn) Wait(ctx context.Context) (Result, error) {
 	select {
 	case <-t.done:
@@ -128,8 +128,8 @@ func (t *Turn) leave() {
 	}
 }
 
-// readers returns nil if no iteration is under way, else a channel that is
-// closed when none is any more.
+// readers returns nil if no iteration runs, and otherwise a channel that is closed
+// once the last one is over.
 func (t *Turn) readers() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// checkTurnSettings returns settings as a turn will have them, or the error with
-// which they are refused. It changes nothing.
+// checkTurnSettings returns set in the form in which a turn applies it, or the
+// error for the first invalid setting. It changes nothing.
 func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
 	set, err := checkSettings(s.provider, s.opt, set, s.facts.config)
-	if set.DisallowedTools != nil { // nothing that the session forbids is allowed for a turn
+	if set.DisallowedTools != nil { // a turn cannot allow what the session disallows
 		set.DisallowedTools = union(s.opt.DisallowedTools, set.DisallowedTools)
 	}
 	missing := s.missing(set)
@@ -33,8 +33,8 @@ func (s *Session) checkTurnSettings(set Settings) (Settings, error) {
 	return set, s.checkLive(missing)
 }
 
-// missing returns those of the settings that the agent does not have, or will not
-// have when it starts.
+// missing returns the part of set that differs from the settings of the running
+// agent, or from the options with which the next agent starts.
 func (s *Session) missing(set Settings) Settings {
 	g := s.given
 	if !s.alive() {
@@ -43,9 +43,9 @@ func (s *Session) missing(set Settings) Settings {
 	return g.missing(set)
 }
 
-// notForOneTurn returns the error for options that a turn cannot have of its
-// own: the agent of p changes them only when it starts, or cannot get back what
-// they replace.
+// notForOneTurn returns the error for options that cannot change for one turn,
+// because the agent sets them only at its start or the session does not know the
+// values to restore.
 func notForOneTurn(p Provider, names []string) error {
 	return &Error{
 		Code:    UnsupportedCapability,
@@ -90,9 +90,9 @@ func (s *Session) replaced(set Settings) (Settings, error) {
 	return back, nil
 }
 
-// ownOf returns the session's own values of the settings in set, as far as it has
-// them. The agent's configuration may be part of what makes a permission mode,
-// so it belongs to that.
+// ownOf returns the session's own values of the settings that set contains. For a
+// permission mode it adds the session's Config, because a setting in Config may
+// affect the permission mode.
 func (s *Session) ownOf(set Settings) Settings {
 	own := Settings{
 		Model: s.opt.Model, PermissionMode: cmp.Or(s.opt.PermissionMode, ModeDefault), ReasoningEffort: s.opt.ReasoningEffort, Config: s.opt.Config,
@@ -105,8 +105,8 @@ func (s *Session) ownOf(set Settings) Settings {
 	return out
 }
 
-// beginSettings stages that a turn has settings of its own, and what the session
-// returns to after the turn, as far as that is known.
+// beginSettings stages the settings of a turn and the settings to restore after
+// it, as far as they are known.
 func (s *Session) beginSettings(lt *liveTurn, set Settings) {
 	lt.chosen, lt.set = set, set
 	if missing := s.missing(set); !missing.IsZero() {
@@ -134,9 +134,10 @@ func settingsOf(s event.SessionSettings) Settings {
 	}
 }
 
-// giveSettings gives the running agent the settings of a turn. What they replace
-// is in the log before, so that a server after this one can restore it. If the
-// agent refuses a setting it is stopped, because it may have got others.
+// giveSettings sends the settings of a turn to the running agent. It first logs
+// the values that they replace, so that a restarted server can restore them. If
+// the agent rejects a setting, giveSettings stops it, because the agent may
+// already have applied others.
 func (s *Session) giveSettings(lt *liveTurn) error {
 	set := s.given.missing(lt.set)
 	if set.IsZero() {
@@ -171,25 +172,24 @@ func (s *Session) giveSettings(lt *liveTurn) error {
 	return nil
 }
 
-// returnsTo returns the settings that the agent gets after a turn. The session's
-// own may have changed while the turn ran.
+// returnsTo returns the settings to restore after a turn. It prefers the session's
+// own, which may have changed while the turn ran.
 func (s *Session) returnsTo(lt *liveTurn) Settings { return s.ownOf(*lt.restores).or(*lt.restores) }
 
-// stageReturn stages, behind the end of a turn, the settings to which the session
-// returns.
+// stageReturn stages the restored settings after the terminal event of a turn.
 func (s *Session) stageReturn(lt *liveTurn, at time.Time) {
 	if lt.restores != nil {
 		s.between(returnFact(at, s.returnsTo(lt)))
 	}
 }
 
-// returnFact is what readers see of settings to which a session returns.
+// returnFact returns the event that reports restored settings.
 func returnFact(at time.Time, back Settings) event.Event {
 	return event.Event{At: at, Body: event.SessionUpdated{ModelID: back.Model, PermissionMode: string(back.PermissionMode)}}
 }
 
-// restore gives the agent back what a turn has replaced, once the end of the turn
-// is in the log. An agent that does not take it is stopped.
+// restore sends the agent the settings that a turn replaced, once the terminal
+// event is in the log. It stops an agent that rejects them.
 func (s *Session) restore(lt *liveTurn, end event.Body) {
 	if lt.restores == nil || !lt.set.IsZero() {
 		return
@@ -210,9 +210,9 @@ func (s *Session) restore(lt *liveTurn, end event.Body) {
 	s.returned = back.or(s.returned)
 }
 
-// pin makes the model and the effort of back the session's own, if it has none.
-// Agents such as Codex keep both with the conversation: an agent that ended before
-// it got them back would begin the next turn with those of the last.
+// pin adds the model and the effort of back to the session's options, if it has
+// none. Agents such as Codex store both with the conversation. Without pin, an
+// agent that exited before restore would keep the values of the last turn.
 func (s *Session) pin(back Settings) {
 	var set Settings
 	if s.opt.Model == "" {
@@ -231,8 +231,8 @@ func (s *Session) pin(back Settings) {
 	}
 }
 
-// reported notes that the agent reported settings. Outside of a turn with settings
-// of its own the report counts from now on, and not what the agent got back.
+// reported processes a report of the agent's settings. Unless a turn with settings
+// of its own runs, the report replaces the values in returned.
 func (s *Session) reported(b event.SessionUpdated) {
 	s.given.reported(b)
 	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.restores != nil }) {
@@ -259,10 +259,10 @@ func (s Settings) or(other Settings) Settings {
 	return s
 }
 
-// only returns those values of s that set has, too.
+// only returns the values of s for the fields that set contains.
 func (s Settings) only(set Settings) Settings { return s.without(s.without(set)) }
 
-// without returns the values of s that other has no values of.
+// without returns the values of s for the fields that other does not contain.
 func (s Settings) without(other Settings) Settings {
 	for _, f := range [][2]*string{
 		{&s.Model, &other.Model}, {(*string)(&s.PermissionMode), (*string)(&other.PermissionMode)}, {&s.ReasoningEffort, &other.ReasoningEffort},
@@ -283,7 +283,7 @@ func (s Settings) without(other Settings) Settings {
 	return s
 }
 
-// union returns what is in any of the lists, each once. It is never nil.
+// union returns the elements of all lists without duplicates. It is never nil.
 func union(lists ...[]string) []string {
 	out := []string{}
 	for _, list := range lists {

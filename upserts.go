@@ -36,10 +36,10 @@ func (t *Turn) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] {
 // after a position, and then what happens, until the session has ended. See
 // [Turn.Upserts].
 //
-// The position is the highest Seq that the reader has got, or 0. So that a reader
-// may stop anywhere, items of the past come in the order of their newest events;
-// StartedAt tells in which order they began. A long past is read in parts, and an
-// item that was unfinished at the end of one comes again.
+// The position is the highest Seq that the reader has received, or 0. Logged items
+// are in the order of their newest events, so that a reader may stop anywhere.
+// StartedAt has the order in which they began. Upserts reads a long log in parts,
+// and yields an item again if it was unfinished at the end of a part.
 func (s *Session) Upserts(ctx context.Context, after int64) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		reading, cancel := context.WithCancelCause(ctx)
@@ -57,9 +57,9 @@ func (s *Session) Upserts(ctx context.Context, after int64) iter.Seq2[upsert.Out
 	}
 }
 
-// Handlers are functions that are called with what one reader gets, in order and
-// one at a time. They may take their time, but must not wait for the end of what
-// they read.
+// Handlers are the functions that a [Reader] calls, in order and one at a time.
+// They may block, but must not wait for the end of the run or session that they
+// read.
 type Handlers struct {
 	OnUpsert func(upsert.Upsert)    // an item as it is now. Default: not called
 	OnTurn   func(upsert.TurnEvent) // a turn begins or ends. Default: not called
@@ -71,7 +71,7 @@ func (s *Session) Handle(after int64, h Handlers) *Reader {
 	return handle(h, func(ctx context.Context) iter.Seq2[upsert.Out, error] { return s.Upserts(ctx, after) }, func() {})
 }
 
-// A Reader calls [Handlers] on a goroutine of its own.
+// A Reader calls [Handlers] on a separate goroutine.
 type Reader struct {
 	destroy context.CancelCauseFunc
 	done    chan struct{}
@@ -85,9 +85,9 @@ type Destroyed struct {
 
 func (d Destroyed) Error() string { return "the reader was destroyed: " + d.Reason }
 
-// Destroy ends the reader. The items that have not ended are closed first: an
-// upsert with the status error says the reason, or nothing if the reason is
-// user_cancel. It does not wait; see Done. Only the first call has an effect.
+// Destroy ends the reader. For every unfinished item the reader first receives an
+// upsert with the status error and the reason, or without a reason if it is
+// user_cancel. Destroy does not wait; see Done. Only the first call has an effect.
 func (r *Reader) Destroy(reason string) { r.destroy(Destroyed{reason}) }
 
 // Done is closed after the last call of a handler.
@@ -104,8 +104,8 @@ func (r *Reader) Err() error {
 	}
 }
 
-// handle starts a reader. Nobody but the caller waits for it: a handler may end
-// what it reads.
+// handle starts a reader. The session does not wait for it, because a handler may
+// close the session that it reads.
 func handle(h Handlers, upserts func(context.Context) iter.Seq2[upsert.Out, error], ended func()) *Reader {
 	ctx, destroy := context.WithCancelCause(context.Background())
 	r := &Reader{destroy: destroy, done: make(chan struct{})}
@@ -143,11 +143,11 @@ type itemReader struct {
 	yield  func(upsert.Out, error) bool
 }
 
-// stretch is how many events of the past are folded at once. An item that
+// stretch is the number of logged events that are folded at once. An item that
 // changes in several stretches is yielded after each of them.
 const stretch = 4096
 
-// past yields what the log has now. The cursor stands behind it then.
+// past yields the items that the log has now, and moves the cursor after them.
 func (r *itemReader) past(ctx context.Context, after int64) error {
 	st, err := r.cursor.log.State(ctx, r.cursor.session)
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *itemReader) stretch(ctx context.Context, head int64) iter.Seq2[event.Ev
 	}
 }
 
-// live yields what happens, to the end of the turn if there is one.
+// live yields new items. It returns at the end of the turn if r reads only one.
 func (r *itemReader) live(ctx context.Context) error {
 	for {
 		due, _ := r.pacer.Due()
@@ -202,8 +202,8 @@ func (r *itemReader) live(ctx context.Context) error {
 	}
 }
 
-// rest yields what the log has of a session that has ended. What has no end
-// there is an error.
+// rest yields the remaining items of a session that has ended. It yields
+// unfinished items as errors.
 func (r *itemReader) rest(ctx context.Context) error {
 	for {
 		evs, err := r.cursor.Read(ctx)
