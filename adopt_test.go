@@ -347,9 +347,9 @@ func (s slow) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error)
 	return s.keeper.Open(ctx, opt)
 }
 
-// TestAPromptThatNeverArrivedIsHandedOver: the prompt is in the log, and the
+// TestAdoptSendsPromptThatTheAgentDidNotReceive: the prompt is in the log, and the
 // death came before the agent had it.
-func TestAPromptThatNeverArrivedIsHandedOver(t *testing.T) {
+func TestAdoptSendsPromptThatTheAgentDidNotReceive(t *testing.T) {
 	want, _ := uncut(t)
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}

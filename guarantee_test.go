@@ -41,7 +41,7 @@ func TestAnApproverMayCloseTheSession(t *testing.T) {
 	})
 }
 
-func TestAnApproverThatNeverAnswersHoldsNothing(t *testing.T) {
+func TestBlockedApproverDoesNotBlockOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		s, _ := withApprover(t, func(context.Context, event.Approval) runnel.Decision {
@@ -57,7 +57,7 @@ func TestAnApproverThatNeverAnswersHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestAWrongAnswerOfAnApproverIsADenial(t *testing.T) {
+func TestInvalidAnswerOfApproverDenies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, d := range []runnel.Decision{{}, {Choice: "maybe"}, {Choice: "allow", ArgumentsDigest: "other"}} {
 			s, log := withApprover(t, func(context.Context, event.Approval) runnel.Decision { return d }, runnel.Config{}, ask)
@@ -74,7 +74,7 @@ func TestAWrongAnswerOfAnApproverIsADenial(t *testing.T) {
 	})
 }
 
-func TestAnApproverHearsThatItsQuestionIsOver(t *testing.T) {
+func TestApproverContextEndsWhenApprovalIsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heard := make(chan error, 1)
 		s, _ := withApprover(t, func(ctx context.Context, a event.Approval) runnel.Decision {
@@ -98,7 +98,7 @@ func TestAnApproverHearsThatItsQuestionIsOver(t *testing.T) {
 	})
 }
 
-func TestATurnThatIsOverNeverBeginsAgain(t *testing.T) {
+func TestEndedTurnDoesNotRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
 		log := new(runnel.Memory)
@@ -121,7 +121,7 @@ func TestATurnThatIsOverNeverBeginsAgain(t *testing.T) {
 }
 
 // Two turns of one agent: what ends the agent for the one ends the other too.
-func TestAnAgentThatIsEndedLeavesNoTurnOpen(t *testing.T) {
+func TestStoppedAgentLeavesNoTurnOpen(t *testing.T) {
 	for name, end := range map[string]func(*runnel.Session, *stubborn){
 		"stall":  func(*runnel.Session, *stubborn) {},
 		"cancel": func(s *runnel.Session, _ *stubborn) { _ = s.Cancel(context.Background()) },
@@ -172,7 +172,7 @@ func TestTheLastWordsOfAnAgentThatIsOvertaken(t *testing.T) {
 
 // A turn that the log could not take is closed as soon as it can, also if
 // nobody sends: those who read along wait for its end.
-func TestALostTurnIsClosedWhenTheLogIsBack(t *testing.T) {
+func TestTurnIsClosedAfterLogRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(failing)
 		agent := newStubborn(0)
@@ -194,7 +194,7 @@ func TestALostTurnIsClosedWhenTheLogIsBack(t *testing.T) {
 	})
 }
 
-func TestALogOfAnotherWriterIsLeftToIt(t *testing.T) {
+func TestSessionLeavesLogToAnotherWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(failing)
 		agent := newStubborn(0)
@@ -223,7 +223,7 @@ func (nameless) Next(context.Context) (event.Event, error) {
 func (nameless) Prompt(context.Context, string, runnel.Input) error { return &runnel.Error{} }
 func (nameless) Close() error                                       { return nil }
 
-func TestAnErrorWithoutACodeEndsTheTurnToo(t *testing.T) {
+func TestErrorWithoutCodeEndsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := runnel.Open(t.Context(), nameless{}, runnel.Options{}, runnel.Config{Dormant: true})
 		defer s.Close()
@@ -285,7 +285,7 @@ func (deafConn) Decide(context.Context, string, runnel.Decision) error {
 	return errors.New("the pipe is full")
 }
 
-func TestAnAnswerThatCannotBeDeliveredEndsTheTurn(t *testing.T) {
+func TestUndeliverableAnswerEndsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
 		s, err := runnel.Open(t.Context(), deaf{agent}, runnel.Options{}, runnel.Config{})

@@ -45,7 +45,7 @@ func replayed(t *testing.T, evs []event.Event) (out []event.Event) {
 	return out
 }
 
-func TestFactsBehindTheEndOfATurnAreLogged(t *testing.T) {
+func TestFactsAfterTurnEndAreLogged(t *testing.T) {
 	at := recordtest.Start
 	printed := []event.Event{
 		{At: at, Turn: "T", Body: event.ResponseStart{}},
@@ -67,7 +67,7 @@ func TestFactsBehindTheEndOfATurnAreLogged(t *testing.T) {
 }
 
 // A turn that nobody asked for begins beside a prompt's and ends before it.
-func TestReplayKeepsTurnsBesideEachOther(t *testing.T) {
+func TestReplayKeepsOverlappingTurns(t *testing.T) {
 	at := recordtest.Start
 	evs := append(promptOf(at, "T", "go"),
 		event.Event{At: at, Turn: "T", Body: event.ResponseStart{}},

@@ -189,7 +189,7 @@ func TestCapabilityIsCheckedFirst(t *testing.T) {
 	}
 }
 
-func TestBypassIsLoud(t *testing.T) {
+func TestBypassWarns(t *testing.T) {
 	p := script.New()
 	opt := runnel.Options{PermissionMode: runnel.ModeBypass}
 	if _, err := runnel.Start(t.Context(), p, opt, runnel.Text("text")); runnel.CodeOf(err) != runnel.InvalidRequest {

@@ -275,7 +275,7 @@ func TestTwoApprovers(t *testing.T) {
 	}
 }
 
-func TestApprovalsWithNobodyThere(t *testing.T) {
+func TestUnansweredApprovalsAreDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {
 			timeout time.Duration
@@ -526,7 +526,7 @@ func TestLateAndDoubleEventsAreDroppedAndCounted(t *testing.T) {
 	})
 }
 
-func TestATurnNobodyAskedFor(t *testing.T) {
+func TestAgentMayStartTurnWithoutPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
 		log := new(runnel.Memory)
@@ -622,7 +622,7 @@ func (f *failing) Append(ctx context.Context, s string, head int64, evs ...event
 
 func (f *failing) set(err error) { f.mu.Lock(); defer f.mu.Unlock(); f.err = err }
 
-func TestABrokenLogIsNeverAGap(t *testing.T) {
+func TestFailedAppendLeavesNoGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(failing)
 		agent := newStubborn(0)

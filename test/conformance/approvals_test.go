@@ -289,7 +289,7 @@ func decisions() table {
 	return with(tab,
 		row{cells: []string{"two at the same time", "the first counts, and every client sees the same"}, test: "gateway.TestFirstOfTwoApproversWins"},
 		row{cells: []string{"none, of a run with no approver", "denied at once, with the message `approval required`"}, test: "..TestRunDeniesWithoutAnApprover"},
-		row{cells: []string{"none, and no client is connected", "the question waits, until the time of `approval-timeout` if there is one"}, test: "..TestApprovalsWithNobodyThere"},
+		row{cells: []string{"none, and no client is connected", "the question waits, until the time of `approval-timeout` if there is one"}, test: "..TestUnansweredApprovalsAreDenied"},
 		row{cells: []string{"`updatedArguments` that a rule denies", "403 FORBIDDEN"}, test: "gateway.TestChangedArgumentsAreComparedWithDenyRules"},
 	)
 }

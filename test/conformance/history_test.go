@@ -245,7 +245,7 @@ func storage() table {
 		{"a full disk is `STORE_UNAVAILABLE`, never a silent gap", "the disk is full while turns run", "test/kill.TestFullDiskDuringRealTurnsLosesNothing"},
 		{"deleting sessions makes room", "the disk is full", "store/sqlite.TestDeletingASessionOnAFullDiskMakesRoom"},
 		{"a store that fails is `STORE_UNAVAILABLE`", "errors of the disk", "store/sqlite.TestFailingSystemCallsLoseNothingAcknowledged"},
-		{"a log that broke is never a gap", "an append fails", "..TestABrokenLogIsNeverAGap"},
+		{"a log that broke is never a gap", "an append fails", "..TestFailedAppendLeavesNoGap"},
 		{"damage is found, and nothing damaged is read", "bytes of the database change", "store/sqlite.TestFlippedBitsOfTheDatabaseAreReported"},
 		{"compaction removes the deltas of finished items and nothing else", "after a turn", "store/sqlite.TestCompaction"},
 		{"a jump in `seq` is no loss", "a client reads a compacted log", "httpapi.TestCompactedLog"},

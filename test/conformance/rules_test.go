@@ -93,7 +93,7 @@ func beginAndEnd(add addRow, shown showRow) {
 	})
 	shown("1", "What arrives for a turn after its end is dropped", "..TestLateAndDoubleEventsAreDroppedAndCounted")
 	shown("1", "What is dropped is counted, in the metric `runnel_agent_dropped_total`", "..TestLateAndDoubleEventsAreDroppedAndCounted")
-	shown("1", "A turn that is over never begins again", "..TestATurnThatIsOverNeverBeginsAgain")
+	shown("1", "A turn that is over never begins again", "..TestEndedTurnDoesNotRestart")
 }
 
 // checkItemsEnd reports an error unless every item of a turn starts and ends

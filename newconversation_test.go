@@ -27,7 +27,7 @@ func (f *forgetful) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, 
 
 // A session whose agent has ended and cannot resume goes on with a new one, and
 // says so.
-func TestAnAgentThatCannotResumeBeginsAnew(t *testing.T) {
+func TestAgentThatCannotResumeStartsNewConversation(t *testing.T) {
 	p, log := &forgetful{Provider: script.Provider{Script: script.Script{Steps: []script.Step{say}}}}, new(runnel.Memory)
 	s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{ID: "s", Log: log})
 	if err != nil {
