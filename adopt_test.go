@@ -85,8 +85,8 @@ func (k *keeper) Adopt(context.Context, runnel.Options) (runnel.Conn, runnel.Bac
 	return &kept{k: k, at: len(k.said), quit: make(chan struct{})}, back, nil
 }
 
-// kept is a connection to a keeper's agent. One that is dead does nothing any
-// more: its process is gone.
+// kept is a connection to a keeper's agent. A dead one ignores every call, as if
+// its server process had ended.
 type kept struct {
 	k    *keeper
 	at   int
@@ -392,9 +392,9 @@ func (l *ill) Append(ctx context.Context, session string, head int64, evs ...eve
 	return l.Memory.Append(ctx, session, head, evs...)
 }
 
-// TestATurnThatTheLogLostSaysSo: the log recovers by itself, and the turn has
-// the end that who waited for it was told.
-func TestATurnThatTheLogLostSaysSo(t *testing.T) {
+// After the log recovers, the logged end of the turn is the error that Wait
+// returned.
+func TestLogFailureEndsTurnWithItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(ill)
 		s, err := runnel.Open(t.Context(), &script.Provider{Script: script.Script{Steps: adopted}}, runnel.Options{}, runnel.Config{ID: "s", Log: log})
@@ -477,9 +477,9 @@ func (l *torn) Read(ctx context.Context, session string, after int64) iter.Seq2[
 	}
 }
 
-// TestNotAdoptedForgetsThePast: where an agent could not be taken over, what it
-// said is not taken for what the next one says again.
-func TestNotAdoptedForgetsThePast(t *testing.T) {
+// After a failed takeover, the session does not treat events of the next agent as
+// a replay of logged events.
+func TestFailedAdoptionSuppressesNoLaterEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted[:2]}}}
 		log := new(runnel.Memory)

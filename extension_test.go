@@ -232,8 +232,7 @@ func TestExtensionsBecomeOptions(t *testing.T) {
 	})
 }
 
-// The warning says what was asked for, so it comes also if the agent does not
-// start.
+// The session logs the warning even if the agent does not start.
 func TestExternalSandboxWarnsIfTheAgentDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(able)

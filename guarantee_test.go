@@ -170,8 +170,8 @@ func TestTheLastWordsOfAnAgentThatIsOvertaken(t *testing.T) {
 	})
 }
 
-// A turn that the log could not take is closed as soon as it can, also if
-// nobody sends: those who read along wait for its end.
+// After a failed append, the session closes the turn once the log works again,
+// without waiting for the next Send.
 func TestTurnIsClosedAfterLogRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(failing)
@@ -271,7 +271,7 @@ func TestSettingsReachAnAgentThatIsStarting(t *testing.T) {
 	})
 }
 
-// deaf is an agent that cannot be told the answer to what it asked.
+// deaf is an agent whose Decide fails.
 type deaf struct{ *stubborn }
 
 func (a deaf) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -326,7 +326,7 @@ func TestStallAfterACancelledCall(t *testing.T) {
 	})
 }
 
-// An agent that only ever tells facts is heard before it says anything else.
+// More than maxHeld facts start the response.
 func TestFactsBeforeTheResponseAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)

@@ -66,7 +66,7 @@ func TestFactsAfterTurnEndAreLogged(t *testing.T) {
 	}
 }
 
-// A turn that nobody asked for begins beside a prompt's and ends before it.
+// A turn without a prompt begins during a prompt's turn and ends before it.
 func TestReplayKeepsOverlappingTurns(t *testing.T) {
 	at := recordtest.Start
 	evs := append(promptOf(at, "T", "go"),

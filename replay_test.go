@@ -38,9 +38,8 @@ func anyBody(t *rapid.T, turn string) event.Body {
 	}).Draw(t, "body")
 }
 
-// TestLiarEvents: whatever an agent says, the log obeys the rules of a turn.
-// (H06)
-func TestLiarEvents(t *testing.T) {
+// Whatever events an agent emits, the log follows the rules of a turn. (H06)
+func TestReplayEnforcesTurnRulesOnAnyEvents(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(0, 60).Draw(rt, "n")
 		evs := make([]event.Event, n)

@@ -341,7 +341,7 @@ func TestCancelWithdrawsApprovals(t *testing.T) {
 	})
 }
 
-// stubborn is an agent that obeys nothing: what it does is up to the test.
+// stubborn is an agent that ignores requests and emits only the test's events.
 type stubborn struct {
 	events chan event.Event
 	closed chan struct{}

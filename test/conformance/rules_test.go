@@ -394,7 +394,7 @@ func strangeLines(add addRow, shown showRow) {
 	})
 	shown("8", "An invalid event is refused with a message that names the field", "event.TestJSONRejectsByName")
 	shown("8", "An invalid event of a provider becomes a notice that names the field", "..TestLateAndDoubleEventsAreDroppedAndCounted")
-	shown("8", "A turn has at most 8 notices about invalid events", "..TestLiarEvents")
+	shown("8", "A turn has at most 8 notices about invalid events", "..TestReplayEnforcesTurnRulesOnAnyEvents")
 	add("9", "A raw line never reaches an event", func(t *testing.T, s *nativeServer) {
 		_, _, got := s.native(t, odd(`{"type":`+secret))
 		for _, f := range got {
