@@ -58,7 +58,7 @@ func TestJudgeDecidesBeforeEverybodyElse(t *testing.T) {
 		{"allow where nobody is there", verdict("allow", "rule"), runnel.Config{ApprovalTimeout: -1}, `"choice":"allow","by":"policy","reason":"rule"`},
 		{"pass where nobody is there", pass, runnel.Config{ApprovalTimeout: -1}, `"choice":"deny","by":"policy","reason":"approval required`},
 		{"pass until the timeout", pass, runnel.Config{ApprovalTimeout: time.Second}, `"choice":"deny","by":"timeout"`},
-		{"unfit", verdict("maybe", ""), runnel.Config{}, `"choice":"deny","by":"policy","reason":"the verdict did not fit`},
+		{"unfit", verdict("maybe", ""), runnel.Config{}, `"choice":"deny","by":"policy","reason":"the rule's decision was invalid`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
