@@ -206,7 +206,7 @@ func play(t *testing.T, s *runnel.Session, dead func() bool) {
 	}
 }
 
-// uncut is the log of the same turn when nothing happens.
+// uncut is the log of the same turn without a restart.
 func uncut(t *testing.T) (want string, events int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func (s *Session) findAnswer(lt *liveTurn, a event.Approval) {
 		return
 	}
 	q.judgeBy = time.Now().Add(judgeTimeout)
-	// Close waits for helpers, so this is none: a Judge may block on a slow disk.
+	// Not in s.helpers: Close must not wait for a Judge that blocks.
 	go s.judge(q.ctx, a)
 }
 
@@ -107,8 +107,8 @@ func (s *Session) openToAll(q *question) {
 	q.since = time.Now()
 	switch a := q.approval; {
 	case s.opt.Approve != nil:
-		// Close waits for helpers, so this is none: an Approver may block for ever
-		// and may close the session.
+		// Not in s.helpers: Close must not wait for an Approver, which may block
+		// and may itself close the session.
 		go s.consult(q.ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {

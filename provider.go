@@ -220,7 +220,7 @@ type Installation struct {
 	// differs from their name.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
-	// Config are the settings of a new conversation that are known without one.
+	// Config are the settings of a conversation that the probe could list.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }
 
