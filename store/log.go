@@ -9,42 +9,49 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// ErrConflict means that someone else has appended to the log.
+// ErrConflict is the error of an Append whose head is not the end of the log,
+// because another writer has appended to it.
 var ErrConflict = errors.New("runnel: log has another writer")
 
-// A Log keeps the events of sessions. Implementations pass storetest. One that
-// is opened again makes durable what it finds: it will be acted on.
+// A Log stores the events of sessions. Implementations pass the suites of
+// package storetest. An implementation that opens an existing log flushes it to
+// the disk first, because the server acts on its content.
 type Log interface {
-	// Append adds evs after position head; their Seq is head+1, head+2 … (see
-	// [CheckAppend]). It returns ErrConflict if head is no longer the end of the
-	// log: a session has one writer. When it returns, readers can see evs, and
-	// they survive the death of this process; if any of them [event.Decides],
-	// loss of power too. It adds all of evs or none; if ctx ends it, none.
+	// Append adds evs after position head. Their Seq must be head+1, head+2 and
+	// so on (see [CheckAppend]). It returns ErrConflict if head is not the end of
+	// the log: a session has one writer.
+	//
+	// When Append returns, readers can see evs, and evs survive the end of the
+	// process. If any of them [event.Decides], all of them survive a power loss
+	// too. Append adds all of evs or none. If it returns the error of ctx, it has
+	// added none.
 	Append(ctx context.Context, session string, head int64, evs ...event.Event) error
 
-	// Read yields the events after position after, in order, and stops at the end.
-	// Positions may jump: once a turn is over a log may remove the deltas of its
-	// finished items, since ItemDone says it all, and nothing else.
+	// Read yields the events after position after, in order, and stops at the
+	// end of the log. Positions may have gaps: once a turn has ended, a log may
+	// remove the deltas of its done items, because ItemDone repeats their
+	// content. It removes nothing else.
 	Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error]
 
 	// Grown returns a channel that is closed once the log is longer than after.
 	Grown(session string, after int64) <-chan struct{}
 
-	// State says where the log of a session ends and what is unfinished in it.
-	// A session without events has the zero LogState.
+	// State returns the end of a session's log and its open turns. It returns
+	// the zero LogState for a session without events.
 	State(ctx context.Context, session string) (LogState, error)
 }
 
-// An Identified is a Log that is another than its copies. A position counts only
-// in the log that it was read from: a copy that was restored goes on by itself.
+// An Identified log has an id that differs from the id of every copy of it. A
+// position is valid only in the log from which it was read, since a restored
+// copy continues with other events.
 type Identified interface {
-	// LogID returns what identifies the log. It stays the same over restarts.
+	// LogID returns the id of the log. It stays the same over restarts.
 	LogID() string
 }
 
-// A Sizer is a Log that knows how much it keeps.
+// A Sizer is a Log that can report the size of a session's events.
 type Sizer interface {
-	// Size returns how many bytes the events of a session take, about.
+	// Size returns the approximate size of the events of a session, in bytes.
 	Size(ctx context.Context, session string) (int64, error)
 }
 
@@ -60,23 +67,24 @@ type OpenTurn struct {
 	After int64 // position just before its first event
 }
 
-// ErrInvalidEvent means that an event cannot stand where it was to be appended.
+// ErrInvalidEvent means that an event is invalid or has the wrong position or
+// session for the log.
 var ErrInvalidEvent = errors.New("store: invalid event")
 
 type invalidEvent struct{ error }
 
 func (invalidEvent) Is(target error) bool { return target == ErrInvalidEvent }
 
-// CheckAppend returns an error that is [ErrInvalidEvent] and says why evs cannot
-// stand after position head of the session's log. Every Log refuses what
-// it refuses.
+// CheckAppend returns an error that is [ErrInvalidEvent] if evs cannot be
+// appended after position head of the session's log. The error names the field.
+// Every Log rejects the events that CheckAppend rejects.
 func CheckAppend(session string, head int64, evs []event.Event) error {
 	for i, ev := range evs {
 		err := ev.Validate()
 		switch {
 		case err != nil:
 		case session == "" || ev.Session != session:
-			err = errors.New("event: sessionId: not that of the log")
+			err = errors.New("event: sessionId: differs from the session of the log")
 		case head < 0 || ev.Seq != head+int64(i)+1:
 			err = fmt.Errorf("event: seq: %d cannot follow %d", ev.Seq, head+int64(i))
 		}

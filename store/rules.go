@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// Rules is the part of a [Catalogue] that keeps the rules by which calls of
-// tools are decided without a person.
+// Rules is the part of a [Catalogue] that stores the rules that decide tool
+// calls without a person.
 type Rules interface {
-	// AddRule adds a rule and returns its number: one more than any rule ever
-	// had. It ignores r.ID.
+	// AddRule adds a rule and returns its number, which is one more than the
+	// highest number ever used. It ignores r.ID.
 	AddRule(ctx context.Context, r Rule) (int64, error)
 	// Rules returns all rules, oldest first.
 	Rules(ctx context.Context) ([]Rule, error)
-	// UseRule counts one use of a rule. Using a rule that does not exist is not an
-	// error.
+	// UseRule counts one use of a rule. A missing rule is not an error.
 	UseRule(ctx context.Context, id int64, at time.Time) error
-	// DeleteRule removes a rule. It returns ErrNotFound if there is no rule with
-	// this number.
+	// DeleteRule removes a rule. It returns ErrNotFound if no rule has this
+	// number.
 	DeleteRule(ctx context.Context, id int64) error
 }
 
-// Effect is what a rule does with the calls that it matches.
+// Effect is the decision of a rule for the calls that it matches.
 type Effect string
 
 // The effects of rules.
@@ -30,30 +29,31 @@ const (
 	EffectDeny  Effect = "deny"
 )
 
-// RuleKind says what calls a rule is about, and what its pattern is.
+// RuleKind is the kind of tool calls that a rule matches. It defines the
+// meaning of the rule's pattern.
 type RuleKind string
 
 // The kinds of rules.
 const (
-	RuleExecute RuleKind = "execute" // commands; the pattern is a command, or its first words and *
-	RuleEdit    RuleKind = "edit"    // changes of files; the pattern is a file, or a folder and all below it
-	RuleRead    RuleKind = "read"    // reads of files; the pattern is as for edits
+	RuleExecute RuleKind = "execute" // commands; the pattern is a command, or the first words of one followed by *
+	RuleEdit    RuleKind = "edit"    // file changes; the pattern is a file, or a folder and everything below it
+	RuleRead    RuleKind = "read"    // file reads; the pattern is as for edits
 	RuleFetch   RuleKind = "fetch"   // URLs; the pattern is a host, or *. and a domain
-	RuleTool    RuleKind = "tool"    // a tool by its name, such as one of an MCP server; without a pattern
+	RuleTool    RuleKind = "tool"    // a tool by its name, for example of an MCP server; has no pattern
 )
 
-// A Rule decides calls of tools without a person.
+// A Rule decides tool calls without a person.
 type Rule struct {
-	ID         int64 // 1, 2, 3 …; never used again
+	ID         int64 // 1, 2, 3 …; never reused
 	Effect     Effect
 	Kind       RuleKind
-	CLIType    string // the provider's name; empty for all agents
-	ProjectDir string // of the sessions that it is for, with all folders below; empty for all
-	Tool       string // as the agent calls it; empty for all tools of the kind
-	Pattern    string // what it matches; see RuleKind
-	Note       string // of who made it
+	CLIType    string // provider name; empty for all agents
+	ProjectDir string // matches sessions in this folder and below; empty for all
+	Tool       string // the agent's name of the tool; empty for all tools of the kind
+	Pattern    string // see RuleKind
+	Note       string // free text of the person who made the rule
 	By         string // id of the credential that made it
-	ByName     string // name of that credential, as it was then
+	ByName     string // name of that credential when the rule was made
 	CreatedAt  time.Time
 	Uses       int64
 	LastUsedAt time.Time // zero: never

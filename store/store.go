@@ -1,9 +1,8 @@
-// Package store holds the contracts of what is kept: the log of events, and
-// beside it the catalogue of sessions, the prompts that wait, the credentials and
-// the rules.
+// Package store defines the storage interfaces: the log of events, and the
+// catalogue of sessions, queued prompts, requests, credentials and rules.
 //
-// store/sqlite and store/memory implement them, and store/storetest checks what
-// every implementation must do.
+// Packages store/sqlite and store/memory implement them. Package
+// store/storetest tests every implementation.
 package store
 
 import (
@@ -15,37 +14,38 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// ErrNotFound means that there is no such record.
+// ErrNotFound means that no such record exists.
 var ErrNotFound = errors.New("store: not found")
 
-// A Catalogue keeps records. Every method that changes something returns once
-// the change survives the loss of power. Its methods may be called from anywhere.
+// A Catalogue stores records. Every method that changes a record returns once
+// the change survives a power loss. All methods may be called concurrently.
 type Catalogue interface {
 	// PutSession adds the record or replaces the one with its ID.
 	PutSession(ctx context.Context, s Session) error
 	// Session returns the record with this id, or ErrNotFound.
 	Session(ctx context.Context, id string) (Session, error)
-	// SessionsByAgent returns the sessions that continue the agent's conversation,
-	// newest first. There is more than one if agents have said the same id.
+	// SessionsByAgent returns the sessions that continue the agent's
+	// conversation, newest first. There may be more than one, since agents can
+	// report the same id twice.
 	SessionsByAgent(ctx context.Context, cliType, agentSessionID string) ([]Session, error)
 	// Sessions returns the records that f selects, newest activity first.
 	Sessions(ctx context.Context, f SessionFilter) ([]Session, error)
-	// PutReport replaces what the agent of a session reported about itself.
+	// PutReport replaces the report of a session's agent about itself.
 	PutReport(ctx context.Context, session string, r Report) error
-	// Report returns it, or ErrNotFound if nothing was put.
+	// Report returns the report of a session, or ErrNotFound if it has none.
 	Report(ctx context.Context, session string) (Report, error)
-	// DeleteSession removes the record, the report, the events, the queue and the
-	// requests for turns of a session.
+	// DeleteSession removes the record, the report, the events, the queue and
+	// the turn requests of a session.
 	DeleteSession(ctx context.Context, id string) error
-	// Unfinished returns the ids of sessions whose log has a turn without end.
+	// Unfinished returns the ids of the sessions whose log has an open turn.
 	Unfinished(ctx context.Context) ([]string, error)
 
 	// Enqueue adds a prompt to the end of its session's queue.
 	Enqueue(ctx context.Context, q Queued) error
-	// Queue returns the prompts that wait, oldest first; of all sessions if
-	// session is empty.
+	// Queue returns the queued prompts of a session, oldest first. An empty
+	// session selects all sessions.
 	Queue(ctx context.Context, session string) ([]Queued, error)
-	// Dequeue removes a prompt; removing one that is not there is not an error.
+	// Dequeue removes a prompt. A missing prompt is not an error.
 	Dequeue(ctx context.Context, session, turn string) error
 
 	// PutToken adds the record or replaces the one with its ID.
@@ -54,77 +54,80 @@ type Catalogue interface {
 	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
 	// Tokens returns all tokens of a kind, oldest first.
 	Tokens(ctx context.Context, kind TokenKind) ([]Token, error)
-	// DeleteToken removes a token and every token that it made, directly or not.
-	// It returns ErrNotFound if there is no token with this id.
+	// DeleteToken removes a token and all tokens that it made, directly or
+	// indirectly. It returns ErrNotFound if no token has this id.
 	DeleteToken(ctx context.Context, id string) error
 
 	Requests
 	Rules
 }
 
-// A Session is what is known of a session without reading its log.
+// A Session is the record of a session: the state that is available without
+// reading its log.
 type Session struct {
-	ID             string // ours, a UUID
+	ID             string // a UUID that the server chose
 	CLIType        string // the provider's name
 	ProjectID      string // stable id of ProjectDir
 	ProjectDir     string // absolute
 	Title          string
-	AgentSessionID string // the agent's own id, for resuming
+	AgentSessionID string // the agent's own session id, used to resume it
 	ModelID        string
 	PermissionMode string
-	Options        json.RawMessage // as the client gave them
+	Options        json.RawMessage // as the client sent them
 	State          event.SessionState
-	LastTurn       event.TurnStatus // how the last turn ended; empty before that
-	LastLine       string           // last line of what happened, bounded, for lists
+	LastTurn       event.TurnStatus // how the last turn ended; empty if none has ended
+	LastLine       string           // last line of the session's text, bounded, for lists
 	CreatedAt      time.Time
 	LastActiveAt   time.Time
 
 	BootedAt        time.Time // when its agent was last started; zero: never
-	BootFingerprint string    // hash of what that agent was started with; empty: never
+	BootFingerprint string    // hash of the start parameters of that agent; empty: never
 }
 
-// A Report is what the agent of a session reported about itself, as the gateway
-// encodes it. It is apart from the Session, because it is long and changes rarely.
+// A Report holds data that the agent of a session reported about itself, in the
+// gateway's encoding. It is separate from the Session, because it is long and
+// rarely changes.
 type Report struct {
-	Config json.RawMessage // what it offers to set, as of its last report
-	Files  json.RawMessage // files of its own that it named
+	Config json.RawMessage // the options that the agent offers, as last reported
+	Files  json.RawMessage // the agent's own files, as it reported them
 }
 
-// A SessionFilter selects sessions. The zero value selects those that are not dead.
+// A SessionFilter selects sessions. The zero value selects all sessions that
+// are not dead.
 type SessionFilter struct {
 	ProjectID  string // "" for all
 	ProjectDir string // "" for all
-	Dead       bool   // ended ones too
+	Dead       bool   // include dead sessions
 	Limit      int    // Default: no limit
 }
 
-// A Queued prompt waits for the turn before it.
+// A Queued prompt waits until earlier turns have ended.
 type Queued struct {
 	Session string
-	Turn    string          // id its turn will have
-	Input   json.RawMessage // the prompt, as the gateway encodes it
+	Turn    string          // id of its future turn
+	Input   json.RawMessage // the prompt, in the gateway's encoding
 	At      time.Time
 }
 
-// TokenKind says who carries a token.
+// TokenKind is the kind of client that uses a token.
 type TokenKind string
 
 // The token kinds.
 const (
-	TokenAPI     TokenKind = "api"     // a program, as bearer token
-	TokenBrowser TokenKind = "browser" // a page, as cookie
-	TokenLogin   TokenKind = "login"   // a one-time code that becomes a cookie
+	TokenAPI     TokenKind = "api"     // a program; sent as a bearer token
+	TokenBrowser TokenKind = "browser" // a browser; sent as a cookie
+	TokenLogin   TokenKind = "login"   // a one-time code that is exchanged for a cookie
 )
 
-// A Token is a credential. Only its hash is kept.
+// A Token is a credential. The store holds only the hash of its secret.
 type Token struct {
 	ID         string
 	Kind       TokenKind
 	Name       string   // chosen by its owner
 	Hash       [32]byte // SHA-256 of the secret
 	Scopes     []string // read, send, approve, admin
-	Project    string   // directory whose sessions it is for, as their records name it; empty for all
-	Parent     string   // id of the token that made it, with which it ends; empty: none did
+	Project    string   // directory whose sessions it may use, as in Session.ProjectDir; empty for all
+	Parent     string   // id of the token that made it; deleting that token deletes this one; empty: none
 	CreatedAt  time.Time
 	LastUsedAt time.Time
 	ExpiresAt  time.Time // zero: never

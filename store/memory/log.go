@@ -10,7 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Log keeps events in memory. The zero value is ready to use.
+// A Log stores events in memory. The zero value is ready to use.
 type Log struct {
 	mu   sync.Mutex
 	logs map[string]*sessionLog
@@ -24,7 +24,7 @@ type sessionLog struct {
 	grown  chan struct{} // closed and replaced by Append
 }
 
-// of returns the log of a session, which it makes if there is none. The caller
+// of returns the log of a session and creates it if it is missing. The caller
 // holds l.mu.
 func (l *Log) of(session string) *sessionLog {
 	sl := l.logs[session]

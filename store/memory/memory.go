@@ -1,5 +1,5 @@
-// Package memory is a log and a catalogue that forget when they are dropped: for
-// tests and for servers that keep nothing.
+// Package memory implements a log and a catalogue in memory, for tests and for
+// servers without durable storage.
 package memory
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Catalogue keeps records in memory. Copies of what it is given and gives
-// share byte slices with it, which nobody changes.
+// A Catalogue stores records in memory. Its copies of records share byte slices
+// with its callers, so callers must not change those slices.
 type Catalogue struct {
-	log store.Log // asked for unfinished turns; may be nil
+	log store.Log // source of unfinished turns; may be nil
 
 	mu       sync.Mutex
 	sessions map[string]store.Session
@@ -23,7 +23,7 @@ type Catalogue struct {
 	queue    []store.Queued
 	tokens   map[string]store.Token
 	rules    []store.Rule // oldest first
-	lastRule int64        // the highest number that a rule had
+	lastRule int64        // the highest rule number ever used
 	requests map[requestKey]store.Request
 }
 
@@ -110,7 +110,7 @@ func (c *Catalogue) Sessions(_ context.Context, f store.SessionFilter) ([]store.
 	return out, nil
 }
 
-// DeleteSession implements [store.Catalogue], but for the events.
+// DeleteSession implements [store.Catalogue], except that it leaves the events.
 func (c *Catalogue) DeleteSession(_ context.Context, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

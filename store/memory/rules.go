@@ -48,7 +48,8 @@ func (c *Catalogue) DeleteRule(_ context.Context, id int64) error {
 	return nil
 }
 
-// rule returns the index of a rule, -1 if there is none; c.mu is held.
+// rule returns the index of a rule, or -1 if it does not exist. The caller
+// holds c.mu.
 func (c *Catalogue) rule(id int64) int {
 	return slices.IndexFunc(c.rules, func(r store.Rule) bool { return r.ID == id })
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A row is an event as it is kept.
+// A row is an event in its stored form.
 type row struct {
-	event.Event // as a reader will get it
+	event.Event // the event as readers receive it
 	payload     []byte
 	sum         uint32
 }
@@ -51,12 +51,13 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 	return s.submit(ctx, j)
 }
 
-// encode returns ev as it is kept. Its body is what the payload decodes to, so
-// that a reader gets the same from memory as later from the disk.
+// encode returns ev in its stored form. The returned body is the one that the
+// payload decodes to, so a reader gets the same event from memory and from the
+// disk.
 func encode(ev event.Event) (row, error) {
 	payload, err := event.MarshalBody(ev.Body)
 	if err != nil {
-		return row{}, runnel.Fail(runnel.InvalidStreamEvent, event.Type(ev.Body)+": cannot be encoded; report this", err)
+		return row{}, runnel.Fail(runnel.InvalidStreamEvent, event.Type(ev.Body)+": cannot be encoded as JSON; report this", err)
 	}
 	if len(payload) > maxPayload {
 		return row{}, runnel.Fail(runnel.PayloadTooLarge, event.Type(ev.Body)+": too large to be stored; send less at once")
@@ -72,8 +73,9 @@ func encode(ev event.Event) (row, error) {
 	return row{ev, payload, checksum(ev, payload)}, nil
 }
 
-// decodesToItself reports whether b is for certain what its JSON decodes to. It
-// knows the one body that nearly all events have.
+// decodesToItself reports whether b is known to equal the result of encoding
+// and decoding it. It checks only ItemDelta, the most common body, and returns
+// false for every other type.
 func decodesToItself(b event.Body) bool {
 	d, ok := b.(event.ItemDelta)
 	return ok && utf8.ValidString(d.ItemID) && utf8.ValidString(d.DeltaContent)
@@ -81,7 +83,8 @@ func decodesToItself(b event.Body) bool {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum covers everything of an event; lengths keep the parts apart.
+// checksum covers all fields of an event. The lengths separate the
+// variable-length parts.
 func checksum(ev event.Event, payload []byte) uint32 {
 	var fixed [36]byte
 	binary.BigEndian.PutUint64(fixed[0:], uint64(ev.Seq))
@@ -95,8 +98,8 @@ func checksum(ev event.Event, payload []byte) uint32 {
 	return crc32.Update(sum, castagnoli, payload)
 }
 
-// encodeTime returns t as nanoseconds since 1970. The zero time is NULL, and
-// what lies outside of the centuries that nanoseconds reach is text.
+// encodeTime returns t as nanoseconds since 1970. It encodes the zero time as
+// NULL and a time outside the range of int64 nanoseconds as text.
 func encodeTime(t time.Time) any {
 	switch t = t.UTC(); {
 	case t.IsZero():
@@ -112,7 +115,7 @@ func decodeTime(v any) time.Time {
 	case int64:
 		return time.Unix(0, v).UTC()
 	case string:
-		t, _ := time.Parse(time.RFC3339Nano, v) // the checksum says if it was not what we wrote
+		t, _ := time.Parse(time.RFC3339Nano, v) // the checksum detects a text that does not parse
 		return t
 	}
 	return time.Time{}
@@ -122,10 +125,11 @@ func decodeTime(v any) time.Time {
 type position struct {
 	key  int64 // in logs; 0 if the session has no row yet
 	head int64
-	open map[string]int64 // turns.key of the turns without end, by id
+	open map[string]int64 // turns.key of the turns without a terminal event, by turn id
 }
 
-// append adds rows after head, or refuses with ErrConflict.
+// append adds rows after head. It returns ErrConflict if head is not the end of
+// the log.
 func (w *writer) append(session string, head int64, rows []row) error {
 	p, err := w.position(session)
 	if err != nil {
@@ -156,8 +160,9 @@ func (w *writer) append(session string, head int64, rows []row) error {
 	return nil
 }
 
-// position returns where the session's log ends. The caller changes it with
-// what it writes; if that is undone, everything known is forgotten.
+// position returns the end of the session's log. The caller updates the
+// returned value as it writes. If the transaction is rolled back, transact
+// clears all cached positions.
 func (w *writer) position(session string) (*position, error) {
 	if p := w.known[session]; p != nil {
 		return p, nil
@@ -195,8 +200,9 @@ func (w *writer) readOpen(p *position) error {
 	return open.Err()
 }
 
-// turn returns the key of the turn that r belongs to, or nil, and keeps book of
-// which turns are open: one whose end is in the log never opens again.
+// turn returns the key of the turn that r belongs to, or nil if r belongs to no
+// turn. It updates p.open. A turn whose terminal event is in the log never
+// opens again.
 func (w *writer) turn(p *position, r row) (any, error) {
 	if r.Turn == "" {
 		return nil, nil
@@ -209,7 +215,7 @@ func (w *writer) turn(p *position, r row) (any, error) {
 		return key, err
 	case open:
 		return key, nil
-	case ends: // it never began
+	case ends: // the log has no open turn with this id
 		err := w.addOver.QueryRow(p.key, r.Turn, r.Seq-1, r.Seq).Scan(&key)
 		return key, err
 	}

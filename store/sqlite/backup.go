@@ -11,10 +11,14 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Backup writes what the store in dir holds into a new file: everything that
-// was acknowledged before the call, and of what comes meanwhile a part that is
-// whole. The store may be in use, by this process or another, and goes on.
-// The file is a database: as runnel.db in a directory of its own it is a store.
+// Backup writes a copy of the store in dir into a new file. The copy holds all
+// events and records that were acknowledged before the call. It may also hold
+// later ones, but never part of a transaction. This or another process may use
+// the store meanwhile.
+//
+// The file is an SQLite database. It becomes a store when it is placed as
+// runnel.db in a directory of its own. Backup returns an error if the file
+// exists.
 func Backup(ctx context.Context, dir, file string) (err error) {
 	path, err := filepath.Abs(filepath.Join(dir, "runnel.db"))
 	if err != nil {
@@ -36,7 +40,7 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("%s is already there; choose another name", file))
 	}
-	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*") // mode 0600, and SQLite writes into an empty file
+	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*") // mode 0600; SQLite accepts an empty file
 	if err != nil {
 		return backupError(file, err)
 	}
@@ -61,9 +65,9 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 	return syncDir(filepath.Dir(file))
 }
 
-// copyInto copies the database at path into the empty file at to, as of one
-// moment. Writers do not wait for it, nor it for them; only the write-ahead log
-// grows until it is done.
+// copyInto writes a snapshot of the database at path into the empty file at to.
+// The copy and concurrent writers do not wait for each other. The write-ahead
+// log grows until the copy is complete.
 func copyInto(ctx context.Context, path, to string) error {
 	db, err := openDB(path, "", commonPragmas)
 	if err != nil {
@@ -76,8 +80,8 @@ func copyInto(ctx context.Context, path, to string) error {
 	return forgetIdentity(ctx, to)
 }
 
-// forgetIdentity has the copy at path get an id of its own when it is opened. An
-// older version's has none.
+// forgetIdentity clears the log id of the copy at path, so that opening the
+// copy assigns a new id. A database of an older schema version may have no id.
 func forgetIdentity(ctx context.Context, path string) error {
 	db, err := openDB(path, "", commonPragmas)
 	if err != nil {
@@ -97,14 +101,14 @@ func backupError(file string, err error) error {
 	case isFull(err):
 		why = "its disk is full; free some space or choose another"
 	case errors.Is(err, fs.ErrNotExist):
-		why = "there is no such directory; make it first"
+		why = "the directory does not exist; create it first"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, errReadOnly):
-		why = "its directory is not writable for this user; choose another"
+		why = "this user cannot write to the directory; choose another"
 	}
 	return runnel.Fail(runnel.StoreUnavailable, fmt.Sprintf("the backup %s was not written: %s", file, why), err)
 }
 
-// Backup writes what s holds into a new file; see [Backup].
+// Backup writes a copy of s into a new file; see the function [Backup].
 func (s *Store) Backup(ctx context.Context, file string) error {
 	if s.closed() {
 		return errClosed()

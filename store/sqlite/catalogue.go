@@ -57,7 +57,7 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 			where, args = append(where, c.text), append(args, c.arg)
 		}
 	}
-	limit := -1 // all
+	limit := -1 // no limit
 	if f.Limit > 0 {
 		limit = f.Limit
 	}
@@ -65,14 +65,16 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 		" ORDER BY last_active_at DESC, id LIMIT ?", append(args, limit)...)
 }
 
-// DeleteSession implements [store.Catalogue]. The rows of its log are removed
-// later, bit by bit: there may be a million.
+// DeleteSession implements [store.Catalogue]. A background goroutine removes
+// the rows of the session's log later, in small steps, since there may be a
+// million.
 func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	do := func(w *writer) error {
 		delete(w.known, id)
 		w.deleted.Store(true)
 		for _, text := range []string{
-			// A session without events has traces in the database, too.
+			// A session without events may have left copies of its record in
+			// the database file. Its row in logs makes sweep scrub them too.
 			`INSERT INTO logs (session) SELECT id FROM sessions WHERE id = ? ON CONFLICT DO NOTHING`,
 			"UPDATE logs SET session = 'deleted ' || hex(randomblob(16)), deleted = 1 WHERE session = ?",
 			"DELETE FROM queue WHERE session = ?",
@@ -99,7 +101,8 @@ func (s *Store) Unfinished(ctx context.Context) ([]string, error) {
 		"SELECT session FROM logs WHERE deleted = 0 AND key IN (SELECT session FROM turns WHERE end_seq IS NULL) ORDER BY key")
 }
 
-// Enqueue implements [store.Catalogue]. A turn that waits already keeps its place.
+// Enqueue implements [store.Catalogue]. A turn that is already queued keeps its
+// position.
 func (s *Store) Enqueue(ctx context.Context, q store.Queued) error {
 	return s.exec(ctx, `INSERT INTO queue (session, turn, input, at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (session, turn) DO UPDATE SET input = excluded.input, at = excluded.at`,
@@ -125,7 +128,7 @@ func (s *Store) Dequeue(ctx context.Context, session, turn string) error {
 	return s.submit(ctx, j)
 }
 
-// exec runs one statement that changes something.
+// exec runs one statement that writes, in a durable transaction.
 func (s *Store) exec(ctx context.Context, text string, args ...any) error {
 	return s.submit(ctx, execJob(text, args...))
 }
@@ -141,7 +144,7 @@ func execJob(text string, args ...any) *job {
 // A scanner is a row to scan.
 type scanner interface{ Scan(dest ...any) error }
 
-// one returns the row that the query finds, or store.ErrNotFound.
+// one returns the row that the query selects, or store.ErrNotFound.
 func one[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), text string, args ...any) (T, error) {
 	v, err := scan(s.reader.db.QueryRowContext(ctx, text, args...))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -150,7 +153,7 @@ func one[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), te
 	return v, s.readError(ctx, err)
 }
 
-// all returns the rows that the query finds, in its order.
+// all returns the rows that the query selects, in the order of the query.
 func all[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	rows, err := s.reader.db.QueryContext(ctx, text, args...)
 	if err != nil {
@@ -168,7 +171,7 @@ func all[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), te
 	return list, s.readError(ctx, rows.Err())
 }
 
-// bytesOrNull keeps what is absent apart from what is empty.
+// bytesOrNull stores a nil slice as NULL and an empty slice as an empty blob.
 func bytesOrNull(b []byte) any {
 	if b == nil {
 		return nil

@@ -13,42 +13,43 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A job is what one caller wants in a transaction.
+// A job is the part of a transaction that one caller submits.
 type job struct {
-	do        func(*writer) error // refuses before it writes anything
-	committed func()              // what follows, before the caller hears of it; may be nil
-	strong    bool                // survives the loss of power
-	closing   bool                // says how something ended, and may use the reserve for it
-	bytes     int                 // about how much it writes
-	err       error               // what became of it
-	turn      chan bool           // of a job that waits: true if it is to lead, false if it is done
+	do        func(*writer) error // must not write before it returns a refusal
+	committed func()              // runs after the commit and before the caller returns; may be nil
+	strong    bool                // the commit must survive a power loss
+	closing   bool                // only records ends or removes data, so it may use the reserve
+	bytes     int                 // approximate size of the data that it writes
+	err       error               // result, set by the leader
+	turn      chan bool           // for a waiting job: true makes it the leader, false means it is finished
 }
 
-// maxBatch bounds how many jobs share a transaction, and so how long the first
-// of them waits for the others.
+// maxBatch bounds the number of jobs in one transaction, and thereby how long
+// the first job waits for the others.
 const maxBatch = 256
 
-// A committer has one caller at a time commit for everyone who waits: the
-// leader. To a caller alone that spares two switches to another goroutine,
-// which take longer than the commit.
+// A committer lets one caller at a time, the leader, commit the jobs of all
+// waiting callers. A single caller commits in its own goroutine. That avoids
+// two goroutine switches, which take longer than the commit.
 type committer struct {
-	writer *writer // the leader's, or closed
-	batch  []*job  // the leader's
+	writer *writer // used by the leader, or after close
+	batch  []*job  // used by the leader only
 
 	mu      sync.Mutex
 	waiting []*job // in order of arrival
-	led     bool   // someone leads
+	led     bool   // a leader exists
 	closed  bool
-	idle    chan struct{} // closed once closed is set and nobody leads
-	free    wake.Signal   // one token: nobody led a moment ago
+	idle    chan struct{} // closed once closed is set and no leader remains
+	free    wake.Signal   // holds a token after a leader finished with no job waiting
 }
 
 func newCommitter() committer {
 	return committer{idle: make(chan struct{}), free: wake.New()}
 }
 
-// submit does j and waits for its commit. If ctx ends before someone has begun
-// with j nothing happens; after that j is seen through.
+// submit runs j and waits for its commit. If ctx ends before a leader takes j,
+// submit returns the error of ctx and j does not run. After that j runs to
+// completion.
 func (c *committer) submit(ctx context.Context, j *job) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -69,7 +70,8 @@ func (c *committer) submit(ctx context.Context, j *job) error {
 	return c.lead(j)
 }
 
-// submitIdle is submit for what can wait until nobody else writes.
+// submitIdle runs j when no other job is running. After idleTimeout it queues j
+// like submit.
 func (c *committer) submitIdle(ctx context.Context, j *job) error {
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
@@ -91,7 +93,8 @@ func (c *committer) submitIdle(ctx context.Context, j *job) error {
 	}
 }
 
-// wait returns what became of j, which others do unless it is to lead itself.
+// wait returns the result of j. If a leader makes j the next leader, wait
+// leads.
 func (c *committer) wait(ctx context.Context, j *job) error {
 	var leads bool
 	select {
@@ -114,11 +117,12 @@ func (c *committer) wait(ctx context.Context, j *job) error {
 	return j.err
 }
 
-// lead commits j together with all that waits.
+// lead commits j together with the waiting jobs.
 func (c *committer) lead(j *job) error {
 	if len(c.batch) > 1 {
-		// Where there were many there will be: those that were answered just now
-		// get to submit again.
+		// After a batch with several jobs the next batch is likely to have
+		// several too. Yield, so that the callers of the last batch can submit
+		// again.
 		runtime.Gosched()
 	}
 	c.mu.Lock()
@@ -141,14 +145,14 @@ func (c *committer) lead(j *job) error {
 	return j.err
 }
 
-// rest leads while what was written is moved from the write-ahead log into the
-// database, so that no caller waits for that alone.
+// rest runs the checkpoint in its own goroutine and then ends the leadership.
+// No caller waits only for the checkpoint.
 func (c *committer) rest() {
 	c.writer.checkpoint()
 	c.handOver()
 }
 
-// handOver ends the leadership.
+// handOver ends the leadership. It makes the first waiting job the next leader.
 func (c *committer) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +169,7 @@ func (c *committer) handOver() {
 	}
 }
 
-// close refuses what waits and what comes, and returns once nobody leads.
+// close rejects all waiting and future jobs and returns once no leader remains.
 func (c *committer) close() {
 	c.mu.Lock()
 	c.closed = true
@@ -181,8 +185,8 @@ func (c *committer) close() {
 	<-c.idle
 }
 
-// commit makes one transaction of batch. If that fails each job gets one of its
-// own, so that none fails for another.
+// commit runs batch as one transaction. If that fails, each job runs in a
+// transaction of its own, so that one job cannot fail another.
 func (c *committer) commit(batch []*job) {
 	w := c.writer
 	if batch = w.admit(batch); len(batch) == 0 {
@@ -208,8 +212,8 @@ func (c *committer) commit(batch []*job) {
 	}
 }
 
-// admit refuses what may not use the reserve if that was given up and there is
-// no room for a new one. It returns the others.
+// admit returns the jobs that may run. If the reserve was released and cannot
+// be acquired again, admit rejects all jobs that may not use it.
 func (w *writer) admit(batch []*job) []*job {
 	if !w.room.given || w.failed != nil || w.room.hold() == nil {
 		return batch
@@ -222,8 +226,8 @@ func (w *writer) admit(batch []*job) []*job {
 	})
 }
 
-// refusal reports whether err is a job's own: it wrote nothing, and the
-// transaction goes on without it.
+// refusal reports whether err concerns only the job that returned it. Such a
+// job wrote nothing, and the transaction continues without it.
 func refusal(err error) bool {
 	return errors.Is(err, runnel.ErrConflict) || errors.Is(err, store.ErrNotFound)
 }

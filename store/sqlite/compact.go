@@ -8,21 +8,22 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A finishedTurn is a turn that is over and whose deltas are still there.
+// A finishedTurn is a turn with a terminal event that has not been compacted.
 type finishedTurn struct {
 	key, log      int64
 	session, turn string
-	after, end    int64 // its events lie behind after; end is the terminal one
+	after, end    int64 // its events have positions in (after, end]; end is the terminal event
 }
 
-// A run is a stretch of positions, first and last included.
+// A run is a range of consecutive positions, first and last included.
 type run struct{ first, last int64 }
 
-// sliceEvents bounds how many events one transaction removes, and with that how
-// long an append that comes meanwhile has to wait.
+// sliceEvents bounds how many events one transaction removes. It thereby bounds
+// how long a concurrent append waits.
 const sliceEvents = 64
 
-// finished returns some turns that can be compacted, with keys above after.
+// finished returns up to 100 turns that can be compacted, with keys above
+// after.
 func (s *Store) finished(ctx context.Context, after int64) ([]finishedTurn, error) {
 	return all(ctx, s, func(r scanner) (t finishedTurn, err error) {
 		err = r.Scan(&t.key, &t.log, &t.session, &t.turn, &t.after, &t.end)
@@ -31,14 +32,15 @@ func (s *Store) finished(ctx context.Context, after int64) ([]finishedTurn, erro
 		WHERE t.end_seq IS NOT NULL AND t.compacted = 0 AND l.deleted = 0 AND t.key > ? ORDER BY t.key LIMIT 100`, after)
 }
 
-// compact removes the deltas of t whose items are done: ItemDone repeats what
-// they said. Those of an item that ended otherwise are all there is of it.
+// compact removes the deltas of t whose items are done, since ItemDone repeats
+// their content. It keeps the deltas of items that ended otherwise, because no
+// other event holds their content.
 func (s *Store) compact(ctx context.Context, t finishedTurn) error {
 	seqs, err := s.removable(ctx, t)
 	if err != nil {
 		return err
 	}
-	s.tails.cut(t.session, t.end) // what is removed is in no memory either
+	s.tails.cut(t.session, t.end) // so that readers do not get removed deltas from memory
 	for first := true; first || len(seqs) > 0; first = false {
 		n := min(len(seqs), sliceEvents)
 		part, last := runsOf(seqs[:n]), n == len(seqs)
@@ -50,12 +52,13 @@ func (s *Store) compact(ctx context.Context, t finishedTurn) error {
 	return nil
 }
 
-// removable returns the positions of what can be removed of t, in order. It
-// reads everything, so that a turn with damage in it is left as it is.
+// removable returns the positions of the events of t that can be removed, in
+// order. It reads every event of the turn, so that compact leaves a damaged
+// turn unchanged.
 func (s *Store) removable(ctx context.Context, t finishedTurn) ([]int64, error) {
 	deltas := make(map[string][]int64) // by item, in order
-	done := make(map[string]int64)     // where the item was done
-	broken := make(map[string]bool)    // it ended otherwise too
+	done := make(map[string]int64)     // position of ItemDone, by item
+	broken := make(map[string]bool)    // items that also failed or were cancelled
 	for after := t.after; after < t.end; {
 		page, err := s.stored(ctx, t.session, after, t.end, pageBytes)
 		if err != nil || len(page) == 0 {
@@ -95,7 +98,7 @@ func (s *Store) removable(ctx context.Context, t finishedTurn) ([]int64, error) 
 	return seqs, nil
 }
 
-// runsOf joins positions, which are in order, to runs.
+// runsOf joins sorted positions into runs.
 func runsOf(seqs []int64) []run {
 	var runs []run
 	for _, seq := range seqs {
@@ -108,11 +111,11 @@ func runsOf(seqs []int64) []run {
 	return runs
 }
 
-// remove removes runs of t and notes that they are missing on purpose; last
-// says that there are no others.
+// remove deletes runs of t and records them as intended gaps. last means that
+// no further runs follow; remove then marks the turn as compacted.
 func (w *writer) remove(t finishedTurn, runs []run, last bool) error {
 	ctx := context.Background()
-	var same bool // keys may have been given to another session
+	var same bool // SQLite may have reused the keys for another session
 	if err := w.conn.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM turns t JOIN logs l ON l.key = t.session
 		WHERE t.key = ? AND t.turn = ? AND l.key = ? AND l.session = ? AND l.deleted = 0)`,
 		t.key, t.turn, t.log, t.session).Scan(&same); err != nil {
@@ -136,7 +139,7 @@ func (w *writer) remove(t finishedTurn, runs []run, last bool) error {
 	return err
 }
 
-// addGap notes that r is missing, as one gap with those that touch it.
+// addGap records that r is missing. It merges r with adjacent gaps.
 func (w *writer) addGap(ctx context.Context, log int64, r run) error {
 	rows, err := w.conn.QueryContext(ctx, `DELETE FROM gaps WHERE session = ? AND (last = ? OR
 		last = (SELECT min(last) FROM gaps WHERE session = ? AND last > ?) AND first = ?) RETURNING first, last`,

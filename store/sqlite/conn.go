@@ -10,17 +10,18 @@ import (
 	"modernc.org/sqlite"
 )
 
-// secureDelete has the connection overwrite what it deletes. It may overwrite
-// parts of pages as well, see scrub, which others may not.
+// secureDelete makes SQLite overwrite deleted rows with zeros. A connection
+// with this setting may also write database pages directly, which scrub needs.
+// openDB sets _defensive on all other connections to prevent that.
 const secureDelete = "secure_delete(ON)"
 
-// The settings of our connections. journal_mode is set by openWriter, and
-// synchronous changes from transaction to transaction.
+// The settings of our connections. useLog sets journal_mode, and setStrength
+// changes synchronous between transactions.
 var (
 	commonPragmas = []string{
-		"busy_timeout(5000)", // another program may look into the file
+		"busy_timeout(5000)", // milliseconds; another program may have the file open
 		"temp_store(MEMORY)",
-		"mmap_size(0)", // an error while reading is then an error and not a signal
+		"mmap_size(0)", // makes a read error an SQLite error instead of a SIGBUS
 		"trusted_schema(OFF)",
 	}
 	writerPragmas = append([]string{
@@ -28,8 +29,8 @@ var (
 		secureDelete,
 		"foreign_keys(ON)",
 		"cache_size(-2048)",            // KiB
-		"wal_autocheckpoint(0)",        // we do it, to know if it failed
-		"journal_size_limit(16777216)", // what a burst leaves of the write-ahead log
+		"wal_autocheckpoint(0)",        // checkpoint runs it, so that its errors are seen
+		"journal_size_limit(16777216)", // bytes; truncates the write-ahead log after a burst
 	}, commonPragmas...)
 	readerPragmas = append([]string{
 		"query_only(ON)",
@@ -37,9 +38,10 @@ var (
 	}, commonPragmas...)
 )
 
-// openDB returns connections to the file at path, each with these settings.
-// This driver ignores the settings that other drivers take in a name. vfs names
-// one of SQLite's file systems, "" for the operating system's.
+// openDB returns connections to the file at path, each with the given pragmas.
+// The driver reads pragmas from the _pragma parameter and ignores the
+// parameters of other drivers. vfs names an SQLite file system; "" is the
+// default of the operating system.
 func openDB(path, vfs string, pragmas []string) (*sql.DB, error) {
 	query := url.Values{"_pragma": pragmas, "_dqs": {"0"}, "_error_rc": {"1"}, "mode": {"rw"}}
 	if !slices.Contains(pragmas, secureDelete) {
@@ -56,7 +58,7 @@ func openDB(path, vfs string, pragmas []string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// slashed returns an absolute path in the form that URLs have.
+// slashed returns an absolute path in the form that file URLs use.
 func slashed(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") { // C:/…

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/private"
 )
 
-// prepareDir makes dir if it is missing and refuses one in which other users
-// could read or replace what we keep. It returns its absolute path.
+// prepareDir creates dir if it is missing and returns its absolute path. It
+// rejects a directory in which other users could read or replace files.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
 		return "", runnel.Fail(runnel.StoreUnavailable, "no data directory was given; name one")
@@ -26,7 +26,7 @@ func prepareDir(dir string) (string, error) {
 	err = private.Dir(path)
 	if why, ok := errors.AsType[*private.Error](err); ok {
 		text := "the data directory " + why.Error()
-		if why.Path != path { // a folder above it
+		if why.Path != path { // the problem is a parent directory
 			text = fmt.Sprintf("the data directory %s: %s", path, why)
 		}
 		return "", runnel.Fail(runnel.StoreUnavailable, text)
@@ -37,7 +37,8 @@ func prepareDir(dir string) (string, error) {
 	return path, nil
 }
 
-// createFile makes an empty file for SQLite, which would make it readable by others.
+// createFile creates an empty file with mode 0600. SQLite would create it
+// readable by other users.
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -46,7 +47,7 @@ func createFile(path string) error {
 	return errors.Join(f.Chmod(0o600), f.Close(), syncDir(filepath.Dir(path)))
 }
 
-// A lock keeps other servers out of a data directory for as long as it is open.
+// A lock prevents other servers from using a data directory while it is open.
 type lock struct{ file *os.File }
 
 func lockDir(dir string) (lock, error) {
@@ -62,7 +63,7 @@ func lockDir(dir string) (lock, error) {
 		return lock{}, runnel.Fail(runnel.StoreUnavailable, fmt.Sprintf(
 			"another runnel server%s uses the data directory %s; stop it or choose another directory", holder(f), dir))
 	}
-	// As long as any before it, so that a full disk has room for it.
+	// The text has a fixed length, so rewriting it needs no new disk space.
 	pid := fmt.Sprintf("%-20d\n", os.Getpid())
 	if err := writeAt(f, pid); err != nil && !isFull(err) {
 		f.Close()
@@ -71,7 +72,8 @@ func lockDir(dir string) (lock, error) {
 	return lock{f}, nil
 }
 
-// Close lets the next server in. The file stays: removing it would let two in.
+// Close releases the lock. The file stays: if it were removed, two servers
+// could lock two different files of the same name.
 func (l lock) Close() error { return l.file.Close() }
 
 func writeAt(f *os.File, text string) error {
@@ -79,10 +81,11 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// holder names the process that has locked f.
+// holder returns the id of the process that locked f as " (process N)", or ""
+// if the file does not hold one.
 func holder(f *os.File) string {
 	buf := make([]byte, 32)
-	n, _ := f.ReadAt(buf, 0) // an empty file: it has just been locked
+	n, _ := f.ReadAt(buf, 0) // an empty file: the other process has not written its id yet
 	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
 	if err != nil {
 		return ""

@@ -27,13 +27,13 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// allocated reports whether all of a file has its place on the disk.
+// allocated reports whether the disk has allocated all blocks of a file.
 func allocated(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && st.Blocks*512 >= info.Size()
 }
 
-// syncDir makes the names of new files in dir survive the loss of power.
+// syncDir flushes dir, so that the names of new files survive a power loss.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -16,8 +16,8 @@ var (
 	errNotDir   = windows.ERROR_DIRECTORY
 )
 
-// lockedByte lies far behind the process id in the file: what is locked cannot
-// be read by others.
+// lockedByte is an offset far beyond the process id in the file. On Windows
+// other processes cannot read locked bytes.
 const lockedByte = 1 << 30
 
 func tryLock(f *os.File) error {
@@ -29,9 +29,9 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// allocated takes it for granted: files are not sparse here unless one asks.
+// allocated always returns true: files on Windows are not sparse by default.
 func allocated(fs.FileInfo) bool { return true }
 
-// syncDir does nothing: directories cannot be flushed here, the file system
-// journals their names.
+// syncDir does nothing. Windows cannot flush directories; the file system
+// journals file names.
 func syncDir(string) error { return nil }

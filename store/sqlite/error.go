@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	errMoved = errors.New("sqlite: the database file is not where it was")
+	errMoved = errors.New("sqlite: the database file was moved or replaced")
 	errFull  = errors.New("sqlite: the disk is full")
 )
 
-// A DamageError names an event that is not what was stored.
+// A DamageError names an event that is missing or differs from what was stored.
 type DamageError struct {
 	Session string
 	Seq     int64
@@ -41,9 +41,9 @@ func code(err error) int {
 	return 0
 }
 
-// fatal returns err if after it nobody knows what the disk holds, else nil.
-// Once a flush has failed the next one may succeed without having written what
-// the first did not: trying again would be lying.
+// fatal returns err if the contents of the disk are unknown after it, else nil.
+// After a failed flush a second flush may succeed without writing the data of
+// the first, so a retry could report data as durable that is lost.
 func fatal(err error) error {
 	switch code(err) {
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
@@ -55,7 +55,8 @@ func fatal(err error) error {
 	return nil
 }
 
-// unavailable says what err means to a caller and what to do about it.
+// unavailable returns err as a *runnel.Error whose message states the problem
+// and the remedy.
 func unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -88,7 +89,7 @@ func unavailable(err error) error {
 	return runnel.Fail(runnel.StoreUnavailable, message, err)
 }
 
-// readError is what a reader with ctx is told about err.
+// readError returns the error that a reader with ctx receives for err.
 func (s *Store) readError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -102,7 +103,7 @@ func (s *Store) readError(ctx context.Context, err error) error {
 	return unavailable(err)
 }
 
-// noteDamage logs that a reader met damage, once for each place.
+// noteDamage logs damage that a reader found, once for each event.
 func (s *Store) noteDamage(err error) {
 	damage, ok := errors.AsType[*DamageError](err)
 	if !ok {
@@ -126,7 +127,7 @@ func (s *Store) closed() bool {
 	}
 }
 
-// openError is what the one who starts a server is told about err.
+// openError returns the error that Open and Backup report for err.
 func openError(ctx context.Context, dir string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

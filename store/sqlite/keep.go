@@ -11,16 +11,16 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A keeper tidies up behind the writer, in a goroutine of its own: it removes
-// what is no longer needed and gives the space back. It writes when nobody else
-// wants to, and a little at a time.
+// A keeper runs background maintenance in a goroutine of its own: it removes
+// data that is no longer needed and returns free space to the file system. It
+// writes in small steps when no other job is running.
 type keeper struct {
-	ended   wake.Signal    // one token: a turn is over
-	deleted wake.Signal    // one token: a session was deleted
-	rest    time.Duration  // how many times as long as a chore took there is then a pause
-	busy    chan struct{}  // holds a token while someone compacts
-	damaged map[int64]bool // turns.key of those that cannot be read; of whoever holds busy
-	stop    func()         // has keep return, and waits for that; nil if it does not run
+	ended   wake.Signal    // holds a token after a turn has ended
+	deleted wake.Signal    // holds a token after a session was deleted
+	rest    time.Duration  // the pause after a step, as a multiple of the step's duration
+	busy    chan struct{}  // holds a token while a goroutine compacts
+	damaged map[int64]bool // turns.key of turns that cannot be read; guarded by busy
+	stop    func()         // stops keep and waits until it has returned; nil if it does not run
 }
 
 func newKeeper() keeper {
@@ -28,23 +28,26 @@ func newKeeper() keeper {
 }
 
 const (
-	// patience bounds how long a chore waits for a moment in which nobody writes.
+	// patience bounds how long a maintenance step waits until no other job is
+	// running.
 	patience = 10 * time.Second
-	// checkAfter is how long a store must be open to be worth a check of it all.
+	// checkAfter is the time from opening the store to its integrity check.
 	checkAfter = time.Minute
-	// What could not be erased, because a reader needs the write-ahead log or the
-	// disk is full, is tried again after erasePause, and then after twice as long
-	// each time.
+	// erase fails while a reader needs the write-ahead log or the disk is full.
+	// keep retries after erasePause and doubles the pause each time, up to
+	// maxErasePause.
 	erasePause    = 100 * time.Millisecond
 	maxErasePause = time.Minute
-	// Space is given back in steps of vacuumPages once more than sparePages and
-	// one page in spareShare is free: what is free is soon used again.
+	// shrink returns free pages to the file system, vacuumPages at a time. It
+	// starts when more than sparePages and more than 1/spareShare of all pages
+	// are free. A smaller number of free pages is soon used again.
 	vacuumPages = 32
 	sparePages  = 64
 	spareShare  = 8
 )
 
-// startKeeper has keep begin with what an earlier server left.
+// startKeeper starts the maintenance goroutine. It first finishes the work that
+// an earlier server left.
 func (s *Store) startKeeper(after time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan struct{})
@@ -57,11 +60,12 @@ func (s *Store) startKeeper(after time.Duration) {
 	s.keeper.deleted.Send()
 }
 
-// keep tidies up until ctx ends: after a turn was over for this long, and at
-// once where a session was deleted.
+// keep runs maintenance until ctx ends. It compacts turns some time (after)
+// after they end, or never if after is negative. It sweeps deleted sessions at
+// once.
 func (s *Store) keep(ctx context.Context, after time.Duration) {
-	var due <-chan time.Time   // nil unless a turn is over
-	var again <-chan time.Time // nil unless something that was deleted could not be erased
+	var due <-chan time.Time   // nil unless a turn has ended
+	var again <-chan time.Time // nil unless deleted data still has to be erased
 	pause := erasePause
 	check := time.After(checkAfter)
 	for {
@@ -96,18 +100,18 @@ func (s *Store) keep(ctx context.Context, after time.Duration) {
 		if again = nil; s.writer.deleted.Load() {
 			again = time.After(pause)
 		}
-		if err != nil && ctx.Err() == nil { // there will be another occasion
-			s.log.Warn("the store was not tidied up", slog.Any("error", err))
+		if err != nil && ctx.Err() == nil { // the next event retries
+			s.log.Warn("store maintenance failed; it will be retried", slog.Any("error", err))
 		}
 	}
 }
 
-// chore does something that can wait, when nobody else writes. On a full disk it
-// uses the reserve: it makes room.
+// chore runs do as a job when no other job is running, and then pauses. On a
+// full disk it may use the reserve, because maintenance frees space.
 func (s *Store) chore(ctx context.Context, do func(*writer) error) error {
 	start := time.Now()
 	err := s.submitIdle(ctx, &job{closing: true, do: func(w *writer) error {
-		if w.room.given { // then the write-ahead log must not grow by more than this
+		if w.room.given { // limits how far the write-ahead log grows before the next checkpoint
 			w.pages += idlePages
 		}
 		return do(w)
@@ -122,8 +126,9 @@ func (s *Store) chore(ctx context.Context, do func(*writer) error) error {
 	return ctx.Err()
 }
 
-// Compact does now what the store does some time after the end of a turn: it
-// removes the deltas that ItemDone repeats. Nobody has to call it.
+// Compact removes the deltas that ItemDone repeats from all turns that have
+// ended. The store does this by itself after Config.CompactAfter, so calling
+// Compact is optional.
 func (s *Store) Compact(ctx context.Context) error {
 	if err := s.compactAll(ctx); err != nil {
 		return err
@@ -131,7 +136,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	return s.shrink(ctx)
 }
 
-// compactAll compacts what is over, but for turns that cannot be read.
+// compactAll compacts all finished turns and skips those that cannot be read.
 func (s *Store) compactAll(ctx context.Context) error {
 	select {
 	case s.keeper.busy <- struct{}{}:
@@ -155,16 +160,16 @@ func (s *Store) compactAll(ctx context.Context) error {
 				s.keeper.damaged[t.key] = true
 				continue
 			}
-			if err != nil && !errors.Is(err, store.ErrNotFound) { // not found: deleted meanwhile
+			if err != nil && !errors.Is(err, store.ErrNotFound) { // the session was deleted meanwhile
 				return err
 			}
 		}
 	}
 }
 
-// sweep removes the rows of deleted sessions, and then every trace of them from
-// the database. The rows that say that they were deleted go last, so that the
-// next server goes on with what this one did not finish.
+// sweep removes the rows of deleted sessions and then all remaining copies of
+// them in the database. It removes the rows of logs, which mark the deletion,
+// last. After a crash the next server can therefore finish the work.
 func (s *Store) sweep(ctx context.Context) error {
 	logs, err := all(ctx, s, func(r scanner) (log int64, err error) { err = r.Scan(&log); return log, err },
 		"SELECT key FROM logs WHERE deleted = 1")
@@ -193,21 +198,21 @@ func (s *Store) sweep(ctx context.Context) error {
 	return nil
 }
 
-// erase empties the write-ahead log if what was deleted may still be in it. It
-// reports whether nothing of that is left; a reader may be in the way.
+// erase truncates the write-ahead log if it may still hold deleted data. erased
+// is false if such data is left, for example because a reader needs the log.
 func (s *Store) erase(ctx context.Context) (erased bool, err error) {
 	deleted := &s.writer.deleted
 	if !deleted.Load() {
 		return true, nil
 	}
 	err = s.chore(ctx, func(w *writer) error { w.truncate = true; return nil })
-	if err == nil { // behind the checkpoint, which follows that
+	if err == nil { // this job starts after the checkpoint of the previous one
 		err = s.chore(ctx, func(*writer) error { return nil })
 	}
 	return !deleted.Load(), err
 }
 
-// deleteAll runs text until it deletes nothing more.
+// deleteAll runs text until it deletes no more rows.
 func (s *Store) deleteAll(ctx context.Context, text string, log int64) error {
 	for n := int64(1); n > 0; {
 		err := s.chore(ctx, func(w *writer) error {
@@ -225,8 +230,8 @@ func (s *Store) deleteAll(ctx context.Context, text string, log int64) error {
 	return nil
 }
 
-// verify has SQLite look through everything, and logs what it finds. Damage
-// to an index may hide the end of a log, which no reader can notice.
+// verify runs SQLite's integrity check and logs its result if it fails. A
+// damaged index may hide the end of a log, which readers cannot detect.
 func (s *Store) verify(ctx context.Context) {
 	var verdict string
 	err := s.reader.db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict)
@@ -236,7 +241,7 @@ func (s *Store) verify(ctx context.Context) {
 	s.log.Error("the database is damaged; stop the server and restore a backup", slog.String("check", verdict), slog.Any("error", err))
 }
 
-// shrink gives free space back to the file system.
+// shrink returns free space to the file system.
 func (s *Store) shrink(ctx context.Context) error {
 	before := int64(-1)
 	for {
@@ -261,9 +266,10 @@ func (s *Store) shrink(ctx context.Context) error {
 	}
 }
 
-// vacuum moves n pages from the end of the database into holes.
+// vacuum moves up to n pages from the end of the database into free pages.
 func (w *writer) vacuum(n int) error {
-	// Each row that it yields is one page; closing it early stops it.
+	// Each row of the result stands for one page. Closing the rows early would
+	// stop the vacuum.
 	rows, err := w.conn.QueryContext(context.Background(), fmt.Sprintf("PRAGMA incremental_vacuum(%d)", n))
 	if err != nil {
 		return err

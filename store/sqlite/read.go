@@ -10,7 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A reader answers from its own few connections.
+// A reader runs queries on its own connections.
 type reader struct {
 	db    *sql.DB
 	page  *sql.Stmt
@@ -23,7 +23,8 @@ func (r *reader) close() error {
 	return errors.Join(r.page.Close(), r.head.Close(), r.state.Close(), r.size.Close(), r.db.Close())
 }
 
-// readers is how many connections read at the same time; each keeps a cache.
+// readers is the maximum number of concurrent reading connections. Each
+// connection has a page cache.
 const readers = 3
 
 func openReader(ctx context.Context, path, vfs string) (*reader, error) {
@@ -66,8 +67,9 @@ func (s *Store) Size(ctx context.Context, session string) (n int64, err error) {
 	return n, nil
 }
 
-// Read implements [runnel.Log]. It holds nothing while the caller looks at an
-// event: a slow caller keeps neither a connection nor the past alive.
+// Read implements [runnel.Log]. It holds no connection and no read transaction
+// while the caller handles an event, so a slow caller blocks neither other
+// readers nor checkpoints.
 func (s *Store) Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		after := max(after, 0)
@@ -97,7 +99,7 @@ func (s *Store) Read(ctx context.Context, session string, after int64) iter.Seq2
 	}
 }
 
-// head returns where the log ends.
+// head returns the position of the last event of the log.
 func (s *Store) head(ctx context.Context, session string) (int64, error) {
 	if s.closed() {
 		return 0, errClosed()
@@ -110,9 +112,9 @@ func (s *Store) head(ctx context.Context, session string) (int64, error) {
 	return head, err
 }
 
-// page returns some of the events after position after and up to end, from
-// memory if they are there, else about as many as have room bytes. What is in
-// memory was committed, so that the two sources agree.
+// page returns some of the events in (after, end]. It returns them from memory
+// if they are there, else about room bytes of them from the database. Memory
+// holds only committed events, so both sources agree.
 func (s *Store) page(ctx context.Context, session string, after, end int64, room int) ([]event.Event, error) {
 	if page := s.tails.page(session, after, end); page != nil {
 		return page, nil
@@ -120,8 +122,8 @@ func (s *Store) page(ctx context.Context, session string, after, end int64, room
 	return s.stored(ctx, session, after, end, room)
 }
 
-// stored is page from the database. An error stands behind the events that it
-// returns, which are sound.
+// stored returns what page returns, but always from the database. If it returns
+// an error, the events before the error are still valid.
 func (s *Store) stored(ctx context.Context, session string, after, end int64, room int) (page []event.Event, err error) {
 	rows, err := s.reader.page.QueryContext(ctx, session, after, end, pageSize)
 	if err != nil {
@@ -138,16 +140,17 @@ func (s *Store) stored(ctx context.Context, session string, after, end int64, ro
 		page = append(page, ev)
 		after = ev.Seq
 	}
-	// Closed first: while a row is held that was scanned without a copy, Err and
-	// the end of ctx would wait for each other.
+	// Close rows before calling Err. Scanning into RawBytes holds a lock until
+	// the next call, and rows.Err would wait for it if ctx ended meanwhile.
 	if err := rows.Close(); err != nil {
 		return page, err
 	}
 	return page, rows.Err()
 }
 
-// scanEvent returns the event of a row, and its size, unless it is not what was
-// stored or does not follow the one at position after.
+// scanEvent returns the event of a row and the size of its payload. It returns
+// a DamageError if the checksum does not match, or if events after position
+// after are missing without a recorded gap.
 func scanEvent(rows *sql.Rows, session string, after int64) (event.Event, int, error) {
 	ev := event.Event{Session: session}
 	var at any
@@ -169,8 +172,8 @@ func scanEvent(rows *sql.Rows, session string, after int64) (event.Event, int, e
 	return ev, len(payload), err
 }
 
-// vanished says why there is nothing after position after, where there was: it
-// is not an error if the session was deleted.
+// vanished returns the reason why no events follow position after although the
+// log was longer before. It returns nil if the session was deleted.
 func (s *Store) vanished(ctx context.Context, session string, after int64) error {
 	var head int64
 	err := s.reader.head.QueryRowContext(ctx, session).Scan(&head)
@@ -190,7 +193,7 @@ func (s *Store) Grown(session string, after int64) <-chan struct{} {
 		head, err := s.head(context.Background(), session)
 		if err != nil {
 			s.tails.learn(lookUp, unknown)
-			return closed // reading will say why
+			return closed // Read will return the error
 		}
 		if s.tails.learn(lookUp, head) && head <= after {
 			return grown

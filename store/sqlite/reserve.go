@@ -13,20 +13,21 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A reserve is space that we hold so that a full disk does not keep us from
-// writing how things ended. It belongs to the writer.
+// A reserve is disk space held in a file, so that the store can still record
+// how turns ended when the disk is full. The writer owns it.
 type reserve struct {
 	path  string
 	log   *slog.Logger
-	given bool // it was given up, or never could be made
+	given bool // the file was released or could not be created
 }
 
-// reserveBytes is enough to end some hundred turns, and for the shared memory
-// file without which SQLite opens nothing.
+// reserveBytes is enough for the ends of some hundred turns. It also leaves
+// room for SQLite's shared-memory file, without which the database cannot be
+// opened.
 const reserveBytes = 1 << 20
 
-// hold takes the space, unless we have it. An error means that the disk is
-// full, or as good as that.
+// hold creates the file unless it exists. It returns an error if the disk is
+// full or the file cannot be written.
 func (r *reserve) hold() error {
 	info, err := os.Lstat(r.path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != reserveBytes || !allocated(info) {
@@ -36,13 +37,13 @@ func (r *reserve) hold() error {
 		}
 	}
 	if r.given {
-		r.log.Info("there is space on the disk again")
+		r.log.Info("the disk has free space again")
 	}
 	r.given = false
 	return nil
 }
 
-// fill writes the file. Random bytes, so that no file system saves their space.
+// fill writes the file with random bytes, so that no file system compresses it.
 func (r *reserve) fill() error {
 	if err := r.remove(); err != nil {
 		return err
@@ -55,18 +56,18 @@ func (r *reserve) fill() error {
 	rand.Read(data)
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Sync() // only now is it certain that there is room
+		err = f.Sync() // only a flush proves that the space exists
 	}
 	return errors.Join(err, f.Close())
 }
 
-// give frees the space, and reports whether there was any.
+// give removes the file to free its space. It reports whether it freed any.
 func (r *reserve) give() bool {
 	if r.given {
 		return false
 	}
 	r.given = true
-	r.log.Error("the disk is full; what ends something is still written, from a reserve")
+	r.log.Error("the disk is full; only the ends of turns and deletions are still written, from a reserve")
 	return r.remove() == nil
 }
 
@@ -75,11 +76,13 @@ func (r *reserve) remove() error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	// Some file systems free space only when the change of the directory is on the disk.
+	// Some file systems free the space only when the directory change is on the
+	// disk.
 	return errors.Join(err, syncDir(filepath.Dir(r.path)))
 }
 
-// closes reports whether evs only say how things ended: for that the reserve is.
+// closes reports whether evs only record how items, approvals and turns ended.
+// Such events may use the reserve.
 func closes(evs []event.Event) bool {
 	for _, ev := range evs {
 		switch ev.Body.(type) {
@@ -94,8 +97,8 @@ func closes(evs []event.Event) bool {
 // maxClosing bounds the bytes of an append that may use the reserve.
 const maxClosing = 64 << 10
 
-// full reports whether err says that the disk has no more room for us. Nothing
-// was lost then: what was written of the transaction is undone.
+// full reports whether err means that the disk or quota is full. Nothing is
+// lost then: SQLite rolls back the transaction.
 func (r *reserve) full(err error) bool {
 	if isFull(err) {
 		return true
@@ -103,18 +106,18 @@ func (r *reserve) full(err error) bool {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch e.Code() {
 		case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP:
-			return isFull(r.probe()) // SQLite does not say why, as with a quota
+			return isFull(r.probe()) // SQLite does not report the cause, for example a quota
 		}
 	}
 	return false
 }
 
-// isFull reports whether err itself says that there is no more room.
+// isFull reports whether err itself means that no space is left.
 func isFull(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, errNoSpace) || errors.Is(err, errQuota) || code(err) == sqlite3.SQLITE_FULL
 }
 
-// probe finds out whether something can be written.
+// probe returns an error if it cannot write a small file.
 func (r *reserve) probe() error {
 	f, err := os.CreateTemp(filepath.Dir(r.path), "probe-*")
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// migrations holds one script a version; the n-th leads from version n-1 to n.
-// A script that has been released is never changed.
+// migrations holds one script per schema version. Script n upgrades version n-1
+// to n. A released script is never changed.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// applicationID marks our files ("rnnl"), in the header field SQLite has for it.
+// applicationID ("rnnl") marks runnel databases in the application_id field of
+// SQLite's header.
 const applicationID = 0x726e6e6c
 
 func scripts() ([]string, error) {
@@ -53,7 +54,8 @@ func foreignFile(path string) error {
 	return runnel.Fail(runnel.StoreUnavailable, path+" is not a runnel database; move it away or choose another data directory")
 }
 
-// migrate brings the database to the version of list, in one transaction.
+// migrate upgrades the database to the newest version in list, in one
+// transaction.
 func migrate(ctx context.Context, conn *sql.Conn, path string, list []string) error {
 	var version int
 	var id uint32
@@ -73,7 +75,7 @@ func migrate(ctx context.Context, conn *sql.Conn, path string, list []string) er
 	if version == 0 && tables > 0 {
 		return foreignFile(path)
 	}
-	if version == 0 { // before there is anything in the file
+	if version == 0 { // auto_vacuum must be set before the first table exists
 		if _, err := conn.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL"); err != nil {
 			return err
 		}
@@ -95,8 +97,9 @@ func migrate(ctx context.Context, conn *sql.Conn, path string, list []string) er
 	return tx.Commit()
 }
 
-// shrinkable has a database that version 1 made give free space back. That
-// writes it anew, once; a disk too full for that is no reason not to go on.
+// shrinkable enables incremental vacuum in a database that schema version 1
+// created. That rewrites the file once. If the disk is too full for it,
+// shrinkable leaves the database unchanged and returns nil.
 func shrinkable(ctx context.Context, conn *sql.Conn) error {
 	const incremental = 2
 	var mode int

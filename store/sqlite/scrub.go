@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// SQLite overwrites a row that is deleted (secure_delete), but not the copies
-// that it left behind when it moved the row to another page: those lie between
-// the cell pointers and the cells of a page, where nothing is allocated. Scrub
-// overwrites these gaps. The names are those of SQLite's file format.
+// SQLite overwrites a deleted row (secure_delete), but not the copies of the
+// row that remained when it moved the row to another page. Those copies lie in
+// the unallocated space between the cell pointers and the cells of a page.
+// Scrub overwrites these gaps. The names are those of SQLite's file format.
 
 const (
-	scrubPages  = 256     // how many pages are looked through between two pauses
-	maxScrubbed = 1 << 24 // a larger database has overflow pages that look like others
+	scrubPages  = 256     // pages checked between two pauses
+	maxScrubbed = 1 << 24 // page numbers from here on can make an overflow page look like a b-tree page
 
-	pendingByte = 1 << 30 // the page with this byte is never used
+	pendingByte = 1 << 30 // SQLite never uses the page that contains this byte
 )
 
-// scrub overwrites the gaps of all pages.
+// scrub overwrites the gaps of all pages with zeros.
 func (s *Store) scrub(ctx context.Context) error {
 	var pages, size int
 	err := errors.Join(
@@ -32,7 +32,7 @@ func (s *Store) scrub(ctx context.Context) error {
 		return s.readError(ctx, err)
 	}
 	if pages >= maxScrubbed {
-		return fmt.Errorf("the database has %d pages: copies of deleted rows stay in it until VACUUM", pages)
+		return fmt.Errorf("the database has %d pages, too many to scrub: copies of deleted rows stay in it until VACUUM", pages)
 	}
 	for from := 1; from <= pages; from += scrubPages {
 		start := time.Now()
@@ -56,8 +56,8 @@ func (s *Store) scrub(ctx context.Context) error {
 	return nil
 }
 
-// unscrubbed returns the pages from one number to below another whose gap is
-// not all zeros.
+// unscrubbed returns the numbers of the pages in [from, to) whose gap is not
+// all zeros.
 func (s *Store) unscrubbed(ctx context.Context, from, to, size int) ([]int, error) {
 	var dirty []int
 	for number := from; number < to; number++ {
@@ -75,7 +75,8 @@ func (s *Store) unscrubbed(ctx context.Context, from, to, size int) ([]int, erro
 	return dirty, nil
 }
 
-// scrub overwrites the gaps of these pages as they are now.
+// scrub overwrites the gaps of these pages. It reads each page again in the
+// transaction, because it may have changed.
 func (w *writer) scrub(numbers []int) error {
 	ctx := context.Background()
 	for _, number := range numbers {
@@ -98,7 +99,7 @@ func (w *writer) scrub(numbers []int) error {
 
 const selectPage = "SELECT data FROM sqlite_dbpage WHERE pgno = ?"
 
-// readPage returns the content of a page, nil if there is none any more.
+// readPage returns the content of a page, or nil if the page no longer exists.
 func readPage(row *sql.Row) (page []byte, err error) {
 	err = row.Scan(&page)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -107,15 +108,15 @@ func readPage(row *sql.Row) (page []byte, err error) {
 	return page, err
 }
 
-// pointerMap reports whether a page with this number says where others belong.
+// pointerMap reports whether the page with this number is a pointer map.
 func pointerMap(number, size int) bool { return number >= 2 && (number-2)%(size/5+1) == 0 }
 
-// gap returns the bytes of a b-tree page that are not allocated; nil of a page
-// of any other kind.
+// gap returns the unallocated bytes of a b-tree page, or nil for any other kind
+// of page.
 func gap(page []byte, number int) []byte {
 	at := 0
 	if number == 1 {
-		at = 100 // behind the header of the file
+		at = 100 // after the file header
 	}
 	const leafHeader, interiorHeader = 8, 12
 	if len(page) < at+interiorHeader {

@@ -1,11 +1,14 @@
-// Package sqlite keeps logs and the catalogue in one SQLite file.
+// Package sqlite stores event logs and the catalogue in one SQLite file.
 //
-// One caller at a time writes, for all that wait, in one transaction. What is
-// merely shown is then in the hands of the operating system and survives our
-// death; a transaction with anything that was decided is flushed to the disk
-// before anyone hears of it. Readers have connections of their own, and at the
-// end of a log none at all: its newest events are kept in memory. A goroutine
-// removes what is no longer needed while nobody writes.
+// One caller at a time writes the jobs of all waiting callers in one
+// transaction. Every commit survives the end of the process. A transaction that
+// contains a decision (see [event.Decides]) or a record is also flushed to the
+// disk before its callers return.
+//
+// Readers use connections of their own. The newest events of each log are also
+// kept in memory, so a reader at the end of a log needs no query. A background
+// goroutine removes data that is no longer needed while no other job is
+// running.
 package sqlite
 
 import (
@@ -22,22 +25,23 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Config says where a store is.
+// Config configures a store.
 type Config struct {
-	// Dir is the data directory: ours alone, for one server at a time. It is
-	// made if it is missing. Required.
+	// Dir is the data directory. Only one server at a time can use it. Open
+	// creates it if it is missing. Required.
 	Dir string
-	// CompactAfter is how long after the end of a turn the deltas of its finished
-	// items are removed: what they said is in ItemDone. Negative: never.
-	// Default: 1 m.
+	// CompactAfter is the time from the end of a turn until the deltas of its
+	// finished items are removed. ItemDone repeats their content. A negative
+	// value disables the removal. Default: 1 minute.
 	CompactAfter time.Duration
-	// Logger is told of damage, and of what fails behind the scenes. Default: discards
+	// Logger receives reports of damage and of failed background work. Default:
+	// logs are discarded.
 	Logger *slog.Logger
 
-	vfs string // one of SQLite's file systems. Default: the operating system's
+	vfs string // an SQLite file system. Default: that of the operating system
 }
 
-// A Store is a log of events and a catalogue in one data directory.
+// A Store is an event log and a catalogue in one data directory.
 type Store struct {
 	committer
 	lock   lock
@@ -48,7 +52,7 @@ type Store struct {
 	damage sync.Map // DamageErrors that were logged
 
 	quit chan struct{} // closed by Close
-	shut func() error  // what Close does, once
+	shut func() error  // implements Close; runs once
 }
 
 var (
@@ -57,8 +61,9 @@ var (
 	_ store.Identified = (*Store)(nil)
 )
 
-// Open opens the store in cfg.Dir, makes it if there is none, and brings an
-// older one to this version. Its errors are *runnel.Error and say what to do.
+// Open opens the store in cfg.Dir. It creates a missing store and upgrades an
+// older one. Every error except that of ctx is a *runnel.Error whose message
+// names the remedy.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return open(ctx, cfg, tailLimits{events: 1024, bytes: 1 << 20, allBytes: 8 << 20})
 }
@@ -99,9 +104,10 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if s.writer, err = s.openWriter(ctx, path, cfg.vfs, list); err != nil {
 		return nil, err
 	}
-	// What a killed process wrote and did not flush is flushed before anyone
-	// relies on it: who adopts its agents tells them what it had decided. It may
-	// have deleted a session, too.
+	// A killed process may have written data without flushing it. Flush that
+	// data before the server acts on it, for example when it adopts agents. The
+	// killed process may also have deleted a session, so treat the write-ahead
+	// log as containing deleted data.
 	s.writer.truncate = true
 	s.writer.deleted.Store(true)
 	s.writer.checkpoint()
@@ -113,12 +119,13 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	return s, nil
 }
 
-// openWriter opens the connection that writes, and with it the reserve. On a
-// full disk it gives that up: enough to read, and to say how things ended.
+// openWriter acquires the reserve and opens the writing connection. If the disk
+// is full it releases the reserve. Reading and recording how turns ended then
+// still work.
 func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string) (*writer, error) {
 	room := &reserve{path: filepath.Join(filepath.Dir(path), "reserve"), log: s.log}
 	if err := room.hold(); err != nil {
-		s.log.Warn("no space could be set aside for a full disk", slog.Any("error", err))
+		s.log.Warn("no disk space could be reserved for the case of a full disk", slog.Any("error", err))
 	}
 	w, err := openWriter(ctx, path, vfs, list, room)
 	if err != nil && room.full(err) && room.give() {
@@ -133,8 +140,8 @@ func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string)
 // LogID implements [store.Identified].
 func (s *Store) LogID() string { return s.writer.id }
 
-// Close waits for the transaction under way, refuses what comes later, and lets
-// the next server in. It may be called more than once.
+// Close waits for the running transaction, rejects later calls and releases the
+// data directory. It may be called more than once.
 func (s *Store) Close() error { return s.shut() }
 
 func (s *Store) close() error {

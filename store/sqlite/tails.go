@@ -7,31 +7,33 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// tails keeps the newest events of the sessions that were written last, so that
-// a reader at the end of a log need not ask the database, and wakes readers.
+// tails keeps the newest events of the most recently used sessions in memory,
+// so that a reader at the end of a log needs no query. It also wakes waiting
+// readers.
 type tails struct {
 	limits tailLimits
 
 	mu     sync.Mutex
 	bySess map[string]*tail
-	recent list.List // tails that hold events, written or read last in front
-	bytes  int       // of all tails
+	recent list.List // tails that hold events, most recently used first
+	bytes  int       // of the events in all tails
 	closed bool
 }
 
-// tailLimits bound what is kept: in one tail, and of bytes in all of them.
+// tailLimits bounds the events and bytes of one tail, and the bytes of all
+// tails.
 type tailLimits struct{ events, bytes, allBytes int }
 
-// A tail is the end of one log. It exists as long as it holds events or someone
-// may wait for more.
+// A tail is the end of one log. It exists while it holds events or a reader may
+// be waiting for more.
 type tail struct {
 	session string
-	head    int64         // position of the newest event; unknown until someone looked it up
-	grown   chan struct{} // nil unless someone waits
-	lookUps int           // how many are looking up head
+	head    int64         // position of the newest event; unknown until a lookup or an append
+	grown   chan struct{} // nil unless a reader waits
+	lookUps int           // number of running lookups of head
 	kept    []kept        // the last events up to head, oldest first
 	bytes   int
-	place   *list.Element // in recent; nil without events
+	place   *list.Element // element in recent; nil without events
 }
 
 type kept struct {
@@ -41,12 +43,13 @@ type kept struct {
 
 const (
 	unknown   = -1
-	pageSize  = 256     // events that a reader takes at once
-	pageBytes = 1 << 20 // and of payload
+	pageSize  = 256     // maximum number of events that a reader loads at once
+	pageBytes = 1 << 20 // and maximum bytes of payload
 
-	// A reader that takes little and comes again is given little at first.
+	// firstBytes is the size of a reader's first page. Many readers take few
+	// events.
 	firstBytes = 32 << 10
-	overhead   = 200 // bytes an event takes beside its payload, about
+	overhead   = 200 // approximate bytes of an event in addition to its payload
 )
 
 func newTails(limits tailLimits) *tails {
@@ -62,7 +65,7 @@ func (ts *tails) tail(session string) *tail { // ts.mu is held
 	return t
 }
 
-// add appends what has been committed and wakes those who wait for it.
+// add appends committed events and wakes the readers that wait for them.
 func (ts *tails) add(session string, rows []row) {
 	if len(rows) == 0 {
 		return
@@ -90,14 +93,14 @@ func (ts *tails) add(session string, rows []row) {
 	}
 }
 
-// drop forgets the n oldest events that t holds.
+// drop removes the n oldest events from t.
 func (ts *tails) drop(t *tail, n int) { // ts.mu is held
 	for _, k := range t.kept[:n] {
 		t.bytes -= k.bytes
 		ts.bytes -= k.bytes
 	}
-	// Nobody else has t.kept: readers copy what they take. Moving the rest is
-	// put off until it is worth it.
+	// Only tails uses t.kept, since page returns copies. Reslicing leaves the
+	// remaining events where they are; append moves them when it needs space.
 	clear(t.kept[:n])
 	if t.kept = t.kept[n:]; len(t.kept) > 0 {
 		return
@@ -127,7 +130,7 @@ func (t *tail) wake() {
 	}
 }
 
-// head returns where the log of a session ends, if that is known.
+// head returns the end of a session's log, if it is known.
 func (ts *tails) head(session string) (int64, bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -138,8 +141,8 @@ func (ts *tails) head(session string) (int64, bool) {
 	return t.head, true
 }
 
-// page returns the events after position after, up to end and to pageSize, if
-// they are here.
+// page returns up to pageSize events in (after, end], or nil if the event after
+// position after is not in memory.
 func (ts *tails) page(session string, after, end int64) []event.Event {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -162,8 +165,8 @@ func (ts *tails) page(session string, after, end int64) []event.Event {
 }
 
 // grown returns a channel that is closed once the log is longer than after. If
-// it is not known where the log ends, lookUp is not nil: find out and tell learn.
-// What is appended meanwhile is not missed.
+// the end of the log is unknown, lookUp is not nil: the caller must look it up
+// and call learn. Events that are appended meanwhile also close the channel.
 func (ts *tails) grown(session string, after int64) (grown <-chan struct{}, lookUp *tail) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -184,11 +187,13 @@ func (ts *tails) grown(session string, after int64) (grown <-chan struct{}, look
 	return t.grown, t
 }
 
-// learn reports where the log of t ended a moment ago; unknown if that could not
-// be found out. It returns false if the log was deleted since then: look again.
+// learn stores the looked-up end of the log of t; head is unknown if the lookup
+// failed. It returns false if the log was deleted since the lookup began. The
+// caller must then start again.
 //
-// A tail that holds events knows its end: the database may have later events
-// already, and add brings them. Their positions are counted back from head.
+// learn ignores head if the tail holds events. The database may already have
+// later events, which add will append, and positions in memory are counted back
+// from t.head.
 func (ts *tails) learn(t *tail, head int64) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -199,7 +204,7 @@ func (ts *tails) learn(t *tail, head int64) bool {
 	return ts.bySess[t.session] == t
 }
 
-// cut drops the events of a session up to position last.
+// cut drops the events of a session up to and including position last.
 func (ts *tails) cut(session string, last int64) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -209,7 +214,7 @@ func (ts *tails) cut(session string, last int64) {
 	}
 }
 
-// forget drops what is known of a session that was deleted.
+// forget removes the state of a deleted session and wakes its readers.
 func (ts *tails) forget(session string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -220,7 +225,8 @@ func (ts *tails) forget(session string) {
 	}
 }
 
-// close wakes everyone, for ever: reading then says that the store is closed.
+// close wakes all readers. Later calls of grown return a closed channel, and
+// Read then returns the error of a closed store.
 func (ts *tails) close() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -11,13 +11,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// A writer is the one connection that writes. It belongs to the committer's leader.
+// A writer is the only connection that writes. Only the leader of the committer
+// uses it.
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	path  string
-	id    string         // of the logs
-	files [2]os.FileInfo // the database and its write-ahead log, as they were first
+	id    string         // the log id, see LogID
+	files [2]os.FileInfo // the database and its write-ahead log as first seen, see inPlace
 	room  *reserve
 
 	begin, commit, rollback              *sql.Stmt
@@ -25,22 +26,22 @@ type writer struct {
 	addEvent, addTurn, addOver, overTurn *sql.Stmt
 	all                                  []*sql.Stmt
 
-	strong   bool // synchronous is FULL
+	strong   bool // synchronous is FULL, else NORMAL
 	known    map[string]*position
-	pages    int   // about how many the write-ahead log has gained since the last checkpoint
+	pages    int   // approximate pages added to the write-ahead log since the last checkpoint
 	truncate bool  // the next checkpoint empties the write-ahead log
-	failed   error // once set nothing is written any more: the disk may hold less than was said
+	failed   error // if set, all writes fail: the disk may lack data that was acknowledged
 
-	// deleted says that the write-ahead log may hold what a session had that was
-	// deleted. Anyone may read it.
+	// deleted reports whether the write-ahead log may still hold data of a
+	// deleted session. Any goroutine may read it.
 	deleted atomic.Bool
 }
 
 const (
-	// maxKnown bounds for how many sessions the writer remembers the position.
+	// maxKnown bounds the number of cached positions.
 	maxKnown = 4096
-	// The write-ahead log is checkpointed at idlePages when there is nothing to
-	// do, and at maxPages in any case. A page is 4 KiB.
+	// The write-ahead log is checkpointed at idlePages when no job waits, and
+	// at maxPages in any case. A page has 4 KiB.
 	idlePages = 1000
 	maxPages  = 4000
 )
@@ -68,7 +69,8 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 	if err := shrinkable(ctx, w.conn); err != nil {
 		return nil, err
 	}
-	// Only now: a database that migrate refuses is left as it is.
+	// WAL mode changes the file, so it is set only after migrate has accepted
+	// the database.
 	if err := w.useLog(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +80,8 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 	return w, w.prepare(ctx)
 }
 
-// identify returns the id of the logs. A new database and a backup get one now.
+// identify returns the log id. It assigns one to a new database and to a
+// backup.
 func identify(ctx context.Context, conn *sql.Conn) (id string, err error) {
 	if _, err := conn.ExecContext(ctx, "UPDATE identity SET id = ? WHERE id = ''", uuid.NewString()); err != nil {
 		return "", err
@@ -87,8 +90,8 @@ func identify(ctx context.Context, conn *sql.Conn) (id string, err error) {
 	return id, err
 }
 
-// useLog has the connection write to a write-ahead log. Where that cannot be,
-// SQLite may stay as it is and only say how it is.
+// useLog switches the connection to a write-ahead log. If that is impossible,
+// SQLite may keep its mode and only return its name.
 func (w *writer) useLog(ctx context.Context) error {
 	var mode string
 	for range 2 {
@@ -96,7 +99,7 @@ func (w *writer) useLog(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("sqlite: the journal mode is %s and not wal", mode)
+	return fmt.Errorf("sqlite: the journal mode is %s, want wal", mode)
 }
 
 func (w *writer) prepare(ctx context.Context) error {
@@ -126,17 +129,18 @@ func (w *writer) prepare(ctx context.Context) error {
 	return nil
 }
 
-// close moves everything into the database file and closes it.
+// close copies the write-ahead log into the database file and closes the
+// connection.
 func (w *writer) close() error {
 	var errs []error
-	// A statement of a *sql.Conn that is left open keeps the file open.
+	// An open statement of a *sql.Conn keeps the file open.
 	for _, stmt := range w.all {
 		errs = append(errs, stmt.Close())
 	}
 	if w.conn != nil {
 		if w.failed == nil && len(w.all) > 0 {
 			_, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
-			if !isFull(err) { // then it stays where it is
+			if !isFull(err) { // on a full disk the data stays in the write-ahead log
 				errs = append(errs, err)
 			}
 		}
@@ -145,8 +149,9 @@ func (w *writer) close() error {
 	return errors.Join(append(errs, w.db.Close())...)
 }
 
-// transact does the jobs in one transaction. A job that refuses has its err
-// set and the others go on; any other error undoes them all.
+// transact runs the jobs in one transaction. A job that returns a refusal gets
+// it as its err, and the other jobs continue. Any other error rolls back all
+// jobs.
 func (w *writer) transact(batch []*job) error {
 	if w.failed != nil {
 		return w.failed
@@ -155,12 +160,12 @@ func (w *writer) transact(batch []*job) error {
 	if err == nil {
 		return nil
 	}
-	clear(w.known) // what it says may have been undone
+	clear(w.known) // the cached positions may include events that were rolled back
 	return w.judge(err)
 }
 
-// judge stops the writer if err is fatal. It returns err, and that the disk is
-// full if that is why.
+// judge stops the writer if err is fatal. It returns err, wrapped in errFull if
+// the disk is full.
 func (w *writer) judge(err error) error {
 	if w.room.full(err) {
 		return fmt.Errorf("%w: %w", errFull, err)
@@ -170,9 +175,9 @@ func (w *writer) judge(err error) error {
 }
 
 func (w *writer) attempt(batch []*job) error {
-	// Not that of a caller: a transaction that has begun is seen through.
+	// Not a caller's context: a transaction that has begun always completes.
 	ctx := context.Background()
-	strong, pages := false, 1 // the end of the table, and for each session that of the index
+	strong, pages := false, 1 // one page for the table, and one per session for the index
 	for _, j := range batch {
 		strong = strong || j.strong
 		pages += 1 + j.bytes>>12
@@ -198,15 +203,16 @@ func (w *writer) attempt(batch []*job) error {
 	return nil
 }
 
-// undo ends the transaction that failed with err. SQLite has undone some
-// failures itself, so that the rollback has nothing to do and says so.
+// undo rolls back the transaction that failed with err, and returns err. After
+// some failures SQLite has already rolled back; the error of ROLLBACK is then
+// expected.
 func (w *writer) undo(ctx context.Context, err error) error {
 	_, _ = w.rollback.ExecContext(ctx)
 	return err
 }
 
-// setStrength chooses what a commit waits for: FULL flushes the write-ahead
-// log, NORMAL leaves it with the operating system until the next flush.
+// setStrength sets what a commit waits for. FULL flushes the write-ahead log.
+// NORMAL leaves the data to the operating system until the next flush.
 func (w *writer) setStrength(ctx context.Context, strong bool) error {
 	if strong == w.strong {
 		return nil
@@ -215,7 +221,8 @@ func (w *writer) setStrength(ctx context.Context, strong bool) error {
 	if strong {
 		level = "FULL"
 	}
-	// Not a prepared statement: SQLite acts on this one when it compiles it.
+	// Not a prepared statement: SQLite executes this pragma when it compiles
+	// it.
 	if _, err := w.conn.ExecContext(ctx, "PRAGMA synchronous = "+level); err != nil {
 		return err
 	}
@@ -223,9 +230,9 @@ func (w *writer) setStrength(ctx context.Context, strong bool) error {
 	return nil
 }
 
-// inPlace fails if the database or its write-ahead log, which SQLite keeps open
-// and in place, is no longer where it was: we would write into a file that
-// nobody will find again.
+// inPlace returns an error if the database or its write-ahead log was moved or
+// replaced. SQLite keeps both files open, so it would continue to write into
+// files that no later process opens.
 func (w *writer) inPlace() error {
 	for i, path := range []string{w.path, w.path + "-wal"} {
 		now, err := os.Lstat(path)
@@ -241,25 +248,25 @@ func (w *writer) inPlace() error {
 	return nil
 }
 
-// worthCheckpoint reports whether enough was written for a checkpoint: less is
-// enough if nobody waits.
+// worthCheckpoint reports whether a checkpoint is due. Fewer pages suffice if
+// no job waits.
 func (w *writer) worthCheckpoint(alone bool) bool {
 	return w.failed == nil && (w.pages >= maxPages || alone && (w.pages >= idlePages || w.truncate))
 }
 
-// checkpoint moves what the write-ahead log holds into the database. SQLite
-// would do so within a commit, and would not tell if it failed.
+// checkpoint copies the write-ahead log into the database. SQLite's automatic
+// checkpoint runs within a commit and does not report its errors.
 func (w *writer) checkpoint() {
 	ctx, text := context.Background(), "PRAGMA wal_checkpoint(PASSIVE)"
 	truncate := w.truncate
-	if truncate { // without waiting for readers, who may take long
+	if truncate { // without waiting for readers, which may take long
 		text = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)"
 		defer func() { _, _ = w.conn.ExecContext(ctx, "PRAGMA busy_timeout = 5000") }()
 	}
 	w.pages, w.truncate = 0, false
-	var busy, pages, moved int // busy: a reader needs what is in the log
+	var busy, pages, moved int // busy is 1 if a reader prevented the checkpoint from finishing
 	if err := w.conn.QueryRowContext(ctx, text).Scan(&busy, &pages, &moved); err != nil {
-		_ = w.judge(err) // if it is not fatal, the log only grows
+		_ = w.judge(err) // if the error is not fatal, the log only grows
 		return
 	}
 	if truncate && busy == 0 {

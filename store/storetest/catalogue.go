@@ -16,8 +16,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// RunCatalogue checks a catalogue. Each call of open returns an empty one and
-// the log whose sessions it describes.
+// RunCatalogue tests a catalogue. Each call of open returns an empty catalogue
+// and the log of its sessions.
 func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catalogue)) {
 	tests := []struct {
 		name string
@@ -46,7 +46,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 	}
 }
 
-// full returns a record with something in every field.
+// full returns a record with a value in every field.
 func full(id string) store.Session {
 	return store.Session{
 		ID: id, CLIType: "claude-code", ProjectID: "p", ProjectDir: "/p", Title: "A \"title\" 日本", AgentSessionID: "agent-" + id,
@@ -85,9 +85,10 @@ func must[T any](t *testing.T) func(T, error) T {
 
 func testSession(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	if _, err := c.Session(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Session of nobody: %v, want ErrNotFound", err)
+		t.Errorf("Session of an unknown id: %v, want ErrNotFound", err)
 	}
-	// The record is kept as it is, options byte for byte.
+	// The catalogue returns the record unchanged, with its options byte for
+	// byte.
 	empty, whole := store.Session{ID: "empty"}, full("a")
 	put(t, c, empty, whole)
 	equal(t, "whole", must[store.Session](t)(c.Session(t.Context(), "a")), whole)
@@ -101,7 +102,7 @@ func testSession(t *testing.T, _ runnel.Log, c store.Catalogue) {
 
 func testReport(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	if _, err := c.Report(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("Report of nobody: %v, want ErrNotFound", err)
+		t.Errorf("Report of an unknown session: %v, want ErrNotFound", err)
 	}
 	put(t, c, full("a"), full("b"))
 	for _, r := range []store.Report{
@@ -114,9 +115,9 @@ func testReport(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		}
 		equal(t, "report", must[store.Report](t)(c.Report(t.Context(), "a")), r)
 	}
-	equal(t, "the record is as it was", must[store.Session](t)(c.Session(t.Context(), "a")), full("a"))
+	equal(t, "record after PutReport", must[store.Session](t)(c.Session(t.Context(), "a")), full("a"))
 	put(t, c, full("a"))
-	equal(t, "a new record leaves the report", must[store.Report](t)(c.Report(t.Context(), "a")), store.Report{})
+	equal(t, "report after PutSession", must[store.Report](t)(c.Report(t.Context(), "a")), store.Report{})
 	if err := c.DeleteSession(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func testQueue(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		}
 	}
 	equal(t, "the rest", queued(t, c, ""), "a/3 b/1 b/2 a/2")
-	enqueue(t, c, "a", "4") // behind those that wait, also after some have left
+	enqueue(t, c, "a", "4") // after the queued prompts, even after others were removed
 	equal(t, "one more", queued(t, c, "a"), "a/3 a/2 a/4")
 }
 
@@ -261,7 +262,7 @@ func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		equal(t, "token "+tok.ID, must[store.Token](t)(c.TokenByHash(t.Context(), tok.Hash)), tok)
 	}
 	equal(t, "oldest first", must[[]store.Token](t)(c.Tokens(t.Context(), store.TokenAPI)), []store.Token{tokens[1], tokens[0]})
-	equal(t, "of no kind", len(must[[]store.Token](t)(c.Tokens(t.Context(), store.TokenBrowser))), 0)
+	equal(t, "tokens of an unused kind", len(must[[]store.Token](t)(c.Tokens(t.Context(), store.TokenBrowser))), 0)
 
 	changed := tokens[0]
 	changed.Hash, changed.LastUsedAt = [32]byte{9}, at.Add(time.Hour)
@@ -269,19 +270,19 @@ func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		t.Fatal(err)
 	}
 	if _, err := c.TokenByHash(t.Context(), tokens[0].Hash); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("the old hash still opens: %v", err)
+		t.Errorf("the old hash still finds the token: %v", err)
 	}
 	equal(t, "changed", must[store.Token](t)(c.TokenByHash(t.Context(), changed.Hash)), changed)
 	if err := c.DeleteToken(t.Context(), "1"); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.TokenByHash(t.Context(), changed.Hash); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a deleted token still opens: %v", err)
+		t.Errorf("the hash of a deleted token still finds it: %v", err)
 	}
 	if err := c.DeleteToken(t.Context(), "1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("deleting again: %v, want ErrNotFound", err)
 	}
-	// Deleting a token deletes those that it made, and those that they made.
+	// Deleting a token deletes the tokens that it made, directly or indirectly.
 	for _, tok := range []store.Token{
 		{ID: "4", Kind: store.TokenBrowser, Hash: [32]byte{4}, Parent: "2"}, {ID: "5", Kind: store.TokenAPI, Hash: [32]byte{5}, Parent: "4"},
 		{ID: "6", Kind: store.TokenAPI, Hash: [32]byte{6}, Parent: "3"},
@@ -300,7 +301,8 @@ func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 }
 
-// testHostile has ids and texts that mean something to a query or to a parser.
+// testHostile uses ids and texts that have a meaning in SQL, in patterns or in
+// file formats.
 func testHostile(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	for _, text := range []string{"'; DROP TABLE sessions; --", "%", "_", "\x00", "a\x00b", "?1", `"`, strings.Repeat("x", 1<<16), "é", "e\u0301"} {
 		s := full(text)
@@ -314,8 +316,8 @@ func testHostile(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 }
 
-// testConcurrentRecords checks that records may be changed from anywhere and
-// that who has changed one sees it changed.
+// testConcurrentRecords checks that records may be changed concurrently, and
+// that a caller can read its own change.
 func testConcurrentRecords(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// RunCompaction checks what a log removes once a turn is over. Each call of
-// open returns an empty log and what has it remove all that it may.
+// RunCompaction tests which events a log removes after a turn has ended. Each
+// call of open returns an empty log and a function that removes all removable
+// events.
 func RunCompaction(t *testing.T, open func(t *testing.T) (log runnel.Log, compact func())) {
 	t.Run("Script", func(t *testing.T) {
 		log, compact := open(t)
@@ -43,7 +44,8 @@ type compactable struct {
 
 func both(log runnel.Log, compact func()) compactable { return compactable{log, compact} }
 
-// compactSteps is a log of which some deltas may be removed.
+// compactSteps is a log from which some deltas may be removed. kept is false
+// for those.
 var compactSteps = []struct {
 	turn string
 	body event.Body
@@ -67,7 +69,7 @@ var compactSteps = []struct {
 	{"", event.Notice{Level: event.LevelInfo, Code: "c"}, true},
 	{"a", event.ResponseDone{Status: event.StatusCompleted}, true},
 	{"a", event.ItemDelta{ItemID: "a:1", DeltaContent: "late"}, true},
-	{"b", event.ItemDone{ItemID: "b:1", FinalItem: event.Message{Content: "of another turn", Origin: event.OriginAgent}}, true}, // b goes on
+	{"b", event.ItemDone{ItemID: "b:1", FinalItem: event.Message{Content: "of another turn", Origin: event.OriginAgent}}, true}, // turn b continues
 }
 
 func compactScript(session string) (evs []event.Event) {
@@ -77,7 +79,7 @@ func compactScript(session string) (evs []event.Event) {
 	return evs
 }
 
-// testCompaction compares every view of a random log with what should be left.
+// testCompaction compares every view of a random log with the expected rest.
 func testCompaction(t *testing.T, log compactable, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	all := randomLog(rnd, "s", 150)
@@ -90,14 +92,14 @@ func testCompaction(t *testing.T, log compactable, seed uint64) {
 			continue
 		}
 		before := state(t, log, "s")
-		for range 1 + rnd.IntN(2) { // twice is as good as once
+		for range 1 + rnd.IntN(2) { // compacting twice has no further effect
 			log.compact()
 		}
 		equal(t, "state", state(t, log, "s"), before)
 		want = left(all[:head])
 		equal(t, "events", collect(t, log, "s", 0), want)
 		if isClosed(log.Grown("s", int64(head))) {
-			t.Error("removing events woke a reader that waits for more")
+			t.Error("removing events woke a waiting reader")
 		}
 	}
 	log.compact()
@@ -116,7 +118,7 @@ func testCompaction(t *testing.T, log compactable, seed uint64) {
 	}
 }
 
-// randomLog returns n events of turns that overlap.
+// randomLog returns n events of overlapping turns.
 func randomLog(rnd *rand.Rand, session string, n int) (evs []event.Event) {
 	turns := []string{"t0", "t1"}
 	for i := range int64(n) {
@@ -146,7 +148,8 @@ func randomLog(rnd *rand.Rand, session string, n int) (evs []event.Event) {
 	return evs
 }
 
-// left returns what compaction leaves of a log. It looks at each event alone.
+// left returns the events that compaction keeps. It decides for each event
+// alone.
 func left(all []event.Event) []event.Event {
 	first := func(turn string, is func(event.Body) bool) int64 {
 		for _, ev := range all {
@@ -178,8 +181,8 @@ func left(all []event.Event) []event.Event {
 	return kept
 }
 
-// testCompactedMeanwhile has readers in the middle of a log while it is
-// compacted: each gets everything that is left, and nothing twice.
+// testCompactedMeanwhile compacts a log while readers are in the middle of it.
+// Each reader gets every remaining event exactly once.
 func testCompactedMeanwhile(t *testing.T, log compactable) {
 	const n = 3000
 	evs := numbered("s", "t", 0, event.ItemStart{ItemID: "i", ItemType: event.TypeMessage})
@@ -209,7 +212,7 @@ func testCompactedMeanwhile(t *testing.T, log compactable) {
 			}
 		}
 		if last != n+3 || finals != 2 {
-			t.Errorf("a reader that met the compaction got %d of 2 final events and ended at %d", finals, last)
+			t.Errorf("a reader during compaction got %d of 2 final events and ended at %d", finals, last)
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Durable store keeps a log and a catalogue beyond the life of a process.
+// A Durable store keeps a log and a catalogue across restarts of the process.
 type Durable interface {
 	runnel.Log
 	store.Catalogue
 	Close() error
 }
 
-// RunDurable checks that what is in a store is there when it is opened again.
-// open opens the store in dir, which is empty at first.
+// RunDurable tests that a reopened store has the same content. open opens the
+// store in dir, which is empty at first.
 func RunDurable(t *testing.T, open func(t *testing.T, dir string) Durable) {
 	tests := []struct {
 		name string
@@ -37,7 +37,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) Durable) {
 
 func closeNow(t *testing.T, d Durable) {
 	t.Helper()
-	for range 2 { // closing again does no harm
+	for range 2 { // closing twice is not an error
 		if err := d.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
@@ -59,14 +59,14 @@ func testReopen(t *testing.T, dir string, open func(*testing.T, string) Durable)
 		d = open(t, dir)
 		equal(t, "events", collect(t, d, "s", 0), want)
 		if !isClosed(d.Grown("s", int64(len(want)-1))) || isClosed(d.Grown("s", int64(len(want)))) {
-			t.Error("Grown has forgotten where the log ends")
+			t.Error("Grown after reopening disagrees with the end of the log")
 		}
 		equal(t, "session", must[store.Session](t)(d.Session(t.Context(), "s")), session)
 		equal(t, "token", must[store.Token](t)(d.TokenByHash(t.Context(), token.Hash)), token)
 		equal(t, "queue", queued(t, d, ""), "s/t2")
 		head := int64(len(want))
 		if err := d.Append(t.Context(), "s", head-1, deltas("s", head-1, 1)...); err == nil {
-			t.Error("a writer that is behind was not fenced")
+			t.Error("an append at an old position was accepted")
 		}
 		more := deltas("s", head, 3)
 		appendAll(t, d, "s", head, more...)
@@ -105,7 +105,7 @@ func testClosed(t *testing.T, dir string, open func(*testing.T, string) Durable)
 		}
 	}()
 	closeNow(t, d)
-	<-waiting // woken, so that nobody waits for ever
+	<-waiting // Close wakes waiting readers
 	errs := map[string]error{"Follow": <-followed, "Append": d.Append(t.Context(), "s", 1, deltas("s", 1, 1)...)}
 	_, errs["State"] = d.State(t.Context(), "s")
 	_, errs["Session"] = d.Session(t.Context(), "s")
@@ -123,8 +123,8 @@ func testClosed(t *testing.T, dir string, open func(*testing.T, string) Durable)
 	}
 }
 
-// testCloseUnderLoad closes a store that is being written: what was
-// acknowledged is there, and nothing hangs.
+// testCloseUnderLoad closes a store during writes. All acknowledged events are
+// there after reopening, and Close does not hang.
 func testCloseUnderLoad(t *testing.T, dir string, open func(*testing.T, string) Durable) {
 	first := open(t, dir)
 	const writers = 8
@@ -160,7 +160,7 @@ func testCloseUnderLoad(t *testing.T, dir string, open func(*testing.T, string) 
 	closeNow(t, d)
 }
 
-// testDeletedSession checks that nothing of a deleted session comes back, and
+// testDeletedSession checks that no data of a deleted session reappears, and
 // that its id may be used again.
 func testDeletedSession(t *testing.T, dir string, open func(*testing.T, string) Durable) {
 	d := open(t, dir)
@@ -187,6 +187,6 @@ func testDeletedSession(t *testing.T, dir string, open func(*testing.T, string) 
 	equal(t, "the other session", len(collect(t, d, "b", 0)), 600)
 	closeNow(t, d)
 	if !isClosed(waiting) {
-		t.Error("who waited for a deleted log was not woken")
+		t.Error("a reader waiting for a deleted log was not woken")
 	}
 }

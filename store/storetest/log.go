@@ -1,5 +1,5 @@
-// Package storetest says what every implementation of a log and of a catalogue
-// must do. An implementation calls these suites from its own tests.
+// Package storetest holds the test suites for implementations of the log and
+// the catalogue. An implementation calls these suites from its own tests.
 package storetest
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// RunLog checks a log. Each call of open returns an empty one; it registers
-// its own clean-up with t, which may be inside a synctest bubble.
-// [RunSubscribeRace] belongs to it.
+// RunLog tests a log. Each call of open returns an empty log and registers its
+// own cleanup with t. open may run inside a synctest bubble. Run
+// [RunSubscribeRace] too.
 func RunLog(t *testing.T, open func(t *testing.T) runnel.Log) {
 	tests := []struct {
 		name string
@@ -58,7 +58,7 @@ func RunLog(t *testing.T, open func(t *testing.T) runnel.Log) {
 }
 
 var exact = cmp.Options{
-	// JSON inside of events may be written differently, if it says the same.
+	// Logs may re-encode JSON inside events if its value stays the same.
 	cmp.Comparer(func(a, b json.RawMessage) bool {
 		return (a == nil) == (b == nil) && reflect.DeepEqual(parsed(a), parsed(b))
 	}),
@@ -116,7 +116,7 @@ func isClosed(c <-chan struct{}) bool {
 
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
-	if reflect.DeepEqual(want, got) { // a hundred times faster
+	if reflect.DeepEqual(want, got) { // a hundred times faster than cmp.Diff
 		return
 	}
 	if d := cmp.Diff(want, got, exact); d != "" {
@@ -150,10 +150,10 @@ func testAppendNothing(t *testing.T, log runnel.Log) {
 	grown := log.Grown("s", 2)
 	appendAll(t, log, "s", 2)
 	if isClosed(grown) {
-		t.Error("appending nothing woke a reader")
+		t.Error("appending no events woke a reader")
 	}
 	if err := log.Append(t.Context(), "s", 1); !errors.Is(err, runnel.ErrConflict) {
-		t.Errorf("appending nothing at the wrong place: %v, want ErrConflict", err)
+		t.Errorf("appending no events at the wrong position: %v, want ErrConflict", err)
 	}
 }
 
@@ -206,7 +206,7 @@ func testInvalid(t *testing.T, log runnel.Log) {
 	for field, evs := range bad {
 		err := log.Append(t.Context(), "s", 2, evs...)
 		if runnel.CodeOf(err) != runnel.InvalidStreamEvent || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: Append: %v, want %s that names it", field, err, runnel.InvalidStreamEvent)
+			t.Errorf("%s: Append: %v, want %s naming the field", field, err, runnel.InvalidStreamEvent)
 		}
 	}
 	if err := log.Append(t.Context(), "s", -1, deltas("s", -1, 1)...); err == nil {
@@ -214,7 +214,7 @@ func testInvalid(t *testing.T, log runnel.Log) {
 	}
 	equal(t, "events", collect(t, log, "s", 0), want)
 	if isClosed(grown) {
-		t.Error("a refused append woke a reader")
+		t.Error("a rejected append woke a reader")
 	}
 }
 
@@ -265,7 +265,7 @@ func testTimes(t *testing.T, log runnel.Log) {
 }
 
 func testCursors(t *testing.T, log runnel.Log) {
-	for _, n := range []int{1, 7, 1500} { // 1500: more than anyone keeps at hand
+	for _, n := range []int{1, 7, 1500} { // 1500: more than any implementation caches
 		session := fmt.Sprint("s", n)
 		all := deltas(session, 0, n)
 		appendAll(t, log, session, 0, all[:n/2]...)
@@ -294,7 +294,8 @@ func testAbandoned(t *testing.T, log runnel.Log) {
 	equal(t, "events after abandoned reads", collect(t, log, "s", 0), all)
 }
 
-// testNested reads inside of a read, deeper than anyone has connections.
+// testNested reads inside a read, at a greater depth than any implementation
+// has connections.
 func testNested(t *testing.T, log runnel.Log) {
 	appendAll(t, log, "s", 0, deltas("s", 0, 3000)...)
 	var read func(depth int) int64
@@ -316,8 +317,8 @@ func testNested(t *testing.T, log runnel.Log) {
 	}
 }
 
-// testReadWhileGrowing checks that a log may be written while it is read, by
-// the reader too, and that what is read has neither holes nor repetitions.
+// testReadWhileGrowing checks that a log may be appended to during a read, even
+// by its reader. The reader sees no gaps and no repeated events.
 func testReadWhileGrowing(t *testing.T, log runnel.Log) {
 	head := int64(1500)
 	appendAll(t, log, "s", 0, deltas("s", 0, int(head))...)
@@ -336,11 +337,11 @@ func testReadWhileGrowing(t *testing.T, log runnel.Log) {
 		}
 	}
 	if last < 1500 {
-		t.Errorf("Read stopped at %d, before what was its end when it began", last)
+		t.Errorf("Read stopped at %d, before the end of the log at its start", last)
 	}
 	for i, ev := range collect(t, log, "s", last) {
 		if ev.Seq != last+int64(i)+1 {
-			t.Fatalf("%d at place %d after %d", ev.Seq, i, last)
+			t.Fatalf("seq %d at index %d after %d", ev.Seq, i, last)
 		}
 	}
 }
@@ -375,8 +376,9 @@ func testReadCancelled(t *testing.T, log runnel.Log) {
 	}
 }
 
-// testAppendCancelled checks that an append whose context ends either did
-// nothing and says so, or did it all and says so.
+// testAppendCancelled checks that an append with a cancelled context either
+// returns the context's error and adds nothing, or succeeds and adds
+// everything.
 func testAppendCancelled(t *testing.T, log runnel.Log) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -384,7 +386,7 @@ func testAppendCancelled(t *testing.T, log runnel.Log) {
 		t.Fatalf("Append with a context that has ended: %v", err)
 	}
 	var wg sync.WaitGroup
-	for w := range 4 { // some of them have to wait for others
+	for w := range 4 { // several writers, so that some have to wait
 		session := fmt.Sprint("s", w)
 		wg.Go(func() {
 			var head int64

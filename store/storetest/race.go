@@ -13,9 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// RunSubscribeRace starts readers at every moment of a log's growth. A wake-up
-// that is lost leaves a reader asleep for ever, which the bubble reports as a
-// deadlock.
+// RunSubscribeRace starts readers at every stage of a log's growth. A lost
+// wake-up leaves a reader blocked, which synctest reports as a deadlock.
 func RunSubscribeRace(t *testing.T, open func(t *testing.T) runnel.Log) {
 	t.Run("Orders", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { testWakeOrders(t, open(t)) })
@@ -25,8 +24,8 @@ func RunSubscribeRace(t *testing.T, open func(t *testing.T) runnel.Log) {
 	})
 }
 
-// testWakeOrders has a follower that certainly sleeps, and one that arrives
-// between any two appends.
+// testWakeOrders starts one more follower between any two appends. All earlier
+// followers are blocked at that time.
 func testWakeOrders(t *testing.T, log runnel.Log) {
 	const n = 20
 	var wg sync.WaitGroup
@@ -43,7 +42,7 @@ func testWakeOrders(t *testing.T, log runnel.Log) {
 				}
 			}
 		})
-		synctest.Wait() // all followers sleep
+		synctest.Wait() // all followers are blocked
 		appendAll(t, log, "s", head, deltas("s", head, 1)...)
 		synctest.Wait()
 		mu.Lock()
@@ -98,8 +97,8 @@ func testWakeRandom(t *testing.T, log runnel.Log) {
 	wg.Wait()
 }
 
-// testManyReaders has readers that come and go while one writer writes: all of
-// them see the same.
+// testManyReaders runs readers that disconnect and reconnect while one writer
+// appends. All readers see the same events.
 func testManyReaders(t *testing.T, log runnel.Log) {
 	const n, readers = 1500, 16
 	want := make([]event.Event, 0, n)
@@ -176,7 +175,8 @@ func testConcurrentSessions(t *testing.T, log runnel.Log) {
 	}
 }
 
-// testCompetingWriters checks that of writers at one position exactly one wins.
+// testCompetingWriters checks that exactly one of several writers at the same
+// position succeeds.
 func testCompetingWriters(t *testing.T, log runnel.Log) {
 	const writers, rounds = 8, 50
 	var won [writers]int

@@ -27,7 +27,7 @@ func putRequests(t *testing.T, c store.Catalogue, rs ...store.Request) {
 	}
 }
 
-// kept returns which of these requests the catalogue has.
+// kept returns the keys of the given requests that the catalogue has.
 func kept(t *testing.T, c store.Catalogue, rs ...store.Request) (keys []string) {
 	t.Helper()
 	for _, r := range rs {
@@ -64,8 +64,8 @@ func testRequests(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	equal(t, "left", fmt.Sprint(kept(t, c, a, b, unanswered)), "[other/k /t1]")
 }
 
-// testRequestsEnd checks how long requests are kept: those of credentials for a
-// time, those for turns until their session is deleted.
+// testRequestsEnd checks how long requests are kept. PruneRequests removes
+// those of credentials by age. DeleteSession removes those for turns.
 func testRequestsEnd(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	put(t, c, full("s1"), full("s2"))
 	old, fresh := request("ci", "old", "s1", "t1"), request("ci", "fresh", "s1", "t2")
@@ -81,7 +81,8 @@ func testRequestsEnd(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	if err := c.DeleteSession(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
-	// The request that made the session stays: repeated, it must not make another.
+	// The request that created the session stays: if repeated, it must not
+	// create another.
 	equal(t, "after the session", fmt.Sprint(kept(t, c, old, fresh, oldTurn, created, other)), "[ci/create ci/other]")
 }
 
@@ -92,7 +93,7 @@ func testTurnPlaces(t *testing.T, log runnel.Log, c store.Catalogue) {
 	appendAll(t, log, "a", 2, numbered("a", "copied", 2, start, event.Notice{Level: event.LevelInfo, Code: "c"})...)
 	appendAll(t, log, "b", 0, numbered("b", "copied", 0, start)...)
 	enqueue(t, c, "a", "waits")
-	enqueue(t, c, "b", "copied") // it has begun, and is not removed from the queue yet
+	enqueue(t, c, "b", "copied") // it has begun and is still in the queue
 	for turn, want := range map[string]string{
 		"first": "[{a false 0}]", "copied": "[{a false 2} {b true 0}]", "waits": "[{a true 0}]", "none": "[]", "": "[]",
 	} {

@@ -43,6 +43,6 @@ func testRules(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 	equal(t, "deleted", must[[]store.Rule](t)(c.Rules(t.Context())), list[:2])
 	if id := must[int64](t)(c.AddRule(t.Context(), whole)); id != 4 {
-		t.Errorf("the number of a deleted rule is used again: %d", id)
+		t.Errorf("the number of a deleted rule was reused: %d", id)
 	}
 }

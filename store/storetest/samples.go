@@ -7,10 +7,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// at is when the samples happened: with nanoseconds, because they count.
+// at is the base time of the samples. Its nanoseconds test the precision.
 var at = time.Date(2026, 3, 1, 12, 30, 15, 123456789, time.UTC)
 
-// numbered returns bodies as events of a session's log that follow head.
+// numbered returns bodies as events of a session's log with positions after
+// head.
 func numbered(session, turn string, head int64, bodies ...event.Body) []event.Event {
 	evs := make([]event.Event, len(bodies))
 	for i, b := range bodies {
@@ -20,7 +21,7 @@ func numbered(session, turn string, head int64, bodies ...event.Body) []event.Ev
 	return evs
 }
 
-// deltas returns n events that survive the process, but need not survive power loss.
+// deltas returns n events that need not survive a power loss.
 func deltas(session string, head int64, n int) []event.Event {
 	bodies := make([]event.Body, n)
 	for i := range bodies {
@@ -31,9 +32,10 @@ func deltas(session string, head int64, n int) []event.Event {
 
 func ptr[T any](v T) *T { return &v }
 
-// samples holds at least one body of every type, with the values that get lost
-// easily: empty, absent, zero, large, not ASCII, not what a parser expects. A list
-// that an event always has is empty, never absent: so it is encoded.
+// samples holds at least one body of every type. Its values are easily lost:
+// empty, absent, zero, large, non-ASCII and unusual JSON. A list that is always
+// present in an event is empty here, never nil, because decoding returns an
+// empty list.
 func samples() []event.Body {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	text := "plain \"quoted\" <b>&amp;</b> \u2028\u2029 \x00\x1b[31m 日本語 👩\u200d👩\u200d👧 \\u0041 \r\n\t"
@@ -89,7 +91,7 @@ func samples() []event.Body {
 	}
 }
 
-// large is an output as long as they get.
+// large returns an output of the maximum length.
 func large() string {
 	b := make([]byte, event.MaxOutput)
 	for i := range b {

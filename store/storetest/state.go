@@ -9,11 +9,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// stateScript is what happens in a log and which turns are then open.
+// stateScript is a sequence of events with the turns that are open after each.
 var stateScript = []struct {
 	turn string
 	body event.Body
-	open string // "turn@after" of each
+	open string // "turn@after" of each open turn
 }{
 	{"", event.SessionUpdated{Title: "t"}, "[]"},
 	{"a", event.ItemStart{ItemID: "a:u", ItemType: event.TypeMessage}, "[a@1]"},
@@ -48,8 +48,7 @@ func openTurns(st runnel.LogState) string {
 	return fmt.Sprint(open)
 }
 
-// testState checks the state after every prefix, appended one by one and in
-// pieces of every size.
+// testState checks the state after every append, for appends of every size.
 func testState(t *testing.T, log runnel.Log) {
 	for size := 1; size <= len(stateScript); size++ {
 		session := fmt.Sprint("s", size)
@@ -65,7 +64,7 @@ func testState(t *testing.T, log runnel.Log) {
 	}
 }
 
-// testStateOfManyTurns checks that turns that are over leave no trace.
+// testStateOfManyTurns checks that finished turns are not listed as open.
 func testStateOfManyTurns(t *testing.T, log runnel.Log) {
 	var head int64
 	for i := range 500 {
