@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ItemType says what an item is.
+// ItemType is the type of an item.
 type ItemType string
 
 // The item types.
@@ -17,29 +17,29 @@ const (
 	TypePlan               ItemType = "plan"
 )
 
-// TurnStatus says how a turn ended.
+// TurnStatus is the outcome of a turn.
 type TurnStatus string
 
-// The ways in which a turn ends. We write StatusError as a [ResponseError];
-// [ResponseDone] with it is accepted from others.
+// The outcomes of a turn. Runnel records a failed turn as a [ResponseError]. It
+// also accepts a [ResponseDone] with StatusError from other writers.
 const (
 	StatusCompleted TurnStatus = "completed"
 	StatusCancelled TurnStatus = "cancelled"
 	StatusError     TurnStatus = "error"
 )
 
-// CancelReason says why an item was cancelled.
+// CancelReason is the reason why an item was cancelled.
 type CancelReason string
 
-// The reasons for which an open item is cancelled. None is given where the
-// agent abandoned the item of its own accord.
+// The reasons for cancelling an open item. The reason is empty if the agent
+// itself abandoned the item.
 const (
 	ReasonUserCancel   CancelReason = "user_cancel"
 	ReasonTimeout      CancelReason = "timeout"
 	ReasonProcessDeath CancelReason = "process_death"
 )
 
-// Level grades a notice.
+// Level is the severity of a notice.
 type Level string
 
 // The notice levels.
@@ -50,29 +50,29 @@ const (
 )
 
 type (
-	// ResponseStart opens a turn.
+	// ResponseStart starts a turn.
 	ResponseStart struct {
 		ModelID    string `json:"modelId,omitzero"`
 		ProviderID string `json:"providerId"`
 	}
-	// ItemStart announces an item. A function_call has Name and CallID already;
-	// its arguments are final only in ItemDone.
+	// ItemStart starts an item. A function_call has its Name and CallID already
+	// here; its arguments are final only in ItemDone.
 	ItemStart struct {
 		ItemID         string            `json:"itemId"`
 		ItemType       ItemType          `json:"itemType"`
 		CallID         string            `json:"callId,omitzero"`
 		Name           string            `json:"name,omitzero"`
-		ParentCallID   string            `json:"parentCallId,omitzero"` // the call whose subagent did this
+		ParentCallID   string            `json:"parentCallId,omitzero"` // the call whose subagent produced the item
 		InitialContent string            `json:"initialContent,omitzero"`
-		Native         map[string]string `json:"native,omitzero"` // the agent's own ids, never used as keys
+		Native         map[string]string `json:"native,omitzero"` // the agent's own ids; never used as keys
 	}
-	// ItemDelta appends to an item's text or, for a function_call, to the JSON
-	// text of its arguments.
+	// ItemDelta appends to the text of an item. For a function_call, the text
+	// is the JSON of its arguments.
 	ItemDelta struct {
 		ItemID       string `json:"itemId"`
 		DeltaContent string `json:"deltaContent"`
 	}
-	// ItemDone carries the whole, final item. It overrides all deltas.
+	// ItemDone holds the complete, final item. It overrides all deltas.
 	ItemDone struct {
 		ItemID    string    `json:"itemId"`
 		FinalItem FinalItem `json:"finalItem"`
@@ -82,7 +82,7 @@ type (
 		ItemID string `json:"itemId"`
 		Error  Fault  `json:"error"`
 	}
-	// ItemCancelled ends an item that will not be finished.
+	// ItemCancelled ends an item that was cancelled.
 	ItemCancelled struct {
 		ItemID string       `json:"itemId"`
 		Reason CancelReason `json:"reason,omitzero"`
@@ -98,21 +98,22 @@ type (
 	ResponseError struct {
 		Error Fault `json:"error"`
 	}
-	// ApprovalRequested is a question that the agent waits for.
+	// ApprovalRequested is a question whose answer the agent waits for.
 	ApprovalRequested struct {
 		Approval Approval `json:"approval"`
 	}
-	// ApprovalResolved records the one answer to it.
+	// ApprovalResolved records the only answer to an approval.
 	ApprovalResolved struct {
 		ApprovalID string   `json:"approvalId"`
-		Choice     string   `json:"choice"` // id of the choice; [ChoiceWithdrawn] if nobody may answer any more
+		Choice     string   `json:"choice"` // id of the choice; [ChoiceWithdrawn] if the approval was withdrawn
 		By         Resolver `json:"by"`
 		Reason     string   `json:"reason,omitzero"`
 
-		// UpdatedArguments are what is to be done instead of what was asked for.
+		// UpdatedArguments replace the arguments of the request.
 		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
 	}
-	// SessionUpdated changes facts about the session. Empty fields did not change.
+	// SessionUpdated reports changed properties of the session. Empty fields
+	// did not change.
 	SessionUpdated struct {
 		AgentSessionID string           `json:"agentSessionId,omitzero"` // the agent's own id of the conversation
 		ModelID        string           `json:"modelId,omitzero"`
@@ -120,14 +121,14 @@ type (
 		Title          string           `json:"title,omitzero"`
 		Commands       []AgentCommand   `json:"commands,omitzero"`
 		Tools          []string         `json:"tools,omitzero"`
-		Files          []AgentFile      `json:"files,omitzero"`    // that the agent named
-		Config         []ConfigOption   `json:"config,omitzero"`   // all there are, instead of those before
-		Restores       *SessionSettings `json:"restores,omitzero"` // set where the values are those of one turn: what the session returns to after it
+		Files          []AgentFile      `json:"files,omitzero"`    // files that the agent reported
+		Config         []ConfigOption   `json:"config,omitzero"`   // all options; replaces the previous list
+		Restores       *SessionSettings `json:"restores,omitzero"` // set if the other values apply to one turn: the settings that the session returns to after it
 		State          SessionState     `json:"state,omitzero"`
 		Activity       Activity         `json:"activity,omitzero"`
 	}
-	// UsageUpdated reports what was used so far. Usage is the turn's sum;
-	// ContextTokens is that of the last message of the main thread.
+	// UsageUpdated reports the usage so far. Usage is the sum over the turn.
+	// ContextTokens is the value of the last message of the main thread.
 	UsageUpdated struct {
 		Usage         *Usage     `json:"usage,omitzero"`
 		ContextTokens int64      `json:"contextTokens,omitzero"`
@@ -135,8 +136,8 @@ type (
 		CostUSD       *float64   `json:"costUsd,omitzero"` // of this turn
 		RateLimit     *RateLimit `json:"rateLimit,omitzero"`
 	}
-	// Notice reports something the reader may want to know and may ignore, such
-	// as a line that could not be decoded. It never holds the raw line.
+	// Notice reports something that a reader may ignore, such as a line that
+	// could not be decoded. It never contains the raw line.
 	Notice struct {
 		Level   Level  `json:"level"`
 		Code    string `json:"code"`
@@ -158,7 +159,7 @@ func (SessionUpdated) body() string    { return "session_updated" }
 func (UsageUpdated) body() string      { return "usage_updated" }
 func (Notice) body() string            { return "notice" }
 
-// SessionState is how much of a session there is.
+// SessionState is the lifecycle state of a session.
 type SessionState string
 
 // The session states.
@@ -168,7 +169,7 @@ const (
 	StateDead    SessionState = "dead"
 )
 
-// Activity is what a session does.
+// Activity is the current activity of a session.
 type Activity string
 
 // The activities of a session.
@@ -178,40 +179,40 @@ const (
 	ActivityWaiting Activity = "waiting" // for an answer to an approval
 )
 
-// An AgentCommand is a command the agent offers, such as "compact".
+// An AgentCommand is a command that the agent offers, such as "compact".
 type AgentCommand struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitzero"`
-	Hint        string `json:"hint,omitzero"` // for its argument
+	Hint        string `json:"hint,omitzero"` // describes its argument
 }
 
-// An AgentFile is a file of the agent's own that it named.
+// An AgentFile is one of the agent's own files, as the agent reported it.
 type AgentFile struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"` // plan, skill
 }
 
-// A ConfigOption is a setting that the agent offers, under its own name, with
-// the value that it has.
+// A ConfigOption is a setting that the agent offers under its own name, with
+// its current value.
 type ConfigOption struct {
 	ID          string         `json:"id"`
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitzero"`
-	Category    string         `json:"category,omitzero"` // what it is about, if that is known: mode, model, effort
+	Category    string         `json:"category,omitzero"` // subject of the option, if known: mode, model, effort
 	Type        string         `json:"type" enum:"select,boolean"`
-	Value       string         `json:"value"`            // of a choice; "true" or "false"
+	Value       string         `json:"value"`            // the value of a choice; "true" or "false" for a boolean
 	Choices     []ConfigChoice `json:"choices,omitzero"` // of a select
 }
 
-// SessionSettings are what can change in a session while its agent runs. Empty fields
-// are not set.
+// SessionSettings are the settings of a session that can change while its agent
+// runs. Empty fields are not set.
 type SessionSettings struct {
 	Model           string            `json:"model,omitzero"`
 	PermissionMode  string            `json:"permissionMode,omitzero"`
 	ReasoningEffort string            `json:"reasoningEffort,omitzero"`
-	Config          map[string]string `json:"config,omitzero"` // values by the ids of ConfigOptions
+	Config          map[string]string `json:"config,omitzero"` // option values by ConfigOption id
 	ThinkingDisplay string            `json:"thinkingDisplay,omitzero"`
-	DisallowedTools []string          `json:"disallowedTools,omitzero"` // empty: none
+	DisallowedTools []string          `json:"disallowedTools,omitzero"` // nil: not set; empty: none
 }
 
 // A ConfigChoice is a value that a ConfigOption may have.
@@ -219,7 +220,7 @@ type ConfigChoice struct {
 	Value       string `json:"value"`
 	Name        string `json:"name"`
 	Description string `json:"description,omitzero"`
-	Group       string `json:"group,omitzero"` // heading to show it under
+	Group       string `json:"group,omitzero"` // heading for a group of choices
 }
 
 // The types of a ConfigOption.
@@ -228,7 +229,7 @@ const (
 	ConfigBoolean = "boolean"
 )
 
-// Allows reports whether value is one that o may have.
+// Allows reports whether o accepts value.
 func (o ConfigOption) Allows(value string) bool {
 	if o.Type == ConfigBoolean {
 		return value == "true" || value == "false"
@@ -236,11 +237,11 @@ func (o ConfigOption) Allows(value string) bool {
 	return slices.ContainsFunc(o.Choices, func(c ConfigChoice) bool { return c.Value == value })
 }
 
-// A Fault is an error in a form that is safe to log and to show.
+// A Fault is an error that is safe to log and to show.
 type Fault struct {
 	Code    string          `json:"code"`
 	Message string          `json:"message"`
-	Details json.RawMessage `json:"details,omitzero"` // a JSON object, such as the option that an agent lacks
+	Details json.RawMessage `json:"details,omitzero"` // a JSON object, for example with the option that an agent lacks
 }
 
 // MaxFaultDetails bounds the details of a Fault, in bytes.
@@ -255,7 +256,7 @@ type Usage struct {
 	ReasoningTokens          int64 `json:"reasoningTokens,omitzero"`
 }
 
-// RateLimit is what the agent's provider says of its limits.
+// RateLimit is a rate limit that the agent's API provider reported.
 type RateLimit struct {
 	Status      string  `json:"status"`               // allowed, allowed_warning, rejected
 	Kind        string  `json:"kind,omitzero"`        // which limit, such as five_hour
@@ -263,45 +264,50 @@ type RateLimit struct {
 	ResetsAt    int64   `json:"resetsAt,omitzero"`    // unix seconds
 }
 
-// ApprovalKind says what an approval is about.
+// ApprovalKind is the subject of an approval.
 type ApprovalKind string
 
 // The kinds of approvals.
 const (
-	ApprovalTool ApprovalKind = "tool" // may this tool run?
-	ApprovalPlan ApprovalKind = "plan" // is this plan good?
+	ApprovalTool ApprovalKind = "tool" // permission to run a tool
+	ApprovalPlan ApprovalKind = "plan" // consent to a plan
 
-	// ApprovalQuestion wants to know something. Arguments may be {"questions":
-	// [{"id", "header", "question", "options": [{"label", "description"}],
-	// "multiSelect", "isOther", "isSecret"}]}; all but the question may be absent.
-	// Without options it is answered in words, with them also in others, unless
-	// isOther is false. Answers go with UpdatedArguments: Arguments, and "answers",
-	// an object of each question's id, or else its text, and the answer or several.
+	// ApprovalQuestion asks the user for information. Arguments has the form
+	// {"questions": [{"id", "header", "question", "options": [{"label",
+	// "description"}], "multiSelect", "isOther", "isSecret"}]}. All fields
+	// except "question" are optional.
+	//
+	// A question without options takes free text. A question with options also
+	// takes other text, unless isOther is false.
+	//
+	// The answer's UpdatedArguments are Arguments with the additional field
+	// "answers": an object that maps the id of each question, or its text if it
+	// has no id, to one answer or a list of answers.
 	ApprovalQuestion ApprovalKind = "question"
 
-	// ApprovalForm asks for values. Arguments is {"message", "schema", "url"}: a
-	// JSON Schema of one flat object, or a page to visit; the answer's
-	// UpdatedArguments are that object.
+	// ApprovalForm asks for values. Arguments is {"message", "schema", "url"}.
+	// It contains either the JSON Schema of a flat object or a page to visit.
+	// The answer's UpdatedArguments are that object.
 	ApprovalForm ApprovalKind = "form"
 )
 
-// An Approval is a question the agent asked before it goes on.
+// An Approval is a question whose answer the agent waits for.
 type Approval struct {
-	ID                string          `json:"id"` // unique in the session, the same on replay
+	ID                string          `json:"id"` // unique in the session; the same on replay
 	ItemID            string          `json:"itemId,omitzero"`
 	CallID            string          `json:"callId,omitzero"`
 	Kind              ApprovalKind    `json:"kind"`
 	Title             string          `json:"title"`
 	ToolName          string          `json:"toolName,omitzero"`
-	Arguments         json.RawMessage `json:"arguments,omitzero"` // exactly what would run
+	Arguments         json.RawMessage `json:"arguments,omitzero"` // exactly the arguments that would be used
 	ArgumentsEditable bool            `json:"argumentsEditable,omitzero"`
-	ArgumentsDigest   string          `json:"argumentsDigest,omitzero"` // hex SHA-256 of Arguments as the agent sent them; quote it in the answer
+	ArgumentsDigest   string          `json:"argumentsDigest,omitzero"` // hex SHA-256 of Arguments as the agent sent them; the answer must repeat it
 	Why               string          `json:"why,omitzero"`             // the agent's reason for asking
 	Changes           []Change        `json:"changes,omitzero"`
 	Choices           []Choice        `json:"choices"`
 }
 
-// ChoiceKind says what a choice means, whatever the agent calls it.
+// ChoiceKind is the meaning of a choice, independent of the agent's label.
 type ChoiceKind string
 
 // The kinds of choices.
@@ -310,11 +316,11 @@ const (
 	ChoiceAllowSession ChoiceKind = "allow_session"
 	ChoiceAllowAlways  ChoiceKind = "allow_always"
 	ChoiceDeny         ChoiceKind = "deny"
-	ChoiceDenyStop     ChoiceKind = "deny_stop" // deny, and end the turn
+	ChoiceDenyStop     ChoiceKind = "deny_stop" // deny and end the turn
 )
 
-// ChoiceWithdrawn stands in [ApprovalResolved] for an approval that nobody
-// may answer any more: the agent took it back, or its turn is over.
+// ChoiceWithdrawn is the Choice of an [ApprovalResolved] whose approval can no
+// longer be answered: the agent withdrew it, or its turn has ended.
 const ChoiceWithdrawn = "withdrawn"
 
 // A Choice is one possible answer to an approval.
@@ -324,10 +330,10 @@ type Choice struct {
 	Label string     `json:"label"`
 }
 
-// Resolver says who answered an approval.
+// Resolver is the party that answered an approval.
 type Resolver string
 
-// Those who answer approvals.
+// The parties that answer approvals.
 const (
 	ByUser    Resolver = "user"
 	ByPolicy  Resolver = "policy"

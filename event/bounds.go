@@ -9,31 +9,32 @@ import (
 )
 
 // The bounds of the strings in an event, in bytes. The engine applies them to
-// every event before it is logged, so they hold for the log, the catalogue and
-// the result of a turn, whatever an agent prints. A translator applies the same
-// bounds where a value costs memory before.
+// every event before it appends the event to the log. The log, the catalogue
+// and the result of a turn therefore stay within the bounds for any agent
+// output. A translator applies the same bounds earlier where a value costs
+// memory before that.
 //
-// A label, such as a title, is cut and ends in "…". An id, such as that of a
-// model, is never cut, since a part of it could be the id of something else:
-// an id that comes back to the agent or a user is left out, and a notice
-// VALUE_TOO_LONG names the field. The id of a call only ties events together;
-// a SHA-256 takes its place.
+// A label, such as a title, is cut and then ends in "…". An id, such as that of
+// a model, is never cut, because a part of it could be the id of something
+// else. An id that is sent back to the agent or shown to a user is dropped if
+// it is too long, and a notice VALUE_TOO_LONG names its field. The id of a call
+// only connects events; its SHA-256 replaces it.
 //
-// Arguments of calls and the texts of changes have the bound of the line that
-// the agent printed.
+// The arguments of calls and the texts of changes are bounded by the length of
+// the line that the agent printed.
 const (
-	MaxItemID         = 1024     // items, approvals, choices: an event with a longer one is refused
-	MaxCallID         = 256      // calls: hashed
-	MaxAgentSessionID = 1024     // the agent's id of the conversation: left out
-	MaxName           = 200      // models, modes, options, commands, tools: left out where they are ids, else cut
-	MaxValue          = 1000     // values of options: left out
-	MaxPath           = 4096     // files: left out
+	MaxItemID         = 1024     // items, approvals, choices: an event with a longer id is rejected
+	MaxCallID         = 256      // calls: replaced by a hash
+	MaxAgentSessionID = 1024     // the agent's id of the conversation: dropped
+	MaxName           = 200      // models, modes, options, commands, tools: ids are dropped, other values cut
+	MaxValue          = 1000     // values of options: dropped
+	MaxPath           = 4096     // files: dropped
 	MaxWord           = 100      // states, codes, kinds, media types: cut
 	MaxTitle          = 300      // titles, labels, reasons to finish: cut
 	MaxDescription    = 1000     // descriptions, hints, reasons to ask, steps of plans: cut
 	MaxNote           = 4096     // notices, errors, reasons of decisions: cut
-	MaxText           = 8 << 20  // the text of a message or of reasoning, streamed or whole: cut
-	MaxDetail         = 16 << 10 // the structured result of a call, JSON: left out. See also MaxFaultDetails
+	MaxText           = 8 << 20  // the text of a message or of reasoning, in deltas or in the final item: cut
+	MaxDetail         = 16 << 10 // the structured result of a call, JSON: dropped. See also MaxFaultDetails
 )
 
 // MaxDepth is the bound of the nesting of JSON that an agent wrote: arguments of
@@ -64,20 +65,20 @@ func TooDeep(raw json.RawMessage) bool {
 	return false
 }
 
-// The bounds of the lists in an event. What is beyond is left out.
+// The bounds of the lists in an event. Further elements are dropped.
 const (
 	MaxOffered = 500  // commands, tools, options, choices of an option, steps of a plan
 	MaxFiles   = 1000 // files, changes, locations
 	MaxFew     = 100  // choices of an approval, attachments, native ids
 )
 
-// Bounded returns a body within the bounds, and the names of the fields whose
-// values were left out because an id may not be cut. The body is nil if nothing
-// is left of it. What b refers to is not changed.
+// Bounded returns b within the bounds, and the names of the fields that lost
+// values. The result is nil if the event must be dropped. Bounded does not
+// modify data that b refers to.
 func Bounded(b Body) (Body, []string) {
 	var left leftOut
 	switch b := b.(type) {
-	case ItemDelta: // most events; the engine bounds what an item's deltas add up to
+	case ItemDelta: // most events; the engine bounds the sum of an item's deltas
 		if len(b.ItemID) <= MaxItemID {
 			return b, nil
 		}
@@ -137,13 +138,13 @@ func Bounded(b Body) (Body, []string) {
 	return b, left
 }
 
-// leftOut are the names of fields whose values are left out.
+// leftOut is a list of fields that lost values.
 type leftOut []string
 
-// label cuts a text that only people read.
+// label cuts a text that only people read to max bytes.
 func label[S ~string](s *S, max int) { *s = S(text.Shorten(string(*s), max)) }
 
-// call replaces the id of a call that is too long.
+// call replaces a call id that is too long by its hash.
 func call(id *string) {
 	if len(*id) > MaxCallID {
 		sum := sha256.Sum256([]byte(*id))
@@ -151,7 +152,7 @@ func call(id *string) {
 	}
 }
 
-// id leaves out an id that is too long.
+// id clears an id that is too long and records its field.
 func (l *leftOut) id(field string, s *string, max int) {
 	if len(*s) > max {
 		*s = ""
@@ -160,7 +161,7 @@ func (l *leftOut) id(field string, s *string, max int) {
 }
 
 // key reports whether the id of an item, an approval or a choice is within its
-// bound.
+// bound. It records the field if not.
 func (l *leftOut) key(field, id string) bool {
 	if len(id) <= MaxItemID {
 		return true
@@ -169,7 +170,7 @@ func (l *leftOut) key(field, id string) bool {
 	return false
 }
 
-// keyed returns a body unless its id is too long.
+// keyed returns b, or nil if its id is too long.
 func (l *leftOut) keyed(field, id string, b Body) (Body, []string) {
 	if !l.key(field, id) {
 		return nil, *l
@@ -177,8 +178,9 @@ func (l *leftOut) keyed(field, id string, b Body) (Body, []string) {
 	return b, *l
 }
 
-// each returns the first max elements of a list for which keep holds; keep may
-// change its copy of an element. A field that loses elements is named.
+// each returns those of the first max elements for which keep returns true.
+// keep may change its copy of an element. each records the field if the result
+// is shorter than the list.
 func each[T any](l *leftOut, field string, list []T, max int, keep func(*T) bool) []T {
 	if list == nil {
 		return nil
@@ -228,7 +230,7 @@ func (l *leftOut) final(f FinalItem) FinalItem {
 	switch f := f.(type) {
 	case Message:
 		label(&f.Origin, MaxWord)
-		if f.Origin != OriginUser { // a prompt has the bounds of the API
+		if f.Origin != OriginUser { // the API bounds prompts
 			f.Content, _ = text.Cut(f.Content, MaxText)
 		}
 		f.Attachments = each(l, "attachments", f.Attachments, MaxFew, func(a *Attachment) bool {
@@ -338,8 +340,8 @@ func (l *leftOut) session(b SessionUpdated) (Body, []string) {
 	return b, *l
 }
 
-// option bounds an option, and reports whether its id and value are within
-// their bounds.
+// option bounds o in place. It reports whether the id and the value of o are
+// within their bounds.
 func (l *leftOut) option(o *ConfigOption) bool {
 	label(&o.Name, MaxTitle)
 	label(&o.Description, MaxDescription)
@@ -373,12 +375,12 @@ func (l *leftOut) settings(s SessionSettings) *SessionSettings {
 	l.id("restores.thinkingDisplay", &s.ThinkingDisplay, MaxName)
 	if s.DisallowedTools != nil {
 		kept := each(l, "restores.disallowedTools", s.DisallowedTools, MaxOffered, func(name *string) bool { return len(*name) <= MaxName })
-		s.DisallowedTools = append([]string{}, kept...) // none is not the same as unset
+		s.DisallowedTools = append([]string{}, kept...) // an empty list differs from an unset one
 	}
 	return &s
 }
 
-// isZero reports whether an update changes nothing.
+// isZero reports whether b changes nothing.
 func (b SessionUpdated) isZero() bool {
 	return b.AgentSessionID == "" && b.ModelID == "" && b.PermissionMode == "" && b.Title == "" && b.Config == nil &&
 		len(b.Commands) == 0 && len(b.Tools) == 0 && len(b.Files) == 0 && b.State == "" && b.Activity == "" && b.Restores == nil

@@ -29,8 +29,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(envelope{e.ID(), e.Seq, e.At.UTC(), e.Session, e.Turn, Type(e.Body), payload})
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. It rejects what is not a valid
-// event with an error that names the field.
+// UnmarshalJSON implements [json.Unmarshaler]. It rejects an invalid event with
+// an error that names the field.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var w envelope
 	if err := json.Unmarshal(data, &w); err != nil {
@@ -47,7 +47,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return e.Validate()
 }
 
-// MarshalBody returns b's JSON object, "type" first.
+// MarshalBody returns the JSON object of b, with "type" as its first member.
 func MarshalBody(b Body) ([]byte, error) {
 	if b == nil {
 		return nil, fmt.Errorf("event: no body")
@@ -72,7 +72,7 @@ func UnmarshalBody(data []byte) (Body, error) {
 	return b, nil
 }
 
-// bodies is the one list of body types.
+// bodies is the list of all body types. Decoders and names are derived from it.
 var bodies = []func([]byte) (Body, error){
 	as[ResponseStart], as[ItemStart], as[ItemDelta], as[ItemDone], as[ItemError], as[ItemCancelled],
 	as[ResponseDone], as[ResponseError], as[ApprovalRequested], as[ApprovalResolved],
@@ -145,7 +145,7 @@ type itemDone struct {
 	FinalItem json.RawMessage `json:"finalItem"`
 }
 
-// MarshalFinal returns f's JSON object, "type" first.
+// MarshalFinal returns the JSON object of f, with "type" as its first member.
 func MarshalFinal(f FinalItem) ([]byte, error) {
 	if f == nil {
 		return nil, fmt.Errorf("finalItem: missing")
@@ -182,7 +182,8 @@ func final[T FinalItem](data []byte) (FinalItem, error) {
 	return f, nil
 }
 
-// tagged encodes v, an object, with a first member "type".
+// tagged encodes v, which must encode as an object, with "type" as its first
+// member.
 func tagged(typ string, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -199,13 +200,13 @@ func tagged(typ string, v any) ([]byte, error) {
 
 var tagHead = []byte(`{"type":"`)
 
-// tag returns the type of data, an object that is called field.
+// tag returns the "type" of the JSON object data. Errors call the object field.
 func tag(data []byte, field string) (string, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || string(data) == "null" {
 		return "", fmt.Errorf("%s: missing", field)
 	}
-	if rest, ok := bytes.CutPrefix(data, tagHead); ok { // as we write it: spares a pass over the rest
+	if rest, ok := bytes.CutPrefix(data, tagHead); ok { // our own encoding: avoids parsing the whole object
 		if i := bytes.IndexByte(rest, '"'); i > 0 && !bytes.ContainsRune(rest[:i], '\\') {
 			return string(rest[:i]), nil
 		}
@@ -224,7 +225,8 @@ func tag(data []byte, field string) (string, error) {
 
 func bounded(s string) string { return text.Shorten(s, 64) }
 
-// The JSON of a list is a list, also where Go has none: a client may rely on it.
+// The MarshalJSON methods below encode a nil list as [], so that clients always
+// get a list.
 
 // MarshalJSON implements [json.Marshaler].
 func (c Change) MarshalJSON() ([]byte, error) {

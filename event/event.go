@@ -1,9 +1,9 @@
-// Package event is the vocabulary of the gateway: what an agent did, in words
-// that do not depend on which agent it was, and how those words fold into items.
+// Package event defines the agent-independent events of a session, their JSON
+// form and bounds, and the fold of events into items.
 //
-// It holds data and pure functions only. Nothing here starts a goroutine, reads
-// a clock or does I/O, so that the log, the server, the client and the page can
-// all share it.
+// The package contains only data and pure functions. It starts no goroutine,
+// reads no clock and does no I/O, so the log, the server, the client and the
+// page can share it.
 package event
 
 import (
@@ -13,26 +13,26 @@ import (
 
 // An Event is one entry of a session's log.
 //
-// Providers fill in At, Turn and Body. The session stamps Session and Seq when
-// it appends the event to its log; until then Seq is zero.
+// Providers set At, Turn and Body. The session sets Session and Seq when it
+// appends the event to its log; until then Seq is zero.
 type Event struct {
 	Session string    // session that owns the log
-	Seq     int64     // position in that log: 1, 2, 3 … without holes
-	At      time.Time // when the agent produced it, not when we saw it
-	Turn    string    // turn it belongs to; empty between turns
+	Seq     int64     // position in that log: 1, 2, 3 … without gaps
+	At      time.Time // when the agent produced the event
+	Turn    string    // id of its turn; empty if it belongs to no turn
 	Body    Body
 }
 
-// ID identifies e among all events of all sessions. It is derived, so that it
-// is the same for every reader.
+// ID returns an id that is unique among the events of all sessions. It is
+// derived from Session and Seq, so every reader computes the same id.
 func (e Event) ID() string { return e.Session + ":" + strconv.FormatInt(e.Seq, 10) }
 
-// Body is the part of an Event that differs by type.
-// Only the types in this package implement it.
+// Body is the type-specific part of an Event. Only the types in this package
+// implement it.
 type Body interface{ body() string }
 
-// Type returns the event's type as it is called on the wire, such as
-// "item_delta".
+// Type returns the wire name of the type of b, such as "item_delta", or "" if b
+// is nil.
 func Type(b Body) string {
 	if b == nil {
 		return ""
@@ -49,10 +49,10 @@ func Ends(b Body) bool {
 	return false
 }
 
-// Decides reports whether b records a decision: something the sender of a
-// prompt or of an answer relies on, and which must therefore survive the loss
-// of power before anyone is told of it. All other events need only survive the
-// death of this process: a later ItemDone repeats what they said.
+// Decides reports whether b records a decision. The sender of a prompt or of an
+// answer relies on decisions, so a decision must survive a power loss before
+// anyone sees it. All other events need only survive the end of the process,
+// because a later ItemDone repeats their content.
 func Decides(b Body) bool {
 	switch b.(type) {
 	case ItemDone, ItemError, ItemCancelled, ApprovalRequested, ApprovalResolved, ResponseDone, ResponseError:

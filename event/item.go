@@ -2,11 +2,11 @@ package event
 
 import "encoding/json"
 
-// A FinalItem is the whole of a finished item. It is one of Message, Reasoning,
-// FunctionCall, FunctionCallOutput and Plan.
+// A FinalItem is the complete content of a finished item. It is a Message,
+// Reasoning, FunctionCall, FunctionCallOutput or Plan.
 type FinalItem interface{ ItemType() ItemType }
 
-// Origin says who wrote a message.
+// Origin is the author of a message.
 type Origin string
 
 // The origins of messages.
@@ -16,7 +16,8 @@ const (
 	OriginSystem Origin = "system"
 )
 
-// ToolKind groups tools by what they do; ACP's kinds and "delegate".
+// ToolKind is the kind of work that a tool does: one of ACP's kinds, or
+// "delegate".
 type ToolKind string
 
 // The tool kinds.
@@ -30,7 +31,7 @@ const (
 	KindThink      ToolKind = "think"
 	KindFetch      ToolKind = "fetch"
 	KindSwitchMode ToolKind = "switch_mode"
-	KindDelegate   ToolKind = "delegate" // hands work to a subagent
+	KindDelegate   ToolKind = "delegate" // starts a subagent
 	KindOther      ToolKind = "other"
 )
 
@@ -41,7 +42,7 @@ type (
 		Origin      Origin       `json:"origin"`
 		Attachments []Attachment `json:"attachments,omitzero"`
 	}
-	// Reasoning is what the model thought aloud.
+	// Reasoning is the reasoning text of the model.
 	Reasoning struct {
 		Content    string `json:"content"`
 		ProviderID string `json:"providerId"`
@@ -55,7 +56,7 @@ type (
 		Title     string          `json:"title,omitzero"`
 		Locations []Location      `json:"locations,omitzero"`
 	}
-	// FunctionCallOutput is what a tool call gave. Output is cut at
+	// FunctionCallOutput is the output of a tool call. Output is cut at
 	// [MaxOutput] bytes; TotalBytes is then its full length.
 	FunctionCallOutput struct {
 		CallID     string          `json:"callId"`
@@ -63,12 +64,12 @@ type (
 		IsError    bool            `json:"isError"`
 		Changes    []Change        `json:"changes,omitzero"`
 		ExitCode   *int            `json:"exitCode,omitzero"`
-		Detail     json.RawMessage `json:"detail,omitzero"` // the agent's structured result, bounded
+		Detail     json.RawMessage `json:"detail,omitzero"` // the agent's structured result, at most [MaxDetail] bytes
 		Truncated  bool            `json:"truncated,omitzero"`
 		TotalBytes int64           `json:"totalBytes,omitzero"`
 	}
-	// Plan is the agent's list of what it means to do. A plan item is replaced
-	// as a whole.
+	// Plan is the agent's list of intended steps. Each plan item replaces the
+	// previous plan.
 	Plan struct {
 		Entries []PlanEntry `json:"entries"`
 	}
@@ -92,14 +93,14 @@ func (Plan) ItemType() ItemType { return TypePlan }
 // MaxOutput bounds the text of a tool's output in an event, in bytes.
 const MaxOutput = 256 << 10
 
-// An Attachment is something sent beside a prompt's text.
+// An Attachment is a file or image sent with the text of a prompt.
 type Attachment struct {
 	Name      string `json:"name,omitzero"`
 	MediaType string `json:"mediaType"`
 	Size      int64  `json:"size,omitzero"` // bytes
 }
 
-// A Location is a place in a file that a tool call is about.
+// A Location is a position in a file that a tool call concerns.
 type Location struct {
 	Path string `json:"path"`
 	Line int    `json:"line,omitzero"`
@@ -112,7 +113,7 @@ type PlanEntry struct {
 	Priority string `json:"priority,omitzero"`
 }
 
-// ChangeKind says what happened to a file.
+// ChangeKind is the kind of change to a file.
 type ChangeKind string
 
 // The kinds of file changes.
@@ -123,8 +124,9 @@ const (
 	ChangeMove   ChangeKind = "move"
 )
 
-// A Change is one file edit, in one shape for every agent. OldText and NewText
-// are nil where the agent did not say; an emptied file is not an absent one.
+// A Change is one file edit, in the same form for every agent. OldText and
+// NewText are nil if the agent did not report them; an empty text means an
+// empty file.
 type Change struct {
 	Path    string     `json:"path"`
 	Kind    ChangeKind `json:"kind"`
@@ -135,7 +137,7 @@ type Change struct {
 }
 
 // A Hunk is a run of changed lines. Each of Lines begins with ' ', '-' or '+'.
-// Starts count from 1.
+// OldStart and NewStart count from 1.
 type Hunk struct {
 	OldStart int      `json:"oldStart"`
 	OldLines int      `json:"oldLines"`

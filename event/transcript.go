@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// An Item is one thing in a turn as it stands now: a message, some reasoning,
-// a tool call, its output, a plan.
+// An Item is the current state of one item of a turn: a message, reasoning, a
+// tool call, its output, or a plan.
 type Item struct {
 	ID           string
 	Type         ItemType
 	Turn         string
 	Status       ItemStatus
 	CallID       string
-	Name         string // of the tool
+	Name         string // name of the tool
 	ParentCallID string
-	Content      string    // text so far; for an open function_call the JSON text of its arguments so far
+	Content      string    // text so far; for an open function_call the JSON of its arguments so far
 	Final        FinalItem // set once Status is ItemComplete
 	Fault        *Fault    // set once Status is ItemFailed
 	Reason       CancelReason
 	Native       map[string]string
 	StartedAt    time.Time
-	UpdatedAt    time.Time // newest event folded in
-	Seq          int64     // of that event
+	UpdatedAt    time.Time // time of the newest event of the item
+	Seq          int64     // position of that event
 }
 
-// ItemStatus says how far an item is.
+// ItemStatus is the progress of an item.
 type ItemStatus string
 
 // The item states.
@@ -38,21 +38,21 @@ const (
 
 // A Transcript folds events into items. The zero value is ready to use.
 //
-// Live delivery and history replay both use it, so they cannot disagree.
+// Live delivery and history replay both use it, so both produce the same items.
 type Transcript struct {
 	order []string
 	items map[string]*entry
 }
 
-// entry grows text in place, and a Builder's strings share its memory: neither
-// a delta nor a look at the item costs a copy of what came before.
+// An entry holds an item and its growing text. Strings of a Builder share its
+// memory, so neither a delta nor a call of Item copies the earlier text.
 type entry struct {
 	item Item
-	text strings.Builder // what was appended; empty once a final item took its place
+	text strings.Builder // appended text; empty once the item has a final item
 }
 
-// Apply adds e. It returns the id of the item it changed, or "".
-// An item that has ended does not change any more.
+// Apply folds e into its item. It returns the id of the changed item, or "" if
+// no item changed. An item that has ended does not change any more.
 func (t *Transcript) Apply(e Event) string {
 	switch b := e.Body.(type) {
 	case ItemStart:
@@ -78,7 +78,7 @@ func (t *Transcript) Apply(e Event) string {
 	return ""
 }
 
-// Item returns the item with this id as it is now.
+// Item returns the current state of the item with this id.
 func (t *Transcript) Item(id string) (Item, bool) {
 	en := t.items[id]
 	if en == nil {
@@ -91,7 +91,7 @@ func (t *Transcript) Item(id string) (Item, bool) {
 	return it, true
 }
 
-// Items returns the items in the order they started.
+// Items returns the items in the order in which they started.
 func (t *Transcript) Items() []Item {
 	out := make([]Item, 0, len(t.order))
 	for _, id := range t.order {
@@ -101,19 +101,19 @@ func (t *Transcript) Items() []Item {
 	return out
 }
 
-// Open reports whether there is an item with this id that has not ended.
+// Open reports whether an item with this id exists and has not ended.
 func (t *Transcript) Open(id string) bool { return t.open(id) != nil }
 
-// Release drops the content of an item that has ended. The item stays known, so
-// that a late event does not begin it anew.
+// Release drops the content of an item that has ended. The Transcript still
+// knows the item, so a late event cannot start it again.
 func (t *Transcript) Release(id string) {
 	if en := t.items[id]; en != nil && en.item.Status != ItemOpen {
 		t.items[id] = &entry{item: Item{ID: id, Type: en.item.Type, Turn: en.item.Turn, Status: en.item.Status}}
 	}
 }
 
-// Forget drops the items of a turn, so that a long-lived reader's memory does
-// not grow with the session.
+// Forget drops all items of a turn, so that the memory of a long-lived reader
+// does not grow with the session.
 func (t *Transcript) Forget(turn string) {
 	kept := t.order[:0]
 	for _, id := range t.order {
@@ -152,7 +152,7 @@ func (t *Transcript) done(e Event, b ItemDone) string {
 		if t.items[b.ItemID] != nil || b.FinalItem == nil {
 			return ""
 		}
-		// Its start is not in what was folded: the whole is here all the same.
+		// The start of the item was not folded, but the final item is complete.
 		en = t.add(Item{ID: b.ItemID, Turn: e.Turn, StartedAt: e.At})
 	}
 	it := &en.item

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Validate reports what is wrong with e, naming the field. It judges one event
-// by itself; the rules between the events of a turn are the engine's.
+// Validate returns an error that names the first invalid field of e. It checks
+// e alone; the engine checks the order of the events of a turn.
 func (e Event) Validate() error {
 	if e.Body == nil {
 		return fmt.Errorf("event: no body")

@@ -1,9 +1,9 @@
 package event
 
-// Weight estimates how many bytes b takes in memory and on the wire. Readers
-// bound by it what they hold at a time.
+// Weight estimates the size of b in memory and on the wire, in bytes. Readers
+// use it to bound the events that they hold.
 func Weight(b Body) int {
-	const frame = 200 // everything but the texts
+	const frame = 200 // everything except the texts
 	switch b := b.(type) {
 	case ItemDelta:
 		return frame + len(b.DeltaContent)

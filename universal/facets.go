@@ -7,43 +7,44 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// The schemas of facets, which are also the capabilities that they belong to.
+// The schemas of facets. Each is also the name of the capability that provides
+// it.
 const (
 	ToolsSchema   = "agent_api.tools.structured.v1"
 	ResultsSchema = "agent_api.tools.results.v1"
 	HandleSchema  = "agent_api.session.handle.v1"
 )
 
-// maxHandle bounds the id in a [HandleFacet], in bytes. An id is never cut: a
-// part of it could be the id of something else.
+// maxHandle bounds the id in a [HandleFacet], in bytes. An id is never cut,
+// because a part of it could be the id of something else.
 const maxHandle = event.MaxAgentSessionID
 
 // A ToolFacet is the data of every ToolCall and ToolResult. It describes the
-// call and holds neither arguments nor output. Results has them for a [Stream]
-// that was asked for results.
+// call without its arguments and output. Those are in Results if
+// [Stream.Results] is set.
 type ToolFacet struct {
 	Schema  string          `json:"schema"` // ToolsSchema
 	Tool    ToolInfo        `json:"tool"`
 	Results json.RawMessage `json:"results,omitempty"` // a ResultsFacet, or {"dropped":{"reason":"oversize"}}
 }
 
-// A ToolInfo describes a tool call. What is not known is null.
+// A ToolInfo describes a tool call. Unknown values are null.
 type ToolInfo struct {
 	BackendItemID *string   `json:"backend_item_id"` // the agent's own id of the item
 	ThreadID      *string   `json:"thread_id"`       // the agent's id of the conversation
 	TurnID        *string   `json:"turn_id"`
-	Kind          string    `json:"kind"`   // such as execute, read, edit; new ones may come
+	Kind          string    `json:"kind"`   // such as execute, read, edit; clients must accept new kinds
 	Phase         string    `json:"phase"`  // start, complete or fail
 	Status        string    `json:"status"` // running, completed or failed
 	ExitCode      *int      `json:"exit_code"`
 	Bytes         ToolBytes `json:"bytes"`
 	ToolName      *string   `json:"tool_name"`
-	ToolUseID     *string   `json:"tool_use_id"` // ties a result to its call
+	ToolUseID     *string   `json:"tool_use_id"` // id of the call; its result has the same id
 	ParentUseID   *string   `json:"parent_use_id,omitempty"`
 }
 
-// ToolBytes are the sizes of what a tool gave. Agents write the output and the
-// errors of a command as one text, which counts as Stdout.
+// ToolBytes are the sizes of the output of a tool, in bytes. Agents report the
+// output and the errors of a command as one text, which counts as Stdout.
 type ToolBytes struct {
 	Stdout int64 `json:"stdout"`
 	Stderr int64 `json:"stderr"`
@@ -51,7 +52,7 @@ type ToolBytes struct {
 	Result int64 `json:"result"`
 }
 
-// A ResultsFacet has the arguments of a call, or what the tool gave.
+// A ResultsFacet holds the arguments of a call or its output.
 type ResultsFacet struct {
 	Schema    string          `json:"schema"` // ResultsSchema
 	Title     string          `json:"title,omitzero"`
@@ -60,8 +61,8 @@ type ResultsFacet struct {
 	Changes   []event.Change  `json:"changes,omitzero"`
 }
 
-// A HandleFacet has the agent's id of the conversation, with which a later run
-// can resume it.
+// A HandleFacet holds the agent's id of the conversation. A later run can
+// resume the conversation with it.
 type HandleFacet struct {
 	Schema  string        `json:"schema"` // HandleSchema
 	Session SessionHandle `json:"session"`
@@ -72,8 +73,8 @@ type SessionHandle struct {
 	ID string `json:"id"`
 }
 
-// Handle returns the [HandleFacet] of a conversation; nil if the id is empty or
-// longer than 1,024 bytes.
+// Handle returns the [HandleFacet] of a conversation as JSON. It returns nil if
+// the id is empty or longer than 1,024 bytes.
 func Handle(agentSessionID string) json.RawMessage {
 	if agentSessionID == "" || len(agentSessionID) > maxHandle {
 		return nil
@@ -81,8 +82,8 @@ func Handle(agentSessionID string) json.RawMessage {
 	return encode(HandleFacet{HandleSchema, SessionHandle{agentSessionID}})
 }
 
-// encode returns v as JSON; nil if v cannot be encoded, such as arguments that
-// are no JSON.
+// encode returns v as JSON, or nil if v cannot be encoded, for example because
+// its arguments are not valid JSON.
 func encode(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -101,8 +102,8 @@ func (s *Stream) tool(it event.Item, callID string) ToolInfo {
 	}
 }
 
-// facet returns the data of a ToolCall or ToolResult. Results that are too large
-// are dropped alone, so that the description of the call stays.
+// facet returns the data of a ToolCall or ToolResult. If the results are too
+// large it drops only them, so that the description of the call stays.
 func (s *Stream) facet(tool ToolInfo, results ResultsFacet) json.RawMessage {
 	f := ToolFacet{Schema: ToolsSchema, Tool: tool}
 	if s.Results {
@@ -117,7 +118,7 @@ func (s *Stream) facet(tool ToolInfo, results ResultsFacet) json.RawMessage {
 	return data
 }
 
-// sizes returns the sizes of what a tool gave.
+// sizes returns the sizes of a tool's output.
 func sizes(kind string, f event.FunctionCallOutput) ToolBytes {
 	var b ToolBytes
 	size := max(int64(len(f.Output)), f.TotalBytes)

@@ -9,24 +9,26 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Stream makes the universal events of one run from its canonical events. It
-// has no goroutine and no clock. Its settings must not change after the first
+// A Stream converts the canonical events of one run to universal events. It has
+// no goroutine and no clock. Its settings must not change after the first
 // event.
 //
 //   - TextOutput with the channel "assistant" is the agent's answer. Reasoning
-//     and the text of subagents have channels of their own, and the user's
-//     prompt is a Status.
-//   - Text that was cut off, because its item failed or was cancelled, comes
-//     before the event that says so.
-//   - A ToolCall comes once the arguments are final, a ToolResult with the
-//     output, or when the call or its output failed or was cancelled.
-//   - One Status has the [HandleFacet], as soon as the agent's id is known.
-//   - What a Stream cannot classify is Unknown.
+//     and the text of subagents have their own channels. The user's prompt is a
+//     Status.
+//   - The partial text of a failed or cancelled item precedes the event that
+//     reports the failure.
+//   - A ToolCall is emitted when the arguments are final. A ToolResult is
+//     emitted with the output, or when the call or its output failed or was
+//     cancelled.
+//   - One Status contains the [HandleFacet]. It is emitted when the agent's id
+//     is known.
+//   - An event that a Stream cannot classify becomes Unknown.
 type Stream struct {
-	AgentKind string // of every event
+	AgentKind string // set in every event
 
-	// Results gives ToolCall and ToolResult their arguments and outputs, and
-	// approvals what they are about. Default: they come without.
+	// Results adds arguments and outputs to ToolCall and ToolResult, and the
+	// requested action to approvals. Default: omitted.
 	Results bool
 
 	thread string // the agent's id of the conversation
@@ -34,23 +36,23 @@ type Stream struct {
 	calls  map[string]event.FunctionCall // by call id, without arguments
 }
 
-// ExternalSandbox is the code of the notice that a run works without the
-// agent's own guardrails; see [ExternalSandboxWarning].
+// ExternalSandbox is the code of the notice that a run has disabled the agent's
+// own guardrails; see [ExternalSandboxWarning].
 const ExternalSandbox = "EXTERNAL_SANDBOX"
 
 // ExternalSandboxWarning is the message of that notice.
 const ExternalSandboxWarning = "DANGEROUS: external sandbox exec policy enabled (agent_api.exec.external_sandbox.v1=true)"
 
-// The messages that programs compare. A canonical event has more words behind
-// such a message and a colon, for people.
+// The messages that programs compare. In a canonical event a colon and an
+// explanation for people follow such a message.
 const (
 	ApprovalRequired = "approval required"
 	NoSessionFound   = "no session found"
 	SessionNotFound  = "session not found"
 )
 
-// Pinned returns the part of a message that programs compare, if it has one, and
-// else the message.
+// Pinned returns the part of message that programs compare. It returns the
+// whole message if it has no such part.
 func Pinned(message string) string {
 	for _, pinned := range []string{ApprovalRequired, NoSessionFound, SessionNotFound} {
 		if strings.HasPrefix(message, pinned+": ") {
@@ -60,8 +62,8 @@ func Pinned(message string) string {
 	return message
 }
 
-// Push returns the universal events for ev: none for what a later event repeats,
-// several for long text.
+// Push returns the universal events for ev. It returns none if a later event
+// will repeat the content of ev, and several for long text.
 func (s *Stream) Push(ev event.Event) []Event {
 	out := s.convert(ev)
 	for i := range out {
@@ -119,7 +121,7 @@ func (s *Stream) convert(ev event.Event) []Event {
 	return []Event{{Kind: Unknown, Channel: event.Type(ev.Body), Data: body(ev.Body)}}
 }
 
-// item returns the events for an item that is finished.
+// item returns the events for a finished item.
 func (s *Stream) item(b event.ItemDone) []Event {
 	it, _ := s.items.Item(b.ItemID)
 	switch f := b.FinalItem.(type) {
@@ -166,8 +168,8 @@ func speaker(it event.Item) string {
 	return Assistant
 }
 
-// broken returns the events for an item that failed or was cancelled: what it
-// has of text, and then how it ended. A tool call ends as a ToolResult.
+// broken returns the events for an item that failed or was cancelled: its text
+// so far, then its end. A tool call ends with a ToolResult.
 func (s *Stream) broken(ev event.Event, id string, end Event) []Event {
 	end.Channel = event.Type(ev.Body)
 	it, ok := s.items.Item(id)
@@ -188,8 +190,8 @@ func (s *Stream) broken(ev event.Event, id string, end Event) []Event {
 	return []Event{end}
 }
 
-// updated returns the events for facts of the session. The first id of the
-// conversation gets an event of its own.
+// updated returns the events for changed properties of the session. The first
+// id of the conversation is reported in a separate event.
 func (s *Stream) updated(b event.SessionUpdated) []Event {
 	var out []Event
 	handle := Handle(b.AgentSessionID)
@@ -208,8 +210,8 @@ func (s *Stream) updated(b event.SessionUpdated) []Event {
 	return append(out, status(b, "")...)
 }
 
-// asked returns the event for an approval. What would run is among the
-// arguments, and often in the title.
+// asked returns the event for an approval. Without Results it omits the title
+// and the reason too, because they often repeat the arguments.
 func (s *Stream) asked(b event.ApprovalRequested) []Event {
 	message := b.Approval.Title
 	if !s.Results {
@@ -231,7 +233,8 @@ func status(b event.Body, message string) []Event {
 	return []Event{{Kind: StatusInfo, Channel: event.Type(b), Message: message, Data: body(b)}}
 }
 
-// parent names the call whose subagent made an item.
+// parent returns data that names the call whose subagent produced the item, or
+// nil.
 func parent(it event.Item) json.RawMessage {
 	if it.ParentCallID == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package universal is the flat envelope for programs that want finished pieces
-// and no deltas: its kinds, and the [Stream] that makes it from canonical events.
+// Package universal defines a flat event format for programs that want complete
+// pieces instead of deltas. [Stream] converts canonical events to it.
 package universal
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Kind says what an [Event] holds.
+// A Kind is the type of an [Event].
 type Kind string
 
 // The kinds of universal events.
@@ -21,36 +21,38 @@ const (
 	Unknown    Kind = "Unknown"
 )
 
-// The channels of text, tools and warnings. Other events have the type of the
-// canonical event as their channel.
+// The channels of text, tools and warnings. The channel of any other event is
+// the type of its canonical event.
 const (
 	Assistant = "assistant" // TextOutput: the agent's answer
-	Subagent  = "subagent"  // TextOutput: what a subagent wrote, which is no part of the answer
-	Reasoning = "reasoning" // TextOutput: what the model thought
+	Subagent  = "subagent"  // TextOutput: the text of a subagent, which is not part of the answer
+	Reasoning = "reasoning" // TextOutput: the reasoning of the model
 	Tool      = "tool"      // ToolCall and ToolResult
 	User      = "user"      // Status: the prompt was accepted
-	System    = "system"    // Status: a message of neither the user nor the agent
-	Warning   = "status"    // Status: the run works without a guardrail
+	System    = "system"    // Status: a message from neither the user nor the agent
+	Warning   = "status"    // Status: the run has a guardrail disabled
 )
 
-// An Event is one finished piece. Its fields are bounded, in bytes: Channel 128
-// (else empty), Text 65,536 (longer text is split, in order), Message 4,096
-// (cut), Data 65,536 (else {"dropped":{"reason":"oversize"}}).
+// An Event is one complete piece. Its fields have these bounds, in bytes:
+// Channel 128 (a longer one is dropped), Text 65,536 (longer text is split into
+// several events), Message 4,096 (cut), Data 65,536 (larger data is replaced by
+// {"dropped":{"reason":"oversize"}}).
 type Event struct {
 	AgentKind string          `json:"agent_kind"` // such as claude_code
 	Kind      Kind            `json:"kind"`
 	Channel   string          `json:"channel,omitzero"`
 	Text      string          `json:"text,omitzero"`    // TextOutput
-	Message   string          `json:"message,omitzero"` // Status and Error; of an Error never empty
+	Message   string          `json:"message,omitzero"` // Status and Error; never empty in an Error
 	Data      json.RawMessage `json:"data,omitzero"`
 }
 
-// A Completion is how a run ended. Data has the [HandleFacet] if the agent's id
-// of the conversation is known; it is bounded like that of an [Event].
+// A Completion is the outcome of a run. Data is the [HandleFacet] if the
+// agent's id of the conversation is known. It has the same bound as the Data of
+// an [Event].
 type Completion struct {
 	AgentKind string          `json:"agent_kind"`
 	Status    string          `json:"status"`              // completed, cancelled or error
-	ExitCode  *int            `json:"exit_code,omitempty"` // of the agent's process, where it has one
+	ExitCode  *int            `json:"exit_code,omitempty"` // of the agent's process, if known
 	FinalText string          `json:"final_text,omitzero"`
 	Data      json.RawMessage `json:"data,omitzero"`
 }
@@ -64,8 +66,8 @@ const (
 	oversizeData = `{"dropped":{"reason":"oversize"}}`
 )
 
-// texts splits content into events of at most maxText bytes each. Empty content
-// gives none.
+// texts splits content into events of at most maxText bytes each. It returns
+// none for empty content.
 func texts(channel, content string, data json.RawMessage) []Event {
 	var out []Event
 	for content != "" {

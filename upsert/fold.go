@@ -8,15 +8,15 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A reducer folds events into entries, which are what readers see: an item, or a
-// tool call together with its output. It decides what an entry contains, never
-// when it is sent.
+// A reducer folds events into entries. An entry is an item as readers see it:
+// one item, or a tool call together with its output. The reducer decides the
+// content of an entry; the Pacer decides when it is sent.
 type reducer struct {
 	items   event.Transcript
-	turns   []*turn // that have not ended, in order of appearance
+	turns   []*turn // turns that have not ended, in order of appearance
 	entries map[string]*entry
-	asked   map[string]question // approvals that wait for an answer
-	ended   string              // newest turn that ended; what comes later for it is ignored
+	asked   map[string]question // approvals without an answer, by id
+	ended   string              // the turn that ended last; later events of it are ignored
 	changed []*entry            // result of fold, reused
 }
 
@@ -29,52 +29,54 @@ type turn struct {
 	id       string
 	provider string
 	entries  []*entry
-	calls    map[string][]*entry // by call id, in order; of those that have an output all but one are dropped
+	calls    map[string][]*entry // by call id, in order; answered calls are dropped from the front, except the last
 }
 
-// An entry is what readers see of an item. The reducer finds it by the id of the
-// item and, if it is a tool call, also by that of the item with its output.
+// An entry is the state of one item as readers see it. The reducer finds it by
+// the id of the item. It finds a tool call also by the id of the item that
+// holds its output.
 type entry struct {
 	turn     *turn
 	session  string
 	id       string
 	kind     Kind
 	callID   string
-	outputID string // item with the output of this call, "" if there is none yet
-	lost     bool   // that item was cancelled: another may take its place
+	outputID string // item with the output of this call; "" if it has none
+	lost     bool   // the output item was cancelled; another may replace it
 	state    state
 	fault    event.Fault // if state is failed
-	last     *sources    // what it is made of, once the state is over
+	last     *sources    // the items it consists of; set once state is over
 	released bool        // it cannot change any more, and its content was dropped
 
 	first    int64 // position of its first event
-	seq      int64 // of the newest event that changed what a reader sees
+	seq      int64 // position of the newest event that changed what readers see
 	at       time.Time
-	atEnd    bool // that event was the end of the turn
-	versions int  // how many such events there were
-	urgent   bool // the newest of them is to be shown at once
+	atEnd    bool // that event ended the turn
+	versions int  // number of events that changed what readers see
+	urgent   bool // the newest of these events must be sent at once
 	tokens   counter
 
 	pacing
 }
 
-// sources are the items that an entry is made of.
+// sources are the items that an entry consists of.
 type sources struct{ item, output event.Item }
 
 type state int
 
 const (
 	running  state = iota // may grow
-	called                // a tool call whose arguments are final and which has no answer
-	complete              // the whole is here
+	called                // a tool call with final arguments and without output
+	complete              // the final content is known
 	failed
-	silent // cancelled: readers get no further upsert of it
+	silent // cancelled: readers get no further upsert for it
 )
 
 func (s state) over() bool { return s >= complete }
 
-// fold adds ev. It returns the entries that changed, valid until the next call,
-// and the frame that ev itself is for readers, if it is one.
+// fold applies ev. It returns the changed entries, which are valid until the
+// next call. It also returns the frame that represents ev itself, or nil if ev
+// has none.
 func (b *reducer) fold(ev event.Event) ([]*entry, Out) {
 	b.changed = b.changed[:0]
 	if ev.Turn != "" && ev.Turn == b.ended && ofTurn(ev.Body) {
@@ -121,7 +123,8 @@ func (b *reducer) fold(ev event.Event) ([]*entry, Out) {
 	return b.changed, out
 }
 
-// ofTurn reports whether b may not come after the end of its turn.
+// ofTurn reports whether an event with body b is ignored after the end of its
+// turn.
 func ofTurn(b event.Body) bool {
 	switch b.(type) {
 	case event.ApprovalResolved, event.Notice, event.UsageUpdated, event.SessionUpdated:
@@ -161,7 +164,7 @@ func (b *reducer) grow(ev event.Event, item, text string) {
 		return
 	}
 	if e.outputID == e.id {
-		return // output of an unknown call: shown once it is whole
+		return // output of an unknown call: sent once it is complete
 	}
 	if item != e.id && item != e.outputID {
 		return
@@ -181,7 +184,7 @@ func (b *reducer) done(ev event.Event, d event.ItemDone) {
 		if e.state == running {
 			e.state = called
 		}
-		b.touch(e, ev, true) // also if its answer came first: now the arguments are known
+		b.touch(e, ev, true) // also if the output came first: now the arguments are known
 	default:
 		e := b.own(ev, d.ItemID)
 		e.kind, e.state = kindOf(final), complete
@@ -189,21 +192,22 @@ func (b *reducer) done(ev event.Event, d event.ItemDone) {
 	}
 }
 
-// own returns the entry of item, which is not the output of a call.
+// own returns the entry of an item that is not the output of a call. It creates
+// the entry if necessary.
 func (b *reducer) own(ev event.Event, item string) *entry {
 	e := b.entries[item]
 	if e != nil && e.id == item {
 		return e
 	}
-	if e != nil && e.outputID == item { // it was announced as one
+	if e != nil && e.outputID == item { // ItemStart announced it as an output
 		e.outputID = ""
 		b.touch(e, ev, false)
 	}
 	return b.add(ev, item, KindMessage)
 }
 
-// answered records the output of a call. One whose call is unknown becomes an
-// entry of its own.
+// answered records the output of a call. An output of an unknown call becomes
+// an entry of its own.
 func (b *reducer) answered(ev event.Event, item string, out event.FunctionCallOutput) {
 	e := b.entries[item]
 	if e == nil {
@@ -216,7 +220,7 @@ func (b *reducer) answered(ev event.Event, item string, out event.FunctionCallOu
 	if e.state.over() || item != e.id && item != e.outputID {
 		return
 	}
-	if e.id == item { // what it was announced as does not matter
+	if e.id == item { // the final item overrides the announced type
 		e.kind, e.outputID = KindToolCall, item
 	}
 	e.state = complete
@@ -247,8 +251,8 @@ func (b *reducer) cancel(ev event.Event, c event.ItemCancelled) {
 	}
 }
 
-// end closes the entries that the turn leaves open: silently if the turn was
-// cancelled, else as failed.
+// end closes the open entries of the turn: silently if the turn was cancelled,
+// otherwise as failed.
 func (b *reducer) end(ev event.Event, how TurnEvent) {
 	for _, e := range b.turn(ev.Turn).entries {
 		if e.state.over() {
@@ -268,8 +272,8 @@ func (b *reducer) end(ev event.Event, how TurnEvent) {
 	}
 }
 
-// faultOf returns the error of an item that was cancelled for a reason that is
-// one.
+// faultOf returns the error for a cancelled item. It returns false if the
+// reason does not count as an error.
 func faultOf(reason event.CancelReason) (event.Fault, bool) {
 	switch reason {
 	case event.ReasonProcessDeath:
@@ -282,7 +286,7 @@ func faultOf(reason event.CancelReason) (event.Fault, bool) {
 
 func unfinished(why string) event.Fault { return event.Fault{Code: "PROTOCOL_ERROR", Message: why} }
 
-// forget drops what is known of a turn that ended.
+// forget drops the state of a turn that ended.
 func (b *reducer) forget(id string) {
 	b.ended = id
 	i := slices.IndexFunc(b.turns, func(t *turn) bool { return t.id == id })
@@ -301,8 +305,8 @@ func (b *reducer) forget(id string) {
 	b.changed = nil
 }
 
-// release drops the content of those entries of t that no event can change any
-// more. It keeps the entries: an event that comes late still belongs to them.
+// release drops the content of the entries of t that no event can change any
+// more. It keeps the entries, because late events still belong to them.
 func (b *reducer) release(t *turn) {
 	for _, e := range t.entries {
 		if e.released || !e.state.over() || b.items.Open(e.id) || b.items.Open(e.outputID) {
@@ -314,7 +318,8 @@ func (b *reducer) release(t *turn) {
 	}
 }
 
-// turn returns the turn with this id; most are looked for at the end.
+// turn returns the turn with this id and creates it if necessary. It searches
+// from the end, where most matches are.
 func (b *reducer) turn(id string) *turn {
 	for _, t := range slices.Backward(b.turns) {
 		if t.id == id {
@@ -336,20 +341,20 @@ func (b *reducer) add(ev event.Event, item string, k Kind) *entry {
 	return e
 }
 
-// attach makes item the output of e, unless e has an output already.
+// attach makes item the output of e, unless e already has an output.
 func (b *reducer) attach(e *entry, ev event.Event, item string) {
 	b.entries[item] = e
 	if !e.answerable() {
 		return
 	}
-	if e.lost { // the text of the cancelled output goes
+	if e.lost { // the text of the cancelled output disappears
 		b.touch(e, ev, false)
 	}
 	e.outputID, e.lost = item, false
 	e.tokens.run, e.tokens.carry = 0, ""
 }
 
-// touch records that ev changed what a reader sees of e.
+// touch records that ev changed e for readers.
 func (b *reducer) touch(e *entry, ev event.Event, urgent bool) {
 	e.seq, e.at, e.urgent = ev.Seq, ev.At, urgent
 	e.versions++
@@ -368,8 +373,8 @@ func (b *reducer) silence(e *entry) {
 	e.undirty()
 }
 
-// sources looks up what e is made of. Once e is over that stands, even if a
-// late event still reaches one of its items.
+// sources returns the items that e consists of. Once e is over the result is
+// fixed, even if a late event changes one of the items.
 func (b *reducer) sources(e *entry) *sources {
 	if e.last != nil {
 		return e.last
@@ -379,7 +384,7 @@ func (b *reducer) sources(e *entry) *sources {
 	return &sources{item, output}
 }
 
-// offer adds e to the calls that an output with this call id may answer.
+// offer adds e to the calls that an output with this call id can answer.
 func (t *turn) offer(call string, e *entry) {
 	if e.callID != call {
 		e.callID = call
@@ -387,8 +392,9 @@ func (t *turn) offer(call string, e *entry) {
 	}
 }
 
-// call returns the call that an output with this call id answers, nil if there
-// is none. Where all have an answer it returns one of those.
+// call returns the call that an output with this call id answers, or nil if the
+// id is unknown. If all calls with this id have an output, it returns one of
+// them.
 func (t *turn) call(id string) *entry {
 	q := t.calls[id]
 	if len(q) == 0 {

@@ -9,27 +9,30 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// History folds a session's events and returns what a reader that has seen
-// everything up to position after lacks: each item that changed since, once,
-// as it is now, in the order in which items appeared; between them, in the
-// order of the log, everything else. With after zero that is all there is.
+// History folds a session's events. It returns the changes for a reader that
+// has seen everything up to position after: each item that changed since then,
+// once, in its current state and in order of first appearance. All other frames
+// are placed between the items, in the order of the log. If after is zero, it
+// returns the whole history.
 //
-// The items are those that a live reader ends up with, except that a cancelled
-// item has all its text; a live reader may lack what was being held back.
+// The result contains the same items as a live stream, with one difference: a
+// cancelled item has all its text. A live reader may not have received text
+// that was held back.
 //
-// The events begin at the latest with the first of the turn that holds after.
+// events must start at or before the first event of the turn that contains
+// after.
 func History(events iter.Seq2[event.Event, error], after int64, now time.Time) ([]Out, error) {
 	return new(Pacer).History(events, after, now)
 }
 
-// History is [History] for a past that is read in stretches: p is new, or was
-// left by History where the events of the stretch before ended. It returns what
-// changed in this stretch. Of items that have ended it then keeps only that they
-// have: however long a turn is, p holds the content of what is unfinished.
+// History is [History] for a log that is read in stretches. p must be new, or
+// the Pacer of the preceding stretch. History returns the changes of this
+// stretch. It then drops the content of ended items, so p holds only the
+// content of unfinished items, however long a turn is.
 //
-// Push goes on with the event after the last stretch. Text that a Pacer may have
-// held back before the reader left is due within BatchTimeout, so that a resumed
-// reader misses nothing.
+// Push continues with the event after the last stretch. Text that the previous
+// Pacer of the reader may have held back is due within BatchTimeout, so a
+// resumed reader misses nothing.
 func (p *Pacer) History(events iter.Seq2[event.Event, error], after int64, now time.Time) ([]Out, error) {
 	h := stretch{Pacer: p, after: after, from: p.folded, now: now}
 	h.listUnfinished()
@@ -46,8 +49,8 @@ func (p *Pacer) History(events iter.Seq2[event.Event, error], after int64, now t
 	return compact(h.outs), nil
 }
 
-// Unfinished reports whether there is an item that has not ended: a stretch that
-// ends now returns it, and the one in which it ends returns it again.
+// Unfinished reports whether any item has not ended. A stretch that ends here
+// returns such an item, and so does the later stretch in which it ends.
 func (p *Pacer) Unfinished() bool {
 	for _, t := range p.reducer.turns {
 		for _, e := range t.entries {
@@ -62,14 +65,14 @@ func (p *Pacer) Unfinished() bool {
 // A stretch is one call of [Pacer.History].
 type stretch struct {
 	*Pacer
-	after int64 // the reader has everything up to here
-	from  int64 // end of the stretch before: that has been returned
+	after int64 // the reader has everything up to this position
+	from  int64 // end of the preceding stretch; everything up to here was returned
 	now   time.Time
-	outs  []Out // nil where an item has its place but is not wanted (yet)
+	outs  []Out // nil at the slot of an item that is not (yet) returned
 }
 
-// listUnfinished gives a place to each item that the stretches before left
-// unfinished, so that they stand in the order in which they appeared.
+// listUnfinished reserves a slot for each item that the preceding stretches
+// left unfinished, so that items stay in order of first appearance.
 func (h *stretch) listUnfinished() {
 	var open []*entry
 	for _, t := range h.reducer.turns {
@@ -108,7 +111,7 @@ func (h *stretch) fold(ev event.Event) {
 	}
 }
 
-// fill puts the entries of t that changed in this stretch in their places.
+// fill writes the entries of t that changed in this stretch to their slots.
 func (h *stretch) fill(t *turn) {
 	for _, e := range t.entries {
 		if !e.listed || e.seq <= h.from {

@@ -7,53 +7,52 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A Pacer decides when a changed item is worth sending to one reader. The
-// zero value is ready to use; settings must not change after the first event,
-// and time must not run backwards.
+// A Pacer decides when a changed item is sent to one reader. The zero value is
+// ready to use. Its settings must not change after the first event, and time
+// must not run backwards.
 //
-//   - The first text of an item is sent at once. From then on it is sent when
-//     it has grown by more than the current entry of Gradient, each time with
-//     its whole content.
-//   - Nothing waits longer than BatchTimeout, counted from the oldest text
-//     that was not sent.
-//   - A tool call is sent when it starts, when its arguments are final and
-//     when it is answered, as one item under its own id.
-//   - The end of an item or a turn, an approval, a notice and usage are sent
-//     at once. An item that was cancelled is not sent again.
+//   - The first text of an item is sent at once. After that the item is sent
+//     when it has grown by more than the current entry of Gradient. Each upsert
+//     has the whole content.
+//   - Text waits at most BatchTimeout, counted from the oldest unsent text.
+//   - A tool call is sent when it starts, when its arguments are final and when
+//     it has its output. It is one item with one id.
+//   - The end of an item or a turn, an approval, a notice and usage are sent at
+//     once. A cancelled item is not sent again.
 type Pacer struct {
-	// Gradient is how much an item must grow, in tokens, before it is sent
-	// again. The last entry repeats until it is less than a third of what was
-	// sent last: from then on that third counts, so that the gradient sends at
-	// most eight times as much of an item as the item has in the end. Default:
-	// 10, 20, 40, 80, 120.
+	// Gradient lists the growth, in tokens, after which an item is sent again.
+	// The last entry repeats. Once the last entry is less than a third of the
+	// size last sent, that third replaces it. The gradient alone therefore
+	// sends at most eight times the final size of an item. Default: 10, 20, 40,
+	// 80, 120.
 	Gradient []int
 
-	// NoFirstPaint holds the first text of an item back like any other.
+	// NoFirstPaint delays the first text of an item like any other text.
 	// Default: it is sent at once.
 	NoFirstPaint bool
 
-	// BatchTimeout is how long text may wait for more. Default: 1 s.
+	// BatchTimeout is the longest time that text waits. Default: 1 s.
 	BatchTimeout time.Duration
 
 	reducer reducer
-	waiting []wait // by since, oldest first
+	waiting []wait // ordered by entry.since, oldest first
 	folded  int64  // position of the newest event that History folded
 }
 
-// pacing is what a Pacer remembers of an entry.
+// pacing is the state that a Pacer keeps for an entry.
 type pacing struct {
-	sent   bool // the reader has had it
-	dirty  bool // it changed since
+	sent   bool // the reader has received it
+	dirty  bool // it changed since it was last sent
 	since  time.Time
-	base   int // tokens when it was last sent
-	step   int // into the gradient
-	gen    int // how often it stopped being dirty
+	base   int // number of tokens when it was last sent
+	step   int // index into the gradient
+	gen    int // incremented whenever it stops being dirty
 	paced  bool
 	listed bool
-	slot   int // in History's list, if listed
+	slot   int // index into the outs of a stretch, if listed
 }
 
-// A wait says that e became dirty. It is void if e was sent since.
+// A wait records that e became dirty. It is void if e was sent since then.
 type wait struct {
 	e   *entry
 	gen int
@@ -61,7 +60,7 @@ type wait struct {
 
 var gradient = []int{10, 20, 40, 80, 120}
 
-// Push adds ev and returns what is due now.
+// Push folds ev and returns the frames that are due now.
 func (p *Pacer) Push(ev event.Event, now time.Time) []Out {
 	var outs []Out
 	changed, out := p.reducer.fold(ev)
@@ -81,10 +80,11 @@ func (p *Pacer) Push(ev event.Event, now time.Time) []Out {
 	return append(outs, p.Flush(now)...)
 }
 
-// PushAll adds events that piled up while the reader was busy. It returns what
-// is due now, without the upserts that a later one replaces: a slow reader
-// gets fewer. Ends of items and turns, approvals, notices and usage are all
-// there, and an approval still comes after everything that came before it.
+// PushAll folds events that accumulated while the reader was busy. It returns
+// the frames that are due now, without upserts that a later one replaces, so a
+// slow reader gets fewer upserts. It keeps all ends of items and turns,
+// approvals, notices and usage. An approval still follows everything that
+// preceded it.
 func (p *Pacer) PushAll(evs []event.Event, now time.Time) []Out {
 	var outs []Out
 	for _, ev := range evs {
@@ -93,11 +93,11 @@ func (p *Pacer) PushAll(evs []event.Event, now time.Time) []Out {
 	return newest(outs)
 }
 
-// newest drops each upsert that a later one replaces, between any two
-// approvals. An item that the reader did not know stays a create.
+// newest drops each upsert that a later one replaces, but never across an
+// approval. If it drops a create, the later update becomes the create.
 func newest(outs []Out) []Out {
 	kept := len(outs)              // outs[kept:] is the result so far
-	latest := make(map[string]int) // item → its place in there
+	latest := make(map[string]int) // item id → index into outs
 	for _, out := range slices.Backward(outs) {
 		switch o := out.(type) {
 		case Approval:
@@ -119,7 +119,8 @@ func newest(outs []Out) []Out {
 	return outs[kept:]
 }
 
-// Due returns when Flush is to be called next, if at all.
+// Due returns the time of the next call of Flush. ok is false if none is
+// needed.
 func (p *Pacer) Due() (at time.Time, ok bool) {
 	if p.trim(); len(p.waiting) == 0 {
 		return time.Time{}, false
@@ -127,7 +128,7 @@ func (p *Pacer) Due() (at time.Time, ok bool) {
 	return p.waiting[0].e.since.Add(p.timeout()), true
 }
 
-// Flush returns what has waited long enough.
+// Flush returns the upserts whose text has waited for BatchTimeout.
 func (p *Pacer) Flush(now time.Time) []Out {
 	var outs []Out
 	for p.trim(); len(p.waiting) > 0; p.trim() {
@@ -140,16 +141,16 @@ func (p *Pacer) Flush(now time.Time) []Out {
 	return outs
 }
 
-// Close ends the stream of events. What has not ended by then was interrupted,
-// and is an error with the content so far; an item is complete only if the
-// agent said so. The Pacer is then as new.
+// Close ends the stream of events. It returns each unfinished item as an error
+// with the content so far, because only the agent can complete an item.
+// Afterwards the Pacer is in its initial state.
 func (p *Pacer) Close(now time.Time) []Out {
 	return p.Destroy("the stream ended before this was finished", now)
 }
 
-// Destroy is Close for a reader that ends for a reason of its own, which is the
-// message of the errors. An [event.CancelReason] has the effect that it has on
-// an item: after user_cancel nothing is sent.
+// Destroy is Close with a reason, which becomes the message of the errors. A
+// reason that is an [event.CancelReason] acts as it does on an item: after
+// user_cancel Destroy returns nothing.
 func (p *Pacer) Destroy(reason string, now time.Time) []Out {
 	fault, ok := faultOf(event.CancelReason(reason))
 	if !ok {
@@ -168,8 +169,8 @@ func (p *Pacer) Destroy(reason string, now time.Time) []Out {
 	return outs
 }
 
-// crossed reports whether e has grown enough to be sent, and moves it past
-// the entries of the gradient that it has outgrown.
+// crossed reports whether e has grown enough to be sent. It advances the step
+// of e past all entries of the gradient that e has outgrown.
 func (p *Pacer) crossed(e *entry) bool {
 	g := p.Gradient
 	if len(g) == 0 {
@@ -204,13 +205,13 @@ func (p *Pacer) send(e *entry, now time.Time) Upsert {
 	return p.reducer.upsert(e, more, now)
 }
 
-// undirty voids the wait of e, if there is one.
+// undirty marks e as clean and voids its wait.
 func (e *entry) undirty() {
 	e.dirty = false
 	e.gen++
 }
 
-// trim drops void waits from the front.
+// trim removes void waits from the front.
 func (p *Pacer) trim() {
 	n := 0
 	for n < len(p.waiting) && p.waiting[n].gen != p.waiting[n].e.gen {

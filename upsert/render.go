@@ -7,7 +7,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// upsert renders e as it is now. more is its status while it is not over.
+// upsert renders the current state of e. more is the status if e is not over.
 func (b *reducer) upsert(e *entry, more Status, now time.Time) Upsert {
 	from := b.sources(e)
 	it := from.item
@@ -68,7 +68,7 @@ func toolCall(outputID string, it, out event.Item) *ToolCall {
 	return tc
 }
 
-// turnEvent renders ev, the beginning or the end of a turn.
+// turnEvent renders ev, which starts or ends a turn.
 func turnEvent(ev event.Event) TurnEvent {
 	te := TurnEvent{TurnID: ev.Turn, SessionID: ev.Session, Seq: ev.Seq, Timestamp: ev.At.UTC()}
 	switch body := ev.Body.(type) {
@@ -101,8 +101,8 @@ func (b *reducer) ask(ev event.Event, r event.ApprovalRequested) Approval {
 	return Approval{TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalPending, Approval: r.Approval}
 }
 
-// answer renders the answer to an approval, with the whole approval if it is
-// known.
+// answer renders the answer to an approval. It includes the whole approval if
+// the request was folded.
 func (b *reducer) answer(ev event.Event, r event.ApprovalResolved) Approval {
 	a := event.Approval{ID: r.ApprovalID}
 	if q, ok := b.asked[r.ApprovalID]; ok {

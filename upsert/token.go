@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// longRun is the length in bytes up to which a run of non-space is one token.
-// Longer ones (CJK text, base64) count a token for every four bytes.
+// longRun is the maximum length in bytes of a run of non-space characters that
+// counts as one token. A longer run (CJK text, base64) counts one token per
+// four bytes.
 const longRun = 16
 
-// A counter counts the tokens of a text that arrives in pieces. Where the
-// pieces are cut makes no difference. The zero value is ready to use.
+// A counter counts the tokens of a text that arrives in pieces. The result does
+// not depend on the boundaries of the pieces. The zero value is ready to use.
 type counter struct {
 	total int
-	run   int    // bytes of the run of non-space that the text ends in
-	carry string // beginning of a rune that the next piece ends
+	run   int    // bytes in the run of non-space characters at the end of the text
+	carry string // first bytes of a rune that the next piece completes
 }
 
 func (c *counter) add(s string) {
@@ -42,7 +43,7 @@ func (c *counter) add(s string) {
 	}
 }
 
-// weight is how many tokens a run of n bytes counts.
+// weight returns the number of tokens in a run of n bytes.
 func weight(n int) int {
 	switch {
 	case n == 0:

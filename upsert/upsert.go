@@ -1,9 +1,9 @@
-// Package upsert turns a session's events into whole items, paced for a reader
-// that redraws an item each time it gets one.
+// Package upsert converts a session's events to whole items, paced for a reader
+// that redraws an item each time it receives one.
 //
-// A [Pacer] has no clock and no goroutine: events and the time go in, what is
-// worth sending comes out. Every reader has its own, so a slow one gets fewer,
-// larger upserts and slows nobody.
+// A [Pacer] has no clock and no goroutine. Its input is events and the current
+// time, its output the frames to send. Every reader has its own Pacer, so a
+// slow reader gets fewer, larger upserts and does not slow down other readers.
 package upsert
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// An Out is something for a reader. It is one of Upsert, TurnEvent, Approval,
-// Notice and Usage.
+// An Out is a frame for a reader. It is an Upsert, TurnEvent, Approval, Notice
+// or Usage.
 type Out interface {
-	// Frame is the type of the frame that carries it, such as "session:upsert".
+	// Frame returns the type of the frame, such as "session:upsert".
 	Frame() string
 
 	out()
@@ -60,7 +60,7 @@ func SeqOf(o Out) int64 {
 	return 0
 }
 
-// Kind says what an upsert shows.
+// Kind is the type of the item in an upsert.
 type Kind string
 
 // The kinds of upserts.
@@ -71,8 +71,8 @@ const (
 	KindPlan     Kind = "plan"
 )
 
-// Status says how far the item of an upsert is. Create and update mean that
-// more may come; complete and error that nothing will.
+// Status is the progress of the item in an upsert. After create and update more
+// may follow; complete and error are final.
 type Status string
 
 // The states of upserts.
@@ -84,19 +84,19 @@ const (
 )
 
 // An Upsert replaces everything that a reader knew about an item. Exactly one
-// of Message, Thinking, ToolCall and Plan is set; Type names it.
+// of Message, Thinking, ToolCall and Plan is set, as Type says.
 type Upsert struct {
 	Type            Kind      `json:"type"`
 	TurnID          string    `json:"turnId"`
 	SessionID       string    `json:"sessionId"`
 	ItemID          string    `json:"itemId"`
-	StartedAt       time.Time `json:"startedAt"`       // of the item's first event
-	SourceTimestamp time.Time `json:"sourceTimestamp"` // of the newest event folded in
+	StartedAt       time.Time `json:"startedAt"`       // time of the item's first event
+	SourceTimestamp time.Time `json:"sourceTimestamp"` // time of the newest event folded in
 	EmittedAt       time.Time `json:"emittedAt"`
 	Status          Status    `json:"status"`
 	ErrorCode       string    `json:"errorCode,omitzero"`
 	ErrorMessage    string    `json:"errorMessage,omitzero"`
-	Seq             int64     `json:"seq"` // of the newest event folded in: a reader may resume after it
+	Seq             int64     `json:"seq"` // position of the newest event folded in: a reader may resume after it
 	ParentCallID    string    `json:"parentCallId,omitzero"`
 
 	Message  *event.Message   `json:"message,omitzero"`
@@ -105,10 +105,10 @@ type Upsert struct {
 	Plan     *event.Plan      `json:"plan,omitzero"`
 }
 
-// A ToolCall is a tool call together with its output. ToolArguments is set
-// once it is final; until then ToolArgumentsText is as much of its JSON text
-// as there is. ToolOutput is nil until there is some, ToolOutputIsError until
-// it is final.
+// A ToolCall is a tool call together with its output. ToolArguments is set when
+// the arguments are final. Until then ToolArgumentsText is their JSON text so
+// far. ToolOutput is nil while there is no output. ToolOutputIsError is nil
+// until the output is final.
 type ToolCall struct {
 	ToolName          string           `json:"toolName"`
 	ToolArguments     json.RawMessage  `json:"toolArguments,omitzero"`
@@ -126,7 +126,7 @@ type ToolCall struct {
 	ParentCallID      string           `json:"parentCallId,omitzero"`
 }
 
-// TurnEventType says what happened to a turn.
+// TurnEventType is the type of a turn event.
 type TurnEventType string
 
 // The turn events. A turn that failed is a turn_error, never a turn_complete.
@@ -152,7 +152,7 @@ type TurnEvent struct {
 	ErrorMessage string           `json:"errorMessage,omitzero"` // turn_error
 }
 
-// ApprovalStatus says whether an approval still waits.
+// ApprovalStatus is the state of an approval.
 type ApprovalStatus string
 
 // The states of approvals.
@@ -161,19 +161,19 @@ const (
 	ApprovalResolved ApprovalStatus = "resolved"
 )
 
-// An Approval is a question of the agent, or its answer.
+// An Approval is a request for approval or its answer.
 type Approval struct {
 	TurnID    string         `json:"turnId"`
 	Seq       int64          `json:"seq"`
 	Timestamp time.Time      `json:"timestamp"`
 	Status    ApprovalStatus `json:"status"`
-	Approval  event.Approval `json:"approval"` // once resolved, only its ID is certain
+	Approval  event.Approval `json:"approval"` // once resolved, only its ID is guaranteed
 	Choice    string         `json:"choice,omitzero"`
 	By        event.Resolver `json:"by,omitzero"`
 	Reason    string         `json:"reason,omitzero"`
 }
 
-// A Notice is an [event.Notice] with its place in the log.
+// A Notice is an [event.Notice] with its position in the log.
 type Notice struct {
 	TurnID    string    `json:"turnId,omitzero"`
 	Seq       int64     `json:"seq"`
@@ -181,7 +181,7 @@ type Notice struct {
 	event.Notice
 }
 
-// Usage is an [event.UsageUpdated] with its place in the log.
+// Usage is an [event.UsageUpdated] with its position in the log.
 type Usage struct {
 	TurnID    string    `json:"turnId,omitzero"`
 	Seq       int64     `json:"seq"`
