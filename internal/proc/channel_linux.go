@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inputChannel returns a channel to the child's stdin. It is a pair of sockets:
-// an end of a pipe can be opened as the other one through /proc by whoever runs
-// as the same user, and so by every agent. What the child writes into it fails.
+// inputChannel returns a channel to the child's stdin. It is a pair of sockets,
+// not a pipe: any process of the same user, so every agent, could open the
+// other end of a pipe through /proc. A write by the child to its end fails.
 func inputChannel() (read, write *os.File, err error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -23,7 +23,8 @@ func inputChannel() (read, write *os.File, err error) {
 }
 
 // outputChannel returns a channel from the child's stdout. It is a pair of
-// sockets for the reason of inputChannel: nobody else speaks for the child.
+// sockets for the same reason as in inputChannel: no other process can write to
+// it.
 func outputChannel() (read, write *os.File, err error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -32,8 +33,8 @@ func outputChannel() (read, write *os.File, err error) {
 	return os.NewFile(uintptr(ours), "stdout"), os.NewFile(uintptr(theirs), "stdout"), nil
 }
 
-// socketPair returns our end, which the poller can wait for, and the child's,
-// which blocks.
+// socketPair returns our end, which is non-blocking, and the child's end, which
+// blocks.
 func socketPair() (ours, theirs int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {

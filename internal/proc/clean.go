@@ -11,11 +11,10 @@ const (
 	bel = 0x07
 )
 
-// clean returns text as valid UTF-8 that does nothing to a terminal or a
-// reader's eye: without control characters except tab and newline, without
-// escape sequences and their contents, and without characters that are
-// invisible or turn the direction of writing. A lone carriage return becomes a
-// newline. The result is a copy.
+// clean returns a copy of text as valid UTF-8 that is safe to show in a
+// terminal. It removes control characters except tab and newline, escape
+// sequences with their contents, and characters that are invisible or change
+// the writing direction. A lone carriage return becomes a newline.
 func clean(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
@@ -23,14 +22,14 @@ func clean(text []byte) []byte {
 		switch {
 		case r == esc:
 			n += escape(text[n:])
-		case r == 0x9b: // the one-character forms of ESC [ and so on
+		case r == 0x9b: // the one-character forms of ESC [ and of the other introducers
 			n += control(text[n:])
 		case r == 0x90, r == 0x98, r == 0x9d, r == 0x9e, r == 0x9f:
 			n += osCommand(text[n:])
 		case r == '\r' && (len(text) == n || text[n] != '\n'):
 			out = append(out, '\n')
 		case r == '\n' || r == '\t' || visible(r):
-			out = utf8.AppendRune(out, r) // bytes that are not UTF-8 become U+FFFD
+			out = utf8.AppendRune(out, r) // invalid bytes become U+FFFD
 		}
 		text = text[n:]
 	}
@@ -62,8 +61,8 @@ func escape(s []byte) int {
 	return n
 }
 
-// control returns the length of a control sequence after its introducer:
-// parameters and a final character.
+// control returns the length of a control sequence after its introducer: its
+// parameters and its final character.
 func control(s []byte) int {
 	n := 0
 	for n < len(s) && s[n] >= 0x20 && s[n] <= 0x3f {
@@ -75,9 +74,9 @@ func control(s []byte) int {
 	return n
 }
 
-// osCommand returns the length of a string command after its introducer, with
-// its terminator. One that does not end within its line hides no more than that
-// line.
+// osCommand returns the length of a string command after its introducer,
+// including its terminator. A command without a terminator ends at the end of
+// its line.
 func osCommand(s []byte) int {
 	for i := range s {
 		switch {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// ours is the prefix of variables that are for this program. They may hold its
-// token, and are never passed on.
+// ours is the prefix of the variables of this program. They may hold its token,
+// so a child never inherits them.
 const ours = "RUNNEL_"
 
-// Base returns the names that a program needs to find itself at home on a
-// system; see Environ. None of them is known to hold a secret.
+// Base returns the names of the variables that a program needs on every system;
+// see Environ. None of them is known to hold a secret.
 func Base() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
@@ -25,12 +25,14 @@ func Base() []string {
 	}
 }
 
-// Environ builds a child's whole environment: the entries of parent whose names
-// are allowed, and extra, which wins. A name in allow that ends in "*" is a
-// prefix. Variables of this program (RUNNEL_…) are never taken from parent,
-// whatever is allowed. The result is sorted and has each name once; the last in
-// parent counts. PATH has absolute entries only: a relative one would let the
-// directory in which the child works name its programs.
+// Environ returns the complete environment of a child: the entries of parent
+// whose names are in allow, and the entries of extra, which override them. A
+// name in allow that ends in "*" is a prefix. Variables of this program
+// (RUNNEL_…) are never taken from parent.
+//
+// The result is sorted and has each name once; the last entry in parent wins.
+// PATH keeps only absolute entries: with a relative entry the child's working
+// directory could supply its programs.
 func Environ(parent, allow []string, extra map[string]string) []string {
 	env := make(map[string]string) // folded name → entry
 	for _, entry := range parent {
@@ -50,8 +52,8 @@ func Environ(parent, allow []string, extra map[string]string) []string {
 	return FilterPath(list, nil)
 }
 
-// FilterPath returns env with only those entries of PATH that are absolute and,
-// if keep is not nil, for which keep reports true.
+// FilterPath returns a copy of env whose PATH keeps only absolute entries for
+// which keep returns true. A nil keep keeps all absolute entries.
 func FilterPath(env []string, keep func(dir string) bool) []string {
 	out := slices.Clone(env)
 	for i, entry := range out {
@@ -67,7 +69,8 @@ func FilterPath(env []string, keep func(dir string) bool) []string {
 	return out
 }
 
-// LookPath is exec.LookPath for a bare name in the absolute entries of a PATH.
+// LookPath searches the absolute entries of path for the bare name, like
+// exec.LookPath.
 func LookPath(name, path string) (string, error) {
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
@@ -92,7 +95,7 @@ func allowed(name string, allow []string) bool {
 	})
 }
 
-// fold makes names comparable as the system compares them.
+// fold returns name in the form in which the system compares names.
 func fold(name string) string {
 	if runtime.GOOS == "windows" {
 		return strings.ToUpper(name)

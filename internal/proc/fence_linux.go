@@ -13,21 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fence is a cgroup (version 2) that a child is started in: whatever it starts
-// is in it, too, whoever its parent is, and all of it can be ended at once. It
-// needs a cgroup of our own in which we may make others; where that is not so
-// there is none, and nothing is lost but this. A program of our user may move
-// itself out of it, which is why it is not all we have.
+// fence is a cgroup (version 2) in which a child starts. All descendants of the
+// child are in it too, and one write kills all of them. A fence needs a
+// delegated cgroup in which this process may create others; without one,
+// newFence returns nil. A process of our user can leave its cgroup, so the
+// process tree is searched as well.
 type fence struct {
 	path string
 	dir  *os.File
 }
 
-// fencePrefix begins the name of each, and a random text of markLength ends it.
+// fencePrefix starts the name of each fence. A random text of markLength
+// follows.
 const fencePrefix = "runnel-"
 
-// newFence makes one. It returns nil where there can be none, or where c does
-// not ask for it.
+// newFence creates a fence. It returns nil if that is impossible, or if c does
+// not ask for one.
 func newFence(c Command) *fence {
 	if !c.Fence {
 		return nil
@@ -49,11 +50,11 @@ func newFence(c Command) *fence {
 	return f
 }
 
-// staleAfter is when an empty fence is one that nobody is about to fill.
+// staleAfter is the age from which an empty fence counts as abandoned.
 const staleAfter = time.Minute
 
-// removeStale takes empty fences away whose owners were killed. Of one with
-// someone inside the system says no.
+// removeStale removes empty fences whose owners were killed. The system refuses
+// to remove a fence that contains processes.
 func removeStale(own string) {
 	entries, err := os.ReadDir(own)
 	if err != nil {
@@ -72,7 +73,8 @@ func removeStale(own string) {
 
 const killFile = "cgroup.kill"
 
-// openFence opens one by its path, and nothing else, whatever the path says.
+// openFence opens the fence at path. It rejects every path that does not name a
+// fence.
 func openFence(path string) (*fence, error) {
 	id, ok := strings.CutPrefix(filepath.Base(path), fencePrefix)
 	if !ok || !isMark(id) || !filepath.IsAbs(path) {
@@ -90,17 +92,17 @@ func openFence(path string) (*fence, error) {
 	return &fence{path, os.NewFile(uintptr(fd), path)}, nil
 }
 
-// enclose has the child start inside.
+// enclose makes the child start inside the fence.
 func (f *fence) enclose(attr *syscall.SysProcAttr) {
 	if f != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(f.dir.Fd())
 	}
 }
 
-// hold is called with the number of the child that was started.
+// hold does nothing: on Linux the child starts inside the fence.
 func (f *fence) hold(int) error { return nil }
 
-// where says how to find it again.
+// where returns the path of the fence, by which endFence finds it.
 func (f *fence) where() string {
 	if f == nil {
 		return ""
@@ -108,7 +110,7 @@ func (f *fence) where() string {
 	return f.path
 }
 
-// kill ends all that is inside.
+// kill kills all processes in the fence.
 func (f *fence) kill() {
 	if f == nil {
 		return
@@ -121,11 +123,11 @@ func (f *fence) kill() {
 	_, _ = unix.Write(fd, []byte("1"))
 }
 
-// populated reports whether anything lives inside.
+// populated reports whether the fence contains a living process.
 func (f *fence) populated() bool {
 	fd, err := unix.Openat(int(f.dir.Fd()), "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false // it is gone
+		return false // the fence was removed
 	}
 	defer unix.Close(fd)
 	buf := make([]byte, 256)
@@ -133,8 +135,8 @@ func (f *fence) populated() bool {
 	return err == nil && bytes.Contains(buf[:n], []byte("populated 1"))
 }
 
-// clear ends all that is inside, and returns when it is gone. It reports false
-// if something stays.
+// clear kills all processes in the fence and waits until they have ended. It
+// returns false if some remain after sweepFor.
 func (f *fence) clear() bool {
 	for deadline, pause := time.Now().Add(sweepFor), firstPause; f.populated(); pause = min(2*pause, longPause) {
 		if time.Now().After(deadline) {
@@ -146,7 +148,7 @@ func (f *fence) clear() bool {
 	return true
 }
 
-// close takes away an empty one, with those that were made inside of it.
+// close removes an empty fence and all cgroups that were created in it.
 func (f *fence) close() {
 	if f == nil {
 		return
@@ -164,7 +166,7 @@ func (f *fence) close() {
 	}
 }
 
-// endFence ends what is in the fence at path, if there is one.
+// endFence kills the processes in the fence at path, if it exists.
 func endFence(path string) (clear bool) {
 	f, err := openFence(path)
 	if err != nil {
@@ -174,14 +176,14 @@ func endFence(path string) (clear bool) {
 	return f.clear()
 }
 
-// CanFence reports whether children get fences.
+// CanFence reports whether children can get fences here.
 func CanFence() bool {
 	f := newFence(Command{Fence: true})
 	defer f.close()
 	return f != nil
 }
 
-// ownGroup returns the directory of the cgroup that this process is in.
+// ownGroup returns the directory of this process's cgroup.
 func ownGroup() (string, error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -199,8 +201,8 @@ func ownGroup() (string, error) {
 	return "", errors.New("no cgroup")
 }
 
-// groupDir finds a cgroup among the mounts of proc_pid_mountinfo(5): where a
-// mount shows the group root at point.
+// groupDir returns the directory of the cgroup own. mounts has the format of
+// proc_pid_mountinfo(5); a mount shows the cgroup root at the directory point.
 func groupDir(own, mounts string) (string, error) {
 	for line := range strings.Lines(mounts) {
 		what, system, _ := strings.Cut(line, " - ")

@@ -4,7 +4,7 @@ package proc
 
 import "syscall"
 
-// fence is nothing here: the system has no such thing.
+// fence is unused: this system has neither cgroups nor job objects.
 type fence struct{}
 
 func newFence(Command) *fence               { return nil }
@@ -15,5 +15,5 @@ func (*fence) kill()                        {}
 func (*fence) close()                       {}
 func endFence(string) (clear bool)          { return true }
 
-// CanFence reports whether children get fences.
+// CanFence reports whether children can get fences here.
 func CanFence() bool { return false }

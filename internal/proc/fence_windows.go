@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// fence is a job object: whatever a child starts is in it, too, and the system
-// ends all of it when the last handle to it, which is ours, is closed, also by
-// our own death.
+// fence is a job object. All descendants of a child are in it too. The system
+// kills them when the last handle to the job is closed. This process holds the
+// only handle, so its own end kills them as well.
 type fence struct{ job windows.Handle }
 
-// newFence makes one. It returns nil where there can be none.
+// newFence creates a fence. It returns nil if the system refuses.
 func newFence(Command) *fence {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -29,14 +29,14 @@ func newFence(Command) *fence {
 	return &fence{job}
 }
 
-// enclose has the child wait until it is inside.
+// enclose makes the child start suspended; hold resumes it.
 func (f *fence) enclose(attr *syscall.SysProcAttr) {
 	if f != nil {
 		attr.CreationFlags |= windows.CREATE_SUSPENDED
 	}
 }
 
-// hold puts the child inside and lets it run.
+// hold puts the child into the fence and resumes it.
 func (f *fence) hold(pid int) error {
 	if f == nil {
 		return nil
@@ -52,8 +52,7 @@ func (f *fence) hold(pid int) error {
 	return resume(uint32(pid))
 }
 
-// resume lets the threads of a process run that was created suspended; it has
-// one.
+// resume resumes the only thread of a process that was created suspended.
 func resume(pid uint32) error {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -81,7 +80,7 @@ func resumeThread(id uint32) error {
 
 func (*fence) where() string { return "" }
 
-// kill ends all that is inside.
+// kill kills all processes in the fence.
 func (f *fence) kill() {
 	if f != nil {
 		_ = windows.TerminateJobObject(f.job, 1)
@@ -96,7 +95,7 @@ func (f *fence) close() {
 
 func endFence(string) (clear bool) { return true }
 
-// CanFence reports whether children get fences.
+// CanFence reports whether children can get fences here.
 func CanFence() bool {
 	f := newFence(Command{})
 	defer f.close()

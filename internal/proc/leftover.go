@@ -5,27 +5,29 @@ import (
 	"strings"
 )
 
-// Leftovers are the processes that a supervisor left behind when it ended
-// before them.
+// Leftovers are the processes that outlived their supervisor or that it could
+// not end.
 type Leftovers struct {
-	Mark string // of the agent it ran, as NAME=value; see Command.Mark
+	Mark string // of the agent, as NAME=value; see Command.Mark
 
-	Fence string // of that agent; see Process.Fence. Default: it had none
+	Fence string // of the agent; see Process.Fence. Default: it had none
 
-	// Under is the supervisor, if it lives: what is below it counts, and it does
-	// not. Default: it is gone.
+	// Under is the supervisor, if it still runs. Its descendants count as
+	// leftovers; the supervisor itself does not. Default: it has ended.
 	Under Identity
 
-	// Orphans says that this process is the subreaper that they fell to: every
-	// child that it did not start itself, and all that those started, counts.
+	// Orphans says that this process is the subreaper that adopted the
+	// leftovers. Every child that this process did not start itself then
+	// counts, with all its descendants.
 	Orphans bool
 }
 
-// markLength is that of a mark's value, which crypto/rand made.
+// markLength is the length of a mark's value, which crypto/rand generates.
 const markLength = 26
 
-// End ends them and returns how many are left even so. It refuses a mark that
-// is not one: a variable that others have, too, would end them.
+// End kills the leftovers and returns the number of processes that remain. It
+// rejects a malformed mark, since a common variable would match unrelated
+// processes.
 func (l Leftovers) End() (left int, err error) {
 	fenceClear := l.Fence == "" || endFence(l.Fence)
 	_, value, ok := strings.Cut(l.Mark, "=")
@@ -45,20 +47,20 @@ func (l Leftovers) End() (left int, err error) {
 	return left, nil
 }
 
-// isMark reports whether crypto/rand may have made this text.
+// isMark reports whether s has the form of a generated mark.
 func isMark(s string) bool {
 	return len(s) == markLength && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
-// Identity is a process for ever, where its number alone is used again: the
-// number and when it started, in the system's own unit.
+// Identity identifies a process permanently, although the system reuses process
+// ids. It holds the id and the start time in the system's own unit.
 type Identity struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"`
 }
 
-// Identify returns the identity of the process that has this number now. It
-// reports false if none has, or only a dead one.
+// Identify returns the identity of the process that has this id now. It returns
+// false if no living process has it.
 func Identify(pid int) (Identity, bool) {
 	e, ok := process(pid)
 	if !ok || e.dead {

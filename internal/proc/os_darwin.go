@@ -13,7 +13,8 @@ func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Sets
 
 const heldUntilReaped = true // after awaitExit
 
-// awaitExit returns when the child is dead and not yet reaped, as on Linux.
+// awaitExit returns when the child has ended and is not yet reaped, as on
+// Linux.
 func awaitExit(cmd *exec.Cmd) {
 	const pPID = 1
 	var info [16]uint64 // larger than the system's siginfo_t
@@ -67,8 +68,9 @@ func fromKernel(k *unix.KinfoProc) entry {
 
 func findMark(int, string, []byte) finding { return absent }
 
-// kill sends SIGKILL to e. The system offers nothing to hold a process by:
-// between the look and the signal its number would have to be given to another.
+// kill sends SIGKILL to e after checking its identity. The system has no
+// process handles, so in theory the id could be reused between the check and
+// the signal.
 func kill(e entry) {
 	if now, ok := process(e.pid); ok && now.identity == e.identity {
 		unix.Kill(e.pid, unix.SIGKILL)

@@ -23,8 +23,8 @@ func attributes(c Command) *syscall.SysProcAttr {
 
 const heldUntilReaped = true // after awaitExit
 
-// awaitExit returns when the child is dead. It is not reaped, so that its
-// number, its session's and its group's cannot be anyone else's until reap.
+// awaitExit returns when the child has ended. It does not reap the child, so
+// the ids of the child, its session and its group are not reused before reap.
 func awaitExit(cmd *exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -36,7 +36,7 @@ func awaitExit(cmd *exec.Cmd) {
 
 func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
-// process returns a row of the process table. Threads are no rows of their own.
+// process returns the entry of a process. Threads have no entries of their own.
 func process(pid int) (entry, bool) {
 	st, err := procinfo.ReadStat(pid)
 	if err != nil {
@@ -52,16 +52,17 @@ func row(st procinfo.Stat) entry {
 	}
 }
 
-// list returns the numbers of all processes, as far as they can be listed.
+// list returns the ids of all processes, as far as they can be listed.
 func list() []int {
 	pids, _ := procinfo.Pids()
 	return pids
 }
 
-// survey adds to table who is not in it yet, and is complete if it reports
-// true. Someone who ends while we look may have started someone whom we do not
-// see; but numbers are given out in rising order, so that another survey does.
-// It does not see if a file of the table did not open for want of descriptors.
+// survey adds processes to table that it does not hold yet. complete means that
+// no process can be missing. If a process ended during the survey, it may have
+// started another that the survey missed. Ids are assigned in rising order, so
+// the next survey finds it. sees is false if the table cannot be read, for
+// example for lack of file descriptors.
 func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) {
 	pids, err := procinfo.Pids()
 	if err != nil {
@@ -89,23 +90,23 @@ func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) 
 	return complete, true
 }
 
-// starved reports whether a file did not open because there are too many. Any
-// process of our user can bring that about, and end it again, by our limits.
+// starved reports whether err means that a resource limit prevented an open.
+// Any process of our user can cause that temporarily by changing our limits.
 func starved(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
-// findMark looks for an entry in the environment that the process began with.
+// findMark searches the initial environment of the process for an entry.
 func findMark(pid int, entry string, buf []byte) finding {
-	complete := hasEnviron(pid) // before it is read, or what was set up in between would count as empty
+	complete := hasEnviron(pid) // checked before the read: an environment that is set up in between would count as empty
 	env, err := procinfo.ReadFile(pid, "environ", buf)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return absent // another user's, as a rule
+		return absent // usually the process of another user
 	}
 	if len(env) == 0 && complete {
 		return absent
 	}
-	if len(env) == 0 { // its first thread may have ended, and others have not
+	if len(env) == 0 { // the first thread may have ended while others run
 		tasks, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 		for _, task := range tasks {
 			if env, _ = procinfo.ReadFile(pid, "task/"+task.Name()+"/environ", buf); len(env) > 0 {
@@ -116,24 +117,25 @@ func findMark(pid int, entry string, buf []byte) finding {
 	want := []byte(entry + "\x00")
 	switch {
 	case len(env) == 0:
-		return unknown // just beginning, or gone
+		return unknown // the process is just starting, or has ended
 	case bytes.HasPrefix(env, want), bytes.Contains(env, append([]byte{0}, want...)):
 		return present
 	}
 	return absent
 }
 
-// hasEnviron tells an empty environment from one that the kernel is still
-// setting up.
+// hasEnviron reports whether the kernel has set up the environment of a
+// process. It distinguishes an empty environment from one that is not yet set
+// up.
 func hasEnviron(pid int) bool {
 	st, err := procinfo.ReadStat(pid)
 	return err == nil && st.HasEnviron
 }
 
-// kill sends SIGKILL to the process that e is, and to no other that has its
-// number by now.
+// kill sends SIGKILL to the process e. It never signals another process that
+// has reused the id.
 func kill(e entry) {
-	fd, err := unix.PidfdOpen(e.pid, 0) // from here on the process, not the number
+	fd, err := unix.PidfdOpen(e.pid, 0) // from here on the descriptor refers to one process
 	if errors.Is(err, unix.ENOSYS) {
 		if now, ok := process(e.pid); ok && now.identity == e.identity {
 			unix.Kill(e.pid, unix.SIGKILL)

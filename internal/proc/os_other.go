@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// On these systems we read no process table. All that is swept is the child's
-// process group, and that only as long as the child lives.
+// The process table is not read on these systems. A sweep ends only the child's
+// process group, and only while the child lives.
 
 func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
@@ -24,7 +24,7 @@ func reap(cmd *exec.Cmd) error {
 	return nil
 }
 
-// survey finds this process only: the table of others is not read here.
+// survey adds only this process; the table of other processes is not read.
 func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
 	self, _ := process(os.Getpid())
 	table[self.pid] = self

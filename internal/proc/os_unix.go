@@ -24,10 +24,10 @@ func ask(p *os.Process, r rung) {
 
 func freeze(p *os.Process) { p.Signal(unix.SIGSTOP) }
 
-func force(p *os.Process) { p.Kill() } // by a handle where there is one, not by number
+func force(p *os.Process) { p.Kill() } // uses a process handle where the system has one
 
-// endGroup ends a process group at once: no member can fork its way out. Whose
-// number it is, the caller must know.
+// endGroup kills all members of a process group at once, so that no member can
+// fork to escape. The caller must know that the id is not reused.
 func endGroup(pgid int) { unix.Kill(-pgid, unix.SIGKILL) }
 
 func usableDir(dir string) bool {
@@ -42,8 +42,8 @@ func signalName(s *os.ProcessState) string {
 	return ""
 }
 
-// readNow reads what the pipe holds, without waiting: errNothingThere if it is
-// empty and open.
+// readNow reads the contents of the pipe without waiting. It returns
+// errNothingThere if the pipe is empty and open.
 func readNow(f *os.File, p []byte) (n int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

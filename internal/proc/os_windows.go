@@ -16,8 +16,8 @@ func attributes(Command) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
 
-// ask sends the child's process group a break event. There is no gentle end
-// besides.
+// ask sends the child's process group a break event. Windows has no other way
+// to request an end.
 func ask(p *os.Process, r rung) {
 	if r == interrupted {
 		windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.Pid))
@@ -35,8 +35,8 @@ func usableDir(dir string) bool {
 
 func signalName(*os.ProcessState) string { return "" }
 
-// readNow reads what the pipe holds, without waiting: errNothingThere if it is
-// empty and open.
+// readNow reads the contents of the pipe without waiting. It returns
+// errNothingThere if the pipe is empty and open.
 func readNow(f *os.File, p []byte) (int, error) {
 	var there uint32
 	ok, _, err := peekNamedPipe().Call(f.Fd(), 0, 0, 0, uintptr(unsafe.Pointer(&there)), 0)
@@ -57,8 +57,8 @@ func peekNamedPipe() *windows.LazyProc {
 
 const heldUntilReaped = true // after awaitExit
 
-// awaitExit returns when the child is dead. The os package holds it by a
-// handle, so that its number is not used again.
+// awaitExit returns when the child has ended. The os package holds a handle to
+// it, so its id is not reused.
 func awaitExit(cmd *exec.Cmd) {
 	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(cmd.Process.Pid))
 	if err != nil {
@@ -73,7 +73,7 @@ func reap(cmd *exec.Cmd) error { return cmd.Wait() }
 
 func endGroup(int) {}
 
-// survey reads the whole table at once.
+// survey reads the whole process table at once.
 func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
@@ -90,7 +90,8 @@ func survey(table map[int]entry, _ map[identity]bool) (complete, sees bool) {
 	return true, true
 }
 
-// process leaves out the parent, which only the whole table has.
+// process returns the entry of a process without its parent, which only survey
+// can determine.
 func process(pid int) (entry, bool) {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
 	if err != nil {
@@ -117,7 +118,8 @@ func ended(h windows.Handle) bool {
 
 func findMark(int, string, []byte) finding { return absent }
 
-// kill ends the process that e is; the handle holds it while it is compared.
+// kill terminates the process e. The handle keeps the id from being reused
+// during the check.
 func kill(e entry) {
 	h, err := windows.OpenProcess(windows.PROCESS_TERMINATE|windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(e.pid))
 	if err != nil {

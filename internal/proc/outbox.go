@@ -11,41 +11,41 @@ import (
 )
 
 var (
-	// ErrOutboxFull is returned by Send when the child takes its input too
-	// slowly. Nothing was queued.
-	ErrOutboxFull = errors.New("the agent does not take its input")
+	// ErrOutboxFull is returned by Send when the child reads its input too
+	// slowly. Send has queued nothing.
+	ErrOutboxFull = errors.New("the agent does not read its input")
 
-	// ErrStdinClosed is returned by Send and Flush when the child can no longer
-	// be written to.
+	// ErrStdinClosed is returned by Send and Flush when the child's stdin can
+	// no longer be written.
 	ErrStdinClosed = errors.New("the agent's input is closed")
 )
 
-const writeSize = 64 << 10 // of one write, so that progress on a large line is seen
+const writeSize = 64 << 10 // bytes of one write, so that the progress of a large line is visible
 
-// Outbox stands between senders, who never block, and a pipe or socket, which
-// may for ever. Its methods may be called from any goroutine.
+// Outbox queues lines for a pipe or socket whose writes may block forever, so
+// that senders never block. Its methods may be called from any goroutine.
 type Outbox struct {
-	f    io.WriteCloser // written by Run only
+	f    io.WriteCloser // written only by Run
 	max  int
-	gone chan struct{} // closed by Run at its end
+	gone chan struct{} // closed when Run ends
 
 	mu       sync.Mutex
 	queue    [][]byte
-	size     int           // bytes queued and not yet in the pipe
-	progress time.Time     // the last one, while size > 0
-	empty    chan struct{} // closed when size gets 0; a new one for each time it leaves 0
-	closing  bool          // nothing more is taken; what is queued is written
-	err      error         // nothing more is written
-	wake     wake.Signal   // of Run
+	size     int           // bytes queued and not yet written
+	progress time.Time     // time of the last write, while size > 0
+	empty    chan struct{} // closed when size becomes 0; replaced whenever size leaves 0
+	closing  bool          // Send rejects new lines; Run still writes the queue
+	err      error         // if set, nothing more is written
+	wake     wake.Signal   // wakes Run
 }
 
-// NewOutbox returns an Outbox that holds up to max bytes. Its Run must be
-// called, on a goroutine of its own.
+// NewOutbox returns an Outbox that holds up to max bytes. The caller must call
+// Run on a goroutine of its own.
 func NewOutbox(f io.WriteCloser, max int) *Outbox {
 	return &Outbox{f: f, max: max, gone: make(chan struct{}), wake: wake.New()}
 }
 
-// Send queues line and never blocks. It keeps no reference to it.
+// Send queues a copy of line and never blocks.
 func (o *Outbox) Send(line []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,7 +67,7 @@ func (o *Outbox) Send(line []byte) error {
 	return nil
 }
 
-// Finish takes nothing more. What is queued is written; then f is closed.
+// Finish rejects further lines. Run writes the queue and then closes f.
 func (o *Outbox) Finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +75,7 @@ func (o *Outbox) Finish() {
 	o.wake.Send()
 }
 
-// Abandon gives up what is queued. A write that hangs is woken.
+// Abandon drops the queue and closes f, which also ends a blocked write.
 func (o *Outbox) Abandon(err error) {
 	o.mu.Lock()
 	if o.err == nil {
@@ -87,7 +87,8 @@ func (o *Outbox) Abandon(err error) {
 	o.f.Close()
 }
 
-// State returns how many bytes wait and, if any do, since when none was taken.
+// State returns the number of unwritten bytes and, if it is not 0, the time of
+// the last progress.
 func (o *Outbox) State() (queued int, stalled time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +98,7 @@ func (o *Outbox) State() (queued int, stalled time.Time) {
 	return o.size, o.progress
 }
 
-// Flush waits until nothing waits any more.
+// Flush waits until the queue has been written.
 func (o *Outbox) Flush(ctx context.Context) error {
 	o.mu.Lock()
 	size, empty := o.size, o.empty
@@ -118,7 +119,8 @@ func (o *Outbox) Flush(ctx context.Context) error {
 	}
 }
 
-// Run writes what is sent until the end of the Outbox, and closes f.
+// Run writes the queued lines until Finish or Abandon takes effect, and closes
+// f.
 func (o *Outbox) Run() {
 	defer close(o.gone)
 	for {
@@ -130,7 +132,7 @@ func (o *Outbox) Run() {
 		for len(line) > 0 {
 			n, err := o.f.Write(line[:min(len(line), writeSize)])
 			o.wrote(n)
-			if err != nil { // EPIPE as a rule: the child is going, and wait sees to it
+			if err != nil { // usually EPIPE: the child is ending, and wait handles that
 				o.Abandon(ErrStdinClosed)
 				return
 			}
@@ -139,11 +141,11 @@ func (o *Outbox) Run() {
 	}
 }
 
-// Gone is closed when Run has ended.
+// Gone returns a channel that is closed when Run has ended.
 func (o *Outbox) Gone() <-chan struct{} { return o.gone }
 
-// next waits for something to write. It reports false when there will be
-// nothing.
+// next waits for the next line. It returns false when no more lines will
+// follow.
 func (o *Outbox) next() ([]byte, bool) {
 	for {
 		o.mu.Lock()

@@ -1,22 +1,24 @@
-// Package proc runs one child process and everything it starts, and leaves
-// nothing of it behind.
+// Package proc runs one child process with all its descendants, and ends all of
+// them.
 //
-// A Process has these goroutines. All belong to it and have ended when Done is
-// closed:
-//   - wait sees the child die, holds the completion barrier, sweeps and reaps;
-//   - Outbox.Run owns the child's stdin and ends with it;
-//   - tail.run owns the child's stderr and ends with it;
-//   - climb, one for each call of Stop, ends when the child has.
+// A Process has these goroutines. All have ended when Done is closed:
+//   - wait waits for the child's exit and for the end of its output, ends the
+//     remaining descendants and reaps the child;
+//   - Outbox.Run writes the child's stdin;
+//   - tail.run reads the child's stderr;
+//   - climb, one for each call of Stop, ends when the child has ended.
 //
-// Stdout has none: its caller reads it.
+// The caller reads stdout itself.
 //
-// How much is left behind depends on the system. On Linux every descendant is
-// found that is still linked to the child: by parenthood, by a session of the
-// tree, by an earlier look, or by Command.Mark. A process that detached itself
-// (forked, setsid, parent gone) before anyone looked is found by its mark only.
-// With a fence (see Command.Fence) it is found by that, too. On Windows it is
-// the fence. On macOS it is as on Linux without marks and fences, and as good
-// as the process table; elsewhere it is the process group.
+// Which descendants are found depends on the system:
+//   - On Linux every descendant is found that is linked to the child by
+//     parenthood, by a session of the tree, by an earlier survey, by
+//     Command.Mark or by the fence (see Command.Fence). A process that detached
+//     itself (forked, setsid, parent ended) before the first survey is found
+//     only by its mark or fence.
+//   - On Windows all processes in the fence are found.
+//   - On macOS descendants are found as on Linux, without marks and fences.
+//   - On other systems only the process group is found.
 package proc
 
 import (
@@ -29,40 +31,40 @@ import (
 	"time"
 )
 
-// Command is what to run. Nothing in it is taken from the caller's own process
-// except an empty Dir.
+// Command describes the program to run. The child takes nothing from the
+// caller's own process except the working directory if Dir is empty.
 type Command struct {
 	Path string   // the program, absolute
-	Args []string // what follows the program's name
-	Dir  string   // Default: the caller's own
+	Args []string // the arguments after the program's name
+	Dir  string   // working directory. Default: the caller's own
 	Env  []string // complete, as NAME=value; nothing is inherited. See Environ.
 
 	// Mark names an environment variable that is set to a random value for this
-	// child alone. All descendants inherit it, and are found by it however they
-	// detach themselves. The name ends in MarkSuffix, by which package auth
+	// child. All descendants inherit it and are found by it, however they
+	// detach themselves. The name must end in MarkSuffix, by which package auth
 	// recognises agents. Linux only. Default: none.
 	Mark string
 
 	// Sole says that this process is a subreaper (see BecomeSubreaper) and runs
-	// nothing else: whoever falls to it is of the tree, so that none can detach
-	// itself. Linux only.
+	// nothing else. Every process that it adopts then belongs to the tree, so
+	// no descendant can detach itself. Linux only.
 	Sole bool
 
-	// DieWithParent ends the child at once when this process ends, however that
-	// comes. The caller must be locked to the main thread: the system means the
-	// thread that started the child. Linux only.
+	// DieWithParent kills the child when this process ends for any reason. The
+	// caller must be locked to the main thread, because the system kills the
+	// child when the thread that started it ends. Linux only.
 	DieWithParent bool
 
-	// Fence asks for a fence of the system's around the child and all it
-	// starts, which ends all of it at once: a cgroup on Linux, where ours may
-	// hold others. On Windows there always is one, a job object. Elsewhere
-	// there is none.
+	// Fence requests a fence around the child and all its descendants, which
+	// can kill all of them at once. On Linux it is a cgroup, if this process
+	// may create one. On Windows every child has a fence, a job object. Other
+	// systems have none.
 	Fence bool
 
-	Redact    func([]byte) []byte `json:"-"` // takes secrets out of StderrTail. Default: nothing is taken out
-	MaxOutbox int                 // bytes that may wait for the child's stdin. Default 64 MiB
+	Redact    func([]byte) []byte `json:"-"` // removes secrets from StderrTail. Default: nothing is removed
+	MaxOutbox int                 // bytes that may be queued for the child's stdin. Default 64 MiB
 	MaxStderr int                 // bytes of StderrTail. Default 64 KiB
-	Linger    time.Duration       // how long output may stay open after the child has exited. Default 2 s
+	Linger    time.Duration       // how long output may stay open after the child's exit. Default 2 s
 }
 
 const (
@@ -71,13 +73,13 @@ const (
 	defaultLinger    = 2 * time.Second
 )
 
-// ExitStatus is how a child ended. A code other than 0 is data, not an error.
+// ExitStatus is the result of a child. A code other than 0 is not an error.
 type ExitStatus struct {
 	Code       int    // -1 if a signal ended it
-	Signal     string // "SIGKILL", …; empty if none did
-	StdoutHeld bool   // a descendant kept stdout open; what it wrote after Linger is lost
+	Signal     string // "SIGKILL", …; empty if no signal ended it
+	StdoutHeld bool   // a descendant kept stdout open; its output after Linger is lost
 	StderrHeld bool   // the same for stderr
-	Leftover   int    // descendants that could not be ended
+	Leftover   int    // number of descendants that could not be killed
 }
 
 // Process is a running child. Its methods may be called from any goroutine, at
@@ -90,7 +92,7 @@ type Process struct {
 	tree   *tree
 	linger time.Duration
 
-	exited   chan struct{} // closed by wait: the child is dead, and on Linux not yet reaped
+	exited   chan struct{} // closed by wait when the child has ended; on Linux it is not reaped yet
 	done     chan struct{} // closed by wait, after status and err are set
 	stopping chan struct{} // closed by the first Stop
 	status   ExitStatus
@@ -98,13 +100,13 @@ type Process struct {
 
 	mu       sync.Mutex
 	stopped  bool
-	over     bool // no climber may start any more
-	highest  rung // the highest that was taken
+	over     bool // Stop starts no more climb goroutines
+	highest  rung // the highest rung taken so far
 	climbers sync.WaitGroup
 }
 
-// Start runs c. An error is a *StartError, or that of ctx, which bounds the
-// start and nothing after it.
+// Start runs c. Its error is a *StartError or the error of ctx. ctx bounds only
+// the start.
 func Start(ctx context.Context, c Command) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -137,52 +139,51 @@ func withDefault[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// Mark returns the variable that every descendant inherits, as NAME=value;
-// empty without Command.Mark.
+// Mark returns the variable that every descendant inherits, as NAME=value. It
+// is empty without Command.Mark.
 func (p *Process) Mark() string { return p.tree.mark }
 
-// Fence returns where the child's fence is; empty if it has none that could be
+// Fence returns the path of the child's fence, or "" if it has none that can be
 // found again.
 func (p *Process) Fence() string { return p.tree.fence.where() }
 
-// Pid returns the child's process id. It means nothing any more once Done is
+// Pid returns the child's process id. The system may reuse the id once Done is
 // closed.
 func (p *Process) Pid() int { return p.tree.root.pid }
 
-// Send queues line for the child's stdin as it is, and never blocks. It keeps
-// no reference to line. It fails with ErrOutboxFull, or ErrStdinClosed once
-// nothing can be written any more. That a line was taken does not mean that it
-// will be read: see Outbox and Flush.
+// Send queues a copy of line for the child's stdin and never blocks. It returns
+// ErrOutboxFull, or ErrStdinClosed if stdin can no longer be written. Success
+// does not mean that the child reads the line: see Outbox and Flush.
 func (p *Process) Send(line []byte) error { return p.stdin.Send(line) }
 
-// CloseStdin ends the child's stdin after what is queued has been written. It
-// does not wait.
+// CloseStdin closes the child's stdin after the queue has been written. It does
+// not wait.
 func (p *Process) CloseStdin() { p.stdin.Finish() }
 
-// Outbox returns how many bytes the child has not yet taken and, if there are
-// any, since when it has taken none.
+// Outbox returns the number of bytes that the child has not yet read and, if it
+// is not 0, the time of the last progress.
 func (p *Process) Outbox() (queued int, stalled time.Time) { return p.stdin.State() }
 
-// Flush waits until the child's stdin has taken all that is queued.
+// Flush waits until all queued bytes have been written to the child's stdin.
 func (p *Process) Flush(ctx context.Context) error { return p.stdin.Flush(ctx) }
 
-// Stdout returns the child's standard output. It ends with io.EOF once all that
-// the child wrote was read, and nothing else: when a descendant still holds it
-// Linger after the exit, it is cut (ExitStatus.StdoutHeld). Done does not wait
-// for its reader.
+// Stdout returns the child's standard output. It ends with io.EOF, never with
+// another error, after everything that the child wrote. If a descendant still
+// holds it open Linger after the exit, it is cut (see ExitStatus.StdoutHeld).
+// Done does not wait for its reader.
 func (p *Process) Stdout() io.Reader { return p.stdout }
 
-// StderrTail returns the last of what the child wrote to standard error:
-// redacted, without control characters, valid UTF-8, and from the start of a
-// line. A line still being written is left out.
+// StderrTail returns the last output of the child on standard error. The text
+// is redacted, valid UTF-8 without control characters, and begins with a line.
+// It omits a line that is still incomplete.
 func (p *Process) StderrTail() string { return p.stderr.text() }
 
-// Done is closed when the child is reaped, its output has ended or was cut, and
-// what it left behind is gone.
+// Done returns a channel that is closed when the child is reaped, its output
+// has ended or was cut, and its descendants were swept.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for Done. The error is that of ctx, or says that the system could
-// not tell the exit status.
+// Wait waits for Done. Its error is the error of ctx, or reports that the exit
+// status is unknown.
 func (p *Process) Wait(ctx context.Context) (ExitStatus, error) {
 	select {
 	case <-p.done:
@@ -204,7 +205,7 @@ func (p *Process) wait() {
 	if p.settle() {
 		p.sweep()
 		p.status.StdoutHeld = p.stdout.detach()
-	} else { // cut before the sweep, which may end who holds it
+	} else { // cut before the sweep, which may end the process that holds it open
 		p.status.StdoutHeld = p.stdout.detach()
 		p.sweep()
 	}
@@ -221,8 +222,8 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// sweep ends what the child has left behind. Until it is reaped its number, and
-// so its group's, is no one else's.
+// sweep kills the child's descendants. Until the child is reaped, the id of its
+// process group is not reused.
 func (p *Process) sweep() {
 	if heldUntilReaped {
 		endGroup(p.Pid())
@@ -230,13 +231,13 @@ func (p *Process) sweep() {
 	p.status.Leftover = p.tree.sweep()
 }
 
-// Sweep tries once more to end what could not be ended, and returns how many
-// processes are left. It is called after Done.
+// Sweep tries again to kill the remaining descendants and returns how many are
+// left. Call it after Done.
 func (p *Process) Sweep() (left int) { return p.tree.sweep() }
 
-// settle waits for the end of both outputs. It reports false if they did not
-// end in time. When the process is being stopped it does not wait: nobody has a
-// claim to more output.
+// settle waits for the end of both outputs. It returns false if they did not
+// end within linger. It returns true at once after Stop was called, because
+// further output is not needed then.
 func (p *Process) settle() bool {
 	timer := time.NewTimer(p.linger)
 	defer timer.Stop()
@@ -276,7 +277,7 @@ func (p *Process) reap() {
 	}
 }
 
-// bare strips an error of the paths and names that the os package adds.
+// bare returns an error without the paths and names that the os package adds.
 func bare(err error) error {
 	var path *os.PathError
 	var sys *os.SyscallError

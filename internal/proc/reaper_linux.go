@@ -15,16 +15,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// BecomeSubreaper makes this process the one to which orphaned descendants
-// fall, instead of the system's init, and reaps them when they end. Only a
-// whole program may decide this, so only its main should call it. The returned
-// stop stops the reaping, waits until it has stopped, and makes the process no
-// subreaper any more.
+// BecomeSubreaper makes this process adopt orphaned descendants, instead of the
+// system's init, and reaps them when they end. This affects the whole program,
+// so only main should call it. stop stops the reaping, waits until it has
+// stopped, and ends the subreaper role.
 //
-// Children that this process started itself are never reaped here, whoever
-// started them: as long as one has not been waited for, the os package holds it
-// by a pidfd, which tells them apart. Without pidfds (Linux before 5.4) it
-// fails with errors.ErrUnsupported.
+// The reaper never reaps children that this process started itself. The os
+// package holds a pidfd to each such child until it is waited for, which
+// identifies them. Without pidfds (Linux before 5.4) BecomeSubreaper returns
+// errors.ErrUnsupported.
 func BecomeSubreaper() (stop func(), err error) {
 	if !CanBeSubreaper() {
 		return nil, errors.ErrUnsupported
@@ -33,7 +32,7 @@ func BecomeSubreaper() (stop func(), err error) {
 		return nil, os.NewSyscallError("prctl", err)
 	}
 	reaping.Store(true)
-	ended := make(chan os.Signal, 1) // one is enough: each leads to a look at all
+	ended := make(chan os.Signal, 1) // one token suffices: each wake-up checks all processes
 	signal.Notify(ended, unix.SIGCHLD)
 	quit := make(chan struct{})
 	var reaper sync.WaitGroup
@@ -70,9 +69,9 @@ func reapOrphans() {
 	if len(zombies) == 0 {
 		return
 	}
-	held, err := heldByPidfd() // after the table: who was started since is not in it
+	held, err := heldByPidfd() // after the table: children started since then are not in zombies
 	if err != nil {
-		return // better late than one too many
+		return // the next signal tries again
 	}
 	for _, z := range zombies {
 		if !held[z.pid] {
@@ -92,7 +91,8 @@ func reapOrphan(z entry) {
 	}
 }
 
-// heldByPidfd returns the processes to which this one has a pidfd.
+// heldByPidfd returns the ids of the processes to which this process has a
+// pidfd.
 func heldByPidfd() (map[int]bool, error) {
 	const self = "/proc/self/fdinfo/"
 	dir, err := os.Open(self)
@@ -136,7 +136,7 @@ func adopted() ([]identity, error) {
 			found = append(found, e.identity)
 		}
 	}
-	held, err := heldByPidfd() // after the table: who was started since is not in it
+	held, err := heldByPidfd() // after the table: children started since then are not in found
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func adopted() ([]identity, error) {
 // reaping is true between BecomeSubreaper and its stop.
 var reaping atomic.Bool
 
-// IsSubreaper reports whether orphaned descendants fall to this process because
-// of BecomeSubreaper. A program that is a subreaper for reasons of its own may
-// have children that are not ours to end.
+// IsSubreaper reports whether this process adopts orphaned descendants because
+// of BecomeSubreaper. It ignores other subreaper settings, since such a program
+// may have adopted children that must not be killed.
 func IsSubreaper() bool { return reaping.Load() }

@@ -4,11 +4,11 @@ package proc
 
 import "errors"
 
-// BecomeSubreaper fails with errors.ErrUnsupported: on this system orphans
-// always fall to its init.
+// BecomeSubreaper returns errors.ErrUnsupported: on this system the init
+// process always adopts orphans.
 func BecomeSubreaper() (stop func(), err error) { return nil, errors.ErrUnsupported }
 
 func adopted() ([]identity, error) { return nil, nil }
 
-// IsSubreaper reports whether orphaned descendants fall to this process.
+// IsSubreaper reports whether this process adopts orphaned descendants.
 func IsSubreaper() bool { return false }

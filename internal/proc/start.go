@@ -19,7 +19,7 @@ import (
 // MarkSuffix ends the name of every mark; see Command.Mark.
 const MarkSuffix = procinfo.MarkSuffix
 
-// Reason says why a program did not start.
+// Reason is the reason why a program did not start.
 type Reason string
 
 const (
@@ -27,13 +27,13 @@ const (
 	NotExecutable Reason = "program is not executable"
 	BadFormat     Reason = "program is not one for this system, or its interpreter is missing"
 	BadDir        Reason = "working directory is missing or not accessible"
-	Refused       Reason = "command refused" // by us, before anything was tried
+	Refused       Reason = "command refused" // by check, before any start
 	NoResources   Reason = "no processes, memory or file descriptors left"
 	Failed        Reason = "program could not be started"
 )
 
-// StartError is why a program did not start. Its message names the program by
-// its base name and has neither arguments, environment nor directories.
+// StartError reports why a program did not start. Its message contains the base
+// name of the program, but no arguments, environment or directories.
 type StartError struct {
 	Program string
 	Reason  Reason
@@ -50,7 +50,7 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// child is a program just started: the process and our ends of its pipes.
+// child is a started program and our ends of its pipes.
 type child struct {
 	cmd                   *exec.Cmd
 	stdin, stdout, stderr *os.File
@@ -65,7 +65,7 @@ func spawn(c Command) (*child, error) {
 	if err := check(c, runtime.GOOS); err != nil {
 		return fail(Refused, err)
 	}
-	env := append([]string{}, c.Env...) // never nil, which would mean ours
+	env := append([]string{}, c.Env...) // never nil, which would inherit our environment
 	mark := ""
 	if c.Mark != "" {
 		mark = c.Mark + "=" + rand.Text()
@@ -74,7 +74,7 @@ func spawn(c Command) (*child, error) {
 	var pipes [3]struct{ read, write *os.File }
 	closeAll := func() {
 		for _, p := range pipes {
-			p.read.Close() // of a nil file: no more than an error
+			p.read.Close() // closing a nil file only returns an error
 			p.write.Close()
 		}
 	}
@@ -96,15 +96,15 @@ func spawn(c Command) (*child, error) {
 		closeAll()
 		return fail(reasonOf(c, bare(err)))
 	}
-	// Closed at once: as long as we hold the child's ends, neither side sees
-	// the other one end.
+	// Close the child's ends at once. While we hold them, neither side can
+	// detect that the other has closed.
 	pipes[0].read.Close()
 	pipes[1].write.Close()
 	pipes[2].write.Close()
 	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, mark: mark, fence: fence}, nil
 }
 
-// fenced starts the command in a fence, or without one where that fails.
+// fenced starts the command in a fence, or without one if that fails.
 func fenced(c Command, command func() *exec.Cmd) (*exec.Cmd, *fence, error) {
 	if f := newFence(c); f != nil {
 		cmd := command()
@@ -123,8 +123,8 @@ func fenced(c Command, command func() *exec.Cmd) (*exec.Cmd, *fence, error) {
 	return cmd, nil, cmd.Start()
 }
 
-// check refuses what must not be tried. goos is an argument so that every
-// system's rules are tested on each.
+// check rejects an invalid command. goos is an argument so that the rules of
+// every system can be tested on any system.
 func check(c Command, goos string) error {
 	switch {
 	case c.Path == "":
@@ -151,10 +151,10 @@ func check(c Command, goos string) error {
 	return nil
 }
 
-// checkWindows lets only real executables through. Batch files are run by
-// cmd.exe, whose quoting rules let an argument run commands; Windows also
-// ignores dots and spaces at the end of a name, and a name without an extension
-// finds a batch file beside it.
+// checkWindows accepts only real executables. cmd.exe runs batch files, and its
+// quoting rules let an argument run commands. Windows also ignores dots and
+// spaces at the end of a name, and a name without an extension can resolve to a
+// batch file.
 func checkWindows(path string) error {
 	name := strings.ToLower(strings.TrimRight(path, ". "))
 	if strings.HasSuffix(name, ".exe") || strings.HasSuffix(name, ".com") {
@@ -163,8 +163,8 @@ func checkWindows(path string) error {
 	return errors.New("not an .exe file")
 }
 
-// reasonOf sorts what the system said. The file system is asked again because
-// one error number has several causes.
+// reasonOf classifies an error of a start. It checks the file system again,
+// because one error number has several causes.
 func reasonOf(c Command, err error) (Reason, error) {
 	if c.Dir != "" && !usableDir(c.Dir) {
 		return BadDir, err
@@ -176,7 +176,7 @@ func reasonOf(c Command, err error) (Reason, error) {
 		return BadFormat, err
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err2 := os.Stat(c.Path); err2 == nil {
-			return BadFormat, err // it is its interpreter that does not exist
+			return BadFormat, err // the interpreter of the script does not exist
 		}
 		return NotFound, err
 	case errors.Is(err, syscall.ENOTDIR):
@@ -187,8 +187,8 @@ func reasonOf(c Command, err error) (Reason, error) {
 	return Failed, err
 }
 
-// ReasonOf sorts an error that has nothing to do with the program: NoResources
-// or Failed.
+// ReasonOf classifies an error that does not concern the program: it returns
+// NoResources or Failed.
 func ReasonOf(err error) Reason {
 	for _, none := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, none) {
@@ -198,7 +198,7 @@ func ReasonOf(err error) Reason {
 	return Failed
 }
 
-// program returns the base name of path, fit for a message.
+// program returns the base name of path, shortened and quoted for a message.
 func program(path string) string {
 	name, _ := text.Cut(filepath.Base(path), 64)
 	if strings.IndexFunc(name, func(r rune) bool { return !strconv.IsGraphic(r) || r == '"' || r == ' ' }) >= 0 {

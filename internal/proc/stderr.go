@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// leadIn is kept before the tail. A secret that begins there is still whole
-// when the text is redacted, where one cut by the start of the tail would not
-// be recognised.
+// leadIn is the number of bytes kept before the tail. A secret that begins
+// there is still complete when the text is redacted. Without it, a secret cut
+// by the start of the tail would not be recognised.
 const leadIn = 8 << 10
 
-// lastWords is how long reading what a full pipe holds may take.
+// lastWords bounds the time for reading the remaining contents of a pipe.
 const lastWords = 200 * time.Millisecond
 
-// tail reads a child's standard error for as long as it lasts and remembers the
-// last of it.
+// tail reads a child's standard error to its end and keeps its last bytes.
 type tail struct {
 	f      *os.File // read by run only
 	max    int
@@ -46,8 +45,8 @@ func (t *tail) run() {
 	}
 }
 
-// close ends run. What is already in the pipe is read first; it reports whether
-// the other end is open even so.
+// close ends run, after it had time to read the contents of the pipe. It
+// reports whether the other end is still open.
 func (t *tail) close() (held bool) {
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()
@@ -84,10 +83,10 @@ func (t *tail) text() string {
 	full, ended := len(t.ring) == t.max+leadIn, t.ended
 	t.mu.Unlock()
 
-	if !ended { // the half line at the end may be half a secret
+	if !ended { // an incomplete line may contain a part of a secret
 		text = text[:bytes.LastIndexByte(text, '\n')+1]
 	}
-	text = clean(text) // before redaction, so that taking something out does not put a secret together
+	text = clean(text) // before redaction, so that removing characters later cannot join the parts of a secret
 	if t.redact != nil {
 		text = clean(t.redact(text))
 	}

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// maxPipe is more than any pipe holds: what the child wrote before it exited is
-// within that.
+// maxPipe exceeds the capacity of any pipe. Everything that the child wrote
+// before its exit is within that.
 const maxPipe = 1 << 20
 
 var errNothingThere = errors.New("nothing to read now")
 
-// stdout is the read end of the child's output. Its reader may be slow or gone,
-// and the other end may be held open by a process that we cannot find: so,
-// after the exit, what the pipe holds is taken over into memory, to be read
-// from there at leisure, and the pipe is closed.
+// stdout is the read end of the child's output. Its reader may be slow or
+// absent, and an unknown process may hold the other end open. Therefore, after
+// the exit, the contents of the pipe are moved to memory and the pipe is
+// closed. The reader then reads from memory.
 type stdout struct {
 	end      chan struct{} // closed when the pipe is: at EOF, or by detach
 	detached chan struct{} // closed by detach at its end
 
 	mu    sync.Mutex // held while reading the pipe
 	f     *os.File
-	rest  []byte // taken over; comes before what the pipe holds
+	rest  []byte // moved from the pipe; precedes the contents of the pipe
 	ended bool   // f is closed
 }
 
@@ -45,13 +45,13 @@ func (s *stdout) Read(p []byte) (int, error) {
 	if n > 0 {
 		return n, nil
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) { // detach wants the pipe
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) { // detach is taking the pipe
 		s.mu.Unlock()
 		<-s.detached
 		s.mu.Lock()
 		return s.fromRest(p)
 	}
-	s.close() // whatever the error: there will be no more
+	s.close() // after any error there is no more output
 	return 0, io.EOF
 }
 
@@ -68,8 +68,8 @@ func (s *stdout) fromRest(p []byte) (int, error) {
 	return n, nil
 }
 
-// takeOver empties the pipe if nobody is reading it, so that its end is seen
-// without a reader.
+// takeOver empties the pipe if no read is in progress, so that the end of the
+// pipe is detected without a reader.
 func (s *stdout) takeOver() {
 	if s.mu.TryLock() {
 		defer s.mu.Unlock()
@@ -77,11 +77,11 @@ func (s *stdout) takeOver() {
 	}
 }
 
-// detach takes over what the pipe holds and closes it. It reports whether the
-// pipe had not ended.
+// detach moves the contents of the pipe to memory and closes it. It reports
+// whether the other end was still open.
 func (s *stdout) detach() (held bool) {
 	defer close(s.detached)
-	if !s.mu.TryLock() { // someone reads, perhaps for ever
+	if !s.mu.TryLock() { // a read is in progress and may block forever
 		if err := s.f.SetReadDeadline(time.Unix(1, 0)); err != nil {
 			s.f.Close() // on a system whose pipes have no deadlines
 		}
@@ -95,8 +95,8 @@ func (s *stdout) detach() (held bool) {
 	return held
 }
 
-// drain moves what the pipe holds to rest without waiting. A child still
-// writing does not keep it here.
+// drain moves the contents of the pipe to rest without waiting. It stops after
+// maxPipe bytes, so that a process that keeps writing cannot hold it up.
 func (s *stdout) drain() {
 	var buf [16 << 10]byte
 	for got := 0; !s.ended && got < maxPipe; {

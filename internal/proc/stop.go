@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// Ladder says how a child is asked to end before it is made to. It is climbed
-// from the top, as far as needed; the last rung, which has no field, is SIGKILL
-// for the child and every descendant. What can be asked for in the agent's own
-// protocol comes before all of it, and is the caller's.
+// Ladder defines how a child is asked to end before it is killed. Its rungs are
+// climbed in the order of the fields, as far as necessary. The last rung, which
+// has no field, is SIGKILL for the child and every descendant. A stop request
+// in the agent's own protocol is up to the caller and comes first.
 //
-// On Windows Interrupt is a break event, and there is nothing between that and
-// the end.
+// On Windows Interrupt is a break event, and Terminate only waits.
 type Ladder struct {
 	Drain     time.Duration // after closing stdin. Default: stdin is not closed
 	Interrupt time.Duration // after SIGINT to the child. Default 1.5 s; less than 0: no SIGINT
 	Terminate time.Duration // after SIGTERM to the child. Default 1.5 s; less than 0: no SIGTERM
 }
 
-// Now is the Ladder that does not ask.
+// Now is the Ladder that kills without asking.
 var Now = Ladder{Interrupt: -1, Terminate: -1}
 
 const (
 	defaultGrace = 1500 * time.Millisecond
-	lookEvery    = 200 * time.Millisecond // during a grace: what is started then must be known too
+	lookEvery    = 200 * time.Millisecond // how often new descendants are looked up during a grace period
 )
 
 // rung is one step of a Ladder.
@@ -35,12 +34,11 @@ const (
 	terminated
 )
 
-// Stop ends the child and everything it started, and returns when Done is
-// closed.
+// Stop ends the child and all its descendants, and returns when Done is closed.
 //
-// ctx bounds only this wait: once begun, the climb goes on to its end, also
-// when the caller has gone. It may be called again, also meanwhile: no signal
-// is sent twice, and the most impatient ladder counts.
+// ctx bounds only the wait: the climb always continues to its end. Stop may be
+// called again at any time, also concurrently. No signal is sent twice, and the
+// fastest ladder wins.
 func (p *Process) Stop(ctx context.Context, l Ladder) error {
 	p.mu.Lock()
 	if !p.stopped {
@@ -82,7 +80,7 @@ func (p *Process) climb(l Ladder) {
 	p.kill()
 }
 
-// signal takes r unless it, or a higher one, was taken before.
+// signal takes rung r unless it or a higher one was taken before.
 func (p *Process) signal(r rung) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,12 +88,12 @@ func (p *Process) signal(r rung) {
 		return
 	}
 	p.highest = r
-	p.tree.look() // afterwards its children may have lost their link to it
+	p.tree.look() // after the signal its children may lose their link to it
 	ask(p.cmd.Process, r)
 }
 
-// endsWithin waits for the child's exit, and keeps an eye on what it starts
-// meanwhile.
+// endsWithin waits up to d for the child's exit and reports whether it ended.
+// Meanwhile it looks up new descendants.
 func (p *Process) endsWithin(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -113,8 +111,8 @@ func (p *Process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// kill ends the descendants first, with the child frozen so that it starts no
-// more and they keep their link to it.
+// kill kills the descendants first. The child is stopped meanwhile, so that it
+// starts no more of them and they keep their link to it.
 func (p *Process) kill() {
 	freeze(p.cmd.Process)
 	p.tree.sweep()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	sweepFor   = 5 * time.Second // what does not end in that time is stuck in the kernel
+	sweepFor   = 5 * time.Second // a process that has not ended by then is stuck in the kernel
 	firstPause = time.Millisecond
 	longPause  = 20 * time.Millisecond
 	lookTries  = 20
-	blindFor   = 200 * time.Millisecond // after which a sweep that sees no processes gives up
+	blindFor   = 200 * time.Millisecond // a sweep that cannot read the process table gives up after this
 )
 
-// identity is one process for ever: a number alone is used again.
+// identity identifies one process permanently; the system reuses ids.
 type identity struct {
 	pid   int
 	start uint64 // when it started, in the system's own unit
@@ -29,23 +29,23 @@ type entry struct {
 	dead            bool
 }
 
-// tree is the set of a child's descendants, as far as it can be known: the
-// system itself forgets whose child an orphan was. So whoever was once seen
-// stays known, until it is gone.
+// tree is the set of a child's known descendants. The system does not record
+// the original parent of an orphan, so a descendant stays in the set until it
+// has ended.
 type tree struct {
 	root  entry
 	mark  string // NAME=value, or empty
-	self  entry  // this process: its own session is never touched
+	self  entry  // this process; processes in its session are never killed
 	fence *fence // or nil
-	sole  bool   // whoever falls to this process is a descendant; marks are not asked for
+	sole  bool   // every process that this process adopts is a descendant; marks are not checked
 
-	orphans bool // whoever fell to this process is one, though it runs others, too
+	orphans bool // every process that this process adopted is a descendant, although it runs other children too
 
 	mu        sync.Mutex
-	known     map[identity]bool // whether linked; see member
-	strangers map[identity]bool // seen without the mark, which they cannot get any more
-	ended     map[identity]bool // seen dead, and not yet gone
-	sessions  map[int]bool      // of those seen by the last look: a number is safe from reuse for that long
+	known     map[identity]bool // value: whether linked; see member
+	strangers map[identity]bool // seen without the mark, which a running process cannot acquire
+	ended     map[identity]bool // seen dead and not yet removed from the table
+	sessions  map[int]bool      // sessions seen by the last look; their ids cannot be reused while a member lives
 	buf       []byte            // for environments
 }
 
@@ -69,8 +69,8 @@ func newTree(pid int, mark string, f *fence, sole bool) *tree {
 	return t
 }
 
-// rootSession is the child's session: its number cannot be used again before
-// the child is reaped.
+// rootSession returns the child's session. Its id cannot be reused before the
+// child is reaped.
 func (t *tree) rootSession() map[int]bool {
 	if ownSessions {
 		return map[int]bool{t.root.pid: true}
@@ -78,16 +78,17 @@ func (t *tree) rootSession() map[int]bool {
 	return map[int]bool{}
 }
 
-// look remembers the present descendants and returns those that live. That
-// there are none it says only when it is sure, as far as it can be. It reports
-// false if the process table cannot be read.
+// look updates the known descendants and returns the living ones. It retries
+// before it reports none, to be as sure as possible. sees is false if the
+// process table cannot be read.
 func (t *tree) look() (living []member, sees bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for try := 1; ; try++ {
 		rows := make(map[int]entry)
 		for round, complete := 0, false; !complete && round < lookTries; round++ {
-			// Any process of our user can lower our limits, so that no file opens.
+			// Any process of our user can lower our limits, so that no file can
+			// be opened.
 			if complete, sees = survey(rows, t.ended); !sees {
 				return nil, false
 			}
@@ -106,10 +107,10 @@ func (t *tree) look() (living []member, sees bool) {
 	}
 }
 
-// lookIn is look in a process table, once.
+// lookIn performs one look in a given process table.
 func (t *tree) lookIn(rows map[int]entry) (living []member, sure, sees bool) {
 	if t.orphans {
-		orphans, err := adopted() // each time anew: who forks and ends leaves another one
+		orphans, err := adopted() // read each time: a process that forks and ends leaves a new orphan
 		if err != nil {
 			return nil, false, false
 		}
@@ -127,7 +128,7 @@ func (t *tree) lookIn(rows map[int]entry) (living []member, sure, sees bool) {
 			strangers[e.identity] = true
 		}
 	}
-	t.ended, t.strangers = ended, strangers // without those that are gone
+	t.ended, t.strangers = ended, strangers // drops processes that have disappeared
 
 	sure = true
 	found := t.members(table, func(e entry) bool {
@@ -149,7 +150,7 @@ func (t *tree) lookIn(rows map[int]entry) (living []member, sure, sees bool) {
 	return living, sure, true
 }
 
-// finding is what a look at a process's environment gave.
+// finding is the result of searching a process's environment.
 type finding int
 
 const (
@@ -175,13 +176,13 @@ func (t *tree) hasMark(e entry) finding {
 // member is a descendant.
 type member struct {
 	entry
-	linked bool // the system says so, or once did; false if only the mark does, and an environment can be copied
+	linked bool // linked by parenthood or session, now or earlier; false if found by the mark alone, which can be copied
 }
 
-// members returns the descendants in table: those known, those in a session of
-// the tree, those that carry the mark, and the children of all of these and of
-// the child. A session has one founder and is left only for a new one, so that
-// where one linked descendant is, all others are descendants too.
+// members returns the descendants in table: known ones, those in a session of
+// the tree, those with the mark, and the children of all these and of the
+// child. A process leaves its session only by founding a new one. If one linked
+// descendant is in a session, all its members are therefore descendants.
 func (t *tree) members(table []entry, marked func(entry) bool) []member {
 	ours := map[int]member{t.root.pid: {t.root, true}}
 	if t.sole {
@@ -200,7 +201,7 @@ func (t *tree) members(table []entry, marked func(entry) bool) []member {
 			isChild = isChild && e.start >= parent.start
 			m.linked = m.linked || isChild && parent.linked
 			_, isKnown := t.known[e.identity]
-			if !m.linked && !isChild && !isKnown && (asked || !marked(e)) { // asked once for each: it costs a file
+			if !m.linked && !isChild && !isKnown && (asked || !marked(e)) { // checked once per process, since it reads a file
 				continue
 			}
 			if m.linked && e.sid != 0 {
@@ -214,17 +215,17 @@ func (t *tree) members(table []entry, marked func(entry) bool) []member {
 	return found
 }
 
-// possible excludes those that cannot be descendants whatever the numbers say.
+// possible excludes processes that cannot be descendants.
 func (t *tree) possible(e entry) bool {
-	if ownSessions && (e.sid == 0 || e.sid == t.self.sid) { // the kernel's, from outside, or next to us
+	if ownSessions && (e.sid == 0 || e.sid == t.self.sid) { // a kernel thread, a process outside the namespace, or one in our session
 		return false
 	}
 	return e.pid > 1 && e.pid != t.self.pid && e.start >= t.root.start
 }
 
-// sweep kills the descendants, again and again until none is left, and returns
-// how many are left even so; 1 if that cannot be seen. It must see none twice,
-// because numbers begin anew at some point.
+// sweep kills the descendants repeatedly until none is left. It returns how
+// many remain, or 1 if the table cannot be read. It requires two looks without
+// descendants, because process ids wrap around.
 func (t *tree) sweep() (left int) {
 	deadline, seen := time.Now().Add(sweepFor), time.Now()
 	for clean, pause := 0, firstPause; ; pause = min(2*pause, longPause) {
