@@ -8,24 +8,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// isSupervisor reports whether a process is a supervisor, or is gone.
+// isSupervisor reports whether a process is a supervisor or has ended.
 func isSupervisor(pid int) bool {
 	is, err := procinfo.IsSupervisor(pid)
 	return is || os.IsNotExist(err) && pid > 1
 }
 
-// checkCaller refuses a process that may not take over from this supervisor.
+// checkCaller rejects a process that may not take over from this supervisor.
 func checkCaller(c *net.UnixConn) error {
 	p, err := procinfo.Caller(c)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	p.MayHide = true // as a server does
+	p.MayHide = true // a server hides its descriptors
 	return checkPeer(p)
 }
 
-// checkListener refuses to take over from any process but this supervisor.
+// checkListener rejects a connection to any process but this supervisor.
 func checkListener(c *net.UnixConn, supervisor int) error {
 	p, err := procinfo.Listener(c)
 	if err != nil {
@@ -38,9 +38,9 @@ func checkListener(c *net.UnixConn, supervisor int) error {
 	return checkPeer(p)
 }
 
-// checkPeer refuses other users, whatever an agent started, and a process that
-// has ended: an agent may hold its end of the connection, and another process
-// may have its pid.
+// checkPeer rejects other users, processes that an agent started, and a process
+// that has ended. In the last case an agent may hold the connection, and
+// another process may have reused the id.
 func checkPeer(p *procinfo.Peer) error {
 	switch {
 	case p.UID != os.Getuid():

@@ -16,13 +16,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// ErrNone means that there is no supervisor to take over from: there never was
-// one, or it has ended.
-var ErrNone = errors.New("supervisor: none is there")
+// ErrNone means that no supervisor to take over from is running.
+var ErrNone = errors.New("supervisor: none is running")
 
-// Attach takes over an agent from its supervisor, and says what passed since
-// its last turn began. redact is as in proc.Command. The error is ErrNone, or
-// says why it cannot be; End then ends what is left.
+// Attach takes over an agent from its supervisor. It returns the agent and
+// everything that passed since its last turn began. redact is as in
+// proc.Command. The error is ErrNone, or says why the takeover failed; call End
+// then.
 func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
 	r, err := k.read()
 	switch {
@@ -56,7 +56,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 		return nil, nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(2 * takeoverTime))
-	_, refused := c.Write(appendJSON(nil, kindHello, greeting{Version: version, Nonce: r.Nonce})) // why, is in the answer
+	_, refused := c.Write(appendJSON(nil, kindHello, greeting{Version: version, Nonce: r.Nonce})) // the answer contains the reason of a failure
 	w, fds, err := welcomed(c)
 	if err != nil {
 		err = errors.Join(err, refused)
@@ -87,8 +87,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	return ch, b, nil
 }
 
-// welcomed reads the answer to a takeover: a frame that comes with two
-// descriptors.
+// welcomed reads the answer to a takeover: a frame with two descriptors.
 func welcomed(c *net.UnixConn) (w welcome, fds []int, err error) {
 	buf, rights := make([]byte, maxRecord), make([]byte, unix.CmsgSpace(2*4))
 	n, nr, _, _, err := c.ReadMsgUnix(buf, rights)
@@ -127,11 +126,12 @@ func welcomed(c *net.UnixConn) (w welcome, fds []int, err error) {
 	return w, fds, nil
 }
 
-// endTime bounds how long a supervisor may take to end its agent when asked.
+// endTime bounds how long a supervisor may take to end its agent after a
+// SIGTERM.
 const endTime = 8 * time.Second
 
-// End ends what k names: a supervisor, its agent and all it started, or what
-// such a one left behind. That there is nothing is no error.
+// End ends the supervisor that k names with its agent and all descendants, or
+// the processes that it left behind. It returns nil if none exist.
 func End(k Keep) error {
 	r, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,14 +156,14 @@ func End(k Keep) error {
 	return err
 }
 
-// endSupervisor asks the supervisor to end, and ends it if it does not.
+// endSupervisor asks the supervisor to end, and kills it if it does not.
 func (r Record) endSupervisor() error {
 	fd, err := unix.PidfdOpen(r.Supervisor.Pid, 0)
 	if err != nil {
 		return nil // it has ended meanwhile
 	}
 	defer unix.Close(fd)
-	if !r.alive() || !isSupervisor(r.Supervisor.Pid) { // now that its number cannot be another's
+	if !r.alive() || !isSupervisor(r.Supervisor.Pid) { // checked after pidfd_open, so that the id cannot be reused
 		return nil
 	}
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
@@ -173,7 +173,8 @@ func (r Record) endSupervisor() error {
 		if ends(fd, endTime) {
 			return nil
 		}
-		// What is below it would be nobody's without it.
+		// Kill its descendants first; without the supervisor they could not be
+		// found.
 		left, err := proc.Leftovers{Mark: r.Mark, Fence: r.Fence, Under: r.Supervisor}.End()
 		if left > 0 || err != nil {
 			return errors.Join(err, fmt.Errorf("supervisor: %d processes below process %d could not be ended", left, r.Supervisor.Pid))
@@ -182,7 +183,7 @@ func (r Record) endSupervisor() error {
 	return fmt.Errorf("supervisor: process %d does not end", r.Supervisor.Pid)
 }
 
-// ends waits for the end of a process.
+// ends waits for the end of a process and reports whether it ended in time.
 func ends(pidfd int, within time.Duration) bool {
 	deadline := time.Now().Add(within)
 	for {

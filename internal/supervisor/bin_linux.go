@@ -4,8 +4,8 @@ package supervisor
 
 import "embed"
 
-// bin holds cmd/supervise as a program for this system, if it was built before:
-// see the Makefile.
+// bin contains cmd/supervise, compiled for this system, if the Makefile has
+// built it.
 //
 //go:embed all:bin
 var bin embed.FS

@@ -19,53 +19,53 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// child is an agent under a supervisor, seen from the server. Its goroutines
-// are the outbox's, which writes frames, readLoop, which reads frames, and for
-// a supervisor that this process started itself one that waits for its end. All
-// have ended when Done is closed, or after Detach.
+// child is the server's side of an agent under a supervisor. Its goroutines are
+// outbox.Run, which writes frames, and readLoop, which reads frames. If this
+// process started the supervisor, another goroutine waits for its end. The
+// first two have ended when Done is closed, or after Detach.
 type child struct {
 	supervisor proc.Identity
 	pid        int // the agent's
 	mark       string
 	fence      string
-	kept       bool // it can be found again
+	kept       bool // the supervisor can be found again
 	redact     func([]byte) []byte
 	control    *net.UnixConn
 	output     *net.UnixConn
 	stdout     io.Reader
 	outbox     *proc.Outbox
-	reaped     <-chan struct{} // closed once the supervisor is, and was waited for; nil if it is another's child
+	reaped     <-chan struct{} // closed when the supervisor was waited for; nil if another process started it
 
-	done     chan struct{} // closed by readLoop, after the following two are set
+	done     chan struct{} // closed by readLoop, after the following two fields are set
 	exit     exitReport
 	err      error
 	detached chan struct{} // closed by Detach
 
 	mu       sync.Mutex
-	sent     int64 // bytes of lines given to the supervisor
-	taken    int64 // and by it to the agent
-	max      int64 // that may lie between
+	sent     int64 // bytes of lines sent to the supervisor
+	taken    int64 // bytes of lines that the agent has read
+	max      int64 // maximum of sent - taken
 	stops    sync.Once
 	quits    sync.Once
 	detaches sync.Once
 }
 
-// stopTimeout is how long a supervisor may take to stop its agent, beyond the
-// ladder, before it is killed.
+// stopTimeout is the time, in addition to the ladder, after which a supervisor
+// that does not stop its agent is killed.
 const stopTimeout = 15 * time.Second
 
-// outputTimeout is how long the output may be read after the agent's end,
-// before what the supervisor still holds of it is dropped.
+// outputTimeout is how long output may be read after the agent's end. After
+// that the supervisor drops the rest.
 const outputTimeout = 2 * time.Second
 
 const defaultMaxOutbox = 64 << 20
 
-// launch starts a supervisor, and has it start c.
+// launch starts a supervisor that starts c.
 func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if c.Dir == "" { // a supervisor has a working directory of its own
+	if c.Dir == "" { // the supervisor has another working directory
 		dir, err := os.Getwd()
 		if err != nil {
 			return nil, failed(err)
@@ -117,7 +117,7 @@ func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 		_ = cmd.Process.Kill()
 		<-reaped
 		closeBoth()
-		ch.mark, ch.fence = w.Mark, w.Fence // the agent may have been there for a moment
+		ch.mark, ch.fence = w.Mark, w.Fence // the agent may have started already
 		_, _ = ch.sweep()
 		if k.Dir != "" {
 			_ = End(k) // by the record, if it came so far
@@ -143,7 +143,7 @@ func failed(err error) error {
 	return &proc.StartError{Program: "supervisor", Reason: proc.ReasonOf(err), Err: err}
 }
 
-// socketPair returns our end and theirs.
+// socketPair returns our end and the supervisor's end.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -169,7 +169,7 @@ func newChild(c proc.Command, control, output *net.UnixConn) *child {
 	}
 }
 
-// greet says what we want and returns the answer.
+// greet sends the greeting and returns the answer.
 func (ch *child) greet(g greeting) (welcome, error) {
 	var w welcome
 	if _, err := ch.control.Write(appendJSON(nil, kindHello, g)); err != nil {
@@ -190,8 +190,8 @@ func (ch *child) run() {
 	go ch.readLoop()
 }
 
-// ended is output whose end is io.EOF, whatever it was: how the agent ended is
-// told elsewhere.
+// ended is an output that ends with io.EOF after any error. The exit report
+// says how the agent ended.
 type ended struct{ r io.Reader }
 
 func (e ended) Read(p []byte) (int, error) {
@@ -235,8 +235,8 @@ func (ch *child) readLoop() {
 	}
 }
 
-// onDisconnect handles a supervisor that ended without an exit report: it does
-// the sweep in its place.
+// onDisconnect handles a supervisor that ended without an exit report: it
+// sweeps the agent's processes itself.
 func (ch *child) onDisconnect() {
 	select {
 	case <-ch.detached:
@@ -252,8 +252,8 @@ func (ch *child) onDisconnect() {
 	close(ch.done)
 }
 
-// killSupervisor kills a supervisor that does not do what it should, and
-// returns when it is gone.
+// killSupervisor kills a supervisor that does not respond, and waits for its
+// end if this process started it.
 func (ch *child) killSupervisor() {
 	if now, ok := proc.Identify(ch.supervisor.Pid); ok && now == ch.supervisor {
 		_ = unix.Kill(ch.supervisor.Pid, unix.SIGKILL)
@@ -263,9 +263,9 @@ func (ch *child) killSupervisor() {
 	}
 }
 
-// relieve ends what the supervisor could not, such as one whose limits the
-// agent has lowered, and then the supervisor. If anything is left even so, the
-// supervisor stays above it.
+// relieve kills the processes that the supervisor could not kill, for example
+// because the agent lowered its limits. Then it kills the supervisor. If
+// processes remain, the supervisor stays as their ancestor.
 func (ch *child) relieve() {
 	left, err := ch.sweep()
 	if err != nil || left > 0 {
@@ -302,7 +302,7 @@ func (ch *child) Send(line []byte, after int64) error {
 	return nil
 }
 
-// gone reports whether nothing can be said to the agent any more.
+// gone reports whether no more lines can be sent to the agent.
 func (ch *child) gone() bool {
 	select {
 	case <-ch.done:
@@ -318,7 +318,7 @@ func (ch *child) gone() bool {
 func (ch *child) Begin(point Checkpoint, after int64) {
 	b, err := json.Marshal(point)
 	if err != nil {
-		return // it holds two values that have a form
+		return // cannot fail: both fields marshal
 	}
 	_ = ch.outbox.Send(appendFrame(nil, kindBegin, offset(after), b))
 }
@@ -350,7 +350,7 @@ func (ch *child) Stop(ctx context.Context, l proc.Ladder) error {
 			case <-ch.done:
 			case <-ch.detached:
 			case <-late.C:
-				ch.killSupervisor() // readLoop sees it, and sweeps
+				ch.killSupervisor() // readLoop detects the disconnect and sweeps
 			}
 		}()
 	})
@@ -366,14 +366,14 @@ func (ch *child) Stop(ctx context.Context, l proc.Ladder) error {
 	}
 }
 
-// releaseSupervisor tells the supervisor to end, and waits for that.
+// releaseSupervisor asks the supervisor to end, and waits for its end.
 func (ch *child) releaseSupervisor() {
 	ch.quits.Do(func() {
 		_ = ch.outbox.Send(appendFrame(nil, kindQuit))
 		ch.outbox.Finish()
 		<-ch.outbox.Gone() // closes control
 		if ch.exit.Status.Leftover > 0 {
-			ch.output.Close() // it stays; see relieve
+			ch.output.Close() // the supervisor stays; see relieve
 			return
 		}
 		if !ch.supervisorEnds(outputTimeout) {
@@ -385,7 +385,8 @@ func (ch *child) releaseSupervisor() {
 	})
 }
 
-// supervisorEnds waits for the end of the supervisor.
+// supervisorEnds waits for the end of the supervisor and reports whether it
+// ended in time.
 func (ch *child) supervisorEnds(within time.Duration) bool {
 	if ch.reaped != nil {
 		timer := time.NewTimer(within)
@@ -420,7 +421,7 @@ func (ch *child) Detach() bool {
 	}
 	ch.detaches.Do(func() {
 		close(ch.detached)
-		ch.outbox.Finish() // what was sent is on its way
+		ch.outbox.Finish() // sent lines are still written
 		<-ch.outbox.Gone()
 		ch.output.Close()
 	})

@@ -14,20 +14,21 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// itself is this program, also after its file was replaced.
+// itself is the path of this program. It stays valid after the file is
+// replaced.
 const itself = "/proc/self/exe"
 
-// imageFD is the descriptor that a supervisor's own program is executed from,
-// and imagePath its name there. By the number that it has here it could not be
-// named: between fork and exec that may be overwritten.
+// imageFD is the descriptor from which a supervisor's program is executed, and
+// imagePath the path of that descriptor. The descriptor's number in this
+// process cannot be used, because it may be overwritten between fork and exec.
 const (
 	imageFD   = 5
 	imagePath = "/proc/self/fd/5"
 )
 
-// images returns the programs that can be a supervisor, in the order in which
-// they are to be tried: the small one, from memory, where it is built in, and
-// this program. The descriptors live as long as the process.
+// images returns the programs that can run as a supervisor, in the order in
+// which execute tries them: the small embedded program, from memory, and this
+// program. Their descriptors stay open until the process ends.
 var images = sync.OnceValue(func() (all []*os.File) {
 	if f := inMemory(); f != nil {
 		all = append(all, f)
@@ -38,8 +39,8 @@ var images = sync.OnceValue(func() (all []*os.File) {
 	return all
 })
 
-// inMemory returns the small program; nil if there is none, or the system has
-// no memory that may be executed.
+// inMemory returns the small embedded program in a memory file. It returns nil
+// if none is embedded or the system does not support executable memory files.
 func inMemory() *os.File {
 	b, err := bin.ReadFile("bin/supervise_" + runtime.GOARCH)
 	if err != nil {
@@ -54,7 +55,7 @@ func inMemory() *os.File {
 	if err == nil {
 		err = unix.Fchmod(fd, 0o700)
 	}
-	if err == nil { // an agent may open it before a supervisor hides itself, and keep it
+	if err == nil { // sealed: an agent may open it before a supervisor hides itself, and keep it open
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	}
 	if err != nil {
@@ -64,7 +65,7 @@ func inMemory() *os.File {
 	return f
 }
 
-// execute starts a supervisor that is born with these descriptors.
+// execute starts a supervisor with these descriptors.
 func execute(name string, control, output *os.File) (cmd *exec.Cmd, err error) {
 	err = &fs.PathError{Op: "open", Path: itself, Err: unix.ENOENT}
 	for _, program := range images() {
@@ -72,7 +73,7 @@ func execute(name string, control, output *os.File) (cmd *exec.Cmd, err error) {
 			Path: imagePath, Args: []string{"runnel", procinfo.SuperviseCommand, name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
 			ExtraFiles: []*os.File{control, output, program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		}
-		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) { // there are systems that run nothing but what has a file
+		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) { // some systems refuse to execute memory files
 			break
 		}
 	}

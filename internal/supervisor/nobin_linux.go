@@ -4,6 +4,6 @@ package supervisor
 
 import "embed"
 
-// bin is empty in cmd/supervise itself, which would otherwise hold the one
-// built before it, and so on.
+// bin is empty in cmd/supervise itself, which would otherwise embed an older
+// build of itself.
 var bin embed.FS

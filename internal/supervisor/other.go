@@ -11,10 +11,10 @@ import (
 
 func supported() bool { return false }
 
-// ErrNone means that there is no supervisor to take over from.
-var ErrNone = errors.New("supervisor: none is there")
+// ErrNone means that no supervisor to take over from is running.
+var ErrNone = errors.New("supervisor: none is running")
 
-// Main does nothing here.
+// Main does nothing on this system except to record the call.
 func Main() { enabled.Store(true) }
 
 func launch(ctx context.Context, c proc.Command, _ Keep) (Agent, error) {
@@ -25,11 +25,11 @@ func launch(ctx context.Context, c proc.Command, _ Keep) (Agent, error) {
 	return direct{p}, nil
 }
 
-// Attach fails with ErrNone.
+// Attach always returns ErrNone on this system.
 func Attach(Keep, func([]byte) []byte) (Agent, *Backlog, error) { return nil, nil, ErrNone }
 
-// End does nothing: there is none.
+// End does nothing: this system has no supervisors.
 func End(Keep) error { return nil }
 
-// Names returns nothing: there is none.
+// Names returns no names: this system has no supervisors.
 func Names(string) ([]string, error) { return nil, nil }

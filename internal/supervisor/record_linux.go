@@ -17,13 +17,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// Record is what a supervisor leaves in Keep.Dir for whoever comes after the
-// server that started it. Nothing in it is secret: what an agent may not do
-// with it, the ancestry check prevents.
+// Record describes a running supervisor. The supervisor writes it to Keep.Dir,
+// so that a later server can find it. It contains no secrets: an agent that
+// reads it cannot take over, because checkCaller rejects it.
 type Record struct {
 	Version    int           `json:"version"`
 	Supervisor proc.Identity `json:"supervisor"`
-	Boot       string        `json:"boot"` // of the system; numbers of another mean nothing
+	Boot       string        `json:"boot"` // boot id of the system; process ids of another boot are invalid
 	Nonce      string        `json:"nonce"`
 	Mark       string        `json:"mark"`            // of the agent; see proc.Command.Mark
 	Fence      string        `json:"fence,omitempty"` // around it; see proc.Process.Fence
@@ -34,7 +34,7 @@ const maxRecord = 4 << 10
 func (k Keep) record() string { return filepath.Join(k.Dir, k.Name+".json") }
 func (k Keep) socket() string { return k.Name + ".sock" }
 
-// check refuses names that are not of one file in the directory.
+// check rejects names that are not plain file names.
 func (k Keep) check() error {
 	if k.Name == "" || strings.Trim(k.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" || len(k.Name) > 100 {
 		return errors.New("supervisor: not a name")
@@ -42,8 +42,8 @@ func (k Keep) check() error {
 	return nil
 }
 
-// within calls f with a path of the directory that is short: the path of a
-// socket has a small bound.
+// within calls f with a short path of the directory, because the path of a unix
+// socket has a small maximum length.
 func (k Keep) within(f func(dir string) error) error {
 	if err := k.check(); err != nil {
 		return err
@@ -59,12 +59,12 @@ func (k Keep) within(f func(dir string) error) error {
 func (k Keep) listen() (ln *net.UnixListener, err error) {
 	err = k.within(func(dir string) error {
 		path := filepath.Join(dir, k.socket())
-		_ = os.Remove(path) // of one before us that was killed: End has seen to it
+		_ = os.Remove(path) // left by a killed predecessor; launch has called End for it
 		ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		if err != nil {
 			return err
 		}
-		ln.SetUnlinkOnClose(false) // by then the short path means something else
+		ln.SetUnlinkOnClose(false) // the short path is invalid by then
 		return os.Chmod(path, 0o600)
 	})
 	return ln, err
@@ -78,7 +78,7 @@ func (k Keep) dial() (c *net.UnixConn, err error) {
 	return c, err
 }
 
-// write puts the record in place, whole or not at all.
+// write writes the record atomically.
 func (k Keep) write(r Record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -91,7 +91,7 @@ func (k Keep) write(r Record) error {
 	return os.Rename(half, k.record())
 }
 
-// read returns the record; fs.ErrNotExist if there is none.
+// read returns the record, or fs.ErrNotExist if there is none.
 func (k Keep) read() (Record, error) {
 	var r Record
 	if err := k.check(); err != nil {
@@ -119,7 +119,8 @@ func (k Keep) read() (Record, error) {
 	return r, nil
 }
 
-// remove takes the record away if it is still this supervisor's.
+// remove removes the record and the socket, unless another supervisor has
+// replaced the record.
 func (k Keep) remove(nonce string) {
 	if r, err := k.read(); err == nil && r.Nonce != nonce {
 		return
@@ -128,14 +129,14 @@ func (k Keep) remove(nonce string) {
 	_ = os.Remove(filepath.Join(k.Dir, k.socket()))
 }
 
-// alive reports whether the supervisor of the record runs: on this boot, under
-// this number since that time.
+// alive reports whether the supervisor of the record is running: in this boot,
+// with the same id and start time.
 func (r Record) alive() bool {
 	now, ok := proc.Identify(r.Supervisor.Pid)
 	return ok && r.Boot == bootID() && now == r.Supervisor
 }
 
-// bootID names the run of the system.
+// bootID identifies the current boot of the system.
 var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -144,7 +145,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// Names returns the names of the conversations that have a record in dir.
+// Names returns the names of the sessions that have a record in dir.
 func Names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,12 +19,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// supported reports whether this system has what a supervisor needs.
+// supported reports whether this system provides what a supervisor needs.
 var supported = sync.OnceValue(proc.CanBeSubreaper)
 
-// Main makes this process a supervisor, and never returns, if it was started as
-// one. Otherwise it returns at once, and agents get supervisors from now on. It
-// must be called first thing in main.
+// Main must be called first in main. In a process that was started as a
+// supervisor it runs the supervisor and never returns. Otherwise it returns at
+// once and enables supervisors for agents.
 func Main() {
 	if _, ok := procinfo.SupervisedSession(os.Args); ok {
 		os.Exit(serve())
@@ -32,19 +32,19 @@ func Main() {
 	enabled.Store(true)
 }
 
-// The descriptors that a supervisor is born with.
+// The descriptors that a supervisor inherits.
 const (
 	controlFD = 3
 	outputFD  = 4
 )
 
-// abandoned is the Ladder for an agent whose server is gone: it ends soon, but
-// may still put its files in order.
+// abandoned is the Ladder for an agent whose server has ended. It is short, but
+// lets the agent write its files.
 var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * time.Millisecond}
 
-// server is a supervisor's state. Its goroutines are relay (the agent's
-// output), accept (servers that take over), readLoop (one for each connection),
-// reportExit and, while lines wait for the agent, reportTaken. All end with the
+// server is the state of a supervisor. Its goroutines are relay (the agent's
+// output), accept (takeovers), readLoop (one per connection), reportExit and,
+// while lines wait for the agent, reportTaken. All of them end with the
 // process.
 type server struct {
 	agent  *proc.Process
@@ -55,30 +55,30 @@ type server struct {
 	finished chan struct{} // closed by finish
 
 	mu       sync.Mutex
-	changed  *sync.Cond // control, output or over has changed
+	changed  *sync.Cond // signals a change of control, output or over
 	spool    *spool
 	control  *net.UnixConn // of the connected server, or nil
 	output   *net.UnixConn
-	sent     int64       // bytes of lines
-	sending  bool        // reportTaken runs
+	sent     int64       // bytes of lines sent to the agent
+	sending  bool        // reportTaken is running
 	drained  bool        // the agent's output has ended
-	exit     *exitReport // nil until the agent is gone
-	exitSent bool        // exit was sent to the server that was connected then, if any
+	exit     *exitReport // nil until the agent has ended
+	exitSent bool        // exit was sent to the connected server, if any
 	over     bool        // no server can take over any more
 	ending   bool        // finished is closed
 	expiry   *time.Timer // of the window
 }
 
-// serve is the life of a supervisor. It returns the exit code of the process.
+// serve runs a supervisor and returns the exit code of its process.
 func serve() int {
-	runtime.LockOSThread()   // the main thread: the agent ends when the thread that started it does
-	debug.SetGCPercent(10)   // there is next to nothing to collect
-	debug.SetMaxThreads(200) // a fault of ours must not take the machine
+	runtime.LockOSThread()   // the agent is killed when the thread that started it ends
+	debug.SetGCPercent(10)   // the heap is nearly empty
+	debug.SetMaxThreads(200) // limits the damage of a bug
 	unix.CloseOnExec(controlFD)
 	unix.CloseOnExec(outputFD)
-	_ = unix.Close(imageFD) // it is not needed any more
+	_ = unix.Close(imageFD) // no longer needed
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) // what is ignored the agent would inherit
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) // the agent would inherit ignored signals
 	if _, err := proc.BecomeSubreaper(); err != nil {
 		return 1
 	}
@@ -154,7 +154,7 @@ func begin(g greeting, control, output *net.UnixConn) (*server, error) {
 
 // spoolFile returns a new file in memory.
 func spoolFile() (file, error) {
-	fd, err := unix.MemfdCreate("spool", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL) // some systems allow no other
+	fd, err := unix.MemfdCreate("spool", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL) // some systems require this flag
 	if errors.Is(err, unix.EINVAL) {                                            // Linux before 6.3
 		fd, err = unix.MemfdCreate("spool", unix.MFD_CLOEXEC)
 	}
@@ -164,7 +164,7 @@ func spoolFile() (file, error) {
 	return os.NewFile(uintptr(fd), "spool"), nil
 }
 
-// handleTerm has a SIGTERM to this process end the agent.
+// handleTerm ends the agent when this process receives SIGTERM.
 func (s *server) handleTerm() {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -174,7 +174,8 @@ func (s *server) handleTerm() {
 	}()
 }
 
-// relay passes the agent's output on, and keeps it.
+// relay passes the agent's output to the connected server and adds it to the
+// spool.
 func (s *server) relay() {
 	buf := make([]byte, relaySize)
 	for {
@@ -182,7 +183,7 @@ func (s *server) relay() {
 		n, err := s.agent.Stdout().Read(buf)
 		if n > 0 {
 			if to := s.keep(buf[:n]); to != nil {
-				_, _ = to.Write(buf[:n]) // after an error: readLoop sees the disconnect, and the spool has the output
+				_, _ = to.Write(buf[:n]) // after an error readLoop detects the disconnect, and the spool has the output
 			}
 		}
 		if err != nil {
@@ -198,7 +199,8 @@ func (s *server) relay() {
 	s.finish()
 }
 
-// finish lets the process end once nobody needs it; s.mu is held.
+// finish lets the process end when no server needs it any more. The caller
+// holds s.mu.
 func (s *server) finish() {
 	if s.over && s.exitSent && s.drained && !s.ending {
 		s.ending = true
@@ -206,7 +208,7 @@ func (s *server) finish() {
 	}
 }
 
-// await returns when n bytes of output can be kept or passed on.
+// await returns when n bytes of output can be spooled or passed on.
 func (s *server) await(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +217,8 @@ func (s *server) await(n int) {
 	}
 }
 
-// keep adds output to the spool and returns where else it goes.
+// keep adds output to the spool and returns the connection to which it must be
+// written, or nil.
 func (s *server) keep(p []byte) *net.UnixConn {
 	s.trim.note()
 	s.mu.Lock()
@@ -238,8 +241,7 @@ func (s *server) readLoop(c *net.UnixConn) {
 	}
 }
 
-// dispatch does what one frame of a server asks for. An error disconnects the
-// server.
+// dispatch executes one frame of a server. An error disconnects the server.
 func (s *server) dispatch(k kind, p []byte) error {
 	s.trim.note()
 	switch k {
@@ -271,21 +273,21 @@ func (s *server) dispatch(k kind, p []byte) error {
 	return nil
 }
 
-// line passes a line on to the agent.
+// line passes a line to the agent.
 func (s *server) line(line []byte, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spool.add(recordIn, after, time.Now(), line)
 	s.sent += int64(len(line))
-	_ = s.agent.Send(line) // one that cannot be written to is about to end
+	_ = s.agent.Send(line) // an agent that cannot be written to is about to end
 	if !s.sending {
 		s.sending = true
 		go s.reportTaken()
 	}
 }
 
-// reportTaken sends how many bytes of lines the agent has read, whenever it has
-// read all of them.
+// reportTaken reports how many bytes of lines the agent has read, each time the
+// agent has read all of them.
 func (s *server) reportTaken() {
 	for reported := int64(-1); ; {
 		_ = s.agent.Flush(context.Background())
@@ -304,7 +306,8 @@ func (s *server) reportTaken() {
 	}
 }
 
-// onDisconnect starts the window in which another server may take over.
+// onDisconnect closes the connection and starts the window in which another
+// server may take over.
 func (s *server) onDisconnect(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +318,7 @@ func (s *server) onDisconnect(c *net.UnixConn) {
 	s.control = nil
 	s.changed.Broadcast()
 	if s.over {
-		return // what is still on its way is for a reader that knows
+		return // output that is still being sent belongs to the last reader
 	}
 	if s.output != nil {
 		s.output.Close()
@@ -335,7 +338,7 @@ func (s *server) onDisconnect(c *net.UnixConn) {
 	})
 }
 
-// abandon ends the agent. No server can take it over any more.
+// abandon ends the agent. After it no server can take over.
 func (s *server) abandon(l proc.Ladder) {
 	s.mu.Lock()
 	if !s.over {
@@ -347,12 +350,14 @@ func (s *server) abandon(l proc.Ladder) {
 	_ = s.agent.Stop(context.Background(), l)
 }
 
-// sweepEvery is how often a supervisor tries to end what it could not.
+// sweepEvery is the interval at which a supervisor retries to kill remaining
+// processes.
 const sweepEvery = time.Second
 
-// reportExit sends how the agent ended to the server that is connected, if any.
-// The process stays as long as something of the agent is left: below a
-// supervisor it is recognised as an agent's, and the next server can end it.
+// reportExit sends the agent's exit report to the connected server, if any. The
+// supervisor then stays while any process of the agent remains. As long as such
+// a process is below a supervisor it is recognised as part of an agent, and the
+// next server can end it.
 func (s *server) reportExit() {
 	st, err := s.agent.Wait(context.Background())
 	report := exitReport{Status: st, Stderr: s.agent.StderrTail()}

@@ -11,40 +11,40 @@ import (
 	"time"
 )
 
-// The spool is a file of records: what it is, where in the agent's output it
-// belongs, when it passed (Unix nanoseconds), how long it is, and that many
-// bytes.
+// The spool is a file of records. A record has a type, a position in the
+// agent's output, a time (Unix nanoseconds), a length, and that many bytes.
 const (
 	recordSize = 1 + 8 + 8 + 4
 
-	recordOut   = 'o' // output from that place on, cut anywhere
-	recordIn    = 'i' // a line to the agent, made when its output up to that place had been taken account of
-	recordBegin = 'b' // a Checkpoint, made as a line is
+	recordOut   = 'o' // output from that position on, split anywhere
+	recordIn    = 'i' // a line to the agent; the server had processed the output up to that position
+	recordBegin = 'b' // a Checkpoint, with the position as for recordIn
 )
 
-// maxSpool bounds a spool: a turn that is longer than that is not kept, and
-// while nobody is there the agent is not read beyond it.
+// maxSpool bounds a spool. A longer turn is not kept. While no server is
+// connected, the agent's output is not read beyond this bound.
 const maxSpool = 64 << 20
 
-// relaySize is how much output is passed on at once.
+// relaySize is the maximum number of bytes that relay passes on at once.
 const relaySize = 32 << 10
 
-// file is what a spool is kept in.
+// file is the storage of a spool.
 type file interface {
 	io.WriterAt
 	io.Closer
 	Truncate(int64) error
 }
 
-// spool is the writing end. It belongs to whoever holds the supervisor's lock.
+// spool is the writing end of a spool. The caller of its methods holds the
+// supervisor's lock.
 type spool struct {
 	f      file
-	fresh  func() (file, error) // another such file
-	shared bool                 // whoever takes over may be reading f
+	fresh  func() (file, error) // creates another such file
+	shared bool                 // a server that has taken over may be reading f
 	max    int64
 	size   int64
-	whole  bool  // it holds everything since the last Begin, or since the start
-	out    int64 // how much output there was
+	whole  bool  // contains everything since the last Begin, or since the start
+	out    int64 // total bytes of output
 	buf    []byte
 }
 
@@ -52,8 +52,8 @@ func newSpool(f file, fresh func() (file, error), max int64) *spool {
 	return &spool{f: f, fresh: fresh, max: max, whole: true}
 }
 
-// add appends a record. A spool that cannot be written, or is full, is no
-// longer whole, and empty.
+// add appends a record. If the spool cannot be written or is full, add empties
+// it and clears whole.
 func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
 	if !s.whole {
 		return
@@ -64,7 +64,7 @@ func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
 	b = append(b, p...)
 	if cap(b) <= relaySize+recordSize {
-		s.buf = b // a large line's memory is given back
+		s.buf = b // the buffer of a larger line is freed
 	}
 	if s.size+int64(len(b)) > s.max {
 		s.lose()
@@ -82,7 +82,8 @@ func (s *spool) lose() {
 	s.empty()
 }
 
-// empty forgets what the spool holds. Who may be reading it keeps the file.
+// empty removes all records. If another process may be reading the file, empty
+// replaces the file instead.
 func (s *spool) empty() {
 	s.size = 0
 	if s.shared {
@@ -98,14 +99,14 @@ func (s *spool) empty() {
 // room reports whether n more bytes of output fit.
 func (s *spool) room(n int) bool { return s.whole && s.size+int64(n)+recordSize <= s.max }
 
-// output adds what the agent printed.
+// output adds output of the agent.
 func (s *spool) output(p []byte, at time.Time) {
 	s.add(recordOut, s.out, at, p)
 	s.out += int64(len(p))
 }
 
-// begin notes the begin of a turn. What came before is forgotten if all of it
-// had been taken account of.
+// begin records the start of a turn. It first removes all earlier records if
+// the server had processed all earlier output.
 func (s *spool) begin(point []byte, after int64, at time.Time) {
 	if after == s.out {
 		s.whole = true
@@ -114,21 +115,21 @@ func (s *spool) begin(point []byte, after int64, at time.Time) {
 	s.add(recordBegin, after, at, point)
 }
 
-// Line is one line that passed between us and the agent.
+// Line is one line that was sent to or printed by the agent.
 type Line struct {
-	In   bool // to the agent
+	In   bool // sent to the agent
 	At   time.Time
-	Text []byte // with its line ending, if that was printed
-	End  int64  // how much output had been taken account of when it had, in bytes from the start of the process
+	Text []byte // with its line ending, if it had one
+	End  int64  // the position in the output, in bytes from the start of the process, after this line was processed
 }
 
-// Backlog is what passed since the last turn began.
+// Backlog is everything that passed since the last turn began.
 type Backlog struct {
-	Known bool // Checkpoint is; else nobody has begun a turn, and the backlog is all that ever passed
+	Known bool // Checkpoint is set; else no turn has begun, and the backlog is complete
 	Checkpoint
-	From  int64  // place in the output at which Lines begin
-	Lines []Line // in the order in which they are to be fed
-	Rest  []byte // the line that the agent had not yet ended
+	From  int64  // position in the output at which Lines begins
+	Lines []Line // in the order in which they must be replayed
+	Rest  []byte // the last output line, if it is incomplete
 }
 
 type record struct {
@@ -163,8 +164,8 @@ func readBacklog(r io.Reader) (*Backlog, error) {
 	return b, nil
 }
 
-// divide returns the lines to the agent from the first record on, and the
-// output from a place on.
+// divide returns the lines to the agent, beginning with record first, and the
+// output from position from on.
 func divide(records []record, first int, from int64) (in, out []record) {
 	for i, rec := range records {
 		switch {
@@ -180,8 +181,8 @@ func divide(records []record, first int, from int64) (in, out []record) {
 	return in, out
 }
 
-// weave puts the lines of both directions in the order in which they were taken
-// account of.
+// weave sets b.Lines to the lines of both directions, in the order in which the
+// server processed them.
 func (b *Backlog) weave(in, out []record) {
 	at := b.From
 	upTo := func(place int64) {
@@ -209,7 +210,7 @@ func (b *Backlog) weave(in, out []record) {
 			p = p[i+1:]
 		}
 	}
-	for _, rec := range in { // made of what we have as half a line: it cannot be
+	for _, rec := range in { // unreachable unless the spool is inconsistent
 		b.Lines = append(b.Lines, Line{In: true, At: rec.at, Text: rec.p, End: at})
 	}
 }

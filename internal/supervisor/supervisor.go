@@ -1,23 +1,21 @@
-// Package supervisor puts a process of ours between us and each agent.
+// Package supervisor runs each agent under a supervisor process.
 //
-// The supervisor is this program, executed again. It runs one agent as package
-// proc does, and beyond that
-//   - it is the subreaper of everything the agent starts, so that nothing can
-//     detach itself from it;
-//   - it holds a lifeline to us: when we are gone, however that came, it ends
-//     the agent and all it started, at once or after Keep.Window without anyone
-//     who takes over;
-//   - it relays the agent's input and output, and keeps what passed since the
-//     turn began in its spool, from which a server that takes over continues as
-//     if nothing had happened.
+// The supervisor is this program, executed again. It runs one agent with
+// package proc, and in addition
+//   - it is the subreaper of all descendants of the agent, so that none can
+//     detach itself;
+//   - it ends the agent and its descendants when the server disconnects, at
+//     once or after Keep.Window unless another server takes over;
+//   - it relays the agent's input and output. It keeps everything since the
+//     start of the turn in its spool, from which a server that takes over
+//     continues.
 //
-// Linux only, and only in a program whose main calls Main. Elsewhere Start runs
-// the agent directly, and what it leaves behind is found as well as package
-// proc can.
+// Supervisors exist only on Linux, in a program whose main calls Main.
+// Elsewhere Start runs the agent directly with package proc.
 //
-// What passes between us and a supervisor is in wire.go, the spool in spool.go,
-// the supervisor's own life in serve.go, our side of it in child.go, and how
-// one is found again in record.go and attach.go.
+// The protocol is in wire.go, the spool in spool.go, the supervisor process in
+// serve_linux.go, the server's side in child_linux.go, and the search for a
+// running supervisor in record_linux.go and attach_linux.go.
 package supervisor
 
 import (
@@ -29,68 +27,68 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// Keep says how a supervisor is found again. The zero value: never, and the
-// agent ends when we do.
+// Keep describes how a later server finds the supervisor. With the zero value
+// it cannot be found, and the agent ends with this process.
 type Keep struct {
-	Dir    string        // for its record and its socket; ours alone. Default: it cannot be found
-	Name   string        // of the conversation, unique within Dir; letters, digits and dashes
-	Window time.Duration // how long the agent goes on without us. Default: it does not
+	Dir    string        // private directory for its record and its socket. Default: it cannot be found
+	Name   string        // name of the session, unique within Dir; letters, digits and dashes
+	Window time.Duration // how long the agent runs without a server. Default: it ends at once
 }
 
-// Agent is a running agent, with a supervisor or without. Its methods are those
-// of proc.Process and may be called as they may.
+// Agent is a running agent, with or without a supervisor. Its methods have the
+// same rules as those of proc.Process.
 type Agent interface {
-	// Pid returns the agent's process id. It means nothing any more once Done
+	// Pid returns the agent's process id. The system may reuse the id once Done
 	// is closed.
 	Pid() int
 
-	// Send queues line for the agent's input and never blocks. after is how
-	// much of the agent's output, in bytes from the start of the process, had
-	// been taken account of when line was made: a replay feeds them in that
-	// order. It fails with proc.ErrOutboxFull or proc.ErrStdinClosed.
+	// Send queues line for the agent's input and never blocks. after is the
+	// number of output bytes, from the start of the process, that the caller
+	// had processed when it made the line. A replay uses after to restore the
+	// order. Send returns proc.ErrOutboxFull or proc.ErrStdinClosed.
 	Send(line []byte, after int64) error
 
-	// Begin says that what is sent next begins a turn: whoever takes over needs
-	// what passes from here on, and point. after is as for Send.
+	// Begin marks the start of a turn. A server that takes over receives point
+	// and everything that passes from here on. after is as for Send.
 	Begin(point Checkpoint, after int64)
 
-	// Stdout is what the agent prints, to its end.
+	// Stdout returns the agent's output.
 	Stdout() io.Reader
 
-	// StderrTail returns the end of what the agent wrote to standard error.
-	// With a supervisor it is known at the end only.
+	// StderrTail returns the last output of the agent on standard error. With a
+	// supervisor it is empty until Done is closed.
 	StderrTail() string
 
-	// Stop ends the agent and everything it started, and returns when Done is
+	// Stop ends the agent and all its descendants, and returns when Done is
 	// closed. ctx bounds only the wait.
 	Stop(ctx context.Context, l proc.Ladder) error
 
-	// Detach leaves the agent to its supervisor, for another process to take
-	// over within Keep.Window. It reports false if that cannot be; then nothing
-	// has happened.
+	// Detach leaves the agent to its supervisor, so that another process can
+	// take over within Keep.Window. It returns false and does nothing if that
+	// is impossible.
 	Detach() bool
 
-	// Done is closed when the agent, and what it started, is gone; not after
-	// Detach.
+	// Done returns a channel that is closed when the agent and its descendants
+	// have ended. It is not closed after Detach.
 	Done() <-chan struct{}
 
 	// Wait waits for Done.
 	Wait(ctx context.Context) (proc.ExitStatus, error)
 }
 
-// Checkpoint is what a turn began with.
+// Checkpoint is the state at the start of a turn.
 type Checkpoint struct {
-	Log   int64  `json:"log"`   // the position of the conversation's log
-	State []byte `json:"state"` // of the translator, in its own form
+	Log   int64  `json:"log"`   // the position in the session's log
+	State []byte `json:"state"` // the state of the translator, in the translator's encoding
 }
 
-var enabled atomic.Bool // Main was called: this program can be executed again
+var enabled atomic.Bool // Main was called, so this program can be executed as a supervisor
 
 // Enabled reports whether agents get supervisors.
 func Enabled() bool { return enabled.Load() && supported() }
 
-// Start runs c: under a supervisor where there can be one. Errors are those of
-// proc.Start.
+// Start runs c, under a supervisor if supervisors are enabled. Errors are those
+// of proc.Start.
 func Start(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 	if Enabled() {
 		return launch(ctx, c, k)

@@ -11,9 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// open lets others find this supervisor, if that is wanted. The returned func
-// ends that. Where it fails, the agent runs on, and ends with the server that
-// started it.
+// open writes the record and listens for servers that take over, if Keep asks
+// for it. shut undoes both. If open fails, the agent still runs, but ends with
+// the server that started it.
 func (s *server) open(to *toStart) (shut func()) {
 	if to.Dir == "" || s.window <= 0 {
 		s.window = 0
@@ -43,7 +43,7 @@ func (s *server) open(to *toStart) (shut func()) {
 	}
 }
 
-// accept lets servers take over, one at a time.
+// accept handles takeovers, one at a time.
 func (s *server) accept(ln *net.UnixListener) {
 	for {
 		c, err := ln.AcceptUnix()
@@ -91,13 +91,13 @@ func (s *server) takeover(c *net.UnixConn) error {
 	return nil
 }
 
-// leaveTime is how long one that takes over waits for the server before it to
-// be gone: that one may have been killed a moment ago, and its end not yet be
-// seen.
+// leaveTime is how long a takeover waits for the previous server to disconnect.
+// That server may have been killed just before, and its disconnect not be
+// detected yet.
 const leaveTime = time.Second
 
-// awaitLeave returns when there is no server, or none that leaves soon; s.mu is
-// held.
+// awaitLeave waits until no server is connected, at most leaveTime. The caller
+// holds s.mu.
 func (s *server) awaitLeave() {
 	late := false
 	timer := time.AfterFunc(leaveTime, func() {
@@ -112,7 +112,7 @@ func (s *server) awaitLeave() {
 	}
 }
 
-// handOver gives the agent to the server at the other end of c.
+// handOver hands the agent over to the server at the other end of c.
 func (s *server) handOver(c, output *net.UnixConn, theirs int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet is how long nothing happens before a supervisor makes itself small.
+// quiet is the idle time after which a supervisor returns memory.
 const quiet = time.Second
 
-// trimmer gives memory back whenever nothing happens: what this program's other
-// parts have initialised of themselves, and what a burst took, is not needed by
-// a supervisor that waits.
+// trimmer returns memory to the system when the supervisor is idle. An idle
+// supervisor needs neither the memory of a burst nor that of the program's
+// unused packages.
 type trimmer struct {
-	files [][2]uintptr // mappings of files in which nothing differs from the file
+	files [][2]uintptr // file mappings whose pages are identical to the file
 	timer *time.Timer
-	armed atomic.Bool // the timer runs
-	busy  atomic.Bool // something happened since it began to
+	armed atomic.Bool // the timer is running
+	busy  atomic.Bool // there was activity since the timer started
 }
 
 func newTrimmer() *trimmer {
@@ -31,7 +31,7 @@ func newTrimmer() *trimmer {
 	return t
 }
 
-// note says that something happens.
+// note records activity.
 func (t *trimmer) note() {
 	t.busy.Store(true)
 	if t.armed.CompareAndSwap(false, true) {
@@ -46,13 +46,13 @@ func (t *trimmer) tick() {
 	}
 	t.armed.Store(false)
 	debug.FreeOSMemory()
-	for _, m := range t.files { // pages of files are read again if they are needed: all that can be lost is time
+	for _, m := range t.files { // file pages are read again when needed, so dropping them costs only time
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m[0], m[1]-m[0], unix.MADV_DONTNEED)
 	}
 }
 
-// mappings returns the ranges of this process that show a file as it is, and
-// cannot be written.
+// mappings returns the address ranges of unmodified, read-only file mappings of
+// this process.
 func mappings() (files [][2]uintptr) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -74,8 +74,8 @@ func mappings() (files [][2]uintptr) {
 	return files
 }
 
-// mapping returns the range of a mapping of a file that is not writable; else
-// an empty one.
+// mapping returns the address range of a read-only file mapping, or an empty
+// range for any other mapping.
 func mapping(f [][]byte) (span [2]uintptr) {
 	if len(f) < 6 || f[5][0] != '/' || bytes.IndexByte(f[1], 'w') >= 0 {
 		return span

@@ -11,14 +11,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// version is that of everything that two programs of different age must agree
-// on: frames, record and spool. A supervisor of another version is ended, not
-// taken over.
+// version is the version of frames, record and spool. A server ends a
+// supervisor of another version instead of taking it over.
 const version = 1
 
-// A frame is its kind, the length of its payload in four bytes, and that
-// payload. Besides the frames there is, in the other direction of the agent's
-// output, a second socket with nothing but that.
+// A frame consists of its kind, the length of its payload in four bytes, and
+// the payload. The agent's output has a separate socket and no frames.
 type kind byte
 
 // The kinds of frames.
@@ -28,22 +26,22 @@ const (
 	kindBegin kind = 'B' // a turn begins: after, in eight bytes, and the Checkpoint, JSON
 	kindClose kind = 'C' // close the agent's input after what was sent
 	kindStop  kind = 'S' // a proc.Ladder, JSON
-	kindQuit  kind = 'Q' // nobody needs the spool any more
-	kindTaken kind = 'T' // from the supervisor: how many bytes of lines the agent has taken, in eight bytes
+	kindQuit  kind = 'Q' // the spool is no longer needed
+	kindTaken kind = 'T' // from the supervisor: the number of bytes of lines that the agent has read, in eight bytes
 	kindExit  kind = 'X' // from the supervisor, last: exitReport, JSON
 )
 
 const (
 	headSize = 5
-	// maxFrame is the longest line that an agent is sent, and its offset.
+	// maxFrame is the maximum length of a line to the agent plus its offset.
 	maxFrame = 64<<20 + 8
 )
 
-// greeting is the first frame of whoever connects.
+// greeting is the first frame that a connecting server sends.
 type greeting struct {
 	Version int      `json:"version"`
 	Nonce   string   `json:"nonce"`
-	Start   *toStart `json:"start,omitempty"` // of the first one: what to run
+	Start   *toStart `json:"start,omitempty"` // set only by the server that starts the agent
 }
 
 type toStart struct {
@@ -53,7 +51,7 @@ type toStart struct {
 	Window  int64        `json:"window"` // nanoseconds
 }
 
-// welcome answers a greeting. After it, on a takeover, come the descriptors of
+// welcome answers a greeting. On a takeover it comes with the descriptors of
 // the output and of the spool.
 type welcome struct {
 	Refused string        `json:"refused,omitempty"`
@@ -62,12 +60,12 @@ type welcome struct {
 	Mark    string        `json:"mark,omitempty"`
 	Fence   string        `json:"fence,omitempty"`
 	Kept    bool          `json:"kept"`  // the supervisor can be found again
-	Spool   int64         `json:"spool"` // bytes of it that precede the output
-	Whole   bool          `json:"whole"` // the spool is: it holds what passed since the last Begin
+	Spool   int64         `json:"spool"` // bytes of the spool that precede the output
+	Whole   bool          `json:"whole"` // the spool contains everything since the last Begin
 	Sent    int64         `json:"sent"`  // bytes of lines so far
 }
 
-// startFailure is a proc.StartError on its way.
+// startFailure is the wire form of a proc.StartError.
 type startFailure struct {
 	Program string        `json:"program"`
 	Reason  proc.Reason   `json:"reason"`
@@ -98,10 +96,10 @@ func (f *startFailure) unpack() error {
 	return err
 }
 
-// An exitReport says how the agent ended.
+// An exitReport describes how the agent ended.
 type exitReport struct {
 	Status proc.ExitStatus `json:"status"`
-	Lost   string          `json:"lost,omitempty"` // why the status is not known
+	Lost   string          `json:"lost,omitempty"` // why the status is unknown
 	Stderr string          `json:"stderr"`
 }
 
@@ -120,14 +118,14 @@ func appendFrame(to []byte, k kind, payload ...[]byte) []byte {
 func appendJSON(to []byte, k kind, v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		b = nil // our own types all have a form; the other side refuses a frame without one
+		b = nil // our own types always marshal; the other side rejects an empty frame
 	}
 	return appendFrame(to, k, b)
 }
 
 func offset(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// cutOffset takes the offset off the front of a payload.
+// cutOffset splits the offset from the start of a payload.
 func cutOffset(p []byte) (n int64, rest []byte, err error) {
 	if len(p) < 8 {
 		return 0, nil, errors.New("supervisor: frame is too short")
@@ -135,7 +133,7 @@ func cutOffset(p []byte) (n int64, rest []byte, err error) {
 	return int64(binary.BigEndian.Uint64(p)), p[8:], nil
 }
 
-// readFrame reads one frame. The payload is the caller's.
+// readFrame reads one frame. The caller owns the payload.
 func readFrame(r io.Reader) (kind, []byte, error) {
 	var head [headSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
