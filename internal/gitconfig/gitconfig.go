@@ -1,8 +1,8 @@
-// Package gitconfig finds the keys of git configurations by which git would run
-// programs in a folder, and pins the settings of git that need no such key.
+// Package gitconfig finds the keys in git configurations that make git run
+// programs, and pins the git settings that run programs without such a key.
 //
-// Agents run `git status` and `git diff` by themselves, so a repository with
-// such a key runs a program before anyone has read it.
+// Agents run `git status` and `git diff` on their own. A repository with such a
+// key therefore runs a program before a person has reviewed it.
 package gitconfig
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Finding is a key by which git would run a program or overwrite files
-// elsewhere, or a configuration that could not be judged.
+// A Finding is a key that makes git run a program or overwrite files elsewhere,
+// or a configuration that could not be checked.
 type Finding struct {
-	Key     string // as git lists it; "" with a Problem
+	Key     string // as git lists it; "" if Problem is set
 	File    string // absolute path of the configuration
-	Problem string // why the configuration could not be judged
+	Problem string // why the configuration could not be checked
 }
 
-// ErrNoGit means that git is needed to read the configuration of a folder and
-// is not installed.
+// ErrNoGit means that git is required to read a configuration and is not
+// installed.
 var ErrNoGit = errors.New("git is not installed, or not in PATH")
 
 // Find returns the findings in the configurations that git would read in dir,
 // in the folders below it and in those above it: of repositories, worktrees,
-// submodules and bare repositories, with every file that they include under any
-// condition. If a repository holds dir, links from dir into the rest of it are
-// followed. dir is absolute. Find runs the git in the PATH of env to parse the
-// files, and nothing else.
+// submodules and bare repositories. It reads every included file, whatever its
+// condition. If a repository contains dir, Find follows links from dir to other
+// parts of that repository. dir must be absolute. Find runs the git in the PATH
+// of env to parse the files, and no other program.
 //
-// Below dir it looks at maxEntries files, nearest first, at as many in git
-// directories and behind links, and at as many beside objects of git. Of a
-// repository beyond them it knows nothing.
+// Find checks up to maxEntries entries below dir, nearest first. It checks as
+// many again in git directories and behind links, and as many in object
+// directories. It misses repositories beyond these bounds.
 func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -45,7 +45,7 @@ func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 	f.root = dir
 	f.above(dir)
 	f.walk(dir)
-	f.left = maxEntries // of git directories, which may be elsewhere
+	f.left = maxEntries // for git directories, which may be outside of dir
 	f.walkAll(&f.later)
 	f.left = maxEntries
 	f.walkAll(&f.last)
@@ -56,11 +56,11 @@ func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
 	return f.found, f.err
 }
 
-// maxShown is how many findings Describe names.
+// maxShown is the maximum number of findings that Describe lists.
 const maxShown = 20
 
-// Describe returns the findings as one line of text. Files below dir have their
-// relative path.
+// Describe returns the findings as one line of text. Paths below dir are
+// relative to it.
 func Describe(findings []Finding, dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real

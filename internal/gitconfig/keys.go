@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// An entry is a key of a configuration and its value. Git gives the section and
-// the name of a key in lower case, and what is between them as it is.
+// An entry is a key of a configuration and its value. Git prints the section
+// and the name of a key in lower case, and the subsection between them
+// unchanged.
 type entry struct{ key, value string }
 
-// parts returns the section, what is between it and the name, and the name.
+// parts returns the section, the subsection and the name of the key.
 func (e entry) parts() (section, middle, name string) {
 	section, rest, _ := strings.Cut(e.key, ".")
 	if i := strings.LastIndexByte(rest, '.'); i >= 0 {
@@ -25,19 +26,19 @@ func (e entry) isInclude() bool {
 	return (section == "include" || section == "includeif") && name == "path"
 }
 
-// A judge decides whether git runs a program because of a key, by the value and
-// by what the key has between its section and its name.
+// A judge reports whether a key makes git run a program, given the subsection
+// and the value of the key.
 type judge func(middle, value string) bool
 
-// named are the keys whose values name programs, as the documentation of git
-// and of Git LFS has them. A star stands for what a repository can choose.
+// named lists the keys whose values name programs, from the documentation of
+// git and Git LFS. A star stands for any subsection.
 var named = map[string]judge{
 	"branch.*.pushremote":         viaHelper,
 	"branch.*.remote":             viaHelper,
 	"core.alternaterefscommand":   filled,
 	"core.askpass":                filled,
 	"core.editor":                 filled,
-	"core.fsmonitor":              notBool, // true is git's own daemon
+	"core.fsmonitor":              notBool, // true selects git's own daemon
 	"core.gitproxy":               filled,
 	"core.hookspath":              filled,
 	"core.pager":                  filled,
@@ -51,10 +52,10 @@ var named = map[string]judge{
 	"filter.*.process":            filled,
 	"filter.*.smudge":             filled,
 	"guitool.*.cmd":               filled,
-	"http.savecookies":            isTrue, // a server then chooses what is in any file
+	"http.savecookies":            isTrue, // a server could then choose the contents of any file
 	"http.*.savecookies":          isTrue,
 	"imap.tunnel":                 filled,
-	"init.templatedir":            filled, // its hooks are those of every new repository
+	"init.templatedir":            filled, // its hooks are copied to every new repository
 	"instaweb.browser":            filled,
 	"instaweb.httpd":              filled,
 	"interactive.difffilter":      filled,
@@ -83,11 +84,11 @@ var named = map[string]judge{
 	"url.*.pushinsteadof":         func(base, _ string) bool { return viaHelper("", base) },
 }
 
-// endings are the ends of names under which git, and programs that it comes
-// with or that keep their settings with it, have commands.
+// endings are suffixes of key names that hold commands, in git and in related
+// programs.
 var endings = []string{"command", "cmd", "program", "prog", "helper", "hook", "hookspath", "editor", "pager", "askpass", "textconv"}
 
-// runs reports whether git would run a program because of the entry.
+// runs reports whether the entry makes git run a program.
 func (e entry) runs() bool {
 	section, middle, name := e.parts()
 	switch {
@@ -114,10 +115,10 @@ func (e entry) runs() bool {
 	return false
 }
 
-// filled accepts every value but the empty one, which git takes for none.
+// filled accepts every value except the empty one, which git ignores.
 func filled(_, value string) bool { return value != "" }
 
-// notBool accepts values that are no booleans of git's.
+// notBool accepts values that are not git booleans.
 func notBool(_, value string) bool {
 	switch strings.ToLower(value) {
 	case "", "true", "false", "yes", "no", "on", "off":
@@ -127,7 +128,7 @@ func notBool(_, value string) bool {
 	return err != nil
 }
 
-// isTrue accepts every value that git does not take for false. A key without a
+// isTrue accepts every value that git does not read as false. A key without a
 // value is true.
 func isTrue(_, value string) bool {
 	switch strings.ToLower(value) {
@@ -137,8 +138,8 @@ func isTrue(_, value string) bool {
 	return true
 }
 
-// isAlias accepts aliases that are shell commands or set options of git, among
-// which may be any configuration.
+// isAlias accepts aliases that are shell commands or that begin with git
+// options, which can set any configuration.
 func isAlias(_, value string) bool {
 	value = strings.TrimSpace(value)
 	return strings.HasPrefix(value, "!") || strings.HasPrefix(value, "-")
@@ -147,11 +148,11 @@ func isAlias(_, value string) bool {
 // isPath accepts paths.
 func isPath(_, value string) bool { return strings.ContainsAny(value, `/\`) }
 
-// allows accepts policies that let git run any helper of a transport.
+// allows accepts policies that let git run any transport helper.
 func allows(_, value string) bool { return value != "" && !strings.EqualFold(value, "never") }
 
-// allowsHelper accepts policies that let git run a transport that is not
-// built in.
+// allowsHelper accepts policies that let git run a transport that is not built
+// in.
 func allowsHelper(transport, value string) bool {
 	switch transport {
 	case "http", "https", "git", "ssh", "file":
@@ -160,7 +161,8 @@ func allowsHelper(transport, value string) bool {
 	return allows("", value)
 }
 
-// helper matches an address that git gives to a program, such as "ext::COMMAND".
+// helper matches an address that git passes to a helper program, such as
+// "ext::COMMAND".
 var helper = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*::`)
 
 func viaHelper(_, address string) bool { return helper.MatchString(address) }

@@ -13,24 +13,23 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// pins are settings that hold whatever a repository has for them. Their values
-// do what git does by default, without hooks.
+// pins are settings that override those of a repository. Their values are git's
+// defaults, but without hooks.
 var pins = [][2]string{
 	{"core.fsmonitor", "false"},
 	{"core.hooksPath", os.DevNull},
 	{"core.pager", "cat"},
 	{sshCommand, "ssh"},
-	{"safe.bareRepository", "explicit"}, // git before 2.38 does not know it
+	{"safe.bareRepository", "explicit"}, // unknown to git before 2.38
 }
 
 const sshCommand = "core.sshCommand"
 
-// counter is the variable that says how many settings the environment has.
+// counter is the variable with the number of settings in the environment.
 const counter = "GIT_CONFIG_COUNT"
 
-// Pin returns an environment in which git has the pins, beside the settings
-// that env has already. A core.sshCommand of the user's own stays, as far as
-// git can be asked for it.
+// Pin returns env with the pins added to its git settings. It keeps the user's
+// own core.sshCommand if git can report it.
 func Pin(ctx context.Context, env []string) []string {
 	pinned := slices.Clone(pins)
 	if own := userSetting(ctx, env, sshCommand); own != "" {
@@ -39,13 +38,13 @@ func Pin(ctx context.Context, env []string) []string {
 	return appendSettings(env, pinned)
 }
 
-// appendSettings returns env with further settings of git.
+// appendSettings returns env with additional git settings.
 func appendSettings(env []string, settings [][2]string) []string {
 	n := 0
 	out := make([]string, 0, len(env)+2*len(settings)+1)
 	for _, e := range env {
 		if value, ok := strings.CutPrefix(e, counter+"="); ok {
-			n, _ = strconv.Atoi(value) // git refuses what is no number
+			n, _ = strconv.Atoi(value) // git rejects a value that is not a number
 			continue
 		}
 		out = append(out, e)
@@ -59,7 +58,7 @@ func appendSettings(env []string, settings [][2]string) []string {
 }
 
 // userSetting returns a setting from the configurations of the system and the
-// user, "" if there is none.
+// user, or "".
 func userSetting(ctx context.Context, env []string, key string) string {
 	git, err := lookGit(env)
 	if err != nil {
@@ -74,7 +73,7 @@ func userSetting(ctx context.Context, env []string, key string) string {
 	cmd.Dir, cmd.Env = filepath.Dir(git), appendSettings(home, slices.DeleteFunc(slices.Clone(pins), func(p [2]string) bool { return p[0] == key }))
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
-	if err != nil { // also if it is not set
+	if err != nil { // also if the key is not set
 		return ""
 	}
 	return strings.TrimSuffix(string(out), "\x00")

@@ -24,14 +24,14 @@ const (
 	gitTime   = 10 * time.Second
 )
 
-// config looks at a configuration and at those that it includes. gitDir is the
-// git directory of the configuration, "" for one that is included.
+// config checks a configuration and the files that it includes. gitDir is the
+// git directory of the configuration, or "" for an included file.
 func (f *finder) config(path, gitDir string) {
 	if f.stopped() {
 		return
 	}
-	// One file with two names includes what is beside each: so a link of that
-	// name counts as a file of its own.
+	// Relative includes depend on the directory of the name, so a link to a
+	// file that was checked counts as another file.
 	name := beside(path, filepath.Base(path))
 	if f.files[name] {
 		return
@@ -66,8 +66,8 @@ func (f *finder) config(path, gitDir string) {
 	}
 }
 
-// include follows an include, whatever its condition: a branch that is not
-// checked out now may be later.
+// include follows an include whatever its condition, because a condition such
+// as the current branch may become true later.
 func (f *finder) include(from string, e entry) {
 	to := strings.TrimPrefix(e.value, ":(optional)")
 	switch {
@@ -81,22 +81,22 @@ func (f *finder) include(from string, e entry) {
 		}
 		to = home + string(filepath.Separator) + to[2:]
 	case strings.HasPrefix(to, "~"), strings.HasPrefix(to, "%(prefix)"):
-		f.add(Finding{Key: e.key, File: from}) // where it leads is only known to git
+		f.add(Finding{Key: e.key, File: from}) // only git knows the target
 		return
 	}
 	f.config(beside(from, to), "")
 }
 
-// mayHold reports whether a git directory may have its files in the folder
-// worktree: in the folder that is judged, or in one that has a ".git" for this
-// git directory. Anywhere else git would overwrite files of the user, such as
-// those in the home directory that shells run.
+// mayHold reports whether worktree is an allowed work tree of a git directory:
+// a folder within root, or a folder whose ".git" refers to this git directory.
+// With any other work tree git would overwrite files of the user, such as shell
+// startup files in the home directory.
 func (f *finder) mayHold(gitDir, worktree string) bool {
 	if worktree == "" {
-		return true // git takes it for an error
+		return true // git reports an error for it
 	}
 	if gitDir == "" {
-		return false // it depends on what includes it
+		return false // depends on the including file
 	}
 	to := beside(filepath.Join(gitDir, "config"), worktree)
 	if real, err := filepath.EvalSymlinks(to); err == nil {
@@ -114,8 +114,8 @@ func (f *finder) mayHold(gitDir, worktree string) bool {
 	return err == nil && err2 == nil && os.SameFile(is, want)
 }
 
-// parse returns the entries of a configuration. Git itself parses it, from its
-// standard input, and reads no other configuration meanwhile.
+// parse returns the entries of a configuration. It passes the configuration to
+// git on standard input, and git reads no other configuration.
 func (f *finder) parse(config []byte) ([]entry, error) {
 	if f.git == "" {
 		git, err := lookGit(f.env)
@@ -144,11 +144,11 @@ func (f *finder) parse(config []byte) ([]entry, error) {
 	return split(out.String()), nil
 }
 
-// split returns the entries of what `git config --null --list` prints.
+// split returns the entries in the output of `git config --null --list`.
 func split(list string) (entries []entry) {
 	for item := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
 		if item != "" {
-			key, value, _ := strings.Cut(item, "\n") // a key alone is a true
+			key, value, _ := strings.Cut(item, "\n") // a key without a value is true
 			entries = append(entries, entry{key, value})
 		}
 	}
@@ -166,8 +166,8 @@ func lookGit(env []string) (string, error) {
 	return "", ErrNoGit
 }
 
-// ownEnviron is the environment of the git that this package runs: no
-// configuration but the pins, no repository, and none of our variables.
+// ownEnviron returns the environment of the git that this package runs. It has
+// no configuration except the pins, no repository and no variables of ours.
 func ownEnviron(env []string) []string {
 	return appendSettings(proc.Environ(env, []string{"PATH", "SystemRoot"}, map[string]string{
 		"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_DIR": os.DevNull, "LC_ALL": "C",
@@ -189,7 +189,7 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	case !st.Mode().IsRegular():
 		return nil, errNoFile
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe since Stat
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// reason is why a file could not be read, without its path.
+// reason returns the message of a read error without the path.
 func reason(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err

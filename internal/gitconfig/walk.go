@@ -15,8 +15,8 @@ import (
 
 // Bounds of Find.
 const (
-	maxEntries = 200_000 // files and folders below the folder; the rest is not looked at
-	maxFiles   = 500     // configurations; more are a finding
+	maxEntries = 200_000 // entries per walk of Find; further ones are skipped
+	maxFiles   = 500     // configurations; more are an error
 	maxPointer = 8 << 10 // bytes of a .git file or a commondir
 )
 
@@ -26,14 +26,14 @@ type finder struct {
 	env   []string        // of the agent
 	root  string          // folder that is judged
 	git   string          // path of the program, once it is needed
-	dirs  map[string]bool // walked
-	files map[string]bool // configurations that were read
-	left  int             // entries that may still be looked at
+	dirs  map[string]bool // folders already walked
+	files map[string]bool // configurations already read
+	left  int             // entries that may still be checked
 	outer string          // outermost repository above root, "" if there is none
-	later []string        // what to walk after the folder itself: git directories, and what links lead to
-	last  []string        // folders of objects, to walk after everything else
+	later []string        // folders to walk after root: git directories, and targets of links
+	last  []string        // object directories, to walk after everything else
 	found []Finding
-	known map[Finding]bool // that are in found
+	known map[Finding]bool // the elements of found
 	err   error
 }
 
@@ -41,13 +41,14 @@ func newFinder(ctx context.Context, env []string, left int) *finder {
 	return &finder{ctx: ctx, env: env, dirs: map[string]bool{}, files: map[string]bool{}, known: map[Finding]bool{}, left: left}
 }
 
-// stopped reports whether nothing more is to be looked at.
+// stopped reports whether the search must stop.
 func (f *finder) stopped() bool { return f.err != nil || f.ctx.Err() != nil }
 
-// above looks for repositories that hold dir. A repository in the user's home
-// directory or above is the user's own.
+// above checks the repositories that contain dir. It skips the user's home
+// directory and the folders above it, since repositories there are the user's
+// own.
 func (f *finder) above(dir string) {
-	home, _ := os.UserHomeDir() // without it, every folder above counts
+	home, _ := os.UserHomeDir() // without a home directory, every folder above is checked
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
@@ -69,8 +70,8 @@ func (f *finder) above(dir string) {
 	}
 }
 
-// pointer looks at a ".git", which is a git directory, a link to one or a file
-// that names one. Submodules may have theirs in it.
+// pointer checks a ".git": a git directory, a link to one, or a file that names
+// one. The directory may contain those of submodules.
 func (f *finder) pointer(path string) {
 	st, err := os.Stat(path)
 	switch {
@@ -88,8 +89,8 @@ func (f *finder) pointer(path string) {
 	}
 }
 
-// readPath returns the path in a file of git's, without its prefix; "" if the
-// file has none. A relative path is relative to the folder of the file.
+// readPath returns the path in one of git's pointer files, without the prefix,
+// or "". A relative path is relative to the folder of the file.
 func (f *finder) readPath(file, prefix string) string {
 	b, err := readRegular(file, maxPointer)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,16 +101,16 @@ func (f *finder) readPath(file, prefix string) string {
 		return ""
 	}
 	to, ok := strings.CutPrefix(string(b), prefix)
-	to, _, _ = strings.Cut(strings.TrimRight(to, "\r\n"), "\x00") // where git ends it
+	to, _, _ = strings.Cut(strings.TrimRight(to, "\r\n"), "\x00") // git stops at a NUL byte
 	if !ok || to == "" {
 		return ""
 	}
 	return beside(file, to)
 }
 
-// beside returns the path that a file means by to. As the system has it, ".."
-// is the folder above the one to which a link leads: so all links are followed
-// before the path is cleaned, but for the last name.
+// beside resolves the path to relative to file, as the system does: ".." after
+// a link is the parent of the link's target. It therefore follows all links
+// except the last name before it cleans the path.
 func beside(file, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Dir(file) + string(filepath.Separator) + to
@@ -121,7 +122,7 @@ func beside(file, to string) string {
 	return filepath.Join(dir, name)
 }
 
-// gitDir looks at the configurations of a git directory.
+// gitDir checks the configurations of a git directory.
 func (f *finder) gitDir(dir string) {
 	if f.stopped() {
 		return
@@ -139,7 +140,8 @@ func (f *finder) gitDir(dir string) {
 	}
 }
 
-// walkAll walks a list of folders to its end. A walk may add to it.
+// walkAll walks all folders in a list, including folders that are added
+// meanwhile.
 func (f *finder) walkAll(dirs *[]string) {
 	for len(*dirs) > 0 && !f.stopped() {
 		next := (*dirs)[0]
@@ -148,8 +150,8 @@ func (f *finder) walkAll(dirs *[]string) {
 	}
 }
 
-// walk looks for git directories in root and below it, nearest first. Of links,
-// it follows a ".git", and what link does.
+// walk searches for git directories in root and below it, nearest first. It
+// follows a link only if the link is a ".git" or if link accepts it.
 func (f *finder) walk(root string) {
 	if real, err := filepath.EvalSymlinks(root); err == nil {
 		root = real
@@ -173,7 +175,7 @@ func (f *finder) walk(root string) {
 				f.link(path)
 			case !e.IsDir():
 			case inObjects && objects.MatchString(e.Name()):
-				f.last = append(f.last, path) // many files, and as a rule no repository
+				f.last = append(f.last, path) // many files and usually no repository
 			default:
 				queue = append(queue, path)
 			}
@@ -181,9 +183,9 @@ func (f *finder) walk(root string) {
 	}
 }
 
-// link looks at a link that leads to another part of the repository above root.
-// Whoever made the repository chose what is there, as with root. What lies
-// elsewhere was chosen by others.
+// link queues the target of a link if it is in another part of the repository
+// above root. That part has the same author as root, so it is checked too.
+// Targets elsewhere have other authors and are skipped.
 func (f *finder) link(path string) {
 	if f.outer == "" {
 		return
@@ -199,22 +201,22 @@ func (f *finder) link(path string) {
 	f.later = append(f.later, to)
 }
 
-// within reports whether path is root or lies in it. Both are free of links.
+// within reports whether path is root or below it. Neither path may contain
+// links.
 func within(path, root string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// inGitDir reports whether dir, a folder in root, is in a git directory, and
-// not in a folder of the work tree that only looks like one.
+// inGitDir reports whether dir, a folder below root, is inside a ".git" folder.
 func inGitDir(root, dir string) bool {
 	rel, err := filepath.Rel(filepath.Dir(root), dir)
 	return err == nil && slices.Contains(strings.Split(filepath.ToSlash(rel), "/"), ".git")
 }
 
-// list returns the entries of a folder, as many as may still be looked at, and
-// whether these are all. A folder that cannot be entered has none; one that can
-// be entered but not listed is a finding, since git works in it.
+// list returns the entries of a folder, up to the remaining bound, and whether
+// these are all. A folder that cannot be entered has no entries. A folder that
+// can be entered but not listed is a finding, because git works in it.
 func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -225,7 +227,7 @@ func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	}
 	defer d.Close()
 	entries, err = d.ReadDir(f.left)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ENOTDIR) { // a file holds no repository
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ENOTDIR) { // a file contains no repository
 		f.add(Finding{File: dir, Problem: reason(err)})
 	}
 	all = len(entries) < f.left && (err == nil || errors.Is(err, io.EOF))
@@ -233,12 +235,12 @@ func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
 	return entries, all
 }
 
-// objects matches a folder of "objects" in which git stores objects. A
-// repository may have been put there all the same.
+// objects matches the object folders of git. They may still contain a hidden
+// repository.
 var objects = regexp.MustCompile(`^([0-9a-f]{2}|pack|info)$`)
 
-// looksLikeGitDir reports whether git could take a folder with these entries
-// for a git directory. Some file systems ignore case.
+// looksLikeGitDir reports whether git could accept a folder with these entries
+// as a git directory. It ignores case, as some file systems do.
 func looksLikeGitDir(entries []fs.DirEntry) bool {
 	has := map[string]bool{}
 	for _, e := range entries {
@@ -250,16 +252,16 @@ func looksLikeGitDir(entries []fs.DirEntry) bool {
 	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
 }
 
-// isGitDir is looksLikeGitDir for a folder that is not walked.
+// isGitDir is looksLikeGitDir for a folder that is not being walked.
 func isGitDir(dir string) bool {
-	exists := func(name string) bool { // HEAD may be a link that leads nowhere yet
+	exists := func(name string) bool { // HEAD may be a dangling link
 		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	}
 	return exists("HEAD") && (exists("objects") && exists("refs") || exists("commondir"))
 }
 
-// add adds a finding, once.
+// add adds a finding unless it is known.
 func (f *finder) add(found Finding) {
 	if !f.known[found] {
 		f.known[found] = true

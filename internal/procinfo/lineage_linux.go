@@ -9,29 +9,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kin is a process in a lineage.
+// Kin is a process in a lineage: a process or one of its ancestors.
 type Kin struct {
 	Pid        int
 	Supervisor bool // its command line is that of a supervisor
 }
 
 const (
-	// maxGenerations bounds a lineage. A reused pid may close a circle.
+	// maxGenerations bounds the length of a lineage. Reused ids could form a
+	// cycle.
 	maxGenerations = 1024
 
-	// lineageAttempts is how often Lineage starts again because a process lost
-	// its parent meanwhile, which is rare and happens once to a process.
+	// lineageAttempts is how often Lineage retries after a process lost its
+	// parent during the read. That is rare and happens once per process.
 	lineageAttempts = 4
 )
 
 var errLineage = errors.New("the ancestors of the process changed while they were read")
 
-// Lineage returns a process and its ancestors, nearest first. It fails if one of
-// them is gone or cannot be read.
+// Lineage returns a process and its ancestors, nearest first. It returns an
+// error if one of them has ended or cannot be read.
 //
-// All returned processes existed at the same time, provided that pid named the
-// same process from before the call until after it. A caller makes sure of that
-// with a handle: see [Peer.Verify] and [Handle.Ended].
+// All returned processes existed at the same time, if pid referred to the same
+// process before and after the call. The caller ensures that with a handle: see
+// [Peer.Verify] and [Handle.Ended].
 func Lineage(pid int) ([]Kin, error) {
 	for range lineageAttempts {
 		line, err := climb(pid)
@@ -45,13 +46,13 @@ func Lineage(pid int) ([]Kin, error) {
 	return nil, errLineage
 }
 
-// climb reads a lineage upwards.
+// climb reads a lineage from the process upwards.
 func climb(pid int) ([]Kin, error) {
 	var line []Kin
 	for range maxGenerations {
-		// The command line of a process that is gone cannot be read; nor can its
-		// stat, which decides. Any process of our user can lower our limits, so
-		// that one of the two files does not open, and the other does.
+		// Ignore the error of a process that has ended: ReadStat below fails
+		// for it too. Return other errors, because any process of our user can
+		// lower our limits so that one of the two files cannot be opened.
 		supervisor, err := IsSupervisor(pid)
 		if err != nil && !IsGone(err) {
 			return nil, err
@@ -71,12 +72,12 @@ func climb(pid int) ([]Kin, error) {
 	return nil, errLineage
 }
 
-// connected reads the parents in a lineage again, downwards, and reports whether
-// all are still the same.
+// connected reads the parents in a lineage again, from the oldest process
+// downwards, and reports whether all are unchanged.
 //
-// A parent that was read twice lived in between, since its child would have got
-// another one. The parent of the oldest process is compared first, so each
-// process is proved to have lived while what is above it was read.
+// A parent that was read twice existed in between, since its child would
+// otherwise have another parent. The oldest pair is compared first. So each
+// process is proved to have existed while its ancestors were read.
 func connected(line []Kin) bool {
 	for i := len(line) - 2; i >= 0; i-- {
 		st, err := ReadStat(line[i].Pid)
@@ -87,12 +88,13 @@ func connected(line []Kin) bool {
 	return true
 }
 
-// Supervised reports whether a supervisor is among the ancestors of a process,
-// which is so for everything that an agent starts, however it detaches itself.
-// It returns true, too, if the process is gone or its ancestors cannot be read.
+// Supervised reports whether an ancestor of a process is a supervisor. That
+// holds for every process that an agent starts, even if it detaches itself.
+// Supervised also returns true if the process has ended or its ancestors cannot
+// be read.
 //
-// An agent can pretend to have a supervisor, but cannot hide the one it has: a
-// process can change neither its ancestors nor what the system shows of them.
+// A process can pretend to have a supervisor but cannot hide one, because it
+// cannot change its ancestors or their /proc entries.
 func Supervised(pid int) bool {
 	line, err := Lineage(pid)
 	return err != nil || belowSupervisor(line)
@@ -103,16 +105,15 @@ func belowSupervisor(line []Kin) bool {
 	return slices.ContainsFunc(line[1:], func(k Kin) bool { return k.Supervisor })
 }
 
-// IsGone reports whether an error of this package means that a process has ended.
+// IsGone reports whether err means that a process has ended.
 func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
-// A Handle names one process for as long as it is open, where a pid may be used
-// again.
+// A Handle refers to one process while it is open, even if its pid is reused.
 type Handle struct{ pidfd int }
 
-// OpenHandle returns a handle of the process that has the pid now.
+// OpenHandle returns a handle of the process that has this pid now.
 func OpenHandle(pid int) (Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -121,8 +122,8 @@ func OpenHandle(pid int) (Handle, error) {
 	return Handle{fd}, nil
 }
 
-// Ended reports whether the process has ended, or whether that cannot be
-// determined. If it has not, its pid named no other process until now.
+// Ended reports whether the process has ended. It also returns true if that
+// cannot be determined. If it returns false, the pid has not been reused.
 func (h Handle) Ended() bool {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(h.pidfd), Events: unix.POLLIN}}, 0)

@@ -9,13 +9,13 @@ package procinfo
 import "bytes"
 
 const (
-	// MarkSuffix ends the name of the environment variable that every agent, and
-	// whatever it starts, inherits. Each provider puts a prefix of its own before
-	// it. The variable's value is random and different for each agent.
+	// MarkSuffix is the suffix of the environment variable that every agent and
+	// its descendants inherit. Each provider adds its own prefix. The value is
+	// random and differs for each agent.
 	MarkSuffix = "RUNNEL_MARK"
 
-	// SuperviseCommand follows the program's name in the command line of a
-	// supervisor. The name of the agent's session comes after it.
+	// SuperviseCommand follows the program name in the command line of a
+	// supervisor. The name of the agent's session follows it.
 	SuperviseCommand = "__supervise"
 )
 
@@ -26,9 +26,9 @@ func IsMark(entry []byte) bool {
 	return ok && bytes.HasSuffix(name, []byte(MarkSuffix))
 }
 
-// SupervisedSession returns the session that a supervisor with this command
-// line runs. It reports false if args, which begin with the program's name, are
-// not those of a supervisor.
+// SupervisedSession returns the session of a supervisor with this command line.
+// args begins with the program name. ok is false if args is not the command
+// line of a supervisor.
 func SupervisedSession(args []string) (session string, ok bool) {
 	if len(args) < 2 || args[1] != SuperviseCommand {
 		return "", false

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Peer is the process that made the other end of a unix socket what it is. The
-// system remembers it for the life of the connection, also when it has ended and
-// another process holds its end. Its pid may then name a third process, so every
-// conclusion from the pid needs [Peer.Verify] afterwards.
+// A Peer is the process that connected or listened on the other end of a unix
+// socket. The system reports this process for the life of the connection, even
+// after it has ended and another process holds its end. The pid may have been
+// reused by then, so call [Peer.Verify] after every conclusion from the pid.
 type Peer struct {
 	Pid int
-	UID int // its effective user when it connected or began to listen
+	UID int // effective user when it connected or began to listen
 
-	// Unsure is true if the system has no handles of peers (Linux before 6.5):
-	// the handle is that of the process with this pid now.
+	// Unsure is true if the system has no peer handles (Linux before 6.5). The
+	// handle then refers to the current process with this pid.
 	Unsure bool
 
 	// MayHide is set before Verify by a caller that expects a program of ours,
@@ -30,11 +30,11 @@ type Peer struct {
 	MayHide bool
 
 	handle Handle
-	socket uint64 // the inode of its end; zero unless Verify looks who holds it
+	socket uint64 // inode of the peer's end; zero unless Verify must check its holders
 }
 
-// Caller returns the process that connected to a socket which this process has
-// accepted. The caller closes the peer.
+// Caller returns the process that connected to a socket that this process
+// accepted. The caller of Caller must close the Peer.
 func Caller(c *net.UnixConn) (*Peer, error) {
 	p, err := peerOf(c)
 	if err != nil || !p.Unsure {
@@ -47,8 +47,8 @@ func Caller(c *net.UnixConn) (*Peer, error) {
 	return p, nil
 }
 
-// Listener returns the process that began to listen on the socket to which this
-// process has connected. The caller closes the peer.
+// Listener returns the process that listens on the socket to which this process
+// has connected. The caller of Listener must close the Peer.
 func Listener(c *net.UnixConn) (*Peer, error) { return peerOf(c) }
 
 func peerOf(c *net.UnixConn) (*Peer, error) {
@@ -94,13 +94,14 @@ var (
 	errPeerAgent = errors.New("an agent holds the connection, too")
 )
 
-// Verify fails if p.Pid may have named another process than the peer at any time
-// since p was made. Whoever draws a conclusion from the pid calls Verify last.
+// Verify returns an error if p.Pid may have referred to another process than
+// the peer at any time since p was created. Call it after the last use of the
+// pid.
 //
-// Before Linux 6.5 it also fails for a [Caller] that does not hold its end of the
-// connection, or hides what it holds, and if a process under a supervisor holds
-// it, too. A process under a supervisor that hides its descriptors counts as one
-// that does.
+// Before Linux 6.5 it also returns an error for a [Caller] that does not hold
+// its end of the connection or hides its descriptors, and if a process under a
+// supervisor also holds that end. A process under a supervisor that hides its
+// descriptors counts as a holder.
 func (p *Peer) Verify() error {
 	if p.socket != 0 {
 		if err := p.checkHolders(); err != nil {
@@ -127,12 +128,12 @@ func (p *Peer) checkHolders() error {
 	return errPeerAgent
 }
 
-// holderScans is how often checkHolders looks again because a process that may
-// have held the connection ended meanwhile, as a supervisor does now and then.
+// holderScans is how often checkHolders scans again because a possible holder
+// ended during the scan.
 const holderScans = 5
 
-// scanHolders fails if a process under a supervisor holds the connection. It
-// returns again if a process ended before its ancestors were read.
+// scanHolders returns an error if a process under a supervisor holds the
+// connection. again is true if a process ended before its ancestors were read.
 func (p *Peer) scanHolders() (again bool, err error) {
 	pids, err := Pids()
 	if err != nil {
@@ -153,9 +154,9 @@ func (p *Peer) scanHolders() (again bool, err error) {
 	return again, nil
 }
 
-// MayHold reports whether a process has a descriptor of the socket with this
-// inode, or is our user's and hides its descriptors, or whether that cannot be
-// told, since it lacks descriptors itself.
+// MayHold reports whether a process may have a descriptor of the socket with
+// this inode: it has one, or it is our user's and hides its descriptors, or the
+// check failed, for example for lack of descriptors.
 func MayHold(pid int, inode uint64) bool {
 	held, err := HoldsSocket(pid, inode)
 	if held || err == nil || IsGone(err) {
@@ -165,7 +166,7 @@ func MayHold(pid int, inode uint64) bool {
 	return owner == os.Geteuid() || owner < 0 && !errors.Is(err, fs.ErrPermission)
 }
 
-// Owner returns the effective user of a process; -1 if there is none.
+// Owner returns the effective user of a process, or -1 if it cannot be read.
 func Owner(pid int) int {
 	var buf [statSize]byte
 	data, err := ReadFile(pid, "status", buf[:])
@@ -175,8 +176,8 @@ func Owner(pid int) int {
 	return parseOwner(data)
 }
 
-// HoldsSocket reports whether a process has a descriptor of the socket with this
-// inode. The error is fs.ErrPermission if the process hides its descriptors.
+// HoldsSocket reports whether a process has a descriptor of the socket with
+// this inode. It returns fs.ErrPermission if the process hides its descriptors.
 func HoldsSocket(pid int, inode uint64) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 	d, err := os.Open(dir)
@@ -217,7 +218,7 @@ func socketOfPeer(c *net.UnixConn) (inode uint64, err error) {
 	return inode, err
 }
 
-// The parts of linux/unix_diag.h that are needed.
+// The required constants of linux/unix_diag.h.
 const (
 	sockDiagByFamily = 20
 	unixDiagRequest  = 24
@@ -247,7 +248,7 @@ func askForPeer(inode uint32) (uint64, error) {
 	ne.PutUint32(b[4:], anyState)
 	ne.PutUint32(b[8:], inode)
 	ne.PutUint32(b[12:], unixDiagShowPeer)
-	ne.PutUint64(b[16:], 1<<64-1) // no cookie: whichever it is
+	ne.PutUint64(b[16:], 1<<64-1) // no cookie: match any socket with this inode
 	if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, fmt.Errorf("ask for the peer of a socket: %w", err)
 	}
@@ -259,7 +260,7 @@ func askForPeer(inode uint32) (uint64, error) {
 	return parsePeer(answer[:n])
 }
 
-// parsePeer finds the attribute with the peer in the kernel's answer.
+// parsePeer returns the peer attribute in the kernel's answer.
 func parsePeer(answer []byte) (inode uint64, err error) {
 	ne := binary.NativeEndian
 	if len(answer) < unix.NLMSG_HDRLEN+4 {
@@ -282,5 +283,5 @@ func parsePeer(answer []byte) (inode uint64, err error) {
 		}
 		attrs = attrs[min(len(attrs), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
 	}
-	return 0, errors.New("ask for the peer of a socket: it has none")
+	return 0, errors.New("ask for the peer of a socket: the socket has no peer")
 }

@@ -11,22 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Stat is what /proc/PID/stat shows everyone of a process.
+// A Stat is the part of /proc/PID/stat that is used. Every user can read it.
 type Stat struct {
 	Pid        int
 	Parent     int
-	Group      int    // of processes
-	Session    int    // of the system, not of ours
-	Start      uint64 // when it started, in clock ticks since the system did
-	Dead       bool   // it has ended, and may wait to be reaped
+	Group      int    // process group id
+	Session    int    // session id of the operating system
+	Start      uint64 // start time, in clock ticks since the system's start
+	Dead       bool   // has ended; may not be reaped yet
 	HasEnviron bool   // the kernel has set up its environment
 }
 
-// statSize is more than any /proc/PID/stat needs: 52 numbers and a short name.
+// statSize exceeds the size of every /proc/PID/stat: 52 numbers and a short
+// name.
 const statSize = 2048
 
 // ReadStat returns the stat of a process. The error is that of the system, such
-// as fs.ErrNotExist, or says that the stat is malformed.
+// as fs.ErrNotExist, or reports a malformed stat.
 func ReadStat(pid int) (Stat, error) {
 	var buf [statSize]byte
 	data, err := ReadFile(pid, "stat", buf[:])
@@ -49,9 +50,10 @@ const (
 
 var errMalformed = errors.New("malformed stat of a process")
 
-// ParseStat parses a /proc/PID/stat. The program's name, its second field in
-// parentheses, may hold anything. Of a process that is being removed the kernel
-// reports group and session -1, which become 0.
+// ParseStat parses the contents of a /proc/PID/stat. The second field, the
+// program name in parentheses, may contain any characters. The kernel reports
+// group and session -1 for a process that is being removed; ParseStat returns 0
+// for them.
 func ParseStat(data []byte) (Stat, error) {
 	head, _, _ := bytes.Cut(data, []byte(" "))
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
@@ -68,7 +70,7 @@ func ParseStat(data []byte) (Stat, error) {
 	group, _ := field(fieldGroup)
 	session, _ := field(fieldSession)
 	threads, _ := field(fieldThreads)
-	// A first thread that ended looks like a zombie while other threads go on.
+	// A first thread that ended looks like a zombie while other threads run.
 	state := fields[0][0]
 	return Stat{
 		Pid: pid, Parent: int(parent), Group: int(group), Session: int(session), Start: start,
@@ -77,8 +79,8 @@ func ParseStat(data []byte) (Stat, error) {
 	}, nil
 }
 
-// ReadFile reads as much of a file of /proc/PID as buf holds, and returns that
-// part of buf.
+// ReadFile reads the file name in /proc/PID, up to len(buf) bytes, and returns
+// the part of buf that it filled.
 func ReadFile(pid int, name string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -102,8 +104,8 @@ func ReadFile(pid int, name string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// Pids returns the numbers of all processes, in the order in which the kernel
-// lists them: rising. With an error the list may be incomplete.
+// Pids returns the ids of all processes in rising order. If it returns an
+// error, the list may be incomplete.
 func Pids() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -120,12 +122,13 @@ func Pids() ([]int, error) {
 	return pids, err
 }
 
-// argsSize is more than the first two words of a supervisor's command line need.
+// argsSize exceeds the length of the first arguments of a supervisor's command
+// line.
 const argsSize = 256
 
 // IsSupervisor reports whether a process is a supervisor, by its command line,
-// which everyone can read of every process. It reads no more of it than the
-// beginning: the rest may be megabytes that an agent chose.
+// which every user can read. It reads only the beginning, because the rest may
+// be megabytes that an agent chose.
 func IsSupervisor(pid int) (bool, error) {
 	_, ok, err := supervisedBy(pid)
 	return ok, err
@@ -137,7 +140,7 @@ func Supervises(pid int, session string) bool {
 	return ok && its == session
 }
 
-// SessionOf returns the session that a process supervises; "" if it does not.
+// SessionOf returns the session that a process supervises, or "".
 func SessionOf(pid int) string {
 	session, _, _ := supervisedBy(pid)
 	return session
@@ -153,16 +156,16 @@ func supervisedBy(pid int) (session string, ok bool, err error) {
 	return session, ok, nil
 }
 
-// HasArgument reports whether an argument is at the beginning of the command
-// line of a process.
+// HasArgument reports whether an argument is in the first argsSize bytes of a
+// process's command line.
 func HasArgument(pid int, argument string) bool {
 	var buf [argsSize]byte
 	line, err := ReadFile(pid, "cmdline", buf[:])
 	return err == nil && slices.Contains(strings.Split(string(line), "\x00")[1:], argument)
 }
 
-// Marks returns the marks, as NAME=value, in the environment that a process
-// began with. It returns none of a process that it may not look into.
+// Marks returns the marks, as NAME=value, in the initial environment of a
+// process. It returns none if this process may not read that environment.
 func Marks(pid int) (marks []string) {
 	env, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
@@ -173,8 +176,8 @@ func Marks(pid int) (marks []string) {
 	return marks
 }
 
-// HasPidfds reports whether the system has pidfds that can be waited for (Linux
-// since 5.4). Without them there are no supervisors.
+// HasPidfds reports whether the system supports waiting for pidfds (Linux since
+// 5.4). Supervisors require them.
 func HasPidfds() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -185,8 +188,8 @@ func HasPidfds() bool {
 	return errors.Is(err, unix.ECHILD) // this process is not its own child
 }
 
-// parseOwner returns the effective user in a /proc/PID/status; -1 if there is
-// none. The file of the directory belongs to root if the process hides itself.
+// parseOwner returns the effective user in a /proc/PID/status, or -1. The owner
+// of the file itself cannot be used: it is root if the process hides itself.
 func parseOwner(status []byte) int {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
